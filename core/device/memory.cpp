@@ -1,0 +1,85 @@
+#include "core/device/memory.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <numeric>
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+// A sanitizer finds uses after release only where memory is really released.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool keep_blocks = false;
+#else
+constexpr bool keep_blocks = true;
+#endif
+
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+}  // namespace
+
+const char* name_of(MemoryCategory category) {
+  constexpr const char* names[memory_category_count] = {"parameters", "gradients", "optimizer",
+                                                        "activations", "communication"};
+  return names[static_cast<std::size_t>(category)];
+}
+
+std::int64_t MemoryUse::total() const {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+}
+
+Memory::~Memory() {
+  for (auto& [size, blocks] : idle_)
+    for (void* block : blocks) std::free(block);
+}
+
+void* Memory::allocate(std::size_t bytes, MemoryCategory category) {
+  void* data = nullptr;
+  if (device_ != DeviceKind::meta) {
+    const std::size_t size = rounded(std::max<std::size_t>(bytes, 1));
+    if (auto found = idle_.find(size); found != idle_.end() && !found->second.empty()) {
+      data = found->second.back();
+      found->second.pop_back();
+    } else {
+      data = std::aligned_alloc(alignment, size);
+      if (data == nullptr) throw std::bad_alloc{};
+    }
+  }
+  charge(bytes, category);
+  return data;
+}
+
+void Memory::release(void* data, std::size_t bytes, MemoryCategory category) noexcept {
+  current_.bytes[static_cast<std::size_t>(category)] -= static_cast<std::int64_t>(bytes);
+  if (data == nullptr) return;
+  if (keep_blocks) {
+    idle_[rounded(std::max<std::size_t>(bytes, 1))].push_back(data);
+  } else {
+    std::free(data);
+  }
+}
+
+void Memory::recharge(std::size_t bytes, MemoryCategory from, MemoryCategory to) {
+  current_.bytes[static_cast<std::size_t>(from)] -= static_cast<std::int64_t>(bytes);
+  charge(bytes, to);
+}
+
+void Memory::charge(std::size_t bytes, MemoryCategory category) {
+  const auto index = static_cast<std::size_t>(category);
+  current_.bytes[index] += static_cast<std::int64_t>(bytes);
+  peak_.bytes[index] = std::max(peak_.bytes[index], current_.bytes[index]);
+  peak_total_ = std::max(peak_total_, current_.total());
+}
+
+void Memory::reset_peak() {
+  peak_ = current_;
+  peak_total_ = current_.total();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace lockstep {
+
+/// What a piece of memory is for. "16 bytes per parameter" is the first three.
+enum class MemoryCategory : std::uint8_t {
+  parameters,
+  gradients,
+  optimizer,
+  activations,
+  communication
+};
+constexpr int memory_category_count = 5;
+const char* name_of(MemoryCategory category);
+
+enum class DeviceKind : std::uint8_t {
+  cpu,
+  meta,  ///< allocates and computes nothing, but counts and charges everything
+};
+
+/// Bytes per category, now and at their highest; exact, since everything is allocated and released
+/// on the rank's own thread, in program order.
+struct MemoryUse {
+  std::array<std::int64_t, memory_category_count> bytes{};
+  std::int64_t of(MemoryCategory category) const {
+    return bytes[static_cast<std::size_t>(category)];
+  }
+  std::int64_t total() const;
+};
+
+/// One rank's memory: hands out storage on its device and keeps the account. Belongs to the rank's
+/// thread. Released blocks are kept for the next request of the same size, so a training step does
+/// not ask the operating system for pages again; the account knows only what is in use.
+class Memory {
+ public:
+  explicit Memory(DeviceKind device = DeviceKind::cpu) : device_(device) {}
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  DeviceKind device() const { return device_; }
+  /// Uninitialised, 64-byte aligned; null on the meta device. Throws std::bad_alloc.
+  void* allocate(std::size_t bytes, MemoryCategory category);
+  void release(void* data, std::size_t bytes, MemoryCategory category) noexcept;
+
+  /// Moves a charge from one category to another; the total stays.
+  void recharge(std::size_t bytes, MemoryCategory from, MemoryCategory to);
+
+  const MemoryUse& current() const { return current_; }
+  /// The highest of each category on its own; the parts of total() may come from different moments.
+  const MemoryUse& peak() const { return peak_; }
+  /// The highest of all categories together.
+  std::int64_t peak_total() const { return peak_total_; }
+  /// Peaks start again from what is in use now.
+  void reset_peak();
+
+ private:
+  void charge(std::size_t bytes, MemoryCategory category);
+
+  DeviceKind device_;
+  MemoryUse current_, peak_;
+  std::int64_t peak_total_ = 0;
+  std::unordered_map<std::size_t, std::vector<void*>> idle_;
+};
+
+}  // namespace lockstep

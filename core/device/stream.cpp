@@ -1,0 +1,29 @@
+#include "core/device/stream.h"
+
+namespace lockstep {
+
+Stream::Stream(const Clock& clock, Recorder& trace, int lane, DeviceKind device,
+               const Kernels& kernels)
+    : clock_(clock), trace_(trace), lane_(lane), device_(device), kernels_(kernels) {}
+
+void Stream::kernel_done(const Span& span, const Cost& cost, Picoseconds start) {
+  time_ += clock_.is_modelled() ? clock_.cost(cost) : 0;
+  if (trace_.kernels()) trace_.span(lane_, span, start, now());
+}
+
+void Stream::range_done(const Span& span, Picoseconds start) {
+  // Fixed times replace what the launches inside would have cost, which was nothing.
+  if (auto fixed = clock_.times().of(span.category); fixed && clock_.is_modelled())
+    time_ = start + *fixed;
+  clock_.keep_pace(now());
+  trace_.span(lane_, span, start, now());
+}
+
+void Stream::wait(Event event, const Span& why) {
+  if (!clock_.is_modelled() || event.time <= time_) return;
+  trace_.span(lane_, why, time_, event.time);
+  time_ = event.time;
+  clock_.keep_pace(time_);
+}
+
+}  // namespace lockstep

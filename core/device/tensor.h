@@ -1,0 +1,52 @@
+#pragma once
+
+#include <utility>
+
+#include "core/device/memory.h"
+#include "kernels/view.h"
+
+namespace lockstep {
+
+/// Elements on a device, owned: shape, dtype, and the category that they are charged to. Move-only;
+/// the storage goes back to its Memory when the Tensor dies, on the thread that owns the Memory. A
+/// default-constructed Tensor is empty.
+class Tensor {
+ public:
+  Tensor() = default;
+  /// Uninitialised. Throws std::bad_alloc.
+  Tensor(Memory& memory, Shape shape, MemoryCategory category, DType dtype = DType::f32);
+  ~Tensor() { reset(); }
+  Tensor(Tensor&& other) noexcept { swap(other); }
+  Tensor& operator=(Tensor&& other) noexcept {
+    Tensor taken{std::move(other)};
+    swap(taken);
+    return *this;
+  }
+
+  /// Gives the storage back now.
+  void reset() noexcept;
+  /// Moves the charge to another category: what was in flight becomes an activation.
+  void charge_to(MemoryCategory category);
+
+  View view() const { return view_; }
+  operator View() const { return view_; }
+  const Shape& shape() const { return view_.shape; }
+  DType dtype() const { return view_.dtype; }
+  std::int64_t elements() const { return view_.elements(); }
+  std::size_t bytes() const { return view_.bytes(); }
+  /// Only for tensors on the CPU.
+  float* f32() const { return view_.f32(); }
+  std::int32_t* i32() const { return view_.i32(); }
+  /// True unless empty (true on the meta device too, where there is no storage).
+  explicit operator bool() const { return memory_ != nullptr; }
+  Memory* memory() const { return memory_; }
+
+ private:
+  void swap(Tensor& other) noexcept;
+
+  Memory* memory_ = nullptr;
+  MemoryCategory category_ = MemoryCategory::activations;
+  View view_;
+};
+
+}  // namespace lockstep

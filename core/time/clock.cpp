@@ -1,0 +1,94 @@
+#include "core/time/clock.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <sstream>
+#include <thread>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+namespace {
+
+std::int64_t steady_nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+constexpr Category timed_categories[] = {Category::forward, Category::backward,
+                                         Category::backward_input, Category::backward_weight,
+                                         Category::optimizer};
+
+Category timed_category(const std::string& name, const std::string& text) {
+  for (Category category : timed_categories)
+    if (name == name_of(category)) return category;
+  throw UsageError(fmt::format(
+      "--time {}: '{}' is not one of forward, backward, backward_input, backward_weight, optimizer",
+      text, name));
+}
+
+Picoseconds duration(const std::string& value, const std::string& text) {
+  std::size_t used = 0;
+  double number = -1;
+  try {
+    number = std::stod(value, &used);
+  } catch (const std::exception&) {
+  }
+  const std::string unit = value.substr(used);
+  const double scale = unit == "s"    ? 1
+                       : unit == "ms" ? 1e-3
+                       : unit == "us" ? 1e-6
+                       : unit == "ns" ? 1e-9
+                                      : -1;
+  if (!(number >= 0) || number * scale > 1e6 || scale < 0)
+    throw UsageError(fmt::format(
+        "--time {}: '{}' is not a time; write such as 1.5ms (s, ms, us, ns)", text, value));
+  return picoseconds(number * scale);
+}
+
+}  // namespace
+
+FixedTimes FixedTimes::parse(const std::string& text) {
+  FixedTimes times;
+  std::istringstream parts{text};
+  for (std::string part; std::getline(parts, part, ',');) {
+    const auto equals = part.find('=');
+    if (equals == std::string::npos)
+      throw UsageError(fmt::format("--time {}: '{}' wants the form forward=1ms", text, part));
+    times.set(timed_category(part.substr(0, equals), text),
+              duration(part.substr(equals + 1), text));
+  }
+  return times;
+}
+
+Clock Clock::wall() {
+  Clock clock;
+  clock.start_ = steady_nanoseconds();
+  return clock;
+}
+
+Clock Clock::modelled(Cluster cluster, FixedTimes times, double pace) {
+  Clock clock = wall();
+  clock.kind_ = ClockKind::modelled;
+  clock.cluster_ = std::move(cluster);
+  clock.times_ = times;
+  clock.pace_ = pace;
+  return clock;
+}
+
+Picoseconds Clock::now() const {
+  return (steady_nanoseconds() - start_) * 1000;
+}
+
+void Clock::keep_pace(Picoseconds reached) const {
+  if (!is_modelled() || pace_ <= 0) return;
+  const auto due = start_ + static_cast<std::int64_t>(static_cast<double>(reached) / 1000 / pace_);
+  std::this_thread::sleep_until(std::chrono::steady_clock::time_point{
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+          std::chrono::nanoseconds{due})});
+}
+
+}  // namespace lockstep

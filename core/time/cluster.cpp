@@ -1,0 +1,153 @@
+#include "core/time/cluster.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+namespace {
+
+using nlohmann::json;
+
+/// The presets.
+///
+/// `classroom` is one DGX A100 node (312 TFLOP/s dense bf16, 2.0 TB/s, NVLink 300 GB/s each way, 3
+/// µs; 25 GB/s between nodes, 10 µs) scaled down so that a toy model on it sees the ratios that a
+/// large model sees there. For a transformer stage, compute per microbatch grows as b s h² and a
+/// boundary message as b s h, so compute / communication grows as h: h = 12288 (GPT-3) against the
+/// lessons' h = 64 is 192. Bandwidths stay, and FLOP/s are divided by 192, which gives a toy of h =
+/// 64 the large model's ratio of FLOP time to β time. A GPT-3 stage of 6 layers forwards a
+/// microbatch of 2,048 tokens in 24 · 2048 · 12288² · 6 / 312e12 = 143 ms; a toy stage of 2 layers
+/// and 4 · 64 tokens on 1.6e12 FLOP/s takes 31 µs, 4,600 times less, so latencies and launches are
+/// divided by 4,600 too, and memory bandwidth, like FLOP/s, by 192.
+std::vector<Cluster> make_presets() {
+  const double width = 12288.0 / 64;
+  const double span = 4600;
+  Cluster free;
+  Cluster classroom{.name = "classroom",
+                    .nodes = 16,
+                    .ranks_per_node = 8,
+                    .flops = 3.12e14 / width,
+                    .memory_bandwidth = 2.0e12 / width,
+                    .launch_seconds = 5e-6 / span,
+                    .within = {3e-6 / span, 3.0e11},
+                    .between = {1e-5 / span, 2.5e10}};
+  Cluster a100{.name = "a100",
+               .nodes = 128,
+               .ranks_per_node = 8,
+               .flops = 3.12e14,
+               .memory_bandwidth = 2.0e12,
+               .launch_seconds = 5e-6,
+               .within = {3e-6, 3.0e11},
+               .between = {1e-5, 2.5e10}};
+  return {free, classroom, a100};
+}
+
+const std::vector<Cluster>& all_presets() {
+  static const std::vector<Cluster> presets = make_presets();
+  return presets;
+}
+
+/// Reads numbers out of one JSON object and remembers which keys it knows, so that others are
+/// named.
+class Reader {
+ public:
+  Reader(const json& object, std::string where) : object_(object), where_(std::move(where)) {
+    if (!object.is_object()) throw UsageError(where_ + ": wants a JSON object");
+  }
+
+  double number(const char* key, double least, bool null_is_infinite = false) {
+    known_.push_back(key);
+    if (!object_.contains(key)) throw UsageError(fmt::format("{}: '{}' is missing", where_, key));
+    const json& value = object_.at(key);
+    if (null_is_infinite && value.is_null()) return std::numeric_limits<double>::infinity();
+    if (!value.is_number() || !(value.get<double>() >= least))
+      throw UsageError(fmt::format("{}: '{}' is {}; wants a number {} {}{}", where_, key,
+                                   value.dump(), least > 0 ? "of at least" : "not below", least,
+                                   null_is_infinite ? ", or null for infinite" : ""));
+    return value.get<double>();
+  }
+  Link link(const char* key) {
+    known_.push_back(key);
+    if (!object_.contains(key)) throw UsageError(fmt::format("{}: '{}' is missing", where_, key));
+    Reader inner{object_.at(key), fmt::format("{}: '{}'", where_, key)};
+    Link link{inner.number("latency_seconds", 0), inner.number("bandwidth", 1, true)};
+    inner.no_others();
+    return link;
+  }
+  std::string text(const char* key) {
+    known_.push_back(key);
+    if (!object_.contains(key) || !object_.at(key).is_string())
+      throw UsageError(fmt::format("{}: '{}' wants a text", where_, key));
+    return object_.at(key).get<std::string>();
+  }
+  void no_others() const {
+    for (const auto& [key, value] : object_.items())
+      if (std::find(known_.begin(), known_.end(), key) == known_.end())
+        throw UsageError(fmt::format("{}: unknown key '{}'; known are {}", where_, key,
+                                     fmt::join(known_, ", ")));
+  }
+
+ private:
+  const json& object_;
+  std::string where_;
+  std::vector<std::string> known_;
+};
+
+Cluster parse(const json& document, const std::string& where) {
+  Reader reader{document, where};
+  Cluster cluster{.name = reader.text("name"),
+                  .nodes = static_cast<int>(reader.number("nodes", 1)),
+                  .ranks_per_node = static_cast<int>(reader.number("ranks_per_node", 1)),
+                  .flops = reader.number("flops", 1, true),
+                  .memory_bandwidth = reader.number("memory_bandwidth", 1, true),
+                  .launch_seconds = reader.number("launch_seconds", 0),
+                  .within = reader.link("within"),
+                  .between = reader.link("between")};
+  reader.no_others();
+  return cluster;
+}
+
+}  // namespace
+
+Picoseconds Cluster::compute(const Cost& cost) const {
+  return picoseconds(std::max(cost.flops / flops, cost.bytes / memory_bandwidth) + launch_seconds);
+}
+
+Picoseconds Cluster::transfer(int from, int to, std::int64_t bytes) const {
+  return picoseconds(static_cast<double>(bytes) / link(from, to).bandwidth);
+}
+
+const Link& Cluster::link(int from, int to) const {
+  return from / ranks_per_node == to / ranks_per_node ? within : between;
+}
+
+std::vector<std::string> Cluster::presets() {
+  std::vector<std::string> names;
+  for (const Cluster& preset : all_presets()) names.push_back(preset.name);
+  return names;
+}
+
+Cluster Cluster::load(const std::string& preset_or_file) {
+  for (const Cluster& preset : all_presets())
+    if (preset.name == preset_or_file) return preset;
+
+  const std::string where = "--cluster " + preset_or_file;
+  std::ifstream file{preset_or_file};
+  if (!file)
+    throw UsageError(fmt::format("{}: no such file, and no such preset; presets are {}", where,
+                                 fmt::join(presets(), ", ")));
+  try {
+    return parse(json::parse(file), where);
+  } catch (const json::exception& error) {
+    throw UsageError(fmt::format("{}: not a cluster file: {}", where, error.what()));
+  }
+}
+
+}  // namespace lockstep
