@@ -112,8 +112,7 @@ inline double error(const Array& a, const Doubles& b) {
   return norm == 0.0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
-/// The same, where gradients were accumulated onto `before`: relative to what was added, with a
-/// rounding of the sum allowed for.
+/// a + b: what an accumulated gradient should be.
 inline Doubles plus(const Doubles& a, const Doubles& b) {
   Doubles sum = a;
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += b[i];

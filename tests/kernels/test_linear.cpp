@@ -72,7 +72,7 @@ TEST_CASE("linear_backward_input and linear_backward_weight are linear's gradien
   });
 }
 
-TEST_CASE("db stays exact to 1e-6 over thousands of rows") {
+TEST_CASE("db over thousands of rows keeps its last digits") {
   Random random{11};
   const std::int64_t rows = 5000, out = 33;
   Array x{{rows, 1}}, dy{{rows, out}}, dw{{1, out}}, db{{out}};
@@ -81,7 +81,7 @@ TEST_CASE("db stays exact to 1e-6 over thousands of rows") {
   kernels().linear_backward_weight({}, x, dy, dw, db, WeightLayout::in_out);
   Doubles want(size(out));
   for (std::int64_t i = 0; i < dy.elements(); ++i) want[size(i % out)] += dy[i];
-  CHECK(error(db, want) < 1e-6);
+  CHECK(error(db, want) < 2e-7);
 }
 
 TEST_CASE("linear takes a (b, s, h) view as b * s rows, and no rows at all") {
