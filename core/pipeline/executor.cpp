@@ -39,8 +39,10 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
                         Channel{endpoint, first_channel + (forward ? 0 : 1),
                                 sends ? fmt::format("send {} → {}", kind, world) : "",
                                 receives ? fmt::format("receive {} ← {}", kind, world) : ""});
-      if (receives)
-        incoming_[{peer, forward}] = {.channel = &channels_.at({peer, forward}), .from = world};
+      if (receives) {
+        incoming_[{peer, forward}].channel = &channels_.at({peer, forward});
+        incoming_[{peer, forward}].from = world;
+      }
     }
   }
 }
