@@ -10,32 +10,41 @@
 #include "core/model/data.h"
 #include "core/model/gpt.h"
 #include "core/run/options.h"
+#include "core/run/prediction.h"
 #include "core/run/rank.h"
 
 namespace lockstep {
 
-/// What the formulas say of one rank during a phase; what is left out is not compared.
-struct Prediction {
-  std::optional<double> bubble;     ///< of the whole step, by the closed form
-  std::string formula;              ///< its name, "(p-1)/(m+p-1)"
-  std::optional<double> simulated_bubble;  ///< with this model's and this cluster's costs
-  std::map<std::string, std::int64_t> bytes_sent;       ///< by operation, a step
-  std::map<MemoryCategory, std::int64_t> peak_bytes;    ///< by category
-  std::string schedule;             ///< which schedule the steps follow, where one does
-  int stages = 0;
-};
+class Lesson;
 
-/// Consecutive steps that are alike: the same schedule, the same m. A run is a list of phases, and what is
-/// predicted and observed is told for each.
-struct Phase {
-  std::string name;      ///< "m = 8"
-  int first_step = 0;
-  int steps = 0;
-  int microbatches = 1;  ///< m
-};
+/// The steps of a phase, as a range of batches: each begins a step, the end closes the phase.
+class Batches {
+ public:
+  class Iterator {
+   public:
+    Iterator(Batches* batches, int step) : batches_(batches), step_(step) {}
+    const Batch& operator*() const { return batches_->batch_; }
+    Iterator& operator++();
+    bool operator==(const Iterator& other) const { return step_ == other.step_; }
 
-/// The steps of a phase, as a range of batches: begins a step with each, and closes the phase at the end.
-class Batches;
+   private:
+    Batches* batches_;
+    int step_;
+  };
+
+  Batches(Lesson& lesson, Rank& rank, Phase phase)
+      : lesson_(lesson), rank_(rank), phase_(std::move(phase)) {}
+  Iterator begin();
+  Iterator end() { return {this, phase_.first_step + phase_.steps}; }
+
+ private:
+  void load(int step);
+
+  Lesson& lesson_;
+  Rank& rank_;
+  Phase phase_;
+  Batch batch_;
+};
 
 /// A lesson's frame: flags, ranks, data, and what all lessons show at the end (timeline, predicted against
 /// observed, parity, what the model says now).
@@ -89,17 +98,16 @@ class Lesson {
 
  private:
   friend class Batches;
-  struct Results;
+  struct Running;
 
-  int run_ranks(const std::function<void(Rank&)>& body);
+  int run_checked(const std::function<void(Rank&)>& body);
   int run_threads(const std::function<void(Rank&)>& body);
-  int run_mpi(const std::function<void(Rank&)>& body);
-  void open_trace(Rank& rank, const Prediction& prediction);
-  void one_rank(Rank& rank, const std::function<void(Rank&)>& body);
+  int run_process(const std::function<void(Rank&)>& body);
+  void train(Rank& rank, const std::function<void(Rank&)>& body);
   void begin_step(Rank& rank, int step);
+  void end_step(Rank& rank, int step);
   void end_phase(Rank& rank);
-  int report(Rank& root);
-  void say(const std::string& line) const;
+  void introduce() const;
 
   LessonInfo info_;
   int argc_;
@@ -108,7 +116,7 @@ class Lesson {
   std::vector<std::shared_ptr<void>> kept_;
   std::unique_ptr<Options> options_;
   std::unique_ptr<Corpus> corpus_;
-  std::unique_ptr<Results> results_;
+  std::unique_ptr<Running> running_;
 };
 
 }  // namespace lockstep
