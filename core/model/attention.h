@@ -6,9 +6,9 @@
 namespace lockstep {
 
 /// Causal attention proper, (b, s, 3w) queries, keys and values side by side -> (b, s, w), without
-/// parameters. A seam: ring attention takes its place. The stash keeps the input, the output (shared
-/// with the projection after it, which keeps it as its own input) and the log-sum-exps: 3 b s w, and
-/// a b s floats; the (s, s) probabilities are never stored (FlashAttention, Dao 2022).
+/// parameters. A seam: ring attention takes its place. The stash keeps the input, the output
+/// (shared with the projection after it, which keeps it as its own input) and the log-sum-exps: 3 b
+/// s w, and a b s floats; the (s, s) probabilities are never stored (FlashAttention, Dao 2022).
 class AttentionCore : public Layer {
  public:
   /// `heads`: how many of the heads are here.

@@ -26,8 +26,7 @@ Block::Block(const LayerSite& site, const LayerFactory& factory) {
   const auto spec = [&](BlockSlot slot) { return block_spec(site.config, site.layer, slot); };
 
   auto attention = std::make_unique<Chain>();
-  attention->add(
-      factory.layernorm(site, spec(BlockSlot::ln_1_weight), spec(BlockSlot::ln_1_bias)));
+  attention->add(factory.layernorm(site, spec(BlockSlot::ln_1_weight), spec(BlockSlot::ln_1_bias)));
   attention->add(std::make_unique<Attention>(site, factory));
   add(std::make_unique<Residual>(site, std::move(attention)));
 

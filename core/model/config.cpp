@@ -28,7 +28,8 @@ void GptConfig::validate() const {
         "--heads {}: does not divide --hidden {}, and every head takes an equal share; --hidden {} "
         "would do",
         heads, hidden,
-        static_cast<std::int64_t>(heads) * ((static_cast<std::int64_t>(hidden) + heads - 1) / heads))};
+        static_cast<std::int64_t>(heads) *
+            ((static_cast<std::int64_t>(hidden) + heads - 1) / heads))};
   }
 }
 

@@ -35,7 +35,9 @@ ParameterSpec position_table_spec(const GptConfig& config) {
 ParameterSpec block_spec(const GptConfig& config, int layer, BlockSlot slot) {
   const std::int64_t h = config.hidden;
   const int order = block_order(layer, static_cast<int>(slot));
-  const auto name = [&](const char* part) { return fmt::format("transformer.h.{}.{}", layer, part); };
+  const auto name = [&](const char* part) {
+    return fmt::format("transformer.h.{}.{}", layer, part);
+  };
   // A projection onto the residual stream: 2L of them add up there.
   const auto residual = [&](ParameterSpec spec) {
     spec.deviation = deviation / std::sqrt(2.0F * static_cast<float>(config.layers));

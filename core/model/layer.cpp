@@ -10,7 +10,8 @@ Tensor Chain::forward(Tensor x, Stash& stash) {
 }
 
 Tensor Chain::backward_input(Tensor dy, Stash& stash) {
-  for (auto& layer : layers_ | std::views::reverse) dy = layer->backward_input(std::move(dy), stash);
+  for (auto& layer : layers_ | std::views::reverse)
+    dy = layer->backward_input(std::move(dy), stash);
   return dy;
 }
 

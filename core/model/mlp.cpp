@@ -10,9 +10,8 @@ Tensor Gelu::forward(Tensor x, Stash& stash) {
 }
 
 Tensor Gelu::backward_input(Tensor dy, Stash& stash) {
-  Tensor dx = dy.sole() ? std::move(dy) : Tensor{};
-  if (!dx) dx = ops_.activation(dy.shape());
-  ops_.gelu_backward(stash.saved<Saved>(this).x, dy ? dy.view() : dx.view(), dx);
+  Tensor dx = dy.sole() ? dy.share() : ops_.activation(dy.shape());
+  ops_.gelu_backward(stash.saved<Saved>(this).x, dy, dx);
   stash.drop(this);
   return dx;
 }

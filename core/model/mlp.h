@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-/// GELU in its tanh form, element by element. The stash keeps x. Its gradient takes the place of dy.
+/// GELU in its tanh form, element by element. The stash keeps x. Its gradient takes the place of
+/// dy.
 class Gelu : public Layer {
  public:
   explicit Gelu(const LayerSite& site) : ops_(site.device, site.layer) {}

@@ -10,7 +10,9 @@ Cost moved(const Views&... views) {
   return {.flops = 0, .bytes = (static_cast<double>(views.bytes()) + ...)};
 }
 
-double f32_bytes(std::int64_t elements) { return 4.0 * static_cast<double>(elements); }
+double f32_bytes(std::int64_t elements) {
+  return 4.0 * static_cast<double>(elements);
+}
 
 double product_flops(std::int64_t rows, std::int64_t in, std::int64_t out) {
   return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
@@ -61,9 +63,8 @@ void Ops::linear_backward_weight(View x, View dy, View dw, View db, WeightLayout
 }
 
 void Ops::layernorm_forward(View x, View gain, View bias, View y, View mean, View rstd) const {
-  launch(
-      "layernorm", moved(x, gain, bias, y, mean, rstd),
-      [&](const Kernels& k, Queue q) { k.layernorm_forward(q, x, gain, bias, y, mean, rstd); });
+  launch("layernorm", moved(x, gain, bias, y, mean, rstd),
+         [&](const Kernels& k, Queue q) { k.layernorm_forward(q, x, gain, bias, y, mean, rstd); });
 }
 void Ops::layernorm_backward_input(View dy, View x, View gain, View mean, View rstd,
                                    View dx) const {
@@ -116,9 +117,9 @@ void Ops::embedding_backward(View tokens, View dx, View dtokens_table,
 }
 
 void Ops::cross_entropy_forward(View logits, View targets, View losses, View lse) const {
-  launch(
-      "cross_entropy", moved(logits, targets, losses, lse),
-      [&](const Kernels& k, Queue q) { k.cross_entropy_forward(q, logits, targets, losses, lse); });
+  launch("cross_entropy", moved(logits, targets, losses, lse), [&](const Kernels& k, Queue q) {
+    k.cross_entropy_forward(q, logits, targets, losses, lse);
+  });
 }
 void Ops::cross_entropy_backward(View logits, View targets, View lse, float scale,
                                  View dlogits) const {
@@ -132,9 +133,7 @@ void Ops::add(View a, View b, View y) const {
   launch("add", moved(a, b, y), [&](const Kernels& k, Queue q) { k.add(q, a, b, y); });
 }
 double Ops::sum(View x) const {
-  double total = 0;
-  launch("sum", moved(x), [&](const Kernels& k, Queue q) { total = k.sum(q, x); });
-  return total;
+  return x ? device_.compute.kernels().sum(Queue{}, x) : 0;
 }
 
 }  // namespace lockstep

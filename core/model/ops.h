@@ -49,11 +49,10 @@ class Ops {
   void embedding_backward(View tokens, View dx, View dtokens_table, View dpositions_table) const;
 
   void cross_entropy_forward(View logits, View targets, View losses, View lse) const;
-  void cross_entropy_backward(View logits, View targets, View lse, float scale,
-                              View dlogits) const;
+  void cross_entropy_backward(View logits, View targets, View lse, float scale, View dlogits) const;
 
   void add(View a, View b, View y) const;
-  /// Waits for the device; 0 on the meta device.
+  /// For reports, so nothing is charged. Waits for the device; 0 on the meta device.
   double sum(View x) const;
 
  private:

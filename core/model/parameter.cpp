@@ -24,7 +24,8 @@ Parameter::Parameter(const ParameterSpec& spec, Device device, std::uint64_t see
   if (spec.deviation == 0) {
     std::fill_n(value.f32(), value.elements(), spec.mean);
   } else {
-    const RandomStream random{seed, Purpose::initial_values, static_cast<std::uint32_t>(spec.order)};
+    const RandomStream random{seed, Purpose::initial_values,
+                              static_cast<std::uint32_t>(spec.order)};
     fill_normal(value, random, spec.mean, spec.deviation, spec.shape.last());
   }
 }
