@@ -201,7 +201,7 @@ build() { # TARGET...
 
 # Counts as one test: every source is as clang-format 14 writes it (other versions differ).
 check_layout() {
-  local tool files
+  local tool files wrong
   for tool in clang-format-14 clang-format ''; do
     [[ $("${tool:-true}" --version 2>/dev/null) != *'version 14.'* ]] || break
   done
@@ -212,11 +212,12 @@ check_layout() {
   fi
   mapfile -d '' files < <(cd "$root" && find kernels core lessons exercises viz tests -type f \
     \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 2>/dev/null)
-  if (cd "$root" && "$tool" --dry-run --Werror "${files[@]}"); then
+  if wrong=$(cd "$root" && "$tool" --dry-run --Werror "${files[@]}" 2>&1); then
     say "Layout: ${#files[@]} sources are as clang-format writes them"
     passed=$((passed + 1))
   else
-    say "Layout: '$tool -i' on the files above puts it right"
+    say "Layout: to be put right by '$tool -i' on"
+    sed -n 's/^\([^ :]*\):[0-9].*: error:.*/  \1/p; s/^Error.*/&/p' <<<"$wrong" | sort -u >&2
     failed=$((failed + 1))
   fi
 }

@@ -89,7 +89,11 @@ echo "apt-get $*" >>"$SCRATCH/apt"
 [[ -z ${APT_FAILS-} ]] || { echo 'E: Unable to fetch some archives'; exit 100; }
 [[ "$*" != *install* ]] || touch "$SCRATCH/installed"
 END
-  printf '#!/bin/bash\nexec "$@"\n' >"$scratch/bin/sudo"
+  cat >"$scratch/bin/sudo" <<'END'
+#!/bin/bash
+while [[ $1 == -n ]]; do shift; done
+exec "$@"
+END
   chmod +x "$scratch"/bin/*
   export PATH="$scratch/bin:$PATH" SCRATCH=$scratch
 }
@@ -216,11 +220,11 @@ lockstep lesson 9 --steps 2; claim "no --view, no viewer" viewers 0
 for signal in INT TERM; do
   rm -f "$scratch"/*.pid
   (cd "$house" && exec setsid ./lockstep demo --sleep 30) >/dev/null 2>&1 &
+  demo=$!    # setsid makes it the leader of its group
   for _ in {1..100}; do [[ -e $scratch/sleep.pid ]] && break; sleep 0.05; done
-  group=$(ps -o pgid= "$(<"$scratch/lesson.pid")" | tr -d ' ')
   claim "the run and its viewer are there" alive "$scratch/viewer.pid"
-  if [[ $signal == INT ]]; then kill -INT -- "-$group"; else kill -TERM "$group"; fi
-  wait $!; code=$? out=''
+  if [[ $signal == INT ]]; then kill -INT -- "-$demo"; else kill -TERM "$demo"; fi
+  wait "$demo"; code=$? out=''
   claim "$signal ends the demo" ended 130
   claim "$signal ends the lesson" gone "$scratch/lesson.pid"
   claim "$signal ends the viewer" gone "$scratch/viewer.pid"
@@ -248,6 +252,13 @@ lockstep test; claim "a test without its program fails" says ' passed, 1 failed,
 rm "$house/ghost"; echo 'broken(' >>"$house/CMakeLists.txt"
 lockstep test; claim "what does not build fails" ended 1
 claim "and counts" says ' passed, 1 failed'
+
+if [[ $(clang-format-14 --version 2>/dev/null) ]]; then
+  echo 'int   f( );' >"$house/lessons/09_1f1b/one_f_one_b.h"
+  lockstep test; claim "a source that clang-format would change is named" says $'\n  lessons/09_1f1b/one_f_one_b.h\n'
+  claim "and it alone" is_silent_on 'gpipe.h'
+  claim "and counts" says ' passed, 2 failed'
+fi
 
 # Nothing is written but in build/ (and by lessons, in runs/).
 out=$(cd "$house" && find . -path ./build -prune -o -type f -print | sort)
