@@ -52,7 +52,8 @@ std::int64_t chunk_begin(std::int64_t n, int ranks, int i) {
 /// The chunk of i alone, all else left as `otherwise`.
 bool same_chunk(const std::vector<float>& got, const std::vector<float>& want, int ranks, int i) {
   const auto n = static_cast<std::int64_t>(want.size());
-  return std::equal(want.begin() + chunk_begin(n, ranks, i), want.begin() + chunk_begin(n, ranks, i + 1),
+  return std::equal(want.begin() + chunk_begin(n, ranks, i),
+                    want.begin() + chunk_begin(n, ranks, i + 1),
                     got.begin() + chunk_begin(n, ranks, i));
 }
 
@@ -67,35 +68,36 @@ TEST_CASE("collectives equal a serial oracle, and send what their formulas say")
       std::vector<std::string> wrong;
       std::int64_t reduced_bytes = 0, gathered_bytes = 0, scattered_bytes = 0, broadcast_bytes = 0;
       const auto want = sum_of_all(ranks, count);
-      const std::string failure = on_threads(modelled_options(ranks, plain_cluster()), [&](Rank& rank) {
-        auto reduced = values_of(rank.id, count);
-        rank.world.all_reduce(view(reduced)).wait();
-        auto scattered = values_of(rank.id, count);
-        rank.world.reduce_scatter(view(scattered)).wait();
-        auto gathered = scattered;
-        for (int i = 0; i < ranks; ++i)
-          if (i != rank.id)
-            std::fill(gathered.begin() + chunk_begin(count, ranks, i),
-                      gathered.begin() + chunk_begin(count, ranks, i + 1), -1.0F);
-        rank.world.all_gather(view(gathered)).wait();
-        const int root = ranks / 2;
-        auto news = values_of(rank.id, count);
-        rank.world.broadcast(view(news), root).wait();
+      const std::string failure =
+          on_threads(modelled_options(ranks, plain_cluster()), [&](Rank& rank) {
+            auto reduced = values_of(rank.id, count);
+            rank.world.all_reduce(view(reduced)).wait();
+            auto scattered = values_of(rank.id, count);
+            rank.world.reduce_scatter(view(scattered)).wait();
+            auto gathered = scattered;
+            for (int i = 0; i < ranks; ++i)
+              if (i != rank.id)
+                std::fill(gathered.begin() + chunk_begin(count, ranks, i),
+                          gathered.begin() + chunk_begin(count, ranks, i + 1), -1.0F);
+            rank.world.all_gather(view(gathered)).wait();
+            const int root = ranks / 2;
+            auto news = values_of(rank.id, count);
+            rank.world.broadcast(view(news), root).wait();
 
-        std::lock_guard lock{mutex};
-        if (reduced != want) wrong.push_back("all_reduce");
-        if (!same_chunk(scattered, want, ranks, rank.id)) wrong.push_back("reduce_scatter");
-        if (gathered != want) wrong.push_back("all_gather");
-        if (news != values_of(root, count)) wrong.push_back("broadcast");
-        const auto sent = [&](const char* name) {
-          const auto found = rank.transport->bytes_sent().find(name);
-          return found == rank.transport->bytes_sent().end() ? 0 : found->second;
-        };
-        reduced_bytes += sent("all_reduce");
-        gathered_bytes += sent("all_gather");
-        scattered_bytes += sent("reduce_scatter");
-        broadcast_bytes += sent("broadcast");
-      });
+            std::lock_guard lock{mutex};
+            if (reduced != want) wrong.push_back("all_reduce");
+            if (!same_chunk(scattered, want, ranks, rank.id)) wrong.push_back("reduce_scatter");
+            if (gathered != want) wrong.push_back("all_gather");
+            if (news != values_of(root, count)) wrong.push_back("broadcast");
+            const auto sent = [&](const char* name) {
+              const auto found = rank.transport->bytes_sent().find(name);
+              return found == rank.transport->bytes_sent().end() ? 0 : found->second;
+            };
+            reduced_bytes += sent("all_reduce");
+            gathered_bytes += sent("all_gather");
+            scattered_bytes += sent("reduce_scatter");
+            broadcast_bytes += sent("broadcast");
+          });
       CHECK(failure == "");
       CHECK(wrong == std::vector<std::string>{});
       // Over all ranks: each chunk travels N - 1 hops, and so in all (N - 1) n elements.
@@ -111,13 +113,15 @@ TEST_CASE("modelled: a ring all-reduce takes 2 (N - 1) (latency + n / N bytes)")
   for (int ranks : {2, 3, 4, 8}) {
     std::vector<Picoseconds> ends(static_cast<std::size_t>(ranks));
     std::vector<Picoseconds> barriers(static_cast<std::size_t>(ranks));
-    const std::string failure = on_threads(modelled_options(ranks, plain_cluster()), [&](Rank& rank) {
-      std::vector<float> values(static_cast<std::size_t>(250 * ranks));
-      rank.world.all_reduce(view(values)).wait();
-      ends[static_cast<std::size_t>(rank.id)] = rank.compute.now();
-      rank.world.barrier().wait();
-      barriers[static_cast<std::size_t>(rank.id)] = rank.compute.now() - ends[static_cast<std::size_t>(rank.id)];
-    });
+    const std::string failure =
+        on_threads(modelled_options(ranks, plain_cluster()), [&](Rank& rank) {
+          std::vector<float> values(static_cast<std::size_t>(250 * ranks));
+          rank.world.all_reduce(view(values)).wait();
+          ends[static_cast<std::size_t>(rank.id)] = rank.compute.now();
+          rank.world.barrier().wait();
+          barriers[static_cast<std::size_t>(rank.id)] =
+              rank.compute.now() - ends[static_cast<std::size_t>(rank.id)];
+        });
     CHECK(failure == "");
     const int rounds = ranks == 2 ? 1 : ranks <= 4 ? 2 : 3;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -127,17 +131,19 @@ TEST_CASE("modelled: a ring all-reduce takes 2 (N - 1) (latency + n / N bytes)")
   }
 }
 
-TEST_CASE("modelled: a collective begins where it was issued, and overlaps until it is waited for") {
+TEST_CASE(
+    "modelled: a collective begins where it was issued, and overlaps until it is waited for") {
   std::vector<Picoseconds> ends(2);
   FixedTimes times;
   times.set(Category::forward, 10 * us);
-  const std::string failure = on_threads(modelled_options(2, plain_cluster(), times), [&](Rank& rank) {
-    std::vector<float> values(500);
-    Work sum = rank.world.all_reduce(view(values));  // 2 (2 + 1) µs
-    rank.compute.range({.name = "compute", .category = Category::forward}, [] {});
-    sum.wait();
-    ends[static_cast<std::size_t>(rank.id)] = rank.compute.now();
-  });
+  const std::string failure =
+      on_threads(modelled_options(2, plain_cluster(), times), [&](Rank& rank) {
+        std::vector<float> values(500);
+        Work sum = rank.world.all_reduce(view(values));  // 2 (2 + 1) µs
+        rank.compute.range({.name = "compute", .category = Category::forward}, [] {});
+        sum.wait();
+        ends[static_cast<std::size_t>(rank.id)] = rank.compute.now();
+      });
   CHECK(failure == "");
   CHECK(ends == std::vector<Picoseconds>{10 * us, 10 * us});
 }

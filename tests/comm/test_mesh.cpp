@@ -9,7 +9,9 @@ using namespace lockstep;
 
 namespace {
 
-std::array<int, axis_count> sizes(int tp, int cp, int dp, int pp) { return {tp, cp, dp, pp}; }
+std::array<int, axis_count> sizes(int tp, int cp, int dp, int pp) {
+  return {tp, cp, dp, pp};
+}
 
 }  // namespace
 
@@ -42,7 +44,8 @@ TEST_CASE("every axis divides the ranks into groups, whatever the order") {
 
 TEST_CASE("what is left out is what remains; what can't be laid out is an error") {
   CHECK(Mesh(8, sizes(2, 1, 0, 2)).size(Axis::dp) == 2);
-  CHECK_THROWS_WITH_AS(Mesh(8, sizes(3, 1, 1, 0)), doctest::Contains("--ranks 8 --tp 3"), UsageError);
+  CHECK_THROWS_WITH_AS(Mesh(8, sizes(3, 1, 1, 0)), doctest::Contains("--ranks 8 --tp 3"),
+                       UsageError);
   CHECK_THROWS_WITH_AS(Mesh(8, sizes(2, 1, 1, 2)), doctest::Contains("multiply to 8"), UsageError);
   CHECK_THROWS_AS(Mesh(1, sizes(1, 1, 1, 1), "tp,tp,dp,pp"), UsageError);
   CHECK_THROWS_AS(Mesh(1, sizes(1, 1, 1, 1), "tp,dp,pp"), UsageError);

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <latch>
 
 #include "tests/support/ranks.h"
 
@@ -89,14 +90,18 @@ TEST_CASE("threads: a rank that throws ends the others' waits") {
 }
 
 TEST_CASE("threads: a Pending that is dropped withdraws its message") {
-  const std::string failure = on_threads(modelled_options(2), [](Rank& rank) {
+  std::latch dropped{1};
+  const std::string failure = on_threads(modelled_options(2), [&](Rank& rank) {
     std::vector<float> keep(4, 1.0F);
     if (rank.id == 0) {
-      { std::vector<float> gone(4); Work dropped = rank.world.receive(numbers(gone), 1); }
-      rank.world.barrier().wait();
+      {
+        std::vector<float> gone(9);  // of another size, which would be told
+        Work posted = rank.world.receive(numbers(gone), 1);
+      }
+      dropped.count_down();
       rank.world.receive(numbers(keep), 1).wait();
     } else {
-      rank.world.barrier().wait();
+      dropped.wait();
       rank.world.send(numbers(keep), 0).wait();
     }
   });
