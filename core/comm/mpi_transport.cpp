@@ -193,11 +193,6 @@ class MpiTransport final : public Transport {
   MpiLive live_;
 };
 
-int from_environment(const char* name, int otherwise) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? std::atoi(value) : otherwise;
-}
-
 }  // namespace
 
 MpiSession::MpiSession() {
@@ -221,16 +216,6 @@ std::unique_ptr<Transport> MpiSession::endpoint(bool timed) const {
 void MpiSession::abort(int exit_code) const {
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::abort();
-}
-
-bool under_mpi() {
-  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
-}
-int mpi_rank_from_environment() {
-  return from_environment("OMPI_COMM_WORLD_RANK", 0);
-}
-int mpi_size_from_environment() {
-  return from_environment("OMPI_COMM_WORLD_SIZE", 1);
 }
 
 }  // namespace lockstep

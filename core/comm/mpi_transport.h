@@ -30,9 +30,4 @@ class MpiSession {
   int size_ = 1;
 };
 
-/// Whether this process was started by an MPI launcher, and as which rank (without touching MPI).
-bool under_mpi();
-int mpi_rank_from_environment();
-int mpi_size_from_environment();
-
 }  // namespace lockstep

@@ -99,7 +99,6 @@ class Gpt {
   const Unit& unit_of_block(std::size_t block) const {
     return units_[block + (embedding_ ? 1 : 0)];
   }
-  Tensor backward_blocks(Tensor dy, Stash& stash, bool both);
 
   GptConfig config_;
   Device device_;

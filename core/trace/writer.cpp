@@ -139,7 +139,10 @@ void append_line(std::string& text, int rank, const TraceEvent& event) {
       append_microseconds(text, event.start);
       put(text, ",\"args\":{{\"loss\":{:.9g}}}}},\n", event.value);
       return;
-    case TraceEvent::Kind::instant:
+    case TraceEvent::Kind::metadata:
+      put(text, R"({{"ph":"M","name":"{}","pid":{},"tid":0,"args":{}}},)", event.span.name, rank,
+          *event.text);
+      text += '\n';
       return;
   }
 }
