@@ -127,27 +127,21 @@ std::vector<TimedMessage> messages_of(const Schedule& schedule, const Simulation
   return messages;
 }
 
-/// Fills in makespan and both bubbles.
+/// Fills in makespan and both bubbles. A valid schedule starts at time 0, with a forward of the
+/// first stage.
 void measure(Simulation& simulation) {
-  Picoseconds first = 0;
-  Picoseconds last = 0;
-  bool any = false;
-  Picoseconds longest = 0;
+  Picoseconds longest = 0;  // of the ranks' own windows
   std::vector<Picoseconds> busy;
   for (const std::vector<TimedAction>& row : simulation.actions) {
     Picoseconds& sum = busy.emplace_back(0);
     if (row.empty()) continue;
     for (const TimedAction& action : row) sum += action.end - action.start;
+    simulation.makespan = std::max(simulation.makespan, row.back().end);
     const Picoseconds window = row.back().end - row.front().start;
-    if (window > longest) {
-      longest = window;
-      simulation.internal_bubble = static_cast<double>(window - sum) / static_cast<double>(window);
-    }
-    first = any ? std::min(first, row.front().start) : row.front().start;
-    last = any ? std::max(last, row.back().end) : row.back().end;
-    any = true;
+    if (window <= longest) continue;
+    longest = window;
+    simulation.internal_bubble = static_cast<double>(window - sum) / static_cast<double>(window);
   }
-  simulation.makespan = last - first;
   if (simulation.makespan == 0) return;
   double idle = 0;
   for (Picoseconds sum : busy) idle += static_cast<double>(simulation.makespan - sum);

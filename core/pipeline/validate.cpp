@@ -112,7 +112,7 @@ void check_actions(const Schedule& schedule) {
                 static_cast<std::size_t>(action.microbatch)]);
     }
   constexpr Seen whole = bit(Op::forward) | bit(Op::backward);
-  constexpr Seen halves = whole ^ any_backward;
+  constexpr Seen halves = bit(Op::forward) | bit(Op::backward_input) | bit(Op::backward_weight);
   for (std::size_t cell = 0; cell < cells; ++cell)
     if (seen[cell] != whole && seen[cell] != halves)
       check_cell(schedule, static_cast<int>(cell / microbatches),

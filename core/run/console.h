@@ -4,7 +4,8 @@
 
 namespace lockstep {
 
-/// What is known of the terminal: asked of it, or, for a process under mpirun, told by whoever started it.
+/// What is known of the terminal: asked of it, or, for a process under mpirun, told by whoever
+/// started it.
 struct Console {
   bool terminal = false;  ///< progress may be redrawn, and colour used
   bool colour = false;

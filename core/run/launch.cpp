@@ -33,8 +33,8 @@ int run_under_mpirun(int ranks, int argc, char** argv) {
   if (length <= 0) throw RunError("can't find this program's own file");
   self[length] = '\0';
 
-  std::vector<std::string> words{"mpirun", "-n", std::to_string(ranks), "--oversubscribe",
-                                 "--bind-to", "none"};
+  std::vector<std::string> words{"mpirun",          "-n",        std::to_string(ranks),
+                                 "--oversubscribe", "--bind-to", "none"};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   words.emplace_back(self);
   for (int i = 1; i < argc; ++i) words.emplace_back(argv[i]);
@@ -55,7 +55,8 @@ int run_under_mpirun(int ranks, int argc, char** argv) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-    throw UsageError("--launch mpi: there is no mpirun; install openmpi-bin, or use --launch threads");
+    throw UsageError(
+        "--launch mpi: there is no mpirun; install openmpi-bin, or use --launch threads");
   if (WIFEXITED(status) && WEXITSTATUS(status) <= 2) return WEXITSTATUS(status);
   return 1;
 }

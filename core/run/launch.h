@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-/// Starts this program again as `ranks` processes under mpirun, with the same arguments, and waits for
-/// them. Works as root and with more ranks than cores. Returns the exit code: the ranks' own where that
-/// is 0, 1 or 2, otherwise 1. Throws UsageError where there is no mpirun.
+/// Starts this program again as `ranks` processes under mpirun, with the same arguments, and waits
+/// for them. Works as root and with more ranks than cores. Returns the exit code: the ranks' own
+/// where that is 0, 1 or 2, otherwise 1. Throws UsageError where there is no mpirun.
 int run_under_mpirun(int ranks, int argc, char** argv);
 
 /// Calls `on_signal` on a thread of its own when SIGINT or SIGTERM comes. Must be made before other

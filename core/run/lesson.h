@@ -46,8 +46,8 @@ class Batches {
   Batch batch_;
 };
 
-/// A lesson's frame: flags, ranks, data, and what all lessons show at the end (timeline, predicted against
-/// observed, parity, what the model says now).
+/// A lesson's frame: flags, ranks, data, and what all lessons show at the end (timeline, predicted
+/// against observed, parity, what the model says now).
 ///
 ///   int main(int argc, char** argv) {
 ///     Lesson lesson{{.name = "09 1F1B", .question = "..."}, argc, argv};
@@ -60,8 +60,8 @@ class Lesson {
   Lesson(const Lesson&) = delete;
   Lesson& operator=(const Lesson&) = delete;
 
-  /// A flag of the lesson's own. The reference is good for the lesson's life and has its value once run()
-  /// has begun.
+  /// A flag of the lesson's own. The reference is good for the lesson's life and has its value once
+  /// run() has begun.
   template <class T>
   const T& flag(const std::string& name, T otherwise, const std::string& help) {
     auto value = std::make_shared<T>(std::move(otherwise));
@@ -70,11 +70,12 @@ class Lesson {
     return *value;
   }
 
-  /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's exit
-  /// code: 0 all is well, 1 the run failed, 2 it was asked for something impossible.
+  /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's
+  /// exit code: 0 all is well, 1 the run failed, 2 it was asked for something impossible.
   int run(const std::function<void(Rank&)>& body);
 
-  // -- for the body ---------------------------------------------------------------------------------
+  // -- for the body
+  // ---------------------------------------------------------------------------------
   const Options& options() const { return *options_; }
   const GptConfig& model() const { return options_->model; }
   const AdamWOptions& optimizer() const { return options_->optimizer; }
@@ -85,9 +86,9 @@ class Lesson {
   /// The steps of one value of m, those before `split` under one name and the others under another.
   std::vector<Phase> phases(const std::string& before, const std::string& after, int split) const;
 
-  /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the phase's
-  /// microbatches. Peaks and byte counts are taken per phase.
-  Batches batches(Rank& rank, const Phase& phase, const Prediction& prediction = {});
+  /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the
+  /// phase's microbatches. Peaks and byte counts are taken per phase.
+  Batches batches(Rank& rank, const Phase& phase, const Predicted& prediction = {});
   /// The step's loss, from the rank that knows it: nothing from others.
   void step(Rank& rank, std::optional<double> loss);
   /// To be called once by every rank, with the parameters that it has trained: takes them for the
@@ -108,6 +109,7 @@ class Lesson {
   void end_step(Rank& rank, int step);
   void end_phase(Rank& rank);
   void introduce() const;
+  int tell();
 
   LessonInfo info_;
   int argc_;

@@ -56,6 +56,8 @@ struct LessonInfo {
   std::string microbatches = "8";
   std::string steps = "30";
   std::string axis = "pp";  ///< the axis that all ranks lie on unless told otherwise
+  /// How far from one device the run may be (DESIGN §3); 0: not at all, every bit is the same.
+  double tolerance = 0;
 };
 
 /// A lesson's own flags, parsed with the shared ones.

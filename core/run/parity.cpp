@@ -57,16 +57,17 @@ Parity compare(const std::vector<double>& losses, const std::vector<NamedValues>
     const double expected = reference.losses[i];
     const double error = std::abs(losses[i] - expected) / std::abs(expected);
     // What is not a number is as far off as can be.
-    parity.max_relative_loss = std::max(parity.max_relative_loss, std::isnan(error) ? INFINITY : error);
-    parity.bitwise = parity.bitwise &&
-                     std::bit_cast<std::uint64_t>(losses[i]) == std::bit_cast<std::uint64_t>(expected);
+    parity.max_relative_loss =
+        std::max(parity.max_relative_loss, std::isnan(error) ? INFINITY : error);
+    parity.bitwise = parity.bitwise && std::bit_cast<std::uint64_t>(losses[i]) ==
+                                           std::bit_cast<std::uint64_t>(expected);
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, order, values] = parameters[i];
     const NamedValues& expected = reference.parameters[i];
     if (order != expected.order || values.size() != expected.values.size())
-      throw RunError(fmt::format("parity: {} ({} elements) where one device has {} ({} elements)", name,
-                                 values.size(), expected.name, expected.values.size()));
+      throw RunError(fmt::format("parity: {} ({} elements) where one device has {} ({} elements)",
+                                 name, values.size(), expected.name, expected.values.size()));
     double difference = 0;
     double norm = 0;
     for (std::size_t k = 0; k < values.size(); ++k) {

@@ -16,8 +16,8 @@ struct Reference {
   std::vector<NamedValues> parameters;  ///< in the model's order
 };
 
-/// Trains the whole model on this thread, with `options`' model, data, optimizer and phases. `progress` is
-/// called after each step with how many are done.
+/// Trains the whole model on this thread, with `options`' model, data, optimizer and phases.
+/// `progress` is called after each step with how many are done.
 Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<Phase>& phases,
                               const std::function<void(int)>& progress = {});
@@ -29,6 +29,12 @@ struct Parity {
   double max_relative_parameter = 0;
   std::string worst_parameter;
   bool bitwise = false;  ///< every loss and every parameter has the same bits
+
+  /// 0 asks for the same bits.
+  bool within(double tolerance) const {
+    return bitwise ||
+           (max_relative_loss <= tolerance && max_relative_parameter <= tolerance && tolerance > 0);
+  }
 };
 
 /// Throws RunError where tensors are missing or of another size.

@@ -9,7 +9,9 @@ namespace {
 
 using nlohmann::json;
 
-json optional(const std::optional<double>& value) { return value ? json(*value) : json(); }
+json optional(const std::optional<double>& value) {
+  return value ? json(*value) : json();
+}
 std::optional<double> optional(const json& value) {
   return value.is_null() ? std::optional<double>{} : value.get<double>();
 }
@@ -49,8 +51,22 @@ PhaseRecord phase_from(const json& value) {
 
 }  // namespace
 
+std::string predicted_json(const Phase& phase, const Predicted& predicted) {
+  nlohmann::ordered_json args;
+  if (predicted.bubble) args["bubble"] = *predicted.bubble;
+  if (predicted.bubble_messages) args["bubble_simulated"] = *predicted.bubble_messages;
+  if (!predicted.formula.empty()) args["formula"] = predicted.formula;
+  if (!predicted.schedule.empty()) args["schedule"] = predicted.schedule;
+  if (predicted.stages > 0) args["stages"] = predicted.stages;
+  args["phase"] = phase.name;
+  args["first_step"] = phase.first_step;
+  args["microbatches"] = phase.microbatches;
+  return args.dump();
+}
+
 std::string RankRecord::to_bytes() const {
-  json document{{"rank", rank}, {"host", host}, {"losses", losses}, {"train_seconds", train_seconds}};
+  json document{
+      {"rank", rank}, {"host", host}, {"losses", losses}, {"train_seconds", train_seconds}};
   document["phases"] = json::array();
   for (const PhaseRecord& phase : phases) document["phases"].push_back(to_json(phase));
   document["parameters"] = json::array();

@@ -14,7 +14,7 @@ namespace lockstep {
 /// One phase as one rank saw it.
 struct PhaseRecord {
   Phase phase;
-  Prediction predicted;
+  Predicted predicted;
   std::map<std::string, std::int64_t> bytes_sent;  ///< by operation, over the phase
   MemoryUse peak;
 };
@@ -38,5 +38,9 @@ struct RankRecord {
   std::string to_bytes() const;
   static RankRecord from_bytes(const std::string& bytes);
 };
+
+/// What a trace says of a phase: JSON for the hello's `predicted`, and for the events that follow
+/// it.
+std::string predicted_json(const Phase& phase, const Predicted& predicted);
 
 }  // namespace lockstep

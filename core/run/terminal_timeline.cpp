@@ -17,11 +17,16 @@ struct Ink {
 
 Ink ink_of(Category category) {
   switch (category) {
-    case Category::forward: return {'-', "\033[48;5;25;97m"};
-    case Category::backward: return {'=', "\033[48;5;29;97m"};
-    case Category::backward_input: return {'=', "\033[48;5;30;97m"};
-    case Category::backward_weight: return {'~', "\033[48;5;58;97m"};
-    default: return {'+', "\033[48;5;60;97m"};
+    case Category::forward:
+      return {'-', "\033[48;5;25;97m"};
+    case Category::backward:
+      return {'=', "\033[48;5;29;97m"};
+    case Category::backward_input:
+      return {'=', "\033[48;5;30;97m"};
+    case Category::backward_weight:
+      return {'~', "\033[48;5;58;97m"};
+    default:
+      return {'+', "\033[48;5;60;97m"};
   }
 }
 
@@ -60,9 +65,8 @@ std::string draw_timeline(const Timeline& timeline, int step, int width, bool co
 
   const int columns = std::max(width - 10, 20);
   const auto column = [&](Picoseconds time) {
-    return static_cast<int>((static_cast<double>(time - first) / static_cast<double>(last - first)) *
-                                columns +
-                            0.5);
+    return static_cast<int>(
+        (static_cast<double>(time - first) / static_cast<double>(last - first)) * columns + 0.5);
   };
   std::string text;
   for (std::size_t r = 0; r < rows.size(); ++r) {

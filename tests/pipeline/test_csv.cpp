@@ -88,6 +88,7 @@ TEST_CASE("a malformed cell is named by its row and column") {
                                  "0SEND_X1",
                                  "(0F0;0B0)",
                                  "(0F0;0B0)OVERLAP",
+                                 "(0F0;0B00OVERLAP_F_B",
                                  "(0F0;)OVERLAP_F_B",
                                  "()OVERLAP_F_B",
                                  "(0F0;0Q0)OVERLAP_F_B",
