@@ -20,9 +20,9 @@ class BubbleSeries {
  public:
   struct Point {
     int step = 0;
-    Bubble bubble;
-    Bubble internal;
-    Overlap overlap;
+    Bubble bubble{};
+    Bubble internal{};
+    Overlap overlap{};
   };
   /// Looks at steps that have ended since the last call.
   void update(const Timeline& timeline);

@@ -23,7 +23,7 @@ struct Finding {
   Kind kind = Kind::nothing;
   const RankTimeline* rank = nullptr;
   const Lane* lane = nullptr;
-  TimelineSpan span;  ///< of kind span; of idle: only start and end
+  TimelineSpan span{};  ///< of kind span; of idle: only start and end
   int count = 0;      ///< of folded: spans
   double cover = 0;   ///< of folded: how full
   bool open = false;  ///< the span is still running
