@@ -5,6 +5,7 @@
 
 #include "core/model/footprint.h"
 #include "core/pipeline/executor.h"
+#include "core/pipeline/update.h"
 
 namespace lockstep {
 
@@ -74,8 +75,9 @@ std::int64_t peak_in_flight(const Schedule& schedule, int rank, std::int64_t bou
   return peak * boundary_bytes;
 }
 
-Predicted predict_pipeline(const Rank& rank, const GptConfig& config, const Schedule& schedule,
-                           int batch) {
+Predicted predict_pipeline(const Rank& rank, const Options& options, const Schedule& schedule) {
+  const GptConfig& config = options.model;
+  const int batch = options.batch / options.dp / schedule.microbatches;
   Predicted prediction{.schedule = schedule.name, .stages = schedule.stages};
   const PipelineTimes times = pipeline_times(config, schedule.stages, batch, rank.clock);
   if (rank.clock.is_modelled()) {
@@ -90,6 +92,10 @@ Predicted predict_pipeline(const Rank& rank, const GptConfig& config, const Sche
   const bool last = here == schedule.ranks - 1;
   prediction.bytes_sent["send"] =
       ((first ? 0 : 1) + (last ? 0 : 1)) * times.boundary_bytes * schedule.microbatches;
+  if (const auto bytes = PipelineUpdate::tied_bytes(config, here, schedule.ranks); bytes > 0)
+    prediction.bytes_sent["all_reduce"] = bytes;
+  if (options.optimizer.clip > 0 && schedule.ranks > 1)
+    prediction.bytes_sent["all_gather"] = PipelineUpdate::norm_bytes(config, schedule.ranks);
   const Footprint footprint{config, StageLayers::of(config, here, schedule.stages), batch};
   prediction.peak_bytes = {{"parameters", footprint.parameters},
                            {"gradients", footprint.gradients},

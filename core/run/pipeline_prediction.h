@@ -24,9 +24,8 @@ PipelineTimes pipeline_times(const GptConfig& config, int stages, int batch, con
 std::int64_t peak_in_flight(const Schedule& schedule, int rank, std::int64_t boundary_bytes);
 
 /// What the formulas say of a pipeline of whole stages: bytes sent, peak memory by category, and
-/// the simulator's bubbles, for `rank` following `schedule` with microbatches of `batch` sequences.
-/// The closed form of the bubble is the lesson's to add.
-Predicted predict_pipeline(const Rank& rank, const GptConfig& config, const Schedule& schedule,
-                           int batch);
+/// the simulator's bubbles, for `rank` following `schedule`. The closed form of the bubble is the
+/// lesson's to add.
+Predicted predict_pipeline(const Rank& rank, const Options& options, const Schedule& schedule);
 
 }  // namespace lockstep

@@ -73,43 +73,56 @@ std::string bubble_table(const Report& report) {
                                          "and waiting for a core");
 }
 
-std::string sent(const std::map<std::string, std::int64_t>& bytes, int steps) {
-  std::int64_t total = 0;
-  for (const auto& [operation, count] : bytes) total += count;
-  return human_bytes(total / steps);
+/// How much each rank had to remember in each phase: only where there are several.
+std::string activation_table(const Report& report) {
+  if (report.phases().size() < 2) return {};
+  std::vector<std::vector<std::string>> rows{{"peak activations"}};
+  for (const RankRecord& rank : report.ranks) rows[0].push_back(fmt::format("rank {}", rank.rank));
+  for (std::size_t p = 0; p < report.phases().size(); ++p) {
+    rows.push_back({report.phases()[p].name});
+    for (const RankRecord& rank : report.ranks)
+      rows.back().push_back(human_bytes(rank.phases[p].peak.of(MemoryCategory::activations)));
+  }
+  return table(rows);
 }
 
+/// The formula's figure and what was seen; one figure and "=" where they are the same.
+std::string compared(std::optional<std::int64_t> predicted, std::int64_t observed) {
+  if (!predicted) return human_bytes(observed);
+  if (*predicted == observed) return human_bytes(observed) + " =";
+  return human_bytes(*predicted) + " / " + human_bytes(observed);
+}
+
+/// Of the last phase.
 std::string memory_table(const Report& report) {
-  std::vector<std::vector<std::string>> rows{{"each rank, predicted / observed", "sent a step",
-                                              "activations", "in flight", "parameters", "gradients",
-                                              "optimizer"}};
-  const std::size_t phases = report.ranks.front().phases.size();
-  for (std::size_t p = 0; p < phases; ++p) {
-    for (const RankRecord& rank : report.ranks) {
-      const PhaseRecord& record = rank.phases[p];
-      const auto cell = [&](MemoryCategory category) {
-        const auto predicted = record.predicted.peak_bytes.find(name_of(category));
-        const std::int64_t observed = record.peak.of(category);
-        if (predicted == record.predicted.peak_bytes.end()) return human_bytes(observed);
-        if (predicted->second == observed) return human_bytes(observed) + " =";
-        return human_bytes(predicted->second) + " / " + human_bytes(observed);
-      };
-      std::int64_t predicted_bytes = 0;
-      for (const auto& [operation, count] : record.predicted.bytes_sent) predicted_bytes += count;
-      const std::string observed_bytes = sent(record.bytes_sent, record.phase.steps);
-      const std::string predicted_text = human_bytes(predicted_bytes);
-      rows.push_back({fmt::format("{}{}rank {}", record.phase.name,
-                                  record.phase.name.empty() ? "" : ", ", rank.rank),
-                      record.predicted.bytes_sent.empty() ? observed_bytes
-                      : predicted_text == observed_bytes  ? observed_bytes + " ="
-                                                          : predicted_text + " / " + observed_bytes,
-                      cell(MemoryCategory::activations), cell(MemoryCategory::communication),
-                      cell(MemoryCategory::parameters), cell(MemoryCategory::gradients),
-                      cell(MemoryCategory::optimizer)});
-    }
+  std::vector<std::vector<std::string>> rows{
+      {"", "sent a step", "activations", "in flight", "parameters", "gradients", "optimizer"}};
+  for (const RankRecord& rank : report.ranks) {
+    const PhaseRecord& record = rank.phases.back();
+    const auto cell = [&](MemoryCategory category) {
+      const auto found = record.predicted.peak_bytes.find(name_of(category));
+      return compared(
+          found != record.predicted.peak_bytes.end() ? std::optional{found->second} : std::nullopt,
+          record.peak.of(category));
+    };
+    std::int64_t predicted = 0;
+    for (const auto& [operation, bytes] : record.predicted.bytes_sent) predicted += bytes;
+    std::int64_t sent = 0;
+    for (const auto& [operation, bytes] : record.bytes_sent) sent += bytes;
+    rows.push_back(
+        {fmt::format("rank {}", rank.rank),
+         compared(record.predicted.bytes_sent.empty() ? std::nullopt : std::optional{predicted},
+                  sent / record.phase.steps),
+         cell(MemoryCategory::activations), cell(MemoryCategory::communication),
+         cell(MemoryCategory::parameters), cell(MemoryCategory::gradients),
+         cell(MemoryCategory::optimizer)});
   }
+  const std::string& name = report.phases().back().name;
   return table(rows) +
-         "  peaks by the allocator's account; '=' where the formula gives the same bytes\n";
+         fmt::format(
+             "  {}bytes sent, and peaks of memory by the allocator's account; '=': just what the "
+             "formula says, otherwise formula / observed\n",
+             report.phases().size() > 1 ? name + ": " : "");
 }
 
 std::string parity_text(const Report& report) {
@@ -172,14 +185,19 @@ std::string Report::text(const Console& console) const {
   const std::string drawing = draw_timeline(timeline, last_step, console.width, console.colour);
   if (!drawing.empty()) {
     const auto window = bubble(timeline, last_step);
-    text += fmt::format("\nstep {}, {} time: {:.3f} ms from the first action to the last\n",
-                        last_step, options.clock.name(), seconds(window->window) * 1e3);
+    text += fmt::format("\nstep {}, {} time{}\n", last_step, options.clock.name(),
+                        window ? fmt::format(": {:.3f} ms from the first action to the last",
+                                             seconds(window->window) * 1e3)
+                               : "");
     text += drawing;
-    text += console.colour
-                ? "  blue: forward, green: backward, dots: idle; digits are microbatches\n"
-                : "  3--: forward of microbatch 3, 3==: its backward, dots: idle\n";
+    if (window)
+      text += console.colour
+                  ? "  blue: forward, green: backward, dots: idle; digits are microbatches\n"
+                  : "  3--: forward of microbatch 3, 3==: its backward, dots: idle\n";
   }
   if (const std::string bubbles = bubble_table(*this); !bubbles.empty()) text += "\n" + bubbles;
+  if (const std::string activations = activation_table(*this); !activations.empty())
+    text += "\n" + activations;
   if (!ranks.front().phases.empty()) text += "\n" + memory_table(*this);
   if (!losses.empty())
     text +=

@@ -30,20 +30,23 @@ Ink ink_of(Category category) {
   }
 }
 
-char digit(int microbatch) {
-  if (microbatch < 0) return '?';
-  if (microbatch < 10) return static_cast<char>('0' + microbatch);
-  return microbatch < 36 ? static_cast<char>('a' + microbatch - 10) : '#';
+char label(const Timeline& timeline, const TimelineSpan& span) {
+  if (span.microbatch < 0) return timeline.name(span.name).front();
+  if (span.microbatch < 10) return static_cast<char>('0' + span.microbatch);
+  return span.microbatch < 36 ? static_cast<char>('a' + span.microbatch - 10) : '#';
 }
 
-/// The pipeline actions of a step on one rank, in order of time.
+/// What one rank computed in a step, in order of time: pipeline actions, or, in a lesson without
+/// any, the stretches that it named.
 std::vector<const TimelineSpan*> actions_of(const Timeline& timeline, const RankTimeline& rank,
-                                            int step) {
+                                            int step, bool pipeline) {
   std::vector<const TimelineSpan*> actions;
   if (rank.compute() == nullptr) return actions;
   for (const SpanRow& row : rank.compute()->rows(Band::action))
     for (const TimelineSpan& span : row)
-      if (span.step == step && is_pipeline_action(timeline, span)) actions.push_back(&span);
+      if (span.step == step && span.category != Category::wait &&
+          (!pipeline || is_pipeline_action(timeline, span)))
+        actions.push_back(&span);
   std::sort(actions.begin(), actions.end(), [](auto a, auto b) { return a->start < b->start; });
   return actions;
 }
@@ -51,11 +54,12 @@ std::vector<const TimelineSpan*> actions_of(const Timeline& timeline, const Rank
 }  // namespace
 
 std::string draw_timeline(const Timeline& timeline, int step, int width, bool colour) {
+  const bool pipeline = bubble(timeline, step).has_value();
   std::vector<std::vector<const TimelineSpan*>> rows;
   Picoseconds first = INT64_MAX;
   Picoseconds last = 0;
   for (const auto& rank : timeline.ranks()) {
-    rows.push_back(actions_of(timeline, *rank, step));
+    rows.push_back(actions_of(timeline, *rank, step, pipeline));
     for (const TimelineSpan* span : rows.back()) {
       first = std::min(first, span->start);
       last = std::max(last, span->end);
@@ -81,7 +85,7 @@ std::string draw_timeline(const Timeline& timeline, int step, int width, bool co
       const Ink ink = ink_of(span->category);
       if (end > begin) {
         if (colour) text += ink.colour;
-        text += digit(span->microbatch);
+        text += label(timeline, *span);
         text.append(static_cast<std::size_t>(end - begin - 1), colour ? ' ' : ink.fill);
         if (colour) text += "\033[0m";
       }

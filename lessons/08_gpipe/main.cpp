@@ -1,5 +1,6 @@
 #include "core/model/adamw.h"
 #include "core/pipeline/executor.h"
+#include "core/pipeline/update.h"
 #include "core/run/lesson.h"
 #include "core/run/pipeline_prediction.h"
 #include "lessons/08_gpipe/gpipe.h"
@@ -22,11 +23,13 @@ int main(int argc, char** argv) {
     Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), lesson.seed()};
     lesson.load(rank, stage.parameters());
     AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
+    PipelineUpdate update{
+        rank.endpoint,          rank.world, stage, optimizer, Channels::pipeline_ends,
+        Channels::pipeline_norm};
 
     for (const Phase& phase : lesson.phases()) {  // m = 1, 2, 4, 8, 16
       const Schedule schedule = gpipe(rank.count, phase.microbatches);
-      Predicted predicted =
-          predict_pipeline(rank, config, schedule, lesson.options().batch / phase.microbatches);
+      Predicted predicted = predict_pipeline(rank, lesson.options(), schedule);
       predicted.bubble = gpipe_bubble(rank.count, phase.microbatches);
       predicted.formula = "(p-1)/(m+p-1)";
 
@@ -34,7 +37,7 @@ int main(int argc, char** argv) {
       for (const Batch& batch : lesson.batches(rank, phase, predicted)) {
         stage.zero_gradients();
         const std::optional<double> loss = pipeline.step(batch);
-        optimizer.step();
+        update.step();
         lesson.step(rank, loss);
       }
     }
