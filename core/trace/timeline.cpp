@@ -151,6 +151,7 @@ bool Timeline::ended() const {
 void Timeline::add(int rank_id, int tid, const TimelineSpan& span) {
   lane(rank_id, tid).append(span);
   ++rank(rank_id).spans;
+  if (fresh_) fresh_->push_back({rank_id, span.end});
   start_ = span_count_ == 0 ? span.start : std::min(start_, span.start);
   end_ = span_count_ == 0 ? span.end : std::max(end_, span.end);
   ++span_count_;

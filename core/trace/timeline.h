@@ -179,6 +179,14 @@ class Timeline {
 
   const std::string& name(NameId id) const { return *names_[id]; }
 
+  /// A span that was just added, for who measures how soon it is shown.
+  struct FreshSpan {
+    int rank = 0;
+    Picoseconds end = 0;
+  };
+  /// From now on add() also appends to `fresh` (which outlives the timeline); null: no longer.
+  void watch(std::vector<FreshSpan>* fresh) { fresh_ = fresh; }
+
   // For the reader.
   NameId intern(std::string_view name);
   RankTimeline& rank(int rank);  ///< found or made
@@ -214,6 +222,7 @@ class Timeline {
   Picoseconds longest_message_ = 0;
   std::int64_t span_count_ = 0;
   Picoseconds start_ = 0, end_ = 0;
+  std::vector<FreshSpan>* fresh_ = nullptr;
 };
 
 }  // namespace lockstep
