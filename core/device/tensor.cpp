@@ -3,24 +3,31 @@
 namespace lockstep {
 
 Tensor::Tensor(Memory& memory, Shape shape, MemoryCategory category, DType dtype)
-    : memory_(&memory), category_(category), view_(nullptr, shape, dtype) {
-  view_.data = memory.allocate(view_.bytes(), category);
+    : view_(nullptr, shape, dtype) {
+  storage_ = std::make_shared<Storage>(memory, view_.bytes(), category);
+  view_.data = storage_->data;
 }
 
 void Tensor::reset() noexcept {
-  if (memory_ != nullptr) memory_->release(view_.data, view_.bytes(), category_);
-  memory_ = nullptr;
+  storage_.reset();
   view_ = View{};
 }
 
+Tensor Tensor::share() const {
+  Tensor other;
+  other.storage_ = storage_;
+  other.view_ = view_;
+  return other;
+}
+
 void Tensor::charge_to(MemoryCategory category) {
-  if (memory_ != nullptr) memory_->recharge(view_.bytes(), category_, category);
-  category_ = category;
+  if (!storage_) return;
+  storage_->memory->recharge(storage_->bytes, storage_->category, category);
+  storage_->category = category;
 }
 
 void Tensor::swap(Tensor& other) noexcept {
-  std::swap(memory_, other.memory_);
-  std::swap(category_, other.category_);
+  std::swap(storage_, other.storage_);
   std::swap(view_, other.view_);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <utility>
 
 #include "core/device/memory.h"
@@ -8,14 +9,14 @@
 namespace lockstep {
 
 /// Elements on a device, owned: shape, dtype, and the category that they are charged to. Move-only;
-/// the storage goes back to its Memory when the Tensor dies, on the thread that owns the Memory. A
-/// default-constructed Tensor is empty.
+/// the storage goes back to its Memory when the Tensor dies (or, where it was shared, its last
+/// owner), on the thread that owns the Memory. A default-constructed Tensor is empty.
 class Tensor {
  public:
   Tensor() = default;
   /// Uninitialised. Throws std::bad_alloc.
   Tensor(Memory& memory, Shape shape, MemoryCategory category, DType dtype = DType::f32);
-  ~Tensor() { reset(); }
+  ~Tensor() = default;
   Tensor(Tensor&& other) noexcept { swap(other); }
   Tensor& operator=(Tensor&& other) noexcept {
     Tensor taken{std::move(other)};
@@ -25,6 +26,11 @@ class Tensor {
 
   /// Gives the storage back now.
   void reset() noexcept;
+  /// Another owner of the same storage, which the account counts once: a layer's input that both
+  /// the layer and the residual connection around it need. What is shared is read, not written.
+  Tensor share() const;
+  /// True where nobody else owns the storage, so that it may be overwritten.
+  bool sole() const { return storage_.use_count() == 1; }
   /// Moves the charge to another category: what was in flight becomes an activation.
   void charge_to(MemoryCategory category);
 
@@ -38,14 +44,29 @@ class Tensor {
   float* f32() const { return view_.f32(); }
   std::int32_t* i32() const { return view_.i32(); }
   /// True unless empty (true on the meta device too, where there is no storage).
-  explicit operator bool() const { return memory_ != nullptr; }
-  Memory* memory() const { return memory_; }
+  explicit operator bool() const { return storage_ != nullptr; }
+  Memory* memory() const { return storage_ ? storage_->memory : nullptr; }
 
  private:
+  struct Storage {
+    Storage(Memory& memory_, std::size_t bytes_, MemoryCategory category_)
+        : memory(&memory_),
+          bytes(bytes_),
+          category(category_),
+          data(memory_.allocate(bytes_, category_)) {}
+    ~Storage() { memory->release(data, bytes, category); }
+    Storage(const Storage&) = delete;
+    Storage& operator=(const Storage&) = delete;
+
+    Memory* memory;
+    std::size_t bytes;
+    MemoryCategory category;
+    void* data;
+  };
+
   void swap(Tensor& other) noexcept;
 
-  Memory* memory_ = nullptr;
-  MemoryCategory category_ = MemoryCategory::activations;
+  std::shared_ptr<Storage> storage_;
   View view_;
 };
 

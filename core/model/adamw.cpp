@@ -1,0 +1,77 @@
+#include "core/model/adamw.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep {
+
+double gradient_norm(std::vector<OrderedSquare> squares) {
+  std::ranges::sort(squares);
+  double sum = 0;
+  for (const auto& [order, square] : squares) sum += square;
+  return std::sqrt(sum);
+}
+
+AdamW::AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions options)
+    : parameters_(std::move(parameters)), device_(device), options_(options) {
+  const auto zeros = [&](const Shape& shape) {
+    Tensor tensor{device_.memory, shape, MemoryCategory::optimizer};
+    fill_with_zeros(device_, tensor);
+    return tensor;
+  };
+  for (const Parameter* parameter : parameters_)
+    states_.push_back({zeros(parameter->shape), zeros(parameter->shape)});
+}
+
+std::vector<OrderedSquare> AdamW::squares() {
+  std::vector<OrderedSquare> result;
+  Cost cost;
+  for (const Parameter* parameter : parameters_) {
+    result.emplace_back(parameter->order, 0.0);
+    cost.bytes += static_cast<double>(parameter->gradient.bytes());
+  }
+  device_.compute.launch(Span{.name = "gradient_norm"}, cost, [&](const Kernels& k, Queue q) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+      result[i].second = k.sum_of_squares(q, parameters_[i]->gradient);
+  });
+  return result;
+}
+
+float AdamW::clip_scale(double norm) const {
+  if (options_.clip <= 0) return 1;
+  return static_cast<float>(std::min(1.0, static_cast<double>(options_.clip) / (norm + 1e-6)));
+}
+
+void AdamW::step(float gradient_scale) {
+  device_.compute.range(Span{.name = "optimizer", .category = Category::optimizer},
+                        [&] { update(gradient_scale); });
+}
+
+void AdamW::step() {
+  device_.compute.range(Span{.name = "optimizer", .category = Category::optimizer}, [&] {
+    update(options_.clip > 0 ? clip_scale(gradient_norm(squares())) : 1.0F);
+  });
+}
+
+void AdamW::update(float gradient_scale) {
+  ++steps_;
+  // Reads value, gradient and both moments; writes all but the gradient.
+  Cost cost;
+  for (const Parameter* parameter : parameters_)
+    cost.bytes += 7 * static_cast<double>(parameter->value.bytes());
+  device_.compute.launch(Span{.name = "adamw"}, cost, [&](const Kernels& k, Queue q) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const Parameter& parameter = *parameters_[i];
+      k.adamw(q, parameter.value, parameter.gradient, states_[i].momentum, states_[i].variance,
+              {.learning_rate = options_.learning_rate,
+               .beta1 = options_.beta1,
+               .beta2 = options_.beta2,
+               .epsilon = options_.epsilon,
+               .weight_decay = parameter.decay ? options_.weight_decay : 0,
+               .gradient_scale = gradient_scale,
+               .step = steps_});
+    }
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/device/device.h"
+#include "core/model/parameter.h"
+
+namespace lockstep {
+
+struct AdamWOptions {
+  float learning_rate = 1e-3F;
+  float beta1 = 0.9F;
+  float beta2 = 0.95F;
+  float epsilon = 1e-8F;
+  float weight_decay = 0.1F;  ///< of matrices only (Parameter::decay)
+  float clip = 1.0F;          ///< the largest gradient norm; 0 for no clipping
+};
+
+/// The sum of squares of one parameter's gradient, with the parameter's order in the whole model.
+using OrderedSquare = std::pair<int, double>;
+
+/// √ of the sum over all parameters, added in ascending order, so that it has the same bits however
+/// the parameters are spread over ranks. Each parameter must be there once.
+double gradient_norm(std::vector<OrderedSquare> squares);
+
+/// AdamW (Loshchilov & Hutter 2019) as PyTorch computes it. Reads the parameters through their
+/// Views at every step; they must outlive the optimizer. Momentum and variance (4 + 4 bytes an
+/// element) are charged to MemoryCategory::optimizer.
+class AdamW {
+ public:
+  AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions options = {});
+
+  /// Of this rank's parameters; to be gathered from all ranks where there are several. Waits for
+  /// the device. Zeros on the meta device.
+  std::vector<OrderedSquare> squares();
+  /// What to multiply gradients by so that their norm is at most options.clip: 1, or
+  /// clip / (norm + 1e-6), as PyTorch's clip_grad_norm_.
+  float clip_scale(double norm) const;
+  /// One update with all gradients multiplied by `gradient_scale`.
+  void step(float gradient_scale);
+  /// One update of a model that is all here: norm, clipping, update.
+  void step();
+
+  const AdamWOptions& options() const { return options_; }
+  void set_learning_rate(float rate) { options_.learning_rate = rate; }
+  std::int64_t steps() const { return steps_; }
+
+ private:
+  struct State {
+    Tensor momentum;
+    Tensor variance;
+  };
+
+  void update(float gradient_scale);
+
+  std::vector<Parameter*> parameters_;
+  Device device_;
+  AdamWOptions options_;
+  std::vector<State> states_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace lockstep

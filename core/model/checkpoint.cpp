@@ -1,0 +1,126 @@
+#include "core/model/checkpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "core/base/error.h"
+#include "core/model/safetensors.h"
+#include "core/model/write_file.h"
+
+namespace lockstep {
+
+namespace {
+
+bool is_file_name(const std::string& path) {
+  return path.ends_with(".safetensors");
+}
+
+std::string tensors_file(const std::string& path) {
+  return is_file_name(path) ? path : path + "/model.safetensors";
+}
+
+/// What GPT2Config needs to know.
+std::string config_json(const GptConfig& config) {
+  const nlohmann::ordered_json document = {{"architectures", {"GPT2LMHeadModel"}},
+                                           {"model_type", "gpt2"},
+                                           {"vocab_size", config.vocabulary},
+                                           {"n_positions", config.sequence},
+                                           {"n_embd", config.hidden},
+                                           {"n_layer", config.layers},
+                                           {"n_head", config.heads},
+                                           {"activation_function", "gelu_new"},
+                                           {"layer_norm_epsilon", 1e-5},
+                                           {"tie_word_embeddings", config.tied},
+                                           {"resid_pdrop", 0.0},
+                                           {"embd_pdrop", 0.0},
+                                           {"attn_pdrop", 0.0},
+                                           {"bos_token_id", nullptr},
+                                           {"eos_token_id", nullptr},
+                                           {"torch_dtype", "float32"}};
+  return document.dump(2) + "\n";
+}
+
+/// Hugging Face writes its causal masks as tensors of each block; a tied head may be written too.
+bool is_buffer(const std::string& name, bool tied) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         (tied && name == "lm_head.weight");
+}
+
+std::string with_prefix(const std::string& name) {
+  return name.starts_with("transformer.") || name == "lm_head.weight" ? name
+                                                                      : "transformer." + name;
+}
+
+std::string text_of(const Shape& shape) {
+  std::vector<std::int64_t> extents;
+  for (int i = 0; i < shape.rank(); ++i) extents.push_back(shape[i]);
+  return fmt::format("[{}]", fmt::join(extents, ", "));
+}
+
+/// The name in the file of each parameter of the model. Throws UsageError for the first that is
+/// missing, unknown, or not what the configuration says.
+std::map<std::string, std::string> matched(const std::string& path, const SafetensorsFile& file,
+                                           const GptConfig& config) {
+  const auto unfit = [&](const std::string& name, const std::string& what) {
+    return UsageError{
+        fmt::format("--load {}: tensor {} {}; give a file of a model with --layers {} --hidden {} "
+                    "--sequence {} "
+                    "--vocab {} and {} head, or the flags of this file's",
+                    path, name, what, config.layers, config.hidden, config.sequence,
+                    config.vocabulary, config.tied ? "a tied" : "an untied")};
+  };
+  std::map<std::string, std::string> names;
+  const std::vector<ParameterSpec> specs = gpt_parameters(config);
+  for (const SafetensorsFile::Entry& entry : file.entries()) {
+    if (is_buffer(entry.name, config.tied)) continue;
+    const std::string name = with_prefix(entry.name);
+    const auto spec = std::ranges::find(specs, name, &ParameterSpec::name);
+    if (spec == specs.end()) throw unfit(entry.name, "is not one of this model's");
+    if (entry.dtype != "F32") throw unfit(entry.name, "is " + entry.dtype + ", not F32");
+    std::vector<std::int64_t> wanted;
+    for (int i = 0; i < spec->shape.rank(); ++i) wanted.push_back(spec->shape[i]);
+    if (entry.shape != wanted)
+      throw unfit(entry.name, fmt::format("has shape [{}], not {}", fmt::join(entry.shape, ", "),
+                                          text_of(spec->shape)));
+    if (!names.emplace(name, entry.name).second)
+      throw unfit(entry.name, "is there twice, with and without `transformer.`");
+  }
+  for (const ParameterSpec& spec : specs)
+    if (!names.contains(spec.name)) throw unfit(spec.name, "is missing");
+  return names;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, const GptConfig& config,
+                     const std::vector<Parameter*>& parameters) {
+  std::vector<NamedView> tensors;
+  for (const ParameterSpec& spec : gpt_parameters(config)) {
+    const auto found = std::ranges::find(parameters, spec.name, &Parameter::name);
+    if (found == parameters.end())
+      throw std::invalid_argument{"save_checkpoint: " + spec.name + " is not here"};
+    tensors.push_back({spec.name, (*found)->value});
+  }
+  if (!is_file_name(path)) {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    write_file(path + "/config.json", [&](std::ostream& file) { file << config_json(config); });
+  }
+  write_safetensors(tensors_file(path), tensors);
+}
+
+void load_checkpoint(const std::string& path, const GptConfig& config,
+                     const std::vector<Parameter*>& parameters) {
+  SafetensorsFile file{tensors_file(path)};
+  const auto names = matched(path, file, config);
+  for (Parameter* parameter : parameters)
+    if (parameter->value) file.read(names.at(parameter->name), parameter->value);
+}
+
+}  // namespace lockstep

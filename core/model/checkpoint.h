@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/model/config.h"
+#include "core/model/parameter.h"
+
+namespace lockstep {
+
+// A checkpoint is a folder with model.safetensors and config.json, names and layout as Hugging
+// Face's GPT2LMHeadModel.save_pretrained writes them, so that from_pretrained reads ours; or, where
+// the path ends in .safetensors, that file alone.
+
+/// Writes all parameters of the model, which must be here and in host memory (std::invalid_argument
+/// where one is missing). Each file is written whole or not at all. Throws UsageError where it
+/// can't be written.
+void save_checkpoint(const std::string& path, const GptConfig& config,
+                     const std::vector<Parameter*>& parameters);
+
+/// Reads the values of `parameters`: all of a model's, or those of one stage. The file must be of
+/// the whole model `config`: with a tensor missing, unknown, or of another dtype or shape, nothing
+/// is read and UsageError names it. Names may come without `transformer.`; the buffers attn.bias
+/// and attn.masked_bias, and lm_head.weight where tied, are ignored. Nothing is read on the meta
+/// device.
+void load_checkpoint(const std::string& path, const GptConfig& config,
+                     const std::vector<Parameter*>& parameters);
+
+}  // namespace lockstep

@@ -1,0 +1,42 @@
+#include "core/model/config.h"
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/model/gpt_parameters.h"
+
+namespace lockstep {
+
+namespace {
+
+void at_least_one(const char* flag, int value, const char* what) {
+  if (value < 1)
+    throw UsageError{fmt::format("{} {}: a model needs at least one {}; give a positive number",
+                                 flag, value, what)};
+}
+
+}  // namespace
+
+void GptConfig::validate() const {
+  at_least_one("--layers", layers, "layer");
+  at_least_one("--hidden", hidden, "hidden unit");
+  at_least_one("--heads", heads, "head");
+  at_least_one("--sequence", sequence, "position");
+  at_least_one("--vocab", vocabulary, "token");
+  if (hidden % heads != 0) {
+    throw UsageError{fmt::format(
+        "--heads {}: does not divide --hidden {}, and every head takes an equal share; --hidden {} "
+        "would do",
+        heads, hidden,
+        static_cast<std::int64_t>(heads) *
+            ((static_cast<std::int64_t>(hidden) + heads - 1) / heads))};
+  }
+}
+
+std::int64_t GptConfig::parameter_count() const {
+  std::int64_t count = 0;
+  for (const ParameterSpec& spec : gpt_parameters(*this)) count += spec.shape.elements();
+  return count;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// The size of a GPT-2: learned positions, pre-LayerNorm, tanh-GELU, Mlp of 4 h.
+struct GptConfig {
+  int layers = 8;        ///< L
+  int hidden = 64;       ///< h
+  int heads = 4;         ///< a; divides h
+  int sequence = 64;     ///< s, the longest that positions are learned for
+  int vocabulary = 256;  ///< V
+  bool tied = false;     ///< the output head is the token table, as in GPT-2 itself
+
+  /// Throws UsageError, one line that names the flag, its value and what would do.
+  void validate() const;
+  /// 12 L h² + 13 L h + (V + s) h (Narayanan 2021), + 2 h for the final LayerNorm that the formula
+  /// leaves out, + V h for a head of its own where untied.
+  std::int64_t parameter_count() const;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,85 @@
+#include "core/model/data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "core/base/error.h"
+#include "core/model/philox.h"
+
+namespace lockstep {
+
+std::vector<std::int32_t> Tokenizer::encode(const std::string& text) {
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(text.size());
+  for (char c : text) tokens.push_back(static_cast<unsigned char>(c));
+  return tokens;
+}
+
+std::string Tokenizer::decode(const std::vector<std::int32_t>& tokens) {
+  std::string text;
+  for (std::int32_t token : tokens)
+    text.push_back(token >= 0 && token < vocabulary ? static_cast<char>(token) : '?');
+  return text;
+}
+
+Corpus::Corpus(const std::string& text, const GptConfig& config, std::string name)
+    : tokens_(Tokenizer::encode(text)), sequence_(config.sequence) {
+  const std::size_t wanted = static_cast<std::size_t>(sequence_) + 1;
+  if (tokens_.size() < wanted) {
+    throw UsageError{
+        fmt::format("--data: {} has {} bytes, and one sample takes --sequence + 1 = {}; a longer "
+                    "text or a shorter --sequence would do",
+                    name, tokens_.size(), wanted)};
+  }
+  if (const std::int32_t highest = *std::ranges::max_element(tokens_);
+      highest >= config.vocabulary) {
+    throw UsageError{
+        fmt::format("--vocab {}: {} contains the byte {}; --vocab {} would do, and {} for any text",
+                    config.vocabulary, name, highest, highest + 1, Tokenizer::vocabulary)};
+  }
+}
+
+Corpus Corpus::from_file(const std::string& path, const GptConfig& config) {
+  const auto unfit = [&](const char* why) {
+    return UsageError{fmt::format("--data {}: {}; give any readable text file", path, why)};
+  };
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) throw unfit("no such file");
+  if (std::filesystem::is_directory(status)) throw unfit("is a directory");
+  std::ifstream file{path, std::ios::binary};
+  if (!file) throw unfit("can't be opened for reading");
+  const std::string text{std::istreambuf_iterator<char>{file}, {}};
+  if (file.bad()) throw unfit("can't be read");
+  if (text.empty()) throw unfit("is empty");
+  return Corpus{text, config, path};
+}
+
+Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const {
+  const std::int64_t m = shape.microbatches, b = shape.size, s = sequence_;
+  Batch batch;
+  batch.tokens.reserve(static_cast<std::size_t>(m * b * s));
+  batch.targets.reserve(batch.tokens.capacity());
+  const RandomStream random{seed, Purpose::data, static_cast<std::uint32_t>(step)};
+  const std::uint64_t windows = tokens_.size() - static_cast<std::size_t>(s);
+  for (std::int64_t sample = 0; sample < m * b; ++sample) {
+    const auto bits = random.bits(static_cast<std::uint64_t>(shape.first_sample + sample));
+    const std::uint64_t wide = (std::uint64_t{bits[0]} << 32) | bits[1];
+    const auto start = tokens_.begin() + static_cast<std::ptrdiff_t>(wide % windows);
+    batch.tokens.insert(batch.tokens.end(), start, start + s);
+    batch.targets.insert(batch.targets.end(), start + 1, start + 1 + s);
+  }
+  const float scale = 1.0F / static_cast<float>(m * b * s);
+  for (std::int64_t i = 0; i < m; ++i) {
+    const auto offset = i * b * s;
+    batch.microbatches.push_back({View{batch.tokens.data() + offset, {b, s}, DType::i32},
+                                  View{batch.targets.data() + offset, {b, s}, DType::i32}, scale});
+  }
+  return batch;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+#include "core/model/gpt_parameters.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace lockstep {
+
+namespace {
+
+constexpr float deviation = 0.02F;
+
+ParameterSpec matrix(std::string name, int order, std::int64_t rows, std::int64_t columns) {
+  return {.name = std::move(name),
+          .shape = {rows, columns},
+          .order = order,
+          .decay = true,
+          .deviation = deviation};
+}
+
+ParameterSpec vector(std::string name, int order, std::int64_t length, float mean) {
+  return {.name = std::move(name), .shape = {length}, .order = order, .mean = mean};
+}
+
+}  // namespace
+
+ParameterSpec token_table_spec(const GptConfig& config) {
+  return matrix("transformer.wte.weight", 0, config.vocabulary, config.hidden);
+}
+
+ParameterSpec position_table_spec(const GptConfig& config) {
+  return matrix("transformer.wpe.weight", 1, config.sequence, config.hidden);
+}
+
+ParameterSpec block_spec(const GptConfig& config, int layer, BlockSlot slot) {
+  const std::int64_t h = config.hidden;
+  const int order = block_order(layer, static_cast<int>(slot));
+  const auto name = [&](const char* part) {
+    return fmt::format("transformer.h.{}.{}", layer, part);
+  };
+  // A projection onto the residual stream: 2L of them add up there.
+  const auto residual = [&](ParameterSpec spec) {
+    spec.deviation = deviation / std::sqrt(2.0F * static_cast<float>(config.layers));
+    return spec;
+  };
+  switch (slot) {
+    case BlockSlot::ln_1_weight:
+      return vector(name("ln_1.weight"), order, h, 1);
+    case BlockSlot::ln_1_bias:
+      return vector(name("ln_1.bias"), order, h, 0);
+    case BlockSlot::qkv_weight:
+      return matrix(name("attn.c_attn.weight"), order, h, 3 * h);
+    case BlockSlot::qkv_bias:
+      return vector(name("attn.c_attn.bias"), order, 3 * h, 0);
+    case BlockSlot::projection_weight:
+      return residual(matrix(name("attn.c_proj.weight"), order, h, h));
+    case BlockSlot::projection_bias:
+      return vector(name("attn.c_proj.bias"), order, h, 0);
+    case BlockSlot::ln_2_weight:
+      return vector(name("ln_2.weight"), order, h, 1);
+    case BlockSlot::ln_2_bias:
+      return vector(name("ln_2.bias"), order, h, 0);
+    case BlockSlot::fc_weight:
+      return matrix(name("mlp.c_fc.weight"), order, h, 4 * h);
+    case BlockSlot::fc_bias:
+      return vector(name("mlp.c_fc.bias"), order, 4 * h, 0);
+    case BlockSlot::mlp_projection_weight:
+      return residual(matrix(name("mlp.c_proj.weight"), order, 4 * h, h));
+    case BlockSlot::mlp_projection_bias:
+      break;
+  }
+  return vector(name("mlp.c_proj.bias"), order, h, 0);
+}
+
+ParameterSpec final_gain_spec(const GptConfig& config) {
+  return vector("transformer.ln_f.weight", block_order(config.layers, 0), config.hidden, 1);
+}
+
+ParameterSpec final_bias_spec(const GptConfig& config) {
+  return vector("transformer.ln_f.bias", block_order(config.layers, 1), config.hidden, 0);
+}
+
+ParameterSpec head_spec(const GptConfig& config) {
+  if (config.tied) return token_table_spec(config);
+  return matrix("lm_head.weight", block_order(config.layers, 2), config.vocabulary, config.hidden);
+}
+
+std::vector<ParameterSpec> gpt_parameters(const GptConfig& config) {
+  std::vector<ParameterSpec> specs{token_table_spec(config), position_table_spec(config)};
+  for (int layer = 0; layer < config.layers; ++layer)
+    for (int slot = 0; slot < block_slots; ++slot)
+      specs.push_back(block_spec(config, layer, static_cast<BlockSlot>(slot)));
+  specs.push_back(final_gain_spec(config));
+  specs.push_back(final_bias_spec(config));
+  if (!config.tied) specs.push_back(head_spec(config));
+  return specs;
+}
+
+}  // namespace lockstep

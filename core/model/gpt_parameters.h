@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/model/config.h"
+#include "kernels/view.h"
+
+namespace lockstep {
+
+/// What a parameter is before it has storage: name, shape, place in the whole model, first values.
+struct ParameterSpec {
+  std::string name;  ///< Hugging Face's for GPT-2
+  Shape shape;
+  /// Where it comes in the whole model. Orders have gaps: a layer that a lesson puts in the place
+  /// of another has room for more parameters (`block_order`). The gradient norm is added in this
+  /// order, and the initial values are drawn by it.
+  int order = 0;
+  bool decay = false;  ///< matrices decay, biases and gains do not
+  float mean = 0;      ///< initial values: mean + deviation * normal
+  float deviation = 0;
+};
+
+/// The parameters of one block, in order.
+enum class BlockSlot {
+  ln_1_weight,
+  ln_1_bias,
+  qkv_weight,
+  qkv_bias,
+  projection_weight,
+  projection_bias,
+  ln_2_weight,
+  ln_2_bias,
+  fc_weight,
+  fc_bias,
+  mlp_projection_weight,
+  mlp_projection_bias,
+};
+constexpr int block_slots = 12;
+
+/// The order of a block's slot; slots 12 .. 4095 are free for layers of lessons, such as experts.
+constexpr int block_order(int layer, int slot) {
+  return (layer + 1) * 4096 + slot;
+}
+
+// GPT-2's initialisation (Radford 2019, as Hugging Face's GPT2PreTrainedModel does it): N(0, 0.02),
+// the two projections onto the residual stream scaled by 1/√(2L), biases 0, gains 1.
+ParameterSpec token_table_spec(const GptConfig& config);     ///< (V, h)
+ParameterSpec position_table_spec(const GptConfig& config);  ///< (s, h)
+/// Matrices are (in, out), as GPT-2's own.
+ParameterSpec block_spec(const GptConfig& config, int layer, BlockSlot slot);
+ParameterSpec final_gain_spec(const GptConfig& config);
+ParameterSpec final_bias_spec(const GptConfig& config);
+/// (V, h): the token table where tied, else a parameter of its own.
+ParameterSpec head_spec(const GptConfig& config);
+
+/// All parameters of the whole model, in order.
+std::vector<ParameterSpec> gpt_parameters(const GptConfig& config);
+
+}  // namespace lockstep

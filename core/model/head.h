@@ -1,0 +1,16 @@
+#pragma once
+
+#include "core/model/factory.h"
+
+namespace lockstep {
+
+/// Final LayerNorm and the output head without bias: (b, s, h) -> logits (b, s, V). With `tied` the
+/// head reads that token table and adds to `tied_gradient` (V, h), which finish_gradients adds to
+/// the table's own; otherwise it has a Parameter (head_spec).
+class Head : public Chain {
+ public:
+  Head(const LayerSite& site, const LayerFactory& factory, Parameter* tied = nullptr,
+       View tied_gradient = {});
+};
+
+}  // namespace lockstep

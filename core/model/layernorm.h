@@ -1,0 +1,35 @@
+#pragma once
+
+#include "core/model/factory.h"
+#include "core/model/ops.h"
+
+namespace lockstep {
+
+/// Layer normalisation over h (Ba 2016). The stash keeps x, mean and rstd: b s h + 2 b s floats.
+///
+/// The input half adds the gradients of gain and bias too: both halves read the same x and dy, and
+/// a pipeline that defers the weight half would hold 2 b s h floats for the sake of 2 h numbers.
+class LayerNorm : public Layer {
+ public:
+  LayerNorm(const LayerSite& site, const ParameterSpec& gain, const ParameterSpec& bias)
+      : ops_(site.device, site.layer),
+        gain_(gain, site.device, site.seed),
+        bias_(bias, site.device, site.seed) {}
+
+  Tensor forward(Tensor x, Stash& stash) override;
+  Tensor backward_input(Tensor dy, Stash& stash) override;
+  void backward_weight(Stash&) override {}
+  void collect(std::vector<Parameter*>& parameters) override {
+    parameters.insert(parameters.end(), {&gain_, &bias_});
+  }
+
+ private:
+  struct Saved {
+    Tensor x, mean, rstd;
+  };
+
+  Ops ops_;
+  Parameter gain_, bias_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "core/model/factory.h"
+#include "core/model/ops.h"
+
+namespace lockstep {
+
+/// y (b, s, out) = x (b, s, in) W + b. The stash keeps x until the weight half, and between the
+/// halves dy: b s in, then b s (in + out) floats.
+class Linear : public Layer {
+ public:
+  Linear(const LayerSite& site, const LinearSpec& spec);
+
+  Tensor forward(Tensor x, Stash& stash) override;
+  Tensor backward_input(Tensor dy, Stash& stash) override;
+  void backward_weight(Stash& stash) override;
+  void collect(std::vector<Parameter*>& parameters) override;
+
+ private:
+  struct Saved {
+    Tensor x;
+    Tensor dy;
+  };
+  View weight() const { return tied_ != nullptr ? tied_->value : weight_.value; }
+  View weight_gradient() const { return tied_ != nullptr ? tied_gradient_ : weight_.gradient; }
+
+  Ops ops_;
+  int in_, out_;
+  WeightLayout layout_;
+  Parameter weight_, bias_;
+  Parameter* tied_;
+  View tied_gradient_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+#include "core/model/loss.h"
+
+namespace lockstep {
+
+void CrossEntropy::forward(Tensor logits, View targets, float scale, Stash& stash) {
+  const std::int64_t tokens = logits.shape().rows();
+  Saved& saved = stash.of<Saved>(this);
+  saved.losses = ops_.activation({tokens});
+  saved.lse = ops_.activation({tokens});
+  saved.targets = targets.reshaped({tokens});
+  saved.scale = scale;
+  ops_.cross_entropy_forward(logits, saved.targets, saved.losses, saved.lse);
+  saved.logits = std::move(logits);
+}
+
+double CrossEntropy::value(const Stash& stash) {
+  const Saved& saved = stash.saved<Saved>(this);
+  return ops_.sum(saved.losses) * static_cast<double>(saved.scale);
+}
+
+Tensor CrossEntropy::backward(Stash& stash) {
+  Saved& saved = stash.saved<Saved>(this);
+  Tensor logits = std::move(saved.logits);
+  ops_.cross_entropy_backward(logits, saved.targets, saved.lse, saved.scale, logits);
+  stash.drop(this);
+  return logits;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#include "core/model/mlp.h"
+
+namespace lockstep {
+
+Tensor Gelu::forward(Tensor x, Stash& stash) {
+  Tensor y = ops_.activation(x.shape());
+  ops_.gelu_forward(x, y);
+  stash.of<Saved>(this).x = std::move(x);
+  return y;
+}
+
+Tensor Gelu::backward_input(Tensor dy, Stash& stash) {
+  Tensor dx = dy.sole() ? dy.share() : ops_.activation(dy.shape());
+  ops_.gelu_backward(stash.saved<Saved>(this).x, dy, dx);
+  stash.drop(this);
+  return dx;
+}
+
+Mlp::Mlp(const LayerSite& site, const LayerFactory& factory) {
+  const auto spec = [&](BlockSlot slot) { return block_spec(site.config, site.layer, slot); };
+  const int h = site.config.hidden;
+  add(factory.linear(site, {.weight = spec(BlockSlot::fc_weight),
+                            .bias = spec(BlockSlot::fc_bias),
+                            .in = h,
+                            .out = 4 * h,
+                            .split = LinearSplit::column}));
+  add(std::make_unique<Gelu>(site));
+  add(factory.linear(site, {.weight = spec(BlockSlot::mlp_projection_weight),
+                            .bias = spec(BlockSlot::mlp_projection_bias),
+                            .in = 4 * h,
+                            .out = h,
+                            .split = LinearSplit::row}));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "core/model/factory.h"
+#include "core/model/ops.h"
+
+namespace lockstep {
+
+/// GELU in its tanh form, element by element. The stash keeps x. Its gradient takes the place of
+/// dy.
+class Gelu : public Layer {
+ public:
+  explicit Gelu(const LayerSite& site) : ops_(site.device, site.layer) {}
+
+  Tensor forward(Tensor x, Stash& stash) override;
+  Tensor backward_input(Tensor dy, Stash& stash) override;
+  void backward_weight(Stash&) override {}
+
+ private:
+  struct Saved {
+    Tensor x;
+  };
+
+  Ops ops_;
+};
+
+/// h -> 4 h -> GELU -> h, for each token on its own. A seam: experts take its place.
+class Mlp : public Chain {
+ public:
+  Mlp(const LayerSite& site, const LayerFactory& factory);
+};
+
+}  // namespace lockstep

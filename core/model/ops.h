@@ -1,0 +1,69 @@
+#pragma once
+
+#include "core/device/device.h"
+
+namespace lockstep {
+
+/// What each kernel asks of a device. `flops` counts matrix multiplications only, as the papers'
+/// model FLOPs do (a multiply-add is two); everything else costs the memory it moves, each operand
+/// once.
+namespace cost {
+/// 2 N in out: the same for forward, backward_input and backward_weight.
+Cost linear_forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias);
+Cost linear_backward_input(std::int64_t rows, std::int64_t in, std::int64_t out);
+Cost linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias);
+/// q kᵀ and p v, counted *half*, because causal: 2 b s² h (in full it would be 4 b s² h).
+Cost attention_forward(const Shape& y, int heads);
+/// Five products (the scores again, dv, dp, dq, dk), counted half: 5 b s² h, 2.5 times the forward.
+Cost attention_backward(const Shape& y, int heads);
+}  // namespace cost
+
+/// The kernels, launched: each with the span that names it in the trace and the cost that the
+/// modelled clock charges. What the arguments are is said in kernels/kernels.h.
+class Ops {
+ public:
+  Ops(Device device, int layer) : device_(device), layer_(layer) {}
+
+  /// A new activation, uninitialised.
+  Tensor activation(const Shape& shape) const {
+    return Tensor{device_.memory, shape, MemoryCategory::activations};
+  }
+
+  void linear_forward(View x, View w, View bias, View y, WeightLayout layout) const;
+  void linear_backward_input(View dy, View w, View dx, WeightLayout layout) const;
+  void linear_backward_weight(View x, View dy, View dw, View db, WeightLayout layout) const;
+
+  void layernorm_forward(View x, View gain, View bias, View y, View mean, View rstd) const;
+  void layernorm_backward_input(View dy, View x, View gain, View mean, View rstd, View dx) const;
+  void layernorm_backward_weight(View dy, View x, View mean, View rstd, View dgain,
+                                 View dbias) const;
+
+  void gelu_forward(View x, View y) const;
+  void gelu_backward(View x, View dy, View dx) const;
+
+  void attention_forward(View q, View k, View v, int heads, View y, View lse) const;
+  void attention_backward(View dy, View q, View k, View v, View y, View lse, int heads, View dq,
+                          View dk, View dv) const;
+
+  void embedding_forward(View tokens, View tokens_table, View positions_table, View x) const;
+  void embedding_backward(View tokens, View dx, View dtokens_table, View dpositions_table) const;
+
+  void cross_entropy_forward(View logits, View targets, View losses, View lse) const;
+  void cross_entropy_backward(View logits, View targets, View lse, float scale, View dlogits) const;
+
+  void add(View a, View b, View y) const;
+  /// For reports, so nothing is charged. Waits for the device; 0 on the meta device.
+  double sum(View x) const;
+
+ private:
+  template <class Work>
+  void launch(const char* name, const Cost& cost, Work&& work) const {
+    device_.compute.launch(Span{.name = name, .category = Category::kernel, .layer = layer_}, cost,
+                           std::forward<Work>(work));
+  }
+
+  Device device_;
+  int layer_;
+};
+
+}  // namespace lockstep

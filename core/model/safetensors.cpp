@@ -1,0 +1,183 @@
+#include "core/model/safetensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/model/write_file.h"
+
+namespace lockstep {
+
+static_assert(std::endian::native == std::endian::little, "safetensors are little endian");
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t longest_header = 100'000'000;  // the reference implementation's own limit
+
+/// Bytes an element, 0 for a dtype that the format does not know.
+std::uint64_t bytes_of(const std::string& dtype) {
+  if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
+  if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
+  if (dtype == "F16" || dtype == "BF16" || dtype == "I16" || dtype == "U16") return 2;
+  if (dtype == "I8" || dtype == "U8" || dtype == "BOOL") return 1;
+  return 0;
+}
+
+const char* dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "F32";
+    case DType::bf16:
+      return "BF16";
+    case DType::i32:
+      break;
+  }
+  return "I32";
+}
+
+std::vector<std::int64_t> extents(const Shape& shape) {
+  std::vector<std::int64_t> result;
+  for (int i = 0; i < shape.rank(); ++i) result.push_back(shape[i]);
+  return result;
+}
+
+/// Elements times bytes, or nothing where that is negative or does not fit 64 bits.
+bool fits(const SafetensorsFile::Entry& entry) {
+  std::uint64_t bytes = bytes_of(entry.dtype);
+  for (std::int64_t extent : entry.shape) {
+    if (extent < 0) return false;
+    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) return false;
+  }
+  return bytes == entry.end - entry.begin;
+}
+
+}  // namespace
+
+void SafetensorsFile::unfit(const std::string& what) const {
+  throw UsageError{
+      fmt::format("--load {}: {}; give a safetensors file of a GPT-2, such as --save "
+                  "or save_pretrained writes",
+                  path_, what)};
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) unfit("no such file");
+  if (!std::filesystem::is_regular_file(path, error)) unfit("is not a file");
+  file_.open(path, std::ios::binary);
+  const std::uint64_t size = std::filesystem::file_size(path, error);
+  if (!file_ || error) unfit("can't be opened for reading");
+
+  std::uint64_t header_bytes = 0;
+  if (size < sizeof header_bytes)
+    unfit(fmt::format("has {} bytes, too few for a header's length", size));
+  file_.read(reinterpret_cast<char*>(&header_bytes), sizeof header_bytes);
+  if (header_bytes > longest_header)
+    unfit(fmt::format("says that its header has {} bytes, which is absurd", header_bytes));
+  if (header_bytes > size - sizeof header_bytes) {
+    unfit(fmt::format("is cut off: its header should have {} bytes, and {} are there", header_bytes,
+                      size - sizeof header_bytes));
+  }
+  std::string header(header_bytes, '\0');
+  file_.read(header.data(), static_cast<std::streamsize>(header_bytes));
+  if (!file_) unfit("can't be read");
+  data_start_ = sizeof header_bytes + header_bytes;
+  parse(header, size - data_start_);
+}
+
+void SafetensorsFile::parse(const std::string& header, std::uint64_t data_bytes) {
+  const json document = json::parse(header, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) unfit("has a header that is not a JSON object");
+  for (const auto& [name, value] : document.items()) {
+    if (name == "__metadata__") continue;
+    if (std::ranges::any_of(name, [](unsigned char c) { return c < ' '; }))
+      unfit("a tensor's name contains control characters");
+    Entry entry{.name = name, .dtype = {}, .shape = {}};
+    try {
+      entry.dtype = value.at("dtype").get<std::string>();
+      for (const json& extent : value.at("shape")) {
+        if (!extent.is_number_integer()) throw std::invalid_argument{"shape"};
+        entry.shape.push_back(extent.get<std::int64_t>());
+      }
+      const json& offsets = value.at("data_offsets");
+      if (offsets.size() != 2 || !offsets.at(0).is_number_unsigned() ||
+          !offsets.at(1).is_number_unsigned())
+        throw std::invalid_argument{"data_offsets"};
+      entry.begin = offsets.at(0).get<std::uint64_t>();
+      entry.end = offsets.at(1).get<std::uint64_t>();
+    } catch (const std::exception&) {
+      unfit(fmt::format("tensor {}: its dtype, shape or data_offsets are missing or malformed",
+                        name));
+    }
+    if (bytes_of(entry.dtype) == 0)
+      unfit(fmt::format("tensor {}: there is no dtype {}", name, entry.dtype));
+    if (entry.begin > entry.end || entry.end > data_bytes) {
+      unfit(
+          fmt::format("tensor {}: its data at [{}, {}) lie outside of the file's {} bytes of data",
+                      name, entry.begin, entry.end, data_bytes));
+    }
+    if (!fits(entry)) {
+      unfit(fmt::format("tensor {}: {} bytes of data do not fit {} of shape [{}]", name,
+                        entry.end - entry.begin, entry.dtype, fmt::join(entry.shape, ", ")));
+    }
+    entries_.push_back(std::move(entry));
+  }
+  std::ranges::sort(entries_, {}, [](const Entry& e) { return std::pair{e.begin, e.end}; });
+  for (std::size_t i = 1; i < entries_.size(); ++i) {
+    if (entries_[i].begin < entries_[i - 1].end)
+      unfit(fmt::format("tensors {} and {} overlap", entries_[i - 1].name, entries_[i].name));
+  }
+}
+
+const SafetensorsFile::Entry* SafetensorsFile::find(const std::string& name) const {
+  const auto found = std::ranges::find(entries_, name, &Entry::name);
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+void SafetensorsFile::read(const std::string& name, View to) {
+  const Entry* entry = find(name);
+  if (entry == nullptr) unfit(fmt::format("has no tensor {}", name));
+  if (entry->dtype != dtype_name(to.dtype))
+    unfit(fmt::format("tensor {}: is {}, and {} is wanted", name, entry->dtype,
+                      dtype_name(to.dtype)));
+  if (entry->shape != extents(to.shape)) {
+    unfit(fmt::format("tensor {}: has shape [{}], and [{}] is wanted", name,
+                      fmt::join(entry->shape, ", "), fmt::join(extents(to.shape), ", ")));
+  }
+  file_.seekg(static_cast<std::streamoff>(data_start_ + entry->begin));
+  file_.read(static_cast<char*>(to.data), static_cast<std::streamsize>(to.bytes()));
+  if (!file_) unfit(fmt::format("tensor {}: can't be read", name));
+}
+
+void write_safetensors(const std::string& path, const std::vector<NamedView>& tensors) {
+  nlohmann::ordered_json header;
+  header["__metadata__"] = {{"format", "pt"}};
+  std::uint64_t offset = 0;
+  for (const auto& [name, view] : tensors) {
+    header[name] = {{"dtype", dtype_name(view.dtype)},
+                    {"shape", extents(view.shape)},
+                    {"data_offsets", {offset, offset + view.bytes()}}};
+    offset += view.bytes();
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data are aligned
+
+  write_file(path, [&](std::ostream& file) {
+    const std::uint64_t length = text.size();
+    file.write(reinterpret_cast<const char*>(&length), sizeof length);
+    file << text;
+    for (const NamedView& tensor : tensors)
+      file.write(static_cast<const char*>(tensor.view.data),
+                 static_cast<std::streamsize>(tensor.view.bytes()));
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+#include "core/model/sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <stdexcept>
+
+#include "core/model/data.h"
+#include "core/model/philox.h"
+
+namespace lockstep {
+
+namespace {
+
+/// The token at which the running sum of softmax(logits / temperature) passes `uniform`.
+std::int32_t draw(std::span<const float> logits, float temperature, double uniform) {
+  const float highest = *std::ranges::max_element(logits);
+  std::vector<double> running;
+  double sum = 0;
+  for (float logit : logits) {
+    sum += std::exp(static_cast<double>(logit - highest) / static_cast<double>(temperature));
+    running.push_back(sum);
+  }
+  const auto found = std::ranges::upper_bound(running, uniform * sum);
+  return static_cast<std::int32_t>(
+      std::min<std::ptrdiff_t>(found - running.begin(), std::ssize(running) - 1));
+}
+
+}  // namespace
+
+std::string generate(Gpt& model, const std::string& prompt, const SampleOptions& options) {
+  if (prompt.empty()) throw std::invalid_argument{"generate: the prompt is empty"};
+  if (model.device().memory.device() == DeviceKind::meta) return {};
+  const RandomStream random{options.seed, Purpose::sampling, 0};
+  std::vector<std::int32_t> text = Tokenizer::encode(prompt);
+  const auto context = static_cast<std::size_t>(model.config().sequence);
+  for (int i = 0; i < options.tokens; ++i) {
+    const std::size_t length = std::min(text.size(), context);
+    const View tokens{
+        text.data() + (text.size() - length), {1, static_cast<std::int64_t>(length)}, DType::i32};
+    const Tensor logits = model.logits(tokens);
+    const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary);
+    const std::span<const float> last{logits.f32() + (length - 1) * vocabulary, vocabulary};
+    const auto next =
+        options.temperature > 0
+            ? draw(last, options.temperature, random.uniform(static_cast<std::uint64_t>(i)))
+            : static_cast<std::int32_t>(std::ranges::max_element(last) - last.begin());
+    text.push_back(next);
+  }
+  return Tokenizer::decode({text.begin() + std::ssize(prompt), text.end()});
+}
+
+}  // namespace lockstep

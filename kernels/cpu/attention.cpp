@@ -1,0 +1,166 @@
+/// Causal attention, head by head, over blocks of query rows.
+///
+/// A block of 64 queries sees the keys up to its own last row, so of the (s, s) matrix of scores
+/// only the lower triangle and half of each diagonal block are computed: 2 s² d (1 + 64/s) FLOPs a
+/// head and product pair forward, d = h / heads, against 4 s² d in full. The scores of one block
+/// (64 s floats) stay in the second-level cache; the (s, s) probabilities are never in memory.
+/// Forward keeps each row's log-sum-exp, from which backward makes the probabilities again (Dao
+/// 2022, "FlashAttention", algorithm 4).
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <stdexcept>
+
+#include "kernels/cpu/check.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/reduce.h"
+#include "kernels/element.h"
+
+namespace lockstep::cpu {
+namespace {
+
+constexpr std::int64_t block_rows = 64;
+
+struct Sizes {
+  std::int64_t b, s, heads, d;
+  float scale;  ///< 1 / √d
+};
+
+Sizes sizes(const char* kernel, Named q, std::initializer_list<Named> same_as_q, Named lse,
+            int heads) {
+  want_strided(kernel, {q});
+  want_strided(kernel, same_as_q);
+  want_contiguous(kernel, {lse});
+  for (const Named& other : same_as_q)
+    want(kernel, other.view.shape.rank() == 3 && other.view.shape == q.view.shape, other, q,
+         "both must be (b, s, h)");
+  const std::int64_t h = q.view.shape.last();
+  if (heads < 1 || h % heads != 0)
+    throw std::invalid_argument(
+        fmt::format("{}: {} heads do not divide the {} columns of q", kernel, heads, h));
+  const Sizes n{q.view.shape[0], q.view.shape[1], heads, h / heads,
+                1.0F / std::sqrt(static_cast<float>(h / heads))};
+  want(kernel, lse.view.shape == Shape{n.b, n.heads, n.s}, lse, q, "lse must be (b, heads, s)");
+  return n;
+}
+
+/// The (s, d) matrix of one sequence and head in a (b, s, h) view.
+struct Head {
+  float* data;
+  std::int64_t stride;
+
+  Head(const View& view, const Sizes& n, std::int64_t sequence, std::int64_t head)
+      : data(view.f32() + sequence * n.s * view.row_stride + head * n.d), stride(view.row_stride) {}
+
+  float* row(std::int64_t r) const { return data + r * stride; }
+  Matrix from(std::int64_t r) const { return {row(r), stride}; }
+  Matrix transposed(std::int64_t r) const { return {row(r), stride, true}; }
+};
+
+/// Rows [first, end) of the queries, which see the keys [0, end).
+struct Block {
+  std::int64_t first, end;
+  std::int64_t rows() const { return end - first; }
+  /// How many keys row i of the block sees.
+  std::int64_t visible(std::int64_t i) const { return first + i + 1; }
+};
+
+/// Memory for one block's (64, s) scores.
+std::unique_ptr<float[]> scores(const Sizes& n) {
+  return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(block_rows * n.s));
+}
+
+/// One block of queries: y = softmax(scale q kᵀ) v and lse. p is scratch.
+void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, float* lse,
+                   float* p) {
+  const std::int64_t keys = block.end;
+  gemm(block.rows(), keys, n.d, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
+  float inverse_sum[block_rows];
+  for (std::int64_t i = 0; i < block.rows(); ++i) {
+    float* const row = p + i * keys;
+    const std::int64_t visible = block.visible(i);
+    const float maximum = lane_max(visible, row);
+    for (std::int64_t j = 0; j < visible; ++j) row[j] = element::exp(row[j] - maximum);
+    std::fill(row + visible, row + keys, 0.0F);
+    const float sum = lane_sum(visible, [row](std::int64_t j) { return row[j]; });
+    lse[block.first + i] = maximum + std::log(sum);
+    inverse_sum[i] = 1.0F / sum;
+  }
+  gemm(block.rows(), n.d, keys, 1.0F, {p, keys}, v.from(0), 0.0F, y.row(block.first), y.stride);
+  // d factors a row here, rather than s in p.
+  for (std::int64_t i = 0; i < block.rows(); ++i) {
+    float* const row = y.row(block.first + i);
+    for (std::int64_t c = 0; c < n.d; ++c) row[c] *= inverse_sum[i];
+  }
+}
+
+/// One block of queries backward. The last block, which sees all keys, overwrites dk and dv; the
+/// others add to them. p and dp are scratch.
+void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v, Head y,
+                    const float* lse, Head dq, Head dk, Head dv, float* p, float* dp) {
+  const std::int64_t keys = block.end;
+  const float accumulate = block.end == n.s ? 0.0F : 1.0F;
+  gemm(block.rows(), keys, n.d, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
+  gemm(block.rows(), keys, n.d, 1.0F, dy.from(block.first), v.transposed(0), 0.0F, dp, keys);
+  for (std::int64_t i = 0; i < block.rows(); ++i) {
+    float* const p_row = p + i * keys;
+    float* const ds_row = dp + i * keys;
+    const float* const dy_row = dy.row(block.first + i);
+    const float* const y_row = y.row(block.first + i);
+    const std::int64_t visible = block.visible(i);
+    const float log_sum = lse[block.first + i];
+    // Softmax's backward wants Σ_j p_j dp_j, which is dy · y: d products rather than s.
+    const float dot = lane_sum(n.d, [=](std::int64_t c) { return dy_row[c] * y_row[c]; });
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < visible; ++j) {
+      const float probability = element::exp(p_row[j] - log_sum);
+      p_row[j] = probability;
+      ds_row[j] = probability * (ds_row[j] - dot) * n.scale;
+    }
+    std::fill(p_row + visible, p_row + keys, 0.0F);
+    std::fill(ds_row + visible, ds_row + keys, 0.0F);
+  }
+  gemm(keys, n.d, block.rows(), 1.0F, {p, keys, true}, dy.from(block.first), accumulate, dv.data,
+       dv.stride);
+  gemm(keys, n.d, block.rows(), 1.0F, {dp, keys, true}, q.from(block.first), accumulate, dk.data,
+       dk.stride);
+  gemm(block.rows(), n.d, keys, 1.0F, {dp, keys}, k.from(0), 0.0F, dq.row(block.first), dq.stride);
+}
+
+}  // namespace
+
+void CpuKernels::attention_forward(Queue, View q, View k, View v, int heads, View y,
+                                   View lse) const {
+  const Sizes n =
+      sizes("attention_forward", {"q", q}, {{"k", k}, {"v", v}, {"y", y}}, {"lse", lse}, heads);
+  const auto p = scores(n);
+  for (std::int64_t b = 0; b < n.b; ++b)
+    for (std::int64_t head = 0; head < n.heads; ++head)
+      for (std::int64_t first = 0; first < n.s; first += block_rows)
+        forward_block(n, {first, std::min(first + block_rows, n.s)}, {q, n, b, head},
+                      {k, n, b, head}, {v, n, b, head}, {y, n, b, head},
+                      lse.f32() + (b * n.heads + head) * n.s, p.get());
+}
+
+void CpuKernels::attention_backward(Queue, View dy, View q, View k, View v, View y, View lse,
+                                    int heads, View dq, View dk, View dv) const {
+  const Sizes n =
+      sizes("attention_backward", {"q", q},
+            {{"k", k}, {"v", v}, {"y", y}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}},
+            {"lse", lse}, heads);
+  const auto p = scores(n);
+  const auto dp = scores(n);
+  for (std::int64_t b = 0; b < n.b; ++b)
+    for (std::int64_t head = 0; head < n.heads; ++head)
+      for (std::int64_t end = n.s; end > 0; end -= (end - 1) % block_rows + 1)
+        backward_block(n, {(end - 1) / block_rows * block_rows, end}, {dy, n, b, head},
+                       {q, n, b, head}, {k, n, b, head}, {v, n, b, head}, {y, n, b, head},
+                       lse.f32() + (b * n.heads + head) * n.s, {dq, n, b, head}, {dk, n, b, head},
+                       {dv, n, b, head}, p.get(), dp.get());
+}
+
+}  // namespace lockstep::cpu

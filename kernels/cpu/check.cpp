@@ -1,0 +1,105 @@
+#include "kernels/cpu/check.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace lockstep::cpu {
+namespace {
+
+std::string text(const View& view) {
+  std::string extents;
+  for (int i = 0; i < view.shape.rank(); ++i)
+    extents += fmt::format("{}{}", i == 0 ? "" : ", ", view.shape[i]);
+  return "(" + extents + ")";
+}
+
+const char* text(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "f32";
+    case DType::bf16:
+      return "bf16";
+    case DType::i32:
+      return "i32";
+  }
+  return "unknown";
+}
+
+void want_dtype(const char* kernel, const Named& named, DType dtype) {
+  const View& view = named.view;
+  if (view.dtype != dtype)
+    throw std::invalid_argument(fmt::format("{}: {} {} is {}, this kernel takes {}", kernel,
+                                            named.name, text(view), text(view.dtype), text(dtype)));
+  if (view.data == nullptr && view.elements() != 0)
+    throw std::invalid_argument(
+        fmt::format("{}: {} {} has no memory (its data is null)", kernel, named.name, text(view)));
+}
+
+// One row is contiguous whatever its stride says.
+bool contiguous(const View& view) {
+  return view.contiguous() || view.shape.rows() <= 1;
+}
+
+void want_contiguous_rows(const char* kernel, const Named& named) {
+  if (!contiguous(named.view))
+    throw std::invalid_argument(
+        fmt::format("{}: {} {} has rows {} elements apart; this argument must be contiguous",
+                    kernel, named.name, text(named.view), named.view.row_stride));
+}
+
+void want_rows_apart(const char* kernel, const Named& named) {
+  if (named.view.row_stride < named.view.shape.last())
+    throw std::invalid_argument(fmt::format("{}: the rows of {} {} overlap: they are {} apart",
+                                            kernel, named.name, text(named.view),
+                                            named.view.row_stride));
+}
+
+}  // namespace
+
+void want_strided(const char* kernel, std::initializer_list<Named> views) {
+  for (const Named& named : views) {
+    want_dtype(kernel, named, DType::f32);
+    want_rows_apart(kernel, named);
+  }
+}
+
+void want_contiguous(const char* kernel, std::initializer_list<Named> views) {
+  for (const Named& named : views) {
+    want_dtype(kernel, named, DType::f32);
+    want_contiguous_rows(kernel, named);
+  }
+}
+
+void want_indices(const char* kernel, Named indices) {
+  want_dtype(kernel, indices, DType::i32);
+  want_contiguous_rows(kernel, indices);
+}
+
+void want_copyable(const char* kernel, Named from, Named to) {
+  want_dtype(kernel, from, from.view.dtype);
+  want_dtype(kernel, to, from.view.dtype);
+  want_rows_apart(kernel, from);
+  want_rows_apart(kernel, to);
+  want_same_rows(kernel, to, from);
+}
+
+void want(const char* kernel, bool fits, Named a, Named b, const char* rule) {
+  if (!fits)
+    throw std::invalid_argument(fmt::format("{}: {} {} does not fit {} {}: {}", kernel, a.name,
+                                            text(a.view), b.name, text(b.view), rule));
+}
+
+void want_same_rows(const char* kernel, Named a, Named b) {
+  want(kernel,
+       a.view.shape.rows() == b.view.shape.rows() && a.view.shape.last() == b.view.shape.last(), a,
+       b, "both must have the same rows and columns");
+}
+
+void want_same_elements(const char* kernel, Named a, Named b) {
+  want(kernel, a.view.elements() == b.view.elements(), a, b,
+       "both must have the same number of elements");
+}
+
+}  // namespace lockstep::cpu

@@ -1,0 +1,93 @@
+/// Softmax and the negative log-likelihood of the target, row by row over a vocabulary of V.
+///
+/// Forward reads the N V logits once: a row is taken in blocks, each with its own maximum, merged
+/// as an online softmax, so that a row longer than the cache isn't read twice. Backward needs only
+/// lse and moves 2 N V elements.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <stdexcept>
+
+#include "kernels/cpu/check.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/reduce.h"
+#include "kernels/element.h"
+
+namespace lockstep::cpu {
+namespace {
+
+void want_targets(const char* kernel, Named targets, Named logits) {
+  want_indices(kernel, targets);
+  want(kernel, targets.view.elements() == logits.view.shape.rows(), targets, logits,
+       "there must be one target for each row");
+  const std::int64_t vocabulary = logits.view.shape.last();
+  for (std::int64_t row = 0; row < targets.view.elements(); ++row) {
+    const std::int32_t target = targets.view.i32()[row];
+    if (target < 0 || target >= vocabulary)
+      throw std::out_of_range(
+          fmt::format("{}: target {} of row {} is outside the vocabulary [0, {})", kernel, target,
+                      row, vocabulary));
+  }
+}
+
+element::SoftmaxPart softmax_part(const float* x, std::int64_t n) {
+  constexpr std::int64_t block = 512;
+  std::array<float, block> exponentials;
+  float* const e = exponentials.data();
+  element::SoftmaxPart whole;
+  for (std::int64_t first = 0; first < n; first += block) {
+    const float* const in = x + first;
+    const std::int64_t width = std::min(block, n - first);
+    const float maximum = lane_max(width, in);
+    for (std::int64_t i = 0; i < width; ++i) e[i] = element::exp(in[i] - maximum);
+    whole = merge(whole, {maximum, lane_sum(width, [e](std::int64_t i) { return e[i]; })});
+  }
+  return whole;
+}
+
+}  // namespace
+
+void CpuKernels::cross_entropy_forward(Queue, View logits, View targets, View losses,
+                                       View lse) const {
+  constexpr const char* kernel = "cross_entropy_forward";
+  want_contiguous(kernel, {{"logits", logits}, {"losses", losses}, {"lse", lse}});
+  want_targets(kernel, {"targets", targets}, {"logits", logits});
+  want_same_elements(kernel, {"losses", losses}, {"targets", targets});
+  want_same_elements(kernel, {"lse", lse}, {"targets", targets});
+
+  const std::int64_t vocabulary = logits.shape.last();
+  for (std::int64_t row = 0; row < logits.shape.rows(); ++row) {
+    const float* const in = logits.f32() + row * vocabulary;
+    const element::SoftmaxPart part = softmax_part(in, vocabulary);
+    const float log_sum = std::log(part.sum);
+    lse.f32()[row] = part.maximum + log_sum;
+    // Not lse - logit: with logits of 1e4 the difference of two rounded large numbers is noise.
+    losses.f32()[row] = log_sum + (part.maximum - in[targets.i32()[row]]);
+  }
+}
+
+void CpuKernels::cross_entropy_backward(Queue, View logits, View targets, View lse, float scale,
+                                        View dlogits) const {
+  constexpr const char* kernel = "cross_entropy_backward";
+  want_contiguous(kernel, {{"logits", logits}, {"lse", lse}, {"dlogits", dlogits}});
+  want_targets(kernel, {"targets", targets}, {"logits", logits});
+  want_same_elements(kernel, {"lse", lse}, {"targets", targets});
+  want_same_rows(kernel, {"dlogits", dlogits}, {"logits", logits});
+
+  const std::int64_t vocabulary = logits.shape.last();
+  for (std::int64_t row = 0; row < logits.shape.rows(); ++row) {
+    const float* const in = logits.f32() + row * vocabulary;
+    float* const out = dlogits.f32() + row * vocabulary;
+    const float log_sum = lse.f32()[row];
+    const std::int32_t target = targets.i32()[row];
+    const float target_probability = element::exp(in[target] - log_sum);
+#pragma GCC ivdep  // dlogits may be logits
+    for (std::int64_t i = 0; i < vocabulary; ++i) out[i] = element::exp(in[i] - log_sum) * scale;
+    out[target] = (target_probability - 1.0F) * scale;
+  }
+}
+
+}  // namespace lockstep::cpu

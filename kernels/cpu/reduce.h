@@ -1,0 +1,70 @@
+#pragma once
+
+/// Reductions in one fixed order, written so that the compiler may vectorise them.
+///
+/// A sum in floating point depends on its order, and a compiler may not change the order. So the
+/// order is made wide in the source: element i goes to lane i mod 32, each lane adds in ascending
+/// order, and the lanes are folded in halves (lane l + lane l + 16, then + 8, ...). The result
+/// depends on the values and their number, not on alignment or vector width.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace lockstep::cpu {
+
+inline constexpr int lanes = 32;
+
+/// Folds value(0), ..., value(n - 1) with `combine`, starting every lane at `start`.
+template <typename Accumulator, typename Value, typename Combine>
+inline Accumulator lane_reduce(std::int64_t n, Accumulator start, Value value, Combine combine) {
+  Accumulator lane[lanes];
+  for (int l = 0; l < lanes; ++l) lane[l] = start;
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int l = 0; l < lanes; ++l) lane[l] = combine(lane[l], value(i + l));
+  for (int l = 0; i < n; ++i, ++l) lane[l] = combine(lane[l], value(i));
+  for (int width = lanes / 2; width > 0; width /= 2)
+    for (int l = 0; l < width; ++l) lane[l] = combine(lane[l], lane[l + width]);
+  return lane[0];
+}
+
+/// Σ value(i), accumulated in Accumulator.
+template <typename Accumulator = float, typename Value>
+inline Accumulator lane_sum(std::int64_t n, Value value) {
+  return lane_reduce(n, Accumulator{0}, value, [](Accumulator a, Accumulator b) { return a + b; });
+}
+
+/// The largest of x[0 .. n); -∞ if there is none. NaN may be passed over.
+inline float lane_max(std::int64_t n, const float* x) {
+  return lane_reduce(
+      n, -std::numeric_limits<float>::infinity(), [x](std::int64_t i) { return x[i]; },
+      [](float a, float b) { return b > a ? b : a; });
+}
+
+/// out[c] += Σ_r value(r, c): sums over rows, as gradients of biases are. Rows are added in
+/// ascending order, 32 at a time into partial sums (which keeps the rounding error of thousands of
+/// rows small), and the total is added to `out` once. Goes along the rows, in tiles of columns
+/// whose sums stay in the first-level cache; each value is asked for once.
+template <typename Value>
+inline void add_column_sums(std::int64_t rows, std::int64_t columns, Value value, float* out) {
+  constexpr std::int64_t row_block = 32;
+  constexpr std::int64_t tile = 512;
+  std::array<float, tile> partial, total;
+  for (std::int64_t first = 0; first < columns; first += tile) {
+    const std::int64_t width = std::min(tile, columns - first);
+    total.fill(0.0F);
+    for (std::int64_t row = 0; row < rows; row += row_block) {
+      partial.fill(0.0F);
+      for (std::int64_t r = row; r < std::min(rows, row + row_block); ++r)
+        for (std::int64_t c = 0; c < width; ++c)
+          partial[static_cast<std::size_t>(c)] += value(r, first + c);
+      for (std::size_t c = 0; c < tile; ++c) total[c] += partial[c];
+    }
+    for (std::int64_t c = 0; c < width; ++c) out[first + c] += total[static_cast<std::size_t>(c)];
+  }
+}
+
+}  // namespace lockstep::cpu

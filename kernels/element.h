@@ -1,0 +1,150 @@
+#pragma once
+
+/// Arithmetic on single elements, shared by the kernels of every device.
+///
+/// Everything here is branch-free where it matters, so that a plain loop over an array vectorises,
+/// and uses only additions, multiplications, divisions and roots, which IEEE 754 rounds exactly. An
+/// element's result therefore depends on its value alone: not on its place in the array, on the
+/// vector width, or on which rank holds it. ZeRO relies on that when each rank updates a shard.
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#ifdef __CUDACC__
+#define LOCKSTEP_HOST_DEVICE __host__ __device__
+#else
+#define LOCKSTEP_HOST_DEVICE
+#endif
+
+namespace lockstep::element {
+
+LOCKSTEP_HOST_DEVICE inline float from_bits(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+LOCKSTEP_HOST_DEVICE inline std::uint32_t to_bits(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// -- exponentials ---------------------------------------------------------------------------------
+
+/// x as n ln 2 + r with n whole and |r| <= ln 2 / 2, and e^r - 1.
+struct Reduced {
+  std::int32_t n;
+  float expm1_r;
+};
+
+/// The part that exp and tanh share. Wants |x| < 2^21; NaN passes through to expm1_r.
+LOCKSTEP_HOST_DEVICE inline Reduced reduce(float x) {
+  // Adding 1.5 * 2^23 leaves no room for fraction bits: it rounds to nearest, and the whole number
+  // stands in the low bits.
+  constexpr float rounder = 12582912.0F;
+  const float rounded = x * 1.44269504F + rounder;
+  const float n = rounded - rounder;
+  // ln 2 in two parts. The first has 9 significant bits, so n times it is exact.
+  const float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
+  // (e^r - 1 - r) / r² by a polynomial of degree 5, fitted for the least largest error of e^r - 1
+  // (2.4e-10) over |r| <= ln 2 / 2.
+  float q = 1.9914274e-4F;
+  q = q * r + 1.3941064e-3F;
+  q = q * r + 8.333273e-3F;
+  q = q * r + 4.1666355e-2F;
+  q = q * r + 1.6666667e-1F;
+  q = q * r + 0.5F;
+  return {static_cast<std::int32_t>(to_bits(rounded) - to_bits(rounder)), q * (r * r) + r};
+}
+
+/// 2^n for n in [-126, 127].
+LOCKSTEP_HOST_DEVICE inline float power_of_two(std::int32_t n) {
+  return from_bits((static_cast<std::uint32_t>(n) + 127U) << 23U);
+}
+
+/// e^x within 1 ulp; +∞ above 88.72, gradual underflow below -87.33, 0 from -104 on.
+LOCKSTEP_HOST_DEVICE inline float exp(float x) {
+  x = x > 89.0F ? 89.0F : x;
+  x = x < -104.0F ? -104.0F : x;
+  const Reduced part = reduce(x);
+  // Two steps, because 2^n itself may be too large or too small where e^x is not: n is in
+  // [-150, 128].
+  const std::int32_t half = part.n >> 1;
+  return (1.0F + part.expm1_r) * power_of_two(half) * power_of_two(part.n - half);
+}
+
+/// tanh x, relative error below 2e-7 everywhere, also for tiny x.
+LOCKSTEP_HOST_DEVICE inline float tanh(float x) {
+  // tanh |x| = -m / (2 + m) with m = e^(-2|x|) - 1, which loses nothing near 0. Beyond 20 the
+  // result is 1 to the last bit.
+  float twice = -2.0F * std::fabs(x);
+  twice = twice < -40.0F ? -40.0F : twice;
+  const Reduced part = reduce(twice);
+  const float power = power_of_two(part.n);
+  const float m = power * part.expm1_r + (power - 1.0F);
+  return std::copysign(m / (2.0F + m), x);
+}
+
+// -- GELU -----------------------------------------------------------------------------------------
+
+inline constexpr float gelu_slope = 0.7978845608F;  ///< √(2/π)
+inline constexpr float gelu_cubic = 0.044715F;
+
+/// 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))): Hendrycks & Gimpel 2016, as GPT-2 uses it.
+LOCKSTEP_HOST_DEVICE inline float gelu(float x) {
+  const float inner = gelu_slope * (x + gelu_cubic * (x * x * x));
+  return 0.5F * x * (1.0F + tanh(inner));
+}
+
+/// d gelu / dx.
+LOCKSTEP_HOST_DEVICE inline float gelu_derivative(float x) {
+  const float square = x * x;
+  const float t = tanh(gelu_slope * (x + gelu_cubic * (square * x)));
+  const float inner_derivative = gelu_slope * (1.0F + 3.0F * gelu_cubic * square);
+  return 0.5F * (1.0F + t) + 0.5F * x * ((1.0F - t * t) * inner_derivative);
+}
+
+// -- softmax --------------------------------------------------------------------------------------
+
+/// What some part of a row contributes to its softmax: the largest element and
+/// Σ exp(x - maximum). No elements: (-∞, 0).
+struct SoftmaxPart {
+  float maximum = -std::numeric_limits<float>::infinity();
+  float sum = 0.0F;
+};
+
+/// Two parts of one row as one (Milakov & Gimelshein 2018): rescales the sums to the common
+/// maximum. A part whose log-sum-exp l is all that is known is {l, 1}.
+LOCKSTEP_HOST_DEVICE inline SoftmaxPart merge(SoftmaxPart a, SoftmaxPart b) {
+  if (b.sum == 0.0F) return a;
+  if (a.sum == 0.0F) return b;
+  const float maximum = a.maximum > b.maximum ? a.maximum : b.maximum;
+  return {maximum, a.sum * exp(a.maximum - maximum) + b.sum * exp(b.maximum - maximum)};
+}
+
+// -- AdamW ----------------------------------------------------------------------------------------
+
+/// What one step of AdamW has in common for all elements, rounded to f32 once.
+struct AdamWFactors {
+  float gradient_scale;
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
+  float shrink;             ///< 1 - learning_rate * weight_decay
+  float step_size;          ///< learning_rate / (1 - beta1^step)
+  float inverse_root_bias;  ///< 1 / √(1 - beta2^step)
+  float epsilon;
+};
+
+/// Updates one parameter p with its momentum m and variance v from the gradient g.
+LOCKSTEP_HOST_DEVICE inline void adamw(const AdamWFactors& f, float g, float& p, float& m,
+                                       float& v) {
+  const float gradient = g * f.gradient_scale;
+  m = f.beta1 * m + f.one_minus_beta1 * gradient;
+  v = f.beta2 * v + f.one_minus_beta2 * (gradient * gradient);
+  p = f.shrink * p - f.step_size * (m / (std::sqrt(v) * f.inverse_root_bias + f.epsilon));
+}
+
+}  // namespace lockstep::element

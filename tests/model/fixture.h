@@ -1,0 +1,192 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/model/data.h"
+#include "core/model/gpt.h"
+
+namespace lockstep::test {
+
+/// One device to build a model on.
+struct OneDevice {
+  explicit OneDevice(DeviceKind kind = DeviceKind::cpu, Clock clock_ = Clock::wall())
+      : memory(kind), clock(clock_), stream(clock, trace, 0, kind) {}
+  Device device() { return {memory, stream}; }
+  std::int64_t activations() const { return memory.current().of(MemoryCategory::activations); }
+  std::int64_t peak_activations() const { return memory.peak().of(MemoryCategory::activations); }
+
+  Memory memory;
+  Clock clock;
+  Recorder trace{false};
+  Stream stream;
+};
+
+/// A modelled clock on which one FLOP takes one picosecond and nothing else takes any time.
+inline Clock flop_clock() {
+  return Clock::modelled(Cluster{});
+}
+
+using Floats = std::vector<float>;
+
+inline Floats floats(View view) {
+  return {view.f32(), view.f32() + view.elements()};
+}
+
+/// The same bits, not merely equal numbers.
+inline bool same_bits(const Floats& a, const Floats& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+struct Named {
+  std::string name;
+  Floats values;
+  bool operator==(const Named& other) const {
+    return name == other.name && same_bits(values, other.values);
+  }
+};
+
+inline std::vector<Named> gradients(const Gpt& model) {
+  std::vector<Named> result;
+  for (const Parameter* parameter : model.parameters())
+    result.push_back({parameter->name, floats(parameter->gradient)});
+  return result;
+}
+
+inline std::vector<Named> values(const Gpt& model) {
+  std::vector<Named> result;
+  for (const Parameter* parameter : model.parameters())
+    result.push_back({parameter->name, floats(parameter->value)});
+  return result;
+}
+
+/// Bytes that look random, all below the vocabulary.
+inline std::string random_text(std::size_t length, int vocabulary) {
+  std::mt19937 random{7};
+  std::string text;
+  for (std::size_t i = 0; i < length; ++i)
+    text.push_back(static_cast<char>(random() % static_cast<unsigned>(vocabulary)));
+  return text;
+}
+
+inline Batch random_batch(const GptConfig& config, int microbatches, int size, int step = 0) {
+  return Corpus{random_text(2000, config.vocabulary), config}.batch(
+      11, step, {.microbatches = microbatches, .size = size});
+}
+
+inline GptConfig random_config(std::mt19937& random, int least_layers = 1) {
+  const auto up_to = [&](unsigned n) { return static_cast<int>(random() % n); };
+  GptConfig config;
+  config.heads = 1 + up_to(4);
+  config.hidden = config.heads * (1 + up_to(9));
+  config.layers = least_layers + up_to(3);
+  config.sequence = 1 + up_to(12);
+  config.vocabulary = 2 + up_to(120);
+  config.tied = random() % 2 == 0;
+  return config;
+}
+
+/// What `run` throws as UsageError; one line, or the test fails.
+template <class Run>
+std::string usage_error(Run&& run) {
+  try {
+    run();
+  } catch (const UsageError& error) {
+    const std::string message = error.what();
+    CHECK(message.find('\n') == std::string::npos);
+    return message;
+  }
+  FAIL("no UsageError was thrown");
+  return {};
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A folder that goes away with the test.
+struct TemporaryFolder {
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep_XXXXXX").string();
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    path = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string operator/(const std::string& name) const { return path + "/" + name; }
+  std::string path;
+};
+
+/// The whole model as stages, one device each, with what crosses the boundaries.
+struct Stages {
+  Stages(const GptConfig& config, int stages, std::uint64_t seed) : devices(count_of(stages)) {
+    for (int stage = 0; stage < stages; ++stage) {
+      const auto i = static_cast<std::size_t>(stage);
+      models.push_back(std::make_unique<Gpt>(config, devices[i].device(),
+                                             StageLayers::of(config, stage, stages), seed));
+    }
+  }
+  static std::size_t count_of(int stages) { return static_cast<std::size_t>(stages); }
+
+  /// One microbatch through all stages and back; `halves` apart or together. Returns its loss.
+  double run(const Microbatch& microbatch, bool halves = false) {
+    std::vector<Stash> stashes(models.size());
+    Tensor x;
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      Tensor y = models[i]->forward(microbatch, move_to(devices[i], x), stashes[i]);
+      x = std::move(y);
+    }
+    const double loss = models.back()->loss(stashes.back());
+    for (std::size_t i = models.size(); i-- > 0;) {
+      Tensor dy = move_to(devices[i], x);
+      x = halves ? models[i]->backward_input(std::move(dy), stashes[i])
+                 : models[i]->backward(std::move(dy), stashes[i]);
+    }
+    if (halves)
+      for (std::size_t i = models.size(); i-- > 0;) models[i]->backward_weight(stashes[i]);
+    for (const Stash& stash : stashes) CHECK(stash.empty());
+    return loss;
+  }
+
+  /// Copies, as a message would.
+  static Tensor move_to(OneDevice& device, const Tensor& from) {
+    if (!from) return {};
+    Tensor to{device.memory, from.shape(), MemoryCategory::activations};
+    std::memcpy(to.f32(), from.f32(), from.bytes());
+    return to;
+  }
+
+  /// As a pipeline's: a tied table's two gradients are added, first stage's first.
+  std::vector<Named> all_gradients() {
+    std::vector<Named> result;
+    for (auto& model : models) {
+      model->finish_gradients();
+      for (Named& gradient : gradients(*model)) {
+        if (!result.empty() && &model != &models.front() && gradient.name == result[0].name) {
+          for (std::size_t i = 0; i < gradient.values.size(); ++i)
+            result[0].values[i] += gradient.values[i];
+        } else {
+          result.push_back(std::move(gradient));
+        }
+      }
+    }
+    return result;
+  }
+
+  std::deque<OneDevice> devices;
+  std::vector<std::unique_ptr<Gpt>> models;
+};
+
+}  // namespace lockstep::test

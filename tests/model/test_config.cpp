@@ -1,0 +1,64 @@
+#include "tests/model/fixture.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+TEST_CASE("the parameter count is the published formula") {
+  std::mt19937 random{1};
+  for (int i = 0; i < 50; ++i) {
+    const GptConfig config = random_config(random);
+    const double L = config.layers, h = config.hidden, V = config.vocabulary, s = config.sequence;
+    // Narayanan 2021; without the final LayerNorm, and with a tied head.
+    const double formula = 12 * L * h * h * (1 + 13 / (12 * h) + (V + s) / (12 * L * h));
+    const std::int64_t rest =
+        2 * config.hidden + (config.tied ? 0 : std::int64_t{config.vocabulary} * config.hidden);
+    CHECK(static_cast<double>(config.parameter_count() - rest) ==
+          doctest::Approx(formula).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("the parameter counts of published models") {
+  // GPT-2: 124,439,808. GPT-3 is called 175B: 174.6B.
+  CHECK(GptConfig{12, 768, 12, 1024, 50257, true}.parameter_count() == 124'439'808);
+  const GptConfig gpt3{96, 12288, 96, 2048, 50257, true};
+  CHECK(static_cast<double>(gpt3.parameter_count()) == doctest::Approx(174.6e9).epsilon(1e-3));
+}
+
+TEST_CASE("impossible sizes are one line that names the flag, the value and what would do") {
+  const auto message = [](GptConfig config) { return usage_error([&] { config.validate(); }); };
+  CHECK(contains(message({.layers = 0}), "--layers 0"));
+  CHECK(contains(message({.hidden = -4}), "--hidden -4"));
+  CHECK(contains(message({.heads = 0}), "--heads 0"));
+  CHECK(contains(message({.sequence = 0}), "--sequence 0"));
+  CHECK(contains(message({.vocabulary = -1}), "--vocab -1"));
+  const std::string heads = message({.hidden = 64, .heads = 7});
+  CHECK(contains(heads, "--heads 7"));
+  CHECK(contains(heads, "--hidden 70 would do"));
+}
+
+TEST_CASE("layers are spread over stages as evenly as can be, in order, each once") {
+  std::mt19937 random{2};
+  for (int i = 0; i < 100; ++i) {
+    GptConfig config;
+    config.layers = 1 + static_cast<int>(random() % 40);
+    const int stages = 1 + static_cast<int>(random() % static_cast<unsigned>(config.layers));
+    int next = 0, least = config.layers, most = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      const StageLayers layers = StageLayers::of(config, stage, stages);
+      CHECK(layers.first == next);
+      CHECK(layers.embedding == (stage == 0));
+      CHECK(layers.head == (stage == stages - 1));
+      least = std::min(least, layers.count());
+      most = std::max(most, layers.count());
+      next = layers.last;
+    }
+    CHECK(next == config.layers);
+    CHECK(most - least <= 1);
+  }
+  GptConfig small;
+  small.layers = 2;
+  const std::string message = usage_error([&] { StageLayers::of(small, 0, 4); });
+  CHECK(contains(message, "--layers 2"));
+  CHECK(contains(message, "4 pipeline stages"));
+  CHECK(contains(message, "--layers 4"));
+}

@@ -1,0 +1,129 @@
+#include "core/model/footprint.h"
+
+#include "core/model/adamw.h"
+#include "tests/model/fixture.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+/// One stage of a model with what it needs to run alone: x and dy come from nowhere.
+struct Lone {
+  Lone(const GptConfig& config_, const StageLayers& stage_, int batch_)
+      : config(config_),
+        stage(stage_),
+        batch(random_batch(config_, 4, batch_)),
+        shape{batch_, config_.sequence, config_.hidden},
+        model(config_, one.device(), stage_, 3) {
+    one.memory.reset_peak();
+  }
+  Tensor boundary(bool there) {
+    return there ? Tensor{one.memory, shape, MemoryCategory::activations} : Tensor{};
+  }
+  Tensor forward(int microbatch, Stash& stash) {
+    return model.forward(batch.microbatches[static_cast<std::size_t>(microbatch)],
+                         boundary(!stage.embedding), stash);
+  }
+
+  GptConfig config;
+  StageLayers stage;
+  OneDevice one{DeviceKind::meta};
+  Batch batch;
+  Shape shape;
+  Gpt model;
+};
+
+template <class Check>
+void for_every_kind_of_stage(Check&& check) {
+  std::mt19937 random{9};
+  for (int i = 0; i < 40; ++i) {
+    const GptConfig config = random_config(random, 3);
+    const int batch = 1 + static_cast<int>(random() % 3);
+    const StageLayers whole = StageLayers::whole(config);
+    for (const StageLayers& stage :
+         {whole, StageLayers::of(config, 0, 3), StageLayers::of(config, 1, 3),
+          StageLayers::of(config, 2, 3)}) {
+      CAPTURE(config.layers);
+      CAPTURE(config.hidden);
+      CAPTURE(config.heads);
+      CAPTURE(config.sequence);
+      CAPTURE(config.vocabulary);
+      CAPTURE(config.tied);
+      CAPTURE(batch);
+      CAPTURE(stage.embedding);
+      CAPTURE(stage.head);
+      check(config, stage, batch, Footprint{config, stage, batch});
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a stash and what is pending take what the closed forms say, to the byte") {
+  for_every_kind_of_stage([](auto& config, auto& stage, int batch, const Footprint& footprint) {
+    Lone lone{config, stage, batch};
+    Stash stash;
+    lone.forward(0, stash);
+    CHECK(lone.one.activations() == footprint.stash);
+    lone.model.backward_input(lone.boundary(!stage.head), stash);
+    CHECK(lone.one.activations() == footprint.pending);
+    lone.model.backward_weight(stash);
+    CHECK(lone.one.activations() == 0);
+    CHECK(stash.empty());
+  });
+}
+
+TEST_CASE("the peak of k microbatches in flight is what the closed form says, to the byte") {
+  for_every_kind_of_stage([](auto& config, auto& stage, int batch, const Footprint& footprint) {
+    for (int k = 1; k <= 4; ++k) {
+      CAPTURE(k);
+      Lone lone{config, stage, batch};
+      std::vector<Stash> stashes(static_cast<std::size_t>(k));
+      for (int i = 0; i < k; ++i) {
+        lone.forward(i, stashes[static_cast<std::size_t>(i)]);
+        CHECK(lone.one.peak_activations() == (i + 1) * footprint.stash + footprint.forward_working);
+        CHECK(lone.one.activations() == (i + 1) * footprint.stash);
+      }
+      for (int i = 0; i < k; ++i) {
+        lone.one.memory.reset_peak();
+        const int held = k - i;
+        lone.model.backward(lone.boundary(!stage.head), stashes[static_cast<std::size_t>(i)]);
+        CHECK(lone.one.peak_activations() == held * footprint.stash + footprint.backward_working);
+        if (i == 0)
+          CHECK(std::max(lone.one.peak_activations(),
+                         k * footprint.stash + footprint.forward_working) == footprint.peak(k));
+      }
+      CHECK(lone.one.activations() == 0);
+    }
+  });
+}
+
+TEST_CASE("the input half alone peaks where the closed form says, to the byte") {
+  for_every_kind_of_stage([](auto& config, auto& stage, int batch, const Footprint& footprint) {
+    Lone lone{config, stage, batch};
+    std::vector<Stash> stashes(2);
+    for (int i = 0; i < 2; ++i) lone.forward(i, stashes[static_cast<std::size_t>(i)]);
+    lone.one.memory.reset_peak();
+    lone.model.backward_input(lone.boundary(!stage.head), stashes[0]);
+    CHECK(lone.one.peak_activations() == 2 * footprint.stash + footprint.backward_input_working);
+    lone.one.memory.reset_peak();
+    lone.model.backward_weight(stashes[0]);
+    CHECK(lone.one.peak_activations() == footprint.pending + footprint.stash);
+  });
+}
+
+TEST_CASE("parameters, gradients and optimizer: 16 bytes a parameter, to the byte") {
+  for_every_kind_of_stage([](auto& config, auto& stage, int batch, const Footprint& footprint) {
+    Lone lone{config, stage, batch};
+    const AdamW optimizer{lone.model.parameters(), lone.one.device()};
+    const MemoryUse& use = lone.one.memory.current();
+    CHECK(use.of(MemoryCategory::parameters) == footprint.parameters);
+    CHECK(use.of(MemoryCategory::gradients) == footprint.gradients);
+    CHECK(use.of(MemoryCategory::optimizer) == footprint.optimizer);
+    if (stage.embedding && stage.head) {
+      CHECK(footprint.parameters == 4 * config.parameter_count());
+      if (!config.tied) CHECK(use.total() == 16 * config.parameter_count());
+    }
+  });
+}
