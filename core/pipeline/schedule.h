@@ -40,22 +40,30 @@ struct Schedule {
   std::size_t action_count() const;
 };
 
-/// One stage a rank, stage i on rank i, with empty lists of actions: where generators begin.
+/// One stage a rank, stage i on rank i, with empty lists of actions: where generators begin. Throws
+/// ScheduleError for fewer than one stage or microbatch.
 Schedule one_stage_per_rank(std::string name, int stages, int microbatches);
 
-/// Throws ScheduleError naming the first thing wrong: an action that is missing, doubled or on the
-/// wrong rank, a weight gradient before its input gradient, or a deadlock (with the actions that
-/// wait for one another).
+/// Throws ScheduleError naming one thing that is wrong: an action that is out of range, missing,
+/// doubled or on the wrong rank; B beside I or W for the same stage and microbatch; a backward
+/// before its forward or a weight gradient before its input gradient; or a deadlock, as the cycle
+/// of actions that wait for one another. The order of microbatches is free, though all schedules of
+/// the lessons run backwards in ascending order, for the same bits. Linear in the number of
+/// actions.
 void validate(const Schedule& schedule);
 
-/// The most microbatches that `rank` remembers at once when it follows the schedule: a forward adds
-/// one, the end of its backward (B, or the later of I and W) takes one away.
+/// The most microbatches that `rank` remembers at once when it follows the valid schedule, summed
+/// over its stages: a forward adds one, the end of its backward (B, or W after I) takes one away.
 int peak_live_microbatches(const Schedule& schedule, int rank);
 
-/// PyTorch's grammar: a row per rank, a cell per action, `0F3`; an empty cell is idle and skipped,
-/// and communication cells (SEND_F, RECV_F, SEND_B, RECV_B) are skipped too, as ours are implied.
+/// PyTorch's grammar: a row per rank, a cell per action, `0F3`.
 std::string to_csv(const Schedule& schedule);
-/// Throws ScheduleError naming row, column and cell.
+/// Reads what PyTorch's pipelining writes. Empty cells are idle time and skipped, as is what goes
+/// without saying here: messages (SEND_F, RECV_F, SEND_B, RECV_B) and the actions of a whole stage
+/// (UNSHARD, RESHARD, REDUCE_GRAD). `(0F7;7B3)OVERLAP_F_B` is read as 0F7 and then 7B3. Empty rows
+/// at the end are no ranks. Stages and microbatches are counted, and a stage lives where it is
+/// first found. The schedule may still be invalid: ask validate(). Throws ScheduleError naming row,
+/// column (both from 1) and cell.
 Schedule schedule_from_csv(const std::string& csv, std::string name = "csv");
 
 }  // namespace lockstep

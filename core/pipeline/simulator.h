@@ -46,21 +46,23 @@ struct TimedMessage {
 
 struct Simulation {
   std::vector<std::vector<TimedAction>> actions;  ///< parallel to Schedule::actions
-  std::vector<TimedMessage> messages;             ///< only where asked for
-  Picoseconds makespan = 0;                       ///< from the first start to the last end
+  /// Only where asked for: by sending rank, and then in its program order.
+  std::vector<TimedMessage> messages;
+  Picoseconds makespan = 0;  ///< from the first start to the last end
   /// The share of rank-time, over all ranks and the makespan, in which no action runs.
   double bubble = 0;
-  /// The zero-bubble paper's figure (Qi 2023, Table 5): with cost = the longest of the ranks' own
-  /// windows (last end - own first start) and work = m (T_F + T_B + T_W), (cost - work) / cost.
+  /// The zero-bubble paper's figure (Qi 2023, Table 5): of the longest of the ranks' own windows
+  /// (last end - own first start; the lowest rank's, where some are equal), the share in which that
+  /// rank runs nothing: (cost - work) / cost with work = m (T_F + T_B + T_W) for one stage a rank.
   double internal_bubble = 0;
 };
 
-/// Times a valid schedule by the rules of modelled time (DESIGN §4): an action starts when its rank
+/// Times a schedule by the rules of modelled time (DESIGN §4): an action starts when its rank
 /// is free and its input has arrived; a message starts when its data and the sender's lane are
 /// ready, holds that lane for β · bytes, and has arrived α after that, but no sooner than β · bytes
 /// after the receiver's lane was free. Each pair of ranks has a lane per direction and kind
 /// (activations, gradients). Between two stages of one rank nothing is sent. Linear in the number
-/// of actions. Throws ScheduleError where the schedule deadlocks.
+/// of actions. Throws ScheduleError for what validate() would, and for times that don't fit.
 Simulation simulate(const Schedule& schedule, const PipelineTimes& times,
                     bool record_messages = false);
 

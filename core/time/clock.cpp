@@ -10,13 +10,13 @@
 
 namespace lockstep {
 
-namespace {
-
 std::int64_t steady_nanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
+
+namespace {
 
 constexpr Category timed_categories[] = {Category::forward, Category::backward,
                                          Category::backward_input, Category::backward_weight,
@@ -77,10 +77,6 @@ Clock Clock::modelled(Cluster cluster, FixedTimes times, double pace) {
   clock.times_ = times;
   clock.pace_ = pace;
   return clock;
-}
-
-Picoseconds Clock::now() const {
-  return (steady_nanoseconds() - start_) * 1000;
 }
 
 void Clock::keep_pace(Picoseconds reached) const {

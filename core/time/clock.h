@@ -9,6 +9,9 @@
 
 namespace lockstep {
 
+/// The steady clock of this machine, in nanoseconds.
+std::int64_t steady_nanoseconds();
+
 enum class ClockKind { wall, modelled };
 
 /// Textbook unit times, `--time forward=1ms,backward=2ms`: what an action of a category costs, per
@@ -47,7 +50,8 @@ class Clock {
   const FixedTimes& times() const { return times_; }
 
   /// Wall time since the run's start.
-  Picoseconds now() const;
+  Picoseconds now() const { return since_start(steady_nanoseconds()); }
+  Picoseconds since_start(std::int64_t nanoseconds) const { return (nanoseconds - start_) * 1000; }
   /// The steady clock's nanoseconds at the run's start.
   std::int64_t start_nanoseconds() const { return start_; }
   /// All ranks of a run take one start.

@@ -25,8 +25,8 @@ struct Cluster {
   double memory_bandwidth =
       std::numeric_limits<double>::infinity();  ///< of one rank, bytes per second
   double launch_seconds = 0;                    ///< added to every kernel
-  Link within;                                  ///< between two ranks of one node
-  Link between;                                 ///< between two ranks of different nodes
+  Link within{};                                ///< between two ranks of one node
+  Link between{};                               ///< between two ranks of different nodes
 
   /// max(flops / F, bytes / B) + launch.
   Picoseconds compute(const Cost& cost) const;

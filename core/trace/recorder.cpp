@@ -54,6 +54,13 @@ void Recorder::loss(double value, Picoseconds at) {
   push({.kind = TraceEvent::Kind::loss, .start = at, .end = at, .value = value});
 }
 
+void Recorder::metadata(const char* name, std::string args_json) {
+  if (!on_) return;
+  push({.kind = TraceEvent::Kind::metadata,
+        .span = {.name = name},
+        .text = std::make_shared<const std::string>(std::move(args_json))});
+}
+
 std::vector<TraceEvent> Recorder::drain() {
   std::lock_guard lock{mutex_};
   return std::exchange(events_, {});

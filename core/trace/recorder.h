@@ -16,7 +16,7 @@ namespace lockstep {
 
 /// One line of a trace before it is text: a span, one end of a message, or a counter. Plain data.
 struct TraceEvent {
-  enum class Kind : std::uint8_t { span, flow_start, flow_end, memory, loss, instant };
+  enum class Kind : std::uint8_t { span, flow_start, flow_end, memory, loss, metadata };
   Kind kind = Kind::span;
   int lane = 0;
   int step = -1;
@@ -26,6 +26,7 @@ struct TraceEvent {
   std::uint64_t flow = 0;                                   ///< id, the same on both ends
   std::array<std::int64_t, memory_category_count> bytes{};  ///< memory counter
   double value = 0;                                         ///< loss
+  std::shared_ptr<const std::string> text;                  ///< metadata: its args, as JSON
 };
 
 /// One rank's side of the trace: the rank's threads put events in, which costs them a copy; the
@@ -53,6 +54,8 @@ class Recorder {
   void flow_end(int lane, std::uint64_t id, Picoseconds at);
   void memory(const MemoryUse& use, Picoseconds at);
   void loss(double value, Picoseconds at);
+  /// Something about the run from here on, as a metadata event: `name` has static lifetime.
+  void metadata(const char* name, std::string args_json);
 
   /// Takes out what has come since the last call (the writer's thread).
   std::vector<TraceEvent> drain();

@@ -1,0 +1,239 @@
+# Packages, build and tests, for the one command (../lockstep), which sources this. `need` makes sure
+# of packages, `build` builds targets (and configures first where that is needed), `check_layout` and
+# `run_tests` test and count.
+#
+# shellcheck shell=bash disable=SC2154  # root, build, preset, install and me are the command's
+
+# What for, Debian's name, and how else to find it where dpkg doesn't know of it.
+PACKAGES='
+required cmake              tool:cmake
+required ninja-build        tool:ninja
+required g++                tool:c++
+required pkg-config         tool:pkg-config
+required libopenblas-dev    module:openblas
+required libcli11-dev       header:CLI/CLI.hpp
+required libfmt-dev         header:fmt/core.h
+required nlohmann-json3-dev header:nlohmann/json.hpp
+required libsimdjson-dev    header:simdjson.h
+mpi      libopenmpi-dev     module:ompi-c
+mpi      openmpi-bin        tool:mpirun
+viewer   libimgui-dev       module:imgui
+viewer   libglfw3-dev       module:glfw3
+viewer   libgl-dev          header:GL/gl.h
+viewer   libstb-dev         header:stb/stb_image_write.h
+viewer   fonts-dejavu-core  file:/usr/share/fonts/*/dejavu/DejaVuSans.ttf
+tests    doctest-dev        header:doctest/doctest.h
+tests    xvfb               tool:Xvfb
+tests    xauth              tool:xauth
+tests    libgl1-mesa-dri    file:/usr/lib*/dri/swrast_dri.so'
+
+# --- Packages ------------------------------------------------------------------------------------
+
+# Sets `missing` to lines of "group package". dpkg is asked first, for all at once; what it doesn't
+# have may be there by other ways: modules, Spack, conda, a CMake of one's own.
+find_missing() {
+  local group package probe prefix prefixes names installed=''
+  local -x CPATH=${CPATH-} PKG_CONFIG_PATH=${PKG_CONFIG_PATH-}
+  IFS=: read -ra prefixes <<<"${CMAKE_PREFIX_PATH-}:${CONDA_PREFIX-}"
+  for prefix in "${prefixes[@]}"; do
+    CPATH+=:$prefix/include PKG_CONFIG_PATH+=:$prefix/lib/pkgconfig:$prefix/lib64/pkgconfig
+  done
+  if command -v dpkg-query >/dev/null; then
+    mapfile -t names < <(awk 'NF {print $2}' <<<"$PACKAGES")
+    installed=$(dpkg-query -W -f '\n${Package} ${db:Status-Abbrev}' "${names[@]}" 2>/dev/null) || true
+  fi
+  missing=''
+  while read -r group package probe; do
+    [[ -z $group || $installed == *$'\n'"$package ii"* ]] || is_there "$probe" ||
+      missing+="$group $package"$'\n'
+  done <<<"$PACKAGES"
+}
+
+is_there() {
+  local what=${1#*:}
+  case $1 in
+    tool:c++) command -v "${CXX:-c++}" ;;
+    tool:*) command -v "$what" ;;
+    module:*) pkg-config --exists "$what" ;;
+    header:*) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$what" | "${CXX:-c++}" -E -x c++ - ;;
+    file:*) compgen -G "$what" ;;
+  esac >/dev/null 2>&1
+}
+
+missing_of() { # GROUP...: the missing packages of these, on one line
+  awk -v groups=" $* " 'index(groups, " " $1 " ") {printf "%s%s", n++ ? " " : "", $2}' <<<"$missing"
+}
+
+list_missing() { # GROUP...
+  local group
+  local -A what=([required]='to build and run' [mpi]='for ranks as processes'
+                 [viewer]='for the viewer' [tests]='for the tests')
+  for group in "$@"; do
+    [[ -z $(missing_of "$group") ]] || say "  ${what[$group]}: $(missing_of "$group")"
+  done
+}
+
+# Makes sure of these groups: installs what is missing where it may, and goes on without what is
+# optional.
+need() { # GROUP...
+  local why=''
+  find_missing
+  [[ -n $(missing_of "$@") ]] || return 0
+  if [[ -z $install ]]; then why='--no-install'
+  elif ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then why='no apt here'
+  elif (( EUID != 0 )) && ! command -v sudo >/dev/null; then why='neither root nor sudo here'
+  fi
+  if [[ -z $why ]]; then
+    say "Packages that are not here yet:"
+    list_missing "$@"
+    install_missing "$@"
+    find_missing
+  elif [[ -n $(missing_of required) ]] || ! is_configured; then    # else it has been said before
+    say "Not found, and not installed ($why); the names are Debian's:"
+    list_missing "$@"
+  fi
+  if [[ -n $(missing_of required) && ! -e $build/build.ninja ]]; then
+    say "Libraries that only CMake would find: configure once by hand, with"
+    say "'cmake --preset $preset -DCMAKE_PREFIX_PATH=...', and run this again."
+    fail "can't build without $(missing_of required)"
+  fi
+}
+
+install_missing() { # GROUP...
+  local group names log=$root/build/packages.log apt=(env DEBIAN_FRONTEND=noninteractive apt-get -y)
+  if (( EUID != 0 )); then
+    [[ -t 0 ]] || apt=(-n "${apt[@]}")    # nobody is there to type a password
+    apt=(sudo "${apt[@]}")
+  fi
+  mkdir -p "$root/build"
+  say "Installing them: ${apt[*]} install (log: build/packages.log)"
+  if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then "${apt[@]}" update; fi >"$log" 2>&1 || true
+  read -ra names <<<"$(missing_of "$@")"
+  "${apt[@]}" install --no-install-recommends "${names[@]}" >>"$log" 2>&1 && return
+  # The lists are old, or do not know one of these: the lists afresh, then group by group.
+  "${apt[@]}" update >>"$log" 2>&1 || true
+  for group in "$@"; do
+    read -ra names <<<"$(missing_of "$group")"
+    if (( ${#names[@]} )) && ! "${apt[@]}" install --no-install-recommends "${names[@]}" >>"$log" 2>&1; then
+      say "Could not install ${names[*]}: $(tail -n 1 "$log")"
+    fi
+  done
+}
+
+# --- Build ---------------------------------------------------------------------------------------
+
+# What the build was configured for. With other packages it is configured again.
+configuration() { printf '%s\n%s' "$root" "$missing"; }
+
+is_configured() {
+  [[ -e $build/build.ninja && -e $build/configured_for ]] &&
+    [[ $(<"$build/configured_for") == "$(configuration)" ]]
+}
+
+configure() {
+  local version flags=(-DLOCKSTEP_TESTS="$([[ $missing == *doctest-dev* ]] && echo OFF || echo ON)")
+  ! is_configured || return 0
+  version=$(cmake --version | awk 'NR == 1 {print $3}')
+  [[ $(printf '%s\n' 3.25 "$version" | sort -V | head -n 1) == 3.25 ]] ||
+    fail "CMake $version is here, and 3.25 is needed: 'pip install cmake', or https://apt.kitware.com"
+  version=$("${CXX:-c++}" -dumpfullversion 2>/dev/null) || version=99    # not GCC
+  (( ${version%%.*} >= 11 )) || fail "GCC $version is here, and 11 is needed: 'CXX=g++-12 $me ...'"
+  # Configured before the checkout was moved: nothing in there is of use.
+  [[ ! -e $build/configured_for || $(head -n 1 "$build/configured_for") == "$root" ]] || flags+=(--fresh)
+  say "Configuring build/$preset (log: build/$preset/configure.log)"
+  if ! (cd "$root" && cmake --preset "$preset" "${flags[@]}") >"$build/configure.log" 2>&1; then
+    awk '/^CMake Error/ {show = 1} /^-- / {show = 0} show' "$build/configure.log" | head -n 40 >&2
+    fail "configuring failed; all that CMake said is in build/$preset/configure.log"
+  fi
+  sed -n 's/^-- Lockstep: \(.*left out.*\)/  \1/p' "$build/configure.log" >&2
+  configuration >"$build/configured_for"
+}
+
+# One job per core, and per 1.5 GB of the memory that is free or that this container may have.
+jobs_at_once() {
+  { nproc; cat /sys/fs/cgroup/memory.max /proc/meminfo; } 2>/dev/null | awk '
+    function at_most(n) {if (n < jobs) jobs = n}
+    NR == 1 {jobs = $1} NR > 1 && /^[0-9]+$/ {at_most(int($1 / 1.5e9))}
+    /^MemAvailable/ {at_most(int($2 / 1.5e6))} END {print (jobs > 0 ? jobs : 1)}'
+}
+
+# Ninja's lines come in; one line that moves goes out on a terminal, one that stays elsewhere.
+progress() { # TARGETS
+  local line said='' step='^\[([0-9]+/[0-9]+)\] (Building|Linking) .*[ /]([^ /]+)$'
+  while IFS= read -r line; do
+    [[ $line =~ $step ]] || continue
+    if [[ -t 2 ]]; then
+      printf '\r\e[KBuilding: %s %.40s' "${BASH_REMATCH[1]}" "${BASH_REMATCH[3]}" >&2
+    elif [[ -z $said ]]; then
+      say "Building $1 (log: build/$preset/build.log)"
+    fi
+    said=yes
+  done
+  if [[ -t 2 && -n $said ]]; then printf '\r\e[K' >&2; fi
+}
+
+compile() { # TARGET...
+  local target targets=() log=$build/build.log
+  configure
+  for target in "$@"; do    # the viewer is no target where its packages are missing
+    [[ $target == lockstep_view ]] && ! grep -q "$target" "$build/build.ninja" || targets+=("$target")
+  done
+  (( ${#targets[@]} )) || return 0
+  if ! cmake --build "$build" --target "${targets[@]}" --parallel "$(jobs_at_once)" 2>&1 |
+    tee "$log" | progress "${targets[*]}"; then
+    # Ninja prints FAILED, the command on the next line, and then what the compiler said.
+    awk '/^\[[0-9]+\/[0-9]+\]/ {show = 0} show; /^FAILED: / {getline; show = 1}' "$log" | head -n 60 >&2
+    fail "building ${targets[*]} failed; all of it is in build/$preset/build.log"
+  fi
+}
+
+# `view` in one terminal and `lesson` in another may both want to build: one after the other.
+build() { # TARGET...
+  (
+    mkdir -p "$build"
+    exec {lock}>"$build/lock"
+    flock -n "$lock" || { say "Waiting for another build in build/$preset"; flock "$lock"; }
+    compile "$@"
+  )
+}
+
+# --- Tests ---------------------------------------------------------------------------------------
+
+# Counts as one test: every source is as clang-format 14 writes it (other versions differ).
+check_layout() {
+  local tool files wrong
+  for tool in clang-format-14 clang-format ''; do
+    [[ $("${tool:-true}" --version 2>/dev/null) != *'version 14.'* ]] || break
+  done
+  if [[ -z $tool ]]; then
+    say "Layout: skipped, there is no clang-format 14 here"
+    skipped=$((skipped + 1))
+    return
+  fi
+  mapfile -d '' files < <(cd "$root" && find kernels core lessons exercises viz tests -type f \
+    \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 2>/dev/null)
+  if wrong=$(cd "$root" && "$tool" --dry-run --Werror "${files[@]}" 2>&1); then
+    say "Layout: ${#files[@]} sources are as clang-format writes them"
+    passed=$((passed + 1))
+  else
+    say "Layout: to be put right by '$tool -i' on"
+    sed -n 's/^\([^ :]*\):[0-9].*: error:.*/  \1/p; s/^Error.*/&/p' <<<"$wrong" | sort -u >&2
+    failed=$((failed + 1))
+  fi
+}
+
+run_tests() { # CTEST ARGUMENTS
+  local results=$build/tests.xml status=0 ran=0 left_out=0 bad=0
+  rm -f "$results"
+  say "Testing build/$preset"
+  (cd "$build" && ctest --output-on-failure --no-tests=error --parallel "$(nproc)" \
+    --output-junit "$results" "$@") || status=$?
+  if [[ -e $results ]]; then
+    count() { grep -c -- "$1" "$results" || true; }
+    ran=$(count ' status="run"')
+    left_out=$(count '<skipped message="SKIP_\|status="disabled"')    # not: its program is missing
+    bad=$(($(count '<testcase ') - ran - left_out))
+  fi
+  if (( status != 0 && bad == 0 )); then bad=1; fi    # ctest itself went wrong
+  passed=$((passed + ran)) failed=$((failed + bad)) skipped=$((skipped + left_out))
+}

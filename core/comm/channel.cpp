@@ -1,0 +1,132 @@
+#include "core/comm/channel.h"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+/// The same number on both ends: source and destination (12 bits each), channel (6), count (22). 52
+/// bits, so that readers which take JSON numbers for doubles keep it whole.
+std::uint64_t flow_id(int source, int destination, int channel, std::uint32_t count) {
+  return (static_cast<std::uint64_t>(source & 0xfff) << 40) |
+         (static_cast<std::uint64_t>(destination & 0xfff) << 28) |
+         (static_cast<std::uint64_t>(channel & 0x3f) << 22) | (count & 0x3fffff);
+}
+
+std::span<std::byte> bytes_of(View view) {
+  return {static_cast<std::byte*>(view.data), view.data != nullptr ? view.bytes() : 0};
+}
+
+}  // namespace
+
+Work::Work(Stream& compute, Span span, std::unique_ptr<Pending> pending,
+           std::function<Event(Pending&)> finish)
+    : compute_(&compute), span_(span), pending_(std::move(pending)), finish_(std::move(finish)) {}
+
+Work::Work(Stream& compute, Span span, Event done) : compute_(&compute), span_(span), done_(done) {}
+
+Event Work::finish() {
+  if (pending_) {
+    pending_->wait();
+    done_ = finish_(*pending_);
+    pending_.reset();
+  }
+  return done_;
+}
+
+void Work::wait() {
+  if (compute_ == nullptr) return;
+  const Picoseconds before = compute_->now();
+  const Event done = finish();
+  Span why = span_;
+  why.category = Category::wait;
+  if (compute_->clock().is_modelled()) {
+    compute_->wait(done, why);
+  } else if (compute_->now() - before > picoseconds(1e-6)) {
+    compute_->trace().span(compute_->lane(), why, before, compute_->now());
+  }
+  compute_ = nullptr;
+}
+
+Channel::Channel(Endpoint endpoint, int id, const std::string& send_lane,
+                 const std::string& receive_lane)
+    : endpoint_(endpoint), id_(id), lanes_(std::make_unique<Lanes>()) {
+  Recorder& trace = endpoint.device.compute.trace();
+  if (!send_lane.empty()) lanes_->send = trace.add_lane(send_lane);
+  if (!receive_lane.empty()) lanes_->receive = trace.add_lane(receive_lane);
+  lanes_->sent.resize(static_cast<std::size_t>(endpoint.transport.size()));
+  lanes_->received.resize(static_cast<std::size_t>(endpoint.transport.size()));
+}
+
+Route Channel::route(int peer, const Span& span, std::source_location where) const {
+  return {.peer = peer, .channel = id_, .operation = span.name, .where = where};
+}
+
+Work Channel::send(View data, int to, Event ready, Span span, std::source_location where) {
+  Stream& compute = endpoint_.device.compute;
+  const Clock& clock = compute.clock();
+  const int self = endpoint_.transport.rank();
+  span.category = Category::communication;
+  span.bytes = static_cast<std::int64_t>(data.bytes());
+  span.peer = to;
+  const std::uint64_t flow = flow_id(self, to, id_, lanes_->sent[static_cast<std::size_t>(to)]++);
+
+  Lanes* lanes = lanes_.get();
+  Recorder& trace = compute.trace();
+  if (clock.is_modelled()) {
+    const Picoseconds start = std::max(ready.time, lanes->send_free);
+    const Picoseconds end = start + clock.cluster().transfer(self, to, span.bytes);
+    lanes->send_free = end;
+    trace.span(lanes->send, span, start, end);
+    trace.flow_start(lanes->send, flow, start);
+    return {compute, span, endpoint_.transport.send(route(to, span, where), bytes_of(data), start),
+            [end](Pending&) { return Event{end}; }};
+  }
+
+  const Picoseconds posted = clock.now();
+  return {compute, span, endpoint_.transport.send(route(to, span, where), bytes_of(data), posted),
+          [=, &trace, &clock](Pending& pending) {
+            const Picoseconds start = std::max(posted, lanes->send_free);
+            lanes->send_free = std::max(clock.since_start(pending.done_nanoseconds()), start);
+            trace.span(lanes->send, span, start, lanes->send_free);
+            trace.flow_start(lanes->send, flow, start);
+            return Event{lanes->send_free};
+          }};
+}
+
+Work Channel::receive(View into, int from, Span span, std::source_location where) {
+  Stream& compute = endpoint_.device.compute;
+  const Clock& clock = compute.clock();
+  const int self = endpoint_.transport.rank();
+  span.category = Category::communication;
+  span.bytes = static_cast<std::int64_t>(into.bytes());
+  span.peer = from;
+  const std::uint64_t flow =
+      flow_id(from, self, id_, lanes_->received[static_cast<std::size_t>(from)]++);
+
+  Lanes* lanes = lanes_.get();
+  Recorder& trace = compute.trace();
+  const Picoseconds posted = clock.now();
+  return {compute, span, endpoint_.transport.receive(route(from, span, where), bytes_of(into)),
+          [=, &trace, &clock](Pending& pending) {
+            Picoseconds start = 0;
+            Picoseconds end = 0;
+            if (clock.is_modelled()) {
+              const Cluster& cluster = clock.cluster();
+              const Picoseconds held = cluster.transfer(from, self, span.bytes);
+              end = std::max(pending.departure() + held + cluster.latency(from, self),
+                             lanes->receive_free + held);
+              start = end - held;
+            } else {
+              start = std::max(posted, lanes->receive_free);
+              end = std::max(clock.since_start(pending.done_nanoseconds()), start);
+            }
+            lanes->receive_free = end;
+            trace.span(lanes->receive, span, start, end);
+            trace.flow_end(lanes->receive, flow, end);
+            return Event{end};
+          }};
+}
+
+}  // namespace lockstep

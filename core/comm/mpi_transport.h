@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+
+#include "core/comm/transport.h"
+
+namespace lockstep {
+
+/// MPI for the life of the process, with MPI_THREAD_MULTIPLE. Throws RunError if MPI can't give
+/// that.
+class MpiSession {
+ public:
+  MpiSession();
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// This process's end. Sends are MPI_Issend, so that a program which sends first on every rank
+  /// hangs here as it would under NCCL; with `timed`, the modelled departure travels ahead of each
+  /// message.
+  std::unique_ptr<Transport> endpoint(bool timed) const;
+  /// Ends every process of the run with this exit code.
+  [[noreturn]] void abort(int exit_code) const;
+
+ private:
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,196 @@
+#include "core/pipeline/simulator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "core/base/error.h"
+#include "core/pipeline/walk.h"
+
+namespace lockstep {
+
+Picoseconds StageTimes::of(Op op) const {
+  switch (op) {
+    case Op::forward:
+      return forward;
+    case Op::backward:
+      return backward;
+    case Op::backward_input:
+      return backward_input;
+    case Op::backward_weight:
+      return backward_weight;
+  }
+  return 0;  // not reached: every Op is above
+}
+
+namespace {
+
+/// How a stage's result reaches the stage that uses it.
+struct Hop {
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  int to_stage = -1;        ///< -1: nobody uses it
+  std::size_t lane = none;  ///< none: that stage is on the same rank, and nothing is sent
+  Picoseconds latency = 0;
+  Picoseconds transfer = 0;
+};
+
+/// The lanes between ranks, and when each is free.
+class Lanes {
+ public:
+  Lanes(const Schedule& schedule, const PipelineTimes& times)
+      : hops_(static_cast<std::size_t>(schedule.stages)) {
+    std::map<std::array<int, 3>, std::size_t> numbers;  // (sender, receiver, kind) to lane
+    for (int stage = 0; stage < schedule.stages; ++stage)
+      for (int kind = 0; kind < 2; ++kind) {
+        const int user = kind == 0 ? stage + 1 : stage - 1;
+        if (user < 0 || user == schedule.stages) continue;
+        Hop& hop = hops_[static_cast<std::size_t>(stage)][static_cast<std::size_t>(kind)];
+        hop.to_stage = user;
+        const int from = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+        const int to = schedule.rank_of_stage[static_cast<std::size_t>(user)];
+        if (from == to) continue;
+        hop.lane = numbers.try_emplace({from, to, kind}, numbers.size()).first->second;
+        hop.latency = times.cluster.latency(from, to);
+        hop.transfer = times.cluster.transfer(from, to, times.boundary_bytes);
+      }
+    free_.resize(numbers.size());
+  }
+
+  const Hop& hop(const Action& action) const {
+    return hops_[static_cast<std::size_t>(action.stage)][action.op == Op::forward ? 0 : 1];
+  }
+
+  struct Passage {
+    Picoseconds start = 0;
+    Picoseconds sent = 0;
+    Picoseconds arrived = 0;
+  };
+  /// Sends what is ready at `ready`. Wants to be asked in the sender's program order.
+  Passage send(const Hop& hop, Picoseconds ready) {
+    Lane& lane = free_[hop.lane];
+    const Picoseconds start = std::max(ready, lane.sender);
+    const Picoseconds sent = start + hop.transfer;
+    lane.sender = sent;
+    lane.receiver = std::max(sent + hop.latency, lane.receiver + hop.transfer);
+    return {start, sent, lane.receiver};
+  }
+  void reset() { std::fill(free_.begin(), free_.end(), Lane{}); }
+
+ private:
+  struct Lane {
+    Picoseconds sender = 0;
+    Picoseconds receiver = 0;
+  };
+  std::vector<std::array<Hop, 2>> hops_;  // (stages), of activations and of gradients
+  std::vector<Lane> free_;
+};
+
+void check_times(const Schedule& schedule, const PipelineTimes& times) {
+  if (times.stages.size() != static_cast<std::size_t>(schedule.stages))
+    throw ScheduleError(fmt::format("{}: has {} stages, but times are given for {}", schedule.name,
+                                    schedule.stages, times.stages.size()));
+  if (times.boundary_bytes < 0)
+    throw ScheduleError(fmt::format("{}: boundary_bytes is {}; wants 0 or more", schedule.name,
+                                    times.boundary_bytes));
+  for (std::size_t stage = 0; stage < times.stages.size(); ++stage)
+    for (Op op : {Op::forward, Op::backward, Op::backward_input, Op::backward_weight})
+      if (times.stages[stage].of(op) < 0)
+        throw ScheduleError(fmt::format("{}: {} of stage {} takes {} ps; no time is below 0",
+                                        schedule.name, letter(op), stage,
+                                        times.stages[stage].of(op)));
+}
+
+/// All messages of a simulated schedule. Each sender's lanes are replayed in its program order.
+std::vector<TimedMessage> messages_of(const Schedule& schedule, const Simulation& simulation,
+                                      Lanes& lanes) {
+  lanes.reset();
+  std::vector<TimedMessage> messages;
+  messages.reserve(schedule.action_count());
+  for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank)
+    for (std::size_t i = 0; i < schedule.actions[rank].size(); ++i) {
+      const Action& action = schedule.actions[rank][i];
+      if (action.op == Op::backward_weight) continue;
+      const Hop& hop = lanes.hop(action);
+      if (hop.to_stage < 0 || hop.lane == Hop::none) continue;
+      const Lanes::Passage passage = lanes.send(hop, simulation.actions[rank][i].end);
+      messages.push_back({.from_rank = static_cast<int>(rank),
+                          .to_rank = schedule.rank_of_stage[static_cast<std::size_t>(hop.to_stage)],
+                          .stage = action.stage,
+                          .microbatch = action.microbatch,
+                          .forward = action.op == Op::forward,
+                          .start = passage.start,
+                          .sent = passage.sent,
+                          .arrived = passage.arrived});
+    }
+  return messages;
+}
+
+/// Fills in makespan and both bubbles. A valid schedule starts at time 0, with a forward of the
+/// first stage.
+void measure(Simulation& simulation) {
+  Picoseconds longest = 0;  // of the ranks' own windows
+  std::vector<Picoseconds> busy;
+  for (const std::vector<TimedAction>& row : simulation.actions) {
+    Picoseconds& sum = busy.emplace_back(0);
+    if (row.empty()) continue;
+    for (const TimedAction& action : row) sum += action.end - action.start;
+    simulation.makespan = std::max(simulation.makespan, row.back().end);
+    const Picoseconds window = row.back().end - row.front().start;
+    if (window <= longest) continue;
+    longest = window;
+    simulation.internal_bubble = static_cast<double>(window - sum) / static_cast<double>(window);
+  }
+  if (simulation.makespan == 0) return;
+  double idle = 0;
+  for (Picoseconds sum : busy) idle += static_cast<double>(simulation.makespan - sum);
+  simulation.bubble =
+      idle / (static_cast<double>(simulation.makespan) * static_cast<double>(busy.size()));
+}
+
+}  // namespace
+
+Simulation simulate(const Schedule& schedule, const PipelineTimes& times, bool record_messages) {
+  check_actions(schedule);
+  check_times(schedule, times);
+  Lanes lanes{schedule, times};
+  Simulation simulation;
+  simulation.actions.resize(schedule.actions.size());
+  for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank)
+    simulation.actions[rank].resize(schedule.actions[rank].size());
+
+  // When what an action uses is there: activations for F, gradients for B and I.
+  const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
+  const std::size_t cells = static_cast<std::size_t>(schedule.stages) * microbatches;
+  std::array<std::vector<Picoseconds>, 2> arrivals{std::vector<Picoseconds>(cells),
+                                                   std::vector<Picoseconds>(cells)};
+  std::vector<Picoseconds> rank_free(schedule.actions.size());
+
+  walk(schedule, [&](std::size_t rank, const Action& action, std::size_t position) {
+    const auto cell = [&](int stage) {
+      return static_cast<std::size_t>(stage) * microbatches +
+             static_cast<std::size_t>(action.microbatch);
+    };
+    const Picoseconds time = times.stages[static_cast<std::size_t>(action.stage)].of(action.op);
+    TimedAction& timed = simulation.actions[rank][position];
+    timed.start = rank_free[rank];
+    if (action.op == Op::backward_weight) {
+      timed.end = rank_free[rank] = timed.start + time;
+      return;
+    }
+    std::vector<Picoseconds>& arrived = arrivals[action.op == Op::forward ? 0 : 1];
+    timed.start = std::max(timed.start, arrived[cell(action.stage)]);
+    timed.end = rank_free[rank] = timed.start + time;
+    const Hop& hop = lanes.hop(action);
+    if (hop.to_stage < 0) return;
+    arrived[cell(hop.to_stage)] =
+        hop.lane == Hop::none ? timed.end : lanes.send(hop, timed.end).arrived;
+  });
+
+  measure(simulation);
+  if (record_messages) simulation.messages = messages_of(schedule, simulation, lanes);
+  return simulation;
+}
+
+}  // namespace lockstep

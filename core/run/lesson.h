@@ -1,0 +1,124 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model/data.h"
+#include "core/model/gpt.h"
+#include "core/run/options.h"
+#include "core/run/prediction.h"
+#include "core/run/rank.h"
+
+namespace lockstep {
+
+class Lesson;
+
+/// The steps of a phase, as a range of batches: each begins a step, the end closes the phase.
+class Batches {
+ public:
+  class Iterator {
+   public:
+    Iterator(Batches* batches, int step) : batches_(batches), step_(step) {}
+    const Batch& operator*() const { return batches_->batch_; }
+    Iterator& operator++();
+    bool operator==(const Iterator& other) const { return step_ == other.step_; }
+
+   private:
+    Batches* batches_;
+    int step_;
+  };
+
+  Batches(Lesson& lesson, Rank& rank, Phase phase)
+      : lesson_(lesson), rank_(rank), phase_(std::move(phase)) {}
+  Iterator begin();
+  Iterator end() { return {this, phase_.first_step + phase_.steps}; }
+
+ private:
+  void load(int step);
+
+  Lesson& lesson_;
+  Rank& rank_;
+  Phase phase_;
+  Batch batch_;
+};
+
+/// A lesson's frame: flags, ranks, data, and what all lessons show at the end (timeline, predicted
+/// against observed, parity, what the model says now).
+///
+///   int main(int argc, char** argv) {
+///     Lesson lesson{{.name = "09 1F1B", .question = "..."}, argc, argv};
+///     return lesson.run([&](Rank& rank) { ... });   // once per rank
+///   }
+class Lesson {
+ public:
+  Lesson(LessonInfo info, int argc, char** argv);
+  ~Lesson();
+  Lesson(const Lesson&) = delete;
+  Lesson& operator=(const Lesson&) = delete;
+
+  /// A flag of the lesson's own. The reference is good for the lesson's life and has its value once
+  /// run() has begun.
+  template <class T>
+  const T& flag(const std::string& name, T otherwise, const std::string& help) {
+    auto value = std::make_shared<T>(std::move(otherwise));
+    flags_.add(name, *value, help);
+    kept_.push_back(value);
+    return *value;
+  }
+
+  /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's
+  /// exit code: 0 all is well, 1 the run failed, 2 it was asked for something impossible.
+  int run(const std::function<void(Rank&)>& body);
+
+  // -- for the body
+  // ---------------------------------------------------------------------------------
+  const Options& options() const { return *options_; }
+  const GptConfig& model() const { return options_->model; }
+  const AdamWOptions& optimizer() const { return options_->optimizer; }
+  std::uint64_t seed() const { return options_->seed; }
+
+  /// The run's steps, divided among the values of --microbatches.
+  std::vector<Phase> phases() const;
+  /// The steps of one value of m, those before `split` under one name and the others under another.
+  std::vector<Phase> phases(const std::string& before, const std::string& after, int split) const;
+
+  /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the
+  /// phase's microbatches. Peaks and byte counts are taken per phase.
+  Batches batches(Rank& rank, const Phase& phase, const Predicted& prediction = {});
+  /// The step's loss, from the rank that knows it: nothing from others.
+  void step(Rank& rank, std::optional<double> loss);
+  /// To be called once by every rank, with the parameters that it has trained: takes them for the
+  /// comparison with one device, and for --save.
+  void finish(Rank& rank, const std::vector<Parameter*>& parameters);
+  /// With --load, replaces the parameters' values by those of the file.
+  void load(Rank& rank, const std::vector<Parameter*>& parameters);
+
+ private:
+  friend class Batches;
+  struct Running;
+
+  int run_checked(const std::function<void(Rank&)>& body);
+  int run_threads(const std::function<void(Rank&)>& body);
+  int run_process(const std::function<void(Rank&)>& body);
+  void train(Rank& rank, const std::function<void(Rank&)>& body);
+  void begin_step(Rank& rank, int step);
+  void end_step(Rank& rank, int step);
+  void end_phase(Rank& rank);
+  void introduce() const;
+  int tell();
+
+  LessonInfo info_;
+  int argc_;
+  char** argv_;
+  FlagParser flags_;
+  std::vector<std::shared_ptr<void>> kept_;
+  std::unique_ptr<Options> options_;
+  std::unique_ptr<Corpus> corpus_;
+  std::unique_ptr<Running> running_;
+};
+
+}  // namespace lockstep

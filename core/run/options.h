@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/comm/mesh.h"
+#include "core/model/adamw.h"
+#include "core/model/config.h"
+#include "core/time/clock.h"
+
+namespace lockstep {
+
+enum class Launch { threads, mpi };
+
+/// What every lesson can be asked for: the shared flags (DESIGN §8), checked against one another.
+struct Options {
+  int ranks = 4;
+  int dp = 1, pp = 1, cp = 1, tp = 1;
+  std::string order = "tp,cp,dp,pp";
+  Launch launch = Launch::threads;
+  std::string device = "cpu";
+  std::string comm = "auto";
+  Clock clock = Clock::wall();
+  std::string why_this_clock;
+  std::string cluster = "classroom";
+  double pace = 0;
+
+  GptConfig model;
+  int steps = 30;
+  int batch = 16;                    ///< sequences a step, over all ranks and microbatches
+  std::vector<int> microbatches{8};  ///< m; several are a sweep, the steps divided among them
+  AdamWOptions optimizer;
+  std::uint64_t seed = 1;
+  std::string data;        ///< a file; empty: the lessons' own texts
+  std::string load, save;  ///< checkpoints
+
+  std::string trace;     ///< the run's directory; "none" for no trace
+  bool kernels = false;  ///< trace every kernel
+  std::string view;      ///< HOST:PORT of a viewer, empty for none
+  std::string view_token;
+  std::string report;  ///< a file for the report as JSON
+  bool parity = true;
+  bool quiet = false;
+
+  Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}; }
+};
+
+/// What a lesson is called, and where its own defaults differ from the shared ones.
+struct LessonInfo {
+  std::string name;      ///< "09 1F1B"
+  std::string question;  ///< one line, for --help
+  std::string ranks = "4";
+  std::string microbatches = "8";
+  std::string steps = "30";
+  std::string axis = "pp";  ///< the axis that all ranks lie on unless told otherwise
+  /// How far from one device the run may be (DESIGN §3); 0: not at all, every bit is the same.
+  double tolerance = 0;
+};
+
+/// A lesson's own flags, parsed with the shared ones.
+class FlagParser {
+ public:
+  explicit FlagParser(const LessonInfo& info);
+  ~FlagParser();
+
+  /// A flag of the lesson's own; `value` holds the default and receives what was given.
+  void add(const std::string& name, int& value, const std::string& help);
+  void add(const std::string& name, double& value, const std::string& help);
+  void add(const std::string& name, std::string& value, const std::string& help);
+  /// One of several words.
+  void add(const std::string& name, std::string& value, const std::vector<std::string>& words,
+           const std::string& help);
+
+  /// Throws UsageError for what can't be done. For --help prints the help and returns nothing.
+  std::unique_ptr<Options> parse(int argc, const char* const* argv);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Cores that this process may use.
+int available_cores();
+
+}  // namespace lockstep

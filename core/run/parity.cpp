@@ -1,0 +1,89 @@
+#include "core/run/parity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/error.h"
+#include "core/model/adamw.h"
+#include "core/model/checkpoint.h"
+#include "core/model/gpt.h"
+
+namespace lockstep {
+
+Reference train_on_one_device(const Options& options, const Corpus& corpus,
+                              const std::vector<Phase>& phases,
+                              const std::function<void(int)>& progress) {
+  const Clock clock = Clock::wall();
+  Recorder silent{false};
+  Memory memory;
+  Stream compute{clock, silent, 0, DeviceKind::cpu};
+  const Device device{memory, compute};
+  Gpt model{options.model, device, StageLayers::whole(options.model), options.seed};
+  if (!options.load.empty()) load_checkpoint(options.load, options.model, model.parameters());
+  AdamW optimizer{model.parameters(), device, options.optimizer};
+
+  Reference reference;
+  for (const Phase& phase : phases) {
+    const BatchShape shape{.microbatches = phase.microbatches,
+                           .size = options.batch / phase.microbatches};
+    for (int step = phase.first_step; step < phase.first_step + phase.steps; ++step) {
+      model.zero_gradients();
+      reference.losses.push_back(
+          accumulate_gradients(model, corpus.batch(options.seed, step, shape)));
+      optimizer.step();
+      if (progress) progress(step + 1);
+    }
+  }
+  for (const Parameter* parameter : model.parameters()) {
+    const float* values = parameter->value.f32();
+    reference.parameters.push_back(
+        {parameter->name, parameter->order, {values, values + parameter->value.elements()}});
+  }
+  return reference;
+}
+
+Parity compare(const std::vector<double>& losses, const std::vector<NamedValues>& parameters,
+               const Reference& reference) {
+  if (losses.size() != reference.losses.size() || parameters.size() != reference.parameters.size())
+    throw RunError(fmt::format("parity: {} losses and {} tensors, where one device has {} and {}",
+                               losses.size(), parameters.size(), reference.losses.size(),
+                               reference.parameters.size()));
+  Parity parity{.bitwise = true};
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const double expected = reference.losses[i];
+    const double error = std::abs(losses[i] - expected) / std::abs(expected);
+    // What is not a number is as far off as can be.
+    parity.max_relative_loss =
+        std::max(parity.max_relative_loss, std::isnan(error) ? INFINITY : error);
+    parity.bitwise = parity.bitwise && std::bit_cast<std::uint64_t>(losses[i]) ==
+                                           std::bit_cast<std::uint64_t>(expected);
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, order, values] = parameters[i];
+    const NamedValues& expected = reference.parameters[i];
+    if (order != expected.order || values.size() != expected.values.size())
+      throw RunError(fmt::format("parity: {} ({} elements) where one device has {} ({} elements)",
+                                 name, values.size(), expected.name, expected.values.size()));
+    double difference = 0;
+    double norm = 0;
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      difference += std::pow(static_cast<double>(values[k]) - expected.values[k], 2);
+      norm += std::pow(static_cast<double>(expected.values[k]), 2);
+    }
+    const double least = std::sqrt(static_cast<double>(values.size())) * 0.02;
+    const double error = std::sqrt(difference) / std::max(std::sqrt(norm), least);
+    if (std::isnan(error) || error > parity.max_relative_parameter) {
+      parity.max_relative_parameter = std::isnan(error) ? INFINITY : error;
+      parity.worst_parameter = name;
+    }
+    parity.bitwise = parity.bitwise && std::memcmp(values.data(), expected.values.data(),
+                                                   values.size() * sizeof(float)) == 0;
+  }
+  return parity;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/model/data.h"
+#include "core/run/options.h"
+#include "core/run/results.h"
+
+namespace lockstep {
+
+/// What one device gets that trains on the same batches, cut into the same microbatches.
+struct Reference {
+  std::vector<double> losses;           ///< by step
+  std::vector<NamedValues> parameters;  ///< in the model's order
+};
+
+/// Trains the whole model on this thread, with `options`' model, data, optimizer and phases.
+/// `progress` is called after each step with how many are done.
+Reference train_on_one_device(const Options& options, const Corpus& corpus,
+                              const std::vector<Phase>& phases,
+                              const std::function<void(int)>& progress = {});
+
+/// How far a run is from one device (DESIGN §3).
+struct Parity {
+  double max_relative_loss = 0;
+  /// Per tensor ‖a - b‖₂ / max(‖b‖₂, √n · 0.02), the largest over tensors.
+  double max_relative_parameter = 0;
+  std::string worst_parameter;
+  bool bitwise = false;  ///< every loss and every parameter has the same bits
+
+  /// 0 asks for the same bits.
+  bool within(double tolerance) const {
+    return bitwise ||
+           (max_relative_loss <= tolerance && max_relative_parameter <= tolerance && tolerance > 0);
+  }
+};
+
+/// Throws RunError where tensors are missing or of another size.
+Parity compare(const std::vector<double>& losses, const std::vector<NamedValues>& parameters,
+               const Reference& reference);
+
+}  // namespace lockstep

@@ -1,0 +1,282 @@
+#include "core/run/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/run/terminal_timeline.h"
+#include "core/trace/analysis.h"
+
+namespace lockstep {
+
+namespace {
+
+std::string human_bytes(std::int64_t bytes) {
+  if (bytes < 10'000) return fmt::format("{} B", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", share * 100);
+}
+
+std::string signed_percent(double share) {
+  return fmt::format("{:+.1f} %", share * 100);
+}
+
+/// Columns padded to their widest cell; the first to the left, others to the right.
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths.resize(std::max(widths.size(), i + 1));
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  std::string text;
+  for (const auto& row : rows) {
+    text += "  ";
+    for (std::size_t i = 0; i < row.size(); ++i)
+      text += i == 0 ? fmt::format("{:<{}}", row[i], widths[i])
+                     : fmt::format("   {:>{}}", row[i], widths[i]);
+    text += '\n';
+  }
+  return text;
+}
+
+std::string bubble_table(const Report& report) {
+  std::vector<std::vector<std::string>> rows{
+      {"bubble", "formula", "uneven stages", "messages", "the rest", "observed"}};
+  bool any = false;
+  for (const PhaseRecord& record : report.ranks.front().phases) {
+    const Predicted& predicted = record.predicted;
+    const auto observed = report.observed_bubble(record.phase);
+    if (!predicted.bubble) continue;
+    any = true;
+    const double uneven = predicted.bubble_uneven.value_or(*predicted.bubble);
+    const double messages = predicted.bubble_messages.value_or(uneven);
+    rows.push_back({record.phase.name, percent(*predicted.bubble),
+                    predicted.bubble_uneven ? signed_percent(uneven - *predicted.bubble) : "-",
+                    predicted.bubble_messages ? signed_percent(messages - uneven) : "-",
+                    observed ? signed_percent(*observed - messages) : "-",
+                    observed ? percent(*observed) : "-"});
+  }
+  if (!any) return {};
+  const std::string& formula = report.ranks.front().phases.back().predicted.formula;
+  return table(rows) + fmt::format("  formula: {}, for equal stages and free messages{}\n", formula,
+                                   report.options.clock.is_modelled()
+                                       ? "; the next two are what the simulator adds"
+                                       : "; on the wall clock the rest is uneven stages, messages, "
+                                         "and waiting for a core");
+}
+
+/// How much each rank had to remember in each phase: only where there are several.
+std::string activation_table(const Report& report) {
+  if (report.phases().size() < 2) return {};
+  std::vector<std::vector<std::string>> rows{{"peak activations"}};
+  for (const RankRecord& rank : report.ranks) rows[0].push_back(fmt::format("rank {}", rank.rank));
+  for (std::size_t p = 0; p < report.phases().size(); ++p) {
+    rows.push_back({report.phases()[p].name});
+    for (const RankRecord& rank : report.ranks)
+      rows.back().push_back(human_bytes(rank.phases[p].peak.of(MemoryCategory::activations)));
+  }
+  return table(rows);
+}
+
+/// The formula's figure and what was seen; one figure and "=" where they are the same.
+std::string compared(std::optional<std::int64_t> predicted, std::int64_t observed) {
+  if (!predicted) return human_bytes(observed);
+  if (*predicted == observed) return human_bytes(observed) + " =";
+  return human_bytes(*predicted) + " / " + human_bytes(observed);
+}
+
+/// Of the last phase.
+std::string memory_table(const Report& report) {
+  std::vector<std::vector<std::string>> rows{
+      {"", "sent a step", "activations", "in flight", "parameters", "gradients", "optimizer"}};
+  for (const RankRecord& rank : report.ranks) {
+    const PhaseRecord& record = rank.phases.back();
+    const auto cell = [&](MemoryCategory category) {
+      const auto found = record.predicted.peak_bytes.find(name_of(category));
+      return compared(
+          found != record.predicted.peak_bytes.end() ? std::optional{found->second} : std::nullopt,
+          record.peak.of(category));
+    };
+    std::int64_t predicted = 0;
+    for (const auto& [operation, bytes] : record.predicted.bytes_sent) predicted += bytes;
+    std::int64_t sent = 0;
+    for (const auto& [operation, bytes] : record.bytes_sent) sent += bytes;
+    rows.push_back(
+        {fmt::format("rank {}", rank.rank),
+         compared(record.predicted.bytes_sent.empty() ? std::nullopt : std::optional{predicted},
+                  sent / record.phase.steps),
+         cell(MemoryCategory::activations), cell(MemoryCategory::communication),
+         cell(MemoryCategory::parameters), cell(MemoryCategory::gradients),
+         cell(MemoryCategory::optimizer)});
+  }
+  const std::string& name = report.phases().back().name;
+  return table(rows) +
+         fmt::format(
+             "  {}bytes sent, and peaks of memory by the allocator's account; '=': just what the "
+             "formula says, otherwise formula / observed\n",
+             report.phases().size() > 1 ? name + ": " : "");
+}
+
+std::string parity_text(const Report& report) {
+  const Parity& parity = *report.parity;
+  std::string text = fmt::format(
+      "parity with one device over {} steps: losses differ by {:.1e}, parameters by {:.1e}{}\n",
+      report.losses.size(), parity.max_relative_loss, parity.max_relative_parameter,
+      parity.bitwise ? " — every bit is the same" : " (" + parity.worst_parameter + ")");
+  return text;
+}
+
+}  // namespace
+
+std::vector<double> Report::collect_losses(const std::vector<RankRecord>& ranks, int steps) {
+  std::vector<std::optional<double>> found(static_cast<std::size_t>(steps));
+  for (const RankRecord& rank : ranks)
+    for (const auto& [step, loss] : rank.losses)
+      if (!found.at(static_cast<std::size_t>(step))) found[static_cast<std::size_t>(step)] = loss;
+  std::vector<double> losses;
+  for (const auto& loss : found) {
+    if (!loss) throw RunError(fmt::format("no rank told the loss of step {}", losses.size()));
+    losses.push_back(*loss);
+  }
+  return losses;
+}
+
+std::vector<NamedValues> Report::collect_parameters(const std::vector<RankRecord>& ranks) {
+  std::map<int, NamedValues> by_order;
+  for (const RankRecord& rank : ranks)
+    for (const NamedValues& parameter : rank.parameters)
+      by_order.emplace(parameter.order, parameter);
+  std::vector<NamedValues> parameters;
+  for (auto& [order, parameter] : by_order) parameters.push_back(std::move(parameter));
+  return parameters;
+}
+
+std::optional<double> Report::observed_bubble(const Phase& phase) const {
+  std::vector<double> shares;
+  for (int step = phase.first_step; step < phase.first_step + phase.steps; ++step)
+    if (const auto seen = bubble(timeline, step)) shares.push_back(seen->share());
+  if (shares.empty()) return {};
+  std::nth_element(shares.begin(), shares.begin() + static_cast<std::ptrdiff_t>(shares.size() / 2),
+                   shares.end());
+  return shares[shares.size() / 2];
+}
+
+std::vector<Phase> Report::phases() const {
+  std::vector<Phase> phases;
+  for (const PhaseRecord& record : ranks.front().phases) phases.push_back(record.phase);
+  return phases;
+}
+
+double Report::step_seconds() const {
+  return ranks.front().train_seconds / static_cast<double>(options.steps);
+}
+
+std::string Report::text(const Console& console) const {
+  std::string text;
+  const int last_step = options.steps - 1;
+  const std::string drawing = draw_timeline(timeline, last_step, console.width, console.colour);
+  if (!drawing.empty()) {
+    const auto window = bubble(timeline, last_step);
+    text += fmt::format("\nstep {}, {} time{}\n", last_step, options.clock.name(),
+                        window ? fmt::format(": {:.3f} ms from the first action to the last",
+                                             seconds(window->window) * 1e3)
+                               : "");
+    text += drawing;
+    if (window)
+      text += console.colour
+                  ? "  blue: forward, green: backward, dots: idle; digits are microbatches\n"
+                  : "  3--: forward of microbatch 3, 3==: its backward, dots: idle\n";
+  }
+  if (const std::string bubbles = bubble_table(*this); !bubbles.empty()) text += "\n" + bubbles;
+  if (const std::string activations = activation_table(*this); !activations.empty())
+    text += "\n" + activations;
+  if (!ranks.front().phases.empty()) text += "\n" + memory_table(*this);
+  if (!losses.empty())
+    text +=
+        fmt::format("\nloss {:.4f} → {:.4f} in {} steps, {:.1f} ms of this machine's time a step\n",
+                    losses.front(), losses.back(), losses.size(), step_seconds() * 1e3);
+  if (parity) text += parity_text(*this);
+  if (!sample.empty()) text += fmt::format("the model says now: {}\n", sample);
+  return text;
+}
+
+std::string Report::json() const {
+  using nlohmann::ordered_json;
+  ordered_json document;
+  document["lesson"] = lesson;
+  document["ranks"] = options.ranks;
+  document["mesh"] = ordered_json::parse(options.mesh().json());
+  document["device"] = options.device;
+  document["launch"] = options.launch == Launch::mpi ? "mpi" : "threads";
+  document["clock"] = options.clock.name();
+  if (options.clock.is_modelled()) document["cluster"] = options.clock.cluster().name;
+  document["config"] = {{"layers", options.model.layers},
+                        {"hidden", options.model.hidden},
+                        {"heads", options.model.heads},
+                        {"sequence", options.model.sequence},
+                        {"vocabulary", options.model.vocabulary},
+                        {"tied", options.model.tied},
+                        {"steps", options.steps},
+                        {"batch", options.batch},
+                        {"microbatches", options.microbatches},
+                        {"learning_rate", options.optimizer.learning_rate},
+                        {"clip", options.optimizer.clip},
+                        {"seed", options.seed}};
+  document["losses"] = losses;
+  document["reference_losses"] = reference_losses;
+  if (parity)
+    document["parity"] = {{"max_relative_loss", parity->max_relative_loss},
+                          {"max_relative_parameter", parity->max_relative_parameter},
+                          {"bitwise", parity->bitwise}};
+  const auto optional = [](const std::optional<double>& value) {
+    return value ? ordered_json(*value) : ordered_json();
+  };
+  document["phases"] = ordered_json::array();
+  for (const PhaseRecord& record : ranks.front().phases) {
+    const ordered_json bubble{{"observed", optional(observed_bubble(record.phase))},
+                              {"predicted", optional(record.predicted.bubble)},
+                              {"formula", record.predicted.formula},
+                              {"with_uneven_stages", optional(record.predicted.bubble_uneven)},
+                              {"with_messages", optional(record.predicted.bubble_messages)}};
+    document["phases"].push_back({{"name", record.phase.name},
+                                  {"schedule", record.predicted.schedule},
+                                  {"first_step", record.phase.first_step},
+                                  {"steps", record.phase.steps},
+                                  {"microbatches", record.phase.microbatches},
+                                  {"bubble", bubble}});
+    document["bubble"] = bubble;  // of the last phase
+  }
+  document["communication"] = ordered_json::array();
+  document["memory"] = ordered_json::array();
+  for (const RankRecord& rank : ranks) {
+    for (const PhaseRecord& record : rank.phases) {
+      document["communication"].push_back({{"rank", rank.rank},
+                                           {"phase", record.phase.name},
+                                           {"steps", record.phase.steps},
+                                           {"bytes_sent", record.bytes_sent},
+                                           {"predicted_per_step", record.predicted.bytes_sent}});
+      ordered_json peak;
+      for (int i = 0; i < memory_category_count; ++i)
+        peak[name_of(static_cast<MemoryCategory>(i))] =
+            record.peak.bytes[static_cast<std::size_t>(i)];
+      document["memory"].push_back({{"rank", rank.rank},
+                                    {"phase", record.phase.name},
+                                    {"peak", peak},
+                                    {"predicted", record.predicted.peak_bytes}});
+    }
+  }
+  document["step_seconds"] = step_seconds();
+  document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
+  document["sample"] = sample;
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/run/console.h"
+#include "core/run/options.h"
+#include "core/run/parity.h"
+#include "core/run/results.h"
+#include "core/trace/timeline.h"
+
+namespace lockstep {
+
+/// Everything that is told at the end of a run, in a terminal and as JSON (DESIGN §8).
+struct Report {
+  const Options& options;
+  std::string lesson;
+  std::vector<RankRecord> ranks;  ///< by rank
+  std::vector<double> losses;     ///< by step
+  std::optional<Parity> parity;
+  std::vector<double> reference_losses;
+  std::string sample;  ///< what the model says now
+  Timeline timeline;   ///< empty without a trace
+
+  /// Losses by step, from the ranks that knew them; throws RunError where a step has none.
+  static std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps);
+  /// Each parameter once, in the model's order.
+  static std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks);
+
+  /// The median over a phase's steps of the observed bubble; nothing without a trace.
+  std::optional<double> observed_bubble(const Phase& phase) const;
+  std::vector<Phase> phases() const;
+  double step_seconds() const;
+
+  std::string text(const Console& console) const;
+  std::string json() const;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/device/memory.h"
+#include "core/run/prediction.h"
+
+namespace lockstep {
+
+/// One phase as one rank saw it.
+struct PhaseRecord {
+  Phase phase;
+  Predicted predicted;
+  std::map<std::string, std::int64_t> bytes_sent;  ///< by operation, over the phase
+  MemoryUse peak;
+};
+
+/// A parameter's final values, or a part of the model's.
+struct NamedValues {
+  std::string name;
+  int order = 0;  ///< in the whole model
+  std::vector<float> values;
+};
+
+/// What one rank has to tell when it is done. Travels to rank 0 as bytes.
+struct RankRecord {
+  int rank = 0;
+  std::string host;
+  std::vector<PhaseRecord> phases;
+  std::vector<std::pair<int, double>> losses;  ///< step and loss, where this rank knows them
+  std::vector<NamedValues> parameters;
+  double train_seconds = 0;  ///< wall time from the first step's begin to the last one's end
+
+  std::string to_bytes() const;
+  static RankRecord from_bytes(const std::string& bytes);
+};
+
+/// What a trace says of a phase: JSON for the hello's `predicted`, and for the events that follow
+/// it.
+std::string predicted_json(const Phase& phase, const Predicted& predicted);
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#include "core/run/run_folder.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/trace/writer.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* variable = "LOCKSTEP_RUN";
+
+/// Relative to where one is, if that is shorter to read.
+std::string shown(const fs::path& path) {
+  const std::string relative = fs::proximate(path).string();
+  return relative.size() < path.string().size() ? relative : path.string();
+}
+
+}  // namespace
+
+RunFolder RunFolder::create(const std::string& trace, const std::string& lesson) {
+  if (const char* told = std::getenv(variable)) return from_bytes(told);
+  const std::string number = lesson.substr(0, lesson.find(' '));
+  const std::string stamp =
+      fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::localtime(std::time(nullptr)), number);
+  if (trace == "none") return {stamp, {}};
+
+  std::error_code error;
+  RunFolder folder{stamp, trace};
+  if (trace.empty()) {
+    const fs::path runs = fs::path{LOCKSTEP_SOURCE_DIR} / "runs";
+    fs::create_directories(runs, error);
+    // Two runs of one second get two folders.
+    for (int copy = 2; !error && !fs::create_directory(runs / folder.run, error); ++copy)
+      folder.run = fmt::format("{}-{}", stamp, copy);
+    folder.path = runs / folder.run;
+  } else {
+    fs::create_directories(folder.path, error);
+    folder.path = fs::absolute(folder.path);
+  }
+  if (error)
+    throw UsageError(fmt::format("--trace {}: can't make the folder: {}; name another, or none",
+                                 folder.path.string(), error.message()));
+  return folder;
+}
+
+void RunFolder::pass_on() const {
+  ::setenv(variable, to_bytes().c_str(), 1);
+}
+
+std::string RunFolder::to_bytes() const {
+  return run + "\n" + path.string();
+}
+
+RunFolder RunFolder::from_bytes(const std::string& bytes) {
+  const auto newline = bytes.find('\n');
+  return {bytes.substr(0, newline), bytes.substr(newline + 1)};
+}
+
+void RunFolder::merge(int ranks) const {
+  std::vector<fs::path> files;
+  for (int rank = 0; rank < ranks; ++rank) files.push_back(path / fmt::format("rank{}.json", rank));
+  merge_traces(files, path / "trace.json");
+
+  // Replaced in one step, so that there is always one.
+  const fs::path link = path.parent_path() / "latest";
+  if (path.parent_path().filename() != "runs") return;
+  std::error_code error;
+  const fs::path fresh = path.parent_path() / (".latest-" + run);
+  fs::create_directory_symlink(path.filename(), fresh, error);
+  if (!error) fs::rename(fresh, link, error);
+}
+
+void RunFolder::write_report(const std::string& json) const {
+  write_text_file(path / "report.json", json);
+}
+
+std::string RunFolder::where_the_trace_is() const {
+  return path.empty() ? "" : fmt::format("; the trace up to then is in {}", shown(path));
+}
+
+std::string RunFolder::how_to_look(const std::string& viewer) const {
+  return fmt::format(
+      "trace: {}/trace.json (opens in Perfetto too){}", shown(path),
+      viewer.empty() ? fmt::format("; look at it: ./lockstep view {}", shown(path)) : "");
+}
+
+void write_text_file(const fs::path& path, const std::string& text) {
+  std::ofstream file{path, std::ios::binary};
+  file << text;
+  file.close();
+  if (!file) throw RunError(fmt::format("can't write {}", path.string()));
+}
+
+}  // namespace lockstep

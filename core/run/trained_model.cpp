@@ -1,0 +1,59 @@
+#include "core/run/trained_model.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/model/checkpoint.h"
+#include "core/model/gpt.h"
+#include "core/model/sample.h"
+
+namespace lockstep {
+
+namespace {
+
+/// A whole model on this thread's own device, for use outside of the ranks.
+struct PlainModel {
+  explicit PlainModel(const GptConfig& config)
+      : model(config, {memory, compute}, StageLayers::whole(config), 0) {}
+
+  Clock clock = Clock::wall();
+  Recorder silent{false};
+  Memory memory;
+  Stream compute{clock, silent, 0, DeviceKind::cpu};
+  Gpt model;
+};
+
+/// As one line of printable text.
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte == '\n')
+      line += ' ';
+    else if (byte >= 32 && byte < 127)
+      line += c;
+    else
+      line += '?';
+  }
+  return line;
+}
+
+}  // namespace
+
+void check_checkpoint(const std::string& path, const GptConfig& config) {
+  PlainModel plain{config};
+  load_checkpoint(path, config, plain.model.parameters());
+}
+
+std::string use_trained_model(const Options& options, const std::vector<NamedValues>& parameters) {
+  PlainModel plain{options.model};
+  const auto& targets = plain.model.parameters();
+  if (targets.size() != parameters.size())
+    throw RunError("the ranks' parameters are not a whole model");
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    std::copy(parameters[i].values.begin(), parameters[i].values.end(), targets[i]->value.f32());
+  if (!options.save.empty()) save_checkpoint(options.save, options.model, targets);
+  return one_line(generate(plain.model, "The ", {.tokens = 96, .temperature = 0.6F, .seed = 1}));
+}
+
+}  // namespace lockstep

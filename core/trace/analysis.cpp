@@ -1,0 +1,202 @@
+#include "core/trace/analysis.h"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+bool computes(Category category) {
+  switch (category) {
+    case Category::forward:
+    case Category::backward:
+    case Category::backward_input:
+    case Category::backward_weight:
+    case Category::recompute:
+    case Category::optimizer:
+    case Category::kernel:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Calls `visit(span)` for the spans of a band that touch `window`, in order within each row.
+template <class Visit>
+void visit_band(const Lane& lane, Band band, const Interval& window, Visit visit) {
+  for (const SpanRow& row : lane.rows(band)) {
+    auto first = std::partition_point(
+        row.begin(), row.end(), [&](const TimelineSpan& span) { return span.end < window.start; });
+    for (; first != row.end() && first->start <= window.end; ++first) visit(*first);
+  }
+}
+
+}  // namespace
+
+Intervals merged(std::vector<Interval> intervals) {
+  std::erase_if(intervals, [](const Interval& one) { return one.end <= one.start; });
+  std::sort(intervals.begin(), intervals.end(),
+            [](const Interval& a, const Interval& b) { return a.start < b.start; });
+  std::size_t kept = 0;
+  for (const Interval& next : intervals) {
+    if (kept > 0 && next.start <= intervals[kept - 1].end) {
+      intervals[kept - 1].end = std::max(intervals[kept - 1].end, next.end);
+    } else {
+      intervals[kept++] = next;
+    }
+  }
+  intervals.resize(kept);
+  return intervals;
+}
+
+Intervals intersection(const Intervals& a, const Intervals& b) {
+  Intervals both;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const Picoseconds start = std::max(a[i].start, b[j].start);
+    const Picoseconds end = std::min(a[i].end, b[j].end);
+    if (start < end) both.push_back({start, end});
+    a[i].end < b[j].end ? ++i : ++j;
+  }
+  return both;
+}
+
+Intervals difference(const Intervals& a, const Intervals& b) {
+  Intervals rest;
+  std::size_t j = 0;
+  for (const Interval& one : a) {
+    Picoseconds start = one.start;
+    while (j < b.size() && b[j].end <= start) ++j;
+    for (std::size_t k = j; k < b.size() && b[k].start < one.end; ++k) {
+      if (start < b[k].start) rest.push_back({start, b[k].start});
+      start = std::max(start, b[k].end);
+    }
+    if (start < one.end) rest.push_back({start, one.end});
+  }
+  return rest;
+}
+
+Picoseconds length(const Intervals& intervals) {
+  Picoseconds sum = 0;
+  for (const Interval& one : intervals) sum += one.end - one.start;
+  return sum;
+}
+
+bool is_pipeline_action(const Timeline& timeline, const TimelineSpan& span) {
+  switch (span.category) {
+    case Category::forward:
+    case Category::backward:
+    case Category::backward_input:
+    case Category::backward_weight:
+    case Category::recompute:
+      return span.stage >= 0 || timeline.name(span.name).starts_with("PP:");
+    default:
+      return false;
+  }
+}
+
+Intervals pipeline_actions(const Timeline& timeline, const RankTimeline& rank, int step) {
+  const StepWindow* window = timeline.find_step(step);
+  if (!window) return {};
+  std::vector<Interval> actions;
+  for (const auto& lane : rank.lanes) {
+    visit_band(*lane, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
+      if (span.step == step && is_pipeline_action(timeline, span)) {
+        actions.push_back({span.start, span.end});
+      }
+    });
+  }
+  return merged(std::move(actions));
+}
+
+double Bubble::share() const {
+  const auto whole = static_cast<double>(window) * ranks;
+  return whole > 0 ? static_cast<double>(idle()) / whole : 0;
+}
+
+std::optional<Bubble> bubble(const Timeline& timeline, int step) {
+  Bubble result{.ranks = static_cast<int>(timeline.ranks().size())};
+  std::optional<Interval> window;
+  for (const auto& rank : timeline.ranks()) {
+    const Intervals actions = pipeline_actions(timeline, *rank, step);
+    if (actions.empty()) continue;
+    result.busy += length(actions);
+    if (!window) window = Interval{actions.front().start, actions.back().end};
+    window->start = std::min(window->start, actions.front().start);
+    window->end = std::max(window->end, actions.back().end);
+  }
+  if (!window) return std::nullopt;
+  result.window = window->end - window->start;
+  return result;
+}
+
+std::optional<Bubble> internal_bubble(const Timeline& timeline, int step, int rank) {
+  const RankTimeline* found = timeline.find_rank(rank);
+  if (!found) return std::nullopt;
+  const Intervals actions = pipeline_actions(timeline, *found, step);
+  if (actions.empty()) return std::nullopt;
+  return Bubble{actions.back().end - actions.front().start, length(actions), 1};
+}
+
+std::optional<Bubble> internal_bubble(const Timeline& timeline, int step) {
+  std::optional<Bubble> longest;
+  for (const auto& rank : timeline.ranks()) {
+    const auto own = internal_bubble(timeline, step, rank->rank);
+    if (own && (!longest || own->window > longest->window)) longest = own;
+  }
+  return longest;
+}
+
+double Overlap::share() const {
+  return communication > 0 ? static_cast<double>(hidden) / static_cast<double>(communication) : 0;
+}
+
+Intervals communication(const Timeline& timeline, const RankTimeline& rank, int step) {
+  Interval window{timeline.start(), timeline.end()};
+  if (step >= 0) {
+    const StepWindow* found = timeline.find_step(step);
+    if (!found) return {};
+    window = {found->start, found->end};
+  }
+  std::vector<Interval> intervals;
+  for (const auto& lane : rank.lanes) {
+    visit_band(*lane, Band::action, window, [&](const TimelineSpan& span) {
+      if (span.category == Category::communication && (step < 0 || span.step == step)) {
+        intervals.push_back({span.start, span.end});
+      }
+    });
+  }
+  return merged(std::move(intervals));
+}
+
+Intervals computation(const RankTimeline& rank, const Interval& window) {
+  std::vector<Interval> compute, waits;
+  for (const auto& lane : rank.lanes) {
+    for (Band band : {Band::action, Band::kernel}) {
+      visit_band(*lane, band, window, [&](const TimelineSpan& span) {
+        if (computes(span.category)) compute.push_back({span.start, span.end});
+        if (span.category == Category::wait && lane->is_compute()) {
+          waits.push_back({span.start, span.end});
+        }
+      });
+    }
+  }
+  return difference(merged(std::move(compute)), merged(std::move(waits)));
+}
+
+Overlap communication_overlap(const Timeline& timeline, const RankTimeline& rank, int step) {
+  const Intervals sent = communication(timeline, rank, step);
+  if (sent.empty()) return {};
+  const Intervals compute = computation(rank, {sent.front().start, sent.back().end});
+  return {length(sent), length(intersection(sent, compute))};
+}
+
+Overlap communication_overlap(const Timeline& timeline, int step) {
+  Overlap sum;
+  for (const auto& rank : timeline.ranks()) {
+    const Overlap one = communication_overlap(timeline, *rank, step);
+    sum.communication += one.communication;
+    sum.hidden += one.hidden;
+  }
+  return sum;
+}
+
+}  // namespace lockstep

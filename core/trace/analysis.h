@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/trace/timeline.h"
+
+namespace lockstep {
+
+// One definition each of what a timeline is judged by. Whole picoseconds inside; a share is a
+// quotient of two of them, taken last.
+
+/// A stretch of time, from `start` up to `end`.
+struct Interval {
+  Picoseconds start = 0;
+  Picoseconds end = 0;
+  bool operator==(const Interval&) const = default;
+};
+/// Ascending, neither overlapping nor touching: what merged() returns and the others take.
+using Intervals = std::vector<Interval>;
+
+/// The union; intervals of no length vanish.
+Intervals merged(std::vector<Interval> intervals);
+/// Time that is in both. Linear.
+Intervals intersection(const Intervals& a, const Intervals& b);
+/// Time that is in `a` and not in `b`. Linear.
+Intervals difference(const Intervals& a, const Intervals& b);
+Picoseconds length(const Intervals& intervals);
+
+/// A pipeline action is a forward or backward (or either half, or a recomputation) of one
+/// microbatch on one stage: of such a category, and with a stage or a name that begins "PP:".
+bool is_pipeline_action(const Timeline& timeline, const TimelineSpan& span);
+
+/// When the pipeline actions of a step ran on one rank.
+Intervals pipeline_actions(const Timeline& timeline, const RankTimeline& rank, int step);
+
+/// A window of rank-time, and how much of it was filled.
+struct Bubble {
+  Picoseconds window = 0;  ///< of one rank
+  Picoseconds busy = 0;    ///< summed over `ranks`
+  int ranks = 0;
+  Picoseconds idle() const { return window * ranks - busy; }
+  /// idle / (window · ranks); 0 for an empty window.
+  double share() const;
+};
+
+/// The bubble of a step: from the first start to the last end of its pipeline actions over all
+/// ranks of the timeline, the share of rank-time in which no action runs. None where the step has
+/// no pipeline actions.
+std::optional<Bubble> bubble(const Timeline& timeline, int step);
+
+/// The same of one rank's own window: from its own first start to its own last end.
+std::optional<Bubble> internal_bubble(const Timeline& timeline, int step, int rank);
+
+/// The zero-bubble paper's figure (Qi 2023, Table 5): that of the rank whose own window is longest,
+/// which sets the cost; (cost - work) / cost.
+std::optional<Bubble> internal_bubble(const Timeline& timeline, int step);
+
+/// Communication against compute, intervals merged first (as HolisticTraceAnalysis does).
+struct Overlap {
+  Picoseconds communication = 0;  ///< |communication|
+  Picoseconds hidden = 0;         ///< |communication ∩ compute|
+  /// |communication| - |communication ∩ compute|: communication that nothing else hides.
+  Picoseconds exposed() const { return communication - hidden; }
+  /// hidden / communication; 0 without communication.
+  double share() const;
+};
+
+/// When one rank communicated: spans of category communication of `step` (all steps if negative).
+Intervals communication(const Timeline& timeline, const RankTimeline& rank, int step = -1);
+/// When one rank computed within `window` (whole spans that touch it): forward, backward and its
+/// halves, recompute, optimizer and kernels, less the waits of its compute lane (a forward that
+/// waits for an all-reduce does not compute then).
+Intervals computation(const RankTimeline& rank, const Interval& window);
+
+/// Of one rank. Compute of any step hides communication.
+Overlap communication_overlap(const Timeline& timeline, const RankTimeline& rank, int step = -1);
+/// Summed over ranks.
+Overlap communication_overlap(const Timeline& timeline, int step = -1);
+
+}  // namespace lockstep

@@ -1,0 +1,228 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/device/memory.h"
+#include "core/time/time.h"
+#include "core/trace/span.h"
+
+namespace lockstep {
+
+/// An interned string of a Timeline; 0 is the empty one.
+using NameId = std::uint32_t;
+
+/// A span as it was read. Numbers that were not given are -1, strings "".
+struct TimelineSpan {
+  Picoseconds start = 0;
+  Picoseconds end = 0;
+  std::int64_t bytes = -1;
+  NameId name = 0;
+  int step = -1;
+  int stage = -1;
+  int microbatch = -1;
+  int peer = -1;
+  int sequence = -1;
+  NameId group = 0;
+  int group_size = -1;
+  std::int16_t layer = -1;
+  std::uint16_t algorithm = 0;  ///< a NameId; 0 also where it would not fit
+  Category category = Category::kernel;
+
+  Picoseconds duration() const { return end - start; }
+};
+static_assert(sizeof(TimelineSpan) <= 72, "a million spans should stay below 72 MB");
+
+/// Spans that do not overlap, in order of time: both starts and ends ascend, so that either can be
+/// searched by halving.
+using SpanRow = std::vector<TimelineSpan>;
+
+/// What a span is to its lane. Bands keep apart what nests by nature (step ⊃ action ⊃ kernel), so
+/// that a step that arrives after all that it contains displaces nothing.
+enum class Band : std::uint8_t { step, action, kernel };
+constexpr int band_count = 3;
+Band band_of(Category category);
+
+/// A span that was announced as still running: a rank stalled in it, or a long one.
+struct OpenSpan {
+  TimelineSpan span;  ///< `end` is the time of the announcement
+};
+
+/// One lane of a rank: its compute, or one direction of a communication stream.
+class Lane {
+ public:
+  Lane(int tid, std::string name) : tid_(tid), name_(std::move(name)) {}
+
+  int tid() const { return tid_; }
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+  bool is_compute() const { return tid_ == 0; }
+
+  /// The rows of a band: row 0 holds the outermost spans, row 1 those within them, and so on.
+  const std::vector<SpanRow>& rows(Band band) const {
+    return bands_[static_cast<std::size_t>(band)].rows;
+  }
+  /// Spans that were announced as open and have not ended.
+  const std::vector<OpenSpan>& open() const { return open_; }
+
+  /// Takes a span in any order; rows show it after settle().
+  void append(const TimelineSpan& span);
+  void announce(const TimelineSpan& span);
+  /// Puts what was appended in its place: linear in the spans since the earliest new start.
+  void settle();
+
+ private:
+  struct BandRows {
+    std::vector<SpanRow> rows;
+    std::vector<TimelineSpan> pending;
+  };
+  static void settle(BandRows& band);
+
+  int tid_ = 0;
+  std::string name_;
+  std::array<BandRows, band_count> bands_;
+  std::vector<OpenSpan> open_;
+};
+
+struct MemorySample {
+  Picoseconds at = 0;
+  std::array<std::int64_t, memory_category_count> bytes{};
+};
+
+struct LossSample {
+  Picoseconds at = 0;
+  double loss = 0;
+};
+
+/// What one rank has told.
+struct RankTimeline {
+  int rank = 0;
+  std::string name;                          ///< of process_name: "rank 0"
+  std::vector<std::unique_ptr<Lane>> lanes;  ///< by tid
+  std::vector<MemorySample> memory;          ///< by time
+  std::vector<LossSample> losses;            ///< by time
+  std::int64_t spans = 0;                    ///< read so far
+  std::int64_t clock_offset_ns = 0;          ///< the steady clock at the run's start
+  std::int64_t clock_uncertainty_ns = 0;
+  bool ended = false;
+  std::int64_t spans_written = -1;  ///< the rank's own count, told when it ended
+
+  const Lane* compute() const;
+};
+
+/// One message: from the sender's lane to the receiver's.
+struct Message {
+  std::uint64_t id = 0;
+  int from_rank = 0;
+  int from_lane = 0;
+  int to_rank = 0;
+  int to_lane = 0;
+  Picoseconds sent = 0;
+  Picoseconds received = 0;
+};
+
+/// What a formula said before the run.
+struct Prediction {
+  std::optional<double> bubble;
+  std::string formula;
+  std::string schedule;
+  int stages = 0;
+  int microbatches = 0;
+};
+
+/// The run that a timeline is of, as its hello says.
+struct RunInfo {
+  std::string run, lesson, device, launch;
+  std::string clock;    ///< "wall" or "modelled"; "" if not said (a trace of others)
+  std::string cluster;  ///< what modelled time describes
+  int ranks = 0;
+  std::vector<std::pair<std::string, int>> mesh;  ///< axis and size, as written
+  Prediction predicted;
+};
+
+/// A training step's extent over all ranks.
+struct StepWindow {
+  int step = 0;
+  Picoseconds start = 0;  ///< first start of anything in it
+  Picoseconds end = 0;    ///< last end
+  int ranks_done = 0;     ///< ranks whose span of the whole step has ended
+};
+
+/// Everything that has been read of a run: ranks, their lanes, spans, messages and counters. The
+/// reader appends, settle() puts in order, everyone else reads. Not synchronised.
+class Timeline {
+ public:
+  Timeline();
+
+  const RunInfo& run() const { return run_; }
+  const std::vector<std::unique_ptr<RankTimeline>>& ranks() const { return ranks_; }
+  const RankTimeline* find_rank(int rank) const;
+  const std::vector<Message>& messages() const { return messages_; }  ///< by `sent`
+  Picoseconds longest_message() const { return longest_message_; }
+  const std::vector<StepWindow>& steps() const { return steps_; }  ///< ascending
+  const StepWindow* find_step(int step) const;
+  /// The step has ended on every rank (or the run has).
+  bool step_complete(const StepWindow& step) const;
+
+  bool empty() const { return span_count_ == 0; }
+  std::int64_t span_count() const { return span_count_; }
+  Picoseconds start() const { return start_; }  ///< the first start of any span
+  Picoseconds end() const { return end_; }      ///< the last end of any span
+  bool ended() const;                           ///< all ranks of the run have said so
+
+  const std::string& name(NameId id) const { return *names_[id]; }
+
+  /// A span that was just added, for who measures how soon it is shown.
+  struct FreshSpan {
+    int rank = 0;
+    Picoseconds end = 0;
+  };
+  /// From now on add() also appends to `fresh` (which outlives the timeline); null: no longer.
+  void watch(std::vector<FreshSpan>* fresh) { fresh_ = fresh; }
+
+  // For the reader.
+  NameId intern(std::string_view name);
+  RankTimeline& rank(int rank);  ///< found or made
+  Lane& lane(int rank, int tid);
+  RunInfo& run() { return run_; }
+  void add(int rank, int tid, const TimelineSpan& span);
+  void flow_start(std::uint64_t id, int rank, int tid, Picoseconds at);
+  void flow_end(std::uint64_t id, int rank, int tid, Picoseconds at);
+  void settle();
+  void clear();
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>{}(text);
+    }
+  };
+  struct FlowEnds {
+    Message message;
+    bool started = false, ended = false;
+  };
+  FlowEnds& flow(std::uint64_t id);
+  void complete(const FlowEnds& ends);
+
+  RunInfo run_;
+  std::vector<std::unique_ptr<RankTimeline>> ranks_;
+  std::unordered_map<std::string, NameId, Hash, std::equal_to<>> ids_;
+  std::vector<const std::string*> names_;
+  std::vector<StepWindow> steps_;
+  std::vector<Message> messages_, pending_messages_;
+  std::unordered_map<std::uint64_t, FlowEnds> flows_;  ///< one end seen
+  Picoseconds longest_message_ = 0;
+  std::int64_t span_count_ = 0;
+  Picoseconds start_ = 0, end_ = 0;
+  std::vector<FreshSpan>* fresh_ = nullptr;
+};
+
+}  // namespace lockstep

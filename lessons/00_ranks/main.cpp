@@ -1,0 +1,59 @@
+#include <cmath>
+
+#include "core/model/gpt.h"
+#include "core/run/lesson.h"
+#include "lessons/00_ranks/model_states.h"
+
+using namespace lockstep;
+
+// A rank is one device's worth of a program: all ranks run the same code, and differ by their
+// number. Here they compute, pass a message round, and meet at a barrier; one of them is late, and
+// all others wait.
+int main(int argc, char** argv) {
+  Lesson lesson{{.name = "00 ranks",
+                 .question = "What is a rank, and why does one late rank stall all others?",
+                 .microbatches = "1",
+                 .steps = "4"},
+                argc,
+                argv};
+  const int& late = lesson.flag("--late", 2, "the rank that has more to do than the others");
+  const double& times = lesson.flag("--times", 3.0, "how many times as much");
+
+  return lesson.run([&](Rank& rank) {
+    const GptConfig& config = lesson.model();
+    const std::int64_t sequences = lesson.options().batch;
+    Gpt block{config, rank.device, {.first = 0, .last = 1}, lesson.seed()};  // something to compute
+    Tensor x{rank.memory, {sequences, config.sequence, config.hidden}, MemoryCategory::activations};
+    fill_with_zeros(rank.device, x);
+    const int pieces = static_cast<int>(std::lround(rank.id == late ? 4 * times : 4));
+
+    // Neighbours on a ring: everybody sends to the right and receives from the left.
+    const int right = (rank.id + 1) % rank.count;
+    const int left = (rank.id + rank.count - 1) % rank.count;
+    Tensor mine{rank.memory, {1000}, MemoryCategory::communication};
+    Tensor theirs{rank.memory, {1000}, MemoryCategory::communication};
+    fill_with_zeros(rank.device, mine);
+    Predicted predicted;
+    predicted.bytes_sent["send"] = 4 * 1000;
+
+    for (const Batch& batch : lesson.batches(rank, lesson.phases().front(), predicted)) {
+      rank.compute.range({.name = "compute", .category = Category::forward}, [&] {
+        for (int i = 0; i < pieces; ++i) {
+          Stash forgotten;
+          block.forward(batch.microbatches.front(), x.share(), forgotten);
+        }
+      });
+
+      // Both at once: a send is over when the receiver has taken it, so if everybody sent first and
+      // waited, nobody would ever receive.
+      Work sent = rank.world.send(mine, right);
+      Work received = rank.world.receive(theirs, left);
+      received.wait();
+      sent.wait();
+
+      // Nobody passes before the last one has come.
+      rank.world.barrier().wait();
+    }
+    if (rank.id == 0 && !lesson.options().quiet) print_model_states();
+  });
+}

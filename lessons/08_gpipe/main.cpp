@@ -1,0 +1,46 @@
+#include "core/model/adamw.h"
+#include "core/pipeline/executor.h"
+#include "core/pipeline/update.h"
+#include "core/run/lesson.h"
+#include "core/run/pipeline_prediction.h"
+#include "lessons/08_gpipe/gpipe.h"
+
+using namespace lockstep;
+
+// The model's layers are spread over p ranks, and the same batch is cut into more and more
+// microbatches. At m = 1 one rank works while all others wait; each doubling of m halves what is
+// lost.
+int main(int argc, char** argv) {
+  Lesson lesson{
+      {.name = "08 GPipe",
+       .question = "How can ranks that each hold a part of the layers work at the same time?",
+       .microbatches = "1,2,4,8,16"},
+      argc,
+      argv};
+
+  return lesson.run([&](Rank& rank) {
+    const GptConfig& config = lesson.model();
+    Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), lesson.seed()};
+    lesson.load(rank, stage.parameters());
+    AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
+    PipelineUpdate update{
+        rank.endpoint,          rank.world, stage, optimizer, Channels::pipeline_ends,
+        Channels::pipeline_norm};
+
+    for (const Phase& phase : lesson.phases()) {  // m = 1, 2, 4, 8, 16
+      const Schedule schedule = gpipe(rank.count, phase.microbatches);
+      Predicted predicted = predict_pipeline(rank, lesson.options(), schedule);
+      predicted.bubble = gpipe_bubble(rank.count, phase.microbatches);
+      predicted.formula = "(p-1)/(m+p-1)";
+
+      PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}, Channels::pipeline};
+      for (const Batch& batch : lesson.batches(rank, phase, predicted)) {
+        stage.zero_gradients();
+        const std::optional<double> loss = pipeline.step(batch);
+        update.step();
+        lesson.step(rank, loss);
+      }
+    }
+    lesson.finish(rank, stage.parameters());
+  });
+}

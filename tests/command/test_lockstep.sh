@@ -1,0 +1,277 @@
+#!/usr/bin/env bash
+# Tests of the one command, ./lockstep: on a small project of its own, in a path with spaces, whose
+# lessons are scripts that say how they were called. Prints "N passed, N failed" last.
+set -uo pipefail
+
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+scratch=$(mktemp -d)
+trap 'cleanup' EXIT
+house="$scratch/a path with spaces"
+passed=0 failed=0
+unset DISPLAY WAYLAND_DISPLAY LOCKSTEP_PRESET CMAKE_PREFIX_PATH CONDA_PREFIX PAGER
+export TERM=dumb
+
+cleanup() {
+  [[ ! -e $scratch/viewer.pid ]] || xargs -r kill <"$scratch/viewer.pid" 2>/dev/null
+  rm -rf "$scratch"
+}
+
+# --- A house with three lessons and a viewer, and the tools that it may see ------------------------
+
+make_house() {
+  mkdir -p "$house"/{cmake,lessons/08_gpipe,lessons/09_1f1b,lessons/10_broken} "$scratch/bin"
+  cp "$source_dir/lockstep" "$source_dir/CMakePresets.json" "$house"
+  cp "$source_dir/cmake/build.sh" "$house/cmake"
+  ln -s "$house/lockstep" "$scratch/link"
+  cat >"$house/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.25)
+project(house LANGUAGES CXX)
+message(STATUS "Lockstep: MPI not found, left out")
+foreach(name 08_gpipe 09_1f1b)
+  add_custom_target(lesson_${name} ALL COMMENT "Building lesson_${name}"
+    COMMAND install -D ${CMAKE_SOURCE_DIR}/lesson ${CMAKE_BINARY_DIR}/lessons/lesson_${name})
+endforeach()
+add_executable(lesson_10_broken EXCLUDE_FROM_ALL lessons/10_broken/main.cpp)
+add_custom_target(lockstep_view ALL COMMENT "Building lockstep_view"
+  COMMAND install -D ${CMAKE_SOURCE_DIR}/view ${CMAKE_BINARY_DIR}/viz/lockstep_view)
+enable_testing()
+add_test(NAME good COMMAND true)
+add_test(NAME slow COMMAND true)
+set_tests_properties(slow PROPERTIES LABELS slow)
+add_test(NAME left_out COMMAND sh -c "exit 77")
+set_tests_properties(left_out PROPERTIES SKIP_RETURN_CODE 77)
+if(EXISTS ${CMAKE_SOURCE_DIR}/ghost)
+  add_test(NAME ghost COMMAND ${CMAKE_BINARY_DIR}/not_built)
+endif()
+if(EXISTS ${CMAKE_SOURCE_DIR}/bad)
+  add_test(NAME bad COMMAND false)
+endif()
+END
+  cat >"$house/lesson" <<'END'
+#!/bin/bash
+printf 'lesson %s in %s with' "${0##*/lesson_}" "$PWD"
+printf ' <%s>' "$@"; echo
+echo $$ >"$SCRATCH/lesson.pid"
+while (($#)); do
+  case $1 in --exit) exit "$2" ;; --sleep) sleep "$2" & echo $! >"$SCRATCH/sleep.pid"; wait ;; esac
+  shift
+done
+END
+  # The fake viewer listens as the real one does, and closes after 20 s at the latest.
+  cat >"$house/view" <<'END'
+#!/usr/bin/perl
+use IO::Socket::INET;
+open F, '>>', "$ENV{SCRATCH}/viewer.pid"; print F "$$\n"; close F;
+if ("@ARGV" =~ /--listen (\S+)/ && !$ENV{VIEWER_FAILS}) {
+  $s = IO::Socket::INET->new(Listen => 1, LocalAddr => $1, ReuseAddr => 1) or die "taken: $1\n";
+  print "viewer @ARGV\n"; close STDOUT; sleep 20;
+} elsif ($ENV{VIEWER_FAILS}) { print "can't open a window\n"; exit 1 }
+else { print "viewer <", join('> <', @ARGV), ">\n" }
+END
+  chmod +x "$house/lesson" "$house/view"
+  printf '# GPipe\n\nHow many microbatches\n**fill** a pipeline? More.\n' >"$house/lessons/08_gpipe/README.md"
+  printf '# 1F1B\n\nWhy hold so much?\n\nGrows from: 08_gpipe\n' >"$house/lessons/09_1f1b/README.md"
+  printf 'int main() { return 8; }\n' >"$house/lessons/08_gpipe/main.cpp"
+  printf 'int main() { return 9; }\n' >"$house/lessons/09_1f1b/main.cpp"
+  printf 'int gpipe();\n' >"$house/lessons/08_gpipe/gpipe.h"
+  printf 'int one_f_one_b();\n' >"$house/lessons/09_1f1b/one_f_one_b.h"
+  printf 'int main() { return undeclared; }\n' >"$house/lessons/10_broken/main.cpp"
+  # dpkg as if all were installed, but for what $LACKING names; nothing here may reach the real apt.
+  cat >"$scratch/bin/dpkg-query" <<'END'
+#!/bin/bash
+for name in "${@:4}"; do
+  [[ " ${LACKING-} " == *" $name "* && ! -e $SCRATCH/installed ]] || printf '\n%s ii ' "$name"
+done
+END
+  cat >"$scratch/bin/apt-get" <<'END'
+#!/bin/bash
+echo "apt-get $*" >>"$SCRATCH/apt"
+[[ -z ${APT_FAILS-} ]] || { echo 'E: Unable to fetch some archives'; exit 100; }
+[[ "$*" != *install* ]] || touch "$SCRATCH/installed"
+END
+  cat >"$scratch/bin/sudo" <<'END'
+#!/bin/bash
+while [[ $1 == -n ]]; do shift; done
+exec "$@"
+END
+  chmod +x "$scratch"/bin/*
+  export PATH="$scratch/bin:$PATH" SCRATCH=$scratch
+}
+
+# --- Claims --------------------------------------------------------------------------------------
+
+# Runs the command: $out is all that it printed, $code how it ended.
+lockstep() { out=$(cd "$house" && timeout 60 ./lockstep "$@" 2>&1 </dev/null); code=$?; }
+
+claim() { # WHAT, then a command that holds
+  local what=$1
+  shift
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'FAILED: %s\n  exit code %s, printed:\n%s\n' "$what" "$code" "${out//$'\n'/$'\n'    }"
+  fi
+}
+ended() { [[ $code == "$1" ]]; }
+says() { [[ $out == *"$1"* ]]; }
+is_silent_on() { [[ $out != *"$1"* ]]; }
+has_lines() { [[ $(wc -l <<<"$out") == "$1" ]]; }
+last_line() { [[ ${out##*$'\n'} == "$1" ]]; }
+viewers() { [[ $(sort -u "$scratch/viewer.pid" 2>/dev/null | wc -l) == "$1" ]]; }
+alive() { kill -0 "$(tail -n 1 "$1")" 2>/dev/null; }
+gone() { for _ in {1..40}; do alive "$1" || return 0; sleep 0.05; done; return 1; }
+
+make_house
+files_before=$(cd "$house" && find . -type f | sort)
+
+# Help, at every level, with no build and no packages.
+lockstep; claim "without a verb, the verbs" says './lockstep demo'
+claim "without a verb, all is well" ended 0
+for verb in demo lesson view diff test; do
+  lockstep "$verb" --help; claim "$verb --help" says "./lockstep $verb"
+  claim "$verb --help ends well" ended 0
+  first=$out; lockstep help "$verb"; claim "help $verb says the same" [ "$out" = "$first" ]
+done
+lockstep --help; claim "--help names the exit codes" says 'Exit codes'
+claim "help builds nothing" [ ! -e "$house/build" ]
+
+# What can't be done as asked: one line, exit code 2.
+for words in 'tset' '--verbose' 'help tset' 'test --fast' '--preset fast test' '--preset' 'diff' 'diff 8'; do
+  # shellcheck disable=SC2086  # several words
+  lockstep $words; claim "'$words' is refused" ended 2
+  claim "'$words' is refused in one line" has_lines 1
+done
+lockstep lesson nonsense; claim "an unknown lesson is refused" ended 2
+claim "an unknown lesson is named" says "no lesson 'nonsense'"
+claim "and the lessons are listed" says '09_1f1b'
+
+# Lessons.
+lockstep lesson; claim "lesson lists, with heading and question" says $'08_gpipe\n      GPipe\n      How many microbatches fill a pipeline?'
+claim "and stops at the question" is_silent_on 'More'
+for name in 9 09 009 1f1b 1F1B 09_1f1b 09-1f1b; do
+  lockstep lesson "$name" --steps 3; claim "lesson $name is 09_1f1b" says 'lesson 09_1f1b in'
+done
+claim "flags go through" says 'with <--steps> <3>'
+claim "a second run doesn't configure" is_silent_on 'Configuring'
+lockstep lesson 9 --help; claim "lesson N --help is the lesson's" says 'with <--help>'
+lockstep lesson 9 --name 'two words'; claim "words with spaces stay whole" says '<--name> <two words>'
+lockstep --no-install lesson 9 --preset=release --steps 1; claim "our own flags are taken out" says 'with <--steps> <1>'
+lockstep lesson 9 --exit 7; claim "the exit code is the lesson's" ended 7
+out=$(cd / && "$scratch/link" lesson gpipe 2>&1); code=$?
+claim "through a symlink, from elsewhere" says 'lesson 08_gpipe in / with'
+flock "$house/build/release/lock" sleep 0.5 &
+sleep 0.1; lockstep lesson 9; claim "one build at a time" says 'Waiting for another build'
+claim "and then it runs" says 'lesson 09_1f1b'
+lockstep lesson 10; claim "a lesson that does not compile fails" ended 1
+claim "and shows what the compiler said" says "main.cpp:1:21: error:"
+claim "but not its command line" is_silent_on ' -o CMakeFiles'
+
+# Packages. Compilers that know of no header stand for a machine without them.
+cat >"$scratch/bin/empty-c++" <<'END'
+#!/bin/bash
+[[ $1 == -E ]] && exit 1
+exec c++ "$@"
+END
+chmod +x "$scratch/bin/empty-c++"
+export CXX=empty-c++ LACKING='libfmt-dev'
+rm -rf "$house/build"
+lockstep lesson 9 --no-install; claim "--no-install without fmt stops" ended 1
+claim "and says what is missing" says "can't build without libfmt-dev"
+claim "and asks apt for nothing" [ ! -e "$scratch/apt" ]
+claim "and builds nothing" is_silent_on 'Configuring'
+LACKING='libstb-dev doctest-dev' lockstep lesson 9 --no-install; claim "without the viewer it goes on" says 'lesson 09_1f1b'
+claim "and says so" says 'for the viewer: libstb-dev'
+claim "but not of what it does not need" is_silent_on 'doctest'
+LACKING='libstb-dev doctest-dev' lockstep lesson 9 --no-install; claim "once" is_silent_on 'libstb-dev'
+LACKING='libstb-dev' lockstep lesson 9 --no-install; claim "with other packages, it is configured again" says 'Configuring'
+APT_FAILS=1 lockstep demo; claim "apt that fails is shown" says 'Could not install libfmt-dev: E: Unable'
+LACKING=libstb-dev APT_FAILS=1 lockstep lesson 9; claim "and optional packages stop nothing" says 'lesson 09_1f1b'
+rm -f "$scratch/apt"
+lockstep lesson 9; claim "what is missing is installed" grep -q 'install --no-install-recommends libfmt-dev' "$scratch/apt"
+claim "and said before" says 'to build and run: libfmt-dev'
+claim "and then the lesson runs" says 'lesson 09_1f1b'
+unset CXX LACKING
+rm -rf "$house/build"
+
+# The demo without a display.
+lockstep demo; claim "demo gives its flags" says 'with <--ranks> <4> <--microbatches> <8>'
+claim "demo says where the trace is" says 'runs/latest/trace.json'
+lockstep demo --microbatches 16 --steps=2; claim "the user's flags take the place of the demo's" says 'with <--ranks> <4> <--microbatches> <16> <--steps=2>'
+lockstep demo --exit 1; claim "a demo that fails ends so" ended 1
+lockstep lesson 9 --view; claim "no display: how to look later" says 'No display here'
+claim "no display: the run goes on" says 'with <--view>'
+lockstep view; claim "view without a display is refused" ended 2
+claim "no viewer was started" viewers 0
+
+# With a display; the fake viewer needs none.
+export DISPLAY=:99
+lockstep view 'a trace.json' --port 3; claim "view passes its words on" says 'viewer <a trace.json> <--port> <3>'
+rm "$scratch/viewer.pid"
+lockstep demo; claim "demo streams into a viewer" says '<--view> <127.0.0.1:'
+claim "which stays open" alive "$scratch/viewer.pid"
+port=${out##*127.0.0.1:} port=${port%%>*}
+lockstep lesson 9 --view "$port"; claim "a viewer that listens is used" viewers 1
+claim "and no other is opened" is_silent_on 'The viewer is open'
+lockstep demo; claim "a second demo has a window of its own" is_silent_on "127.0.0.1:$port>"
+VIEWER_FAILS=1 lockstep demo; claim "a viewer that can't start is said" says "did not start: can't open a window"
+claim "and the run goes on without" is_silent_on '<--view>'
+claim "and says how to look" says 'runs/latest/trace.json'
+xargs kill <"$scratch/viewer.pid" 2>/dev/null; rm "$scratch/viewer.pid"
+lockstep lesson 9 --steps 2; claim "no --view, no viewer" viewers 0
+
+# Ctrl-C in the demo ends the run and the window.
+for signal in INT TERM; do
+  rm -f "$scratch"/*.pid
+  (cd "$house" && exec setsid ./lockstep demo --sleep 30) >/dev/null 2>&1 &
+  demo=$!    # setsid makes it the leader of its group
+  for _ in {1..100}; do [[ -e $scratch/sleep.pid ]] && break; sleep 0.05; done
+  claim "the run and its viewer are there" alive "$scratch/viewer.pid"
+  SECONDS=0
+  if [[ $signal == INT ]]; then kill -INT -- "-$demo"; else kill -TERM "$demo"; fi
+  wait "$demo"; code=$? out=''
+  claim "$signal ends the demo" ended 130
+  claim "$signal ends it soon" [ "$SECONDS" -lt 10 ]
+  claim "$signal ends the lesson" gone "$scratch/lesson.pid"
+  claim "$signal ends the viewer" gone "$scratch/viewer.pid"
+  kill "$(<"$scratch/sleep.pid")" 2>/dev/null
+done
+unset DISPLAY
+
+# diff.
+lockstep diff 9; claim "diff shows main.cpp" says '+int main() { return 9; }'
+claim "and the technique, whatever its name" says '-int gpipe();'
+claim "without colour, off a terminal" is_silent_on $'\e['
+lockstep diff 10; claim "without a word in the README, the lesson before" says '09_1f1b/main.cpp'
+
+# test: the last line counts, the exit code tells.
+skips=1    # left_out, and the layout where there is no clang-format 14
+clang-format-14 --version >/dev/null 2>&1 || clang-format --version 2>/dev/null | grep -q 'version 14\.' || skips=2
+lockstep test; claim "test passes" ended 0
+claim "test counts" last_line "$((3 - skips)) passed, 0 failed, $skips skipped"
+claim "test leaves the slow ones out" is_silent_on 'slow'
+lockstep test -- -R no_such_test; claim "no test at all is no success" ended 1
+lockstep test -- -R good; claim "ctest's arguments go through" is_silent_on 'left_out'
+touch "$house/bad" "$house/CMakeLists.txt"; lockstep test; claim "a test that fails is counted" says ' passed, 1 failed, '
+claim "and fails" ended 1
+lockstep test --all; claim "--all: three presets, slow ones too" says ' passed, 3 failed, '
+claim "--all has the slow ones" says 'slow'
+rm "$house/bad"; touch "$house/ghost" "$house/CMakeLists.txt"
+lockstep test; claim "a test without its program fails, it is not skipped" says " passed, 1 failed, $skips skipped"
+rm "$house/ghost"; echo 'broken(' >>"$house/CMakeLists.txt"
+lockstep test; claim "what does not build fails" ended 1
+claim "and counts" says ' passed, 1 failed'
+
+if (( skips == 1 )); then
+  echo 'int   f( );' >"$house/lessons/09_1f1b/one_f_one_b.h"
+  lockstep test; claim "a source that clang-format would change is named" says $'\n  lessons/09_1f1b/one_f_one_b.h\n'
+  claim "and it alone" is_silent_on 'gpipe.h'
+  claim "and counts" says ' passed, 2 failed'
+fi
+
+# Nothing is written but in build/ (and by lessons, in runs/).
+out=$(cd "$house" && find . -path ./build -prune -o -type f -print | sort)
+claim "no writes outside build/" [ "$out" = "$files_before" ]
+
+printf '%d passed, %d failed\n' "$passed" "$failed"
+(( failed == 0 ))

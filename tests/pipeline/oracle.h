@@ -1,0 +1,107 @@
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "core/pipeline/simulator.h"
+
+/// A second simulator, as simple and as slow as can be, to hold the first against. It knows no
+/// ready sets and no order of events: it starts with everything at time 0 and applies each rule of
+/// modelled time to everything, over and over, until nothing changes.
+namespace lockstep::oracle {
+
+/// (stage, microbatch, is it a forward): names a result, and the message that carries it.
+using Result = std::tuple<int, int, bool>;
+
+struct Message {
+  Result result;
+  int from = 0;
+  int to = 0;
+  Picoseconds start = 0, sent = 0, arrived = 0;
+};
+
+struct Timed {
+  std::vector<std::vector<TimedAction>> actions;
+  std::map<Result, Message> messages;
+};
+
+/// The times of a schedule that has all its actions; nothing where it deadlocks, which shows as
+/// times that grow for ever. (For which no action may be free.)
+inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes& times) {
+  Timed timed;
+  std::map<Result, Picoseconds> made;                                 // when each result was
+  std::map<std::tuple<int, int, bool>, std::vector<Message*>> lanes;  // by (from, to, kind)
+  const auto home = [&](int stage) {
+    return schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+  };
+  for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {
+    timed.actions.emplace_back(schedule.actions[rank].size());
+    for (const Action& action : schedule.actions[rank]) {
+      if (action.op == Op::backward_weight) continue;
+      const bool forward = action.op == Op::forward;
+      const int user = forward ? action.stage + 1 : action.stage - 1;
+      if (user < 0 || user >= schedule.stages || home(user) == home(action.stage)) continue;
+      const Result result{action.stage, action.microbatch, forward};
+      Message& message = timed.messages[result];
+      message = {result, home(action.stage), home(user)};
+      lanes[{message.from, message.to, forward}].push_back(&message);
+    }
+  }
+
+  // What an action needs of other actions, as the time at which it is there.
+  const auto input = [&](const Action& action) -> Picoseconds {
+    const auto [op, stage, microbatch] = action;
+    const auto there = [&](const Result& result) {
+      const auto message = timed.messages.find(result);
+      return message == timed.messages.end() ? made[result] : message->second.arrived;
+    };
+    if (op == Op::forward) return stage == 0 ? 0 : there({stage - 1, microbatch, true});
+    if (op == Op::backward_weight) return made[{stage, microbatch, false}];
+    const Picoseconds own = made[{stage, microbatch, true}];
+    return stage + 1 == schedule.stages ? own
+                                        : std::max(own, there({stage + 1, microbatch, false}));
+  };
+
+  const std::size_t sweeps = 2 * schedule.action_count() + timed.messages.size() + 2;
+  for (std::size_t sweep = 0; sweep < sweeps; ++sweep) {
+    bool changed = false;
+    const auto set = [&](Picoseconds& time, Picoseconds to) {
+      changed = changed || time != to;
+      time = to;
+    };
+    for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {
+      Picoseconds free = 0;
+      for (std::size_t i = 0; i < schedule.actions[rank].size(); ++i) {
+        const Action& action = schedule.actions[rank][i];
+        TimedAction& slot = timed.actions[rank][i];
+        set(slot.start, std::max(free, input(action)));
+        set(slot.end,
+            slot.start + times.stages[static_cast<std::size_t>(action.stage)].of(action.op));
+        free = slot.end;
+        if (action.op != Op::backward_weight)
+          made[{action.stage, action.microbatch, action.op == Op::forward}] = slot.end;
+      }
+    }
+    for (auto& [lane, messages] : lanes) {
+      const Picoseconds latency = times.cluster.latency(std::get<0>(lane), std::get<1>(lane));
+      const Picoseconds transfer =
+          times.cluster.transfer(std::get<0>(lane), std::get<1>(lane), times.boundary_bytes);
+      Picoseconds sender_free = 0;
+      Picoseconds receiver_free = 0;
+      for (Message* message : messages) {
+        set(message->start, std::max(made[message->result], sender_free));
+        set(message->sent, message->start + transfer);
+        set(message->arrived, std::max(message->sent + latency, receiver_free + transfer));
+        sender_free = message->sent;
+        receiver_free = message->arrived;
+      }
+    }
+    if (!changed) return timed;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::oracle

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "core/pipeline/simulator.h"
+
+/// Random schedules that are valid by the way they are made, and random costs to time them with.
+namespace lockstep {
+
+inline int pick(std::mt19937& random, int least, int most) {
+  return std::uniform_int_distribution{least, most}(random);
+}
+
+/// Where stages live: round and round (interleaved 1F1B), there and back (ZB-V), or anywhere.
+inline std::vector<int> random_placement(std::mt19937& random, int ranks, int stages) {
+  const int kind = pick(random, 0, 2);
+  std::vector<int> rank_of_stage;
+  for (int stage = 0; stage < stages; ++stage) {
+    const int turn = stage / ranks;
+    const int along = stage % ranks;
+    if (kind == 0) rank_of_stage.push_back(along);
+    if (kind == 1) rank_of_stage.push_back(turn % 2 == 0 ? along : ranks - 1 - along);
+    if (kind == 2) rank_of_stage.push_back(pick(random, 0, ranks - 1));
+  }
+  return rank_of_stage;
+}
+
+/// A random topological order of the dependency graph: again and again any action whose inputs are
+/// there is appended to its rank's list. B or I and W are chosen per stage and microbatch.
+inline Schedule random_schedule(std::mt19937& random) {
+  Schedule schedule;
+  schedule.name = "random";
+  schedule.ranks = pick(random, 1, 4);
+  schedule.stages = schedule.ranks * pick(random, 1, 3);
+  schedule.microbatches = pick(random, 1, 5);
+  schedule.rank_of_stage = random_placement(random, schedule.ranks, schedule.stages);
+  schedule.actions.resize(static_cast<std::size_t>(schedule.ranks));
+
+  std::vector<Action> ready;
+  for (int i = 0; i < schedule.microbatches; ++i) ready.push_back({Op::forward, 0, i});
+  const auto backward = [&](int stage, int microbatch) {
+    return Action{pick(random, 0, 1) ? Op::backward : Op::backward_input, stage, microbatch};
+  };
+  while (!ready.empty()) {
+    const auto at = pick(random, 0, static_cast<int>(ready.size()) - 1);
+    const Action action = ready[static_cast<std::size_t>(at)];
+    ready.erase(ready.begin() + at);
+    const int rank = schedule.rank_of_stage[static_cast<std::size_t>(action.stage)];
+    schedule.actions[static_cast<std::size_t>(rank)].push_back(action);
+    const auto& [op, stage, microbatch] = action;
+    if (op == Op::forward && stage + 1 < schedule.stages)
+      ready.push_back({Op::forward, stage + 1, microbatch});
+    if (op == Op::forward && stage + 1 == schedule.stages)
+      ready.push_back(backward(stage, microbatch));
+    if ((op == Op::backward || op == Op::backward_input) && stage > 0)
+      ready.push_back(backward(stage - 1, microbatch));
+    if (op == Op::backward_input) ready.push_back({Op::backward_weight, stage, microbatch});
+  }
+  return schedule;
+}
+
+/// Costs of 0 to 9 µs a piece, by stage and op; links of 0 to 9 µs latency and 0 to 9 µs transfer,
+/// other ones between nodes of two ranks. With `none_free`, every action takes at least 1 µs.
+inline PipelineTimes random_times(std::mt19937& random, const Schedule& schedule,
+                                  bool none_free = false) {
+  const auto time = [&] { return Picoseconds{1'000'000} * pick(random, none_free ? 1 : 0, 9); };
+  PipelineTimes times;
+  for (int stage = 0; stage < schedule.stages; ++stage)
+    times.stages.push_back({time(), time(), time(), time()});
+  times.boundary_bytes = 1000;
+  times.cluster.nodes = 2;
+  times.cluster.ranks_per_node = 2;
+  for (Link* link : {&times.cluster.within, &times.cluster.between}) {
+    link->latency_seconds = pick(random, 0, 9) * 1e-6;
+    if (const int transfer = pick(random, 0, 9); transfer > 0)
+      link->bandwidth = 1000 / (transfer * 1e-6);
+  }
+  return times;
+}
+
+}  // namespace lockstep

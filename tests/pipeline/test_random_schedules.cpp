@@ -1,0 +1,159 @@
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "core/base/error.h"
+#include "tests/pipeline/oracle.h"
+#include "tests/pipeline/random_schedules.h"
+
+using namespace lockstep;
+
+namespace {
+
+/// What validate() says of a schedule; empty where it says nothing.
+std::string complaint(const Schedule& schedule) {
+  try {
+    validate(schedule);
+    return {};
+  } catch (const ScheduleError& error) {
+    return error.what();
+  }
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A rank that does something, and where in its list.
+std::pair<std::size_t, std::size_t> random_place(std::mt19937& random, const Schedule& schedule) {
+  std::size_t rank = 0;
+  do {
+    rank = static_cast<std::size_t>(pick(random, 0, schedule.ranks - 1));
+  } while (schedule.actions[rank].empty());
+  return {rank, static_cast<std::size_t>(
+                    pick(random, 0, static_cast<int>(schedule.actions[rank].size()) - 1))};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "random valid schedules are valid, and take the time that a fixpoint of the rules takes") {
+  std::mt19937 random{1};
+  for (int i = 0; i < 400; ++i) {
+    CAPTURE(i);
+    const Schedule schedule = random_schedule(random);
+    CAPTURE(to_csv(schedule));
+    REQUIRE(complaint(schedule) == "");
+    const PipelineTimes times = random_times(random, schedule);
+    const Simulation simulation = simulate(schedule, times, true);
+    const auto expected = oracle::solve(schedule, times);
+    REQUIRE(expected);
+    for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank)
+      for (std::size_t k = 0; k < schedule.actions[rank].size(); ++k) {
+        CAPTURE(to_string(schedule.actions[rank][k]));
+        REQUIRE(simulation.actions[rank][k].start == expected->actions[rank][k].start);
+        REQUIRE(simulation.actions[rank][k].end == expected->actions[rank][k].end);
+      }
+    REQUIRE(simulation.messages.size() == expected->messages.size());
+    int rank = 0;
+    for (const TimedMessage& message : simulation.messages) {
+      const oracle::Message& other =
+          expected->messages.at({message.stage, message.microbatch, message.forward});
+      REQUIRE(message.from_rank == other.from);
+      REQUIRE(message.to_rank == other.to);
+      REQUIRE(message.start == other.start);
+      REQUIRE(message.sent == other.sent);
+      REQUIRE(message.arrived == other.arrived);
+      REQUIRE(message.from_rank >= rank);  // by sending rank
+      rank = message.from_rank;
+    }
+    CHECK(simulate(schedule, times).messages.empty());
+  }
+}
+
+TEST_CASE("a rank remembers what it has forwarded and not yet finished") {
+  std::mt19937 random{2};
+  for (int i = 0; i < 100; ++i) {
+    const Schedule schedule = random_schedule(random);
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+      std::set<std::pair<int, int>> live;
+      std::size_t peak = 0;
+      for (const Action& action : schedule.actions[static_cast<std::size_t>(rank)]) {
+        if (action.op == Op::forward) live.insert({action.stage, action.microbatch});
+        if (action.op == Op::backward || action.op == Op::backward_weight)
+          live.erase({action.stage, action.microbatch});
+        peak = std::max(peak, live.size());
+      }
+      CHECK(peak_live_microbatches(schedule, rank) == static_cast<int>(peak));
+      CHECK(live.empty());
+    }
+  }
+}
+
+TEST_CASE("an action dropped, doubled or moved to another rank is named") {
+  std::mt19937 random{3};
+  for (int i = 0; i < 300; ++i) {
+    const Schedule valid = random_schedule(random);
+    const auto [rank, at] = random_place(random, valid);
+    const Action action = valid.actions[rank][at];
+    CAPTURE(to_csv(valid));
+    CAPTURE(to_string(action));
+
+    Schedule dropped = valid;
+    auto& row = dropped.actions[rank];
+    row.erase(row.begin() + static_cast<std::ptrdiff_t>(at));
+    // Of few actions, it may be half of all that are missing: then they are counted.
+    if (dropped.action_count() >= std::size_t(valid.stages * valid.microbatches)) {
+      CHECK(contains(complaint(dropped), to_string(action)));
+      CHECK(contains(complaint(dropped), " is missing; rank " + std::to_string(rank)));
+    }
+
+    Schedule doubled = valid;
+    doubled.actions[rank].insert(
+        doubled.actions[rank].begin() +
+            pick(random, 0, static_cast<int>(doubled.actions[rank].size())),
+        action);
+    CHECK(complaint(doubled) ==
+          "random: rank " + std::to_string(rank) + " does " + to_string(action) + " twice");
+
+    Schedule moved = dropped;
+    const std::size_t other = (rank + 1) % static_cast<std::size_t>(valid.ranks);
+    if (other != rank) {
+      moved.actions[other].push_back(action);
+      CHECK(complaint(moved) == "random: rank " + std::to_string(other) + " does " +
+                                    to_string(action) + ", but stage " +
+                                    std::to_string(action.stage) + " lives on rank " +
+                                    std::to_string(rank));
+    }
+  }
+}
+
+TEST_CASE("a schedule with a rank's order shuffled is refused just where no fixpoint exists") {
+  std::mt19937 random{4};
+  int refused = 0;
+  int deadlocks = 0;
+  for (int i = 0; i < 2000; ++i) {
+    Schedule schedule = random_schedule(random);
+    for (int swaps = pick(random, 1, 3); swaps > 0; --swaps) {
+      const auto [rank, at] = random_place(random, schedule);
+      const std::size_t other = std::min(at + static_cast<std::size_t>(pick(random, 1, 3)),
+                                         schedule.actions[rank].size() - 1);
+      std::swap(schedule.actions[rank][at], schedule.actions[rank][other]);
+    }
+    CAPTURE(to_csv(schedule));
+    const std::string said = complaint(schedule);
+    CAPTURE(said);
+    const PipelineTimes times = random_times(random, schedule, true);
+    CHECK(said.empty() == oracle::solve(schedule, times).has_value());
+    if (said.empty()) continue;
+    ++refused;
+    const bool deadlock = contains(said, "random: deadlock: rank ");
+    deadlocks += deadlock;
+    CHECK((deadlock || contains(said, " before ")));
+    CHECK_THROWS_AS(simulate(schedule, times), ScheduleError);
+  }
+  // Neither kind may be rare, or this would test nothing.
+  CHECK(refused > 400);
+  CHECK(refused < 1600);
+  CHECK(deadlocks > 200);
+}

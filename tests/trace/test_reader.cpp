@@ -1,0 +1,272 @@
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/trace/reader.h"
+
+using namespace lockstep;
+
+namespace {
+
+const std::string sample =
+    R"trace([
+{"ph":"M","name":"lockstep","pid":0,"tid":0,"args":{"format":1,"run":"20260101-120000-09","lesson":"09 1F1B","rank":0,"ranks":2,"mesh":{"pp":2,"dp":1},"device":"cpu","launch":"threads","clock":"modelled","cluster":"classroom","clock_offset_ns":123456789012,"clock_uncertainty_ns":5,"predicted":{"bubble":0.272727,"formula":"(p-1)/(m+p-1)","schedule":"1f1b","stages":2,"microbatches":8}}},
+{"ph":"M","name":"process_name","pid":0,"args":{"name":"rank zero"}},
+{"ph":"M","name":"thread_name","pid":0,"tid":1,"args":{"name":"send activations → 1"}},
+{"ph":"X","name":"PP:0F3","cat":"forward","pid":0,"tid":0,"ts":12.345678,"dur":3.000,"args":{"step":2,"stage":0,"microbatch":3}},
+{"ph":"X","name":"send","cat":"communication","pid":0,"tid":1,"ts":15.345678,"dur":0.5,"args":{"step":2,"stage":0,"microbatch":3,"bytes":16384,"peer":1,"group":"pp","group_size":2,"algorithm":"ring","seq":7}},
+{"ph":"s","name":"message","cat":"communication","id":123,"pid":0,"tid":1,"ts":15.345678},
+[
+{"ph":"f","bp":"e","name":"message","cat":"communication","id":123,"pid":1,"tid":2,"ts":16.1},
+{"ph":"C","name":"memory","pid":0,"ts":20.0,"args":{"parameters":1,"gradients":1,"optimizer":2,"activations":3,"communication":4}},
+{"ph":"C","name":"loss","pid":1,"ts":99.0,"args":{"loss":5.545}},
+{"ph":"i","name":"open","s":"t","cat":"wait","pid":1,"tid":0,"ts":150.0,"args":{"name":"receive","start":40.5,"peer":0,"step":2}},
+{"ph":"X","name":"step","cat":"step","pid":0,"tid":0,"ts":12,"dur":10,"args":{"step":2}},
+{"ph":"i","name":"end","s":"p","pid":0,"ts":100.0,"args":{"spans":3}},
+)trace";
+
+void check_sample(const Timeline& timeline) {
+  CHECK(timeline.run().lesson == "09 1F1B");
+  CHECK(timeline.run().cluster == "classroom");
+  CHECK(timeline.run().mesh == std::vector<std::pair<std::string, int>>{{"pp", 2}, {"dp", 1}});
+  CHECK(timeline.run().predicted.bubble == doctest::Approx(0.272727));
+  CHECK(timeline.run().predicted.formula == "(p-1)/(m+p-1)");
+  REQUIRE(timeline.ranks().size() == 2);
+  const RankTimeline& rank = *timeline.ranks()[0];
+  CHECK(rank.name == "rank zero");
+  CHECK(rank.clock_offset_ns == 123456789012);
+  CHECK(rank.ended);
+  CHECK(rank.spans_written == 3);
+  CHECK(rank.spans == 3);
+  REQUIRE(rank.lanes.size() == 2);
+  CHECK(rank.lanes[1]->name() == "send activations → 1");
+  const TimelineSpan& forward = rank.lanes[0]->rows(Band::action).front().front();
+  CHECK(forward.start == 12'345'678);
+  CHECK(forward.end == 15'345'678);
+  CHECK(timeline.name(forward.name) == "PP:0F3");
+  CHECK(forward.category == Category::forward);
+  CHECK(forward.step == 2);
+  CHECK(forward.stage == 0);
+  CHECK(forward.microbatch == 3);
+  CHECK(forward.bytes == -1);
+  const TimelineSpan& send = rank.lanes[1]->rows(Band::action).front().front();
+  CHECK(send.duration() == 500'000);
+  CHECK(send.bytes == 16384);
+  CHECK(send.peer == 1);
+  CHECK(timeline.name(send.group) == "pp");
+  CHECK(timeline.name(send.algorithm) == "ring");
+  CHECK(send.sequence == 7);
+  CHECK(rank.memory.front().bytes == std::array<std::int64_t, 5>{1, 1, 2, 3, 4});
+  CHECK(timeline.ranks()[1]->losses.front().loss == doctest::Approx(5.545));
+  REQUIRE(timeline.messages().size() == 1);
+  CHECK(timeline.messages()[0].from_lane == 1);
+  CHECK(timeline.messages()[0].to_rank == 1);
+  CHECK(timeline.messages()[0].received == 16'100'000);
+  REQUIRE(timeline.ranks()[1]->compute());
+  REQUIRE(timeline.ranks()[1]->compute()->open().size() == 1);
+  const OpenSpan& open = timeline.ranks()[1]->compute()->open().front();
+  CHECK(open.span.start == 40'500'000);
+  CHECK(timeline.name(open.span.name) == "receive");
+  REQUIRE(timeline.find_step(2));
+  CHECK(timeline.find_step(2)->ranks_done == 1);
+  CHECK_FALSE(timeline.step_complete(*timeline.find_step(2)));
+  CHECK_FALSE(timeline.ended());
+}
+
+std::filesystem::path temporary(const std::string& name, const std::string& text) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("lockstep_reader_" + std::to_string(std::random_device{}()) + name);
+  std::ofstream(path) << text;
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("microseconds become picoseconds exactly") {
+  CHECK(parse_microseconds("12.345678") == 12'345'678);
+  CHECK(parse_microseconds("0.000001") == 1);
+  CHECK(parse_microseconds("7") == 7'000'000);
+  CHECK(parse_microseconds("3.000 ") == 3'000'000);
+  CHECK(parse_microseconds("-1.5") == -1'500'000);
+  CHECK(parse_microseconds("9007199254740.993001") == 9'007'199'254'740'993'001);  // beyond 2^53
+  CHECK(parse_microseconds("0.0000004") == 0);
+  CHECK(parse_microseconds("0.0000005") == 1);
+  CHECK(parse_microseconds("1.5e3") == 1'500'000'000);
+  CHECK(parse_microseconds("1699999999999999.123", 1699999999999000) == 999'123'000);
+  for (const char* wrong : {"", "x", "-", ".5", "1.2.3", "1e", "99999999999999999999", "1e300"}) {
+    CAPTURE(wrong);
+    CHECK_FALSE(parse_microseconds(wrong));
+  }
+}
+
+TEST_CASE("every kind of event is understood") {
+  Timeline timeline;
+  TraceReader reader{timeline};
+  reader.feed(sample);
+  reader.finish();
+  timeline.settle();
+  CHECK(reader.lines() == 12);
+  CHECK(reader.malformed() == 0);
+  CHECK(reader.bytes() == static_cast<std::int64_t>(sample.size()));
+  check_sample(timeline);
+}
+
+TEST_CASE("bytes may come in any pieces") {
+  std::mt19937 random{11};
+  for (int round = 0; round < 50; ++round) {
+    Timeline timeline;
+    TraceReader reader{timeline};
+    for (std::size_t at = 0; at < sample.size();) {
+      const auto piece =
+          std::uniform_int_distribution<std::size_t>(1, round < 25 ? 9 : 400)(random);
+      reader.feed(std::string_view{sample}.substr(at, piece));
+      at += piece;
+    }
+    reader.finish();
+    timeline.settle();
+    check_sample(timeline);
+  }
+}
+
+TEST_CASE("a closing bracket, missing last newline or comma, and CRLF do not matter") {
+  for (std::string text : {sample + "]\n", sample.substr(0, sample.size() - 1),
+                           sample.substr(0, sample.size() - 2), sample.substr(2)}) {
+    Timeline timeline;
+    TraceReader reader{timeline};
+    reader.feed(text);
+    reader.finish();
+    timeline.settle();
+    CHECK(reader.malformed() == 0);
+    check_sample(timeline);
+  }
+}
+
+TEST_CASE("malformed lines are skipped, counted and reported") {
+  Timeline timeline;
+  TraceReader reader{timeline};
+  reader.feed("[\n{\"ph\":\"X\",\"name\":\"a\",\"pid\":0,\"tid\":0,\"ts\":1,\"dur\":1},\n");
+  for (const char* wrong :
+       {"{\"ph\":\"X\",\"name\":\"cut off", "nonsense", "{}", "{\"ph\":\"X\",\"name\":\"no time\"}",
+        "{\"ph\":\"X\",\"ts\":\"soon\",\"dur\":1,\"pid\":0,\"tid\":0},",
+        "{\"ph\":\"X\",\"ts\":1,\"dur\":-1}", "\x01\xff\xfe", "[[[[",
+        "{\"ph\":\"X\",\"ts\":1e99,\"dur\":1},"}) {
+    reader.feed(std::string{wrong} + "\n");
+  }
+  reader.feed("{\"ph\":\"X\",\"name\":\"b\",\"pid\":0,\"tid\":0,\"ts\":5,\"dur\":1},\n");
+  reader.finish();
+  timeline.settle();
+  CHECK(reader.malformed() == 9);
+  CHECK(reader.lines() == 2);
+  CHECK(timeline.span_count() == 2);
+  CHECK(reader.first_malformed().starts_with("line 3: "));
+  CHECK(reader.first_malformed().find("cut off") != std::string::npos);
+}
+
+TEST_CASE("a file whose first line is broken is still read line by line") {
+  Timeline timeline;
+  TraceReader reader{timeline};
+  reader.feed(
+      "{\"ph\":\"X\",\"na\n{\"ph\":\"X\",\"name\":\"b\",\"pid\":0,\"tid\":0,\"ts\":5,\"dur\":1},"
+      "\n");
+  reader.finish();
+  CHECK(reader.malformed() == 1);
+  CHECK(timeline.span_count() == 1);
+}
+
+TEST_CASE("on the wire lines are lines from the first on") {
+  Timeline timeline;
+  TraceReader reader{timeline, TraceReader::Form::lines};
+  reader.feed("broken\n{\"ph\":\"X\",\"name\":\"b\",\"pid\":0,\"tid\":0,\"ts\":5,\"dur\":1},\n");
+  CHECK(reader.malformed() == 1);
+  CHECK(timeline.span_count() == 1);
+}
+
+TEST_CASE("a document of many lines, as PyTorch writes, opens") {
+  const std::string document = R"({
+  "schemaVersion": 1,
+  "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 4},
+  "traceEvents": [
+  {
+    "ph": "X", "cat": "kernel", "name": "ncclKernel_AllReduce", "pid": 0, "tid": 7,
+    "ts": 1699999999999999.5, "dur": 10.25,
+    "args": {"External id": 1, "stream": 7, "grid": [1, 1, 1]}
+  },
+  {
+    "ph": "X", "cat": "user_annotation", "name": "PP:1B4", "pid": "python 12", "tid": "thread x",
+    "ts": 1699999999999990, "dur": 2
+  },
+  {"ph": "i", "s": "g", "name": "Iteration Start", "pid": "Traces", "tid": "Trace", "ts": 1699999999999995}
+  ],
+  "traceName": "x.json"
+})";
+  Timeline timeline;
+  TraceReader reader{timeline};
+  reader.feed(document);
+  reader.finish();
+  timeline.settle();
+  CHECK(reader.malformed() == 0);
+  CHECK(timeline.span_count() == 2);
+  CHECK(timeline.end() - timeline.start() == 19'750'000);
+  const auto& row = timeline.find_rank(0)->lanes.front()->rows(Band::action).front();
+  CHECK(row.front().category == Category::communication);
+
+  Timeline pretty;
+  TraceReader array{pretty};
+  array.feed(
+      "[\n  {\n    \"ph\": \"X\", \"name\": \"a\", \"pid\": 0, \"tid\": 0, \"ts\": 1, \"dur\": 1\n "
+      " }\n]\n");
+  array.finish();
+  CHECK(pretty.span_count() == 1);
+}
+
+TEST_CASE("nothing that is fed crashes the reader") {
+  std::mt19937 random{5};
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = sample;
+    const int changes = std::uniform_int_distribution<int>(1, 6)(random);
+    for (int i = 0; i < changes && !text.empty(); ++i) {
+      const auto at = std::uniform_int_distribution<std::size_t>(0, text.size() - 1)(random);
+      switch (random() % 3) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, random() % 40);
+          break;
+        default:
+          text.resize(at + 1);
+      }
+    }
+    Timeline timeline;
+    TraceReader reader{timeline};
+    reader.feed(text);
+    reader.finish();
+    timeline.settle();
+  }
+}
+
+TEST_CASE("a folder stands for its merged trace, or for its ranks") {
+  namespace fs = std::filesystem;
+  const fs::path folder = temporary("run", "");
+  fs::remove(folder);
+  fs::create_directory(folder);
+  CHECK_THROWS_AS(trace_files(folder), UsageError);
+  CHECK_THROWS_AS(trace_files(folder / "missing"), UsageError);
+  std::ofstream(folder / "rank1.json") << sample;
+  std::ofstream(folder / "rank0.json") << sample << "oops\n";
+  std::ofstream(folder / "report.json") << "{}";
+  REQUIRE(trace_files(folder).size() == 2);
+  CHECK(trace_files(folder)[0].filename() == "rank0.json");
+  Timeline timeline;
+  const ReadReport report = read_traces({folder}, timeline);
+  CHECK(report.files == 2);
+  CHECK(report.malformed == 1);
+  CHECK(report.first_malformed.starts_with("rank0.json, line 15"));
+  std::ofstream(folder / "trace.json") << sample;
+  CHECK(trace_files(folder).front().filename() == "trace.json");
+  fs::remove_all(folder);
+}

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/pipeline/simulator.h"
+
+namespace lockstep {
+
+/// A run that never was: traces as ranks write them, from a simulated schedule.
+struct SampleRun {
+  Schedule schedule;
+  PipelineTimes times;
+  int steps = 6;
+  Picoseconds optimizer = 2'000'000'000;
+  std::string run = "20260101-120000-09";
+  std::string lesson = "09 1F1B";
+  std::string clock = "modelled";
+  std::string cluster = "classroom";
+  std::int64_t clock_offset_ns = 0;
+};
+
+/// 1F1B on `stages` ranks, forward 1 ms, backward 2 ms.
+SampleRun sample_1f1b(int stages = 4, int microbatches = 8, int steps = 6);
+
+/// The first event of a rank's trace, as a line; `token` for the wire.
+std::string sample_hello(const SampleRun& run, int rank, const std::string& token = "");
+
+/// The text of each rank's file. Steps follow one another; each rank's `end` counts its spans.
+std::vector<std::string> sample_traces(const SampleRun& run);
+
+}  // namespace lockstep

@@ -1,0 +1,220 @@
+#include "viz/app/window.h"
+
+#include <GL/gl.h>
+#include <backends/imgui_impl_glfw.h>
+#include <backends/imgui_impl_opengl3.h>
+#include <imgui.h>
+#include <stb_image_write.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "core/base/error.h"
+#include "viz/app/imgui_shim.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float body_size = 15, small_size = 12.5f, large_size = 22;
+constexpr int hatch_lines_width = 2;  // pixels of hatch_pixels
+
+bool input_seen = false;  // by callbacks, which GLFW gives no better place than the window
+
+void note_input(GLFWwindow*) {
+  input_seen = true;
+}
+
+/// Dear ImGui calls what was there before its own callbacks, so these are set first.
+void watch_input(GLFWwindow* window) {
+  glfwSetKeyCallback(window, [](GLFWwindow* w, int, int, int, int) { note_input(w); });
+  glfwSetCharCallback(window, [](GLFWwindow* w, unsigned) { note_input(w); });
+  glfwSetMouseButtonCallback(window, [](GLFWwindow* w, int, int, int) { note_input(w); });
+  glfwSetScrollCallback(window, [](GLFWwindow* w, double, double) { note_input(w); });
+  glfwSetCursorPosCallback(window, [](GLFWwindow* w, double, double) { note_input(w); });
+  glfwSetCursorEnterCallback(window, [](GLFWwindow* w, int) { note_input(w); });
+  glfwSetFramebufferSizeCallback(window, [](GLFWwindow* w, int, int) { note_input(w); });
+  glfwSetWindowRefreshCallback(window, note_input);
+}
+
+/// DejaVu Sans where distributions put it; empty if it is nowhere.
+std::filesystem::path font_file(const std::string& name) {
+  std::vector<std::filesystem::path> folders{
+      "/usr/share/fonts/truetype/dejavu", "/usr/share/fonts/dejavu", "/usr/share/fonts/TTF",
+      "/usr/share/fonts/dejavu-sans-fonts", "/usr/local/share/fonts", "/Library/Fonts"};
+  if (const char* home = std::getenv("HOME")) {
+    folders.push_back(std::filesystem::path{home} / ".local/share/fonts");
+    folders.push_back(std::filesystem::path{home} / ".fonts");
+  }
+  std::error_code ignored;
+  for (const auto& folder : folders) {
+    if (std::filesystem::is_regular_file(folder / name, ignored)) return folder / name;
+  }
+  return {};
+}
+
+const char* no_display_words =
+    "no display to open a window on. On a machine with one, run it there (or set DISPLAY); for a "
+    "picture without one: xvfb-run -a lockstep_view DIR --screenshot run.png";
+
+}  // namespace
+
+Window::Window(const std::string& title, int width, int height, bool visible) : title_(title) {
+  if (!glfwInit()) throw UsageError(no_display_words);
+  glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
+  glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 2);
+  glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
+  glfwWindowHint(GLFW_OPENGL_FORWARD_COMPAT, GLFW_TRUE);
+  glfwWindowHint(GLFW_VISIBLE, visible ? GLFW_TRUE : GLFW_FALSE);
+  window_ = glfwCreateWindow(width, height, title.c_str(), nullptr, nullptr);
+  if (!window_) {
+    const char* why = nullptr;
+    glfwGetError(&why);
+    const std::string reason = why ? why : "unknown";
+    glfwTerminate();
+    throw UsageError("no window: it takes OpenGL 3.2 or later (" + reason +
+                     "). Without a display: xvfb-run -a lockstep_view DIR --screenshot run.png");
+  }
+  glfwMakeContextCurrent(window_);
+  glfwSwapInterval(1);
+  float x_scale = 1, y_scale = 1;
+  glfwGetWindowContentScale(window_, &x_scale, &y_scale);
+  look_.scale = visible ? std::clamp(x_scale, 1.0f, 4.0f) : 1.0f;
+
+  IMGUI_CHECKVERSION();
+  ImGui::CreateContext();
+  ImGui::GetIO().IniFilename = nullptr;
+  watch_input(window_);
+  ImGui_ImplGlfw_InitForOpenGL(window_, true);
+  ImGui_ImplOpenGL3_Init("#version 150");
+  apply_theme(look_.scale);
+  load_fonts();
+  make_hatch();
+}
+
+Window::~Window() {
+  glDeleteTextures(1, &hatch_);
+  ImGui_ImplOpenGL3_Shutdown();
+  ImGui_ImplGlfw_Shutdown();
+  ImGui::DestroyContext();
+  glfwDestroyWindow(window_);
+  glfwTerminate();
+}
+
+void Window::load_fonts() {
+  ImFontAtlas& atlas = *ImGui::GetIO().Fonts;
+  // Latin, Greek, and the arrows, dots and dashes that lane names and formulas use.
+  static const ImWchar glyphs[] = {0x20, 0xff, 0x370, 0x3ff, 0x2010, 0x2027, 0x2190, 0x21ff, 0x2200,
+                                   0x22ff, 0};
+  const auto load = [&](const char* name, float size) {
+    const auto path = font_file(name);
+    ImFont* font = path.empty() ? nullptr
+                                : atlas.AddFontFromFileTTF(path.c_str(), std::round(size * look_.scale),
+                                                           nullptr, glyphs);
+    return font ? font : atlas.AddFontDefault();
+  };
+  look_.body = load("DejaVuSans.ttf", body_size);
+  look_.bold = load("DejaVuSans-Bold.ttf", body_size);
+  look_.small = load("DejaVuSans.ttf", small_size);
+  look_.large = load("DejaVuSans-Bold.ttf", large_size);
+}
+
+void Window::make_hatch() {
+  constexpr auto size = static_cast<std::size_t>(hatch_pixels);
+  std::array<std::uint8_t, size * size * 4> texels{};
+  for (std::size_t y = 0; y < size; ++y) {
+    for (std::size_t x = 0; x < size; ++x) {
+      std::uint8_t* texel = &texels[4 * (y * size + x)];
+      texel[0] = texel[1] = texel[2] = 255;
+      texel[3] = (x + y) % size < hatch_lines_width ? 255 : 0;
+    }
+  }
+  glGenTextures(1, &hatch_);
+  glBindTexture(GL_TEXTURE_2D, hatch_);
+  glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_S, GL_REPEAT);
+  glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_T, GL_REPEAT);
+  glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_LINEAR);
+  glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_LINEAR);
+  glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA, static_cast<GLsizei>(size), static_cast<GLsizei>(size), 0,
+               GL_RGBA, GL_UNSIGNED_BYTE, texels.data());
+  look_.hatch = texture_id(hatch_);
+}
+
+void Window::set_title(const std::string& title) {
+  if (title == title_) return;
+  title_ = title;
+  glfwSetWindowTitle(window_, title.c_str());
+}
+
+void Window::wait_events(double seconds) {
+  if (seconds > 0) {
+    glfwWaitEventsTimeout(seconds);
+  } else {
+    glfwPollEvents();
+  }
+}
+
+void Window::wake() {
+  glfwPostEmptyEvent();
+}
+
+bool Window::take_input() {
+  return std::exchange(input_seen, false);
+}
+
+bool Window::closed() const {
+  return glfwWindowShouldClose(window_);
+}
+
+void Window::close() {
+  glfwSetWindowShouldClose(window_, GLFW_TRUE);
+}
+
+void Window::begin_frame() {
+  ImGui_ImplOpenGL3_NewFrame();
+  ImGui_ImplGlfw_NewFrame();
+  ImGui::NewFrame();
+}
+
+void Window::render() {
+  ImGui::Render();
+  int width = 0, height = 0;
+  glfwGetFramebufferSize(window_, &width, &height);
+  glViewport(0, 0, width, height);
+  const ImVec4 clear = ImGui::ColorConvertU32ToFloat4(colours::background);
+  glClearColor(clear.x, clear.y, clear.z, 1);
+  glClear(GL_COLOR_BUFFER_BIT);
+  ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+}
+
+std::vector<std::uint8_t> Window::pixels(int& width, int& height) const {
+  glfwGetFramebufferSize(window_, &width, &height);
+  const auto stride = static_cast<std::size_t>(width) * 3;
+  std::vector<std::uint8_t> rows(stride * static_cast<std::size_t>(height));
+  glPixelStorei(GL_PACK_ALIGNMENT, 1);
+  glReadBuffer(GL_BACK);
+  glReadPixels(0, 0, width, height, GL_RGB, GL_UNSIGNED_BYTE, rows.data());
+  // OpenGL begins at the bottom.
+  for (std::size_t top = 0, bottom = static_cast<std::size_t>(height) - 1; top < bottom;
+       ++top, --bottom) {
+    std::swap_ranges(rows.begin() + static_cast<std::ptrdiff_t>(top * stride),
+                     rows.begin() + static_cast<std::ptrdiff_t>((top + 1) * stride),
+                     rows.begin() + static_cast<std::ptrdiff_t>(bottom * stride));
+  }
+  return rows;
+}
+
+void Window::swap() {
+  glfwSwapBuffers(window_);
+}
+
+void write_png(const std::filesystem::path& path, const std::vector<std::uint8_t>& rgb, int width,
+               int height) {
+  if (!stbi_write_png(path.c_str(), width, height, 3, rgb.data(), 3 * width)) {
+    throw RunError("can't write the picture " + path.string());
+  }
+}
+
+}  // namespace lockstep::viz

@@ -1,0 +1,105 @@
+#include "viz/data/lane_layout.h"
+
+#include <algorithm>
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float least_compute = 16, most_compute = 46;
+constexpr float least_communication = 6, most_communication = 13;
+constexpr float kernel_share = 0.35f;  // of a compute strip
+constexpr float strip_gap = 2;
+constexpr float group_gap = 10;
+
+bool has_spans(const Lane& lane, Band band) {
+  return !lane.rows(band).empty();
+}
+
+}  // namespace
+
+void LaneLayout::update(const Timeline& timeline, float available, float scale) {
+  strips_.clear();
+  groups_.clear();
+  // Heights come in units of a compute strip: what is wanted by all, first.
+  float units = 0, fixed = 0;
+  constexpr float communication_units = most_communication / most_compute;
+  for (const auto& rank : timeline.ranks()) {
+    RankGroup group{rank.get(), 0, 0, strips_.size(), 0, collapsed_.contains(rank->rank)};
+    const auto add = [&](const Lane* lane, StripKind kind, float height) {
+      strips_.push_back({rank.get(), lane, kind, 0, height});
+      units += height;
+      fixed += strip_gap;
+    };
+    if (!rank->compute()) add(nullptr, StripKind::compute, 1);
+    for (const auto& lane : rank->lanes) {
+      if (lane->is_compute()) {
+        add(lane.get(), StripKind::compute, 1);
+        if (has_spans(*lane, Band::kernel) && !group.collapsed) {
+          add(lane.get(), StripKind::kernels, kernel_share);
+        }
+      } else if (!group.collapsed) {
+        const bool communicates = has_spans(*lane, Band::action) || !has_spans(*lane, Band::kernel);
+        add(lane.get(), communicates ? StripKind::communication : StripKind::kernels,
+            communicates ? communication_units : kernel_share);
+      }
+    }
+    group.count = strips_.size() - group.first;
+    groups_.push_back(group);
+    fixed += group_gap;
+  }
+  const float room = available - fixed * scale;
+  const float unit = std::clamp(units > 0 ? room / units : 0, least_compute * scale,
+                                most_compute * scale);
+  float y = group_gap / 2 * scale;
+  for (RankGroup& group : groups_) {
+    group.top = y;
+    for (std::size_t i = group.first; i < group.first + group.count; ++i) {
+      Strip& strip = strips_[i];
+      strip.top = y;
+      strip.height = std::max(strip.height * unit, least_communication * scale);
+      y = strip.bottom() + strip_gap * scale;
+    }
+    group.height = y - strip_gap * scale - group.top;
+    y += group_gap * scale;
+  }
+  height_ = y - group_gap / 2 * scale;
+}
+
+const Strip* LaneLayout::strip_at(float y) const {
+  auto after = std::partition_point(strips_.begin(), strips_.end(),
+                                    [&](const Strip& strip) { return strip.bottom() <= y; });
+  return after != strips_.end() && after->top <= y ? &*after : nullptr;
+}
+
+const RankGroup* LaneLayout::group_at(float y) const {
+  for (const RankGroup& group : groups_) {
+    if (y >= group.top && y < group.top + group.height) return &group;
+  }
+  return nullptr;
+}
+
+float LaneLayout::anchor(int rank, int tid) const {
+  auto group = std::partition_point(groups_.begin(), groups_.end(), [&](const RankGroup& each) {
+    return each.rank->rank < rank;
+  });
+  if (group == groups_.end() || group->rank->rank != rank) return -1;
+  const Strip* found = &strips_[group->first];
+  for (std::size_t i = group->first; i < group->first + group->count; ++i) {
+    if (strips_[i].lane && strips_[i].lane->tid() == tid) found = &strips_[i];
+  }
+  return found->top + found->height / 2;
+}
+
+void LaneLayout::toggle(int rank) {
+  if (!collapsed_.insert(rank).second) collapsed_.erase(rank);
+}
+
+void LaneLayout::toggle_all() {
+  const bool all = std::all_of(groups_.begin(), groups_.end(),
+                               [](const RankGroup& group) { return group.collapsed; });
+  collapsed_.clear();
+  if (all) return;
+  for (const RankGroup& group : groups_) collapsed_.insert(group.rank->rank);
+}
+
+}  // namespace lockstep::viz

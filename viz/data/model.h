@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "viz/data/series.h"
+#include "viz/data/viewport.h"
+#include "viz/data/words.h"
+
+namespace lockstep::viz {
+
+/// Where the timeline comes from, and how that goes.
+struct Source {
+  bool live = false;
+  std::string name{};  ///< the address listened on, or the files
+  int connected = 0;
+  int refused = 0;
+  std::int64_t malformed = 0;
+  std::string first_malformed{};
+};
+
+/// All that the views show. Belongs to the frame loop's thread.
+struct Model {
+  Timeline timeline;
+  Viewport viewport;
+  BubbleSeries bubbles;
+  Source source;
+  Finding hovered;     ///< what the cursor is on, this frame
+  Finding selected;    ///< what was clicked
+};
+
+}  // namespace lockstep::viz

@@ -1,0 +1,77 @@
+#include "viz/data/series.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace lockstep::viz {
+
+std::vector<LossPoint> loss_series(const Timeline& timeline) {
+  // The i-th report of any rank belongs to the i-th step.
+  std::vector<LossPoint> points;
+  std::vector<int> reports;
+  for (const auto& rank : timeline.ranks()) {
+    for (std::size_t i = 0; i < rank->losses.size(); ++i) {
+      if (i == points.size()) {
+        points.push_back({static_cast<int>(i), 0});
+        reports.push_back(0);
+      }
+      if (!std::isfinite(rank->losses[i].loss)) continue;
+      points[i].loss += rank->losses[i].loss;
+      ++reports[i];
+    }
+  }
+  for (std::size_t i = 0; i < points.size(); ++i) points[i].loss /= std::max(reports[i], 1);
+  return points;
+}
+
+void BubbleSeries::update(const Timeline& timeline) {
+  const auto& steps = timeline.steps();
+  for (; looked_at_ < steps.size() && timeline.step_complete(steps[looked_at_]); ++looked_at_) {
+    const int step = steps[looked_at_].step;
+    Point point{.step = step, .overlap = communication_overlap(timeline, step)};
+    if (const auto found = bubble(timeline, step)) point.bubble = *found;
+    if (const auto found = internal_bubble(timeline, step)) point.internal = *found;
+    points_.push_back(point);
+  }
+}
+
+std::int64_t total(const MemorySample& sample) {
+  return std::accumulate(sample.bytes.begin(), sample.bytes.end(), std::int64_t{0});
+}
+
+std::vector<MemoryColumn> memory_columns(const RankTimeline& rank, const TimeWindow& window,
+                                         std::size_t pixels) {
+  std::vector<MemoryColumn> columns(pixels);
+  const auto& samples = rank.memory;
+  const auto at_or_before = [&](double time) {
+    return std::partition_point(samples.begin(), samples.end(), [&](const MemorySample& sample) {
+      return static_cast<double>(sample.at) <= time;
+    });
+  };
+  const double step = window.width() / static_cast<double>(std::max<std::size_t>(pixels, 1));
+  auto next = at_or_before(window.begin);
+  for (std::size_t i = 0; i < pixels; ++i) {
+    // What holds as the column begins, and whatever changes within it.
+    const MemorySample* highest = next == samples.begin() ? nullptr : &*std::prev(next);
+    const double end = window.begin + step * static_cast<double>(i + 1);
+    for (; next != samples.end() && static_cast<double>(next->at) < end; ++next) {
+      if (!highest || total(*next) > total(*highest)) highest = &*next;
+    }
+    if (!highest) continue;
+    for (std::size_t c = 0; c < highest->bytes.size(); ++c) {
+      columns[i][c] = static_cast<float>(highest->bytes[c]);
+    }
+  }
+  return columns;
+}
+
+const MemorySample* memory_peak(const RankTimeline& rank) {
+  const MemorySample* highest = nullptr;
+  for (const MemorySample& sample : rank.memory) {
+    if (!highest || total(sample) > total(*highest)) highest = &sample;
+  }
+  return highest;
+}
+
+}  // namespace lockstep::viz

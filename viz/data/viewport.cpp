@@ -1,0 +1,102 @@
+#include "viz/data/viewport.h"
+
+#include <cmath>
+
+namespace lockstep::viz {
+namespace {
+
+constexpr double margin = 0.02;            // of the window, at both of its sides
+constexpr double followed_steps = 3;       // how many steps a live view shows
+constexpr double glide_seconds = 0.06;     // a glide's time constant
+constexpr double arrived = 1e-3;           // of the window: close enough to be there
+constexpr double narrowest = 100;          // picoseconds
+constexpr double widest = 1e12 * 3600 * 24 * 30;
+
+TimeWindow with_margin(double begin, double end) {
+  const double width = std::max(end - begin, narrowest);
+  return {begin - margin * width, begin + (1 + margin) * width};
+}
+
+}  // namespace
+
+void Viewport::go_to(const TimeWindow& window) {
+  following_ = false;
+  target_ = window;
+}
+
+void Viewport::fit(const Timeline& timeline) {
+  go_to(with_margin(static_cast<double>(timeline.start()), static_cast<double>(timeline.end())));
+}
+
+void Viewport::fit_steps(const Timeline& timeline, std::size_t first, std::size_t last) {
+  const auto& steps = timeline.steps();
+  if (steps.empty()) return fit(timeline);
+  first = std::min(first, steps.size() - 1);
+  last = std::clamp(last, first, steps.size() - 1);
+  go_to(with_margin(static_cast<double>(steps[first].start),
+                    static_cast<double>(steps[last].end)));
+}
+
+std::size_t Viewport::step_in_view(const Timeline& timeline) const {
+  const double middle = (target_.begin + target_.end) / 2;
+  const auto& steps = timeline.steps();
+  auto after = std::partition_point(steps.begin(), steps.end(), [&](const StepWindow& step) {
+    return static_cast<double>(step.start) <= middle;
+  });
+  return after == steps.begin() ? 0 : static_cast<std::size_t>(after - steps.begin()) - 1;
+}
+
+void Viewport::go_by_steps(const Timeline& timeline, int by) {
+  const auto count = static_cast<std::ptrdiff_t>(timeline.steps().size());
+  if (count == 0) return;
+  const auto now = static_cast<std::ptrdiff_t>(step_in_view(timeline));
+  const auto to = static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(now + by, 0, count - 1));
+  fit_steps(timeline, to, to);
+}
+
+void Viewport::zoom(double factor, double at) {
+  const double width = std::clamp(target_.width() * factor, narrowest, widest);
+  const double share = (at - target_.begin) / target_.width();
+  go_to({at - share * width, at + (1 - share) * width});
+}
+
+void Viewport::pan(double share) {
+  const double by = share * target_.width();
+  go_to({target_.begin + by, target_.end + by});
+  window_ = {window_.begin + by, window_.end + by};  // what is dragged stays under the cursor
+}
+
+TimeWindow Viewport::latest(const Timeline& timeline) {
+  const auto& steps = timeline.steps();
+  const auto begin = static_cast<double>(timeline.start());
+  const auto end = static_cast<double>(timeline.end());
+  // The length of a step: the mean distance of the starts of the last few.
+  const std::size_t known = steps.size();
+  if (known < 3 || timeline.ended()) {
+    const std::size_t first = known > 3 ? known - 3 : 0;
+    return with_margin(known > 3 ? static_cast<double>(steps[first].start) : begin, end);
+  }
+  const std::size_t from = known > 5 ? known - 5 : 0;
+  const double length = static_cast<double>(steps.back().start - steps[from].start) /
+                        static_cast<double>(known - 1 - from);
+  const double width = followed_steps * std::max(length, narrowest);
+  return {end - (1 - margin) * width, end + margin * width};
+}
+
+void Viewport::advance(const Timeline& timeline, double seconds, bool at_once) {
+  if (following_ && !timeline.empty()) {
+    target_ = latest(timeline);
+    // The right edge is where news comes: only the width glides.
+    const double width = window_.width();
+    window_ = {target_.end - width, target_.end};
+  }
+  const double share = at_once ? 1 : 1 - std::exp(-seconds / glide_seconds);
+  window_.begin += share * (target_.begin - window_.begin);
+  window_.end += share * (target_.end - window_.end);
+  const double near = arrived * target_.width();
+  if (std::abs(window_.begin - target_.begin) + std::abs(window_.end - target_.end) < near) {
+    window_ = target_;
+  }
+}
+
+}  // namespace lockstep::viz

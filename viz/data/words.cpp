@@ -1,0 +1,218 @@
+#include "viz/data/words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "viz/data/folding.h"
+
+namespace lockstep::viz {
+namespace {
+
+struct Unit {
+  double picoseconds;
+  const char* name;
+};
+constexpr Unit units[] = {{1e12, "s"}, {1e9, "ms"}, {1e6, "µs"}, {1e3, "ns"}, {1, "ps"}};
+
+Unit unit_for(double picoseconds) {
+  for (const Unit& unit : units) {
+    if (std::abs(picoseconds) >= unit.picoseconds) return unit;
+  }
+  return units[4];
+}
+
+const char* action_words(Category category) {
+  switch (category) {
+    case Category::forward: return "forward";
+    case Category::backward: return "backward";
+    case Category::backward_input: return "input gradient";
+    case Category::backward_weight: return "weight gradient";
+    case Category::recompute: return "recomputation";
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+std::string duration_words(double picoseconds) {
+  if (picoseconds == 0) return "0 s";
+  const Unit unit = unit_for(picoseconds);
+  const double value = picoseconds / unit.picoseconds;
+  const int decimals = unit.picoseconds == 1 ? 0 : std::abs(value) >= 100 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", value, decimals, unit.name);
+}
+
+std::string axis_words(double picoseconds, double spacing) {
+  const Unit unit = unit_for(std::max(std::abs(picoseconds), spacing));
+  const double digits = -std::floor(std::log10(spacing / unit.picoseconds) + 1e-9);
+  return fmt::format("{:.{}f} {}", picoseconds / unit.picoseconds,
+                     static_cast<int>(std::clamp(digits, 0.0, 9.0)), unit.name);
+}
+
+std::string bytes_words(double bytes) {
+  const char* names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < std::size(names); ++unit) bytes /= 1024;
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 100 ? 0 : 1, names[unit]);
+}
+
+std::string span_words(const Timeline& timeline, const TimelineSpan& span) {
+  const std::string& name = timeline.name(span.name);
+  std::string words;
+  if (const char* action = action_words(span.category)) {
+    words = action;
+    if (span.microbatch >= 0) words += fmt::format(" of microbatch {}", span.microbatch);
+    if (span.stage >= 0) words += fmt::format(" on stage {}", span.stage);
+    if (span.layer >= 0) words += fmt::format(", layer {}", span.layer);
+    return words;
+  }
+  if (span.category == Category::wait) {
+    words = name.empty() || name == "wait" ? "idle, waiting" : "idle, waiting for " + name;
+    if (span.microbatch >= 0) words += fmt::format(" of microbatch {}", span.microbatch);
+    if (span.peer >= 0) words += fmt::format(" from rank {}", span.peer);
+    return words;
+  }
+  if (span.category == Category::communication) {
+    words = name;
+    if (span.peer >= 0) {
+      words += fmt::format("{} rank {}", name.starts_with("rec") ? " from" : " to", span.peer);
+    }
+    if (span.microbatch >= 0) words += fmt::format(", microbatch {}", span.microbatch);
+    if (span.group_size > 1 && span.peer < 0) words += fmt::format(" of {} ranks", span.group_size);
+    return words;
+  }
+  if (span.category == Category::optimizer && name.empty()) return "optimizer";
+  if (span.category == Category::step) return fmt::format("step {}", span.step);
+  return name.empty() ? name_of(span.category) : name;
+}
+
+namespace {
+
+/// Looks for `time` in one row; true if the row has something there.
+bool find_in(const SpanRow& row, double time, double tolerance, Finding& finding) {
+  const auto first = first_ending_after(row, time - tolerance);
+  double covered = 0;
+  int count = 0;
+  const TimelineSpan* nearest = nullptr;
+  double distance = 0;
+  for (auto at = first; at != row.end() && static_cast<double>(at->start) < time + tolerance;
+       ++at) {
+    const auto start = static_cast<double>(at->start);
+    const auto end = static_cast<double>(at->end);
+    const double away = std::max({start - time, time - end, 0.0});
+    if (!nearest || away < distance) {
+      nearest = &*at;
+      distance = away;
+    }
+    covered += std::min(end, time + tolerance) - std::max(start, time - tolerance);
+    ++count;
+  }
+  if (!nearest) return false;
+  const bool small = static_cast<double>(nearest->duration()) < 2 * tolerance;
+  if (count > 2 && small) {
+    finding.kind = Finding::Kind::folded;
+    finding.count = count;
+    finding.cover = covered / (2 * tolerance);
+    finding.span = *nearest;
+  } else if (distance == 0 || small) {
+    finding.kind = Finding::Kind::span;
+    finding.span = *nearest;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double time,
+                double tolerance) {
+  Finding finding{.rank = &rank, .lane = &lane};
+  const auto& rows = lane.rows(band);
+  // The innermost first: a wait within a forward is what it is.
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
+    if (find_in(*row, time, tolerance, finding)) return finding;
+  }
+  if (band == Band::action) {
+    for (const OpenSpan& open : lane.open()) {
+      if (static_cast<double>(open.span.start) <= time && time <= static_cast<double>(open.span.end)) {
+        finding.kind = Finding::Kind::span;
+        finding.span = open.span;
+        finding.open = true;
+        return finding;
+      }
+    }
+  }
+  if (rows.empty() || rows.front().empty()) return finding;
+  const auto next = first_ending_after(rows.front(), time);
+  if (next == rows.front().begin() || next == rows.front().end()) return finding;
+  finding.kind = Finding::Kind::idle;
+  finding.span.start = std::prev(next)->end;
+  finding.span.end = next->start;
+  return finding;
+}
+
+std::string idle_reason(const Timeline& timeline, int rank, Picoseconds start, Picoseconds end) {
+  // The message that arrived last in the gap is the one that ended it.
+  const auto& messages = timeline.messages();
+  const Picoseconds earliest = start - timeline.longest_message();
+  auto at = std::partition_point(messages.begin(), messages.end(),
+                                 [&](const Message& message) { return message.sent < earliest; });
+  const Message* last = nullptr;
+  for (; at != messages.end() && at->sent <= end; ++at) {
+    if (at->to_rank != rank || at->received <= start || at->received > end) continue;
+    if (!last || at->received > last->received) last = &*at;
+  }
+  if (!last) return {};
+  return fmt::format("waiting for a message from rank {}", last->from_rank);
+}
+
+std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding) {
+  const TimelineSpan& span = finding.span;
+  std::vector<std::string> lines;
+  const auto length = duration_words(static_cast<double>(span.duration()));
+  const auto times = fmt::format("{} to {}", duration_words(static_cast<double>(span.start)),
+                                 duration_words(static_cast<double>(span.end)));
+  switch (finding.kind) {
+    case Finding::Kind::nothing: return lines;
+    case Finding::Kind::folded:
+      return {fmt::format("{} spans, {:.0f} % full", finding.count, 100 * finding.cover),
+              "one of them: " + span_words(timeline, span) + ", " + length, "zoom in to tell them apart"};
+    case Finding::Kind::idle: {
+      const bool compute = finding.lane->is_compute();
+      const std::string reason =
+          compute ? idle_reason(timeline, finding.rank->rank, span.start, span.end) : "";
+      lines.push_back(reason.empty() ? (compute ? "idle" : "nothing in flight") : "idle, " + reason);
+      lines.push_back(length);
+      lines.push_back(times);
+      return lines;
+    }
+    case Finding::Kind::span: break;
+  }
+  lines.push_back(span_words(timeline, span) + (finding.open ? " (still running)" : ""));
+  lines.push_back(finding.open ? "for more than " + length : length);
+  lines.push_back(times);
+  std::string where = finding.rank->name + ", " + finding.lane->name();
+  if (span.step >= 0) where += fmt::format(", step {}", span.step);
+  lines.push_back(where);
+  if (span.bytes >= 0) {
+    std::string sent = bytes_words(static_cast<double>(span.bytes));
+    if (span.duration() > 0) {
+      sent += fmt::format(", {}/s", bytes_words(static_cast<double>(span.bytes) /
+                                                static_cast<double>(span.duration()) * 1e12));
+    }
+    lines.push_back(sent);
+  }
+  if (span.group != 0) {
+    std::string group = "group " + timeline.name(span.group);
+    if (span.group_size > 0) group += fmt::format(" of {} ranks", span.group_size);
+    if (span.algorithm != 0) group += ", " + timeline.name(span.algorithm);
+    lines.push_back(group);
+  }
+  return lines;
+}
+
+}  // namespace lockstep::viz

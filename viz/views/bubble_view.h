@@ -1,0 +1,19 @@
+#pragma once
+
+#include "viz/data/model.h"
+#include "viz/views/draw.h"
+
+namespace lockstep::viz {
+
+/// The bubble of the step in view, observed against predicted, and how it went from step to step.
+class BubbleView {
+ public:
+  void draw(const Painter& painter, const Rect& rect, const Model& model) const;
+
+ private:
+  void draw_bars(const Painter& painter, const Rect& rect, const BubbleSeries::Point& point,
+                 const Prediction& predicted) const;
+  void draw_trend(const Painter& painter, const Rect& rect, const Model& model, int shown) const;
+};
+
+}  // namespace lockstep::viz

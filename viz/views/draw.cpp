@@ -1,0 +1,76 @@
+#include "viz/views/draw.h"
+
+#include <cmath>
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float card_padding = 12;
+constexpr float card_rounding = 6;
+constexpr float dash_length = 4;
+
+const char* end_of(std::string_view text) {
+  return text.data() + text.size();
+}
+
+}  // namespace
+
+void Painter::hatch(const Rect& rect, ImU32 colour) const {
+  const ImVec2 from{rect.left / hatch_pixels, rect.top / hatch_pixels};
+  const ImVec2 to{rect.right / hatch_pixels, rect.bottom / hatch_pixels};
+  list_->AddImage(look_.hatch, rect.min(), rect.max(), from, to, colour);
+}
+
+void Painter::dashes(float x0, float x1, float y, ImU32 colour) const {
+  for (float x = x0; x < x1; x += 2 * px(dash_length)) {
+    line(x, y, std::min(x + px(dash_length), x1), y, colour);
+  }
+}
+
+float Painter::text_width(std::string_view text, ImFont* font) const {
+  return font->CalcTextSizeA(font->FontSize, 1e9f, 0, text.data(), end_of(text)).x;
+}
+
+float Painter::text(float x, float y, std::string_view text, ImU32 colour, ImFont* font,
+                    Align align) const {
+  const float width = text_width(text, font);
+  if (align == Align::centre) x -= width / 2;
+  if (align == Align::right) x -= width;
+  list_->AddText(font, font->FontSize, {std::floor(x), std::floor(y)}, colour, text.data(),
+                 end_of(text));
+  return width;
+}
+
+bool Painter::text_in(const Rect& rect, std::string_view words, ImU32 colour, ImFont* font) const {
+  if (rect.height() < font->FontSize || rect.width() < font->FontSize * 0.6f) return false;
+  const float width = text_width(words, font);
+  if (width + px(3) > rect.width()) return false;
+  text((rect.left + rect.right - width) / 2, (rect.top + rect.bottom - font->FontSize) / 2, words,
+       colour, font);
+  return true;
+}
+
+Rect Painter::card(const Rect& rect, std::string_view title, std::string_view note) const {
+  fill(rect, colours::panel, px(card_rounding));
+  frame(rect, colours::panel_edge, px(card_rounding));
+  const float top = rect.top + px(card_padding) * 0.75f;
+  text(rect.left + px(card_padding), top, title, colours::text, look_.bold);
+  if (!note.empty()) {
+    text(rect.right - px(card_padding), top + look_.bold->FontSize - look_.small->FontSize, note,
+         colours::text_faint, look_.small, Align::right);
+  }
+  Rect inside = rect.inset(px(card_padding));
+  inside.top = top + look_.bold->FontSize + px(8);
+  return inside;
+}
+
+float Painter::pill(float x, float y, std::string_view words, ImU32 colour, bool filled) const {
+  ImFont* font = look_.small;
+  const float width = text_width(words, font) + px(16);
+  const Rect rect{x, y, x + width, y + font->FontSize + px(7)};
+  fill(rect, filled ? colour : faded(colour, 0.16f), rect.height() / 2);
+  text(x + px(8), y + px(3), words, filled ? colours::text_on_box : colour, font);
+  return width;
+}
+
+}  // namespace lockstep::viz

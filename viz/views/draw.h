@@ -1,0 +1,66 @@
+#pragma once
+
+#include <imgui.h>
+
+#include <string>
+#include <string_view>
+
+#include "viz/views/theme.h"
+
+namespace lockstep::viz {
+
+/// A rectangle on the screen, in pixels.
+struct Rect {
+  float left = 0, top = 0, right = 0, bottom = 0;
+  float width() const { return right - left; }
+  float height() const { return bottom - top; }
+  ImVec2 min() const { return {left, top}; }
+  ImVec2 max() const { return {right, bottom}; }
+  bool contains(ImVec2 point) const {
+    return point.x >= left && point.x < right && point.y >= top && point.y < bottom;
+  }
+  Rect inset(float by) const { return {left + by, top + by, right - by, bottom - by}; }
+};
+
+enum class Align { left, centre, right };
+
+/// Draws into one draw list with one look. Cheap to make, for a frame.
+class Painter {
+ public:
+  Painter(ImDrawList* list, const Look& look) : list_(list), look_(look) {}
+
+  ImDrawList* list() const { return list_; }
+  const Look& look() const { return look_; }
+  float px(float units) const { return look_.px(units); }
+
+  void fill(const Rect& rect, ImU32 colour, float rounding = 0) const {
+    list_->AddRectFilled(rect.min(), rect.max(), colour, rounding);
+  }
+  void frame(const Rect& rect, ImU32 colour, float rounding = 0, float thickness = 1) const {
+    list_->AddRect(rect.min(), rect.max(), colour, rounding, 0, thickness);
+  }
+  void line(float x0, float y0, float x1, float y1, ImU32 colour, float thickness = 1) const {
+    list_->AddLine({x0, y0}, {x1, y1}, colour, thickness);
+  }
+  /// Diagonal lines, in place from one rectangle to the next.
+  void hatch(const Rect& rect, ImU32 colour) const;
+  /// A dashed horizontal line.
+  void dashes(float x0, float x1, float y, ImU32 colour) const;
+
+  float text_width(std::string_view text, ImFont* font) const;
+  /// Text with its top at `y`; `x` is its left, middle or right. Returns its width.
+  float text(float x, float y, std::string_view text, ImU32 colour, ImFont* font,
+             Align align = Align::left) const;
+  /// Text in the middle of a rectangle, if it fits with a little air.
+  bool text_in(const Rect& rect, std::string_view text, ImU32 colour, ImFont* font) const;
+  /// A card with its title; returns the room inside.
+  Rect card(const Rect& rect, std::string_view title, std::string_view note = {}) const;
+  /// A rounded label; returns its width.
+  float pill(float x, float y, std::string_view text, ImU32 colour, bool filled) const;
+
+ private:
+  ImDrawList* list_;
+  const Look& look_;
+};
+
+}  // namespace lockstep::viz

@@ -1,0 +1,138 @@
+#include "viz/views/lab_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::viz {
+namespace {
+
+constexpr int most_microbatches = 64;
+constexpr float slider_width = 210;
+constexpr float name_width = 52;
+constexpr float most_row = 26;
+constexpr float row_gap = 3;
+constexpr float verdict_lines = 2;
+
+}  // namespace
+
+void LabView::refresh(const Timeline& timeline) {
+  // The run's times, once a step of it has ended; what was chosen by hand stays.
+  const bool new_run = timeline.run().run != run_;
+  if (!new_run && answer_ && question_.measured) return;
+  if (new_run) touched_ = false;
+  LabQuestion fresh = question_from(timeline);
+  if (touched_) {
+    fresh.microbatches = question_.microbatches;
+    fresh.schedule = question_.schedule;
+  }
+  const bool same = answer_ && !new_run && !fresh.measured;
+  if (same) return;
+  run_ = timeline.run().run;
+  question_ = fresh;
+  answer_ = answer(question_);
+}
+
+void LabView::draw(const Painter& painter, const Rect& rect, const Model& model) {
+  refresh(model.timeline);
+  const std::string times =
+      fmt::format("{}: forward {}, backward {}", question_.measured ? "this run's times" : "textbook",
+                  duration_words(static_cast<double>(question_.forward)),
+                  duration_words(static_cast<double>(question_.backward)));
+  const Rect inside = painter.card(rect, "What if", times);
+  draw_controls(painter, inside);
+  const float controls = ImGui::GetFrameHeight() + painter.px(8);
+  const float verdict = verdict_lines * (painter.look().small->FontSize + painter.px(4));
+  draw_schedule(painter, {inside.left, inside.top + controls, inside.right,
+                          inside.bottom - verdict - painter.px(4)});
+  draw_verdict(painter, {inside.left, inside.bottom - verdict, inside.right, inside.bottom});
+}
+
+void LabView::draw_controls(const Painter& painter, const Rect& rect) {
+  const Look& look = painter.look();
+  bool changed = false;
+  ImGui::PushFont(look.small);
+  const auto choice = [&](const char* name, LabSchedule schedule) {
+    const bool chosen = question_.schedule == schedule;
+    if (chosen) ImGui::PushStyleColor(ImGuiCol_Button, faded(colours::accent, 0.45f));
+    if (ImGui::Button(name)) {
+      question_.schedule = schedule;
+      changed = true;
+    }
+    if (chosen) ImGui::PopStyleColor();
+    ImGui::SameLine(0, painter.px(6));
+  };
+  ImGui::SetCursorScreenPos({rect.left, rect.top});
+  choice("GPipe", LabSchedule::gpipe);
+  choice("1F1B", LabSchedule::one_f_one_b);
+  ImGui::SameLine(0, painter.px(14));
+  ImGui::SetNextItemWidth(std::min(painter.px(slider_width), rect.width() / 3));
+  changed |= ImGui::SliderInt("##microbatches", &question_.microbatches, 1, most_microbatches,
+                              "%d microbatches", ImGuiSliderFlags_AlwaysClamp);
+  ImGui::SameLine(0, painter.px(14));
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextUnformatted(fmt::format("{} stages", question_.stages).c_str());
+  ImGui::PopFont();
+  if (changed) {
+    touched_ = true;
+    answer_ = answer(question_);
+  }
+}
+
+void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
+  const Look& look = painter.look();
+  const Schedule& schedule = answer_->schedule;
+  const Simulation& simulation = answer_->simulation;
+  const float row = std::min(rect.height() / static_cast<float>(schedule.ranks), painter.px(most_row));
+  const float left = rect.left + painter.px(name_width);
+  const auto makespan = static_cast<double>(std::max<Picoseconds>(simulation.makespan, 1));
+  const double scale = static_cast<double>(rect.right - left) / makespan;
+  Picoseconds first = simulation.makespan;
+  for (const auto& actions : simulation.actions) {
+    if (!actions.empty()) first = std::min(first, actions.front().start);
+  }
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    const auto& actions = schedule.actions[static_cast<std::size_t>(rank)];
+    const auto& timed = simulation.actions[static_cast<std::size_t>(rank)];
+    Rect lane{left, rect.top + row * static_cast<float>(rank), rect.right, 0};
+    lane.bottom = lane.top + row - painter.px(row_gap);
+    painter.fill(lane, colours::lane);
+    painter.hatch(lane, colours::idle_hatch);
+    painter.text(rect.left, (lane.top + lane.bottom - look.small->FontSize) / 2,
+                 fmt::format("rank {}", rank), colours::text_dim, look.small);
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      Rect box = lane;
+      box.left = left + static_cast<float>(static_cast<double>(timed[i].start - first) * scale);
+      box.right = left + static_cast<float>(static_cast<double>(timed[i].end - first) * scale);
+      const ImU32 colour = colour_of(category(actions[i].op));
+      const bool odd = actions[i].microbatch % 2 == 1;
+      painter.fill(box, odd ? mixed(colour, IM_COL32_WHITE, 0.14f) : colour);
+      if (box.width() > 3) {
+        painter.line(box.left + 0.5f, box.top, box.left + 0.5f, box.bottom,
+                     mixed(colour, IM_COL32_BLACK, 0.45f));
+      }
+      painter.text_in(box, std::to_string(actions[i].microbatch), colours::text_on_box, look.small);
+    }
+  }
+}
+
+void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
+  const Look& look = painter.look();
+  const int p = question_.stages, m = question_.microbatches;
+  float x = rect.left;
+  x += painter.text(x, rect.top,
+                    fmt::format("bubble {:.1f} %", 100 * answer_->simulation.bubble), colours::text,
+                    look.small);
+  painter.text(x + painter.px(10), rect.top,
+               fmt::format("(p-1)/(m+p-1) = {}/{} = {:.1f} %", p - 1, m + p - 1,
+                           100 * answer_->formula),
+               colours::text_dim, look.small);
+  painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4),
+               fmt::format("a step takes {};  rank 0 holds {} microbatch{} at most",
+                           duration_words(static_cast<double>(answer_->simulation.makespan)),
+                           answer_->most_live, answer_->most_live == 1 ? "" : "es"),
+               colours::text_dim, look.small);
+}
+
+}  // namespace lockstep::viz

@@ -1,0 +1,71 @@
+#include "viz/views/loss_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float axis_width = 38;
+constexpr std::size_t dots_up_to = 60;  // points; more are a line only
+
+}  // namespace
+
+void LossView::draw(const Painter& painter, const Rect& rect, const Model& model) const {
+  const Look& look = painter.look();
+  const std::vector<LossPoint> points = loss_series(model.timeline);
+  const Rect inside =
+      painter.card(rect, "Loss", points.empty() ? "" : fmt::format("{} steps", points.size()));
+  if (points.empty()) {
+    painter.text(inside.left, inside.top, "none reported yet", colours::text_faint, look.body);
+    return;
+  }
+  const auto [low, high] =
+      std::minmax_element(points.begin(), points.end(),
+                          [](const LossPoint& a, const LossPoint& b) { return a.loss < b.loss; });
+  const float number =
+      painter.text(inside.left, inside.top - painter.px(4),
+                   fmt::format("{:.3f}", points.back().loss), colours::text, look.large);
+  painter.text(inside.left + number + painter.px(10),
+               inside.top + look.large->FontSize - look.small->FontSize - painter.px(7),
+               fmt::format("from {:.3f}", points.front().loss), colours::text_dim, look.small);
+  const Rect plot{inside.left + painter.px(axis_width),
+                  inside.top + look.large->FontSize + painter.px(10), inside.right - painter.px(4),
+                  inside.bottom - look.small->FontSize - painter.px(4)};
+  const double span = std::max(high->loss - low->loss, 1e-6 * std::max(std::abs(high->loss), 1e-9));
+  const double bottom = low->loss - 0.06 * span;
+  const double top = high->loss + 0.06 * span;
+  const auto y_of = [&](double loss) {
+    return plot.bottom - plot.height() * static_cast<float>((loss - bottom) / (top - bottom));
+  };
+  for (const double mark : {low->loss, (low->loss + high->loss) / 2, high->loss}) {
+    const float y = y_of(mark);
+    painter.line(plot.left, y, plot.right, y, colours::grid);
+    painter.text(plot.left - painter.px(6), y - look.small->FontSize / 2,
+                 fmt::format("{:.2f}", mark), colours::text_faint, look.small, Align::right);
+  }
+  painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);
+  const float count = static_cast<float>(std::max<std::size_t>(points.size() - 1, 1));
+  // No more points than there are pixels: of each pixel the last.
+  std::vector<ImVec2> curve;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const ImVec2 at{plot.left + plot.width() * static_cast<float>(i) / count, y_of(points[i].loss)};
+    if (!curve.empty() && i + 1 < points.size() && at.x - curve.back().x < 1) continue;
+    curve.push_back(at);
+  }
+  painter.list()->AddPolyline(curve.data(), static_cast<int>(curve.size()), colours::accent, 0,
+                              painter.px(2));
+  if (points.size() <= dots_up_to) {
+    for (const ImVec2& at : curve) {
+      painter.list()->AddCircleFilled(at, painter.px(2.5f), colours::accent, 10);
+    }
+  }
+  const float y = plot.bottom + painter.px(3);
+  painter.text(plot.left, y, "step 1", colours::text_faint, look.small);
+  painter.text(plot.right, y, fmt::format("{}", points.size()), colours::text_faint, look.small,
+               Align::right);
+}
+
+}  // namespace lockstep::viz

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "viz/data/model.h"
+#include "viz/views/draw.h"
+
+namespace lockstep::viz {
+
+/// The loss, step by step.
+class LossView {
+ public:
+  void draw(const Painter& painter, const Rect& rect, const Model& model) const;
+};
+
+}  // namespace lockstep::viz

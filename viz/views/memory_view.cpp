@@ -1,0 +1,98 @@
+#include "viz/views/memory_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float name_width = 52;
+constexpr float peak_width = 74;
+constexpr float least_row = 15;   // units of height
+constexpr float most_row = 46;
+constexpr float row_gap = 5;
+constexpr float column_width = 2;  // pixels
+
+}  // namespace
+
+void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& model) const {
+  const Look& look = painter.look();
+  const Rect inside = painter.card(rect, "Memory");
+  draw_legend(painter, rect.right - painter.px(12), rect.top + painter.px(11));
+  const auto& ranks = model.timeline.ranks();
+  double top = 0;
+  for (const auto& rank : ranks) {
+    if (const MemorySample* peak = memory_peak(*rank)) {
+      top = std::max(top, static_cast<double>(total(*peak)));
+    }
+  }
+  if (top <= 0) {
+    painter.text(inside.left, inside.top, "none reported yet", colours::text_faint, look.body);
+    return;
+  }
+  const float fitting = inside.height() / static_cast<float>(ranks.size());
+  const float row = std::clamp(fitting, painter.px(least_row), painter.px(most_row));
+  const auto shown = std::min(ranks.size(), static_cast<std::size_t>(inside.height() / row));
+  for (std::size_t i = 0; i < shown; ++i) {
+    const float y = inside.top + row * static_cast<float>(i);
+    // Where not all fit, the last row says so.
+    if (i + 1 == shown && shown < ranks.size()) {
+      painter.text(inside.left, y, fmt::format("and {} ranks more", ranks.size() - i),
+                   colours::text_faint, look.small);
+      break;
+    }
+    draw_rank(painter, {inside.left, y, inside.right, y + row - painter.px(row_gap)}, *ranks[i],
+              model.viewport.window(), top);
+  }
+}
+
+void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
+                           const TimeWindow& window, double top) const {
+  const Look& look = painter.look();
+  const float middle = (rect.top + rect.bottom - look.small->FontSize) / 2;
+  painter.text(rect.left, middle, fmt::format("rank {}", rank.rank), colours::text_dim, look.small);
+  const Rect plot{rect.left + painter.px(name_width), rect.top,
+                  rect.right - painter.px(peak_width), rect.bottom};
+  painter.fill(plot, colours::lane);
+  const auto count = static_cast<std::size_t>(plot.width() / column_width);
+  const std::vector<MemoryColumn> columns = memory_columns(rank, window, count);
+  const float scale = plot.height() / static_cast<float>(top);
+  // Equal neighbours are drawn as one: memory changes at few moments.
+  for (std::size_t i = 0; i < columns.size();) {
+    std::size_t next = i + 1;
+    while (next < columns.size() && columns[next] == columns[i]) ++next;
+    float y = plot.bottom;
+    for (std::size_t c = 0; c < columns[i].size(); ++c) {
+      const float height = columns[i][c] * scale;
+      if (height <= 0) continue;
+      painter.fill({plot.left + column_width * static_cast<float>(i), y - height,
+                    plot.left + column_width * static_cast<float>(next), y},
+                   colour_of(static_cast<MemoryCategory>(c)));
+      y -= height;
+    }
+    i = next;
+  }
+  const MemorySample* peak = memory_peak(rank);
+  if (!peak) return;
+  const float y = plot.bottom - static_cast<float>(total(*peak)) * scale;
+  painter.dashes(plot.left, plot.right, y, faded(colours::highlight, 0.6f));
+  painter.text(rect.right, middle, bytes_words(static_cast<double>(total(*peak))), colours::text,
+               look.small, Align::right);
+}
+
+void MemoryView::draw_legend(const Painter& painter, float right, float top) const {
+  const Look& look = painter.look();
+  for (int c = memory_category_count - 1; c >= 0; --c) {
+    const auto category = static_cast<MemoryCategory>(c);
+    right -= painter.text(right, top, name_of(category), colours::text_faint, look.small,
+                          Align::right);
+    const float size = painter.px(9);
+    const float y = top + look.small->FontSize / 2 - size / 2 + 1;
+    painter.fill({right - size - painter.px(3), y, right - painter.px(3), y + size},
+                 colour_of(category), painter.px(2));
+    right -= size + painter.px(11);
+  }
+}
+
+}  // namespace lockstep::viz

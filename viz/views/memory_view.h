@@ -1,0 +1,20 @@
+#pragma once
+
+#include "viz/data/model.h"
+#include "viz/views/draw.h"
+
+namespace lockstep::viz {
+
+/// Memory per rank over the window's time, stacked by category, with each rank's peak marked. One
+/// scale for all, so that ranks can be compared.
+class MemoryView {
+ public:
+  void draw(const Painter& painter, const Rect& rect, const Model& model) const;
+
+ private:
+  void draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
+                 const TimeWindow& window, double top) const;
+  void draw_legend(const Painter& painter, float right, float top) const;
+};
+
+}  // namespace lockstep::viz

@@ -1,0 +1,146 @@
+#include "viz/views/status_view.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float edge = 16;
+constexpr float gap = 14;
+constexpr float swatch = 12;
+
+std::string mesh_words(const RunInfo& run) {
+  std::string words;
+  for (const auto& [axis, size] : run.mesh) {
+    if (size == 1 && run.mesh.size() > 1 && run.ranks > 1) continue;
+    words += fmt::format("{}{} {}", words.empty() ? "" : " × ", axis, size);
+  }
+  if (words.empty() && run.ranks > 0) words = fmt::format("{} ranks", run.ranks);
+  return words;
+}
+
+std::string clock_words(const RunInfo& run) {
+  if (run.clock == "modelled") {
+    return "modelled time" + (run.cluster.empty() ? "" : " of cluster " + run.cluster);
+  }
+  return run.clock == "wall" ? "wall clock" : run.clock;
+}
+
+}  // namespace
+
+void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model& model) const {
+  const Look& look = painter.look();
+  const RunInfo& run = model.timeline.run();
+  const Source& source = model.source;
+  painter.fill(rect, colours::panel);
+  painter.line(rect.left, rect.bottom, rect.right, rect.bottom, colours::panel_edge);
+  const float middle = (rect.top + rect.bottom) / 2;
+  const float pill_top = middle - (look.small->FontSize + painter.px(7)) / 2;
+  const float body_top = middle - look.body->FontSize / 2;
+
+  float x = rect.left + painter.px(edge);
+  const std::string title = run.lesson.empty() ? "Lockstep" : run.lesson;
+  x += painter.text(x, middle - look.large->FontSize / 2, title, colours::text, look.large);
+  x += painter.px(gap);
+  std::string facts = mesh_words(run);
+  for (const std::string& fact : {run.device, run.launch}) {
+    if (!fact.empty()) facts += (facts.empty() ? "" : "  ·  ") + fact;
+  }
+  if (!facts.empty()) {
+    x += painter.text(x, body_top, facts, colours::text_dim, look.body) + painter.px(gap);
+  }
+  if (!run.clock.empty()) {
+    const bool wall = run.clock == "wall";
+    painter.pill(x, pill_top, clock_words(run),
+                 wall ? colours::wall_clock : colours::modelled_clock, false);
+  }
+
+  const auto right_pill = [&](float right, const std::string& words, ImU32 colour, bool filled) {
+    const float width = painter.text_width(words, look.small) + painter.px(16);
+    painter.pill(right - width, pill_top, words, colour, filled);
+    return right - width - painter.px(8);
+  };
+  float right = rect.right - painter.px(edge);
+  const int ranks = std::max(run.ranks, static_cast<int>(model.timeline.ranks().size()));
+  if (!source.live) {
+    right = right_pill(right, "from " + source.name, colours::text_dim, false);
+  } else if (model.timeline.ended()) {
+    right = right_pill(right, "run ended", colours::text_dim, false);
+  } else if (source.connected > 0) {
+    right = right_pill(right, fmt::format("live, {} of {} ranks", source.connected, ranks),
+                       colours::live, true);
+  } else if (!model.timeline.ranks().empty()) {
+    right = right_pill(right, "disconnected", colours::trouble, false);
+  } else {
+    right = right_pill(right, "listening on " + source.name, colours::accent, false);
+  }
+  if (source.live && !model.timeline.ended() && !model.timeline.empty()) {
+    right = right_pill(right, model.viewport.following() ? "following" : "L: follow",
+                       model.viewport.following() ? colours::accent : colours::text_faint, false);
+  }
+  if (source.refused > 0) {
+    right_pill(right, fmt::format("{} refused", source.refused), colours::trouble, false);
+  }
+}
+
+void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model& model) const {
+  const Look& look = painter.look();
+  struct Entry {
+    const char* name;
+    Category category;
+  };
+  constexpr Entry whole[] = {{"forward", Category::forward}, {"backward", Category::backward}};
+  constexpr Entry halves[] = {{"forward", Category::forward},
+                              {"input gradient", Category::backward_input},
+                              {"weight gradient", Category::backward_weight}};
+  constexpr Entry rest[] = {{"optimizer", Category::optimizer},
+                            {"communication", Category::communication},
+                            {"waiting", Category::wait}};
+  const float middle = (rect.top + rect.bottom) / 2;
+  const float top = middle - look.small->FontSize / 2;
+  const float size = painter.px(swatch);
+  float x = rect.left + painter.px(edge);
+  const auto entry = [&](const char* name, ImU32 colour, ImU32 hatch) {
+    const Rect box{x, middle - size / 2, x + size, middle + size / 2};
+    painter.fill(box, colour, painter.px(2));
+    if (hatch != 0) painter.hatch(box, hatch);
+    x += size + painter.px(5);
+    x += painter.text(x, top, name, colours::text_dim, look.small) + painter.px(gap);
+  };
+  // Which kinds of backward a run has is seen on its first rank.
+  bool has_halves = false;
+  if (!model.timeline.ranks().empty()) {
+    const Lane* compute = model.timeline.ranks().front()->compute();
+    if (compute && !compute->rows(Band::action).empty()) {
+      const SpanRow& row = compute->rows(Band::action).front();
+      const std::size_t looked_at = std::min<std::size_t>(row.size(), 200);
+      for (std::size_t i = row.size() - looked_at; i < row.size(); ++i) {
+        has_halves |= row[i].category == Category::backward_weight;
+      }
+    }
+  }
+  const Entry* first = has_halves ? std::begin(halves) : std::begin(whole);
+  const Entry* last = has_halves ? std::end(halves) : std::end(whole);
+  for (const Entry* each = first; each != last; ++each) {
+    entry(each->name, colour_of(each->category), 0);
+  }
+  for (const Entry& each : rest) {
+    entry(each.name, colour_of(each.category),
+          each.category == Category::wait ? colours::wait_hatch : 0);
+  }
+  entry("idle", colours::lane, faded(colours::idle_hatch, 3));
+
+  const char* keys = "wheel, W S  zoom     drag, A D  pan     ← →  step     F  all     L  follow     "
+                     "C  lanes     click  keep";
+  float right = rect.right - painter.px(edge);
+  right -= painter.text(right, top, keys, colours::text_faint, look.small, Align::right);
+  if (model.source.malformed > 0) {
+    painter.text(right - painter.px(2 * gap), top,
+                 fmt::format("{} malformed lines skipped", model.source.malformed),
+                 colours::trouble, look.small, Align::right);
+  }
+}
+
+}  // namespace lockstep::viz

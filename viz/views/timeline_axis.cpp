@@ -1,0 +1,112 @@
+// How TimelineView draws time: the overview of the whole run, the axis, the steps.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "viz/views/timeline_view.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float mark_spacing = 120;  // pixels, at least
+constexpr float least_step_label = 14;
+constexpr std::size_t most_overview_ranks = 32;
+
+/// 1, 2 or 5 times a power of ten, not below `least`.
+double round_spacing(double least) {
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= least) return factor * power;
+  }
+  return 10 * power;
+}
+
+}  // namespace
+
+void TimelineView::draw_overview(const Painter& painter, const Frame& frame, const Model& model) {
+  const Timeline& timeline = model.timeline;
+  const Rect& rect = frame.overview;
+  const TimeWindow whole{static_cast<double>(timeline.start()),
+                         std::max(static_cast<double>(timeline.end()),
+                                  static_cast<double>(timeline.start()) + 1)};
+  const std::size_t ranks = std::min(timeline.ranks().size(), most_overview_ranks);
+  if (overview_spans_ != timeline.span_count() || overview_width_ != rect.width()) {
+    overview_spans_ = timeline.span_count();
+    overview_width_ = rect.width();
+    overview_.assign(ranks, {});
+    for (std::size_t i = 0; i < ranks; ++i) {
+      const Lane* compute = timeline.ranks()[i]->compute();
+      if (!compute || compute->rows(Band::action).empty()) continue;
+      fold(compute->rows(Band::action).front(), whole, static_cast<double>(rect.width()),
+           overview_[i]);
+      // Spans move when others come; the overview needs only their colours.
+      for (Box& box : overview_[i]) box.span = nullptr;
+    }
+  }
+  painter.fill(rect, colours::panel, painter.px(3));
+  const float height = (rect.height() - painter.px(4)) / static_cast<float>(std::max<std::size_t>(
+                                                             overview_.size(), 1));
+  for (std::size_t i = 0; i < overview_.size(); ++i) {
+    const float top = rect.top + painter.px(2) + height * static_cast<float>(i);
+    for (const Box& box : overview_[i]) {
+      if (box.category == Category::wait) continue;
+      painter.fill({rect.left + static_cast<float>(box.left), top,
+                    rect.left + static_cast<float>(box.right),
+                    top + height - (height > 3 ? 1.0f : 0.0f)},
+                   faded(colour_of(box.category), static_cast<float>(box.cover) * 0.8f));
+    }
+  }
+  const auto x = [&](double time) {
+    const double share = (time - whole.begin) / whole.width();
+    return rect.left + rect.width() * static_cast<float>(std::clamp(share, 0.0, 1.0));
+  };
+  const float left = x(frame.window.begin), right = x(frame.window.end);
+  painter.fill({rect.left, rect.top, left, rect.bottom}, faded(colours::background, 0.62f));
+  painter.fill({right, rect.top, rect.right, rect.bottom}, faded(colours::background, 0.62f));
+  painter.frame({left, rect.top, std::max(right, left + 2), rect.bottom}, colours::text_dim,
+                painter.px(2));
+  const Look& look = painter.look();
+  painter.text(frame.names.right - painter.px(10),
+               (rect.top + rect.bottom - look.small->FontSize) / 2, "whole run",
+               colours::text_faint, look.small, Align::right);
+}
+
+void TimelineView::draw_axis(const Painter& painter, const Frame& frame) const {
+  const Look& look = painter.look();
+  const double spacing = round_spacing(static_cast<double>(painter.px(mark_spacing)) /
+                                       frame.pixels_per_picosecond);
+  const double first = std::ceil(frame.window.begin / spacing) * spacing;
+  for (double at = first; at < frame.window.end; at += spacing) {
+    const float x = frame.x(at);
+    painter.line(x, frame.axis.bottom - painter.px(4), x, frame.axis.bottom, colours::text_faint);
+    painter.line(x, frame.lanes.top, x, frame.lanes.bottom, colours::grid);
+    const double shown = std::abs(at) < spacing / 2 ? 0 : at;
+    painter.text(x, frame.axis.top + painter.px(4), axis_words(shown, spacing), colours::text_dim,
+                 look.small, Align::centre);
+  }
+}
+
+void TimelineView::draw_steps(const Painter& painter, const Frame& frame,
+                              const Model& model) const {
+  const Look& look = painter.look();
+  const auto& steps = model.timeline.steps();
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    Rect rect = frame.steps;
+    rect.left = std::max(rect.left, frame.x(static_cast<double>(steps[i].start)));
+    const double end = static_cast<double>(
+        i + 1 < steps.size() ? std::min(steps[i].end, steps[i + 1].start) : steps[i].end);
+    rect.right = std::min(rect.right, frame.x(end));
+    if (rect.right <= rect.left + 1) continue;
+    rect.right -= 1;
+    painter.fill(rect, i % 2 == 0 ? IM_COL32(44, 50, 62, 255) : IM_COL32(36, 41, 51, 255),
+                 painter.px(2));
+    if (rect.width() < painter.px(least_step_label)) continue;
+    if (!painter.text_in(rect, fmt::format("step {}", steps[i].step), colours::text_dim,
+                         look.small)) {
+      painter.text_in(rect, fmt::format("{}", steps[i].step), colours::text_dim, look.small);
+    }
+  }
+}
+
+}  // namespace lockstep::viz

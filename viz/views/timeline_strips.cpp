@@ -1,0 +1,252 @@
+// How TimelineView draws lanes: names, boxes, hatching, messages.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "viz/views/timeline_view.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float rounding = 3;
+constexpr float rounded_from = 10;        // pixels of width
+constexpr float letter_from = 34;         // pixels of width, for "F3" instead of "3"
+constexpr float inset_share = 0.5f;       // of a strip, for what lies within an action
+constexpr float least_fold_alpha = 0.15f; // a fold of almost nothing can still be seen
+constexpr std::size_t most_arrows = 300;  // more would be a carpet
+constexpr float arrow_size = 4.5f;
+
+char letter_of(Category category) {
+  switch (category) {
+    case Category::forward: return 'F';
+    case Category::backward: return 'B';
+    case Category::backward_input: return 'I';
+    case Category::backward_weight: return 'W';
+    case Category::recompute: return 'R';
+    default: return 0;
+  }
+}
+
+std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wide) {
+  const char letter = letter_of(span.category);
+  if (letter != 0 && span.microbatch >= 0) {
+    return wide ? fmt::format("{}{}", letter, span.microbatch) : fmt::format("{}", span.microbatch);
+  }
+  if (letter != 0) return std::string(1, letter);
+  if (span.category == Category::communication && span.bytes > 0 && wide) {
+    return bytes_words(static_cast<double>(span.bytes));
+  }
+  if (span.category == Category::wait) return {};
+  return timeline.name(span.name);
+}
+
+/// Of one microbatch: what is lit up together with what the cursor is on.
+bool same_microbatch(const TimelineSpan& a, const TimelineSpan& b) {
+  return a.microbatch >= 0 && a.microbatch == b.microbatch && a.step == b.step;
+}
+
+bool same_span(const TimelineSpan& a, const TimelineSpan& b) {
+  return a.start == b.start && a.end == b.end && a.name == b.name;
+}
+
+}  // namespace
+
+void TimelineView::draw_names(const Painter& painter, const Frame& frame,
+                              const Model& model) const {
+  const Look& look = painter.look();
+  const float left = frame.names.left + painter.px(16);
+  const float right = frame.names.right - painter.px(10);
+  for (const RankGroup& group : layout_.groups()) {
+    const float top = frame.names.top + group.top - scroll_;
+    if (top + group.height < frame.names.top || top > frame.names.bottom) continue;
+    // A little triangle: open or collapsed.
+    const float middle = top + layout_.strips()[group.first].height / 2;
+    const float size = painter.px(3.5f);
+    const float x = frame.names.left + painter.px(8);
+    if (group.collapsed) {
+      painter.list()->AddTriangleFilled({x - size / 2, middle - size}, {x + size, middle},
+                                        {x - size / 2, middle + size}, colours::text_faint);
+    } else {
+      painter.list()->AddTriangleFilled({x - size, middle - size / 2}, {x + size, middle - size / 2},
+                                        {x, middle + size}, colours::text_faint);
+    }
+    const float text_top = middle - look.bold->FontSize / 2;
+    const ImU32 colour = colours::text;
+    painter.text(left, text_top, group.rank->name, colour, look.bold);
+    std::string note = fmt::format("{} spans", group.rank->spans);
+    ImU32 note_colour = colours::text_faint;
+    if (group.rank->ended && group.rank->spans_written >= 0 &&
+        group.rank->spans_written != group.rank->spans) {
+      note = fmt::format("{} of {} spans", group.rank->spans, group.rank->spans_written);
+      note_colour = colours::trouble;
+    }
+    painter.text(right, middle - look.small->FontSize / 2, note, note_colour, look.small,
+                 Align::right);
+    for (std::size_t i = group.first + 1; i < group.first + group.count; ++i) {
+      const Strip& strip = layout_.strips()[i];
+      const Rect at = place(frame, strip);
+      const float height = look.small->FontSize;
+      if (strip.height < height * 0.8f || !strip.lane) continue;
+      const std::string& name =
+          strip.kind == StripKind::kernels && strip.lane->is_compute() ? "kernels"
+                                                                       : strip.lane->name();
+      painter.text(right, (at.top + at.bottom - height) / 2, name,
+                   model.hovered.lane == strip.lane ? colours::text : colours::text_faint,
+                   look.small, Align::right);
+    }
+  }
+}
+
+void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const Model& model,
+                              const Strip& strip) {
+  const Rect rect = place(frame, strip);
+  if (!strip.lane) return;
+  // Where the lane could have run, from the run's first span to the last: idle until covered.
+  Rect idle = rect;
+  idle.left = std::max(rect.left, frame.x(static_cast<double>(model.timeline.start())));
+  idle.right = std::min(rect.right, frame.x(static_cast<double>(model.timeline.end())));
+  if (idle.right > idle.left) {
+    painter.fill(idle, strip.kind == StripKind::compute ? colours::lane
+                                                        : faded(colours::lane, 0.6f));
+    if (strip.kind == StripKind::compute) painter.hatch(idle, colours::idle_hatch);
+  }
+  if (strip.kind == StripKind::kernels) {
+    const auto& rows = strip.lane->rows(Band::kernel);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      Rect part = rect;
+      part.top += rect.height() * static_cast<float>(i) / static_cast<float>(rows.size());
+      part.bottom = part.top + rect.height() / static_cast<float>(rows.size());
+      draw_row(painter, frame, model, rows[i], part, false);
+    }
+    return;
+  }
+  const auto& rows = strip.lane->rows(Band::action);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    Rect part = rect;
+    if (i > 0) part.top = rect.bottom - rect.height() * inset_share / static_cast<float>(i);
+    draw_row(painter, frame, model, rows[i], part, i > 0);
+  }
+  draw_open(painter, frame, strip, rect);
+}
+
+void TimelineView::draw_row(const Painter& painter, const Frame& frame, const Model& model,
+                            const SpanRow& row, const Rect& rect, bool inset) {
+  fold(row, frame.window, static_cast<double>(frame.lanes.width()), boxes_);
+  for (const Box& box : boxes_) {
+    Rect at = rect;
+    at.left = frame.lanes.left + static_cast<float>(box.left);
+    at.right = frame.lanes.left + static_cast<float>(box.right);
+    if (inset && box.category == Category::wait && box.span) painter.fill(at, colours::lane);
+    draw_box(painter, model, box, at);
+  }
+}
+
+void TimelineView::draw_box(const Painter& painter, const Model& model, const Box& box,
+                            const Rect& rect) const {
+  const Look& look = painter.look();
+  const ImU32 colour = colour_of(box.category);
+  if (!box.span) {
+    const float cover = std::max(static_cast<float>(box.cover), least_fold_alpha);
+    painter.fill(rect, faded(box.category == Category::wait ? colours::wait_hatch : colour, cover));
+    return;
+  }
+  const TimelineSpan& span = *box.span;
+  if (span.category == Category::wait) {
+    painter.fill(rect, colour);
+    painter.hatch(rect, colours::wait_hatch);
+    if (model.hovered.kind == Finding::Kind::span && same_span(span, model.hovered.span)) {
+      painter.frame(rect, colours::highlight);
+    }
+    return;
+  }
+  const bool odd = span.microbatch >= 0 && span.microbatch % 2 == 1;
+  const ImU32 fill = odd ? mixed(colour, IM_COL32_WHITE, 0.14f) : colour;
+  const float corner = rect.width() >= painter.px(rounded_from) ? painter.px(rounding) : 0;
+  painter.fill(rect, fill, std::min(corner, rect.height() / 4));
+  // A darker edge tells neighbours apart without looking like a gap.
+  painter.line(rect.left + 0.5f, rect.top + corner, rect.left + 0.5f, rect.bottom - corner,
+               mixed(colour, IM_COL32_BLACK, 0.45f));
+  const bool wide = rect.width() >= painter.px(letter_from);
+  if (rect.width() >= painter.px(8) && rect.height() >= look.small->FontSize) {
+    const bool tall = rect.height() >= painter.px(24);
+    ImFont* font = tall && letter_of(span.category) != 0 ? look.bold : look.small;
+    const std::string label = label_of(model.timeline, span, wide);
+    if (!painter.text_in(rect, label, colours::text_on_box, font) && font == look.bold) {
+      painter.text_in(rect, label, colours::text_on_box, look.small);
+    }
+  }
+  const Finding& hovered = model.hovered;
+  const Finding& selected = model.selected;
+  if (hovered.kind == Finding::Kind::span &&
+      (same_span(span, hovered.span) || same_microbatch(span, hovered.span))) {
+    painter.frame(rect, faded(colours::highlight, same_span(span, hovered.span) ? 1 : 0.7f), corner,
+                  painter.px(1.5f));
+  }
+  if (selected.kind == Finding::Kind::span && same_microbatch(span, selected.span)) {
+    painter.frame(rect, colours::highlight, corner, painter.px(2));
+  }
+}
+
+void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Strip& strip,
+                             const Rect& rect) const {
+  for (const OpenSpan& open : strip.lane->open()) {
+    Rect at = rect;
+    at.left = std::max(rect.left, frame.x(static_cast<double>(open.span.start)));
+    at.right = std::min(rect.right, frame.x(static_cast<double>(open.span.end)));
+    if (at.right <= at.left) continue;
+    painter.fill(at, faded(colours::trouble, 0.25f));
+    painter.hatch(at, colours::wait_hatch);
+    painter.frame(at, colours::trouble);
+  }
+}
+
+void TimelineView::draw_messages(const Painter& painter, const Frame& frame,
+                                 const Model& model) const {
+  const auto& messages = model.timeline.messages();
+  const double earliest =
+      frame.window.begin - static_cast<double>(model.timeline.longest_message());
+  const auto sent_before = [&](double time) {
+    return std::partition_point(messages.begin(), messages.end(), [&](const Message& message) {
+      return static_cast<double>(message.sent) < time;
+    });
+  };
+  const auto first = sent_before(earliest);
+  const auto last = sent_before(frame.window.end);
+  if (last - first > static_cast<std::ptrdiff_t>(most_arrows)) return;
+  for (auto message = first; message != last; ++message) {
+    const float from_y = layout_.anchor(message->from_rank, message->from_lane);
+    const float to_y = layout_.anchor(message->to_rank, message->to_lane);
+    if (from_y < 0 || to_y < 0 || from_y == to_y) continue;
+    const ImVec2 from{frame.x(static_cast<double>(message->sent)),
+                      frame.lanes.top + from_y - scroll_};
+    const ImVec2 to{frame.x(static_cast<double>(message->received)),
+                    frame.lanes.top + to_y - scroll_};
+    if (to.x < frame.lanes.left) continue;
+    painter.line(from.x, from.y, to.x, to.y, colours::message, painter.px(1.2f));
+    const float length = std::hypot(to.x - from.x, to.y - from.y);
+    if (length < painter.px(8)) continue;
+    const ImVec2 along{(to.x - from.x) / length * painter.px(arrow_size),
+                       (to.y - from.y) / length * painter.px(arrow_size)};
+    painter.list()->AddTriangleFilled(
+        to, {to.x - 1.6f * along.x - 0.6f * along.y, to.y - 1.6f * along.y + 0.6f * along.x},
+        {to.x - 1.6f * along.x + 0.6f * along.y, to.y - 1.6f * along.y - 0.6f * along.x},
+        colours::message);
+    painter.list()->AddCircleFilled(from, painter.px(2), colours::message, 8);
+  }
+}
+
+void TimelineView::draw_hovered(const Painter& painter, const Frame& frame,
+                                const Model& model) const {
+  const Finding& finding = model.hovered;
+  if (finding.kind != Finding::Kind::idle) return;
+  for (const Strip& strip : layout_.strips()) {
+    if (strip.lane != finding.lane || strip.kind == StripKind::kernels) continue;
+    Rect at = place(frame, strip);
+    at.left = std::max(at.left, frame.x(static_cast<double>(finding.span.start)));
+    at.right = std::min(at.right, frame.x(static_cast<double>(finding.span.end)));
+    painter.frame(at, faded(colours::highlight, 0.8f), 0, painter.px(1));
+  }
+}
+
+}  // namespace lockstep::viz

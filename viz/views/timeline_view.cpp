@@ -1,0 +1,151 @@
+#include "viz/views/timeline_view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "viz/app/imgui_shim.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float names_width = 176;
+constexpr float overview_height = 34;
+constexpr float axis_height = 24;
+constexpr float steps_height = 18;
+constexpr float edge = 12;
+constexpr double wheel_zoom = 0.85;    // of the window, a notch
+constexpr double key_zoom = 0.2;       // of the window, a second to the power of...
+constexpr double key_pan = 0.9;        // windows a second
+constexpr double hover_pixels = 1.5;   // how near is on
+constexpr float drag_threshold = 3;
+
+}  // namespace
+
+TimelineView::Frame TimelineView::arrange(const Painter& painter, const Rect& rect,
+                                          const Model& model) const {
+  Frame frame;
+  const float left = rect.left + painter.px(names_width);
+  const float right = rect.right - painter.px(edge);
+  float y = rect.top + painter.px(8);
+  frame.overview = {left, y, right, y + painter.px(overview_height)};
+  y = frame.overview.bottom + painter.px(2);
+  frame.axis = {left, y, right, y + painter.px(axis_height)};
+  y = frame.axis.bottom;
+  frame.steps = {left, y, right, y + painter.px(steps_height)};
+  y = frame.steps.bottom + painter.px(2);
+  frame.lanes = {left, y, right, rect.bottom};
+  frame.names = {rect.left, y, left, rect.bottom};
+  frame.window = model.viewport.window();
+  frame.pixels_per_picosecond = static_cast<double>(frame.lanes.width()) / frame.window.width();
+  return frame;
+}
+
+Rect TimelineView::place(const Frame& frame, const Strip& strip) const {
+  const float top = frame.lanes.top + strip.top - scroll_;
+  return {frame.lanes.left, top, frame.lanes.right, top + strip.height};
+}
+
+void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) {
+  Frame frame = arrange(painter, rect, model);
+  layout_.update(model.timeline, frame.lanes.height(), painter.look().scale);
+  scroll_ = std::clamp(scroll_, 0.0f, std::max(0.0f, layout_.height() - frame.lanes.height()));
+  take_input(painter, rect, frame, model);
+  hover(frame, model);
+
+  if (model.timeline.empty()) return;
+  draw_overview(painter, frame, model);
+  draw_axis(painter, frame);
+  draw_steps(painter, frame, model);
+  painter.list()->PushClipRect({rect.left, frame.lanes.top}, {rect.right, rect.bottom}, true);
+  draw_names(painter, frame, model);
+  painter.list()->PushClipRect(frame.lanes.min(), frame.lanes.max(), true);
+  for (const Strip& strip : layout_.strips()) {
+    const Rect at = place(frame, strip);
+    if (at.bottom >= frame.lanes.top && at.top <= frame.lanes.bottom) {
+      draw_strip(painter, frame, model, strip);
+    }
+  }
+  for (const StepWindow& step : model.timeline.steps()) {
+    const float x = frame.x(static_cast<double>(step.start));
+    if (x < frame.lanes.left || x > frame.lanes.right) continue;
+    painter.line(x, frame.lanes.top, x, frame.lanes.top + layout_.height() - scroll_,
+                 faded(colours::step_line, 0.5f));
+  }
+  draw_messages(painter, frame, model);
+  draw_hovered(painter, frame, model);
+  painter.list()->PopClipRect();
+  painter.list()->PopClipRect();
+}
+
+void TimelineView::take_input(const Painter& painter, const Rect& rect, const Frame& frame,
+                              Model& model) {
+  const ImGuiIO& io = ImGui::GetIO();
+  Viewport& viewport = model.viewport;
+  ImGui::SetCursorScreenPos(rect.min());
+  ImGui::InvisibleButton("timeline", {rect.width(), rect.height()});
+  const bool hovered = ImGui::IsItemHovered();
+  const bool active = ImGui::IsItemActive();
+
+  // The overview is a scroll bar: where it is pressed, the window goes.
+  if (ImGui::IsItemClicked() && frame.overview.contains(io.MousePos)) dragging_overview_ = true;
+  if (ImGui::IsItemActivated()) dragged_ = false;
+  if (!active) dragging_overview_ = false;
+  if (dragging_overview_) {
+    const auto start = static_cast<double>(model.timeline.start());
+    const auto whole = static_cast<double>(model.timeline.end()) - start;
+    const double share = static_cast<double>((io.MousePos.x - frame.overview.left) /
+                                             frame.overview.width());
+    const double middle = start + std::clamp(share, 0.0, 1.0) * whole;
+    const double half = viewport.window().width() / 2;
+    viewport.go_to({middle - half, middle + half});
+  } else if (active && ImGui::IsMouseDragging(0, painter.px(drag_threshold))) {
+    dragged_ = true;
+    viewport.pan(static_cast<double>(-io.MouseDelta.x / frame.lanes.width()));
+    scroll_ -= io.MouseDelta.y;
+  } else if (ImGui::IsItemDeactivated() && !dragged_) {
+    if (frame.names.contains(io.MousePos)) {
+      const RankGroup* group = layout_.group_at(io.MousePos.y - frame.lanes.top + scroll_);
+      if (group) layout_.toggle(group->rank->rank);
+    } else {
+      model.selected = model.hovered;
+    }
+  }
+  if (hovered && io.MouseWheel != 0) {
+    if (io.KeyShift || frame.names.contains(io.MousePos)) {
+      scroll_ -= io.MouseWheel * painter.px(40);
+    } else {
+      viewport.zoom(std::pow(wheel_zoom, static_cast<double>(io.MouseWheel)),
+                    frame.time(io.MousePos.x));
+    }
+  }
+  if (hovered && io.MouseWheelH != 0) viewport.pan(0.1 * static_cast<double>(io.MouseWheelH));
+
+  if (io.WantTextInput) return;
+  const bool inside = hovered && io.MousePos.x > frame.lanes.left;
+  const double at = inside ? frame.time(io.MousePos.x)
+                           : (frame.window.begin + frame.window.end) / 2;
+  const auto seconds = static_cast<double>(io.DeltaTime);
+  if (key_down(keys::w)) viewport.zoom(std::pow(key_zoom, seconds), at);
+  if (key_down(keys::s)) viewport.zoom(std::pow(key_zoom, -seconds), at);
+  if (key_down(keys::a)) viewport.pan(-key_pan * seconds);
+  if (key_down(keys::d)) viewport.pan(key_pan * seconds);
+  if (key_pressed(keys::f, false)) viewport.fit(model.timeline);
+  if (key_pressed(keys::l, false)) viewport.follow(!viewport.following());
+  if (key_pressed(keys::c, false)) layout_.toggle_all();
+  if (key_pressed(keys::left)) viewport.go_by_steps(model.timeline, -1);
+  if (key_pressed(keys::right)) viewport.go_by_steps(model.timeline, 1);
+  if (key_pressed(keys::escape, false)) model.selected = {};
+}
+
+void TimelineView::hover(const Frame& frame, Model& model) const {
+  model.hovered = {};
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  if (!ImGui::IsItemHovered() || !frame.lanes.contains(mouse)) return;
+  const Strip* strip = layout_.strip_at(mouse.y - frame.lanes.top + scroll_);
+  if (!strip || !strip->lane) return;
+  const Band band = strip->kind == StripKind::kernels ? Band::kernel : Band::action;
+  model.hovered = find_at(*strip->rank, *strip->lane, band, frame.time(mouse.x),
+                          hover_pixels / frame.pixels_per_picosecond);
+}
+
+}  // namespace lockstep::viz

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <vector>
+
+#include "viz/data/folding.h"
+#include "viz/data/lane_layout.h"
+#include "viz/data/model.h"
+#include "viz/views/draw.h"
+
+namespace lockstep::viz {
+
+/// The heart of the window: an overview of the whole run, a time axis, the steps, and a strip per
+/// lane with boxes for spans, hatching where nothing runs and arrows for messages. Takes the mouse
+/// and keys: zoom, pan, hover, select, collapse.
+class TimelineView {
+ public:
+  /// Draws into the current ImGui window, and updates viewport, hovered and selected of the model.
+  void draw(const Painter& painter, const Rect& rect, Model& model);
+
+  /// Where a span of a rank's compute lane was drawn in the last frame (for tests and pictures).
+  const LaneLayout& layout() const { return layout_; }
+
+ private:
+  /// A frame's geometry: what is where, and the way from time to pixels.
+  struct Frame {
+    Rect overview, axis, steps, lanes;  ///< `lanes` right of the names
+    Rect names;
+    TimeWindow window;
+    double pixels_per_picosecond = 0;
+    float x(double time) const {
+      return lanes.left + static_cast<float>((time - window.begin) * pixels_per_picosecond);
+    }
+    double time(float at) const {
+      return window.begin + static_cast<double>(at - lanes.left) / pixels_per_picosecond;
+    }
+  };
+
+  Frame arrange(const Painter& painter, const Rect& rect, const Model& model) const;
+  void take_input(const Painter& painter, const Rect& rect, const Frame& frame, Model& model);
+  void hover(const Frame& frame, Model& model) const;
+
+  void draw_overview(const Painter& painter, const Frame& frame, const Model& model);
+  void draw_axis(const Painter& painter, const Frame& frame) const;
+  void draw_steps(const Painter& painter, const Frame& frame, const Model& model) const;
+  void draw_names(const Painter& painter, const Frame& frame, const Model& model) const;
+  void draw_strip(const Painter& painter, const Frame& frame, const Model& model,
+                  const Strip& strip);
+  void draw_row(const Painter& painter, const Frame& frame, const Model& model, const SpanRow& row,
+                const Rect& rect, bool inset);
+  void draw_box(const Painter& painter, const Model& model, const Box& box, const Rect& rect) const;
+  void draw_open(const Painter& painter, const Frame& frame, const Strip& strip,
+                 const Rect& rect) const;
+  void draw_messages(const Painter& painter, const Frame& frame, const Model& model) const;
+  void draw_hovered(const Painter& painter, const Frame& frame, const Model& model) const;
+
+  /// A strip's rectangle on the screen.
+  Rect place(const Frame& frame, const Strip& strip) const;
+
+  LaneLayout layout_;
+  float scroll_ = 0;  ///< vertical, where the lanes are taller than the room
+  bool dragging_overview_ = false;
+  bool dragged_ = false;  ///< since the button went down: its release is no click
+  std::vector<Box> boxes_;  ///< of the row being drawn; kept for its storage
+  /// The overview's boxes, folded again only when something came.
+  std::vector<std::vector<Box>> overview_;
+  std::int64_t overview_spans_ = -1;
+  float overview_width_ = 0;
+};
+
+}  // namespace lockstep::viz
