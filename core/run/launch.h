@@ -8,9 +8,10 @@
 namespace lockstep {
 
 /// Starts this program again as `ranks` processes under mpirun, with the same arguments, and waits
-/// for them. Works as root and with more ranks than cores. Returns the exit code: the ranks' own
-/// where that is 0, 1 or 2, otherwise 1. Throws UsageError where there is no mpirun.
-int run_under_mpirun(int ranks, int argc, char** argv);
+/// for them. Works as root and with more ranks than cores. A rank that died is named on stderr,
+/// with `epilogue` behind. Returns the exit code: the ranks' own where that is 0, 1 or 2,
+/// otherwise 1. Throws UsageError where there is no mpirun.
+int run_under_mpirun(int ranks, int argc, char** argv, const std::string& epilogue);
 
 /// Calls `on_signal` on a thread of its own when SIGINT or SIGTERM comes. Must be made before other
 /// threads are, which inherit that they do not see these signals.
