@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -18,12 +19,23 @@ namespace lockstep {
 
 namespace {
 
-sigset_t interrupts() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  return set;
+// A handler may do next to nothing, and a library's threads may be the ones to run it: it writes
+// the signal's number into a pipe, and the watch's own thread does the rest.
+int signal_pipe[2] = {-1, -1};
+
+void note_signal(int signal) {
+  const int saved = errno;
+  const auto byte = static_cast<unsigned char>(signal);
+  [[maybe_unused]] const ssize_t ignored = ::write(signal_pipe[1], &byte, 1);
+  errno = saved;
+}
+
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(signal, &action, nullptr);
 }
 
 /// mpirun explains an end that was not good in blocks between rules of dashes. Of a rank that died
@@ -133,21 +145,20 @@ int run_under_mpirun(int ranks, int argc, char** argv, const std::string& epilog
 }
 
 SignalWatch::SignalWatch(std::function<void(int)> on_signal) {
-  const sigset_t set = interrupts();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  thread_ = std::thread{[this, on_signal = std::move(on_signal)] {
-    const sigset_t waited = interrupts();
-    const timespec interval{0, 100'000'000};
-    while (!stop_) {
-      const int signal = sigtimedwait(&waited, nullptr, &interval);
-      if (signal > 0) on_signal(signal);
-    }
+  if (::pipe2(signal_pipe, O_CLOEXEC) != 0) throw RunError("can't make a pipe");
+  for (const int signal : {SIGINT, SIGTERM}) handle(signal, note_signal);
+  thread_ = std::thread{[on_signal = std::move(on_signal)] {
+    unsigned char signal = 0;
+    while (::read(signal_pipe[0], &signal, 1) == 1 && signal != 0) on_signal(signal);
   }};
 }
 
 SignalWatch::~SignalWatch() {
-  stop_ = true;
+  for (const int signal : {SIGINT, SIGTERM}) handle(signal, SIG_DFL);
+  note_signal(0);
   thread_.join();
+  ::close(signal_pipe[0]);
+  ::close(signal_pipe[1]);
 }
 
 }  // namespace lockstep
