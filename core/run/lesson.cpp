@@ -49,6 +49,13 @@ struct Lesson::Running {
     if (options.trace != "none")
       writer = std::make_unique<TraceWriter>(folder.path, options.view, options.view_token);
   }
+  /// Ends the traces of a run that has failed already: what can be written is.
+  void keep_traces() noexcept {
+    try {
+      if (writer) writer->finish();
+    } catch (const std::exception&) {
+    }
+  }
   Live& of(const Rank& rank) { return live[static_cast<std::size_t>(rank.id)]; }
 
   RunFolder folder;
@@ -88,6 +95,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body) {
 
   const Console console = Console::detect();
   if (o.launch == Launch::mpi && !under_mpi()) {
+    find_mpirun();
     const RunFolder folder = RunFolder::create(o.trace, info_.name);
     folder.pass_on();
     console.pass_on();
@@ -112,7 +120,7 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body) {
   ThreadFabric fabric{count};
   SignalWatch watch{[&](int) {
     // What has been written so far stays; the ranks are not asked.
-    if (running_ && running_->writer) running_->writer->finish();
+    if (running_) running_->keep_traces();
     fmt::print(stderr, "\ninterrupted{}\n", running_ ? running_->folder.where_the_trace_is() : "");
     std::_Exit(130);
   }};
@@ -143,19 +151,21 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body) {
   }
   for (std::thread& thread : threads) thread.join();
   running_->progress.end();
-  if (running_->writer) running_->writer->finish();
+  const std::string failure = fabric.failure();
+  if (!failure.empty()) running_->keep_traces();
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
-  if (const std::string failure = fabric.failure(); !failure.empty())
+  if (!failure.empty())
     throw RunError(
         fmt::format("the run failed: {}{}", failure, running_->folder.where_the_trace_is()));
+  if (running_->writer) running_->writer->finish();
   return tell();
 }
 
 int Lesson::run_process([[maybe_unused]] const std::function<void(Rank&)>& body) {
 #ifdef LOCKSTEP_HAS_MPI
   SignalWatch watch{[&](int) {
-    if (running_ && running_->writer) running_->writer->finish();
+    if (running_) running_->keep_traces();
     std::_Exit(130);
   }};
   MpiSession session;
@@ -181,12 +191,12 @@ int Lesson::run_process([[maybe_unused]] const std::function<void(Rank&)>& body)
     return code;
   } catch (const UsageError& error) {
     fmt::print(stderr, "{}\n", error.what());
-    if (running_ && running_->writer) running_->writer->finish();
+    if (running_) running_->keep_traces();
     session.abort(2);
   } catch (const std::exception& error) {
     fmt::print(stderr, "the run failed: rank {}: {}{}\n", session.rank(), error.what(),
                running_ ? running_->folder.where_the_trace_is() : "");
-    if (running_ && running_->writer) running_->writer->finish();
+    if (running_) running_->keep_traces();
     session.abort(1);
   }
 #else
