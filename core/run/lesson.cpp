@@ -164,10 +164,11 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body) {
 
 int Lesson::run_process([[maybe_unused]] const std::function<void(Rank&)>& body) {
 #ifdef LOCKSTEP_HAS_MPI
-  SignalWatch watch{[&](int) {
-    if (running_) running_->keep_traces();
-    std::_Exit(130);
-  }};
+  SignalWatch watch{[&](int signal) {
+                      if (running_) running_->keep_traces();
+                      if (signal != end_traces_signal) std::_Exit(130);
+                    },
+                    {SIGINT, SIGTERM, end_traces_signal}};
   MpiSession session;
   try {
     auto transport = session.endpoint(options_->clock.is_modelled());

@@ -229,6 +229,8 @@ void TraceWriter::work() {
 }
 
 void TraceWriter::finish() {
+  // Where a signal and the run's end come together, both wait until the files are whole.
+  std::lock_guard finishing{finishing_};
   if (finished_) return;
   finished_ = true;
   {

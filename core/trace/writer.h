@@ -77,6 +77,7 @@ class TraceWriter {
   std::condition_variable wake_;
   std::vector<std::unique_ptr<File>> files_;
   bool stop_ = false;
+  std::mutex finishing_;
   bool finished_ = false;
   std::string failure_;  ///< of the first file that could not be written
   std::thread thread_;
