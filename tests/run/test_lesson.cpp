@@ -1,11 +1,15 @@
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -98,6 +102,28 @@ TEST_CASE("a trace that can't be written to its end fails the run") {
   std::filesystem::remove(folder.path() / "rank1.json");
   std::filesystem::create_symlink("/dev/full", folder.path() / "trace.json");
   CHECK(run_lesson({"--trace", folder.path().string(), "--steps", "2"}) == 1);
+}
+
+TEST_CASE("a disk that fills up while ranks run fails the run when it is over") {
+  // A limit on the size of files stands for the disk.
+  const TemporaryFolder folder;
+  const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small{2'000, before.rlim_max};
+  bool over = false;
+  const int code =
+      run_lesson({"--trace", folder.path().string(), "--steps", "2"}, [&](Lesson&, Rank& rank) {
+        if (rank.id != 0) return;
+        ::setrlimit(RLIMIT_FSIZE, &small);
+        for (int i = 0; i < 100; ++i) rank.trace.span(0, {.name = "work"}, i, i + 1);
+        std::this_thread::sleep_for(std::chrono::milliseconds{200});
+        ::setrlimit(RLIMIT_FSIZE, &before);
+        over = true;
+      });
+  ::signal(SIGXFSZ, ignored);
+  CHECK(over);
+  CHECK(code == 1);
 }
 
 TEST_CASE("a rank that throws fails the run, what can't be done is told as such") {

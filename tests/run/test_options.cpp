@@ -238,6 +238,8 @@ TEST_CASE("the clock is the wall's where each rank has a core, unless told other
   };
   const std::string more = std::to_string(cores + 1);
   CHECK(kind({"--ranks", "1"}) == ClockKind::wall);
+  const std::string all = std::to_string(cores);
+  CHECK(kind({"--ranks", all, "--layers", all}) == ClockKind::wall);
   CHECK(kind({"--ranks", more, "--layers", more}) == ClockKind::modelled);
   CHECK(kind({"--ranks", more, "--layers", more, "--clock", "wall"}) == ClockKind::wall);
   CHECK(kind({"--ranks", "1", "--clock", "modelled"}) == ClockKind::modelled);
