@@ -107,6 +107,7 @@ struct Event {
   std::optional<Picoseconds> opened;  ///< of an announcement: when the span began
   std::int64_t clock_offset = 0, clock_uncertainty = 0;
   RunInfo run;
+  std::optional<Prediction> predicted;
 };
 
 void read_predicted(json::value value, Prediction& predicted) {
@@ -118,6 +119,13 @@ void read_predicted(json::value value, Prediction& predicted) {
     if (key == "bubble") {
       if (const double bubble = real_of(entry); !std::isnan(bubble)) predicted.bubble = bubble;
     }
+    if (key == "bubble_simulated") {
+      if (const double bubble = real_of(entry); !std::isnan(bubble)) {
+        predicted.bubble_simulated = bubble;
+      }
+    }
+    if (key == "first_step") predicted.first_step = small(integer_of(entry, 0));
+    if (key == "phase") predicted.phase = text_of(entry);
     if (key == "formula") predicted.formula = text_of(entry);
     if (key == "schedule") predicted.schedule = text_of(entry);
     if (key == "stages") predicted.stages = small(integer_of(entry));
@@ -140,7 +148,7 @@ void read_hello(json::value value, Event& event) {
     if (key == "ranks") run.ranks = small(integer_of(entry));
     if (key == "clock_offset_ns") event.clock_offset = integer_of(entry, 0);
     if (key == "clock_uncertainty_ns") event.clock_uncertainty = integer_of(entry, 0);
-    if (key == "predicted") read_predicted(entry, run.predicted);
+    if (key == "predicted") read_predicted(entry, event.predicted.emplace());
     json::object axes;
     if (key == "mesh" && entry.get_object().get(axes) == simdjson::SUCCESS) {
       for (json::field axis : axes) {
@@ -299,13 +307,11 @@ void TraceReader::State::args(json::object object, Event& event) {
 
 void TraceReader::State::event(json::object object) {
   Event event;
-  bool hello = false;
   for (json::field field : object) {
     const std::string_view key = key_of(field);
     json::value& value = field.value();
     if (key == "name") {
       event.name = text_of(value);
-      hello = event.name == "lockstep";
     } else if (key == "ph") {
       event.phase = text_of(value);
     } else if (key == "cat") {
@@ -323,8 +329,10 @@ void TraceReader::State::event(json::object object) {
       event.duration = time(value, false);
     } else if (key == "args") {
       json::object inner;
-      if (hello) {
+      if (event.name == "lockstep") {
         read_hello(value, event);
+      } else if (event.name == "predicted") {
+        read_predicted(value, event.predicted.emplace());
       } else if (value.get_object().get(inner) == simdjson::SUCCESS) {
         args(inner, event);
       }
@@ -379,6 +387,9 @@ void TraceReader::State::apply(Event& event) {
         rank.clock_offset_ns = event.clock_offset;
         rank.clock_uncertainty_ns = event.clock_uncertainty;
         timeline.run() = std::move(event.run);
+        if (event.predicted) timeline.predict(std::move(*event.predicted));
+      } else if (event.name == "predicted" && event.predicted) {
+        timeline.predict(std::move(*event.predicted));
       } else if (event.name == "process_name") {
         timeline.rank(event.pid).name = event.label;
       } else if (event.name == "thread_name") {

@@ -158,6 +158,7 @@ bool App::picture_is_due() const {
 }
 
 int App::run() {
+  if (options_.hover) window_->hold_cursor(options_.hover->first, options_.hover->second);
   auto last = Clock::now();
   frames_due_ = settle_frames;
   while (!window_->closed() && stop_signal == 0) {

@@ -28,7 +28,7 @@ void parse_size(const std::string& text, ViewerOptions& options) {
 ParsedOptions parse_options(int argc, char** argv) {
   ParsedOptions parsed;
   ViewerOptions& options = parsed.options;
-  std::string listen, size, when, screenshot, stats;
+  std::string listen, size, when, screenshot, stats, hover;
 
   CLI::App app{
       "The timeline of a run, live or from its traces.\n\n"
@@ -55,6 +55,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--when", when, "Take the picture once all ranks have sent spans")
       ->type_name("all-ranks")
       ->check(CLI::IsMember({"all-ranks"}));
+  app.add_option("--hover", hover, "Have the cursor there in the picture, in pixels")
+      ->type_name("X,Y");
   app.add_flag("--exit-when-done", options.exit_when_done, "Exit when the run has ended");
   app.add_option("--stats", stats, "On exit, write what was received and how soon it was shown (JSON)")
       ->type_name("FILE");
@@ -78,6 +80,13 @@ ParsedOptions parse_options(int argc, char** argv) {
   if (!screenshot.empty()) options.screenshot = screenshot;
   if (!stats.empty()) options.stats = stats;
   options.when_all_ranks = !when.empty();
+  if (!hover.empty()) {
+    int x = 0, y = 0;
+    if (std::sscanf(hover.c_str(), "%d,%d", &x, &y) != 2) {
+      throw UsageError("--hover " + hover + ": wants X,Y in pixels, such as 800,300");
+    }
+    options.hover = {x, y};
+  }
   return parsed;
 }
 

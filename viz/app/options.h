@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "viz/data/live_server.h"
@@ -21,6 +22,7 @@ struct ViewerOptions {
   bool when_all_ranks = false;  ///< or once every rank has sent spans
   bool exit_when_done = false;
   std::string steps;            ///< "3" or "2-4": what to show of a file
+  std::optional<std::pair<int, int>> hover;  ///< where the picture has the cursor
   bool live() const { return paths.empty(); }
 };
 

@@ -175,6 +175,9 @@ void Window::close() {
 void Window::begin_frame() {
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
+  if (held_cursor_) {
+    set_cursor({static_cast<float>(held_cursor_->first), static_cast<float>(held_cursor_->second)});
+  }
   ImGui::NewFrame();
 }
 

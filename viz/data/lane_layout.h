@@ -10,14 +10,16 @@ namespace lockstep::viz {
 /// What a strip of the timeline shows.
 enum class StripKind : std::uint8_t { compute, kernels, communication };
 
-/// One horizontal strip: a lane of a rank, or the kernels within its compute lane.
+/// One horizontal strip: a lane of a rank (or several of one name, made one after the other by the
+/// phases of a run), or the kernels within its compute lane.
 struct Strip {
   const RankTimeline* rank = nullptr;
-  const Lane* lane = nullptr;
+  std::vector<const Lane*> lanes{};
   StripKind kind = StripKind::compute;
   float top = 0;  ///< from the top of the whole, unscrolled
   float height = 0;
   float bottom() const { return top + height; }
+  const std::string& name() const { return lanes.front()->name(); }
 };
 
 /// A rank and its strips.
@@ -31,7 +33,7 @@ struct RankGroup {
 };
 
 /// Where lanes lie: grouped by rank, communication thinner than compute, all as tall as the space
-/// allows within readable limits. Heights are in units of `scale` pixels.
+/// allows within readable limits. Lanes on which nothing has happened are left out. Heights are in units of `scale` pixels.
 class LaneLayout {
  public:
   /// Lays out `timeline` in `available` pixels; what does not fit is reached by scrolling.

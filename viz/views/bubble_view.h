@@ -11,8 +11,9 @@ class BubbleView {
   void draw(const Painter& painter, const Rect& rect, const Model& model) const;
 
  private:
-  void draw_bars(const Painter& painter, const Rect& rect, const BubbleSeries::Point& point,
-                 const Prediction& predicted) const;
+  /// Returns where they end.
+  float draw_bars(const Painter& painter, const Rect& rect, const BubbleSeries::Point& point,
+                  const Prediction& predicted) const;
   void draw_trend(const Painter& painter, const Rect& rect, const Model& model, int shown) const;
 };
 

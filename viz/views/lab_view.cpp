@@ -11,7 +11,7 @@ namespace {
 constexpr int most_microbatches = 64;
 constexpr float slider_width = 210;
 constexpr float name_width = 52;
-constexpr float most_row = 26;
+constexpr float most_row = 40;
 constexpr float row_gap = 3;
 constexpr float verdict_lines = 2;
 
@@ -20,14 +20,14 @@ constexpr float verdict_lines = 2;
 void LabView::refresh(const Timeline& timeline) {
   // The run's times, once a step of it has ended; what was chosen by hand stays.
   const bool new_run = timeline.run().run != run_;
-  if (!new_run && answer_ && question_.measured) return;
+  if (!new_run && answer_ && !question_.measured.empty()) return;
   if (new_run) touched_ = false;
   LabQuestion fresh = question_from(timeline);
   if (touched_) {
     fresh.microbatches = question_.microbatches;
     fresh.schedule = question_.schedule;
   }
-  const bool same = answer_ && !new_run && !fresh.measured;
+  const bool same = answer_ && !new_run && fresh.measured.empty();
   if (same) return;
   run_ = timeline.run().run;
   question_ = fresh;
@@ -37,7 +37,7 @@ void LabView::refresh(const Timeline& timeline) {
 void LabView::draw(const Painter& painter, const Rect& rect, const Model& model) {
   refresh(model.timeline);
   const std::string times =
-      fmt::format("{}: forward {}, backward {}", question_.measured ? "this run's times" : "textbook",
+      fmt::format("{}: forward {}, backward {}", !question_.measured.empty() ? "this run's times" : "textbook",
                   duration_words(static_cast<double>(question_.forward)),
                   duration_words(static_cast<double>(question_.backward)));
   const Rect inside = painter.card(rect, "What if", times);
@@ -125,7 +125,7 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
                     fmt::format("bubble {:.1f} %", 100 * answer_->simulation.bubble), colours::text,
                     look.small);
   painter.text(x + painter.px(10), rect.top,
-               fmt::format("(p-1)/(m+p-1) = {}/{} = {:.1f} %", p - 1, m + p - 1,
+               fmt::format("by the formula, for equal stages and free messages, {}/{} = {:.1f} %", p - 1, m + p - 1,
                            100 * answer_->formula),
                colours::text_dim, look.small);
   painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4),

@@ -40,7 +40,7 @@ constexpr ImU32 modelled_clock = IM_COL32(232, 178, 80, 255);
 constexpr ImU32 trouble = IM_COL32(235, 108, 100, 255);
 constexpr ImU32 live = IM_COL32(102, 210, 130, 255);
 constexpr ImU32 loss = IM_COL32(240, 240, 245, 255);
-constexpr ImU32 message = IM_COL32(236, 184, 92, 200);
+constexpr ImU32 message = IM_COL32(240, 200, 120, 150);
 
 constexpr ImU32 forward = IM_COL32(74, 138, 220, 255);
 constexpr ImU32 backward = IM_COL32(64, 184, 160, 255);

@@ -102,8 +102,10 @@ void TimelineView::draw_steps(const Painter& painter, const Frame& frame,
     painter.fill(rect, i % 2 == 0 ? IM_COL32(44, 50, 62, 255) : IM_COL32(36, 41, 51, 255),
                  painter.px(2));
     if (rect.width() < painter.px(least_step_label)) continue;
-    if (!painter.text_in(rect, fmt::format("step {}", steps[i].step), colours::text_dim,
-                         look.small)) {
+    std::string words = fmt::format("step {}", steps[i].step);
+    const std::string& phase = model.timeline.prediction(steps[i].step).phase;
+    if (!phase.empty() && model.timeline.predictions().size() > 1) words += ", " + phase;
+    if (!painter.text_in(rect, words, colours::text_dim, look.small)) {
       painter.text_in(rect, fmt::format("{}", steps[i].step), colours::text_dim, look.small);
     }
   }

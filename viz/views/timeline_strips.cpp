@@ -11,7 +11,7 @@ namespace {
 
 constexpr float rounding = 3;
 constexpr float rounded_from = 10;        // pixels of width
-constexpr float letter_from = 34;         // pixels of width, for "F3" instead of "3"
+constexpr float letter_from = 52;         // pixels of width, for "F3" instead of "3"
 constexpr float inset_share = 0.5f;       // of a strip, for what lies within an action
 constexpr float least_fold_alpha = 0.15f; // a fold of almost nothing can still be seen
 constexpr std::size_t most_arrows = 300;  // more would be a carpet
@@ -46,6 +46,10 @@ bool same_microbatch(const TimelineSpan& a, const TimelineSpan& b) {
   return a.microbatch >= 0 && a.microbatch == b.microbatch && a.step == b.step;
 }
 
+bool shows(const Strip& strip, const Lane* lane) {
+  return std::find(strip.lanes.begin(), strip.lanes.end(), lane) != strip.lanes.end();
+}
+
 bool same_span(const TimelineSpan& a, const TimelineSpan& b) {
   return a.start == b.start && a.end == b.end && a.name == b.name;
 }
@@ -55,7 +59,7 @@ bool same_span(const TimelineSpan& a, const TimelineSpan& b) {
 void TimelineView::draw_names(const Painter& painter, const Frame& frame,
                               const Model& model) const {
   const Look& look = painter.look();
-  const float left = frame.names.left + painter.px(16);
+  const float left = frame.names.left + painter.px(26);
   const float right = frame.names.right - painter.px(10);
   for (const RankGroup& group : layout_.groups()) {
     const float top = frame.names.top + group.top - scroll_;
@@ -63,7 +67,7 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
     // A little triangle: open or collapsed.
     const float middle = top + layout_.strips()[group.first].height / 2;
     const float size = painter.px(3.5f);
-    const float x = frame.names.left + painter.px(8);
+    const float x = frame.names.left + painter.px(17);
     if (group.collapsed) {
       painter.list()->AddTriangleFilled({x - size / 2, middle - size}, {x + size, middle},
                                         {x - size / 2, middle + size}, colours::text_faint);
@@ -87,12 +91,10 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
       const Strip& strip = layout_.strips()[i];
       const Rect at = place(frame, strip);
       const float height = look.small->FontSize;
-      if (strip.height < height * 0.8f || !strip.lane) continue;
-      const std::string& name =
-          strip.kind == StripKind::kernels && strip.lane->is_compute() ? "kernels"
-                                                                       : strip.lane->name();
-      painter.text(right, (at.top + at.bottom - height) / 2, name,
-                   model.hovered.lane == strip.lane ? colours::text : colours::text_faint,
+      if (strip.height < height * 0.8f) continue;
+      const bool kernels = strip.kind == StripKind::kernels && strip.lanes.front()->is_compute();
+      painter.text(right, (at.top + at.bottom - height) / 2, kernels ? "kernels" : strip.name(),
+                   shows(strip, model.hovered.lane) ? colours::text : colours::text_faint,
                    look.small, Align::right);
     }
   }
@@ -101,7 +103,6 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
 void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const Model& model,
                               const Strip& strip) {
   const Rect rect = place(frame, strip);
-  if (!strip.lane) return;
   // Where the lane could have run, from the run's first span to the last: idle until covered.
   Rect idle = rect;
   idle.left = std::max(rect.left, frame.x(static_cast<double>(model.timeline.start())));
@@ -111,8 +112,13 @@ void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const 
                                                         : faded(colours::lane, 0.6f));
     if (strip.kind == StripKind::compute) painter.hatch(idle, colours::idle_hatch);
   }
-  if (strip.kind == StripKind::kernels) {
-    const auto& rows = strip.lane->rows(Band::kernel);
+  for (const Lane* lane : strip.lanes) draw_lane(painter, frame, model, *lane, strip.kind, rect);
+}
+
+void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const Model& model,
+                             const Lane& lane, StripKind kind, const Rect& rect) {
+  if (kind == StripKind::kernels) {
+    const auto& rows = lane.rows(Band::kernel);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       Rect part = rect;
       part.top += rect.height() * static_cast<float>(i) / static_cast<float>(rows.size());
@@ -121,13 +127,13 @@ void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const 
     }
     return;
   }
-  const auto& rows = strip.lane->rows(Band::action);
+  const auto& rows = lane.rows(Band::action);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Rect part = rect;
     if (i > 0) part.top = rect.bottom - rect.height() * inset_share / static_cast<float>(i);
     draw_row(painter, frame, model, rows[i], part, i > 0);
   }
-  draw_open(painter, frame, strip, rect);
+  draw_open(painter, frame, lane, rect);
 }
 
 void TimelineView::draw_row(const Painter& painter, const Frame& frame, const Model& model,
@@ -188,9 +194,9 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, const Bo
   }
 }
 
-void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Strip& strip,
+void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Lane& lane,
                              const Rect& rect) const {
-  for (const OpenSpan& open : strip.lane->open()) {
+  for (const OpenSpan& open : lane.open()) {
     Rect at = rect;
     at.left = std::max(rect.left, frame.x(static_cast<double>(open.span.start)));
     at.right = std::min(rect.right, frame.x(static_cast<double>(open.span.end)));
@@ -223,7 +229,7 @@ void TimelineView::draw_messages(const Painter& painter, const Frame& frame,
     const ImVec2 to{frame.x(static_cast<double>(message->received)),
                     frame.lanes.top + to_y - scroll_};
     if (to.x < frame.lanes.left) continue;
-    painter.line(from.x, from.y, to.x, to.y, colours::message, painter.px(1.2f));
+    painter.line(from.x, from.y, to.x, to.y, colours::message, painter.px(1));
     const float length = std::hypot(to.x - from.x, to.y - from.y);
     if (length < painter.px(8)) continue;
     const ImVec2 along{(to.x - from.x) / length * painter.px(arrow_size),
@@ -241,7 +247,7 @@ void TimelineView::draw_hovered(const Painter& painter, const Frame& frame,
   const Finding& finding = model.hovered;
   if (finding.kind != Finding::Kind::idle) return;
   for (const Strip& strip : layout_.strips()) {
-    if (strip.lane != finding.lane || strip.kind == StripKind::kernels) continue;
+    if (!shows(strip, finding.lane) || strip.kind == StripKind::kernels) continue;
     Rect at = place(frame, strip);
     at.left = std::max(at.left, frame.x(static_cast<double>(finding.span.start)));
     at.right = std::min(at.right, frame.x(static_cast<double>(finding.span.end)));

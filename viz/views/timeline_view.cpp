@@ -142,10 +142,15 @@ void TimelineView::hover(const Frame& frame, Model& model) const {
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   if (!ImGui::IsItemHovered() || !frame.lanes.contains(mouse)) return;
   const Strip* strip = layout_.strip_at(mouse.y - frame.lanes.top + scroll_);
-  if (!strip || !strip->lane) return;
+  if (!strip) return;
   const Band band = strip->kind == StripKind::kernels ? Band::kernel : Band::action;
-  model.hovered = find_at(*strip->rank, *strip->lane, band, frame.time(mouse.x),
-                          hover_pixels / frame.pixels_per_picosecond);
+  for (const Lane* lane : strip->lanes) {
+    const Finding finding = find_at(*strip->rank, *lane, band, frame.time(mouse.x),
+                                    hover_pixels / frame.pixels_per_picosecond);
+    const bool better = finding.kind != Finding::Kind::idle ||
+                        model.hovered.kind == Finding::Kind::nothing;
+    if (finding.kind != Finding::Kind::nothing && better) model.hovered = finding;
+  }
 }
 
 }  // namespace lockstep::viz

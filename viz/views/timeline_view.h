@@ -48,7 +48,9 @@ class TimelineView {
   void draw_row(const Painter& painter, const Frame& frame, const Model& model, const SpanRow& row,
                 const Rect& rect, bool inset);
   void draw_box(const Painter& painter, const Model& model, const Box& box, const Rect& rect) const;
-  void draw_open(const Painter& painter, const Frame& frame, const Strip& strip,
+  void draw_lane(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
+                 StripKind kind, const Rect& rect);
+  void draw_open(const Painter& painter, const Frame& frame, const Lane& lane,
                  const Rect& rect) const;
   void draw_messages(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_hovered(const Painter& painter, const Frame& frame, const Model& model) const;
