@@ -73,7 +73,9 @@ std::optional<BubbleParts> bubble_parts(const Timeline& timeline, const Phase& p
   const auto middle = shares.begin() + static_cast<std::ptrdiff_t>(shares.size() / 2);
   std::nth_element(shares.begin(), middle, shares.end());
 
-  BubbleParts parts{.formula = *predicted.bubble, .observed = middle->first};
+  BubbleParts parts{.formula = *predicted.bubble,
+                    .observed = middle->first,
+                    .window = bubble(timeline, middle->second)->window};
   const Ran ran = read_step(timeline, middle->second);
   std::map<std::pair<Op, int>, Picoseconds> fastest;
   for (std::size_t rank = 0; rank < ran.durations.size(); ++rank)

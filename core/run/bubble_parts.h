@@ -16,6 +16,7 @@ struct BubbleParts {
       0;  ///< each action takes the time that it took: on a wall clock, waiting for a core
   double messages = 0;  ///< and what is left: messages, and waiting for them
   double observed = 0;
+  Picoseconds window = 0;  ///< of that step: from the first start to the last end of its actions
 };
 
 /// Takes a phase's bubble apart, for the step whose bubble is the median. Nothing where the trace

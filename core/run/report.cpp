@@ -17,7 +17,7 @@ namespace {
 
 std::string human_bytes(std::int64_t bytes) {
   if (bytes < 10'000) return fmt::format("{} B", bytes);
-  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  if (bytes < 100'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
 }
 
@@ -49,15 +49,16 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string bubble_table(const Report& report) {
-  std::vector<std::vector<std::string>> rows{
-      {"bubble", "formula", "uneven stages", "slow actions", "messages", "observed", "simulated"}};
+  std::vector<std::vector<std::string>> rows{{"bubble", "formula", "uneven stages", "slow actions",
+                                              "messages", "observed", "simulated", "a step takes"}};
   for (const PhaseRecord& record : report.ranks.front().phases) {
     const auto parts = bubble_parts(report.timeline, record.phase, record.predicted);
     if (!parts) continue;
     rows.push_back(
         {record.phase.name, percent(parts->formula), signed_percent(parts->uneven),
          signed_percent(parts->slow), signed_percent(parts->messages), percent(parts->observed),
-         record.predicted.bubble_simulated ? percent(*record.predicted.bubble_simulated) : "-"});
+         record.predicted.bubble_simulated ? percent(*record.predicted.bubble_simulated) : "-",
+         fmt::format("{:.3f} ms", seconds(parts->window) * 1e3)});
   }
   if (rows.size() == 1) return {};
   return table(rows) + fmt::format("  formula: {}, for equal stages and free messages. {}\n",
@@ -172,7 +173,10 @@ std::string Report::text(const Console& console) const {
     text += fmt::format("\nstep {}, {} time{}\n", last_step, options.clock.name(),
                         window ? fmt::format(": {:.3f} ms from the first action to the last",
                                              seconds(window->window) * 1e3)
-                               : "");
+                               : fmt::format(": {:.3f} ms of computing and waiting",
+                                             seconds(timeline.find_step(last_step)->end -
+                                                     timeline.find_step(last_step)->start) *
+                                                 1e3));
     text += drawing;
     if (window)
       text += console.colour
