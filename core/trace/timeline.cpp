@@ -198,8 +198,9 @@ void Timeline::flow_end(std::uint64_t id, int rank, int tid, Picoseconds at) {
 
 const Prediction& Timeline::prediction(int step) const {
   static const Prediction nothing;
-  auto after = std::partition_point(predictions_.begin(), predictions_.end(),
-                                    [&](const Prediction& each) { return each.first_step <= step; });
+  auto after =
+      std::partition_point(predictions_.begin(), predictions_.end(),
+                           [&](const Prediction& each) { return each.first_step <= step; });
   return after == predictions_.begin() ? nothing : *std::prev(after);
 }
 

@@ -84,8 +84,7 @@ LabQuestion question_from(const Timeline& timeline) {
 LabAnswer answer(const LabQuestion& question) {
   const int p = question.stages, m = question.microbatches;
   LabAnswer result;
-  result.schedule =
-      question.schedule == LabSchedule::gpipe ? gpipe(p, m) : one_f_one_b(p, m);
+  result.schedule = question.schedule == LabSchedule::gpipe ? gpipe(p, m) : one_f_one_b(p, m);
   PipelineTimes times;
   times.stages = question.measured;
   if (times.stages.empty()) {

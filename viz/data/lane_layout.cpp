@@ -59,8 +59,8 @@ void LaneLayout::update(const Timeline& timeline, float available, float scale) 
     fixed += group_gap;
   }
   const float room = available - fixed * scale;
-  const float unit = std::clamp(units > 0 ? room / units : 0, least_compute * scale,
-                                most_compute * scale);
+  const float unit =
+      std::clamp(units > 0 ? room / units : 0, least_compute * scale, most_compute * scale);
   float y = group_gap / 2 * scale;
   for (RankGroup& group : groups_) {
     group.top = y;
@@ -90,9 +90,8 @@ const RankGroup* LaneLayout::group_at(float y) const {
 }
 
 float LaneLayout::anchor(int rank, int tid) const {
-  auto group = std::partition_point(groups_.begin(), groups_.end(), [&](const RankGroup& each) {
-    return each.rank->rank < rank;
-  });
+  auto group = std::partition_point(groups_.begin(), groups_.end(),
+                                    [&](const RankGroup& each) { return each.rank->rank < rank; });
   if (group == groups_.end() || group->rank->rank != rank) return -1;
   const Strip* found = &strips_[group->first];
   for (std::size_t i = group->first; i < group->first + group->count; ++i) {

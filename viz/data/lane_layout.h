@@ -33,7 +33,8 @@ struct RankGroup {
 };
 
 /// Where lanes lie: grouped by rank, communication thinner than compute, all as tall as the space
-/// allows within readable limits. Lanes on which nothing has happened are left out. Heights are in units of `scale` pixels.
+/// allows within readable limits. Lanes on which nothing has happened are left out. Heights are in
+/// units of `scale` pixels.
 class LaneLayout {
  public:
   /// Lays out `timeline` in `available` pixels; what does not fit is reached by scrolling.

@@ -29,11 +29,11 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, const Model& mod
   const int in_view = model.viewport.following() || steps.empty()
                           ? (points.empty() ? 0 : points.back().step)
                           : steps[model.viewport.step_in_view(model.timeline)].step;
-  const auto after = std::partition_point(points.begin(), points.end(), [&](const auto& point) {
-    return point.step <= in_view;
-  });
+  const auto after = std::partition_point(points.begin(), points.end(),
+                                          [&](const auto& point) { return point.step <= in_view; });
   const bool any = after != points.begin();
-  const Rect inside = painter.card(rect, "Bubble", any ? step_words(model.timeline, (after - 1)->step) : "");
+  const Rect inside =
+      painter.card(rect, "Bubble", any ? step_words(model.timeline, (after - 1)->step) : "");
   if (!any || (after - 1)->bubble.window == 0) {
     const bool none = any && (after - 1)->bubble.window == 0;
     painter.text(inside.left, inside.top,
@@ -45,10 +45,11 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, const Model& mod
   const Prediction& predicted = model.timeline.prediction(point.step);
 
   float y = inside.top;
-  const float number = painter.text(inside.left, y - painter.px(4),
-                                    fmt::format("{:.1f} %", 100 * point.bubble.share()),
-                                    colours::text, look.large);
-  painter.text(inside.left + number + painter.px(10), y + look.large->FontSize - look.small->FontSize - painter.px(7),
+  const float number =
+      painter.text(inside.left, y - painter.px(4),
+                   fmt::format("{:.1f} %", 100 * point.bubble.share()), colours::text, look.large);
+  painter.text(inside.left + number + painter.px(10),
+               y + look.large->FontSize - look.small->FontSize - painter.px(7),
                "of rank-time, no action runs", colours::text_dim, look.small);
   y += look.large->FontSize + painter.px(6);
   y = draw_bars(painter, {inside.left, y, inside.right, inside.bottom}, point, predicted);
@@ -66,8 +67,8 @@ float BubbleView::draw_bars(const Painter& painter, const Rect& rect,
   const Look& look = painter.look();
   const float left = rect.left + painter.px(label_width);
   const double observed = point.bubble.share();
-  const double top_share = std::max({observed, predicted.bubble.value_or(0),
-                                     predicted.bubble_simulated.value_or(0), 0.05});
+  const double top_share = std::max(
+      {observed, predicted.bubble.value_or(0), predicted.bubble_simulated.value_or(0), 0.05});
   const float room = rect.right - left - painter.px(52);
   float y = rect.top;
   const auto bar = [&](std::string_view name, double share, ImU32 colour, bool solid) {
@@ -105,11 +106,12 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, const Mode
   }
   if (top_share <= 0) return;
   top_share *= 1.15;
-  const Rect plot{rect.left, rect.top, rect.right, rect.bottom - look.small->FontSize - painter.px(3)};
+  const Rect plot{rect.left, rect.top, rect.right,
+                  rect.bottom - look.small->FontSize - painter.px(3)};
   const auto room = static_cast<std::size_t>(plot.width() / painter.px(5));
   const std::size_t first = points.size() > room ? points.size() - room : 0;
-  const float column = std::min(plot.width() / static_cast<float>(points.size() - first),
-                                painter.px(widest_column));
+  const float column =
+      std::min(plot.width() / static_cast<float>(points.size() - first), painter.px(widest_column));
   for (std::size_t i = first; i < points.size(); ++i) {
     const float left = plot.left + column * static_cast<float>(i - first);
     const float height = plot.height() * static_cast<float>(points[i].bubble.share() / top_share);
@@ -122,8 +124,7 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, const Mode
   }
   painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);
   const float y = plot.bottom + painter.px(3);
-  painter.text(plot.left, y,
-               fmt::format("steps {} to {}", points[first].step, points.back().step),
+  painter.text(plot.left, y, fmt::format("steps {} to {}", points[first].step, points.back().step),
                colours::text_faint, look.small);
   if (predicted(points.back()) > 0) {
     painter.text(plot.right, y, "line: the formula", colours::text_faint, look.small, Align::right);

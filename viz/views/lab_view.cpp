@@ -36,10 +36,10 @@ void LabView::refresh(const Timeline& timeline) {
 
 void LabView::draw(const Painter& painter, const Rect& rect, const Model& model) {
   refresh(model.timeline);
-  const std::string times =
-      fmt::format("{}: forward {}, backward {}", !question_.measured.empty() ? "this run's times" : "textbook",
-                  duration_words(static_cast<double>(question_.forward)),
-                  duration_words(static_cast<double>(question_.backward)));
+  const std::string times = fmt::format(
+      "{}: forward {}, backward {}", !question_.measured.empty() ? "this run's times" : "textbook",
+      duration_words(static_cast<double>(question_.forward)),
+      duration_words(static_cast<double>(question_.backward)));
   const Rect inside = painter.card(rect, "What if", times);
   draw_controls(painter, inside);
   const float controls = ImGui::GetFrameHeight() + painter.px(8);
@@ -84,7 +84,8 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
   const Look& look = painter.look();
   const Schedule& schedule = answer_->schedule;
   const Simulation& simulation = answer_->simulation;
-  const float row = std::min(rect.height() / static_cast<float>(schedule.ranks), painter.px(most_row));
+  const float row =
+      std::min(rect.height() / static_cast<float>(schedule.ranks), painter.px(most_row));
   const float left = rect.left + painter.px(name_width);
   const auto makespan = static_cast<double>(std::max<Picoseconds>(simulation.makespan, 1));
   const double scale = static_cast<double>(rect.right - left) / makespan;
@@ -121,12 +122,11 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
   const Look& look = painter.look();
   const int p = question_.stages, m = question_.microbatches;
   float x = rect.left;
-  x += painter.text(x, rect.top,
-                    fmt::format("bubble {:.1f} %", 100 * answer_->simulation.bubble), colours::text,
-                    look.small);
+  x += painter.text(x, rect.top, fmt::format("bubble {:.1f} %", 100 * answer_->simulation.bubble),
+                    colours::text, look.small);
   painter.text(x + painter.px(10), rect.top,
-               fmt::format("by the formula, for equal stages and free messages, {}/{} = {:.1f} %", p - 1, m + p - 1,
-                           100 * answer_->formula),
+               fmt::format("by the formula, for equal stages and free messages, {}/{} = {:.1f} %",
+                           p - 1, m + p - 1, 100 * answer_->formula),
                colours::text_dim, look.small);
   painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4),
                fmt::format("a step takes {};  rank 0 holds {} microbatch{} at most",

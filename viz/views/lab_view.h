@@ -22,8 +22,8 @@ class LabView {
 
   LabQuestion question_;
   std::optional<LabAnswer> answer_;
-  std::string run_;         ///< whose times the question has
-  bool touched_ = false;    ///< by hand: no longer follows the run
+  std::string run_;       ///< whose times the question has
+  bool touched_ = false;  ///< by hand: no longer follows the run
 };
 
 }  // namespace lockstep::viz
