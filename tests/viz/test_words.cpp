@@ -123,7 +123,7 @@ TEST_CASE("the trace, the simulator and the series agree on the bubble") {
     CHECK(point.bubble.share() == doctest::Approx(simulated));
 
   // And the lab, asked for the run as it was, says it once more.
-  const LabQuestion question = question_from(timeline);
+  const LabQuestion question = question_from(timeline, 4);
   CHECK(question.stages == 4);
   CHECK(question.microbatches == 8);
   CHECK(question.boundary_bytes == 16384);

@@ -21,13 +21,10 @@ struct Mean {
 
 }  // namespace
 
-LabQuestion question_from(const Timeline& timeline) {
+LabQuestion question_from(const Timeline& timeline, int step) {
   LabQuestion question;
-  const auto& steps = timeline.steps();
-  auto last = std::find_if(steps.rbegin(), steps.rend(), [&](const StepWindow& step) {
-    return timeline.step_complete(step) && bubble(timeline, step.step);
-  });
-  if (last == steps.rend()) return question;
+  const StepWindow* last = timeline.find_step(step);
+  if (!last) return question;
   struct StageMeans {
     Mean forward, backward, input, weight;
   };

@@ -18,18 +18,26 @@ constexpr float verdict_lines = 2;
 }  // namespace
 
 void LabView::refresh(const Timeline& timeline) {
-  // The run's times, once a step of it has ended; what was chosen by hand stays.
+  // The run's times, once a step of it has ended, and again when another phase of it begins; what
+  // was chosen by hand stays.
+  const auto& steps = timeline.steps();
+  const auto ended = std::find_if(steps.rbegin(), steps.rend(), [&](const StepWindow& step) {
+    return timeline.step_complete(step);
+  });
+  const int step = ended == steps.rend() ? -1 : ended->step;
   const bool new_run = timeline.run().run != run_;
-  if (!new_run && answer_ && !question_.measured.empty()) return;
+  const bool known = !question_.measured.empty() &&
+                     (touched_ || timeline.prediction(step).phase == phase_);
+  if (answer_ && !new_run && (known || step == looked_at_)) return;
   if (new_run) touched_ = false;
-  LabQuestion fresh = question_from(timeline);
+  LabQuestion fresh = question_from(timeline, step);
   if (touched_) {
     fresh.microbatches = question_.microbatches;
     fresh.schedule = question_.schedule;
   }
-  const bool same = answer_ && !new_run && fresh.measured.empty();
-  if (same) return;
   run_ = timeline.run().run;
+  phase_ = timeline.prediction(step).phase;
+  looked_at_ = step;
   question_ = fresh;
   answer_ = answer(question_);
 }

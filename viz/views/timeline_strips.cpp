@@ -40,8 +40,8 @@ std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wi
     return wide ? fmt::format("{}{}", letter, span.microbatch) : fmt::format("{}", span.microbatch);
   }
   if (letter != 0) return std::string(1, letter);
-  if (span.category == Category::communication && span.bytes > 0 && wide) {
-    return bytes_words(static_cast<double>(span.bytes));
+  if (span.category == Category::communication && span.peer >= 0 && span.microbatch >= 0) {
+    return fmt::format("{}", span.microbatch);
   }
   if (span.category == Category::wait) return {};
   return timeline.name(span.name);
