@@ -119,8 +119,7 @@ struct SoftmaxPart {
 /// Two parts of one row as one (Milakov & Gimelshein 2018): rescales the sums to the common
 /// maximum. A part whose log-sum-exp l is all that is known is {l, 1}.
 LOCKSTEP_HOST_DEVICE inline SoftmaxPart merge(SoftmaxPart a, SoftmaxPart b) {
-  if (b.sum == 0.0F) return a;
-  if (a.sum == 0.0F) return b;
+  if (a.sum == 0.0F) return b;  // nothing yet; -∞ less -∞ would be NaN
   const float maximum = a.maximum > b.maximum ? a.maximum : b.maximum;
   return {maximum, a.sum * exp(a.maximum - maximum) + b.sum * exp(b.maximum - maximum)};
 }

@@ -52,9 +52,8 @@ void Work::wait() {
 Channel::Channel(Endpoint endpoint, int id, const std::string& send_lane,
                  const std::string& receive_lane)
     : endpoint_(endpoint), id_(id), lanes_(std::make_unique<Lanes>()) {
-  Recorder& trace = endpoint.device.compute.trace();
-  if (!send_lane.empty()) lanes_->send = trace.add_lane(send_lane);
-  if (!receive_lane.empty()) lanes_->receive = trace.add_lane(receive_lane);
+  lanes_->send.name = send_lane;
+  lanes_->receive.name = receive_lane;
   lanes_->sent.resize(static_cast<std::size_t>(endpoint.transport.size()));
   lanes_->received.resize(static_cast<std::size_t>(endpoint.transport.size()));
 }
@@ -74,12 +73,13 @@ Work Channel::send(View data, int to, Event ready, Span span, std::source_locati
 
   Lanes* lanes = lanes_.get();
   Recorder& trace = compute.trace();
+  const int lane = lanes->send.in(trace);
   if (clock.is_modelled()) {
     const Picoseconds start = std::max(ready.time, lanes->send_free);
     const Picoseconds end = start + clock.cluster().transfer(self, to, span.bytes);
     lanes->send_free = end;
-    trace.span(lanes->send, span, start, end);
-    trace.flow_start(lanes->send, flow, start);
+    trace.span(lane, span, start, end);
+    trace.flow_start(lane, flow, start);
     return {compute, span, endpoint_.transport.send(route(to, span, where), bytes_of(data), start),
             [end](Pending&) { return Event{end}; }};
   }
@@ -89,8 +89,8 @@ Work Channel::send(View data, int to, Event ready, Span span, std::source_locati
           [=, &trace, &clock](Pending& pending) {
             const Picoseconds start = std::max(posted, lanes->send_free);
             lanes->send_free = std::max(clock.since_start(pending.done_nanoseconds()), start);
-            trace.span(lanes->send, span, start, lanes->send_free);
-            trace.flow_start(lanes->send, flow, start);
+            trace.span(lane, span, start, lanes->send_free);
+            trace.flow_start(lane, flow, start);
             return Event{lanes->send_free};
           }};
 }
@@ -107,6 +107,7 @@ Work Channel::receive(View into, int from, Span span, std::source_location where
 
   Lanes* lanes = lanes_.get();
   Recorder& trace = compute.trace();
+  const int lane = lanes->receive.in(trace);
   const Picoseconds posted = clock.now();
   return {compute, span, endpoint_.transport.receive(route(from, span, where), bytes_of(into)),
           [=, &trace, &clock](Pending& pending) {
@@ -123,8 +124,8 @@ Work Channel::receive(View into, int from, Span span, std::source_location where
               end = std::max(clock.since_start(pending.done_nanoseconds()), start);
             }
             lanes->receive_free = end;
-            trace.span(lanes->receive, span, start, end);
-            trace.flow_end(lanes->receive, flow, end);
+            trace.span(lane, span, start, end);
+            trace.flow_end(lane, flow, end);
             return Event{end};
           }};
 }

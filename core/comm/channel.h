@@ -73,10 +73,15 @@ class Channel {
  private:
   Route route(int peer, const Span& span, std::source_location where) const;
 
+  /// A lane enters the trace with its first message.
+  struct Lane {
+    std::string name;
+    int id = -1;
+    int in(Recorder& trace) { return id >= 0 ? id : id = trace.add_lane(name); }
+  };
   /// Lanes outlive moves of the Channel: Works refer to them.
   struct Lanes {
-    int send = 0;
-    int receive = 0;
+    Lane send, receive;
     Picoseconds send_free = 0;
     Picoseconds receive_free = 0;
     std::vector<std::uint32_t> sent, received;  ///< messages so far, by peer: they number the flows

@@ -49,11 +49,11 @@ std::vector<std::int64_t> extents(const Shape& shape) {
   return result;
 }
 
-/// Elements times bytes, or nothing where that is negative or does not fit 64 bits.
+/// Whether elements times bytes is what is there; never where that does not fit 64 bits (a negative
+/// extent is a huge one).
 bool fits(const SafetensorsFile::Entry& entry) {
   std::uint64_t bytes = bytes_of(entry.dtype);
   for (std::int64_t extent : entry.shape) {
-    if (extent < 0) return false;
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) return false;
   }
   return bytes == entry.end - entry.begin;

@@ -91,6 +91,11 @@ void check_times(const Schedule& schedule, const PipelineTimes& times) {
   if (times.stages.size() != static_cast<std::size_t>(schedule.stages))
     throw ScheduleError(fmt::format("{}: has {} stages, but times are given for {}", schedule.name,
                                     schedule.stages, times.stages.size()));
+  for (std::size_t rank = 0; !times.durations.empty() && rank < schedule.actions.size(); ++rank)
+    if (times.durations.size() != schedule.actions.size() ||
+        times.durations[rank].size() != schedule.actions[rank].size())
+      throw ScheduleError(
+          fmt::format("{}: durations are not parallel to the actions", schedule.name));
   if (times.boundary_bytes < 0)
     throw ScheduleError(fmt::format("{}: boundary_bytes is {}; wants 0 or more", schedule.name,
                                     times.boundary_bytes));
@@ -172,7 +177,9 @@ Simulation simulate(const Schedule& schedule, const PipelineTimes& times, bool r
       return static_cast<std::size_t>(stage) * microbatches +
              static_cast<std::size_t>(action.microbatch);
     };
-    const Picoseconds time = times.stages[static_cast<std::size_t>(action.stage)].of(action.op);
+    const Picoseconds time =
+        times.durations.empty() ? times.stages[static_cast<std::size_t>(action.stage)].of(action.op)
+                                : times.durations[rank][position];
     TimedAction& timed = simulation.actions[rank][position];
     timed.start = rank_free[rank];
     if (action.op == Op::backward_weight) {

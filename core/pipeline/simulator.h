@@ -23,6 +23,9 @@ struct PipelineTimes {
   std::vector<StageTimes> stages;
   std::int64_t boundary_bytes = 0;
   Cluster cluster;  ///< for the links
+  /// What each action takes, parallel to Schedule::actions, in the place of `stages`' times: where
+  /// it was observed one by one. Empty otherwise.
+  std::vector<std::vector<Picoseconds>> durations{};
 };
 
 /// Where an action lies on the modelled clock.

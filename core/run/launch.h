@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <string>
 #include <thread>
@@ -8,19 +7,21 @@
 namespace lockstep {
 
 /// Starts this program again as `ranks` processes under mpirun, with the same arguments, and waits
-/// for them. Works as root and with more ranks than cores. Returns the exit code: the ranks' own
-/// where that is 0, 1 or 2, otherwise 1. Throws UsageError where there is no mpirun.
-int run_under_mpirun(int ranks, int argc, char** argv);
+/// for them. Works as root and with more ranks than cores. A rank that died is named on stderr,
+/// with `epilogue` behind. Returns the exit code: the ranks' own where that is 0, 1 or 2,
+/// otherwise 1. Throws UsageError where there is no mpirun.
+int run_under_mpirun(int ranks, int argc, char** argv, const std::string& epilogue);
 
-/// Calls `on_signal` on a thread of its own when SIGINT or SIGTERM comes. Must be made before other
-/// threads are, which inherit that they do not see these signals.
+/// Calls `on_signal` on a thread of its own when SIGINT or SIGTERM comes. One at a time in a
+/// process.
 class SignalWatch {
  public:
   explicit SignalWatch(std::function<void(int)> on_signal);
   ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
 
  private:
-  std::atomic<bool> stop_{false};
   std::thread thread_;
 };
 

@@ -88,9 +88,10 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body) {
 
   const Console console = Console::detect();
   if (o.launch == Launch::mpi && !under_mpi()) {
-    RunFolder::create(o.trace, info_.name).pass_on();
+    const RunFolder folder = RunFolder::create(o.trace, info_.name);
+    folder.pass_on();
     console.pass_on();
-    return run_under_mpirun(o.ranks, argc_, argv_);
+    return run_under_mpirun(o.ranks, argc_, argv_, folder.where_the_trace_is());
   }
   return o.launch == Launch::mpi ? run_process(body) : run_threads(body);
 }
@@ -295,6 +296,7 @@ void Lesson::end_step(Rank& rank, int) {
   Running::Live& live = running_->of(rank);
   rank.trace.span(rank.compute.lane(), {.name = "step", .category = Category::step},
                   live.step_start, rank.compute.now());
+  rank.trace.memory(rank.memory.current(), rank.compute.now());
   live.record.train_seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
 }
 

@@ -81,10 +81,7 @@ Predicted predict_pipeline(const Rank& rank, const Options& options, const Sched
   Predicted prediction{.schedule = schedule.name, .stages = schedule.stages};
   const PipelineTimes times = pipeline_times(config, schedule.stages, batch, rank.clock);
   if (rank.clock.is_modelled()) {
-    PipelineTimes free = times;
-    free.cluster = Cluster{};
-    prediction.bubble_uneven = simulate(schedule, free).bubble;
-    prediction.bubble_messages = simulate(schedule, times).bubble;
+    prediction.bubble_simulated = simulate(schedule, times).bubble;
   }
 
   const int here = rank.mesh.coordinate(rank.id, Axis::pp);

@@ -22,9 +22,8 @@ struct Phase {
 struct Predicted {
   std::string formula;           ///< of the bubble: "(p-1)/(m+p-1)"
   std::optional<double> bubble;  ///< of the whole step, by the closed form
-  /// What the simulator says with the stages' own costs and free messages, and with messages too:
-  /// the difference between closed form and observation, in its parts.
-  std::optional<double> bubble_uneven, bubble_messages;
+  /// What the simulator says, with the stages' own costs and the cluster's links.
+  std::optional<double> bubble_simulated;
   std::map<std::string, std::int64_t> bytes_sent;  ///< by operation, a step
   std::map<std::string, std::int64_t> peak_bytes;  ///< by memory category
   std::string schedule;  ///< which schedule the steps follow, where one does

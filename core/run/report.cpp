@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/run/bubble_parts.h"
 #include "core/run/terminal_timeline.h"
 #include "core/trace/analysis.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 std::string human_bytes(std::int64_t bytes) {
   if (bytes < 10'000) return fmt::format("{} B", bytes);
-  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  if (bytes < 100'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
 }
 
@@ -48,29 +49,23 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string bubble_table(const Report& report) {
-  std::vector<std::vector<std::string>> rows{
-      {"bubble", "formula", "uneven stages", "messages", "the rest", "observed"}};
-  bool any = false;
+  std::vector<std::vector<std::string>> rows{{"bubble", "formula", "uneven stages", "slow actions",
+                                              "messages", "observed", "simulated", "a step takes"}};
   for (const PhaseRecord& record : report.ranks.front().phases) {
-    const Predicted& predicted = record.predicted;
-    const auto observed = report.observed_bubble(record.phase);
-    if (!predicted.bubble) continue;
-    any = true;
-    const double uneven = predicted.bubble_uneven.value_or(*predicted.bubble);
-    const double messages = predicted.bubble_messages.value_or(uneven);
-    rows.push_back({record.phase.name, percent(*predicted.bubble),
-                    predicted.bubble_uneven ? signed_percent(uneven - *predicted.bubble) : "-",
-                    predicted.bubble_messages ? signed_percent(messages - uneven) : "-",
-                    observed ? signed_percent(*observed - messages) : "-",
-                    observed ? percent(*observed) : "-"});
+    const auto parts = bubble_parts(report.timeline, record.phase, record.predicted);
+    if (!parts) continue;
+    rows.push_back(
+        {record.phase.name, percent(parts->formula), signed_percent(parts->uneven),
+         signed_percent(parts->slow), signed_percent(parts->messages), percent(parts->observed),
+         record.predicted.bubble_simulated ? percent(*record.predicted.bubble_simulated) : "-",
+         fmt::format("{:.3f} ms", seconds(parts->window) * 1e3)});
   }
-  if (!any) return {};
-  const std::string& formula = report.ranks.front().phases.back().predicted.formula;
-  return table(rows) + fmt::format("  formula: {}, for equal stages and free messages{}\n", formula,
+  if (rows.size() == 1) return {};
+  return table(rows) + fmt::format("  formula: {}, for equal stages and free messages. {}\n",
+                                   report.ranks.front().phases.back().predicted.formula,
                                    report.options.clock.is_modelled()
-                                       ? "; the next two are what the simulator adds"
-                                       : "; on the wall clock the rest is uneven stages, messages, "
-                                         "and waiting for a core");
+                                       ? "Simulated: before the run, from the cluster's costs."
+                                       : "Slow actions: waiting for a core, on a busy machine.");
 }
 
 /// How much each rank had to remember in each phase: only where there are several.
@@ -159,16 +154,6 @@ std::vector<NamedValues> Report::collect_parameters(const std::vector<RankRecord
   return parameters;
 }
 
-std::optional<double> Report::observed_bubble(const Phase& phase) const {
-  std::vector<double> shares;
-  for (int step = phase.first_step; step < phase.first_step + phase.steps; ++step)
-    if (const auto seen = bubble(timeline, step)) shares.push_back(seen->share());
-  if (shares.empty()) return {};
-  std::nth_element(shares.begin(), shares.begin() + static_cast<std::ptrdiff_t>(shares.size() / 2),
-                   shares.end());
-  return shares[shares.size() / 2];
-}
-
 std::vector<Phase> Report::phases() const {
   std::vector<Phase> phases;
   for (const PhaseRecord& record : ranks.front().phases) phases.push_back(record.phase);
@@ -188,7 +173,10 @@ std::string Report::text(const Console& console) const {
     text += fmt::format("\nstep {}, {} time{}\n", last_step, options.clock.name(),
                         window ? fmt::format(": {:.3f} ms from the first action to the last",
                                              seconds(window->window) * 1e3)
-                               : "");
+                               : fmt::format(": {:.3f} ms of computing and waiting",
+                                             seconds(timeline.find_step(last_step)->end -
+                                                     timeline.find_step(last_step)->start) *
+                                                 1e3));
     text += drawing;
     if (window)
       text += console.colour
@@ -241,11 +229,15 @@ std::string Report::json() const {
   };
   document["phases"] = ordered_json::array();
   for (const PhaseRecord& record : ranks.front().phases) {
-    const ordered_json bubble{{"observed", optional(observed_bubble(record.phase))},
-                              {"predicted", optional(record.predicted.bubble)},
-                              {"formula", record.predicted.formula},
-                              {"with_uneven_stages", optional(record.predicted.bubble_uneven)},
-                              {"with_messages", optional(record.predicted.bubble_messages)}};
+    const auto parts = bubble_parts(timeline, record.phase, record.predicted);
+    ordered_json bubble{{"observed", parts ? ordered_json(parts->observed) : ordered_json()},
+                        {"predicted", optional(record.predicted.bubble)},
+                        {"formula", record.predicted.formula},
+                        {"simulated", optional(record.predicted.bubble_simulated)}};
+    if (parts)
+      bubble["parts"] = {{"uneven_stages", parts->uneven},
+                         {"slow_actions", parts->slow},
+                         {"messages", parts->messages}};
     document["phases"].push_back({{"name", record.phase.name},
                                   {"schedule", record.predicted.schedule},
                                   {"first_step", record.phase.first_step},

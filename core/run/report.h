@@ -29,8 +29,6 @@ struct Report {
   /// Each parameter once, in the model's order.
   static std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks);
 
-  /// The median over a phase's steps of the observed bubble; nothing without a trace.
-  std::optional<double> observed_bubble(const Phase& phase) const;
   std::vector<Phase> phases() const;
   double step_seconds() const;
 

@@ -23,8 +23,7 @@ json to_json(const PhaseRecord& record) {
           {"microbatches", record.phase.microbatches},
           {"formula", record.predicted.formula},
           {"bubble", optional(record.predicted.bubble)},
-          {"bubble_uneven", optional(record.predicted.bubble_uneven)},
-          {"bubble_messages", optional(record.predicted.bubble_messages)},
+          {"bubble_simulated", optional(record.predicted.bubble_simulated)},
           {"predicted_bytes", record.predicted.bytes_sent},
           {"predicted_peak", record.predicted.peak_bytes},
           {"schedule", record.predicted.schedule},
@@ -38,8 +37,7 @@ PhaseRecord phase_from(const json& value) {
   record.phase = {value["name"], value["first_step"], value["steps"], value["microbatches"]};
   record.predicted = {.formula = value["formula"],
                       .bubble = optional(value["bubble"]),
-                      .bubble_uneven = optional(value["bubble_uneven"]),
-                      .bubble_messages = optional(value["bubble_messages"]),
+                      .bubble_simulated = optional(value["bubble_simulated"]),
                       .bytes_sent = value["predicted_bytes"],
                       .peak_bytes = value["predicted_peak"],
                       .schedule = value["schedule"],
@@ -54,7 +52,7 @@ PhaseRecord phase_from(const json& value) {
 std::string predicted_json(const Phase& phase, const Predicted& predicted) {
   nlohmann::ordered_json args;
   if (predicted.bubble) args["bubble"] = *predicted.bubble;
-  if (predicted.bubble_messages) args["bubble_simulated"] = *predicted.bubble_messages;
+  if (predicted.bubble_simulated) args["bubble_simulated"] = *predicted.bubble_simulated;
   if (!predicted.formula.empty()) args["formula"] = predicted.formula;
   if (!predicted.schedule.empty()) args["schedule"] = predicted.schedule;
   if (predicted.stages > 0) args["stages"] = predicted.stages;

@@ -17,24 +17,28 @@ using nlohmann::json;
 
 /// The presets.
 ///
-/// `classroom` is one DGX A100 node (312 TFLOP/s dense bf16, 2.0 TB/s, NVLink 300 GB/s each way, 3
-/// µs; 25 GB/s between nodes, 10 µs) scaled down so that a toy model on it sees the ratios that a
-/// large model sees there. For a transformer stage, compute per microbatch grows as b s h² and a
-/// boundary message as b s h, so compute / communication grows as h: h = 12288 (GPT-3) against the
-/// lessons' h = 64 is 192. Bandwidths stay, and FLOP/s are divided by 192, which gives a toy of h =
-/// 64 the large model's ratio of FLOP time to β time. A GPT-3 stage of 6 layers forwards a
-/// microbatch of 2,048 tokens in 24 · 2048 · 12288² · 6 / 312e12 = 143 ms; a toy stage of 2 layers
-/// and 4 · 64 tokens on 1.6e12 FLOP/s takes 31 µs, 4,600 times less, so latencies and launches are
-/// divided by 4,600 too, and memory bandwidth, like FLOP/s, by 192.
+/// `classroom` is a DGX A100 cluster (a rank has 312 TFLOP/s dense bf16 and 2.0 TB/s; NVLink 300
+/// GB/s each way, 3 µs; 25 GB/s between nodes, 10 µs; 5 µs a launch), scaled so that a toy model
+/// sees the ratios that a large one sees there.
+///
+///   width   A stage's compute grows as b s h², what it reads, writes and sends as b s h, so
+///   compute over
+///           traffic grows as h. GPT-3 has h = 12288, the lessons' toy h = 64: FLOP/s are divided
+///           by 192, bandwidths stay. (The head's share comes out by itself: 2 V h of 24 h² a block
+///           is a third of a block for both, 2 · 50257 / (24 · 12288) and 2 · 256 / (24 · 64).)
+///   span    GPT-3 in 16 stages of 6 blocks takes 24 · 2048 · 12288² · 6 / 312e12 s = 143 ms to
+///   forward
+///           2,048 tokens; a toy stage of 2 blocks takes 24 · 128 · 64² · 2 / 1.6e12 s = 15.5 µs
+///           for 128 tokens. Latencies and launches are divided by the quotient, 9,200.
 std::vector<Cluster> make_presets() {
   const double width = 12288.0 / 64;
-  const double span = 4600;
+  const double span = 9200;
   Cluster free;
   Cluster classroom{.name = "classroom",
                     .nodes = 16,
                     .ranks_per_node = 8,
                     .flops = 3.12e14 / width,
-                    .memory_bandwidth = 2.0e12 / width,
+                    .memory_bandwidth = 2.0e12,
                     .launch_seconds = 5e-6 / span,
                     .within = {3e-6 / span, 3.0e11},
                     .between = {1e-5 / span, 2.5e10}};

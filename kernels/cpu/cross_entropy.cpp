@@ -42,7 +42,9 @@ element::SoftmaxPart softmax_part(const float* x, std::int64_t n) {
     const float* const in = x + first;
     const std::int64_t width = std::min(block, n - first);
     const float maximum = lane_max(width, in);
-    for (std::int64_t i = 0; i < width; ++i) e[i] = element::exp(in[i] - maximum);
+    // A block of nothing but -∞ (masked) has no maximum to take off, and a sum of 0.
+    const float shift = std::isinf(maximum) && maximum < 0.0F ? 0.0F : maximum;
+    for (std::int64_t i = 0; i < width; ++i) e[i] = element::exp(in[i] - shift);
     whole = merge(whole, {maximum, lane_sum(width, [e](std::int64_t i) { return e[i]; })});
   }
   return whole;

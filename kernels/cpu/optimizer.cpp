@@ -1,8 +1,6 @@
 /// The optimizer's kernels: AdamW reads four arrays and writes three (28 bytes an element, bound by
 /// memory), and two sums in double for gradient norms and losses.
 
-#pragma GCC optimize("no-math-errno")  // a square root that sets errno can't be vectorised
-
 #include <cmath>
 #include <stdexcept>
 

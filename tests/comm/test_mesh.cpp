@@ -1,0 +1,52 @@
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "core/base/error.h"
+#include "core/comm/mesh.h"
+
+using namespace lockstep;
+
+namespace {
+
+std::array<int, axis_count> sizes(int tp, int cp, int dp, int pp) {
+  return {tp, cp, dp, pp};
+}
+
+}  // namespace
+
+TEST_CASE("Megatron's order: tensor-parallel ranks are neighbours, stages are far apart") {
+  const Mesh mesh{16, sizes(2, 1, 2, 4)};
+  CHECK(mesh.group(0, Axis::tp) == std::vector{0, 1});
+  CHECK(mesh.group(0, Axis::dp) == std::vector{0, 2});
+  CHECK(mesh.group(5, Axis::pp) == std::vector{1, 5, 9, 13});
+  CHECK(mesh.coordinate(13, Axis::pp) == 3);
+  CHECK(mesh.json() == R"({"pp":4,"dp":2,"tp":2})");
+}
+
+TEST_CASE("every axis divides the ranks into groups, whatever the order") {
+  for (const char* order : {"tp,cp,dp,pp", "pp,dp,cp,tp", "dp,tp,pp,cp"}) {
+    const Mesh mesh{24, sizes(2, 3, 2, 2), order};
+    for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp}) {
+      std::multiset<int> seen;
+      for (int rank = 0; rank < 24; ++rank) {
+        const auto group = mesh.group(rank, axis);
+        CHECK(static_cast<int>(group.size()) == mesh.size(axis));
+        CHECK(group[static_cast<std::size_t>(mesh.coordinate(rank, axis))] == rank);
+        for (const int member : group) CHECK(mesh.group(member, axis) == group);
+        if (group.front() == rank) seen.insert(group.begin(), group.end());
+      }
+      CHECK(seen.size() == 24);
+      CHECK(std::set<int>(seen.begin(), seen.end()).size() == 24);
+    }
+  }
+}
+
+TEST_CASE("what is left out is what remains; what can't be laid out is an error") {
+  CHECK(Mesh(8, sizes(2, 1, 0, 2)).size(Axis::dp) == 2);
+  CHECK_THROWS_WITH_AS(Mesh(8, sizes(3, 1, 1, 0)), doctest::Contains("--ranks 8 --tp 3"),
+                       UsageError);
+  CHECK_THROWS_WITH_AS(Mesh(8, sizes(2, 1, 1, 2)), doctest::Contains("multiply to 8"), UsageError);
+  CHECK_THROWS_AS(Mesh(1, sizes(1, 1, 1, 1), "tp,tp,dp,pp"), UsageError);
+  CHECK_THROWS_AS(Mesh(1, sizes(1, 1, 1, 1), "tp,dp,pp"), UsageError);
+}

@@ -1,0 +1,109 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <latch>
+
+#include "tests/support/ranks.h"
+
+using namespace lockstep;
+using lockstep::testing::modelled_options;
+using lockstep::testing::on_threads;
+
+namespace {
+
+View numbers(std::vector<float>& values) {
+  return {values.data(), {static_cast<std::int64_t>(values.size())}};
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("threads: messages of one channel arrive in order, whoever comes first") {
+  std::atomic<int> wrong = 0;
+  const std::string failure = on_threads(modelled_options(2), [&](Rank& rank) {
+    for (int round = 0; round < 200; ++round) {
+      std::vector<float> a(7), b(7);
+      if (rank.id == 0) {
+        a.assign(7, static_cast<float>(2 * round));
+        b.assign(7, static_cast<float>(2 * round + 1));
+        Work first = rank.world.send(numbers(a), 1);
+        Work second = rank.world.send(numbers(b), 1);
+        if (round % 3 == 0) second.wait();  // in another order than they were posted
+        first.wait();
+        second.wait();
+      } else {
+        Work first = rank.world.receive(numbers(a), 0);
+        Work second = rank.world.receive(numbers(b), 0);
+        if (round % 2 == 0) second.wait();
+        first.wait();
+        second.wait();
+        if (a[6] != static_cast<float>(2 * round)) ++wrong;
+        if (b[0] != static_cast<float>(2 * round + 1)) ++wrong;
+      }
+    }
+  });
+  CHECK(failure == "");
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("threads: a size that differs is told with both sides") {
+  const std::string failure = on_threads(modelled_options(2), [](Rank& rank) {
+    std::vector<float> values(rank.id == 0 ? 3 : 4);
+    if (rank.id == 0) rank.world.send(numbers(values), 1).wait();
+    if (rank.id == 1) rank.world.receive(numbers(values), 0).wait();
+  });
+  CHECK(contains(failure, "rank 0 sends 12 bytes"));
+  CHECK(contains(failure, "rank 1 receives 16"));
+}
+
+TEST_CASE("threads: everybody sends first: the cycle, with source lines") {
+  const std::string failure = on_threads(modelled_options(3), [](Rank& rank) {
+    std::vector<float> values(5);
+    rank.world.send(numbers(values), (rank.id + 1) % 3).wait();
+    rank.world.receive(numbers(values), (rank.id + 2) % 3).wait();
+  });
+  CHECK(contains(failure, "deadlock"));
+  CHECK(contains(failure, "rank 0 waits for rank 1: send of 20 bytes"));
+  CHECK(contains(failure, "rank 2 waits for rank 0: send of 20 bytes"));
+  CHECK(contains(failure, "test_threads_transport.cpp:"));
+}
+
+TEST_CASE("threads: waiting for a rank that has finished is an error at once") {
+  const std::string failure = on_threads(modelled_options(2), [](Rank& rank) {
+    std::vector<float> values(5);
+    if (rank.id == 0) rank.world.receive(numbers(values), 1).wait();
+  });
+  CHECK(contains(failure, "rank 0 waits for rank 1: receive of 20 bytes"));
+  CHECK(contains(failure, "has finished"));
+}
+
+TEST_CASE("threads: a rank that throws ends the others' waits") {
+  const std::string failure = on_threads(modelled_options(4), [](Rank& rank) {
+    std::vector<float> values(5);
+    if (rank.id == 2) throw RunError("rank 2: out of luck");
+    rank.world.all_reduce(numbers(values)).wait();
+  });
+  CHECK(failure == "rank 2: out of luck");
+}
+
+TEST_CASE("threads: a Pending that is dropped withdraws its message") {
+  std::latch dropped{1};
+  const std::string failure = on_threads(modelled_options(2), [&](Rank& rank) {
+    std::vector<float> keep(4, 1.0F);
+    if (rank.id == 0) {
+      {
+        std::vector<float> gone(9);  // of another size, which would be told
+        Work posted = rank.world.receive(numbers(gone), 1);
+      }
+      dropped.count_down();
+      rank.world.receive(numbers(keep), 1).wait();
+    } else {
+      dropped.wait();
+      rank.world.send(numbers(keep), 0).wait();
+    }
+  });
+  CHECK(failure == "");
+}

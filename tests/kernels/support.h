@@ -1,0 +1,150 @@
+#pragma once
+
+/// What the kernel tests share: arrays that notice stray writes, random numbers, and errors in
+/// norm.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "tests/kernels/oracle.h"
+
+namespace lockstep::testing {
+
+using oracle::Doubles;
+
+inline constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float infinity = std::numeric_limits<float>::infinity();
+
+/// Random numbers from a fixed seed.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : generator_(seed) {}
+  float normal(float deviation = 1.0F) {
+    return std::normal_distribution<float>(0.0F, deviation)(generator_);
+  }
+  std::int64_t between(std::int64_t first, std::int64_t last) {
+    return std::uniform_int_distribution<std::int64_t>(first, last)(generator_);
+  }
+
+ private:
+  std::mt19937_64 generator_;
+};
+
+/// Rows and columns of floats inside a larger array, all of it NaN to begin with: a kernel that
+/// reads an output or an element beside the view spreads NaN, and `untouched` tells of a stray
+/// write. `offset` shifts the start away from any alignment, `gap` lies between two rows.
+class Array {
+ public:
+  explicit Array(Shape shape, std::int64_t gap = 0, std::int64_t offset = 1)
+      : shape_(shape),
+        rows_(shape.rows()),
+        columns_(shape.last()),
+        offset_(offset),
+        stride_(shape.last() + gap),
+        storage_(static_cast<std::size_t>(offset + rows_ * stride_ + 16), not_a_number) {}
+
+  /// An Array is passed where a View is wanted; the tests' own const does not bind a kernel.
+  View view() const {
+    View view{const_cast<float*>(storage_.data()) + offset_, shape_};
+    view.row_stride = stride_;
+    return view;
+  }
+  operator View() const { return view(); }
+
+  float& operator[](std::int64_t i) {
+    return storage_[static_cast<std::size_t>(offset_ + i / columns_ * stride_ + i % columns_)];
+  }
+  float operator[](std::int64_t i) const { return const_cast<Array&>(*this)[i]; }
+  std::int64_t elements() const { return rows_ * columns_; }
+
+  Array& randomize(Random& random, float deviation = 1.0F) {
+    for (std::int64_t i = 0; i < elements(); ++i) (*this)[i] = random.normal(deviation);
+    return *this;
+  }
+  Array& set(float value) {
+    for (std::int64_t i = 0; i < elements(); ++i) (*this)[i] = value;
+    return *this;
+  }
+  Array& set(const Array& other) {
+    for (std::int64_t i = 0; i < elements(); ++i) (*this)[i] = other[i];
+    return *this;
+  }
+
+  Doubles doubles() const {
+    Doubles result;
+    for (std::int64_t i = 0; i < elements(); ++i) result.push_back((*this)[i]);
+    return result;
+  }
+
+  /// Whether everything outside the view is still NaN.
+  bool untouched() const {
+    std::vector<bool> inside(storage_.size(), false);
+    for (std::int64_t r = 0; r < rows_; ++r)
+      for (std::int64_t c = 0; c < columns_; ++c)
+        inside[static_cast<std::size_t>(offset_ + r * stride_ + c)] = true;
+    for (std::size_t i = 0; i < storage_.size(); ++i)
+      if (!inside[i] && !std::isnan(storage_[i])) return false;
+    return true;
+  }
+
+ private:
+  Shape shape_;
+  std::int64_t rows_, columns_, offset_, stride_;
+  std::vector<float> storage_;
+};
+
+/// ‖a − b‖₂ / ‖b‖₂, and +∞ where a has a NaN or something was written beside the view.
+inline double error(const Array& a, const Doubles& b) {
+  if (!a.untouched() || static_cast<std::size_t>(a.elements()) != b.size()) return infinity;
+  double difference = 0.0, norm = 0.0;
+  for (std::int64_t i = 0; i < a.elements(); ++i) {
+    const double want = b[static_cast<std::size_t>(i)];
+    difference += (a[i] - want) * (a[i] - want);
+    norm += want * want;
+  }
+  if (std::isnan(difference)) return infinity;
+  return norm == 0.0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+}
+
+/// a + b: what an accumulated gradient should be.
+inline Doubles plus(const Doubles& a, const Doubles& b) {
+  Doubles sum = a;
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += b[i];
+  return sum;
+}
+
+/// Equal to the last bit, NaN included.
+inline bool same_bits(const Array& a, const Array& b) {
+  if (a.elements() != b.elements()) return false;
+  for (std::int64_t i = 0; i < a.elements(); ++i) {
+    const float left = a[i], right = b[i];
+    if (std::memcmp(&left, &right, sizeof left) != 0) return false;
+  }
+  return true;
+}
+
+inline std::vector<std::int32_t> random_indices(Random& random, std::int64_t count,
+                                                std::int64_t limit) {
+  std::vector<std::int32_t> result;
+  for (std::int64_t i = 0; i < count; ++i)
+    result.push_back(static_cast<std::int32_t>(random.between(0, limit - 1)));
+  return result;
+}
+
+inline View indices(std::vector<std::int32_t>& values, Shape shape) {
+  return View{values.data(), shape, DType::i32};
+}
+
+inline constexpr double tolerance = 1e-5;
+
+inline const Kernels& kernels() {
+  return cpu_kernels();
+}
+
+}  // namespace lockstep::testing

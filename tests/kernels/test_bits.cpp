@@ -1,0 +1,97 @@
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "tests/kernels/support.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+// "The same bits for the same shapes and inputs, wherever the data lies in memory", and whoever
+// else computes at the time.
+namespace {
+
+/// Runs every kernel that adds numbers up, all arrays shifted by `offset` elements and their rows
+/// (where a kernel allows that) apart by `gap`; returns what they wrote.
+std::vector<Array> run_all(std::int64_t offset, std::int64_t gap) {
+  Random random{80};
+  const std::int64_t b = 2, s = 75, rows = b * s, h = 36, out = 53;
+  std::vector<Array> results;
+  const auto input = [&](Shape shape, std::int64_t rows_apart = 0) {
+    Array array{shape, rows_apart, offset};
+    array.randomize(random);
+    return array;
+  };
+  const auto output = [&](Shape shape, std::int64_t rows_apart = 0) -> Array& {
+    return results.emplace_back(Array{shape, rows_apart, offset}.set(0.25F));
+  };
+  results.reserve(64);
+
+  for (WeightLayout layout : {WeightLayout::in_out, WeightLayout::out_in}) {
+    const Shape weight = layout == WeightLayout::in_out ? Shape{h, out} : Shape{out, h};
+    const Array x = input({rows, h}, gap), w = input(weight), bias = input({out}),
+                dy = input({rows, out}, gap);
+    kernels().linear_forward({}, x, w, bias, output({rows, out}, gap), layout);
+    kernels().linear_backward_input({}, dy, w, output({rows, h}, gap), layout);
+    kernels().linear_backward_weight({}, x, dy, output(weight), output({out}), layout);
+  }
+  {
+    const Array x = input({rows, out}), gain = input({out}), dy = input({rows, out});
+    Array &mean = output({rows}), &rstd = output({rows});
+    kernels().layernorm_forward({}, x, gain, gain, output({rows, out}), mean, rstd);
+    kernels().layernorm_backward_input({}, dy, x, gain, mean, rstd, output({rows, out}));
+    kernels().layernorm_backward_weight({}, dy, x, mean, rstd, output({out}), output({out}));
+    kernels().gelu_forward({}, x, output({rows, out}));
+    kernels().gelu_backward({}, x, dy, output({rows, out}));
+  }
+  {
+    const Array q = input({b, s, h}, gap), k = input({b, s, h}, gap), v = input({b, s, h}, gap),
+                dy = input({b, s, h});
+    Array &y = output({b, s, h}), &lse = output({b, 3, s});
+    kernels().attention_forward({}, q, k, v, 3, y, lse);
+    kernels().attention_backward({}, dy, q, k, v, y, lse, 3, output({b, s, h}, gap),
+                                 output({b, s, h}, gap), output({b, s, h}, gap));
+  }
+  {
+    const Array logits = input({rows, out});
+    auto targets = random_indices(random, rows, out);
+    Array& lse = output({rows});
+    kernels().cross_entropy_forward({}, logits, indices(targets, {rows}), output({rows}), lse);
+    kernels().cross_entropy_backward({}, logits, indices(targets, {rows}), lse, 0.1F,
+                                     output({rows, out}));
+    Array& sums = output({2});
+    sums[0] = static_cast<float>(kernels().sum({}, logits));
+    sums[1] = static_cast<float>(kernels().sum_of_squares({}, logits));
+  }
+  return results;
+}
+
+bool all_same(const std::vector<Array>& a, const std::vector<Array>& b) {
+  bool same = a.size() == b.size();
+  for (std::size_t i = 0; same && i < a.size(); ++i) same = same_bits(a[i], b[i]);
+  return same;
+}
+
+}  // namespace
+
+TEST_CASE("the same bits at any alignment and stride") {
+  const auto want = run_all(0, 0);
+  for (std::int64_t offset = 0; offset < 17; ++offset)
+    for (std::int64_t gap : {0, 1, 28}) {
+      CAPTURE(offset);
+      CAPTURE(gap);
+      CHECK(all_same(run_all(offset, gap), want));
+    }
+}
+
+TEST_CASE("the same bits while other threads compute") {
+  const auto want = run_all(0, 0);
+  std::vector<std::vector<Array>> results(4);
+  std::vector<std::thread> threads;
+  for (auto& result : results)
+    threads.emplace_back([&result] {
+      for (int i = 0; i < 5; ++i) result = run_all(3, 2);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) CHECK(all_same(result, want));
+}

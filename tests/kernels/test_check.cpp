@@ -1,0 +1,185 @@
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+
+#include "tests/kernels/support.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// A kernel's views by position, with shapes that fit, and the kernel on them.
+struct Call {
+  std::string kernel;
+  std::vector<View> views;
+  std::function<void(const std::vector<View>&)> run;
+};
+
+std::vector<float> memory(4096, 0.5F);
+std::vector<std::int32_t> index_memory(64, 1);
+
+View f(Shape shape) {
+  return {memory.data(), shape};
+}
+View i(Shape shape) {
+  return {index_memory.data(), shape, DType::i32};
+}
+
+/// Every kernel once, on small shapes: b 2, s 3, h 4, out 5, heads 2.
+std::vector<Call> calls() {
+  const Kernels& k = kernels();
+  using Views = const std::vector<View>&;
+  constexpr auto in_out = WeightLayout::in_out;
+  constexpr auto out_in = WeightLayout::out_in;
+  const View bsh = f({2, 3, 4}), lse = f({2, 2, 3}), n = f({6}), h = f({4}), nh = f({6, 4});
+  return {
+      {"linear_forward",
+       {nh, f({4, 5}), f({5}), f({6, 5})},
+       [&](Views v) { k.linear_forward({}, v[0], v[1], v[2], v[3], in_out); }},
+      {"linear_forward",
+       {nh, f({5, 4}), f({5}), f({6, 5})},
+       [&](Views v) { k.linear_forward({}, v[0], v[1], v[2], v[3], out_in); }},
+      {"linear_backward_input",
+       {f({6, 5}), f({4, 5}), nh},
+       [&](Views v) { k.linear_backward_input({}, v[0], v[1], v[2], in_out); }},
+      {"linear_backward_weight",
+       {nh, f({6, 5}), f({4, 5}), f({5})},
+       [&](Views v) { k.linear_backward_weight({}, v[0], v[1], v[2], v[3], in_out); }},
+      {"layernorm_forward",
+       {nh, h, h, nh, n, n},
+       [&](Views v) { k.layernorm_forward({}, v[0], v[1], v[2], v[3], v[4], v[5]); }},
+      {"layernorm_backward_input",
+       {nh, nh, h, n, n, nh},
+       [&](Views v) { k.layernorm_backward_input({}, v[0], v[1], v[2], v[3], v[4], v[5]); }},
+      {"layernorm_backward_weight",
+       {nh, nh, n, n, h, h},
+       [&](Views v) { k.layernorm_backward_weight({}, v[0], v[1], v[2], v[3], v[4], v[5]); }},
+      {"gelu_forward", {n, n}, [&](Views v) { k.gelu_forward({}, v[0], v[1]); }},
+      {"gelu_backward", {n, n, n}, [&](Views v) { k.gelu_backward({}, v[0], v[1], v[2]); }},
+      {"attention_forward",
+       {bsh, bsh, bsh, bsh, lse},
+       [&](Views v) { k.attention_forward({}, v[0], v[1], v[2], 2, v[3], v[4]); }},
+      {"attention_backward",
+       {bsh, bsh, bsh, bsh, bsh, lse, bsh, bsh, bsh},
+       [&](Views v) {
+         k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], v[5], 2, v[6], v[7], v[8]);
+       }},
+      {"embedding_forward",
+       {i({2, 3}), f({7, 4}), f({3, 4}), bsh},
+       [&](Views v) { k.embedding_forward({}, v[0], v[1], v[2], v[3]); }},
+      {"embedding_backward",
+       {i({2, 3}), bsh, f({7, 4}), f({3, 4})},
+       [&](Views v) { k.embedding_backward({}, v[0], v[1], v[2], v[3]); }},
+      {"cross_entropy_forward",
+       {nh, i({6}), n, n},
+       [&](Views v) { k.cross_entropy_forward({}, v[0], v[1], v[2], v[3]); }},
+      {"cross_entropy_backward",
+       {nh, i({6}), n, nh},
+       [&](Views v) { k.cross_entropy_backward({}, v[0], v[1], v[2], 1.0F, v[3]); }},
+      {"add", {n, n, n}, [&](Views v) { k.add({}, v[0], v[1], v[2]); }},
+      {"copy", {nh, nh}, [&](Views v) { k.copy({}, v[0], v[1]); }},
+      {"adamw", {n, n, n, n}, [&](Views v) { k.adamw({}, v[0], v[1], v[2], v[3], {}); }},
+  };
+}
+
+/// What the kernel says of these views; empty if it accepts them.
+std::string complaint(const Call& call, const std::vector<View>& views) {
+  try {
+    call.run(views);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("every kernel accepts what fits, and names itself and two shapes for what does not") {
+  for (const Call& call : calls()) {
+    CAPTURE(call.kernel);
+    CHECK(complaint(call, call.views).empty());
+    for (std::size_t position = 0; position < call.views.size(); ++position) {
+      CAPTURE(position);
+      // One extent of one view at a time is one too small.
+      for (int extent = 0; extent < call.views[position].shape.rank(); ++extent) {
+        CAPTURE(extent);
+        std::vector<View> views = call.views;
+        const Shape fits = views[position].shape;
+        // Any vocabulary and any longer table of positions will do.
+        const bool table =
+            contains(call.kernel, "embedding") && fits.rank() == 2 && fits[1] == 4 && extent == 0;
+        if (table && fits[0] == 7) continue;
+        if (call.kernel == "cross_entropy_forward" && position == 0 && extent == 1) continue;
+        std::int64_t e[4] = {0, 0, 0, 0};
+        for (int axis = 0; axis < fits.rank(); ++axis) e[axis] = fits[axis] - (axis == extent);
+        const Shape wrong = fits.rank() == 1   ? Shape{e[0]}
+                            : fits.rank() == 2 ? Shape{e[0], e[1]}
+                                               : Shape{e[0], e[1], e[2]};
+        views[position] = View{views[position].data, wrong, views[position].dtype};
+        const std::string said = complaint(call, views);
+        CAPTURE(said);
+        CHECK(said.starts_with(call.kernel + ": "));
+        CHECK(contains(said, "does not fit"));
+        CHECK(std::count(said.begin(), said.end(), '(') >= 2);
+      }
+      std::vector<View> views = call.views;
+      views[position].dtype = DType::bf16;
+      CHECK(contains(complaint(call, views), "bf16"));
+    }
+  }
+}
+
+TEST_CASE("views without memory and rows that overlap are refused") {
+  for (const Call& call : calls()) {
+    CAPTURE(call.kernel);
+    for (std::size_t position = 0; position < call.views.size(); ++position) {
+      CAPTURE(position);
+      std::vector<View> views = call.views;
+      const bool optional = contains(call.kernel, "linear") && views[position].shape.rank() == 1;
+      views[position].data = nullptr;
+      CHECK(complaint(call, views).empty() == optional);
+      if (call.views[position].shape.rank() < 2) continue;
+      views = call.views;
+      views[position].row_stride -= 1;
+      CHECK(complaint(call, views) != "");
+    }
+  }
+}
+
+TEST_CASE("strides are refused where a kernel wants contiguous rows") {
+  View wide = f({6, 8});
+  const View half = wide.columns(0, 4);
+  CHECK_THROWS_WITH_AS(
+      kernels().gelu_forward({}, half, f({6, 4})),
+      "gelu_forward: x (6, 4) has rows 8 elements apart; this argument must be contiguous",
+      std::invalid_argument);
+  CHECK_THROWS_AS(kernels().fill({}, half, 1.0F), std::invalid_argument);
+  CHECK_THROWS_AS(kernels().scale({}, half, 1.0F), std::invalid_argument);
+  CHECK_THROWS_AS(kernels().sum({}, half), std::invalid_argument);
+  CHECK_THROWS_AS(kernels().sum_of_squares({}, half), std::invalid_argument);
+  // One row is contiguous whatever its stride.
+  CHECK_NOTHROW(kernels().fill({}, f({1, 8}).columns(2, 4), 0.5F));
+}
+
+TEST_CASE("a message reads as a sentence about the two shapes") {
+  CHECK_THROWS_WITH_AS(
+      kernels().linear_forward({}, f({6, 4}), f({3, 5}), View{}, f({6, 5}), WeightLayout::in_out),
+      "linear_forward: x (6, 4) does not fit w (3, 5): w must be (in, out), with as many rows as x "
+      "has columns",
+      std::invalid_argument);
+}
+
+TEST_CASE("heads that do not divide the columns are refused") {
+  const View bsh = f({2, 3, 4});
+  CHECK_THROWS_WITH_AS(kernels().attention_forward({}, bsh, bsh, bsh, 3, bsh, f({2, 3, 3})),
+                       "attention_forward: 3 heads do not divide the 4 columns of q",
+                       std::invalid_argument);
+  CHECK_THROWS_AS(kernels().attention_forward({}, bsh, bsh, bsh, 0, bsh, f({2, 1, 3})),
+                  std::invalid_argument);
+}

@@ -1,0 +1,101 @@
+#include <doctest/doctest.h>
+
+#include "tests/kernels/support.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+struct CrossEntropy {
+  std::int64_t vocabulary;
+  std::vector<std::int32_t> targets;
+  Array logits, losses, lse, dlogits;
+
+  CrossEntropy(std::int64_t rows, std::int64_t vocabulary_, Random& random, float deviation = 1.0F)
+      : vocabulary(vocabulary_),
+        targets(random_indices(random, rows, vocabulary_)),
+        logits{{rows, vocabulary_}},
+        losses{{rows}},
+        lse{{rows}},
+        dlogits{{rows, vocabulary_}} {
+    logits.randomize(random, deviation);
+  }
+  View target_view() { return indices(targets, {static_cast<std::int64_t>(targets.size())}); }
+  void forward() { kernels().cross_entropy_forward({}, logits, target_view(), losses, lse); }
+  void backward(float scale) {
+    kernels().cross_entropy_backward({}, logits, target_view(), lse, scale, dlogits);
+  }
+  std::size_t size() const { return static_cast<std::size_t>(vocabulary); }
+};
+
+}  // namespace
+
+TEST_CASE("cross-entropy and its gradient, over random shapes") {
+  Random random{40};
+  for (int trial = 0; trial < 60; ++trial) {
+    // From a vocabulary of one to several blocks of the online softmax.
+    CrossEntropy t{random.between(1, 30), random.between(1, trial % 3 == 0 ? 5 : 1700), random,
+                   trial % 2 ? 1.0F : 8.0F};
+    CAPTURE(t.targets.size());
+    CAPTURE(t.vocabulary);
+    t.forward();
+    const auto want = oracle::cross_entropy(t.logits.doubles(), t.targets, t.size());
+    CHECK(error(t.losses, want.losses) < tolerance);
+    CHECK(error(t.lse, want.lse) < tolerance);
+    t.backward(0.125F);
+    if (t.vocabulary > 1)
+      CHECK(error(t.dlogits, oracle::cross_entropy_backward(t.logits.doubles(), t.targets, t.size(),
+                                                            0.125)) < tolerance);
+    // In place: the same bits.
+    Array aside{t.logits.view().shape};
+    aside.set(t.dlogits);
+    kernels().cross_entropy_backward({}, t.logits, t.target_view(), t.lse, 0.125F, t.logits);
+    CHECK(same_bits(t.logits, aside));
+  }
+}
+
+TEST_CASE("cross-entropy of logits of ten thousand") {
+  Random random{41};
+  CrossEntropy t{20, 600, random, 1e4F};
+  t.forward();
+  const auto want = oracle::cross_entropy(t.logits.doubles(), t.targets, t.size());
+  CHECK(error(t.losses, want.losses) < tolerance);
+  CHECK(error(t.lse, want.lse) < tolerance);
+  t.backward(1.0F);
+  // lse itself is rounded to 2e-3 there, and the probabilities with it.
+  CHECK(error(t.dlogits,
+              oracle::cross_entropy_backward(t.logits.doubles(), t.targets, t.size(), 1.0)) < 2e-3);
+}
+
+TEST_CASE("cross-entropy of equal logits is log V, however large they are") {
+  Random random{42};
+  for (float value : {0.0F, 1e4F, -1e4F}) {
+    CrossEntropy t{3, 1000, random};
+    t.logits.set(value);
+    t.forward();
+    for (std::int64_t r = 0; r < 3; ++r)
+      CHECK(t.losses[r] == doctest::Approx(std::log(1000.0)).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("a logit of minus infinity has no probability") {
+  Random random{43};
+  CrossEntropy t{1, 600, random};
+  for (std::int64_t i = 0; i < 600; ++i) t.logits[i] = i < 520 ? -infinity : 0.0F;
+  t.targets[0] = 599;
+  t.forward();
+  CHECK(t.losses[0] == doctest::Approx(std::log(80.0)).epsilon(1e-6));
+  t.backward(1.0F);
+  CHECK(t.dlogits[0] == 0.0F);
+  CHECK(t.dlogits[520] == doctest::Approx(1.0 / 80.0).epsilon(1e-5));
+}
+
+TEST_CASE("a target outside the vocabulary is named") {
+  Random random{44};
+  CrossEntropy t{3, 10, random};
+  t.targets[1] = 10;
+  CHECK_THROWS_WITH_AS(
+      t.forward(), "cross_entropy_forward: target 10 of row 1 is outside the vocabulary [0, 10)",
+      std::out_of_range);
+}

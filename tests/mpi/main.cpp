@@ -1,0 +1,69 @@
+// The pipeline's checks on processes, one per rank: run by ctest as mpirun -n P test_mpi. Prints
+// what is wrong and exits with 1, or says how many checks have passed.
+
+#include <fmt/format.h>
+
+#include "core/comm/mpi_transport.h"
+#include "tests/support/pipeline_checks.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// Calls the check with a fresh Rank of this process; adds up what is wrong over the ranks.
+class Checks {
+ public:
+  explicit Checks(const MpiSession& session) : session_(session) {}
+
+  void operator()(const Options& options, const std::function<std::string(Rank&)>& check) {
+    Rank rank{options, session_.endpoint(true)};
+    const std::string mine = check(rank);
+    for (const std::string& wrong : gather_to_root(*rank.transport, mine)) {
+      if (wrong.empty()) continue;
+      fmt::print(stderr, "{}\n", wrong);
+      ++failed;
+    }
+    ++done;
+  }
+
+  int done = 0;
+  int failed = 0;
+
+ private:
+  const MpiSession& session_;
+};
+
+}  // namespace
+
+int main() {
+  const MpiSession session;
+  Checks check{session};
+  const int p = session.size();
+  const std::pair<const char*, Generator> generators[] = {{"GPipe", gpipe}, {"1F1B", one_f_one_b}};
+  try {
+    for (const int m : {1, 2, 3, 4, 8, 16}) {
+      const Options options = small_training(p, m);
+      Reference reference;
+      if (session.rank() == 0)
+        reference =
+            train_on_one_device(options, small_corpus(options.model), {{"", 0, options.steps, m}});
+      for (const auto& [name, generate] : generators) {
+        check(options,
+              [&](Rank& rank) { return check_parity(rank, options, generate, reference); });
+        check(options,
+              [&](Rank& rank) { return check_timeline(rank, options.model, generate(p, m), 1); });
+      }
+      check(options, [&](Rank& rank) { return check_memory(rank, options, gpipe(p, m), m); });
+      check(options, [&](Rank& rank) {
+        return check_memory(rank, options, one_f_one_b(p, m), std::min(m, p - rank.id));
+      });
+    }
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());
+    session.abort(1);
+  }
+  if (session.rank() == 0)
+    fmt::print("{} checks on {} processes, {} failed\n", check.done, p, check.failed);
+  return check.failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,203 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/model/adamw.h"
+#include "core/model/footprint.h"
+#include "core/pipeline/executor.h"
+#include "core/pipeline/update.h"
+#include "core/run/parity.h"
+#include "core/run/pipeline_prediction.h"
+#include "core/run/report.h"
+#include "lessons/08_gpipe/gpipe.h"
+#include "lessons/09_1f1b/one_f_one_b.h"
+
+/// What a pipeline on real ranks must satisfy, in a form that threads and processes can both run:
+/// each check is called on every rank and returns what is wrong there, or "".
+namespace lockstep::testing {
+
+/// A model that is small enough to be trained some hundred times, and still learns.
+inline Options small_training(int ranks, int microbatches, bool tied = false, float clip = 0) {
+  Options options;
+  options.ranks = options.pp = ranks;
+  options.model = {
+      .layers = 8, .hidden = 32, .heads = 2, .sequence = 16, .vocabulary = 256, .tied = tied};
+  options.microbatches = {microbatches};
+  options.batch = 2 * microbatches;
+  options.steps = 20;
+  options.optimizer.learning_rate = 2e-3F;  // the lessons' default
+  options.optimizer.clip = clip;
+  Cluster cluster;
+  cluster.flops = 1e11;
+  cluster.within = cluster.between = {1e-6, 1e9};
+  options.clock = Clock::modelled(cluster);
+  return options;
+}
+
+inline Corpus small_corpus(const GptConfig& config) {
+  std::string text;
+  for (int i = 0; i < 400; ++i)
+    text += fmt::format("stage {} sends microbatch {} to the next. ", i % 7, (i * i) % 11);
+  return Corpus{text, config};
+}
+
+using Generator = std::function<Schedule(int, int)>;
+
+/// Trains over the ranks of rank.world and compares with one device on rank 0.
+inline std::string check_parity(Rank& rank, const Options& options, const Generator& generate,
+                                const Reference& reference) {
+  const Corpus corpus = small_corpus(options.model);
+  const int m = options.microbatches.front();
+  Gpt stage{options.model, rank.device, StageLayers::of(options.model, rank.id, rank.count),
+            options.seed};
+  AdamW optimizer{stage.parameters(), rank.device, options.optimizer};
+  PipelineUpdate update{
+      rank.endpoint,          rank.world, stage, optimizer, Channels::pipeline_ends,
+      Channels::pipeline_norm};
+  PipelineExecutor pipeline{
+      rank.endpoint, rank.world, generate(rank.count, m), {&stage}, Channels::pipeline};
+  RankRecord record{.rank = rank.id};
+  for (int step = 0; step < options.steps; ++step) {
+    stage.zero_gradients();
+    const Batch batch =
+        corpus.batch(options.seed, step, {.microbatches = m, .size = options.batch / m});
+    const auto loss = pipeline.step(batch);
+    update.step();
+    if (loss) record.losses.emplace_back(step, *loss);
+  }
+  for (const Parameter* parameter : stage.parameters()) {
+    const float* values = parameter->value.f32();
+    record.parameters.push_back(
+        {parameter->name, parameter->order, {values, values + parameter->value.elements()}});
+  }
+
+  std::vector<RankRecord> records;
+  for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
+    records.push_back(RankRecord::from_bytes(bytes));
+  if (rank.id != 0) return "";
+  const auto losses = Report::collect_losses(records, options.steps);
+  const Parity parity = compare(losses, Report::collect_parameters(records), reference);
+  if (!parity.bitwise)
+    return fmt::format("p {} m {}: not the same bits: losses {:.1e}, parameters {:.1e} ({})",
+                       rank.count, m, parity.max_relative_loss, parity.max_relative_parameter,
+                       parity.worst_parameter);
+  if (!(losses.back() < 0.8 * losses.front()))
+    return fmt::format("p {} m {}: the loss fell only from {} to {}", rank.count, m, losses.front(),
+                       losses.back());
+  return "";
+}
+
+/// The spans of one kind that this rank recorded, in order.
+inline std::vector<TraceEvent> spans_named(const std::vector<TraceEvent>& events,
+                                           const char* name) {
+  std::vector<TraceEvent> found;
+  for (const TraceEvent& event : events)
+    if (event.kind == TraceEvent::Kind::span && std::string{event.span.name} == name &&
+        event.span.category != Category::wait)
+      found.push_back(event);
+  return found;
+}
+
+/// Runs two steps of a schedule and holds every action, send and receive of the first against the
+/// simulator, to the picosecond; the second must be the first, shifted.
+inline std::string check_timeline(Rank& rank, const GptConfig& config, const Schedule& schedule,
+                                  int batch) {
+  const PipelineTimes times = pipeline_times(config, schedule.stages, batch, rank.clock);
+  const Simulation simulated = simulate(schedule, times, true);
+  const Corpus corpus = small_corpus(config);
+  Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), 1};
+  PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}, Channels::pipeline};
+  rank.trace.drain();
+  pipeline.step(corpus.batch(1, 0, {.microbatches = schedule.microbatches, .size = batch}));
+  const auto events = rank.trace.drain();
+
+  const auto& actions = schedule.actions[static_cast<std::size_t>(rank.id)];
+  const auto& timed = simulated.actions[static_cast<std::size_t>(rank.id)];
+  const auto ran = spans_named(events, "action");
+  const auto where = [&] { return fmt::format("{}, rank {}", schedule.name, rank.id); };
+  if (ran.size() != actions.size())
+    return fmt::format("{}: {} actions ran of {}", where(), ran.size(), actions.size());
+  for (std::size_t i = 0; i < actions.size(); ++i)
+    if (ran[i].start != timed[i].start || ran[i].end != timed[i].end ||
+        ran[i].span.microbatch != actions[i].microbatch)
+      return fmt::format("{}: {} ran {}..{}, simulated {}..{}", where(), to_string(actions[i]),
+                         ran[i].start, ran[i].end, timed[i].start, timed[i].end);
+
+  // Messages by what they carry: of this rank, out and in.
+  struct Passage {
+    Picoseconds start, end;
+    bool operator==(const Passage&) const = default;
+  };
+  using Key = std::tuple<int, int, int>;  // stage that made it, microbatch, peer
+  std::map<Key, Passage> sends, receives, simulated_sends, simulated_receives;
+  for (const TraceEvent& event : spans_named(events, "send"))
+    sends[{event.span.stage, event.span.microbatch, event.span.peer}] = {event.start, event.end};
+  for (const TraceEvent& event : spans_named(events, "recv")) {
+    const int made_by = event.span.stage + (event.span.peer < rank.id ? -1 : 1);
+    receives[{made_by, event.span.microbatch, event.span.peer}] = {event.start, event.end};
+  }
+  for (const TimedMessage& message : simulated.messages) {
+    if (message.from_rank == rank.id)
+      simulated_sends[{message.stage, message.microbatch, message.to_rank}] = {message.start,
+                                                                               message.sent};
+    if (message.to_rank == rank.id)
+      simulated_receives[{message.stage, message.microbatch, message.from_rank}] = {
+          message.arrived - (message.sent - message.start), message.arrived};
+  }
+  if (sends != simulated_sends) return where() + ": sends lie elsewhere than simulated";
+  if (receives != simulated_receives) return where() + ": receives lie elsewhere than simulated";
+  return "";
+}
+
+/// The peak of live activations, from the allocator, in bytes as derived; and everything else that
+/// predict_pipeline derives.
+inline std::string check_memory(Rank& rank, const Options& options, const Schedule& schedule,
+                                int live) {
+  const int m = schedule.microbatches;
+  const int batch = options.batch / m;
+  const Corpus corpus = small_corpus(options.model);
+  const StageLayers layers = StageLayers::of(options.model, rank.id, rank.count);
+  Gpt stage{options.model, rank.device, layers, 1};
+  AdamW optimizer{stage.parameters(), rank.device, options.optimizer};
+  PipelineUpdate update{
+      rank.endpoint,          rank.world, stage, optimizer, Channels::pipeline_ends,
+      Channels::pipeline_norm};
+  PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}, Channels::pipeline};
+  const Footprint footprint{options.model, layers, batch};
+  const Predicted predicted = predict_pipeline(rank, options, schedule);
+  if (predicted.peak_bytes.at("activations") != footprint.peak(live))
+    return fmt::format("{}, rank {}: predicted for another number of live microbatches than {}",
+                       schedule.name, rank.id, live);
+  for (int step = 0; step < 2; ++step) {
+    const auto before = rank.transport->bytes_sent();
+    rank.memory.reset_peak();
+    pipeline.step(corpus.batch(1, step, {.microbatches = m, .size = batch}));
+    update.step();
+    for (int i = 0; i < memory_category_count; ++i) {
+      const auto category = static_cast<MemoryCategory>(i);
+      const std::int64_t seen = rank.memory.peak().of(category);
+      const std::int64_t derived = predicted.peak_bytes.at(name_of(category));
+      if (seen != derived)
+        return fmt::format("{}, rank {}, p {} m {}: {} peak at {} bytes, derived {}", schedule.name,
+                           rank.id, rank.count, m, name_of(category), seen, derived);
+    }
+    std::map<std::string, std::int64_t> sent;
+    for (const auto& [operation, bytes] : rank.transport->bytes_sent()) {
+      const auto old = before.find(operation);
+      if (const auto now = bytes - (old == before.end() ? 0 : old->second); now > 0)
+        sent[operation] = now;
+    }
+    auto expected = predicted.bytes_sent;
+    std::erase_if(expected, [](const auto& item) { return item.second == 0; });
+    if (sent != expected)
+      return fmt::format("{}, rank {}: other bytes sent than derived", schedule.name, rank.id);
+  }
+  return "";
+}
+
+}  // namespace lockstep::testing
