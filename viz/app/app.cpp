@@ -244,8 +244,12 @@ void App::draw() {
     const float x = size.x / 2, y = (middle.top + middle.bottom) / 2;
     painter.text(x, y - painter.px(30), "Waiting for a run on " + model_.source.name, colours::text,
                  painter.look().large, Align::centre);
-    painter.text(x, y + painter.px(8), "Start one in another terminal:  ./lockstep lesson 9 --view",
-                 colours::text_dim, painter.look().body, Align::centre);
+    std::string command = "Start one in another terminal:  ./lockstep lesson 9 --view";
+    if (options_.listen.port != Endpoint{}.port) {
+      command += fmt::format(" 127.0.0.1:{}", server_->endpoint().port);
+    }
+    painter.text(x, y + painter.px(8), command, colours::text_dim, painter.look().body,
+                 Align::centre);
   }
   details_.draw({ImGui::GetForegroundDrawList(), window_->look()},
                 {0, middle.top, middle.right - painter.px(edge), middle.bottom}, model_);

@@ -181,8 +181,11 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   const TimelineSpan& span = finding.span;
   std::vector<std::string> lines;
   const auto length = duration_words(static_cast<double>(span.duration()));
-  const auto times = fmt::format("{} to {}", duration_words(static_cast<double>(span.start)),
-                                 duration_words(static_cast<double>(span.end)));
+  // To three digits of its length, so that both ends can be told apart.
+  const double grain =
+      std::pow(10, std::floor(std::log10(std::max(static_cast<double>(span.duration()), 1.0))) - 2);
+  const auto times = fmt::format("{} to {}", axis_words(static_cast<double>(span.start), grain),
+                                 axis_words(static_cast<double>(span.end), grain));
   switch (finding.kind) {
     case Finding::Kind::nothing:
       return lines;

@@ -26,8 +26,8 @@ void LabView::refresh(const Timeline& timeline) {
   });
   const int step = ended == steps.rend() ? -1 : ended->step;
   const bool new_run = timeline.run().run != run_;
-  const bool known = !question_.measured.empty() &&
-                     (touched_ || timeline.prediction(step).phase == phase_);
+  const bool known =
+      !question_.measured.empty() && (touched_ || timeline.prediction(step).phase == phase_);
   if (answer_ && !new_run && (known || step == looked_at_)) return;
   if (new_run) touched_ = false;
   LabQuestion fresh = question_from(timeline, step);
@@ -97,6 +97,7 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
   const float left = rect.left + painter.px(name_width);
   const auto makespan = static_cast<double>(std::max<Picoseconds>(simulation.makespan, 1));
   const double scale = static_cast<double>(rect.right - left) / makespan;
+  const int named = std::max(1, static_cast<int>(std::ceil(look.small->FontSize / row)));
   Picoseconds first = simulation.makespan;
   for (const auto& actions : simulation.actions) {
     if (!actions.empty()) first = std::min(first, actions.front().start);
@@ -108,8 +109,11 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
     lane.bottom = lane.top + row - painter.px(row_gap);
     painter.fill(lane, colours::lane);
     painter.hatch(lane, colours::idle_hatch);
-    painter.text(rect.left, (lane.top + lane.bottom - look.small->FontSize) / 2,
-                 fmt::format("rank {}", rank), colours::text_dim, look.small);
+    // Where rows are thinner than names, every other has one, or every fourth.
+    if (rank % named == 0) {
+      painter.text(rect.left, (lane.top + lane.bottom - look.small->FontSize) / 2,
+                   fmt::format("rank {}", rank), colours::text_dim, look.small);
+    }
     for (std::size_t i = 0; i < actions.size(); ++i) {
       Rect box = lane;
       box.left = left + static_cast<float>(static_cast<double>(timed[i].start - first) * scale);

@@ -10,11 +10,11 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float rounding = 3;
-constexpr float rounded_from = 10;         // pixels of width
-constexpr float letter_from = 52;          // pixels of width, for "F3" instead of "3"
-constexpr float inset_share = 0.5f;        // of a strip, for what lies within an action
-constexpr float least_fold_alpha = 0.15f;  // a fold of almost nothing can still be seen
-constexpr std::size_t most_arrows = 300;   // more would be a carpet
+constexpr float rounded_from = 10;        // pixels of width
+constexpr float letter_from = 90;         // pixels of width, for "F3" instead of "3"
+constexpr float inset_share = 0.5f;       // of a strip, for what lies within an action
+constexpr float least_fold_alpha = 0.3f;  // a fold of almost nothing can still be seen
+constexpr std::size_t most_arrows = 300;  // more would be a carpet
 constexpr float arrow_size = 4.5f;
 
 char letter_of(Category category) {

@@ -105,7 +105,10 @@ void TimelineView::take_input(const Painter& painter, const Rect& rect, const Fr
       const RankGroup* group = layout_.group_at(io.MousePos.y - frame.lanes.top + scroll_);
       if (group) layout_.toggle(group->rank->rank);
     } else {
-      model.selected = model.hovered;
+      const bool worth =
+          model.hovered.kind == Finding::Kind::span ||
+          (model.hovered.kind == Finding::Kind::idle && model.hovered.lane->is_compute());
+      model.selected = worth ? model.hovered : Finding{};
     }
   }
   if (hovered && io.MouseWheel != 0) {
