@@ -35,7 +35,8 @@ ParsedOptions parse_options(int argc, char** argv) {
       "Without files it waits for a run to connect: start one with --view, in another terminal.\n"
       "With files or folders (runs/latest) it shows those, ours or PyTorch's."};
   app.name("lockstep_view");
-  app.add_option("traces", options.paths, "Trace files, or folders of a run")->type_name("FILE|DIR");
+  app.add_option("traces", options.paths, "Trace files, or folders of a run")
+      ->type_name("FILE|DIR");
   app.add_option("--listen", listen, "Where runs connect to (default 127.0.0.1:7077)")
       ->type_name("[HOST:]PORT");
   app.add_option("--token", options.token,
@@ -45,8 +46,9 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("N[-N]");
   app.add_option("--size", size, "Of the window in pixels (default 1600x900)")
       ->type_name("WIDTHxHEIGHT");
-  app.add_option("--screenshot", screenshot,
-                 "Write a picture (PNG) and exit; of a live run when it ends, unless told otherwise")
+  app.add_option(
+         "--screenshot", screenshot,
+         "Write a picture (PNG) and exit; of a live run when it ends, unless told otherwise")
       ->type_name("FILE");
   app.add_option("--after-steps", options.after_steps,
                  "Take the picture once every rank has ended N steps")
@@ -58,7 +60,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--hover", hover, "Have the cursor there in the picture, in pixels")
       ->type_name("X,Y");
   app.add_flag("--exit-when-done", options.exit_when_done, "Exit when the run has ended");
-  app.add_option("--stats", stats, "On exit, write what was received and how soon it was shown (JSON)")
+  app.add_option("--stats", stats,
+                 "On exit, write what was received and how soon it was shown (JSON)")
       ->type_name("FILE");
   app.footer(
       "\nKeys: wheel or W S zoom, drag or A D pan, left right go by steps, F shows all, L follows\n"

@@ -21,13 +21,10 @@ struct Mean {
 
 }  // namespace
 
-LabQuestion question_from(const Timeline& timeline) {
+LabQuestion question_from(const Timeline& timeline, int step) {
   LabQuestion question;
-  const auto& steps = timeline.steps();
-  auto last = std::find_if(steps.rbegin(), steps.rend(), [&](const StepWindow& step) {
-    return timeline.step_complete(step) && bubble(timeline, step.step);
-  });
-  if (last == steps.rend()) return question;
+  const StepWindow* last = timeline.find_step(step);
+  if (!last) return question;
   struct StageMeans {
     Mean forward, backward, input, weight;
   };
@@ -84,8 +81,7 @@ LabQuestion question_from(const Timeline& timeline) {
 LabAnswer answer(const LabQuestion& question) {
   const int p = question.stages, m = question.microbatches;
   LabAnswer result;
-  result.schedule =
-      question.schedule == LabSchedule::gpipe ? gpipe(p, m) : one_f_one_b(p, m);
+  result.schedule = question.schedule == LabSchedule::gpipe ? gpipe(p, m) : one_f_one_b(p, m);
   PipelineTimes times;
   times.stages = question.measured;
   if (times.stages.empty()) {

@@ -26,13 +26,13 @@ struct LabQuestion {
 struct LabAnswer {
   Schedule schedule;
   Simulation simulation;
-  double formula = 0;    ///< (p - 1) / (m + p - 1)
-  int most_live = 0;     ///< microbatches that rank 0 remembers at most
+  double formula = 0;  ///< (p - 1) / (m + p - 1)
+  int most_live = 0;   ///< microbatches that rank 0 remembers at most
 };
 
-/// The run's own numbers as a question: its stages, microbatches, schedule, each stage's mean times in
-/// the last complete step, message size and cluster; the textbook's (backward = 2 forward) where it has none.
-LabQuestion question_from(const Timeline& timeline);
+/// A step's own numbers as a question: its stages, microbatches, schedule, each stage's mean times,
+/// message size and cluster; the textbook's (backward = 2 forward) where it has none.
+LabQuestion question_from(const Timeline& timeline, int step);
 
 LabAnswer answer(const LabQuestion& question);
 

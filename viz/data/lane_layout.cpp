@@ -21,14 +21,15 @@ bool is_empty(const Lane& lane) {
 
 }  // namespace
 
-void LaneLayout::update(const Timeline& timeline, float available, float scale) {
+float LaneLayout::collect(const Timeline& timeline, const std::function<bool(int)>& is_collapsed,
+                          float scale) {
   strips_.clear();
   groups_.clear();
   // Heights come in units of a compute strip: what is wanted by all, first.
   float units = 0, fixed = 0;
   constexpr float communication_units = most_communication / most_compute;
   for (const auto& rank : timeline.ranks()) {
-    RankGroup group{rank.get(), 0, 0, strips_.size(), 0, collapsed_.contains(rank->rank)};
+    RankGroup group{rank.get(), 0, 0, strips_.size(), 0, is_collapsed(rank->rank)};
     const auto add = [&](const Lane& lane, StripKind kind, float height) {
       for (std::size_t i = group.first; i < strips_.size(); ++i) {
         if (kind == StripKind::communication && strips_[i].kind == kind &&
@@ -58,9 +59,24 @@ void LaneLayout::update(const Timeline& timeline, float available, float scale) 
     groups_.push_back(group);
     fixed += group_gap;
   }
-  const float room = available - fixed * scale;
-  const float unit = std::clamp(units > 0 ? room / units : 0, least_compute * scale,
-                                most_compute * scale);
+  units_ = units;
+  fixed *= scale;
+  float least = fixed;
+  for (const Strip& strip : strips_) {
+    least += std::max(strip.height * least_compute, least_communication) * scale;
+  }
+  fixed_ = fixed;
+  return least;
+}
+
+void LaneLayout::update(const Timeline& timeline, float available, float scale) {
+  const bool crowded = collect(
+                           timeline, [](int) { return false; }, scale) > available;
+  collect(
+      timeline, [&](int rank) { return crowded != toggled_.contains(rank); }, scale);
+  const float room = available - fixed_;
+  const float unit =
+      std::clamp(units_ > 0 ? room / units_ : 0, least_compute * scale, most_compute * scale);
   float y = group_gap / 2 * scale;
   for (RankGroup& group : groups_) {
     group.top = y;
@@ -90,9 +106,8 @@ const RankGroup* LaneLayout::group_at(float y) const {
 }
 
 float LaneLayout::anchor(int rank, int tid) const {
-  auto group = std::partition_point(groups_.begin(), groups_.end(), [&](const RankGroup& each) {
-    return each.rank->rank < rank;
-  });
+  auto group = std::partition_point(groups_.begin(), groups_.end(),
+                                    [&](const RankGroup& each) { return each.rank->rank < rank; });
   if (group == groups_.end() || group->rank->rank != rank) return -1;
   const Strip* found = &strips_[group->first];
   for (std::size_t i = group->first; i < group->first + group->count; ++i) {
@@ -104,15 +119,15 @@ float LaneLayout::anchor(int rank, int tid) const {
 }
 
 void LaneLayout::toggle(int rank) {
-  if (!collapsed_.insert(rank).second) collapsed_.erase(rank);
+  if (!toggled_.insert(rank).second) toggled_.erase(rank);
 }
 
 void LaneLayout::toggle_all() {
   const bool all = std::all_of(groups_.begin(), groups_.end(),
                                [](const RankGroup& group) { return group.collapsed; });
-  collapsed_.clear();
-  if (all) return;
-  for (const RankGroup& group : groups_) collapsed_.insert(group.rank->rank);
+  for (const RankGroup& group : groups_) {
+    if (group.collapsed == all) toggle(group.rank->rank);
+  }
 }
 
 }  // namespace lockstep::viz

@@ -9,7 +9,7 @@ namespace {
 
 constexpr float name_width = 52;
 constexpr float peak_width = 74;
-constexpr float least_row = 15;   // units of height
+constexpr float least_row = 15;  // units of height
 constexpr float most_row = 46;
 constexpr float row_gap = 5;
 constexpr float column_width = 2;  // pixels
@@ -53,8 +53,8 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
   const Look& look = painter.look();
   const float middle = (rect.top + rect.bottom - look.small->FontSize) / 2;
   painter.text(rect.left, middle, fmt::format("rank {}", rank.rank), colours::text_dim, look.small);
-  const Rect plot{rect.left + painter.px(name_width), rect.top,
-                  rect.right - painter.px(peak_width), rect.bottom};
+  const Rect plot{rect.left + painter.px(name_width), rect.top, rect.right - painter.px(peak_width),
+                  rect.bottom};
   painter.fill(plot, colours::lane);
   const auto count = static_cast<std::size_t>(plot.width() / column_width);
   const std::vector<MemoryColumn> columns = memory_columns(rank, window, count);
@@ -91,8 +91,8 @@ void MemoryView::draw_legend(const Painter& painter, const Rect& rect) const {
     const float y = rect.top + look.small->FontSize / 2 - size / 2 + 1;
     painter.fill({x, y, x + size, y + size}, colour_of(category), painter.px(2));
     x += size + painter.px(4);
-    x += painter.text(x, rect.top, name_of(category), colours::text_dim, look.small) +
-         painter.px(8);
+    x +=
+        painter.text(x, rect.top, name_of(category), colours::text_dim, look.small) + painter.px(8);
   }
 }
 

@@ -11,20 +11,26 @@ namespace {
 
 constexpr float rounding = 3;
 constexpr float rounded_from = 10;        // pixels of width
-constexpr float letter_from = 52;         // pixels of width, for "F3" instead of "3"
+constexpr float letter_from = 90;         // pixels of width, for "F3" instead of "3"
 constexpr float inset_share = 0.5f;       // of a strip, for what lies within an action
-constexpr float least_fold_alpha = 0.15f; // a fold of almost nothing can still be seen
+constexpr float least_fold_alpha = 0.3f;  // a fold of almost nothing can still be seen
 constexpr std::size_t most_arrows = 300;  // more would be a carpet
 constexpr float arrow_size = 4.5f;
 
 char letter_of(Category category) {
   switch (category) {
-    case Category::forward: return 'F';
-    case Category::backward: return 'B';
-    case Category::backward_input: return 'I';
-    case Category::backward_weight: return 'W';
-    case Category::recompute: return 'R';
-    default: return 0;
+    case Category::forward:
+      return 'F';
+    case Category::backward:
+      return 'B';
+    case Category::backward_input:
+      return 'I';
+    case Category::backward_weight:
+      return 'W';
+    case Category::recompute:
+      return 'R';
+    default:
+      return 0;
   }
 }
 
@@ -34,8 +40,8 @@ std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wi
     return wide ? fmt::format("{}{}", letter, span.microbatch) : fmt::format("{}", span.microbatch);
   }
   if (letter != 0) return std::string(1, letter);
-  if (span.category == Category::communication && span.bytes > 0 && wide) {
-    return bytes_words(static_cast<double>(span.bytes));
+  if (span.category == Category::communication && span.peer >= 0 && span.microbatch >= 0) {
+    return fmt::format("{}", span.microbatch);
   }
   if (span.category == Category::wait) return {};
   return timeline.name(span.name);
@@ -72,8 +78,9 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
       painter.list()->AddTriangleFilled({x - size / 2, middle - size}, {x + size, middle},
                                         {x - size / 2, middle + size}, colours::text_faint);
     } else {
-      painter.list()->AddTriangleFilled({x - size, middle - size / 2}, {x + size, middle - size / 2},
-                                        {x, middle + size}, colours::text_faint);
+      painter.list()->AddTriangleFilled({x - size, middle - size / 2},
+                                        {x + size, middle - size / 2}, {x, middle + size},
+                                        colours::text_faint);
     }
     const float text_top = middle - look.bold->FontSize / 2;
     const ImU32 colour = colours::text;
@@ -108,8 +115,8 @@ void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const 
   idle.left = std::max(rect.left, frame.x(static_cast<double>(model.timeline.start())));
   idle.right = std::min(rect.right, frame.x(static_cast<double>(model.timeline.end())));
   if (idle.right > idle.left) {
-    painter.fill(idle, strip.kind == StripKind::compute ? colours::lane
-                                                        : faded(colours::lane, 0.6f));
+    painter.fill(idle,
+                 strip.kind == StripKind::compute ? colours::lane : faded(colours::lane, 0.6f));
     if (strip.kind == StripKind::compute) painter.hatch(idle, colours::idle_hatch);
   }
   for (const Lane* lane : strip.lanes) draw_lane(painter, frame, model, *lane, strip.kind, rect);
