@@ -53,8 +53,12 @@ Corpus Corpus::from_file(const std::string& path, const GptConfig& config) {
   if (std::filesystem::is_directory(status)) throw unfit("is a directory");
   std::ifstream file{path, std::ios::binary};
   if (!file) throw unfit("can't be opened for reading");
-  const std::string text{std::istreambuf_iterator<char>{file}, {}};
-  if (file.bad()) throw unfit("can't be read");
+  std::string text;
+  try {  // an iterator reads past the stream, whose state then knows nothing of errors
+    text.assign(std::istreambuf_iterator<char>{file}, {});
+  } catch (const std::ios_base::failure&) {
+    throw unfit("can't be read");
+  }
   if (text.empty()) throw unfit("is empty");
   return Corpus{text, config, path};
 }

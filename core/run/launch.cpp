@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <vector>
 
 #include "core/base/error.h"
@@ -85,7 +86,18 @@ class MpirunMessages {
   bool inside_ = false;
 };
 
+constexpr const char* no_mpirun =
+    "--launch mpi: there is no mpirun; install openmpi-bin, or use --launch threads";
+
 }  // namespace
+
+void find_mpirun() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders{path != nullptr ? path : ""};
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/mpirun").c_str(), X_OK) == 0) return;
+  throw UsageError(no_mpirun);
+}
 
 int run_under_mpirun(int ranks, int argc, char** argv, const std::string& epilogue) {
   char self[4096];
@@ -137,9 +149,7 @@ int run_under_mpirun(int ranks, int argc, char** argv, const std::string& epilog
     fmt::print(stderr, "\ninterrupted{}\n", epilogue);
     return 130;
   }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-    throw UsageError(
-        "--launch mpi: there is no mpirun; install openmpi-bin, or use --launch threads");
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 127) throw UsageError(no_mpirun);
   if (WIFEXITED(status) && WEXITSTATUS(status) <= 2) return WEXITSTATUS(status);
   return 1;
 }

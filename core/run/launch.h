@@ -6,6 +6,9 @@
 
 namespace lockstep {
 
+/// Throws UsageError where there is no mpirun.
+void find_mpirun();
+
 /// Starts this program again as `ranks` processes under mpirun, with the same arguments, and waits
 /// for them. Works as root and with more ranks than cores. A rank that died is named on stderr,
 /// with `epilogue` behind. Returns the exit code: the ranks' own where that is 0, 1 or 2,

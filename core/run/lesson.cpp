@@ -47,6 +47,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body) {
 
   const Console console = Console::detect();
   if (o.launch == Launch::mpi && !under_mpi()) {
+    find_mpirun();
     const RunFolder folder = RunFolder::create(o.trace, info_.name);
     folder.pass_on();
     console.pass_on();

@@ -25,7 +25,7 @@ int Lesson::run_process(const std::function<void(Rank&)>& body) {
     options_->clock.set_start_nanoseconds(std::stoll(start));
     running_ = std::make_unique<Running>(*options_, std::move(folder), Console::detect());
     SignalWatch watch{[&](int) {
-      if (running_->writer) running_->writer->finish(TraceWriter::in_a_hurry);
+      running_->keep_traces();
       std::_Exit(130);
     }};
     if (root) introduce();
@@ -43,12 +43,12 @@ int Lesson::run_process(const std::function<void(Rank&)>& body) {
     return code;
   } catch (const UsageError& error) {
     fmt::print(stderr, "{}\n", error.what());
-    if (running_ && running_->writer) running_->writer->finish();
+    if (running_) running_->keep_traces();
     session.abort(2);
   } catch (const std::exception& error) {
     fmt::print(stderr, "the run failed: rank {}: {}{}\n", session.rank(), error.what(),
                running_ ? running_->folder.where_the_trace_is() : "");
-    if (running_ && running_->writer) running_->writer->finish();
+    if (running_) running_->keep_traces();
     session.abort(1);
   }
 }

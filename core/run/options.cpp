@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +16,8 @@
 #include "core/base/error.h"
 #include "core/comm/environment.h"
 #include "core/model/data.h"
+#include "core/run/run_folder.h"
+#include "core/trace/streamer.h"
 
 namespace lockstep {
 
@@ -32,21 +36,26 @@ struct Given {
   double clip = 0;
 };
 
-int whole_number(const std::string& flag, const std::string& text, int least) {
-  char* end = nullptr;
-  const long value = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < least || value > 1 << 28)
-    throw UsageError(fmt::format("{} {}: wants a whole number of at least {}", flag, text, least));
-  return static_cast<int>(value);
+/// Digits and nothing else, up to a number that can be multiplied by another.
+std::optional<int> whole_number(const std::string& text, int least) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return {};
+  return value >= least && value <= 1 << 28 ? std::optional{value} : std::nullopt;
 }
 
 std::vector<int> number_list(const std::string& flag, const std::string& text) {
   std::vector<int> numbers;
-  std::istringstream parts{text};
-  for (std::string part; std::getline(parts, part, ',');)
-    numbers.push_back(whole_number(flag, part, 1));
-  if (numbers.empty())
-    throw UsageError(fmt::format("{} {}: wants such as 8, or 1,2,4,8", flag, text));
+  std::istringstream parts{text + ","};  // so that the last part is one like all others
+  for (std::string part; std::getline(parts, part, ',');) {
+    const auto number = whole_number(part, 1);
+    if (!number)
+      throw UsageError(
+          fmt::format("{} {}: '{}' is no number of at least 1; wants such as 8, or "
+                      "1,2,4,8",
+                      flag, text, part));
+    numbers.push_back(*number);
+  }
   return numbers;
 }
 
@@ -55,11 +64,7 @@ using Check = std::function<std::string(const std::string&)>;
 
 Check at_least(int least) {
   return [least](const std::string& text) {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    const bool fits = value >= least && value <= 1 << 28;  // no NaN does
-    const bool digits = text.find_first_not_of("-0123456789") == std::string::npos;
-    if (!text.empty() && *end == '\0' && fits && digits) return std::string{};
+    if (whole_number(text, least)) return std::string{};
     return fmt::format("{}: wants a whole number of at least {}", text, least);
   };
 }
@@ -89,10 +94,15 @@ void choose_clock(const Given& given, Options& options) {
       given.clock == "modelled" ||
       (given.clock == "auto" && (!given.time.empty() || given.pace > 0 || options.ranks > cores));
   if (!modelled && !given.time.empty())
-    throw UsageError("--time with --clock wall: fixed times are for the modelled clock");
+    throw UsageError(
+        fmt::format("--time {} with --clock wall: fixed times are for the modelled clock; use "
+                    "--clock modelled",
+                    given.time));
   if (!modelled && given.pace > 0)
     throw UsageError(
-        "--pace with --clock wall: a wall clock runs at its own pace; use --clock modelled");
+        fmt::format("--pace {} with --clock wall: a wall clock runs at its own pace; use --clock "
+                    "modelled",
+                    given.pace));
   const Cluster cluster = Cluster::load(options.cluster);
   if (modelled && options.ranks > cluster.nodes * cluster.ranks_per_node)
     throw UsageError(fmt::format("--ranks {}: cluster '{}' has {} nodes of {} ranks", options.ranks,
@@ -125,10 +135,25 @@ void check_files(const Options& options) {
   for (const auto& [flag, file] :
        {std::pair{"--save", options.save}, {"--report", options.report}}) {
     if (file.empty()) continue;
-    const auto folder = std::filesystem::absolute(file).parent_path();
-    if (!std::filesystem::is_directory(folder))
-      throw UsageError(fmt::format("{} {}: there is no folder {}", flag, file, folder.string()));
+    const auto refuse = [&, flag = flag, file = file](const std::string& why) {
+      throw UsageError(fmt::format("{} {}: {}", flag, file, why));
+    };
+    const auto path = std::filesystem::absolute(file);
+    const auto folder = path.parent_path();
+    std::error_code error;
+    // What is saved may be a folder; a report is a file.
+    const bool may_be_folder = flag == std::string{"--save"} && !file.ends_with(".safetensors");
+    if (std::filesystem::is_directory(path, error)) {
+      if (!may_be_folder) refuse("is a folder; give the name of a file");
+      if (!can_write_in(path)) refuse("that folder can't be written to; name another");
+    } else if (!std::filesystem::is_directory(folder, error)) {
+      refuse(fmt::format("there is no folder {}; make it, or name another", folder.string()));
+    } else if (std::filesystem::exists(path, error) ? ::access(path.c_str(), W_OK) != 0
+                                                    : !can_write_in(folder)) {
+      refuse("can't be written; name another file");
+    }
   }
+  if (!options.view.empty()) Streamer::check_address(options.view);
 }
 
 }  // namespace
@@ -217,6 +242,13 @@ void FlagParser::Impl::shared_flags() {
       ->check(positive(true))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of initial values and of the order of the data")
+      ->check([](const std::string& text) {
+        std::uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        return error == std::errc{} && end == text.data() + text.size()
+                   ? std::string{}
+                   : fmt::format("{}: wants a whole number of at least 0", text);
+      })
       ->capture_default_str();
   word("--data", o.data, "a file to train on [the lessons' own texts]");
   word("--load", o.load, "begin from this safetensors file (GPT-2's names)");
@@ -325,6 +357,13 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
     if (const auto colon = what.find(": "); colon != std::string::npos && what.rfind("--", 0) == 0)
       what.erase(colon, 1);
     throw UsageError(what);
+  } catch (const CLI::ArgumentMismatch& error) {
+    // "--steps: At Most 1 required but received 2", "--steps: 1 required INT missing"
+    const std::string what = error.what();
+    const std::string flag = what.substr(0, what.find(':'));
+    throw UsageError(what.find("At Most") != std::string::npos
+                         ? flag + ": is given more than once; once would do"
+                         : flag + ": wants a value; --help says which");
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }

@@ -1,7 +1,9 @@
 #include "core/run/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <ctime>
@@ -50,6 +52,9 @@ RunFolder RunFolder::create(const std::string& trace, const std::string& lesson)
   if (error)
     throw UsageError(fmt::format("--trace {}: can't make the folder: {}; name another, or none",
                                  folder.path.string(), error.message()));
+  if (!can_write_in(folder.path))
+    throw UsageError(fmt::format("--trace {}: can't write in that folder; name another, or none",
+                                 folder.path.string()));
   return folder;
 }
 
@@ -103,6 +108,14 @@ std::string RunFolder::how_to_look(const std::string& viewer) const {
   return fmt::format(
       "trace: {}/trace.json (opens in Perfetto too){}", shown(path),
       viewer.empty() ? fmt::format("; look at it: ./lockstep view {}", shown(path)) : "");
+}
+
+bool can_write_in(const fs::path& folder) {
+  std::string probe = (folder / ".lockstep-XXXXXX").string();
+  const int descriptor = ::mkostemp(probe.data(), O_CLOEXEC);
+  if (descriptor < 0) return false;
+  ::close(descriptor);
+  return ::unlink(probe.c_str()) == 0;
 }
 
 void write_text_file(const fs::path& path, const std::string& text) {

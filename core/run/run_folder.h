@@ -34,6 +34,9 @@ struct RunFolder {
   std::string how_to_look(const std::string& viewer) const;
 };
 
+/// Whether files can be made in that folder: one is made, and goes again.
+bool can_write_in(const std::filesystem::path& folder);
+
 /// Writes the whole file. Throws RunError where it can't.
 void write_text_file(const std::filesystem::path& path, const std::string& text);
 

@@ -19,7 +19,7 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body) {
   running_->folder.begin();
   SignalWatch watch{[&](int) {
     // What has been written so far stays; the ranks are not asked.
-    if (running_->writer) running_->writer->finish(TraceWriter::in_a_hurry);
+    running_->keep_traces();
     running_->folder.merge(options_->ranks);
     fmt::print(stderr, "\ninterrupted{}\n", running_->folder.where_the_trace_is());
     std::_Exit(130);
@@ -49,14 +49,16 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body) {
   }
   for (std::thread& thread : threads) thread.join();
   running_->progress.end();
-  if (running_->writer) running_->writer->finish();
-  for (const std::exception_ptr& error : errors)
-    if (error) std::rethrow_exception(error);
-  for (const Running::Live& live : running_->live) running_->records.push_back(live.record);
-  if (!fabric.failure().empty()) running_->folder.merge(count);
-  if (const std::string failure = fabric.failure(); !failure.empty())
+  if (const std::string failure = fabric.failure(); !failure.empty()) {
+    running_->keep_traces(TraceWriter::patient);
+    running_->folder.merge(count);
+    for (const std::exception_ptr& error : errors)
+      if (error) std::rethrow_exception(error);
     throw RunError(
         fmt::format("the run failed: {}{}", failure, running_->folder.where_the_trace_is()));
+  }
+  if (running_->writer) running_->writer->finish();
+  for (const Running::Live& live : running_->live) running_->records.push_back(live.record);
   return tell();
 }
 

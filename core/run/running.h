@@ -31,6 +31,13 @@ struct Lesson::Running {
     if (options.trace != "none")
       writer = std::make_unique<TraceWriter>(folder.path, options.view, options.view_token);
   }
+  /// Ends the traces of a run that has failed already: what can be written is.
+  void keep_traces(double patience_seconds = TraceWriter::in_a_hurry) noexcept {
+    try {
+      if (writer) writer->finish(patience_seconds);
+    } catch (const std::exception&) {
+    }
+  }
   Live& of(const Rank& rank) { return live[static_cast<std::size_t>(rank.id)]; }
 
   RunFolder folder;

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "core/base/error.h"
@@ -119,16 +120,30 @@ struct Streamer::Connection {
   }
 };
 
-Streamer::Streamer(const std::string& viewer, std::string token) : token_(std::move(token)) {
+namespace {
+
+/// Host and port; a port alone is one of this machine.
+std::pair<std::string, std::string> host_and_port(const std::string& viewer) {
   const auto colon = viewer.rfind(':');
-  host_ = colon == std::string::npos ? "" : viewer.substr(0, colon);
-  port_ = colon == std::string::npos ? viewer : viewer.substr(colon + 1);
-  if (host_.empty()) host_ = "127.0.0.1";
+  std::string host = colon == std::string::npos ? "" : viewer.substr(0, colon);
+  std::string port = colon == std::string::npos ? viewer : viewer.substr(colon + 1);
+  if (host.empty()) host = "127.0.0.1";
   const bool digits =
-      !port_.empty() && port_.size() <= 5 &&
-      std::all_of(port_.begin(), port_.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (!digits || std::atoi(port_.c_str()) < 1 || std::atoi(port_.c_str()) > 65535)
+      !port.empty() && port.size() <= 5 &&
+      std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!digits || std::atoi(port.c_str()) < 1 || std::atoi(port.c_str()) > 65535)
     throw UsageError(fmt::format("--view {}: wants HOST:PORT, such as 127.0.0.1:7077", viewer));
+  return {host, port};
+}
+
+}  // namespace
+
+void Streamer::check_address(const std::string& viewer) {
+  host_and_port(viewer);
+}
+
+Streamer::Streamer(const std::string& viewer, std::string token) : token_(std::move(token)) {
+  std::tie(host_, port_) = host_and_port(viewer);
   if (::pipe2(wake_, O_NONBLOCK | O_CLOEXEC) != 0) throw RunError("can't make a pipe");
   thread_ = std::thread{[this] { work(); }};
 }

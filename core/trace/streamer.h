@@ -19,6 +19,7 @@ class Streamer {
  public:
   /// `viewer` is HOST:PORT. Throws UsageError if it does not look like that.
   Streamer(const std::string& viewer, std::string token);
+  static void check_address(const std::string& viewer);
   ~Streamer();
 
   /// `hello` is the line to say first, with its newline.

@@ -1,0 +1,281 @@
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/model/checkpoint.h"
+#include "core/model/data.h"
+#include "core/run/lesson.h"
+#include "core/run/options.h"
+#include "core/run/trained_model.h"
+#include "tests/support/complaints.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+const LessonInfo pipeline_lesson{.name = "09 1F1B", .question = "?"};
+const LessonInfo sweeping_lesson{.name = "08 GPipe", .question = "?", .sweeps = true};
+
+std::unique_ptr<Options> parse(const std::vector<std::string>& flags,
+                               const LessonInfo& info = pipeline_lesson) {
+  FlagParser parser{info};
+  std::vector<const char*> words{"lesson"};
+  for (const std::string& flag : flags) words.push_back(flag.c_str());
+  return parser.parse(static_cast<int>(words.size()), words.data());
+}
+
+std::string refusal(const std::vector<std::string>& flags,
+                    const LessonInfo& info = pipeline_lesson) {
+  return complaint_of<UsageError>([&] { parse(flags, info); });
+}
+
+struct Wrong {
+  std::vector<std::string> flags;
+  std::vector<std::string> words;  ///< the flag, its value, and what would do
+};
+
+}  // namespace
+
+TEST_CASE("without flags a lesson is what its defaults say") {
+  const auto options = parse({});
+  CHECK(options->ranks == 4);
+  CHECK(options->pp == 4);
+  CHECK(options->dp == 1);
+  CHECK(options->steps == 30);
+  CHECK(options->batch == 16);
+  CHECK(options->microbatches == std::vector<int>{8});
+  CHECK(options->launch == Launch::threads);
+  CHECK(options->seed == 1);
+  CHECK(options->parity);
+  CHECK(options->view.empty());
+}
+
+TEST_CASE("flags say what they say") {
+  const auto options = parse({"--ranks",   "2",
+                              "--steps=7", "--batch",
+                              "12",        "--layers",
+                              "6",         "--hidden",
+                              "32",        "--heads",
+                              "2",         "--sequence",
+                              "8",         "--tied",
+                              "--lr",      "0.5",
+                              "--seed",    "18446744073709551615",
+                              "--parity",  "off",
+                              "--view",    "--microbatches",
+                              "4",         "--trace",
+                              "here",      "--quiet"});
+  CHECK(options->ranks == 2);
+  CHECK(options->pp == 2);
+  CHECK(options->steps == 7);
+  CHECK(options->batch == 12);
+  CHECK(options->model.layers == 6);
+  CHECK(options->model.hidden == 32);
+  CHECK(options->model.tied);
+  CHECK(options->optimizer.learning_rate == 0.5F);
+  CHECK(options->seed == 18446744073709551615U);
+  CHECK_FALSE(options->parity);
+  CHECK(options->view == "127.0.0.1:7077");
+  CHECK(options->microbatches == std::vector<int>{4});
+  CHECK(options->quiet);
+}
+
+TEST_CASE("several microbatches are a sweep") {
+  CHECK(parse({"--microbatches", "1,2,16"}, sweeping_lesson)->microbatches ==
+        std::vector<int>{1, 2, 16});
+  CHECK(unlike(refusal({"--steps", "2", "--microbatches", "1,2,4"}, sweeping_lesson),
+               {"--steps 2", "3 values"}) == "");
+  CHECK(unlike(refusal({"--batch", "13", "--microbatches", "2,3"}, sweeping_lesson),
+               {"--batch 13", "--batch 12 can"}) == "");
+}
+
+TEST_CASE("what can't be done is one line with the flag, the value and what would do") {
+  const TemporaryFolder folder;
+  const std::string here = folder.path().string();
+  const std::string file = folder.file("file", "text");
+  const std::vector<Wrong> wrongs{
+      {{"--nope"}, {"--nope", "--help"}},
+      {{"--stepz", "3"}, {"--stepz", "--help"}},
+      {{"stray"}, {"stray", "--help"}},
+      {{"--steps"}, {"--steps", "value"}},
+      {{"--steps", "2", "--steps", "3"}, {"--steps", "once"}},
+      {{"--ranks", "0"}, {"--ranks 0", "at least 1"}},
+      {{"--ranks", "-1"}, {"--ranks -1", "at least 1"}},
+      {{"--ranks", "x"}, {"--ranks x", "whole number"}},
+      {{"--ranks", "4.0"}, {"--ranks 4.0", "whole number"}},
+      {{"--ranks", "99999999999"}, {"--ranks 99999999999", "whole number"}},
+      {{"--steps", "0"}, {"--steps 0", "at least 1"}},
+      {{"--steps", "1e3"}, {"--steps 1e3", "whole number"}},
+      {{"--batch", "0"}, {"--batch 0", "at least 1"}},
+      {{"--layers", "0"}, {"--layers 0", "at least 1"}},
+      {{"--hidden", "0"}, {"--hidden 0", "at least 1"}},
+      {{"--heads", "-4"}, {"--heads -4", "at least 1"}},
+      {{"--sequence", "0"}, {"--sequence 0", "at least 1"}},
+      {{"--vocab", "nan"}, {"--vocab nan", "whole number"}},
+      {{"--vocab", "255"}, {"--vocab 255", "256"}},
+      {{"--heads", "7"}, {"--heads 7", "--hidden 64", "--hidden 70"}},
+      {{"--microbatches", "0"}, {"--microbatches 0", "1,2,4,8"}},
+      {{"--microbatches", "1,,2"}, {"--microbatches 1,,2", "''", "1,2,4,8"}},
+      {{"--microbatches", "8,"}, {"--microbatches 8,", "1,2,4,8"}},
+      {{"--microbatches", ""}, {"--microbatches", "1,2,4,8"}},
+      {{"--microbatches", "4;8"}, {"--microbatches 4;8", "1,2,4,8"}},
+      {{"--batch", "13"}, {"--batch 13", "--microbatches 8", "--batch 8"}},
+      {{"--microbatches", "5"}, {"--batch 16", "--microbatches 5", "--batch 15"}},
+      {{"--microbatches", "32"}, {"--batch 16", "--microbatches 32", "--batch 32"}},
+      {{"--microbatches", "1,2,4"}, {"--microbatches 1,2,4", "one value"}},
+      {{"--trace", "none", "--view"}, {"--trace none", "--view 127.0.0.1:7077", "leave one"}},
+      {{"--lr", "0"}, {"--lr 0", "above 0"}},
+      {{"--lr", "nan"}, {"--lr nan", "above 0"}},
+      {{"--lr", "-1"}, {"--lr -1", "above 0"}},
+      {{"--clip", "-1"}, {"--clip -1", "at least 0"}},
+      {{"--seed", "-1"}, {"--seed -1", "at least 0"}},
+      {{"--seed", "x"}, {"--seed x", "whole number"}},
+      {{"--dp", "2"}, {"--dp 2", "pp", "leave it out"}},
+      {{"--tp", "4"}, {"--tp 4", "pp", "leave it out"}},
+      {{"--pp", "3"}, {"--ranks 4", "--pp 3"}},
+      {{"--order", "tp,dp"}, {"--order tp,dp", "tp,cp,dp,pp"}},
+      {{"--launch", "ssh"}, {"--launch ssh", "threads, mpi"}},
+      {{"--device", "tpu"}, {"--device tpu", "cpu"}},
+      {{"--comm", "native"}, {"--comm native", "ring"}},
+      {{"--clock", "sun"}, {"--clock sun", "auto, wall, modelled"}},
+      {{"--clock", "wall", "--time", "forward=1ms"},
+       {"--time forward=1ms", "--clock wall", "--clock modelled"}},
+      {{"--clock", "wall", "--pace", "2"}, {"--pace 2", "--clock wall", "--clock modelled"}},
+      {{"--pace", "0"}, {"--pace 0", "above 0"}},
+      {{"--time", "forward=soon"}, {"--time forward=soon", "1.5ms"}},
+      {{"--time", "foward=1ms"}, {"--time foward=1ms", "'foward'", "forward"}},
+      {{"--cluster", "none.json"}, {"--cluster none.json", "classroom"}},
+      {{"--cluster", file}, {"--cluster " + file, "not a cluster file"}},
+      {{"--clock", "modelled", "--ranks", "129"}, {"--ranks 129", "16 nodes of 8"}},
+      {{"--view", "here"}, {"--view here", "127.0.0.1:7077"}},
+      {{"--view", "127.0.0.1:99999"}, {"--view 127.0.0.1:99999", "HOST:PORT"}},
+      {{"--report", here}, {"--report " + here, "name of a file"}},
+      {{"--report", here + "/no/report.json"}, {"--report " + here + "/no", "name another"}},
+      {{"--report", "/proc/report.json"}, {"--report /proc/report.json", "name another"}},
+      {{"--save", here + "/no/a.safetensors"}, {"--save " + here + "/no", "name another"}},
+      {{"--save", "/proc/a.safetensors"}, {"--save /proc/a.safetensors", "name another"}},
+      {{"--save", "/proc"}, {"--save /proc", "name another"}},
+      {{"--parity", "maybe"}, {"--parity maybe", "on, off"}},
+  };
+  for (const Wrong& wrong : wrongs) {
+    CAPTURE(wrong.flags.front());
+    CHECK(unlike(refusal(wrong.flags), wrong.words) == "");
+  }
+}
+
+TEST_CASE("what can be written to is not refused, and nothing is left behind") {
+  const TemporaryFolder folder;
+  const std::string here = folder.path().string();
+  const std::string old = folder.file("report.json", "old");
+  CHECK(parse({"--report", old, "--save", here + "/a.safetensors"})->report == old);
+  CHECK(parse({"--report", "/dev/null", "--save", here})->save == here);
+  CHECK(parse({"--save", here + "/fresh"})->save == here + "/fresh");
+  CHECK(read_file(old) == "old");
+  CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);
+}
+
+TEST_CASE("a stage wants a layer") {
+  CHECK(unlike(complaint_of<UsageError>([] { StageLayers::of({.layers = 3}, 0, 4); }),
+               {"--layers 3", "4", "--layers 4"}) == "");
+}
+
+TEST_CASE("a text that can't be trained on is one line that names the file") {
+  const TemporaryFolder folder;
+  const GptConfig config{.sequence = 16};
+  const auto answer = [&](const std::string& path) {
+    return complaint_of<UsageError>([&] { Corpus::from_file(path, config); });
+  };
+  const std::string here = folder.path().string();
+  CHECK(unlike(answer(here + "/none"), {"--data " + here + "/none", "no such file"}) == "");
+  CHECK(unlike(answer(here), {"--data " + here, "directory"}) == "");
+  CHECK(unlike(answer(folder.file("empty", "")), {"--data", "empty"}) == "");
+  CHECK(unlike(answer(folder.file("short", "sixteen letters.")), {"--data", "short", "17"}) == "");
+  // A file that opens and can't be read: memory of a process, from its unmapped beginning.
+  CHECK(unlike(answer("/proc/self/mem"), {"--data /proc/self/mem"}) == "");
+}
+
+TEST_CASE("a checkpoint that can't be begun from is one line that names file and tensor") {
+  const TemporaryFolder folder;
+  GptConfig config{.layers = 1, .hidden = 8, .heads = 2, .sequence = 4, .vocabulary = 256};
+  const std::string good = (folder.path() / "good.safetensors").string();
+  {
+    Options options;
+    options.model = config;
+    options.save = good;
+    Clock clock = Clock::wall();
+    Recorder silent{false};
+    Memory memory;
+    Stream compute{clock, silent, 0, DeviceKind::cpu};
+    Gpt model{config, {memory, compute}, StageLayers::whole(config), 1};
+    save_checkpoint(good, config, model.parameters());
+  }
+  CHECK_NOTHROW(check_checkpoint(good, config));
+  const std::string bytes = read_file(good);
+  const auto answer = [&](const std::string& changed) {
+    const std::string path = folder.file("bad.safetensors", changed);
+    return complaint_of<UsageError>([&] { check_checkpoint(path, config); });
+  };
+  const std::vector<std::string> named{"--load", "bad.safetensors"};
+  for (const std::size_t length :
+       {0UL, 1UL, 7UL, 8UL, 9UL, 200UL, bytes.size() / 2, bytes.size() - 1})
+    CHECK(unlike(answer(bytes.substr(0, length)), named) == "");
+  CHECK(unlike(answer(std::string(8, '\xff') + bytes.substr(8)), named) == "");
+  std::string broken = bytes;
+  broken[8] = '[';
+  CHECK(unlike(answer(broken), named) == "");
+  CHECK(unlike(answer("just a text, and long enough to be something else\n"), named) == "");
+
+  config.hidden = 16;
+  CHECK(unlike(complaint_of<UsageError>([&] { check_checkpoint(good, config); }),
+               {"--load", "good.safetensors", "shape", "--hidden 16"}) == "");
+  CHECK(unlike(complaint_of<UsageError>([&] { check_checkpoint("/none.safetensors", config); }),
+               {"--load /none.safetensors", "no such file"}) == "");
+}
+
+TEST_CASE("the clock is the wall's where each rank has a core, unless told otherwise") {
+  const int cores = available_cores();
+  const auto kind = [](const std::vector<std::string>& flags) {
+    return parse(flags)->clock.kind();
+  };
+  const std::string more = std::to_string(cores + 1);
+  CHECK(kind({"--ranks", "1"}) == ClockKind::wall);
+  CHECK(kind({"--ranks", more, "--layers", more}) == ClockKind::modelled);
+  CHECK(kind({"--ranks", more, "--layers", more, "--clock", "wall"}) == ClockKind::wall);
+  CHECK(kind({"--ranks", "1", "--clock", "modelled"}) == ClockKind::modelled);
+  CHECK(kind({"--ranks", "1", "--time", "forward=1ms"}) == ClockKind::modelled);
+  CHECK(kind({"--ranks", "1", "--pace", "2"}) == ClockKind::modelled);
+  CHECK(parse({"--ranks", more})->why_this_clock ==
+        more + " ranks share " + std::to_string(cores) + " cores");
+  CHECK(parse({"--clock", "wall"})->why_this_clock == "as asked");
+  const auto timed = parse({"--time", "forward=3ms", "--cluster", "free"});
+  CHECK(timed->clock.times().of(Category::forward) == 3'000'000'000);
+  CHECK(timed->clock.cluster().name == "free");
+}
+
+TEST_CASE("a lesson's own flags are checked as the shared ones") {
+  const auto with = [](const std::vector<std::string>& flags, int& number, std::string& word) {
+    FlagParser parser{pipeline_lesson};
+    parser.add("--compare", number, "a number");
+    parser.add("--overlap", word, {"none", "bucket"}, "one of two");
+    std::vector<const char*> words{"lesson"};
+    for (const std::string& flag : flags) words.push_back(flag.c_str());
+    parser.parse(static_cast<int>(words.size()), words.data());
+  };
+  int number = 2;
+  std::string word = "none";
+  with({"--compare", "0", "--overlap", "bucket"}, number, word);
+  CHECK(number == 0);
+  CHECK(word == "bucket");
+  const auto answer = [&](const std::vector<std::string>& flags) {
+    return complaint_of<UsageError>([&] { with(flags, number, word); });
+  };
+  CHECK(unlike(answer({"--compare", "-1"}), {"--compare -1", "at least 0"}) == "");
+  CHECK(unlike(answer({"--overlap", "all"}), {"--overlap all", "none, bucket"}) == "");
+}

@@ -1,0 +1,205 @@
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/run/parity.h"
+#include "core/run/report.h"
+#include "core/run/results.h"
+#include "tests/support/complaints.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+constexpr float inf = std::numeric_limits<float>::infinity();
+
+std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
+  std::vector<std::uint32_t> bits;
+  for (const float value : values) bits.push_back(std::bit_cast<std::uint32_t>(value));
+  return bits;
+}
+
+Reference reference_of(std::vector<double> losses, std::vector<float> values) {
+  return {std::move(losses), {{"w", 0, std::move(values)}}};
+}
+
+}  // namespace
+
+TEST_CASE("a rank's record comes through as bytes, to the bit") {
+  std::mt19937 random{4};
+  for (int round = 0; round < 50; ++round) {
+    RankRecord record{.rank = round, .host = "höst \"1\"", .train_seconds = 0.1 * round};
+    for (int i = 0; i < 20; ++i)
+      record.losses.emplace_back(
+          i, std::bit_cast<double>((std::uint64_t{random()} << 32 | random()) >> 2));
+    record.losses.emplace_back(20, -0.0);
+    record.losses.emplace_back(21, 5.0);
+    record.losses.emplace_back(22, std::numeric_limits<double>::infinity());
+    record.parameters.push_back({"w", 3, {0.0F, -0.0F, inf, -inf, std::nanf(""), 1e-45F}});
+    record.parameters.push_back({"empty", 4, {}});
+    std::vector<float> any(random() % 100);
+    for (float& value : any) value = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
+    record.parameters.push_back({"any", 5, any});
+    record.phases.push_back({.phase = {"m = 4", 2, 3, 4},
+                             .predicted = {.formula = "(p-1)/(m+p-1)",
+                                           .bubble = 3.0 / 7,
+                                           .bytes_sent = {{"send", std::int64_t{1} << 50}},
+                                           .peak_bytes = {{"activations", 7}},
+                                           .schedule = "0F0,1F0",
+                                           .stages = 4},
+                             .bytes_sent = {{"send", 9}, {"recv", 0}},
+                             .peak = {.bytes = {1, 2, 3, 4, std::int64_t{1} << 60}}});
+    record.phases.push_back({});
+
+    const RankRecord copy = RankRecord::from_bytes(record.to_bytes());
+    CHECK(copy.rank == record.rank);
+    CHECK(copy.host == record.host);
+    CHECK(copy.train_seconds == record.train_seconds);
+    REQUIRE(copy.losses.size() == record.losses.size());
+    for (std::size_t i = 0; i < copy.losses.size(); ++i) {
+      CHECK(copy.losses[i].first == record.losses[i].first);
+      CHECK(std::bit_cast<std::uint64_t>(copy.losses[i].second) ==
+            std::bit_cast<std::uint64_t>(record.losses[i].second));
+    }
+    REQUIRE(copy.parameters.size() == 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK(copy.parameters[i].name == record.parameters[i].name);
+      CHECK(copy.parameters[i].order == record.parameters[i].order);
+      CHECK(bits_of(copy.parameters[i].values) == bits_of(record.parameters[i].values));
+    }
+    REQUIRE(copy.phases.size() == 2);
+    const PhaseRecord& phase = copy.phases[0];
+    CHECK(phase.phase.name == "m = 4");
+    CHECK(phase.phase.first_step == 2);
+    CHECK(phase.phase.steps == 3);
+    CHECK(phase.phase.microbatches == 4);
+    CHECK(phase.predicted.formula == "(p-1)/(m+p-1)");
+    CHECK(phase.predicted.bubble == 3.0 / 7);
+    CHECK_FALSE(phase.predicted.bubble_simulated);
+    CHECK(phase.predicted.bytes_sent == record.phases[0].predicted.bytes_sent);
+    CHECK(phase.predicted.peak_bytes == record.phases[0].predicted.peak_bytes);
+    CHECK(phase.predicted.schedule == "0F0,1F0");
+    CHECK(phase.predicted.stages == 4);
+    CHECK(phase.bytes_sent == record.phases[0].bytes_sent);
+    CHECK(phase.peak.bytes == record.phases[0].peak.bytes);
+  }
+}
+
+TEST_CASE("a loss that is no number arrives as one") {
+  RankRecord record;
+  record.losses.emplace_back(0, std::nan(""));
+  CHECK(std::isnan(RankRecord::from_bytes(record.to_bytes()).losses.front().second));
+}
+
+TEST_CASE("what a trace is told of a phase is valid JSON with what is known") {
+  const auto json = nlohmann::json::parse(
+      predicted_json({"m = 4", 2, 3, 4},
+                     {.formula = "a \"formula\"", .bubble = 0.5, .schedule = "1F1B", .stages = 2}));
+  CHECK(json["formula"] == "a \"formula\"");
+  CHECK(json["bubble"] == 0.5);
+  CHECK(json["microbatches"] == 4);
+  CHECK(json["first_step"] == 2);
+  CHECK_FALSE(json.contains("bubble_simulated"));
+  CHECK(nlohmann::json::parse(predicted_json({}, {})).contains("phase"));
+}
+
+TEST_CASE("losses come from whoever knew them, and each step must have one") {
+  std::vector<RankRecord> ranks(2);
+  ranks[0].losses = {{1, 10.0}};
+  ranks[1].losses = {{0, 9.0}, {2, 11.0}};
+  CHECK(Report::collect_losses(ranks, 3) == std::vector<double>{9, 10, 11});
+  CHECK(unlike(complaint_of<RunError>([&] { Report::collect_losses(ranks, 4); }), {"step 3"}) ==
+        "");
+}
+
+TEST_CASE("parameters come once each, in the model's order") {
+  std::vector<RankRecord> ranks(2);
+  ranks[0].parameters = {{"tied", 7, {1}}, {"b", 2, {2}}};
+  ranks[1].parameters = {{"a", 0, {3}}, {"tied", 7, {1}}};
+  const auto parameters = Report::collect_parameters(ranks);
+  REQUIRE(parameters.size() == 3);
+  CHECK(parameters[0].name == "a");
+  CHECK(parameters[1].name == "b");
+  CHECK(parameters[2].name == "tied");
+}
+
+TEST_CASE("the same bits are the same, and within any tolerance") {
+  const Parity parity =
+      compare({2.5, 1.25}, {{"w", 0, {1, -2, 3}}}, reference_of({2.5, 1.25}, {1, -2, 3}));
+  CHECK(parity.bitwise);
+  CHECK(parity.max_relative_loss == 0);
+  CHECK(parity.max_relative_parameter == 0);
+  CHECK(parity.within(0));
+}
+
+TEST_CASE("how far apart is measured per tensor, against its norm or that of small values") {
+  // ‖(0, 0, 0.5)‖ over ‖(3, 0, 4)‖.
+  Parity parity = compare({1}, {{"w", 0, {3, 0, 4.5F}}}, reference_of({1}, {3, 0, 4}));
+  CHECK(parity.max_relative_parameter == doctest::Approx(0.1));
+  CHECK(parity.worst_parameter == "w");
+  CHECK_FALSE(parity.bitwise);
+  CHECK_FALSE(parity.within(0));
+  CHECK_FALSE(parity.within(0.09));
+  CHECK(parity.within(0.11));
+  // A tensor of zeros is measured against √n · 0.02.
+  parity = compare({1}, {{"w", 0, {0.01F, 0, 0, 0}}}, reference_of({1}, {0, 0, 0, 0}));
+  CHECK(parity.max_relative_parameter == doctest::Approx(0.01 / (2 * 0.02)));
+  // Losses by themselves.
+  parity = compare({2.02, 1}, {{"w", 0, {1}}}, reference_of({2, 1}, {1}));
+  CHECK(parity.max_relative_loss == doctest::Approx(0.01));
+  CHECK_FALSE(parity.bitwise);
+  CHECK(parity.within(0.011));
+  CHECK_FALSE(parity.within(0.009));
+  // The worst of several tensors is named.
+  const Reference two{{1}, {{"a", 0, {1}}, {"b", 1, {1}}}};
+  CHECK(compare({1}, {{"a", 0, {1.1F}}, {"b", 1, {1.2F}}}, two).worst_parameter == "b");
+  CHECK(compare({1}, {{"a", 0, {1.3F}}, {"b", 1, {1.2F}}}, two).worst_parameter == "a");
+}
+
+TEST_CASE("a zero of the other sign is no difference, but not the same bits") {
+  const Parity parity = compare({0.5}, {{"w", 0, {0.0F, 1}}}, reference_of({0.5}, {-0.0F, 1}));
+  CHECK_FALSE(parity.bitwise);
+  CHECK(parity.max_relative_parameter == 0);
+  CHECK(parity.within(1e-9));
+  CHECK_FALSE(parity.within(0));
+}
+
+TEST_CASE("what is no number is as far off as can be") {
+  for (const float odd : {std::nanf(""), inf, -inf}) {
+    Parity parity = compare({1}, {{"w", 0, {1, odd}}}, reference_of({1}, {1, 2}));
+    CHECK(parity.max_relative_parameter == inf);
+    CHECK(parity.worst_parameter == "w");
+    CHECK_FALSE(parity.within(1e30));
+    parity = compare({1}, {{"w", 0, {1, 2}}}, reference_of({1}, {1, odd}));
+    CHECK_FALSE(parity.within(1e30));
+    parity = compare({odd}, {{"w", 0, {1}}}, reference_of({1}, {1}));
+    CHECK(parity.max_relative_loss == inf);
+    CHECK_FALSE(parity.within(1e30));
+    parity = compare({1}, {{"w", 0, {1}}}, reference_of({odd}, {1}));
+    CHECK_FALSE(parity.within(1e30));
+  }
+  // Even if a tensor that comes later is not so far off.
+  const Reference two{{1}, {{"a", 0, {1}}, {"b", 1, {1}}}};
+  CHECK(compare({1}, {{"a", 0, {std::nanf("")}}, {"b", 1, {9}}}, two).worst_parameter == "a");
+}
+
+TEST_CASE("tensors that are missing, others or of another size are named") {
+  const Reference reference{{1}, {{"a", 0, {1}}, {"b", 1, {1, 2}}}};
+  const auto answer = [&](const std::vector<double>& losses,
+                          const std::vector<NamedValues>& parameters) {
+    return complaint_of<RunError>([&] { compare(losses, parameters, reference); });
+  };
+  CHECK(unlike(answer({1}, {{"a", 0, {1}}}), {"parity", "1 tensors", "2"}) == "");
+  CHECK(unlike(answer({1, 2}, {{"a", 0, {1}}, {"b", 1, {1, 2}}}), {"2 losses"}) == "");
+  CHECK(unlike(answer({1}, {{"a", 0, {1}}, {"b", 1, {1}}}), {"b (1 elements)", "2 elements"}) ==
+        "");
+  CHECK(unlike(answer({1}, {{"a", 0, {1}}, {"c", 2, {1, 2}}}), {"c ", "b "}) == "");
+}

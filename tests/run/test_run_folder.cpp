@@ -1,0 +1,100 @@
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/run/run_folder.h"
+#include "tests/support/complaints.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+namespace fs = std::filesystem;
+
+TEST_CASE("a run's folder is the one that was asked for, made with all above it") {
+  const TemporaryFolder folder;
+  const RunFolder run = RunFolder::create((folder.path() / "a" / "b").string(), "09 1F1B");
+  CHECK(run.path == folder.path() / "a" / "b");
+  CHECK(fs::is_directory(run.path));
+  CHECK(fs::is_empty(run.path));
+  CHECK(run.run.size() == std::string{"20260131-120000-09"}.size());
+  CHECK(run.run.ends_with("-09"));
+  const RunFolder copy = RunFolder::from_bytes(run.to_bytes());
+  CHECK(copy.run == run.run);
+  CHECK(copy.path == run.path);
+  CHECK(RunFolder::create((folder.path() / "a" / "b").string(), "09 1F1B").path == run.path);
+}
+
+TEST_CASE("none is no folder at all") {
+  const RunFolder run = RunFolder::create("none", "09 1F1B");
+  CHECK(run.path.empty());
+  CHECK_FALSE(fs::exists("none"));
+  CHECK(run.where_the_trace_is().empty());
+  CHECK(RunFolder::from_bytes(run.to_bytes()).path.empty());
+}
+
+TEST_CASE("a process takes the folder that it is told") {
+  const TemporaryFolder folder;
+  const RunFolder run{"a run", folder.path()};
+  run.pass_on();
+  const RunFolder told = RunFolder::create("something else", "09 1F1B");
+  ::unsetenv("LOCKSTEP_RUN");
+  CHECK(told.run == "a run");
+  CHECK(told.path == folder.path());
+  CHECK_FALSE(fs::exists("something else"));
+}
+
+TEST_CASE("a folder that can't be made or written to is one line") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("file", "");
+  for (const std::string& wrong : {file, file + "/below", std::string{"/proc/none"},
+                                   std::string{"/proc"}, std::string{"/dev/null"}}) {
+    CAPTURE(wrong);
+    CHECK(unlike(complaint_of<UsageError>([&] { RunFolder::create(wrong, "09 1F1B"); }),
+                 {"--trace " + wrong, "name another, or none"}) == "");
+  }
+}
+
+TEST_CASE("runs/latest is the run that has begun last, and begins empty") {
+  const TemporaryFolder folder;
+  for (const std::string name : {"one", "two"}) {
+    const RunFolder run{name, folder.path() / "runs" / name};
+    fs::create_directories(run.path);
+    for (const char* old : {"rank7.json", "trace.json", "report.json", "notes.txt"})
+      std::ofstream(run.path / old) << "of a run before";
+    run.begin();
+    CHECK_FALSE(fs::exists(run.path / "rank7.json"));
+    CHECK_FALSE(fs::exists(run.path / "trace.json"));
+    CHECK(fs::exists(run.path / "notes.txt"));
+    std::ofstream(run.path / "rank0.json") << "[\n{\"a\":0},\n";
+    std::ofstream(run.path / "rank1.json") << "[\n{\"a\":1},\n";
+    run.merge(2);
+    CHECK(read_file(run.path / "trace.json") == "[\n{\"a\":0},\n{\"a\":1},\n");
+    CHECK(fs::read_symlink(folder.path() / "runs" / "latest") == name);
+    CHECK(fs::equivalent(folder.path() / "runs" / "latest", run.path));
+    run.write_report("{}");
+    CHECK(read_file(run.path / "report.json") == "{}");
+    CHECK(run.where_the_trace_is().find(name) != std::string::npos);
+    CHECK(run.how_to_look("").find("./lockstep view") != std::string::npos);
+    CHECK(run.how_to_look("127.0.0.1:7077").find("./lockstep view") == std::string::npos);
+  }
+  CHECK(std::distance(fs::directory_iterator{folder.path() / "runs"}, {}) == 3);
+  // A folder elsewhere gets no such link.
+  const RunFolder other{"other", folder.path() / "elsewhere"};
+  fs::create_directories(other.path);
+  other.begin();
+  other.merge(0);
+  CHECK_FALSE(fs::exists(folder.path() / "latest"));
+}
+
+TEST_CASE("a file that can't be written is one line") {
+  CHECK(unlike(complaint_of<RunError>([] { write_text_file("/none/x", "text"); }),
+               {"can't write", "/none/x"}) == "");
+  if (fs::exists("/dev/full"))
+    CHECK(unlike(complaint_of<RunError>([] { write_text_file("/dev/full", "text"); }),
+                 {"can't write", "/dev/full"}) == "");
+}
