@@ -53,7 +53,8 @@ Picoseconds duration(const std::string& value, const std::string& text) {
 
 FixedTimes FixedTimes::parse(const std::string& text) {
   FixedTimes times;
-  std::istringstream parts{text};
+  // The comma at the end makes the last part one like all others, even where it is empty.
+  std::istringstream parts{text + ","};
   for (std::string part; std::getline(parts, part, ',');) {
     const auto equals = part.find('=');
     if (equals == std::string::npos)

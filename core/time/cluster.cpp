@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -77,11 +79,26 @@ class Reader {
                                    null_is_infinite ? ", or null for infinite" : ""));
     return value.get<double>();
   }
+  int whole(const char* key) {
+    const double value = number(key, 1);
+    if (value != std::floor(value) || value > most_ranks)
+      throw UsageError(fmt::format("{}: '{}' is {}; wants a whole number of at most {}", where_,
+                                   key, object_.at(key).dump(), most_ranks));
+    return static_cast<int>(value);
+  }
+  /// A day is more than any latency, and little enough for its picoseconds to be added up.
+  double seconds(const char* key) {
+    const double value = number(key, 0);
+    if (value > longest_seconds)
+      throw UsageError(fmt::format("{}: '{}' is {}; wants a number of at most {} seconds", where_,
+                                   key, object_.at(key).dump(), longest_seconds));
+    return value;
+  }
   Link link(const char* key) {
     known_.push_back(key);
     if (!object_.contains(key)) throw UsageError(fmt::format("{}: '{}' is missing", where_, key));
     Reader inner{object_.at(key), fmt::format("{}: '{}'", where_, key)};
-    Link link{inner.number("latency_seconds", 0), inner.number("bandwidth", 1, true)};
+    Link link{inner.seconds("latency_seconds"), inner.number("bandwidth", 1, true)};
     inner.no_others();
     return link;
   }
@@ -99,6 +116,9 @@ class Reader {
   }
 
  private:
+  static constexpr int most_ranks = 1 << 15;  // the product of two still is an int
+  static constexpr double longest_seconds = 86'400;
+
   const json& object_;
   std::string where_;
   std::vector<std::string> known_;
@@ -107,11 +127,11 @@ class Reader {
 Cluster parse(const json& document, const std::string& where) {
   Reader reader{document, where};
   Cluster cluster{.name = reader.text("name"),
-                  .nodes = static_cast<int>(reader.number("nodes", 1)),
-                  .ranks_per_node = static_cast<int>(reader.number("ranks_per_node", 1)),
+                  .nodes = reader.whole("nodes"),
+                  .ranks_per_node = reader.whole("ranks_per_node"),
                   .flops = reader.number("flops", 1, true),
                   .memory_bandwidth = reader.number("memory_bandwidth", 1, true),
-                  .launch_seconds = reader.number("launch_seconds", 0),
+                  .launch_seconds = reader.seconds("launch_seconds"),
                   .within = reader.link("within"),
                   .between = reader.link("between")};
   reader.no_others();
@@ -147,6 +167,9 @@ Cluster Cluster::load(const std::string& preset_or_file) {
   if (!file)
     throw UsageError(fmt::format("{}: no such file, and no such preset; presets are {}", where,
                                  fmt::join(presets(), ", ")));
+  std::error_code ignored;
+  if (std::filesystem::is_directory(preset_or_file, ignored))
+    throw UsageError(where + ": is a directory; give a cluster file, or a preset's name");
   try {
     return parse(json::parse(file), where);
   } catch (const json::exception& error) {

@@ -1,5 +1,13 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
 #include "core/device/tensor.h"
 
 using namespace lockstep;
@@ -26,4 +34,125 @@ TEST_CASE("the meta device counts and allocates nothing") {
   CHECK(static_cast<bool>(huge));
   CHECK(huge.f32() == nullptr);
   CHECK(memory.peak_total() == (std::int64_t{1} << 42));
+}
+
+TEST_CASE("what is shared is counted once, until its last owner goes") {
+  Memory memory;
+  Tensor first{memory, {10}, MemoryCategory::activations, DType::bf16};
+  CHECK(first.bytes() == 20);
+  CHECK(first.sole());
+  Tensor second = first.share();
+  CHECK(second.view().data == first.view().data);
+  CHECK(second.shape() == first.shape());
+  CHECK(second.dtype() == DType::bf16);
+  CHECK_FALSE(first.sole());
+  CHECK(memory.current().total() == 20);
+  second.charge_to(MemoryCategory::communication);  // of the one storage, whoever asks
+  CHECK(memory.current().of(MemoryCategory::activations) == 0);
+  CHECK(memory.current().of(MemoryCategory::communication) == 20);
+  first.reset();
+  CHECK_FALSE(static_cast<bool>(first));
+  CHECK(first.elements() == 0);
+  CHECK(second.sole());
+  CHECK(memory.current().of(MemoryCategory::communication) == 20);
+  second.reset();
+  CHECK(memory.current().total() == 0);
+  second.reset();
+  second.charge_to(MemoryCategory::gradients);  // of nothing: nothing
+  CHECK(memory.current().total() == 0);
+  CHECK_FALSE(static_cast<bool>(second.share()));
+  CHECK(second.memory() == nullptr);
+}
+
+TEST_CASE("moving a tensor moves the charge with it; what it replaces goes back") {
+  Memory memory;
+  Tensor a{memory, {8}, MemoryCategory::gradients};
+  Tensor b{memory, {16}, MemoryCategory::optimizer};
+  void* const data = b.view().data;
+  a = std::move(b);
+  CHECK(a.view().data == data);
+  CHECK(memory.current().of(MemoryCategory::gradients) == 0);
+  CHECK(memory.current().of(MemoryCategory::optimizer) == 64);
+  Tensor& self = a;
+  a = std::move(self);
+  CHECK(a.view().data == data);
+  CHECK(memory.current().total() == 64);
+}
+
+TEST_CASE("peaks start again from what is in use") {
+  Memory memory;
+  Tensor kept{memory, {3}, MemoryCategory::parameters};
+  Tensor{memory, {1000}, MemoryCategory::activations};
+  CHECK(memory.peak_total() == 4012);
+  memory.reset_peak();
+  CHECK(memory.peak_total() == 12);
+  CHECK(memory.peak().of(MemoryCategory::activations) == 0);
+  CHECK(memory.peak().of(MemoryCategory::parameters) == 12);
+}
+
+TEST_CASE("storage is aligned, its owner's alone, and even none at all has a place") {
+  Memory memory;
+  std::vector<Tensor> tensors;
+  for (std::int64_t n : {0, 1, 15, 16, 17, 1000, 1000, 1000})
+    tensors.emplace_back(memory, Shape{n}, MemoryCategory::activations);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    CHECK(reinterpret_cast<std::uintptr_t>(tensors[i].view().data) % 64 == 0);
+    std::memset(tensors[i].view().data, static_cast<int>(i + 1), tensors[i].bytes());
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto* bytes = static_cast<const unsigned char*>(tensors[i].view().data);
+    CHECK(std::all_of(bytes, bytes + tensors[i].bytes(),
+                      [&](unsigned char byte) { return byte == i + 1; }));
+  }
+}
+
+// Random programs against an account that is kept by adding everything up again at each step.
+TEST_CASE("the account is that of a ledger which adds up all that is alive") {
+  std::mt19937 random{7};
+  const auto below = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
+  for (int round = 0; round < 200; ++round) {
+    Memory memory{round % 2 == 0 ? DeviceKind::cpu : DeviceKind::meta};
+    std::vector<std::pair<Tensor, int>> alive;                    // and its storage's number
+    std::map<int, std::pair<std::int64_t, MemoryCategory>> book;  // by storage
+    MemoryUse peak;
+    std::int64_t peak_total = 0;
+    for (int step = 0; step < 120; ++step) {
+      const int move = below(6);
+      const auto pick = static_cast<std::size_t>(below(static_cast<int>(alive.size()) + 1));
+      const auto category = static_cast<MemoryCategory>(below(memory_category_count));
+      if (move <= 1 || pick == alive.size()) {
+        const std::int64_t n = below(3) == 0 ? 64 : below(500);
+        alive.emplace_back(Tensor{memory, {n}, category}, step);
+        book[step] = {4 * n, category};
+      } else if (move == 2) {
+        Tensor shared = alive[pick].first.share();
+        const int storage = alive[pick].second;
+        alive.emplace_back(std::move(shared), storage);
+      } else if (move == 3) {
+        alive[pick].first.charge_to(category);
+        book[alive[pick].second].second = category;
+      } else if (move == 4) {
+        const int storage = alive[pick].second;
+        alive.erase(alive.begin() + static_cast<std::ptrdiff_t>(pick));
+        if (std::none_of(alive.begin(), alive.end(),
+                         [&](const auto& each) { return each.second == storage; }))
+          book.erase(storage);
+      } else if (below(10) == 0) {
+        memory.reset_peak();
+        peak = {};
+        peak_total = 0;
+      }
+      MemoryUse use;
+      for (const auto& [storage, charge] : book)
+        use.bytes[static_cast<std::size_t>(charge.second)] += charge.first;
+      for (std::size_t i = 0; i < use.bytes.size(); ++i)
+        peak.bytes[i] = std::max(peak.bytes[i], use.bytes[i]);
+      peak_total = std::max(peak_total, use.total());
+      REQUIRE(memory.current().bytes == use.bytes);
+      REQUIRE(memory.peak().bytes == peak.bytes);
+      REQUIRE(memory.peak_total() == peak_total);
+    }
+    alive.clear();
+    CHECK(memory.current().total() == 0);
+  }
 }

@@ -1,8 +1,38 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
 #include "core/time/cluster.h"
+#include "tests/support/complaints.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// The cluster file of DESIGN §4.
+nlohmann::json two_nodes() {
+  return nlohmann::json::parse(R"({"name": "two nodes", "nodes": 2, "ranks_per_node": 4,
+    "flops": 3.12e14, "memory_bandwidth": 2.0e12, "launch_seconds": 5e-6,
+    "within":  {"latency_seconds": 3e-6, "bandwidth": 3.0e11},
+    "between": {"latency_seconds": 1e-5, "bandwidth": 2.5e10}})");
+}
+
+/// What loading a file with these bytes is answered with.
+std::string answer_to(const std::string& bytes) {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("c.json", bytes);
+  return complaint_of<UsageError>([&] { Cluster::load(file); });
+}
+
+}  // namespace
 
 TEST_CASE("a message costs latency plus bytes over bandwidth, by the link it crosses") {
   Cluster cluster{.nodes = 2, .ranks_per_node = 2, .within = {1e-6, 1e9}, .between = {5e-6, 1e8}};
@@ -10,4 +40,152 @@ TEST_CASE("a message costs latency plus bytes over bandwidth, by the link it cro
   CHECK(cluster.latency(1, 2) == 5'000'000);
   CHECK(cluster.transfer(0, 1, 1000) == 1'000'000);
   CHECK(cluster.transfer(3, 0, 1000) == 10'000'000);
+}
+
+TEST_CASE("compute costs the slower of arithmetic and memory, and a launch") {
+  const Cluster cluster{.flops = 1e9, .memory_bandwidth = 1e6, .launch_seconds = 2e-6};
+  CHECK(cluster.compute({.flops = 1000, .bytes = 0}) == 3'000'000);
+  CHECK(cluster.compute({.flops = 1000, .bytes = 5}) == 7'000'000);
+  CHECK(cluster.compute({}) == 2'000'000);
+}
+
+TEST_CASE("a cost is rounded once, to the nearest picosecond") {
+  // Each part alone is 0.4 ps, which rounds to nothing; the sum is 0.8.
+  const Cluster cluster{.flops = 1, .launch_seconds = 0.4e-12};
+  CHECK(cluster.compute({.flops = 0.4e-12}) == 1);
+  CHECK(picoseconds(0.4e-12) + picoseconds(0.4e-12) == 0);
+  CHECK(picoseconds(1.5e-12) == 2);
+  CHECK(picoseconds(-1.5e-12) == -2);
+
+  std::mt19937_64 random{3};
+  std::uniform_real_distribution<double> exponent(0, 12);
+  for (int round = 0; round < 1000; ++round) {
+    const Cluster any{.flops = std::pow(10, exponent(random) + 6),
+                      .memory_bandwidth = std::pow(10, exponent(random) + 6),
+                      .launch_seconds = std::pow(10, -exponent(random))};
+    const Cost cost{.flops = std::pow(10, exponent(random)),
+                    .bytes = std::pow(10, exponent(random))};
+    const double exact =
+        (std::max(cost.flops / any.flops, cost.bytes / any.memory_bandwidth) + any.launch_seconds) *
+        1e12;
+    const auto cost_of = static_cast<double>(any.compute(cost));
+    CHECK(std::abs(cost_of - exact) <= 0.5 + exact * 1e-15);
+  }
+}
+
+TEST_CASE("a cluster file says all of a cluster") {
+  const TemporaryFolder folder;
+  const Cluster cluster = Cluster::load(folder.file("two.json", two_nodes().dump()));
+  CHECK(cluster.name == "two nodes");
+  CHECK(cluster.nodes == 2);
+  CHECK(cluster.ranks_per_node == 4);
+  CHECK(cluster.flops == 3.12e14);
+  CHECK(cluster.memory_bandwidth == 2.0e12);
+  CHECK(cluster.launch_seconds == 5e-6);
+  CHECK(cluster.within.latency_seconds == 3e-6);
+  CHECK(cluster.within.bandwidth == 3.0e11);
+  CHECK(cluster.between.latency_seconds == 1e-5);
+  CHECK(cluster.between.bandwidth == 2.5e10);
+}
+
+TEST_CASE("null is infinite: such a link or memory costs nothing by the byte") {
+  auto document = two_nodes();
+  document["flops"] = nullptr;
+  document["memory_bandwidth"] = nullptr;
+  document["within"]["bandwidth"] = nullptr;
+  const TemporaryFolder folder;
+  const Cluster cluster = Cluster::load(folder.file("null.json", document.dump()));
+  CHECK(std::isinf(cluster.flops));
+  CHECK(cluster.transfer(0, 1, std::int64_t{1} << 40) == 0);
+  CHECK(cluster.transfer(0, 4, 25) == 1000);
+  CHECK(cluster.compute({.flops = 1e20, .bytes = 1e20}) == 5'000'000);
+}
+
+TEST_CASE("presets are known by name, and free is free") {
+  CHECK(Cluster::presets() == std::vector<std::string>{"free", "classroom", "a100"});
+  for (const std::string& name : Cluster::presets()) CHECK(Cluster::load(name).name == name);
+  const Cluster free = Cluster::load("free");
+  CHECK(free.latency(0, 1) == 0);
+  CHECK(free.transfer(0, 1, std::int64_t{1} << 40) == 0);
+  CHECK(Cluster::load("a100").flops == 3.12e14);
+}
+
+TEST_CASE("what is no cluster file is one line that names the file and the key") {
+  CHECK(unlike(complaint_of<UsageError>([] { Cluster::load("missing.json"); }),
+               {"--cluster missing.json", "no such", "classroom"}) == "");
+  const TemporaryFolder folder;
+  CHECK(unlike(complaint_of<UsageError>([&] { Cluster::load(folder.path().string()); }),
+               {"--cluster " + folder.path().string()}) == "");
+
+  for (const std::string bytes :
+       {"", "nonsense", "{\"name\":", "{\n\n\"name\" 3\n}", "[]", "3", "null", "\xff\xfe{}",
+        "{\"name\": \"x\", \"nodes\": NaN}", "{\"nodes\": 1e999}", "\"\n\""}) {
+    CAPTURE(bytes);
+    CHECK(unlike(answer_to(bytes), {"--cluster ", "c.json"}) == "");
+  }
+
+  const nlohmann::json good = two_nodes();
+  for (const auto& [key, value] : good.items()) {
+    CAPTURE(std::string{key});
+    auto without = two_nodes();
+    without.erase(key);
+    CHECK(unlike(answer_to(without.dump()), {"c.json", "'" + key + "'"}) == "");
+    auto other = two_nodes();
+    other[key] = key == "name" ? nlohmann::json(7) : nlohmann::json("seven");
+    CHECK(unlike(answer_to(other.dump()), {"c.json", "'" + key + "'"}) == "");
+    other[key] = true;
+    CHECK(unlike(answer_to(other.dump()), {"c.json", "'" + key + "'"}) == "");
+    other.erase(key);
+    other[key + "s"] = value;
+    CHECK(unlike(answer_to(other.dump()), {"c.json", "'" + key}) == "");
+  }
+  for (const char* link : {"within", "between"}) {
+    for (const char* key : {"latency_seconds", "bandwidth"}) {
+      CAPTURE(std::string{key});
+      auto document = two_nodes();
+      document[link].erase(key);
+      CHECK(unlike(answer_to(document.dump()), {"c.json", link, key}) == "");
+      document[link][key] = -1;
+      CHECK(unlike(answer_to(document.dump()), {"c.json", link, key, "-1"}) == "");
+    }
+    auto document = two_nodes();
+    document[link]["speed"] = 3;
+    CHECK(unlike(answer_to(document.dump()), {"c.json", link, "'speed'", "bandwidth"}) == "");
+  }
+  auto document = two_nodes();
+  document["gpus"] = 3;
+  CHECK(unlike(answer_to(document.dump()), {"c.json", "'gpus'", "ranks_per_node"}) == "");
+}
+
+TEST_CASE("a number that no cluster can have is named with its key") {
+  struct Wrong {
+    const char* key;
+    nlohmann::json value;
+  };
+  const std::vector<Wrong> wrongs{{"nodes", 0},
+                                  {"nodes", -1},
+                                  {"nodes", 2.5},
+                                  {"nodes", nullptr},
+                                  {"nodes", 1e12},
+                                  {"nodes", 1e300},
+                                  {"ranks_per_node", 0},
+                                  {"ranks_per_node", 1.5},
+                                  {"ranks_per_node", 3e9},
+                                  {"flops", 0},
+                                  {"flops", -3.0},
+                                  {"memory_bandwidth", 0},
+                                  {"launch_seconds", -1e-9},
+                                  {"launch_seconds", nullptr},
+                                  {"launch_seconds", 1e300}};
+  for (const auto& [key, value] : wrongs) {
+    CAPTURE(std::string{key});
+    CAPTURE(value);
+    auto document = two_nodes();
+    document[key] = value;
+    CHECK(unlike(answer_to(document.dump()),
+                 {"c.json", std::string{"'"} + key + "'", value.dump(), "wants"}) == "");
+  }
+  auto document = two_nodes();
+  document["within"]["latency_seconds"] = 1e300;
+  CHECK(unlike(answer_to(document.dump()), {"c.json", "within", "latency_seconds"}) == "");
 }

@@ -1,0 +1,91 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "core/base/error.h"
+#include "core/time/clock.h"
+#include "tests/support/complaints.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+TEST_CASE("fixed times are read with their units") {
+  const FixedTimes times = FixedTimes::parse(
+      "forward=1.5ms,backward=2s,backward_input=3us,backward_weight=4ns,optimizer=0s");
+  CHECK(times.any());
+  CHECK(times.of(Category::forward) == 1'500'000'000);
+  CHECK(times.of(Category::backward) == 2'000'000'000'000);
+  CHECK(times.of(Category::backward_input) == 3'000'000);
+  CHECK(times.of(Category::backward_weight) == 4'000);
+  CHECK(times.of(Category::optimizer) == 0);
+  CHECK_FALSE(times.of(Category::step));
+  const FixedTimes one = FixedTimes::parse("forward=0.0004ns");
+  CHECK(one.of(Category::forward) == 0);
+  CHECK_FALSE(one.of(Category::backward));
+  CHECK_FALSE(FixedTimes{}.any());
+}
+
+TEST_CASE("what is no time is one line that names the flag, the part and what would do") {
+  for (const char* text : {"forward",
+                           "forward=",
+                           "forward=1",
+                           "forward=ms",
+                           "forward=-1ms",
+                           "forward=1 ms",
+                           "forward=1min",
+                           "forward=nan",
+                           "forward=nanms",
+                           "forward=infs",
+                           "forward=1e300s",
+                           "forward=1ms,",
+                           "forward=1ms,,backward=1ms",
+                           "step=1ms",
+                           "communication=1ms",
+                           "=1ms",
+                           "Forward=1ms",
+                           "forward=1ms;backward=2ms",
+                           "forward=1ms,forward",
+                           ",",
+                           ""}) {
+    CAPTURE(std::string{text});
+    CHECK(unlike(complaint_of<UsageError>([&] { FixedTimes::parse(text); }),
+                 {std::string{"--time "} + text}) == "");
+  }
+  CHECK(unlike(complaint_of<UsageError>([] { FixedTimes::parse("foward=1ms"); }),
+               {"'foward'", "forward, backward"}) == "");
+  CHECK(unlike(complaint_of<UsageError>([] { FixedTimes::parse("forward=1h"); }),
+               {"'1h'", "1.5ms"}) == "");
+}
+
+TEST_CASE("the wall clock tells the time since its start") {
+  Clock clock = Clock::wall();
+  CHECK_FALSE(clock.is_modelled());
+  const Picoseconds before = clock.now();
+  CHECK(before >= 0);
+  CHECK(clock.now() >= before);
+  CHECK(clock.since_start(clock.start_nanoseconds() + 7) == 7000);
+  clock.set_start_nanoseconds(clock.start_nanoseconds() - 1'000'000'000);
+  CHECK(clock.now() >= 1'000'000'000'000);
+}
+
+TEST_CASE("with fixed times a kernel costs nothing, without it costs what the cluster says") {
+  const Cluster cluster{.flops = 1e9};
+  const Cost cost{.flops = 5};
+  CHECK(Clock::modelled(cluster).cost(cost) == 5000);
+  CHECK(Clock::modelled(cluster, FixedTimes::parse("backward=1s")).cost(cost) == 0);
+}
+
+TEST_CASE("a pace slows a modelled run, and nothing else") {
+  const auto seconds_for = [](const Clock& clock, Picoseconds reached) {
+    const auto begin = std::chrono::steady_clock::now();
+    clock.keep_pace(reached);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  // 60 ms of modelled time at twice its speed: 30 ms; no upper bound that a busy machine may miss.
+  CHECK(seconds_for(Clock::modelled({}, {}, 2), 60'000'000'000) >= 0.029);
+  // An hour of it without a pace, or on the wall clock, or that has long passed: no time.
+  const Picoseconds hour = 3'600'000'000'000'000;
+  CHECK(seconds_for(Clock::modelled({}), hour) < 5);
+  CHECK(seconds_for(Clock::wall(), hour) < 5);
+  CHECK(seconds_for(Clock::modelled({}, {}, 1), 0) < 5);
+}
