@@ -25,8 +25,7 @@ class PipelineUpdate {
   /// `group` holds the pipeline's ranks, stage i on its i-th member; all must outlive the update.
   /// Uses the channels `ends_channel` (of first and last rank) and `norm_channel`, which must be
   /// different.
-  PipelineUpdate(Endpoint endpoint, const Group& group, Gpt& stage, AdamW& optimizer,
-                 int ends_channel, int norm_channel);
+  PipelineUpdate(Endpoint endpoint, const Group& group, Gpt& stage, AdamW& optimizer);
 
   void step();
 

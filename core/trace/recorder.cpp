@@ -1,5 +1,6 @@
 #include "core/trace/recorder.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep {
@@ -13,6 +14,8 @@ const char* name_of(Category category) {
 
 int Recorder::add_lane(const std::string& name) {
   std::lock_guard lock{mutex_};
+  if (const auto found = std::find(lanes_.begin(), lanes_.end(), name); found != lanes_.end())
+    return static_cast<int>(found - lanes_.begin());
   lanes_.push_back(name);
   return static_cast<int>(lanes_.size()) - 1;
 }

@@ -41,7 +41,7 @@ class Recorder {
   bool kernels() const { return kernels_; }
   void set_kernels(bool kernels) { kernels_ = kernels; }
 
-  /// Names a new lane (the trace's tid) and returns it. Lane 0 is "compute".
+  /// The lane (the trace's tid) of that name, a new one if there is none. Lane 0 is "compute".
   int add_lane(const std::string& name);
   std::vector<std::string> lanes() const;
 

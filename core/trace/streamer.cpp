@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
 
@@ -138,7 +139,7 @@ void Streamer::add(const std::filesystem::path& file, const std::string& hello) 
   if (!token_.empty()) {
     // Into the last object of the line, args: ...}} becomes ...,"token":"T"}}
     const auto end = connection->hello.rfind("}}");
-    connection->hello.insert(end, fmt::format(",\"token\":\"{}\"", token_));
+    connection->hello.insert(end, ",\"token\":" + nlohmann::json(token_).dump());
   }
   {
     std::lock_guard lock{mutex_};
@@ -202,8 +203,9 @@ void Streamer::work() {
           c.retry_at = now + std::chrono::milliseconds{200};
           if (c.socket >= 0) c.state = Connection::State::connecting;
         }
+        // Nobody is there, or has not taken anything for too long.
         const bool given_up =
-            !c.ever_connected ||
+            (!c.ever_connected && c.state == Connection::State::closed) ||
             now - c.last_progress > std::chrono::duration<double>(patience_seconds_);
         if (!c.all_sent() && !given_up) all_done = false;
         if (c.socket < 0) continue;

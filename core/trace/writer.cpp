@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -137,7 +138,9 @@ void append_line(std::string& text, int rank, const TraceEvent& event) {
     case TraceEvent::Kind::loss:
       put(text, R"({{"ph":"C","name":"loss","pid":{},"tid":0,"ts":)", rank);
       append_microseconds(text, event.start);
-      put(text, ",\"args\":{{\"loss\":{:.9g}}}}},\n", event.value);
+      // JSON has no word for what is not a number.
+      put(text, ",\"args\":{{\"loss\":{}}}}},\n",
+          std::isfinite(event.value) ? fmt::format("{:.9g}", event.value) : "null");
       return;
     case TraceEvent::Kind::metadata:
       put(text, R"({{"ph":"M","name":"{}","pid":{},"tid":0,"args":{}}},)", event.span.name, rank,
@@ -171,13 +174,18 @@ void TraceWriter::add(const TraceHello& hello, Recorder& recorder) {
   if (descriptor < 0)
     throw RunError(fmt::format("can't write {}: {}", path.string(), std::strerror(errno)));
   const std::string line = hello_line(hello);
-  write_all(descriptor,
-            "[\n" + line +
-                fmt::format("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"tid\":0,"
-                            "\"args\":{{\"name\":\"rank "
-                            "{0}\"}}}},\n",
-                            hello.rank),
-            path);
+  try {
+    write_all(descriptor,
+              "[\n" + line +
+                  fmt::format("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"tid\":0,"
+                              "\"args\":{{\"name\":\"rank "
+                              "{0}\"}}}},\n",
+                              hello.rank),
+              path);
+  } catch (...) {
+    ::close(descriptor);
+    throw;
+  }
   if (streamer_) streamer_->add(path, line);
   std::lock_guard lock{mutex_};
   files_.push_back(std::make_unique<File>(File{hello.rank, &recorder, descriptor, path}));
@@ -198,8 +206,17 @@ void TraceWriter::write_new(File& file) {
     append_line(text, file.rank, event);
     file.last = std::max(file.last, event.end);
   }
-  if (text.empty()) return;
-  write_all(file.descriptor, text, file.path);
+  append(file, text);
+}
+
+void TraceWriter::append(File& file, const std::string& text) {
+  if (text.empty() || file.failed) return;
+  try {
+    write_all(file.descriptor, text, file.path);
+  } catch (const RunError& error) {
+    file.failed = true;
+    if (failure_.empty()) failure_ = error.what();
+  }
   if (streamer_) streamer_->notify();
 }
 
@@ -220,16 +237,18 @@ void TraceWriter::finish() {
   }
   wake_.notify_all();
   thread_.join();
+  std::lock_guard lock{mutex_};  // a rank of a run that is interrupted may still add()
   for (auto& file : files_) {
     write_new(*file);
     std::string text;
     put(text, R"({{"ph":"i","name":"end","s":"p","pid":{},"tid":0,"ts":)", file->rank);
     append_microseconds(text, file->last);
     put(text, ",\"args\":{{\"spans\":{}}}}},\n", file->recorder->span_count());
-    write_all(file->descriptor, text, file->path);
+    append(*file, text);
     ::close(file->descriptor);
   }
   if (streamer_) streamer_->finish();
+  if (!failure_.empty()) throw RunError(failure_);
 }
 
 void merge_traces(const std::vector<std::filesystem::path>& files,
@@ -241,6 +260,7 @@ void merge_traces(const std::vector<std::filesystem::path>& files,
     in.ignore(2);
     if (in.peek() != std::ifstream::traits_type::eof()) out << in.rdbuf();
   }
+  out.close();
   if (!out) throw RunError(fmt::format("can't write {}", into.string()));
 }
 

@@ -51,7 +51,9 @@ class TraceWriter {
   /// From now on `recorder`'s events go to the rank's file. The recorder must live until finish().
   void add(const TraceHello& hello, Recorder& recorder);
   /// Writes what is left and each file's `end` event with its count of spans, then gives the viewer
-  /// the time that it needs to read to the end. Called by the destructor too, if need be.
+  /// the time that it needs to read to the end. Called by the destructor too, if need be. Throws
+  /// RunError where a file could not be written to its end (the disk is full): the rank went on
+  /// without a trace from there.
   void finish();
 
  private:
@@ -62,10 +64,12 @@ class TraceWriter {
     std::filesystem::path path;
     std::size_t lanes_written = 0;
     Picoseconds last = 0;  ///< the latest time in the file
+    bool failed = false;   ///< could not be written; its events are dropped
   };
 
   void work();
   void write_new(File& file);
+  void append(File& file, const std::string& text);
 
   std::filesystem::path directory_;
   std::unique_ptr<Streamer> streamer_;
@@ -74,6 +78,7 @@ class TraceWriter {
   std::vector<std::unique_ptr<File>> files_;
   bool stop_ = false;
   bool finished_ = false;
+  std::string failure_;  ///< of the first file that could not be written
   std::thread thread_;
 };
 

@@ -1,0 +1,209 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/trace/streamer.h"
+#include "core/trace/writer.h"
+#include "tests/support/complaints.h"
+#include "tests/support/fake_viewer.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using std::chrono::milliseconds;
+
+namespace {
+
+/// Writes the trace of a rank that records `spans` spans, a thousand every few milliseconds.
+/// Returns its bytes.
+std::string write_trace(const TemporaryFolder& folder, const std::string& viewer, int spans,
+                        const std::string& token = "") {
+  Recorder recorder;
+  {
+    TraceWriter writer{folder.path(), viewer, token};
+    writer.add({.run = "streamed", .rank = 0, .ranks = 1}, recorder);
+    for (int i = 0; i < spans; ++i) {
+      recorder.span(0, {.name = "work", .sequence = i}, i * 10, i * 10 + 7);
+      if (i % 1000 == 999) std::this_thread::sleep_for(milliseconds{4});
+    }
+    writer.finish();
+  }
+  return read_file(folder.path() / "rank0.json");
+}
+
+std::string first_event(const std::string& trace) {
+  const auto begin = trace.find('\n') + 1;
+  return trace.substr(begin, trace.find('\n', begin) + 1 - begin);
+}
+
+/// Bytes that are no two alike in a row, so that what is lost or doubled is noticed.
+std::string bytes_of(std::size_t count) {
+  std::string bytes;
+  for (std::size_t i = 0; bytes.size() < count; ++i) bytes += std::to_string(i) + "\n";
+  bytes.resize(count);
+  return bytes;
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+const std::string hello = "{\"ph\":\"M\",\"args\":{\"rank\":0}},\n";
+
+}  // namespace
+
+TEST_CASE("what a viewer gets is the file, byte for byte") {
+  const TemporaryFolder folder;
+  FakeViewer viewer;
+  viewer.listen({});
+  const std::string trace = write_trace(folder, viewer.address(), 20'000);
+  CHECK(viewer.gets(trace));
+  REQUIRE(viewer.hellos().size() == 1);
+  CHECK(viewer.hellos()[0] == first_event(trace));
+}
+
+TEST_CASE("a viewer that comes late has missed nothing") {
+  const TemporaryFolder folder;
+  FakeViewer viewer;
+  std::thread late{[&] {
+    std::this_thread::sleep_for(milliseconds{300});
+    viewer.listen({});
+  }};
+  Recorder recorder;
+  {
+    TraceWriter writer{folder.path(), viewer.address(), ""};
+    writer.add({}, recorder);
+    for (int i = 0; i < 80; ++i) {
+      recorder.span(0, {.name = "work"}, i, i + 1);
+      std::this_thread::sleep_for(milliseconds{10});
+    }
+  }
+  late.join();
+  CHECK(viewer.gets(read_file(folder.path() / "rank0.json")));
+}
+
+TEST_CASE("a run that is over before the viewer has answered is still seen") {
+  for (int round = 0; round < 20; ++round) {
+    const TemporaryFolder folder;
+    FakeViewer viewer;
+    viewer.listen({});
+    CHECK(viewer.gets(write_trace(folder, viewer.address(), 1), 3));
+  }
+}
+
+TEST_CASE("a viewer that drops the connection five times resumes from what it has") {
+  const TemporaryFolder folder;
+  FakeViewer viewer;
+  viewer.listen({.drops = 5, .drop_after = 30'000, .piece = 8'000, .pause = milliseconds{1}});
+  const std::string file = folder.file("trace", bytes_of(12'000'000));
+  Streamer streamer{viewer.address(), ""};
+  streamer.add(file, hello);
+  streamer.finish();
+  CHECK(viewer.gets(read_file(file)));
+  CHECK(viewer.hellos() == std::vector<std::string>(6, hello));
+}
+
+TEST_CASE("a slow viewer gets everything") {
+  const TemporaryFolder folder;
+  FakeViewer viewer;
+  viewer.listen({.piece = 1024, .pause = milliseconds{5}});
+  const std::string trace = write_trace(folder, viewer.address(), 1'500);
+  CHECK(viewer.gets(trace));
+}
+
+TEST_CASE("the end waits for a viewer for as long as it takes bytes") {
+  const TemporaryFolder folder;
+  // More than the sockets' buffers hold, at some 10 MB/s: longer than the patience.
+  const std::string bytes = bytes_of(24'000'000);
+  FakeViewer viewer;
+  viewer.listen({.piece = 64 * 1024, .pause = milliseconds{5}});
+  Streamer streamer{viewer.address(), ""};
+  streamer.add(folder.file("trace", bytes), hello);
+  const double patience = 0.5;
+  CHECK(seconds_of([&] { streamer.finish(patience); }) > patience);
+  CHECK(viewer.gets(bytes));
+}
+
+TEST_CASE("a viewer that takes nothing is waited for no longer than the patience") {
+  const TemporaryFolder folder;
+  FakeViewer viewer;
+  viewer.listen({.piece = 1, .pause = milliseconds{3000}});
+  Streamer streamer{viewer.address(), ""};
+  streamer.add(folder.file("trace", bytes_of(24'000'000)), hello);
+  std::this_thread::sleep_for(milliseconds{100});
+  const double waited = seconds_of([&] { streamer.finish(0.3); });
+  CHECK(waited > 0.1);
+  CHECK(waited < 2.5);
+}
+
+TEST_CASE("without a viewer the end comes at once") {
+  const TemporaryFolder folder;
+  FakeViewer nobody;  // has the port and does not listen
+  const std::string address = nobody.address();
+  std::string trace;
+  CHECK(seconds_of([&] { trace = write_trace(folder, address, 10); }) < 1);
+  CHECK(trace.find("\"name\":\"end\"") != std::string::npos);
+  CHECK(seconds_of([&] { write_trace(folder, "no-such-host.invalid:7077", 10); }) < 15);
+}
+
+TEST_CASE("a viewer that has gone is not waited for") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("trace", bytes_of(1000));
+  auto viewer = std::make_unique<FakeViewer>();
+  viewer->listen({});
+  Streamer streamer{viewer->address(), ""};
+  streamer.add(file, hello);
+  CHECK(viewer->gets(read_file(file)));
+  viewer.reset();
+  std::ofstream{file, std::ios::app} << bytes_of(1000);
+  CHECK(seconds_of([&] { streamer.finish(0.2); }) < 2);
+}
+
+TEST_CASE("what is no HOST:PORT is one line that says so") {
+  for (const std::string address :
+       {"here", "", ":", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:65536",
+        "127.0.0.1:-1", "127.0.0.1:7077 ", "1:2:3x", "127.0.0.1:999999999999"}) {
+    CAPTURE(address);
+    CHECK(unlike(complaint_of<UsageError>([&] {
+                   Streamer{address, ""};
+                 }),
+                 {"--view " + address + ":", "HOST:PORT"}) == "");
+  }
+}
+
+TEST_CASE("a port alone, and a host's name, are this machine's") {
+  for (const std::string host : {"", ":", "localhost:"}) {
+    CAPTURE(host);
+    const TemporaryFolder folder;
+    FakeViewer viewer;
+    viewer.listen({});
+    CHECK(viewer.gets(write_trace(folder, host + std::to_string(viewer.port()), 500), 3));
+  }
+}
+
+TEST_CASE("the hello has the token, and the file has not") {
+  const TemporaryFolder folder;
+  FakeViewer viewer;
+  viewer.listen({});
+  const std::string token = "secret \"one\"";
+  const std::string trace = write_trace(folder, viewer.address(), 10, token);
+  CHECK(viewer.gets(trace));
+  REQUIRE(viewer.hellos().size() == 1);
+  const std::string line = viewer.hellos()[0];
+  auto event = nlohmann::json::parse(line.substr(0, line.size() - 2));
+  CHECK(event["args"]["token"] == token);
+  event["args"].erase("token");
+  const std::string own = first_event(trace);
+  CHECK(event == nlohmann::json::parse(own.substr(0, own.size() - 2)));
+  CHECK(trace.find("secret") == std::string::npos);
+}

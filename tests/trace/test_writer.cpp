@@ -1,0 +1,372 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/trace/reader.h"
+#include "core/trace/writer.h"
+#include "tests/support/complaints.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// What a file is as strict JSON, once its closing bracket is there.
+nlohmann::json closed(const std::string& trace) {
+  REQUIRE(trace.ends_with(",\n"));
+  return nlohmann::json::parse(trace.substr(0, trace.size() - 2) + "\n]");
+}
+
+std::string line_of(const TraceEvent& event) {
+  std::string text;
+  append_line(text, 3, event);
+  return text;
+}
+
+/// What one thread records: spans of all kinds, one after the other on a lane of its own, so that
+/// where they were put and where they are found can be compared one by one.
+struct Author {
+  Recorder* recorder;
+  int lane;
+  unsigned seed;
+  std::vector<TraceEvent> written{};  ///< the spans
+
+  void write(int count) {
+    std::mt19937_64 random{seed};
+    const auto below = [&](std::int64_t n) {
+      return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random);
+    };
+    Picoseconds at = below(3'500'000'000'000'000'000);  // forty days: no double holds it
+    for (int i = 0; i < count; ++i) {
+      const Picoseconds start = at + (below(2) == 0 ? 0 : below(3'000'000));
+      const Picoseconds end = start + 1 + below(4) * below(5'000'000);
+      const Span span{.name = "work",
+                      .category = static_cast<Category>(below(category_count)),
+                      .stage = static_cast<int>(below(5)) - 1,
+                      .microbatch = static_cast<int>(below(40)),
+                      .layer = static_cast<int>(below(9)) - 1,
+                      .peer = static_cast<int>(below(4)) - 1,
+                      .bytes = below(2) == 0 ? -1 : below(std::int64_t{1} << 40),
+                      .sequence = i,
+                      .group = below(2) == 0 ? nullptr : "world",
+                      .group_size = 8,
+                      .algorithm = below(2) == 0 ? nullptr : "ring"};
+      recorder->span(lane, span, start, end);
+      written.push_back({.lane = lane, .span = span, .start = start, .end = end});
+      at = end;
+      if (i % 64 == 0) std::this_thread::yield();
+      if (i % 1000 == 0) std::this_thread::sleep_for(std::chrono::milliseconds{3});
+    }
+  }
+};
+
+std::string action_name(const Span& span) {
+  const std::map<Category, char> letters{{Category::forward, 'F'},
+                                         {Category::backward, 'B'},
+                                         {Category::backward_input, 'I'},
+                                         {Category::backward_weight, 'W'}};
+  const auto letter = letters.find(span.category);
+  if (letter == letters.end() || span.stage < 0) return span.name;
+  return "PP:" + std::to_string(span.stage) + letter->second + std::to_string(span.microbatch);
+}
+
+}  // namespace
+
+TEST_CASE("a line of each kind is as the format says") {
+  CHECK(
+      line_of({.lane = 2,
+               .step = 7,
+               .span = {.name = "send",
+                        .category = Category::communication,
+                        .stage = 1,
+                        .microbatch = 4,
+                        .layer = 0,
+                        .peer = 2,
+                        .bytes = 16384,
+                        .sequence = 9,
+                        .group = "pp",
+                        .group_size = 4,
+                        .algorithm = "ring"},
+               .start = 1'234'567,
+               .end = 2'234'567}) ==
+      R"({"ph":"X","name":"send","cat":"communication","pid":3,"tid":2,"ts":1.234567,"dur":1.000,)"
+      R"("args":{"step":7,"stage":1,"microbatch":4,"layer":0,"bytes":16384,"peer":2,"group":"pp",)"
+      R"("group_size":4,"algorithm":"ring","seq":9}},)"
+      "\n");
+  CHECK(line_of({.span = {.name = "action",
+                          .category = Category::backward_input,
+                          .stage = 2,
+                          .microbatch = 11}}) ==
+        R"({"ph":"X","name":"PP:2I11","cat":"backward_input","pid":3,"tid":0,"ts":0.000,)"
+        R"("dur":0.000,"args":{"stage":2,"microbatch":11}},)"
+        "\n");
+  CHECK(line_of({.kind = TraceEvent::Kind::flow_start, .lane = 1, .start = 5000, .flow = 42}) ==
+        R"({"ph":"s","name":"message","cat":"communication","id":42,"pid":3,"tid":1,"ts":0.005},)"
+        "\n");
+  CHECK(
+      line_of({.kind = TraceEvent::Kind::flow_end, .lane = 1, .start = 5001, .flow = 42}) ==
+      R"({"ph":"f","bp":"e","name":"message","cat":"communication","id":42,"pid":3,"tid":1,"ts":0.005001},)"
+      "\n");
+  CHECK(line_of({.kind = TraceEvent::Kind::memory, .bytes = {1, 2, 3, 4, 5}}) ==
+        R"({"ph":"C","name":"memory","pid":3,"tid":0,"ts":0.000,"args":{"parameters":1,)"
+        R"("gradients":2,"optimizer":3,"activations":4,"communication":5}},)"
+        "\n");
+  CHECK(line_of({.kind = TraceEvent::Kind::loss, .value = 5.5}) ==
+        R"({"ph":"C","name":"loss","pid":3,"tid":0,"ts":0.000,"args":{"loss":5.5}},)"
+        "\n");
+}
+
+TEST_CASE("times are written to the picosecond, and read back so") {
+  std::mt19937_64 random{9};
+  for (int round = 0; round < 2000; ++round) {
+    const auto time =
+        static_cast<Picoseconds>(random() >> (1 + random() % 62)) * (random() % 4 == 0 ? -1 : 1);
+    std::string text;
+    append_microseconds(text, time);
+    CHECK(parse_microseconds(text) == time);
+  }
+}
+
+TEST_CASE("a loss that is no number leaves the trace valid JSON") {
+  for (const double loss : {std::nan(""), std::numeric_limits<double>::infinity(), -std::nan("")}) {
+    const std::string line = line_of({.kind = TraceEvent::Kind::loss, .value = loss});
+    CHECK(nlohmann::json::accept(line.substr(0, line.size() - 2)));
+    Timeline timeline;
+    TraceReader reader{timeline, TraceReader::Form::lines};
+    reader.feed(line);
+    CHECK(reader.malformed() == 0);
+    REQUIRE(timeline.find_rank(3));
+    CHECK(std::isnan(timeline.find_rank(3)->losses.front().loss));
+  }
+}
+
+TEST_CASE("whatever threads record while the writer runs is in the files, in their order") {
+  const TemporaryFolder folder;
+  constexpr int ranks = 3, threads = 3, count = 4000;
+  std::vector<std::unique_ptr<Recorder>> recorders;
+  std::vector<Author> authors;
+  {
+    TraceWriter writer{folder.path() / "run", "", ""};
+    for (int rank = 0; rank < ranks; ++rank) {
+      recorders.push_back(std::make_unique<Recorder>());
+      recorders.back()->set_step(rank * 10);
+      for (int i = 0; i < threads; ++i)
+        authors.push_back({recorders.back().get(),
+                           recorders.back()->add_lane("lane " + std::to_string(i)),
+                           static_cast<unsigned>(rank * 10 + i)});
+      writer.add({.run = "a run", .lesson = "99 test", .rank = rank, .ranks = ranks},
+                 *recorders.back());
+    }
+    std::vector<std::thread> running;
+    for (Author& author : authors) running.emplace_back([&author] { author.write(count); });
+    for (int rank = 0; rank < ranks; ++rank) {
+      Recorder& recorder = *recorders[static_cast<std::size_t>(rank)];
+      recorder.memory({.bytes = {1, 2, 3, 4, rank}}, 77);
+      recorder.loss(2.5 + rank, 88);
+      recorder.flow_start(1, static_cast<std::uint64_t>(rank), 100);
+      Recorder& next = *recorders[static_cast<std::size_t>((rank + 1) % ranks)];
+      next.flow_end(2, static_cast<std::uint64_t>(rank), 250);
+    }
+    for (std::thread& thread : running) thread.join();
+    writer.finish();
+    writer.finish();  // again: nothing
+  }
+
+  std::vector<fs::path> files;
+  for (int rank = 0; rank < ranks; ++rank) {
+    files.push_back(folder.path() / "run" / ("rank" + std::to_string(rank) + ".json"));
+    const std::string text = read_file(files.back());
+    CHECK(text.starts_with("[\n{\"ph\":\"M\",\"name\":\"lockstep\""));
+    const nlohmann::json events = closed(text);
+    // One event a line, the `end` event last.
+    CHECK(events.size() + 1 == static_cast<std::size_t>(std::ranges::count(text, '\n')));
+    CHECK(events.back()["name"] == "end");
+    CHECK(events.back()["args"]["spans"] == threads * count);
+    // Each thread's spans in the order in which it put them.
+    std::map<int, int> next;
+    for (const nlohmann::json& event : events)
+      if (event["ph"] == "X") {
+        CHECK(event["args"]["seq"] == next[event["tid"]]++);
+        CHECK(event["args"]["step"] == rank * 10);
+      }
+    CHECK(next == std::map<int, int>{{1, count}, {2, count}, {3, count}});
+  }
+
+  // Merged, it is one trace, valid in the strict sense too, with all of the lines.
+  merge_traces(files, folder.path() / "trace.json");
+  const std::string merged = read_file(folder.path() / "trace.json");
+  std::string lines = "[\n";
+  for (const fs::path& file : files) lines += read_file(file).substr(2);
+  CHECK(merged == lines);
+  closed(merged);
+
+  Timeline timeline;
+  const ReadReport report = read_traces({folder.path() / "trace.json"}, timeline);
+  CHECK(report.malformed == 0);
+  CHECK(timeline.run().run == "a run");
+  CHECK(timeline.run().ranks == ranks);
+  CHECK(timeline.ended());
+  REQUIRE(timeline.messages().size() == ranks);
+  for (const Message& message : timeline.messages()) {
+    CHECK(message.to_rank == (message.from_rank + 1) % ranks);
+    CHECK(message.from_lane == 1);
+    CHECK(message.to_lane == 2);
+    CHECK(message.sent == 100);
+    CHECK(message.received == 250);
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    const RankTimeline& found = *timeline.find_rank(rank);
+    CHECK(found.name == "rank " + std::to_string(rank));
+    CHECK(found.spans == threads * count);
+    CHECK(found.spans_written == found.spans);
+    REQUIRE(found.memory.size() == 1);
+    CHECK(found.memory[0].at == 77);
+    CHECK(found.memory[0].bytes[4] == rank);
+    REQUIRE(found.losses.size() == 1);
+    CHECK(found.losses[0].loss == 2.5 + rank);
+    REQUIRE(found.lanes.size() == threads + 1);
+    CHECK(found.lanes[0]->name() == "compute");
+    for (int i = 0; i < threads; ++i) {
+      const Lane& lane = *found.lanes[static_cast<std::size_t>(i) + 1];
+      CHECK(lane.name() == "lane " + std::to_string(i));
+      std::vector<TimelineSpan> spans;
+      for (const Band band : {Band::step, Band::action, Band::kernel})
+        for (const SpanRow& row : lane.rows(band))
+          spans.insert(spans.end(), row.begin(), row.end());
+      std::ranges::sort(spans, {}, &TimelineSpan::start);
+      const auto& written = authors[static_cast<std::size_t>(rank * threads + i)].written;
+      REQUIRE(spans.size() == written.size());
+      bool same = true;
+      for (std::size_t k = 0; k < spans.size(); ++k) {
+        const auto& [was, is] = std::pair{written[k], spans[k]};
+        same = same && is.start == was.start && is.end == was.end &&
+               is.category == was.span.category && is.stage == was.span.stage &&
+               is.microbatch == was.span.microbatch && is.layer == was.span.layer &&
+               is.peer == was.span.peer && is.bytes == was.span.bytes &&
+               is.sequence == was.span.sequence && is.step == rank * 10 &&
+               is.group_size == was.span.group_size &&
+               timeline.name(is.group) == (was.span.group ? was.span.group : "") &&
+               timeline.name(is.algorithm) == (was.span.algorithm ? was.span.algorithm : "") &&
+               timeline.name(is.name) == action_name(was.span);
+      }
+      CHECK(same);
+    }
+  }
+}
+
+TEST_CASE("a recorder that is off leaves a trace with nothing in it") {
+  const TemporaryFolder folder;
+  Recorder off{false};
+  {
+    TraceWriter writer{folder.path(), "", ""};
+    writer.add({}, off);
+    off.span(0, {.name = "x"}, 0, 1);
+    off.loss(1, 2);
+  }
+  const nlohmann::json events = closed(read_file(folder.path() / "rank0.json"));
+  CHECK(events.back()["args"]["spans"] == 0);
+}
+
+TEST_CASE("the hello says what was given, whatever characters that has") {
+  const TraceHello hello{.run = "a \"run\"\n",
+                         .lesson = "09 1F1B",
+                         .rank = 2,
+                         .ranks = 4,
+                         .mesh = R"({"pp":4})",
+                         .clock = "modelled",
+                         .cluster = "two\\nodes",
+                         .clock_offset_ns = 123,
+                         .predicted = R"({"bubble":0.25})"};
+  const std::string line = hello_line(hello);
+  CHECK(std::ranges::count(line, '\n') == 1);
+  const auto event = nlohmann::json::parse(line.substr(0, line.size() - 2));
+  CHECK(event["pid"] == 2);
+  CHECK(event["args"]["format"] == 1);
+  CHECK(event["args"]["run"] == hello.run);
+  CHECK(event["args"]["cluster"] == hello.cluster);
+  CHECK(event["args"]["mesh"]["pp"] == 4);
+  CHECK(event["args"]["clock_offset_ns"] == 123);
+  CHECK(event["args"]["predicted"]["bubble"] == 0.25);
+}
+
+TEST_CASE("a merge of ranks of which one has told nothing is what the others have told") {
+  const TemporaryFolder folder;
+  const fs::path one = folder.file("rank0.json", "[\n{\"a\":1},\n");
+  const fs::path none = folder.file("rank1.json", "[\n");
+  merge_traces({none, one, none}, folder.path() / "trace.json");
+  CHECK(read_file(folder.path() / "trace.json") == "[\n{\"a\":1},\n");
+}
+
+TEST_CASE("a folder that can't be made, and a file that can't be written, are one line") {
+  const TemporaryFolder folder;
+  const fs::path file = folder.file("file", "");
+  CHECK(unlike(complaint_of<RunError>([&] {
+                 TraceWriter{file / "below", "", ""};
+               }),
+               {"can't make", (file / "below").string()}) == "");
+  fs::create_directory(folder.path() / "rank0.json");
+  TraceWriter writer{folder.path(), "", ""};
+  Recorder recorder;
+  CHECK(unlike(complaint_of<RunError>([&] { writer.add({}, recorder); }),
+               {"can't write", "rank0.json"}) == "");
+}
+
+TEST_CASE("a disk that is full from the start is one line") {
+  if (!fs::exists("/dev/full")) return;
+  const TemporaryFolder folder;
+  fs::create_symlink("/dev/full", folder.path() / "rank0.json");
+  TraceWriter writer{folder.path(), "", ""};
+  Recorder recorder;
+  CHECK(unlike(complaint_of<RunError>([&] { writer.add({}, recorder); }),
+               {"can't write", "rank0.json", "No space left"}) == "");
+  CHECK(unlike(complaint_of<RunError>([&] { merge_traces({}, "/dev/full"); }),
+               {"can't write", "/dev/full"}) == "");
+}
+
+TEST_CASE("a disk that fills up while ranks run drops that rank's trace and is told at the end") {
+  // A limit on the size of files stands for the disk.
+  const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small{20'000, before.rlim_max};
+  const TemporaryFolder folder;
+  Recorder large, modest;
+  std::string complaint;
+  std::size_t kept = 1;
+  {
+    TraceWriter writer{folder.path(), "", ""};
+    writer.add({.rank = 0, .ranks = 2}, large);
+    writer.add({.rank = 1, .ranks = 2}, modest);
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+    for (int i = 0; i < 2000; ++i) large.span(0, {.name = "work"}, i, i + 1);
+    modest.span(0, {.name = "work"}, 0, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds{100});
+    for (int i = 0; i < 2000; ++i) large.span(0, {.name = "work"}, i, i + 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds{100});
+    kept = large.drain().size();  // the writer goes on taking out, so that memory doesn't fill too
+    complaint = complaint_of<RunError>([&] { writer.finish(); });
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, ignored);
+  CHECK(kept == 0);
+  CHECK(unlike(complaint, {"can't write the trace", "rank0.json", "File too large"}) == "");
+  CHECK(closed(read_file(folder.path() / "rank1.json")).back()["args"]["spans"] == 1);
+}
