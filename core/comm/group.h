@@ -59,6 +59,7 @@ class Group {
 
   std::vector<int> ranks_;
   std::string name_;
+  const char* kept_name_;  ///< for spans, which outlive the group
   int rank_ = 0;
   Channel channel_;
 };

@@ -78,7 +78,11 @@ int Lesson::tell() {
   const bool trained = !report.ranks.front().parameters.empty();
   if (running_->writer) {
     running_->folder.merge(o.ranks);
-    read_traces({running_->folder.path / "trace.json"}, report.timeline);
+    const ReadReport read = read_traces({running_->folder.path / "trace.json"}, report.timeline);
+    if (read.malformed > 0)
+      fmt::print(stderr, "the trace has {} lines that can't be read: {}\n", read.malformed,
+                 read.first_malformed);
+    report.look_at_timeline();
   }
   bool failed = false;
   if (trained) {

@@ -14,8 +14,12 @@ int Lesson::run_process(const std::function<void(Rank&)>& body) {
     auto transport = session.endpoint();
     // One folder and one start for all: rank 0's.
     const bool root = session.rank() == 0;
-    RunFolder folder = RunFolder::from_bytes(broadcast_from_root(
-        *transport, root ? RunFolder::create(options_->trace, info_.name).to_bytes() : ""));
+    RunFolder folder;
+    if (root) {
+      folder = RunFolder::create(options_->trace, info_.name);
+      folder.begin();
+    }
+    folder = RunFolder::from_bytes(broadcast_from_root(*transport, folder.to_bytes()));
     const std::string start =
         broadcast_from_root(*transport, root ? std::to_string(steady_nanoseconds()) : "");
     options_->clock.set_start_nanoseconds(std::stoll(start));

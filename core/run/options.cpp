@@ -57,8 +57,9 @@ Check at_least(int least) {
   return [least](const std::string& text) {
     char* end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
-    const bool whole = *end == '\0' && value == static_cast<double>(static_cast<long>(value));
-    if (!text.empty() && whole && value >= least && value <= 1 << 28) return std::string{};
+    const bool fits = value >= least && value <= 1 << 28;  // no NaN does
+    const bool digits = text.find_first_not_of("-0123456789") == std::string::npos;
+    if (!text.empty() && *end == '\0' && fits && digits) return std::string{};
     return fmt::format("{}: wants a whole number of at least {}", text, least);
   };
 }
@@ -93,10 +94,6 @@ void choose_clock(const Given& given, Options& options) {
     throw UsageError(
         "--pace with --clock wall: a wall clock runs at its own pace; use --clock modelled");
   const Cluster cluster = Cluster::load(options.cluster);
-  if (modelled && options.comm == "native")
-    throw UsageError(
-        "--comm native with the modelled clock: it runs our own algorithms; use --comm ring, "
-        "or --clock wall");
   if (modelled && options.ranks > cluster.nodes * cluster.ranks_per_node)
     throw UsageError(fmt::format("--ranks {}: cluster '{}' has {} nodes of {} ranks", options.ranks,
                                  cluster.name, cluster.nodes, cluster.ranks_per_node));
@@ -108,14 +105,15 @@ void choose_clock(const Given& given, Options& options) {
 }
 
 void check_batch(const Options& options) {
+  int pieces = options.dp;  // what all values of m divide
+  for (int m : options.microbatches) pieces = std::lcm(pieces, m * options.dp);
   for (int m : options.microbatches) {
-    const int pieces = m * options.dp;
-    if (options.batch % pieces == 0) continue;
-    const int below = options.batch / pieces * pieces;
-    throw UsageError(
-        fmt::format("--batch {} with --microbatches {}: {} sequences can't be cut into {} equal "
-                    "microbatches; --batch {} can",
-                    options.batch, m, options.batch, pieces, below > 0 ? below : pieces));
+    if (options.batch % (m * options.dp) == 0) continue;
+    throw UsageError(fmt::format(
+        "--batch {} with --microbatches {}: {} sequences can't be cut into {} equal microbatches; "
+        "--batch {} can",
+        options.batch, m, options.batch, m * options.dp,
+        std::max(options.batch / pieces, 1) * pieces));
   }
   if (options.steps < static_cast<int>(options.microbatches.size()))
     throw UsageError(
@@ -173,8 +171,8 @@ struct FlagParser::Impl {
 
 void FlagParser::Impl::shared_flags() {
   Options& o = *options;
-  given.microbatches = info.microbatches;
-  o.steps = std::stoi(info.steps);
+  given.microbatches = fmt::format("{}", fmt::join(info.microbatches, ","));
+  o.steps = info.steps;
   app.get_formatter()->column_width(34);
 
   app.option_defaults()->group("Where it runs");
@@ -204,7 +202,8 @@ void FlagParser::Impl::shared_flags() {
   number("--steps", o.steps, 1, "training steps");
   number("--batch", o.batch, 1, "sequences a step, over all microbatches");
   word("--microbatches", given.microbatches,
-       "how many microbatches a step is cut into; a,b,c sweeps");
+       info.sweeps ? "how many microbatches a step is cut into: each value in turn"
+                   : "how many microbatches a step is cut into");
   number("--layers", o.model.layers, 1, "transformer blocks");
   number("--hidden", o.model.hidden, 1, "width of the model");
   number("--heads", o.model.heads, 1, "attention heads; must divide --hidden");
@@ -240,7 +239,7 @@ void FlagParser::Impl::shared_flags() {
 void FlagParser::Impl::settle() {
   Options& o = *options;
   o.launch = given.launch == "mpi" || under_mpi() ? Launch::mpi : Launch::threads;
-  o.ranks = given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : std::stoi(info.ranks));
+  o.ranks = given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : info.ranks);
   if (under_mpi() && o.ranks != mpi_size_from_environment())
     throw UsageError(fmt::format("--ranks {}: mpirun has started {} processes", o.ranks,
                                  mpi_size_from_environment()));
@@ -263,6 +262,8 @@ void FlagParser::Impl::settle() {
   const Mesh mesh = o.mesh();
   o.dp = mesh.size(Axis::dp);
   o.pp = mesh.size(Axis::pp);
+  o.cp = mesh.size(Axis::cp);
+  o.tp = mesh.size(Axis::tp);
 
   o.microbatches = number_list("--microbatches", given.microbatches);
   o.optimizer.learning_rate = static_cast<float>(given.learning_rate);
@@ -274,7 +275,14 @@ void FlagParser::Impl::settle() {
   if (o.model.vocabulary < Tokenizer::vocabulary)
     throw UsageError(fmt::format("--vocab {}: text is read byte by byte; wants at least {}",
                                  o.model.vocabulary, Tokenizer::vocabulary));
-  check_batch(o);
+  if (o.microbatches.size() > 1 && !info.sweeps)
+    throw UsageError(fmt::format("--microbatches {}: this lesson takes one value; lesson 8 sweeps",
+                                 given.microbatches));
+  if (!o.view.empty() && o.trace == "none")
+    throw UsageError(fmt::format(
+        "--trace none with --view {}: a viewer is sent what is in the trace; leave one of them out",
+        o.view));
+  if (info.trains) check_batch(o);
   check_files(o);
   choose_clock(given, o);
 }

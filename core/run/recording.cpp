@@ -6,7 +6,8 @@
 #include "core/model/checkpoint.h"
 #include "core/run/running.h"
 
-// What a lesson's body calls: phases, steps, losses, final parameters; and what is noted on the way.
+// What a lesson's body calls: phases, steps, losses, final parameters; and what is noted on the
+// way.
 namespace lockstep {
 
 // One rank's whole life.
@@ -81,7 +82,7 @@ void Batches::load(int step) {
   lesson_.begin_step(rank_, step);
   const Options& o = lesson_.options();
   const int replica = rank_.mesh.coordinate(rank_.id, Axis::dp);
-  const int share = o.batch / o.dp;
+  const int share = lesson_.info_.trains ? o.batch / o.dp : o.batch;
   batch_ = lesson_.corpus_->batch(o.seed, step,
                                   {.microbatches = phase_.microbatches,
                                    .size = share / phase_.microbatches,
@@ -100,7 +101,10 @@ Batches::Iterator& Batches::Iterator::operator++() {
 
 void Lesson::begin_step(Rank& rank, int step) {
   Running::Live& live = running_->of(rank);
-  if (live.began == 0) live.began = steady_nanoseconds();
+  if (live.began == 0) {
+    live.began = steady_nanoseconds();
+    rank.clock.start_pace();
+  }
   rank.trace.set_step(step);
   live.step_start = rank.compute.now();
 }

@@ -16,6 +16,7 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body) {
   ThreadFabric fabric{count};
   running_ = std::make_unique<Running>(*options_, RunFolder::create(options_->trace, info_.name),
                                        Console::detect());
+  running_->folder.begin();
   SignalWatch watch{[&](int) {
     // What has been written so far stays; the ranks are not asked.
     if (running_->writer) running_->writer->finish(TraceWriter::in_a_hurry);

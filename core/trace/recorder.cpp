@@ -25,6 +25,11 @@ std::vector<std::string> Recorder::lanes() const {
   return lanes_;
 }
 
+const char* Recorder::keep(const std::string& text) {
+  std::lock_guard lock{mutex_};
+  return kept_.insert(text).first->c_str();
+}
+
 void Recorder::push(const TraceEvent& event) {
   std::lock_guard lock{mutex_};
   events_.push_back(event);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ class Recorder {
   int add_lane(const std::string& name);
   std::vector<std::string> lanes() const;
 
+  /// A copy of `text` that lives as long as the recorder, for a Span to point to.
+  const char* keep(const std::string& text);
+
   /// The training step that events belong to from now on; -1: none.
   void set_step(int step) { step_ = step; }
   int step() const { return step_; }
@@ -70,6 +74,7 @@ class Recorder {
   int step_ = -1;
   mutable std::mutex mutex_;
   std::vector<std::string> lanes_{"compute"};
+  std::set<std::string> kept_;
   std::vector<TraceEvent> events_;
   std::atomic<std::int64_t> span_count_{0};
 };

@@ -228,15 +228,21 @@ void TraceWriter::work() {
   }
 }
 
-void TraceWriter::finish() {
-  if (finished_) return;
-  finished_ = true;
-  {
-    std::lock_guard lock{mutex_};
-    stop_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
+void TraceWriter::finish(double patience_seconds) {
+  std::call_once(finished_, [&] {
+    {
+      std::lock_guard lock{mutex_};
+      stop_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+    finish_files();
+    if (streamer_) streamer_->finish(patience_seconds);
+  });
+  if (!failure_.empty()) throw RunError(failure_);
+}
+
+void TraceWriter::finish_files() {
   std::lock_guard lock{mutex_};  // a rank of a run that is interrupted may still add()
   for (auto& file : files_) {
     write_new(*file);
@@ -247,8 +253,6 @@ void TraceWriter::finish() {
     append(*file, text);
     ::close(file->descriptor);
   }
-  if (streamer_) streamer_->finish();
-  if (!failure_.empty()) throw RunError(failure_);
 }
 
 void merge_traces(const std::vector<std::filesystem::path>& files,

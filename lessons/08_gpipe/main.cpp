@@ -14,7 +14,8 @@ int main(int argc, char** argv) {
   Lesson lesson{
       {.name = "08 GPipe",
        .question = "How can ranks that each hold a part of the layers work at the same time?",
-       .microbatches = "1,2,4,8,16"},
+       .microbatches = {1, 2, 4, 8, 16},
+       .sweeps = true},
       argc,
       argv};
 
@@ -23,6 +24,8 @@ int main(int argc, char** argv) {
     Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), lesson.seed()};
     lesson.load(rank, stage.parameters());
     AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
+    // The optimizer's step, and what it needs from other stages (with --tied or --clip; otherwise
+    // nothing).
     PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
 
     for (const Phase& phase : lesson.phases()) {  // m = 1, 2, 4, 8, 16

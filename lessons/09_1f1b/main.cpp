@@ -22,11 +22,13 @@ int main(int argc, char** argv) {
     Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), lesson.seed()};
     lesson.load(rank, stage.parameters());
     AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
+    // The optimizer's step, and what it needs from other stages (with --tied or --clip; otherwise
+    // nothing).
     PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
 
     for (const Phase& phase : lesson.phases("GPipe", "1F1B", compare)) {
-      const Schedule schedule = phase.name == "GPipe" ? gpipe(rank.count, phase.microbatches)
-                                                      : one_f_one_b(rank.count, phase.microbatches);
+      const auto generate = phase.first_step < compare ? gpipe : one_f_one_b;
+      const Schedule schedule = generate(rank.count, phase.microbatches);
       Predicted predicted = predict_pipeline(rank, lesson.options(), schedule);
       predicted.bubble = gpipe_bubble(rank.count, phase.microbatches);  // the same for both
       predicted.formula = "(p-1)/(m+p-1)";
