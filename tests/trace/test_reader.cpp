@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/trace/parse.h"
 #include "core/trace/reader.h"
 
 using namespace lockstep;
@@ -240,6 +241,16 @@ TEST_CASE("a document of many lines, as PyTorch writes, opens") {
   CHECK(timeline.end() - timeline.start() == 19'750'000);
   const auto& row = timeline.find_rank(0)->lanes.front()->rows(Band::action).front();
   CHECK(row.front().category == Category::communication);
+
+  // An event that is none stops nothing, and a document may be one line.
+  Timeline one_line;
+  TraceReader short_reader{one_line};
+  short_reader.feed(R"x({"traceEvents":[{"ph":"X","name":"a","pid":0,"tid":0,"ts":1,"dur":1},)x"
+                    R"x({"ph":"X","name":"no time","pid":0,"tid":0},3,)x"
+                    R"x({"ph":"X","name":"b","pid":0,"tid":0,"ts":2,"dur":1}]})x");
+  short_reader.finish();
+  CHECK(one_line.span_count() == 2);
+  CHECK(short_reader.malformed() == 2);
 
   Timeline pretty;
   TraceReader array{pretty};

@@ -97,6 +97,16 @@ TEST_CASE("a span wide enough is itself; a fold takes the colour of what it has 
   CHECK(boxes[1].count == 10);
 }
 
+TEST_CASE("a span across two columns is counted once") {
+  SpanRow row;
+  for (int i = 0; i < 50; ++i) row.push_back({.start = 15 * i, .end = 15 * i + 14});
+  std::vector<Box> boxes;
+  fold(row, {0, 1000}, 100, boxes);  // 1.4 pixels each
+  int spans = 0;
+  for (const Box& box : boxes) spans += box.count;
+  CHECK(spans == 50);
+}
+
 TEST_CASE("a span that is cut by the window's edge keeps its part") {
   const SpanRow row{{.start = -500, .end = 500}, {.start = 900, .end = 5000}};
   std::vector<Box> boxes;
