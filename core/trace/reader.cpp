@@ -48,7 +48,9 @@ void TraceReader::State::skip(std::string_view line, const char* why) {
   ++malformed;
   if (!first_malformed.empty()) return;
   constexpr std::size_t shown = 80;
-  first_malformed = "line " + std::to_string(seen) + ": " + why + ": " +
+  std::string_view reason = why;
+  if (reason.ends_with('.')) reason.remove_suffix(1);
+  first_malformed = "line " + std::to_string(seen) + ": " + std::string{reason} + ": " +
                     std::string{line.substr(0, shown)} + (line.size() > shown ? "..." : "");
 }
 

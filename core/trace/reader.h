@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/trace/parse.h"
 #include "core/trace/timeline.h"
 
 namespace lockstep {

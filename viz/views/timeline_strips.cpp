@@ -89,7 +89,7 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
     ImU32 note_colour = colours::text_faint;
     if (group.rank->ended && group.rank->spans_written >= 0 &&
         group.rank->spans_written != group.rank->spans) {
-      note = fmt::format("{} of {} spans", group.rank->spans, group.rank->spans_written);
+      note = fmt::format("{}/{} spans", group.rank->spans, group.rank->spans_written);
       note_colour = colours::trouble;
     }
     painter.text(right, middle - look.small->FontSize / 2, note, note_colour, look.small,
@@ -130,7 +130,7 @@ void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const M
       Rect part = rect;
       part.top += rect.height() * static_cast<float>(i) / static_cast<float>(rows.size());
       part.bottom = part.top + rect.height() / static_cast<float>(rows.size());
-      draw_row(painter, frame, model, rows[i], part, false);
+      draw_row(painter, frame, model, rows[i], part, part.bottom);
     }
     return;
   }
@@ -138,25 +138,26 @@ void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const M
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Rect part = rect;
     if (i > 0) part.top = rect.bottom - rect.height() * inset_share / static_cast<float>(i);
-    draw_row(painter, frame, model, rows[i], part, i > 0);
+    // What lies within an action covers its lower part; the label keeps above that.
+    const float free = i == 0 && rows.size() > 1 ? 1 - inset_share : 1;
+    draw_row(painter, frame, model, rows[i], part, part.top + free * part.height());
   }
   draw_open(painter, frame, lane, rect);
 }
 
 void TimelineView::draw_row(const Painter& painter, const Frame& frame, const Model& model,
-                            const SpanRow& row, const Rect& rect, bool inset) {
+                            const SpanRow& row, const Rect& rect, float label_bottom) {
   fold(row, frame.window, static_cast<double>(frame.lanes.width()), boxes_);
   for (const Box& box : boxes_) {
     Rect at = rect;
     at.left = frame.lanes.left + static_cast<float>(box.left);
     at.right = frame.lanes.left + static_cast<float>(box.right);
-    if (inset && box.category == Category::wait && box.span) painter.fill(at, colours::lane);
-    draw_box(painter, model, box, at);
+    draw_box(painter, model, box, at, label_bottom);
   }
 }
 
 void TimelineView::draw_box(const Painter& painter, const Model& model, const Box& box,
-                            const Rect& rect) const {
+                            const Rect& rect, float label_bottom) const {
   const Look& look = painter.look();
   const ImU32 colour = colour_of(box.category);
   if (!box.span) {
@@ -181,12 +182,13 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, const Bo
   painter.line(rect.left + 0.5f, rect.top + corner, rect.left + 0.5f, rect.bottom - corner,
                mixed(colour, IM_COL32_BLACK, 0.45f));
   const bool wide = rect.width() >= painter.px(letter_from);
-  if (rect.width() >= painter.px(8) && rect.height() >= look.small->FontSize) {
-    const bool tall = rect.height() >= painter.px(24);
+  const Rect room{rect.left, rect.top, rect.right, label_bottom};
+  if (room.width() >= painter.px(8) && room.height() >= look.small->FontSize) {
+    const bool tall = room.height() >= painter.px(22);
     ImFont* font = tall && letter_of(span.category) != 0 ? look.bold : look.small;
     const std::string label = label_of(model.timeline, span, wide);
-    if (!painter.text_in(rect, label, colours::text_on_box, font) && font == look.bold) {
-      painter.text_in(rect, label, colours::text_on_box, look.small);
+    if (!painter.text_in(room, label, colours::text_on_box, font) && font == look.bold) {
+      painter.text_in(room, label, colours::text_on_box, look.small);
     }
   }
   const Finding& hovered = model.hovered;
@@ -196,7 +198,8 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, const Bo
     painter.frame(rect, faded(colours::highlight, same_span(span, hovered.span) ? 1 : 0.7f), corner,
                   painter.px(1.5f));
   }
-  if (selected.kind == Finding::Kind::span && same_microbatch(span, selected.span)) {
+  if (selected.kind == Finding::Kind::span &&
+      (same_span(span, selected.span) || same_microbatch(span, selected.span))) {
     painter.frame(rect, colours::highlight, corner, painter.px(2));
   }
 }

@@ -50,8 +50,9 @@ class TimelineView {
   void draw_strip(const Painter& painter, const Frame& frame, const Model& model,
                   const Strip& strip);
   void draw_row(const Painter& painter, const Frame& frame, const Model& model, const SpanRow& row,
-                const Rect& rect, bool inset);
-  void draw_box(const Painter& painter, const Model& model, const Box& box, const Rect& rect) const;
+                const Rect& rect, float label_bottom);
+  void draw_box(const Painter& painter, const Model& model, const Box& box, const Rect& rect,
+                float label_bottom) const;
   void draw_lane(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
                  StripKind kind, const Rect& rect);
   void draw_open(const Painter& painter, const Frame& frame, const Lane& lane,
