@@ -19,6 +19,7 @@
 
 #include "core/base/error.h"
 #include "core/trace/reader.h"
+#include "core/trace/parse.h"
 #include "core/trace/writer.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
