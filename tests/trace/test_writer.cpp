@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/trace/reader.h"
 #include "core/trace/parse.h"
+#include "core/trace/reader.h"
 #include "core/trace/writer.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
