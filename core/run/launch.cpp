@@ -3,15 +3,18 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -120,14 +123,25 @@ int run_under_mpirun(int ranks, int argc, char** argv, const std::string& epilog
   const pid_t child = ::fork();
   if (child < 0) throw RunError(fmt::format("can't start mpirun: {}", std::strerror(errno)));
   if (child == 0) {
+    // A group of its own: a Ctrl-C would reach mpirun twice, from the terminal and from here, and
+    // after the second it kills the ranks before they have ended their traces. It ends with this
+    // process, however that does. Nobody reads its stdin, which a background group may not.
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (const int nothing = ::open("/dev/null", O_RDONLY); nothing >= 0)
+      ::dup2(nothing, STDIN_FILENO);
     ::dup2(errors[1], STDERR_FILENO);
     ::execvp("mpirun", arguments.data());
     ::_exit(127);
   }
-  // A Ctrl-C reaches mpirun from the terminal; what is sent to this process alone is passed on.
   std::atomic<bool> interrupted{false};
+  // From SIGTERM to SIGKILL mpirun gives its ranks no more than some milliseconds; so they are
+  // asked to end their traces first (it hands SIGUSR1 on).
   SignalWatch watch{[&interrupted, child](int) {
-    interrupted = true;
+    if (!interrupted.exchange(true)) {
+      ::kill(child, end_traces_signal);
+      std::this_thread::sleep_for(std::chrono::milliseconds{200});
+    }
     ::kill(child, SIGTERM);
   }};
   ::close(errors[1]);
@@ -137,7 +151,7 @@ int run_under_mpirun(int ranks, int argc, char** argv, const std::string& epilog
   std::size_t capacity = 0;
   for (ssize_t length = 0; (length = ::getline(&text, &capacity, lines)) > 0;) {
     while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\r')) --length;
-    messages.line(std::string(text, static_cast<std::size_t>(length)));
+    if (!interrupted) messages.line(std::string(text, static_cast<std::size_t>(length)));
   }
   messages.end();
   std::free(text);
@@ -154,9 +168,10 @@ int run_under_mpirun(int ranks, int argc, char** argv, const std::string& epilog
   return 1;
 }
 
-SignalWatch::SignalWatch(std::function<void(int)> on_signal) {
+SignalWatch::SignalWatch(std::function<void(int)> on_signal, std::vector<int> signals)
+    : signals_(std::move(signals)) {
   if (::pipe2(signal_pipe, O_CLOEXEC) != 0) throw RunError("can't make a pipe");
-  for (const int signal : {SIGINT, SIGTERM}) handle(signal, note_signal);
+  for (const int signal : signals_) handle(signal, note_signal);
   thread_ = std::thread{[on_signal = std::move(on_signal)] {
     unsigned char signal = 0;
     while (::read(signal_pipe[0], &signal, 1) == 1 && signal != 0) on_signal(signal);
@@ -164,7 +179,7 @@ SignalWatch::SignalWatch(std::function<void(int)> on_signal) {
 }
 
 SignalWatch::~SignalWatch() {
-  for (const int signal : {SIGINT, SIGTERM}) handle(signal, SIG_DFL);
+  for (const int signal : signals_) handle(signal, SIG_DFL);
   note_signal(0);
   thread_.join();
   ::close(signal_pipe[0]);

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <signal.h>
+
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace lockstep {
 
@@ -15,16 +18,21 @@ void find_mpirun();
 /// otherwise 1. Throws UsageError where there is no mpirun.
 int run_under_mpirun(int ranks, int argc, char** argv, const std::string& epilogue);
 
-/// Calls `on_signal` on a thread of its own when SIGINT or SIGTERM comes. One at a time in a
+/// What run_under_mpirun() sends its ranks before an interruption ends them: end your traces.
+constexpr int end_traces_signal = SIGUSR1;
+
+/// Calls `on_signal` on a thread of its own when one of `signals` comes. One at a time in a
 /// process.
 class SignalWatch {
  public:
-  explicit SignalWatch(std::function<void(int)> on_signal);
+  explicit SignalWatch(std::function<void(int)> on_signal,
+                       std::vector<int> signals = {SIGINT, SIGTERM});
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
  private:
+  std::vector<int> signals_;
   std::thread thread_;
 };
 

@@ -24,10 +24,11 @@ int Lesson::run_process(const std::function<void(Rank&)>& body) {
         broadcast_from_root(*transport, root ? std::to_string(steady_nanoseconds()) : "");
     options_->clock.set_start_nanoseconds(std::stoll(start));
     running_ = std::make_unique<Running>(*options_, std::move(folder), Console::detect());
-    SignalWatch watch{[&](int) {
-      running_->keep_traces();
-      std::_Exit(130);
-    }};
+    SignalWatch watch{[&](int signal) {
+                        running_->keep_traces();
+                        if (signal != end_traces_signal) std::_Exit(130);
+                      },
+                      {SIGINT, SIGTERM, end_traces_signal}};
     if (root) introduce();
 
     Rank rank{*options_, std::move(transport)};
