@@ -58,8 +58,8 @@ class PipelineExecutor {
  public:
   /// `group` holds the pipeline's ranks in order of the schedule's ranks; `stages` are the models
   /// of the stages that live on this rank, in ascending order of stage, all on the endpoint's
-  /// device. All must outlive the executor, and `schedule` is copied. Uses channels first_channel
-  /// and first_channel + 1 (activations, gradients). Throws ScheduleError for an invalid schedule.
+  /// device. All must outlive the executor; `schedule` is copied. Every rank of the run makes its
+  /// executors in the same order. Throws ScheduleError for an invalid schedule.
   PipelineExecutor(Endpoint endpoint, const Group& group, const Schedule& schedule,
                    std::vector<Gpt*> stages);
 

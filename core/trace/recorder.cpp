@@ -12,6 +12,11 @@ const char* name_of(Category category) {
   return names[static_cast<std::size_t>(category)];
 }
 
+char letter_of(Category category) {
+  constexpr char letters[] = "FBIWR";
+  return category <= Category::recompute ? letters[static_cast<std::size_t>(category)] : '\0';
+}
+
 int Recorder::add_lane(const std::string& name) {
   std::lock_guard lock{mutex_};
   if (const auto found = std::find(lanes_.begin(), lanes_.end(), name); found != lanes_.end())

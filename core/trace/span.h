@@ -19,6 +19,9 @@ enum class Category : std::uint8_t {
 };
 constexpr int category_count = 10;
 const char* name_of(Category category);
+/// As PyTorch's pipelining abbreviates actions: F, B, I (input), W (weight); R for recompute. '\0'
+/// for what is no action.
+char letter_of(Category category);
 
 /// What a stretch of work is called, and what is known of it. Plain data that costs nothing to
 /// pass: strings live as long as the trace (literals, or

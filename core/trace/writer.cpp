@@ -23,24 +23,9 @@ void put(std::string& text, fmt::format_string<Args...> format, Args&&... args) 
   fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
 }
 
-char action_letter(Category category) {
-  switch (category) {
-    case Category::forward:
-      return 'F';
-    case Category::backward:
-      return 'B';
-    case Category::backward_input:
-      return 'I';
-    case Category::backward_weight:
-      return 'W';
-    default:
-      return '\0';
-  }
-}
-
 void append_span(std::string& text, int rank, const TraceEvent& event) {
   const Span& span = event.span;
-  if (const char letter = action_letter(span.category); letter != '\0' && span.stage >= 0)
+  if (const char letter = letter_of(span.category); letter != '\0' && span.stage >= 0)
     put(text, R"({{"ph":"X","name":"PP:{}{}{}")", span.stage, letter, span.microbatch);
   else
     put(text, R"({{"ph":"X","name":"{}")", span.name);

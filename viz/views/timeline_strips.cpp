@@ -17,23 +17,6 @@ constexpr float least_fold_alpha = 0.3f;  // a fold of almost nothing can still 
 constexpr std::size_t most_arrows = 300;  // more would be a carpet
 constexpr float arrow_size = 4.5f;
 
-char letter_of(Category category) {
-  switch (category) {
-    case Category::forward:
-      return 'F';
-    case Category::backward:
-      return 'B';
-    case Category::backward_input:
-      return 'I';
-    case Category::backward_weight:
-      return 'W';
-    case Category::recompute:
-      return 'R';
-    default:
-      return 0;
-  }
-}
-
 std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wide) {
   const char letter = letter_of(span.category);
   if (letter != 0 && span.microbatch >= 0) {
