@@ -1,0 +1,47 @@
+# For tests of programs: source it, then `run` and `claim`, and `conclude` at the end.
+# shellcheck shell=bash
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+passed=0 failed=0 code=0
+unset DISPLAY WAYLAND_DISPLAY
+
+# Runs a command with a limit of 20 seconds: $out and $err are what it printed, $code how it ended.
+run() {
+  timeout -k 2 20 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+  code=$?
+  out=$(<"$scratch/out") err=$(<"$scratch/err")
+}
+
+claim() { # WHAT, then a command that holds
+  local what=$1
+  shift
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'FAILED: %s\n  exit code %s\n  stdout: %s\n  stderr: %s\n' "$what" "$code" \
+      "${out//$'\n'/$'\n'    }" "${err//$'\n'/$'\n'    }"
+  fi
+}
+ended() { [[ $code == "$1" ]]; }
+says() { [[ $out == *"$1"* ]]; }
+complains() { [[ $err == *"$1"* ]]; }
+complains_in_one_line() { [[ -n $err && $err != *$'\n'* ]]; }
+says_nothing() { [[ -z $out ]]; }
+
+# Waits up to so many seconds for something to hold.
+within() {
+  local tenths=$(($1 * 10))
+  shift
+  for ((; tenths > 0; --tenths)); do
+    "$@" && return 0
+    sleep 0.1
+  done
+  "$@"
+}
+
+conclude() {
+  printf '%d passed, %d failed\n' "$passed" "$failed"
+  ((failed == 0))
+}

@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Lessons and the viewer against what can't be done as asked: exit code 2, one line on stderr that
+# names what is wrong, nothing on stdout, no run's folder, no waiting. Prints "N passed, N failed".
+#
+#   test_bad_input.sh LESSON [VIEWER]      LESSON is that of a pipeline, such as lesson_09_1f1b
+set -uo pipefail
+# shellcheck source=claims.sh
+source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
+lesson=$1 viewer=${2-}
+
+text=$scratch/text
+seq 1 2000 >"$text"
+trace=$scratch/run
+
+is_refused() { # WHAT
+  claim "$1 is refused" ended 2
+  claim "$1 is refused in one line" complains_in_one_line
+  claim "$1 is refused on stderr alone" says_nothing
+}
+
+# refuse FLAG VALUE WORDS...: `lesson FLAG VALUE` is refused, in a line that has FLAG, VALUE and WORDS.
+refuse() {
+  local flag=$1 value=$2 launch word
+  shift 2
+  for launch in threads mpi; do
+    local flags=(--data "$text" --trace "$trace" --launch "$launch")
+    # A flag that is given replaces ours.
+    [[ $flag != --data && $flag != --trace && $flag != --launch ]] || flags=(--launch "$launch")
+    [[ $flag != --launch ]] || flags=(--data "$text" --trace "$trace")
+    [[ $flag == --trace ]] && flags+=(--data "$text")
+    [[ $flag == --data ]] && flags+=(--trace "$trace")
+    if [[ $value == - ]]; then run "$lesson" "${flags[@]}" "$flag"; else
+      # shellcheck disable=SC2086  # `VALUE --another VALUE` is several words
+      run "$lesson" "${flags[@]}" "$flag" $value
+    fi
+    is_refused "$flag $value ($launch)"
+    for word in "$flag" "$@"; do claim "$flag $value ($launch): says $word" complains "$word"; done
+    claim "$flag $value ($launch) leaves no folder" [ ! -e "$trace" ]
+  done
+}
+
+refuse --nope - 'no such flag'
+refuse stray - 'no such flag'
+refuse --steps - 'value'
+for flag in ranks steps batch layers hidden heads sequence microbatches; do
+  for value in 0 -3 x 1e3 2.5 99999999999999999999; do refuse --$flag $value "$value"; done
+done
+refuse --steps '2 --steps 3' 'once'
+refuse --lr nan 'above 0'
+refuse --lr 0 'above 0'
+refuse --seed -1 'at least 0'
+refuse --vocab 100 '100' '256'
+refuse --layers 3 '4 pipeline stages'
+refuse --heads 7 '--hidden 64' '--hidden 70'
+refuse --batch 13 '--microbatches 8' '--batch 8'
+refuse --microbatches 1,,2 '1,,2'
+refuse --sequence 1000000 'one sample'
+refuse --dp 2 '--dp 2' 'pp axis'
+refuse --pp 3 '--ranks 4'
+refuse --order a,b 'tp,cp,dp,pp'
+refuse --launch ssh 'threads, mpi'
+refuse --clock sun 'modelled'
+refuse --clock 'wall --time forward=1ms' '--time forward=1ms'
+refuse --time forward=soon 'soon' '1.5ms'
+refuse --clock 'wall --pace 2' '--pace 2'
+refuse --compare -1 'at least 0'
+
+# Files to read.
+mkdir "$scratch/folder"
+: >"$scratch/empty"
+printf 'short' >"$scratch/short"
+for data in none empty short folder; do refuse --data "$scratch/$data" "$data"; done
+refuse --data /proc/self/mem '/proc/self/mem'
+printf 'not JSON' >"$scratch/words.json"
+printf '{"name": "x", "nodes": 2}' >"$scratch/missing.json"
+printf '{"name": "x", "nodes": 2.5, "ranks_per_node": 4, "flops": 1e12, "memory_bandwidth": null,
+  "launch_seconds": 0, "within": {"latency_seconds": 0, "bandwidth": null},
+  "between": {"latency_seconds": 0, "bandwidth": null}}' >"$scratch/half.json"
+refuse --cluster "$scratch/none.json" 'none.json' 'classroom'
+refuse --cluster "$scratch/folder" 'folder'
+refuse --cluster "$scratch/words.json" 'words.json' 'not a cluster file'
+refuse --cluster "$scratch/missing.json" 'missing.json' "'ranks_per_node'"
+refuse --cluster "$scratch/half.json" 'half.json' "'nodes'" '2.5'
+
+run "$lesson" --data "$text" --trace none --steps 1 --compare 0 --parity off --quiet --save "$scratch/good.safetensors"
+claim "a good run is good" ended 0
+claim "a good run that is --quiet says nothing" says_nothing
+head -c 5 "$scratch/good.safetensors" >"$scratch/cut.safetensors"
+head -c 100000 "$scratch/good.safetensors" >"$scratch/half.safetensors"
+{ printf '\377\377\377\377\377\377\377\377'; tail -c +9 "$scratch/good.safetensors"; } >"$scratch/length.safetensors"
+{ head -c 8 "$scratch/good.safetensors"; printf '['; tail -c +10 "$scratch/good.safetensors"; } >"$scratch/header.safetensors"
+for file in none cut half length header; do refuse --load "$scratch/$file.safetensors" "$file.safetensors"; done
+refuse --load "$scratch/good.safetensors --hidden 32" 'good.safetensors' 'shape' '--hidden 32'
+refuse --load "$scratch/folder" 'folder'
+
+# Files to write.
+refuse --report "$scratch/none/report.json" 'no folder'
+refuse --report "$scratch/folder" 'name of a file'
+refuse --report /proc/report.json '/proc/report.json'
+refuse --save "$scratch/none/a.safetensors" 'no folder'
+refuse --save /proc/a.safetensors '/proc/a.safetensors'
+refuse --trace "$text" 'text'
+refuse --trace /proc/none '/proc/none'
+refuse --trace /proc '/proc'
+refuse --view here 'HOST:PORT'
+refuse --view 127.0.0.1:0 'HOST:PORT'
+
+# Without mpirun.
+mkdir "$scratch/bin"
+ln -s "$(command -v timeout)" "$scratch/bin"
+PATH=$scratch/bin run "$lesson" --data "$text" --trace "$trace" --launch mpi
+is_refused '--launch mpi without mpirun'
+claim 'no mpirun leaves no folder' [ ! -e "$trace" ]
+
+if [[ -n $viewer ]]; then
+  run "$viewer" "$scratch/none.json"
+  is_refused 'viewing a file that is not there'
+  claim 'it is named' complains 'none.json'
+  run "$viewer" "$scratch/folder"
+  is_refused 'viewing a folder without traces'
+  run "$viewer" "$scratch/empty"
+  is_refused 'viewing an empty file'
+  run "$viewer" --nope
+  is_refused 'an unknown flag of the viewer'
+  run "$viewer" --listen here
+  is_refused 'listening to no port'
+  run "$viewer"
+  is_refused 'a viewer without a display'
+  claim 'it says so' complains 'display'
+
+  perl -MIO::Socket::INET -e '
+    $s = IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1:0") or die;
+    open F, ">", "$ARGV[0].new"; print F $s->sockport; close F; rename "$ARGV[0].new", $ARGV[0];
+    sleep 30' "$scratch/port" &
+  taker=$!
+  within 5 test -e "$scratch/port"
+  run "$viewer" --listen "$(<"$scratch/port")"
+  is_refused 'a port that is taken'
+  claim 'it is named' complains "$(<"$scratch/port")"
+  kill "$taker"
+fi
+
+conclude

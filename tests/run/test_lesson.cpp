@@ -1,0 +1,111 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/run/lesson.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// Runs a lesson of `flags` on 2 ranks that are threads, quietly; returns its exit code.
+int run_lesson(
+    std::vector<std::string> flags,
+    const std::function<void(Lesson&, Rank&)>& body = [](Lesson&, Rank&) {}) {
+  static const TemporaryFolder folder;
+  static const std::string text = folder.file("text", std::string(1000, 'x'));
+  flags.insert(flags.begin(), {"lesson", "--ranks", "2", "--quiet", "--data", text});
+  std::vector<char*> words;
+  for (std::string& flag : flags) words.push_back(flag.data());
+  Lesson lesson{{.name = "99 test", .question = "?"}, static_cast<int>(words.size()), words.data()};
+  return lesson.run([&](Rank& rank) {
+    // Every lesson goes through its batches.
+    for ([[maybe_unused]] const Batch& batch : lesson.batches(rank, lesson.phases().front())) {
+    }
+    body(lesson, rank);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a sweep divides the steps among its values, every step once, in order") {
+  for (int steps = 3; steps < 20; ++steps) {
+    std::atomic<int> ranks = 0;
+    const int code = run_lesson(
+        {"--trace", "none", "--steps", std::to_string(steps), "--microbatches", "1,2,4"},
+        [&](Lesson& lesson, Rank&) {
+          const std::vector<Phase> phases = lesson.phases();
+          bool good = phases.size() == 3;
+          int next = 0;
+          for (std::size_t i = 0; good && i < phases.size(); ++i) {
+            good = phases[i].first_step == next && phases[i].steps >= steps / 3 &&
+                   phases[i].steps <= steps / 3 + 1 && phases[i].microbatches == 1 << i &&
+                   phases[i].name == "m = " + std::to_string(1 << i);
+            next += phases[i].steps;
+          }
+          if (good && next == steps) ++ranks;
+        });
+    CHECK(code == 0);
+    CHECK(ranks == 2);
+  }
+}
+
+TEST_CASE("two schedules that are compared share the steps") {
+  const auto split = [](int at) {
+    std::atomic<int> first = -1, second = -1;
+    run_lesson({"--trace", "none", "--steps", "5"}, [&](Lesson& lesson, Rank& rank) {
+      if (rank.id != 0) return;
+      first = second = 0;
+      for (const Phase& phase : lesson.phases("a", "b", at)) {
+        (phase.name == "a" ? first : second) = phase.steps;
+        if (phase.first_step != (phase.name == "a" ? 0 : first.load())) first = -100;
+      }
+    });
+    return std::pair{first.load(), second.load()};
+  };
+  CHECK(split(2) == std::pair{2, 3});
+  CHECK(split(0) == std::pair{0, 5});
+  CHECK(split(9) == std::pair{5, 0});
+}
+
+TEST_CASE("a run leaves its trace and its report where it was told") {
+  const TemporaryFolder folder;
+  const auto run = folder.path() / "run";
+  const std::string report = (folder.path() / "report.json").string();
+  CHECK(run_lesson({"--trace", run.string(), "--steps", "2", "--report", report}) == 0);
+  for (const char* name : {"rank0.json", "rank1.json", "trace.json", "report.json"})
+    CHECK(std::filesystem::exists(run / name));
+  const auto told = nlohmann::json::parse(read_file(report));
+  CHECK(told["lesson"] == "99 test");
+  CHECK(told["ranks"] == 2);
+}
+
+TEST_CASE("a trace that can't be written to its end fails the run") {
+  if (!std::filesystem::exists("/dev/full")) return;
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder.path() / "rank1.json");
+  CHECK(run_lesson({"--trace", folder.path().string(), "--steps", "2"}) == 1);
+  std::filesystem::remove(folder.path() / "rank1.json");
+  std::filesystem::create_symlink("/dev/full", folder.path() / "trace.json");
+  CHECK(run_lesson({"--trace", folder.path().string(), "--steps", "2"}) == 1);
+}
+
+TEST_CASE("a rank that throws fails the run, what can't be done is told as such") {
+  CHECK(run_lesson({"--trace", "none", "--steps", "1"}, [](Lesson&, Rank& rank) {
+          if (rank.id == 1) throw std::runtime_error("a rank fails, as it should in this test");
+        }) == 1);
+  CHECK(run_lesson({"--trace", "none", "--steps", "1"}, [](Lesson&, Rank& rank) {
+          if (rank.id == 1) throw UsageError("a rank refuses, as it should in this test");
+        }) == 2);
+  CHECK(run_lesson({"--steps", "0"}) == 2);
+}
