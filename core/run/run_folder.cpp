@@ -65,7 +65,8 @@ void RunFolder::begin() const {
   for (const auto& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename().string();
     const bool ranks = name.rfind("rank", 0) == 0 && name.ends_with(".json");
-    if (ranks || name == "trace.json" || name == "report.json") fs::remove(entry.path(), error);
+    if (entry.is_regular_file(error) && (ranks || name == "trace.json" || name == "report.json"))
+      fs::remove(entry.path(), error);
   }
   if (path.parent_path().filename() != "runs") return;
   // Replaced in one step, so that there is always one.
