@@ -61,7 +61,8 @@ struct View {
   std::int32_t* i32() const { return static_cast<std::int32_t*>(data); }
   std::int64_t elements() const { return shape.elements(); }
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
-  bool contiguous() const { return row_stride == shape.last(); }
+  /// One row has no stride to speak of: a slice of a flat buffer is contiguous.
+  bool contiguous() const { return row_stride == shape.last() || shape.rows() <= 1; }
   explicit operator bool() const { return data != nullptr; }
 
   /// Columns [first, first + count) of every row; shares the data.

@@ -1,20 +1,24 @@
 #include "core/comm/channel.h"
 
 #include <algorithm>
+#include <stdexcept>
+#include <utility>
 
 namespace lockstep {
 
 namespace {
 
-/// The same number on both ends: source and destination (12 bits each), channel (6), count (22). 52
+/// The same number on both ends: source, destination and channel (10 bits each), count (22). 52
 /// bits, so that readers which take JSON numbers for doubles keep it whole.
 std::uint64_t flow_id(int source, int destination, int channel, std::uint32_t count) {
-  return (static_cast<std::uint64_t>(source & 0xfff) << 40) |
-         (static_cast<std::uint64_t>(destination & 0xfff) << 28) |
-         (static_cast<std::uint64_t>(channel & 0x3f) << 22) | (count & 0x3fffff);
+  return (static_cast<std::uint64_t>(source & 0x3ff) << 42) |
+         (static_cast<std::uint64_t>(destination & 0x3ff) << 32) |
+         (static_cast<std::uint64_t>(channel & 0x3ff) << 22) | (count & 0x3fffff);
 }
 
 std::span<std::byte> bytes_of(View view) {
+  if (view.data != nullptr && !view.contiguous())
+    throw std::invalid_argument("a message wants contiguous elements; copy them together first");
   return {static_cast<std::byte*>(view.data), view.data != nullptr ? view.bytes() : 0};
 }
 
@@ -25,6 +29,15 @@ Work::Work(Stream& compute, Span span, std::unique_ptr<Pending> pending,
     : compute_(&compute), span_(span), pending_(std::move(pending)), finish_(std::move(finish)) {}
 
 Work::Work(Stream& compute, Span span, Event done) : compute_(&compute), span_(span), done_(done) {}
+
+Work& Work::operator=(Work&& other) noexcept {
+  compute_ = std::exchange(other.compute_, nullptr);
+  span_ = other.span_;
+  pending_ = std::move(other.pending_);
+  finish_ = std::move(other.finish_);
+  done_ = other.done_;
+  return *this;
+}
 
 Event Work::finish() {
   if (pending_) {
@@ -120,7 +133,9 @@ Work Channel::receive(View into, int from, Span span, std::source_location where
                              lanes->receive_free + held);
               start = end - held;
             } else {
-              start = std::max(posted, lanes->receive_free);
+              // Before the sender has come there is nothing to receive: that is waiting, not a
+              // message.
+              start = std::max({posted, pending.departure(), lanes->receive_free});
               end = std::max(clock.since_start(pending.done_nanoseconds()), start);
             }
             lanes->receive_free = end;

@@ -19,11 +19,14 @@ struct Endpoint {
 };
 
 /// Communication that was started. Moves, does not copy. wait() makes the compute stream go on no
-/// earlier than its end; the buffers belong to it until then. A Work that is dropped without wait()
-/// withdraws what has not happened yet.
+/// earlier than its end; the buffers belong to it until then, and must outlive it: where both are
+/// members, the buffer is declared first. A Work that is dropped without wait() withdraws what has
+/// not happened yet.
 class Work {
  public:
   Work() = default;
+  Work(Work&& other) noexcept { *this = std::move(other); }
+  Work& operator=(Work&& other) noexcept;
   /// Work that waits for `pending` and then asks `finish` when it was done.
   Work(Stream& compute, Span span, std::unique_ptr<Pending> pending,
        std::function<Event(Pending&)> finish);
@@ -56,11 +59,11 @@ class Work {
 /// was done. Every message is a pair of spans and a flow from one to the other.
 class Channel {
  public:
-  /// `id` must be the same on all ranks that talk over it, and above Transport::control_channel;
-  /// `send_lane` and `receive_lane` name the trace's lanes.
+  /// `id` is of Transport::open_channel; `send_lane` and `receive_lane` name the trace's lanes.
   Channel(Endpoint endpoint, int id, const std::string& send_lane, const std::string& receive_lane);
 
-  /// Sends a contiguous view to rank `to` of the whole run; its data are ready at `ready`.
+  /// Sends a contiguous view (std::invalid_argument for others) to rank `to` of the whole run; its
+  /// data are ready at `ready`.
   Work send(View data, int to, Event ready, Span span,
             std::source_location where = std::source_location::current());
   /// Receives into a contiguous view from rank `from`.

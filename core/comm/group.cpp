@@ -10,6 +10,7 @@ namespace lockstep {
 Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int id)
     : ranks_(std::move(ranks)),
       name_(std::move(name)),
+      kept_name_(endpoint.device.compute.trace().keep(name_)),
       channel_(endpoint, id, fmt::format("{}: send", name_), fmt::format("{}: receive", name_)) {
   const auto self = std::find(ranks_.begin(), ranks_.end(), endpoint.transport.rank());
   if (self == ranks_.end())
@@ -21,7 +22,7 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int id
 Span Group::span(const char* name, const char* algorithm) const {
   return {.name = name,
           .category = Category::communication,
-          .group = name_.c_str(),
+          .group = kept_name_,
           .group_size = size(),
           .algorithm = algorithm};
 }

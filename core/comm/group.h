@@ -11,9 +11,9 @@ namespace lockstep {
 /// rank of the group calls the same operations with the same sizes in the same order; each returns
 /// a Work whose wait() makes the compute stream go on no earlier than the operation's end. An
 /// operation begins, on the group's own stream, at the point of the compute stream where it was
-/// called.
-///
-/// With one member every operation is over at once and sends nothing.
+/// called; on the modelled clock it overlaps with what is computed until wait(). On the wall clock
+/// it is over when the call returns. Additions are free on the modelled clock (no gamma term). With
+/// one member every operation is over at once and sends nothing.
 class Group {
  public:
   /// `ranks` are numbers of the whole run and include this one; the same `ranks`, `name` and `id`
@@ -59,6 +59,7 @@ class Group {
 
   std::vector<int> ranks_;
   std::string name_;
+  const char* kept_name_;  ///< for spans, which outlive the group
   int rank_ = 0;
   Channel channel_;
 };

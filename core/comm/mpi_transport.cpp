@@ -7,7 +7,9 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -43,6 +45,9 @@ int count_of(std::size_t size) {
 
 class MpiPending;
 
+/// Who has waited for so long waits for a rank that has stalled, or in a deadlock.
+constexpr std::chrono::seconds patience{60};
+
 /// The messages of one rank that are not done yet. MPI makes progress only inside its calls, so
 /// whoever waits looks after all of them, and each learns when it was done.
 struct MpiLive {
@@ -62,13 +67,22 @@ class MpiPending final : public Pending {
     live_.pending.push_back(this);
   }
 
+  // A receive that is not done is cancelled. A send can't be: MPI goes on reading the buffer until
+  // it is matched, so what follows must be the end of the run (an exception on its way to abort()),
+  // and what MPI still refers to is left behind.
   ~MpiPending() override {
     std::lock_guard lock{live_.mutex};
     std::erase(live_.pending, this);
     for (MPI_Request* request : {&head_, &body_}) {
       if (*request == MPI_REQUEST_NULL) continue;
-      MPI_Cancel(request);
-      MPI_Request_free(request);
+      if (is_send_) {
+        MPI_Request_free(request);
+        static_cast<void>(departure_.release());
+        departure_ = std::make_unique<Picoseconds>();
+      } else {
+        MPI_Cancel(request);
+        MPI_Wait(request, MPI_STATUS_IGNORE);
+      }
     }
   }
 
@@ -81,7 +95,14 @@ class MpiPending final : public Pending {
     while (true) {
       live_.look_after_all();
       if (done_nanoseconds_ != 0) break;
-      if (steady_clock::now() - begin < microseconds{200}) {
+      const auto waited = steady_clock::now() - begin;
+      if (waited > patience && route_.channel != Transport::control_channel)
+        throw RunError(
+            fmt::format("{} of {} bytes in {} ({}:{}) has waited for rank {} for {} s",
+                        is_send_ ? "sending" : "receiving", size_, route_.operation,
+                        std::filesystem::path(route_.where.file_name()).filename().string(),
+                        route_.where.line(), route_.peer, patience.count()));
+      if (waited < microseconds{200}) {
         sched_yield();
       } else {
         std::this_thread::sleep_for(nap);
@@ -90,7 +111,7 @@ class MpiPending final : public Pending {
     }
   }
 
-  Picoseconds departure() const override { return departure_; }
+  Picoseconds departure() const override { return *departure_; }
   std::int64_t done_nanoseconds() const override { return done_nanoseconds_; }
 
   /// Looks once whether it is done.
@@ -100,7 +121,7 @@ class MpiPending final : public Pending {
 
   MPI_Request head_ = MPI_REQUEST_NULL;
   MPI_Request body_ = MPI_REQUEST_NULL;
-  Picoseconds departure_ = 0;
+  std::unique_ptr<Picoseconds> departure_ = std::make_unique<Picoseconds>();
 
  private:
   bool done() {
@@ -146,7 +167,7 @@ void MpiLive::look_after_all() {
 
 class MpiTransport final : public Transport {
  public:
-  MpiTransport(int rank, int size, bool timed) : rank_(rank), size_(size), timed_(timed) {
+  MpiTransport(int rank, int size) : rank_(rank), size_(size) {
     check(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup", rank);
     MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
   }
@@ -158,10 +179,9 @@ class MpiTransport final : public Transport {
 
   std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into) override {
     auto pending = std::make_unique<MpiPending>(live_, rank_, route, into.size(), false);
-    if (timed_)
-      check(MPI_Irecv(&pending->departure_, sizeof(Picoseconds), MPI_BYTE, route.peer,
-                      tag_of(route.channel, true), communicator_, &pending->head_),
-            "MPI_Irecv", rank_);
+    check(MPI_Irecv(pending->departure_.get(), sizeof(Picoseconds), MPI_BYTE, route.peer,
+                    tag_of(route.channel, true), communicator_, &pending->head_),
+          "MPI_Irecv", rank_);
     check(MPI_Irecv(into.data(), count_of(into.size()), MPI_BYTE, route.peer,
                     tag_of(route.channel, false), communicator_, &pending->body_),
           "MPI_Irecv", rank_);
@@ -173,11 +193,10 @@ class MpiTransport final : public Transport {
   std::unique_ptr<Pending> post_send(const Route& route, std::span<const std::byte> data,
                                      Picoseconds departure) override {
     auto pending = std::make_unique<MpiPending>(live_, rank_, route, data.size(), true);
-    pending->departure_ = departure;
-    if (timed_)
-      check(MPI_Isend(&pending->departure_, sizeof(Picoseconds), MPI_BYTE, route.peer,
-                      tag_of(route.channel, true), communicator_, &pending->head_),
-            "MPI_Isend", rank_);
+    *pending->departure_ = departure;
+    check(MPI_Isend(pending->departure_.get(), sizeof(Picoseconds), MPI_BYTE, route.peer,
+                    tag_of(route.channel, true), communicator_, &pending->head_),
+          "MPI_Isend", rank_);
     check(MPI_Issend(data.data(), count_of(data.size()), MPI_BYTE, route.peer,
                      tag_of(route.channel, false), communicator_, &pending->body_),
           "MPI_Issend", rank_);
@@ -188,7 +207,6 @@ class MpiTransport final : public Transport {
  private:
   int rank_;
   int size_;
-  bool timed_;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   MpiLive live_;
 };
@@ -209,8 +227,8 @@ MpiSession::~MpiSession() {
   MPI_Finalize();
 }
 
-std::unique_ptr<Transport> MpiSession::endpoint(bool timed) const {
-  return std::make_unique<MpiTransport>(rank_, size_, timed);
+std::unique_ptr<Transport> MpiSession::endpoint() const {
+  return std::make_unique<MpiTransport>(rank_, size_);
 }
 
 void MpiSession::abort(int exit_code) const {

@@ -21,7 +21,7 @@ class MpiSession {
   /// This process's end. Sends are MPI_Issend, so that a program which sends first on every rank
   /// hangs here as it would under NCCL; with `timed`, the modelled departure travels ahead of each
   /// message.
-  std::unique_ptr<Transport> endpoint(bool timed) const;
+  std::unique_ptr<Transport> endpoint() const;
   /// Ends every process of the run with this exit code.
   [[noreturn]] void abort(int exit_code) const;
 

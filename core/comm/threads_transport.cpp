@@ -11,6 +11,21 @@
 
 namespace lockstep {
 
+namespace {
+
+/// Where in the program a message was asked for.
+std::string place(const Route& route) {
+  return fmt::format("{}:{}", std::filesystem::path(route.where.file_name()).filename().string(),
+                     route.where.line());
+}
+
+/// A send meets a receive; in a collective both ends call the same one.
+bool same_operation(const std::string& sender, const std::string& receiver) {
+  return sender == receiver || (sender == "send" && receiver == "recv");
+}
+
+}  // namespace
+
 struct ThreadFabric::Message {
   enum class State { posted, copying, done, failed };
   State state = State::posted;
@@ -23,7 +38,6 @@ struct ThreadFabric::Message {
   std::size_t size = 0;
   Picoseconds departure = 0;
   std::int64_t done_nanoseconds = 0;
-  std::string error;
 };
 
 class ThreadPending final : public Pending {
@@ -100,13 +114,13 @@ std::shared_ptr<ThreadFabric::Message> ThreadFabric::post(std::shared_ptr<Messag
   others.pop_front();
   Message& from = message->is_send ? *message : *other;
   Message& to = message->is_send ? *other : *message;
-  if (from.size != to.size) {
+  if (from.size != to.size || !same_operation(from.route.operation, to.route.operation)) {
     const std::string what =
-        fmt::format("rank {} sends {} bytes ({}) where rank {} receives {} ({})", from.source,
-                    from.size, from.route.operation, to.destination, to.size, to.route.operation);
-    from.error = to.error = what;
+        fmt::format("rank {} sends {} bytes ({}, {}) where rank {} receives {} ({}, {})",
+                    from.source, from.size, from.route.operation, place(from.route), to.destination,
+                    to.size, to.route.operation, place(to.route));
     from.state = to.state = Message::State::failed;
-    fail_locked(message->owner, what);
+    fail_locked(what);
     throw RunError(what);
   }
   from.state = to.state = Message::State::copying;
@@ -159,16 +173,13 @@ void ThreadFabric::finish(int rank) {
   look_for_deadlock();
 }
 
-void ThreadFabric::fail(int rank, const std::string& what) {
+void ThreadFabric::fail(const std::string& what) {
   std::lock_guard lock{mutex_};
-  fail_locked(rank, what);
+  fail_locked(what);
 }
 
-void ThreadFabric::fail_locked(int rank, const std::string& what) {
-  if (failure_.empty()) {
-    failure_ = what;
-    failed_rank_ = rank;
-  }
+void ThreadFabric::fail_locked(const std::string& what) {
+  if (failure_.empty()) failure_ = what;
   for (auto& agent : agents_) agent->wake.notify_all();
 }
 
@@ -177,18 +188,12 @@ std::string ThreadFabric::failure() const {
   return failure_;
 }
 
-int ThreadFabric::failed_rank() const {
-  std::lock_guard lock{mutex_};
-  return failed_rank_;
-}
-
 std::string ThreadFabric::describe(int rank) const {
   const Message& message = *agents_[static_cast<std::size_t>(rank)]->waits_for;
   const int peer = message.is_send ? message.destination : message.source;
-  return fmt::format("rank {} waits for rank {}: {} of {} bytes, {} ({}:{})", rank, peer,
-                     message.is_send ? "send" : "receive", message.size, message.route.operation,
-                     std::filesystem::path(message.route.where.file_name()).filename().string(),
-                     message.route.where.line());
+  return fmt::format("rank {} waits for rank {}: {} of {} bytes in {} ({})", rank, peer,
+                     message.is_send ? "sending" : "receiving", message.size,
+                     message.route.operation, place(message.route));
 }
 
 // Called by whoever has just stopped running. Nobody who is blocked can unblock another, so once
@@ -205,7 +210,7 @@ void ThreadFabric::look_for_deadlock() {
   };
   for (int rank = 0; rank < static_cast<int>(agents_.size()); ++rank)
     if (blocked_on_nobody(*agents_[static_cast<std::size_t>(rank)]))
-      return fail_locked(rank, describe(rank) + ", which has finished");
+      return fail_locked(describe(rank) + ", which has finished");
 
   std::vector<int> blocked;
   for (int rank = 0; rank < static_cast<int>(agents_.size()); ++rank) {
@@ -230,7 +235,7 @@ void ThreadFabric::look_for_deadlock() {
   }
   std::string cycle = "deadlock";
   for (int rank : path) cycle += "\n  " + describe(rank);
-  fail_locked(path.front(), cycle);
+  fail_locked(cycle);
 }
 
 }  // namespace lockstep

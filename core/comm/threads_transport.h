@@ -27,12 +27,10 @@ class ThreadFabric {
 
   /// The rank is done and will neither send nor receive again; who waits for it is told.
   void finish(int rank);
-  /// The rank has failed: everybody's wait() throws from now on. The first failure is kept.
-  void fail(int rank, const std::string& what);
+  /// A rank has failed: everybody's wait() throws from now on. The first failure is kept.
+  void fail(const std::string& what);
   /// The first failure, or "".
   std::string failure() const;
-  /// Whether the first failure was this rank's own (others only heard of it).
-  int failed_rank() const;
 
  private:
   friend class ThreadTransport;
@@ -54,14 +52,13 @@ class ThreadFabric {
   void withdraw(const std::shared_ptr<Message>& message);
   void complete(Message& message);
   void look_for_deadlock();
-  void fail_locked(int rank, const std::string& what);
+  void fail_locked(const std::string& what);
   std::string describe(int rank) const;
 
   mutable std::mutex mutex_;
   std::map<std::tuple<int, int, int>, Queue> queues_;  ///< by source, destination, channel
   std::vector<std::unique_ptr<Agent>> agents_;
   std::string failure_;
-  int failed_rank_ = -1;
 };
 
 }  // namespace lockstep

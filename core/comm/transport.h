@@ -50,6 +50,10 @@ class Transport {
   virtual int size() const = 0;
   virtual const char* name() const = 0;
 
+  /// The number of a new channel. Every rank opens the same channels in the same order, whether or
+  /// not it talks over them; so the numbers agree.
+  int open_channel() { return next_channel_++; }
+
   /// Both return at once. `departure` travels with the message (modelled time).
   std::unique_ptr<Pending> send(const Route& route, std::span<const std::byte> data,
                                 Picoseconds departure);
@@ -64,6 +68,7 @@ class Transport {
 
  private:
   std::map<std::string, std::int64_t> bytes_sent_;
+  int next_channel_ = control_channel + 1;
 };
 
 /// Moves bytes on the control channel: every rank's `mine` reaches rank 0, in order of rank; other

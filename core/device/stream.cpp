@@ -12,9 +12,8 @@ void Stream::kernel_done(const Span& span, const Cost& cost, Picoseconds start) 
 }
 
 void Stream::range_done(const Span& span, Picoseconds start) {
-  // Fixed times replace what the launches inside would have cost, which was nothing.
-  if (auto fixed = clock_.times().of(span.category); fixed && clock_.is_modelled())
-    time_ = start + *fixed;
+  // The launches inside have cost nothing; what was waited for inside stays.
+  if (auto fixed = clock_.times().of(span.category); fixed && clock_.is_modelled()) time_ += *fixed;
   clock_.keep_pace(now());
   trace_.span(lane_, span, start, now());
 }

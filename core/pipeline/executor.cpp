@@ -8,7 +8,7 @@
 namespace lockstep {
 
 PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const Schedule& schedule,
-                                   std::vector<Gpt*> stages, int first_channel)
+                                   std::vector<Gpt*> stages)
     : endpoint_(endpoint),
       schedule_(schedule),
       rank_(group.rank()),
@@ -23,6 +23,8 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
         "the executor wants one model per stage of this rank, and one rank in "
         "the group per rank of the schedule");
 
+  const int activations = endpoint.transport.open_channel();
+  const int gradients = endpoint.transport.open_channel();
   // A lane only where something passes.
   for (int peer = 0; peer < schedule.ranks; ++peer) {
     for (const bool forward : {true, false}) {
@@ -36,7 +38,7 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
       const int world = world_ranks_[static_cast<std::size_t>(peer)];
       const char* kind = forward ? "activations" : "gradients";
       channels_.emplace(std::pair{peer, forward},
-                        Channel{endpoint, first_channel + (forward ? 0 : 1),
+                        Channel{endpoint, forward ? activations : gradients,
                                 sends ? fmt::format("send {} → {}", kind, world) : "",
                                 receives ? fmt::format("receive {} ← {}", kind, world) : ""});
       if (receives) {
@@ -79,6 +81,7 @@ std::optional<double> PipelineExecutor::step(const Batch& batch) {
 
   for (auto& [message, sent] : sent_) sent.work.finish();
   sent_.clear();
+  for (auto& [stage, model] : stages_) model->finish_gradients();
   if (stages_.contains(schedule_.stages - 1)) return loss_;
   return {};
 }
@@ -116,7 +119,7 @@ void PipelineExecutor::post_receives(Incoming& incoming, const std::vector<Messa
     Work work = incoming.channel->receive(
         buffer, incoming.from,
         {.name = "recv", .stage = next.stage, .microbatch = next.microbatch});
-    incoming.in_flight.emplace(next, std::pair{std::move(work), std::move(buffer)});
+    incoming.in_flight.emplace(next, InFlight{std::move(buffer), std::move(work)});
   }
 }
 
@@ -131,8 +134,8 @@ Tensor PipelineExecutor::take_input(std::size_t i, Shape shape) {
   post_receives(incoming, expected, position + 1, shape);
   // What was sent before it comes before it, and keeps the lane until then.
   for (; incoming.arrived < position; ++incoming.arrived)
-    incoming.in_flight.at(expected[incoming.arrived]).first.finish();
-  auto [work, data] = std::move(incoming.in_flight.extract(*needed).mapped());
+    incoming.in_flight.at(expected[incoming.arrived]).work.finish();
+  auto [data, work] = std::move(incoming.in_flight.extract(*needed).mapped());
   work.wait();
   incoming.arrived = std::max(incoming.arrived, position + 1);
   let_go(plan_.received_by(i));
@@ -155,7 +158,7 @@ void PipelineExecutor::send_output(std::size_t i, Tensor data) {
                   .send(data, world_ranks_[static_cast<std::size_t>(output->to_rank)],
                         endpoint_.device.compute.record(),
                         {.name = "send", .stage = stage, .microbatch = output->microbatch});
-  sent_.emplace(*output, Sent{std::move(work), std::move(data)});
+  sent_.emplace(*output, InFlight{std::move(data), std::move(work)});
 }
 
 void PipelineExecutor::let_go(const std::vector<Message>& messages) {

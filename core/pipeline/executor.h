@@ -58,10 +58,10 @@ class PipelineExecutor {
  public:
   /// `group` holds the pipeline's ranks in order of the schedule's ranks; `stages` are the models
   /// of the stages that live on this rank, in ascending order of stage, all on the endpoint's
-  /// device. All must outlive the executor, and `schedule` is copied. Uses channels first_channel
-  /// and first_channel + 1 (activations, gradients). Throws ScheduleError for an invalid schedule.
+  /// device. All must outlive the executor; `schedule` is copied. Every rank of the run makes its
+  /// executors in the same order. Throws ScheduleError for an invalid schedule.
   PipelineExecutor(Endpoint endpoint, const Group& group, const Schedule& schedule,
-                   std::vector<Gpt*> stages, int first_channel);
+                   std::vector<Gpt*> stages);
 
   /// Forward and backward of all microbatches, which must be as many as the schedule's; gradients
   /// are added to what is there. Returns the batch's mean loss on the rank of the last stage,
@@ -71,17 +71,18 @@ class PipelineExecutor {
  private:
   using Message = MessagePlan::Message;
 
+  /// A buffer, which outlives the Work that uses it.
+  struct InFlight {
+    Tensor data;
+    Work work;
+  };
   /// One direction of one kind between this rank and a peer.
   struct Incoming {
     Channel* channel = nullptr;
     int from = 0;             ///< the peer, as numbered in the whole run
     std::size_t posted = 0;   ///< how many of the step's messages have been asked for
     std::size_t arrived = 0;  ///< how many have come
-    std::map<Message, std::pair<Work, Tensor>> in_flight;
-  };
-  struct Sent {
-    Work work;
-    Tensor data;
+    std::map<Message, InFlight> in_flight;
   };
 
   Channel& channel(int peer, bool forward);
@@ -101,7 +102,7 @@ class PipelineExecutor {
   std::map<int, Gpt*> stages_;
   std::map<std::pair<int, bool>, Channel> channels_;
   std::map<std::pair<int, bool>, Incoming> incoming_;
-  std::map<Message, Sent> sent_;
+  std::map<Message, InFlight> sent_;
   std::map<Message, Tensor> local_;               ///< between two stages of this rank
   std::map<std::pair<int, int>, Stash> stashes_;  ///< by stage and microbatch
   double loss_ = 0;

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 char letter(Op op) {
-  return "FBIW"[static_cast<std::size_t>(op)];
+  return letter_of(category(op));
 }
 
 Category category(Op op) {

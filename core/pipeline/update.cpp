@@ -7,9 +7,10 @@
 
 namespace lockstep {
 
-PipelineUpdate::PipelineUpdate(Endpoint endpoint, const Group& group, Gpt& stage, AdamW& optimizer,
-                               int ends_channel, int norm_channel)
+PipelineUpdate::PipelineUpdate(Endpoint endpoint, const Group& group, Gpt& stage, AdamW& optimizer)
     : endpoint_(endpoint), stage_(stage), optimizer_(optimizer) {
+  const int ends_channel = endpoint.transport.open_channel();
+  const int norm_channel = endpoint.transport.open_channel();
   if (group.size() == 1) return;
   const int last = group.size() - 1;
   if (stage.config().tied && (group.rank() == 0 || group.rank() == last))

@@ -12,21 +12,17 @@ namespace lockstep {
 /// One optimizer step of a model whose stages lie on the ranks of a group. What that needs beyond
 /// each rank's own update:
 ///
-///   tied head   the token table lives on the first and on the last rank, each with the gradient of
-///   its own
-///               use: an all-reduce of the two makes both the sum;
-///   clipping    the gradient's norm is over all stages: the tensors' sums of squares are gathered
-///   and
-///               added in the model's order, so that the norm has the bits of one device.
+/// - Tied head: the token table lives on the first and on the last rank, each with the gradient of
+///   its own use. An all-reduce of the two makes both the sum.
+/// - Clipping: the gradient's norm is over all stages. The tensors' sums of squares are gathered
+///   and added in the model's order, so that the norm has the bits of one device.
 ///
 /// Without either (the default) nothing is sent.
 class PipelineUpdate {
  public:
   /// `group` holds the pipeline's ranks, stage i on its i-th member; all must outlive the update.
-  /// Uses the channels `ends_channel` (of first and last rank) and `norm_channel`, which must be
-  /// different.
-  PipelineUpdate(Endpoint endpoint, const Group& group, Gpt& stage, AdamW& optimizer,
-                 int ends_channel, int norm_channel);
+  /// Every rank of the run makes its updates in the same order.
+  PipelineUpdate(Endpoint endpoint, const Group& group, Gpt& stage, AdamW& optimizer);
 
   void step();
 

@@ -61,20 +61,7 @@ double simulated(const Schedule& schedule, std::vector<std::vector<Picoseconds>>
   return simulate(schedule, times).bubble;
 }
 
-}  // namespace
-
-std::optional<BubbleParts> bubble_parts(const Timeline& timeline, const Phase& phase,
-                                        const Predicted& predicted) {
-  if (!predicted.bubble) return {};
-  std::vector<std::pair<double, int>> shares;
-  for (int step = phase.first_step; step < phase.first_step + phase.steps; ++step)
-    if (const auto seen = bubble(timeline, step)) shares.emplace_back(seen->share(), step);
-  if (shares.empty()) return {};
-  const auto middle = shares.begin() + static_cast<std::ptrdiff_t>(shares.size() / 2);
-  std::nth_element(shares.begin(), middle, shares.end());
-
-  BubbleParts parts{.formula = *predicted.bubble, .observed = middle->first};
-  const Ran ran = read_step(timeline, middle->second);
+BubbleParts take_apart(const Ran& ran, double formula, double observed) {
   std::map<std::pair<Op, int>, Picoseconds> fastest;
   for (std::size_t rank = 0; rank < ran.durations.size(); ++rank)
     for (std::size_t i = 0; i < ran.durations[rank].size(); ++i) {
@@ -90,10 +77,33 @@ std::optional<BubbleParts> bubble_parts(const Timeline& timeline, const Phase& p
     }
   const double with_stages = simulated(ran.schedule, by_stage);
   const double with_actions = simulated(ran.schedule, ran.durations);
-  parts.uneven = with_stages - parts.formula;
-  parts.slow = with_actions - with_stages;
-  parts.messages = parts.observed - with_actions;
-  return parts;
+  return {.formula = formula,
+          .uneven = with_stages - formula,
+          .slow = with_actions - with_stages,
+          .messages = observed - with_actions};
+}
+
+}  // namespace
+
+ObservedBubble observe_bubble(const Timeline& timeline, const Phase& phase,
+                              const Predicted& predicted) {
+  std::vector<std::pair<double, int>> shares;
+  for (int step = phase.first_step; step < phase.first_step + phase.steps; ++step)
+    if (const auto seen = bubble(timeline, step)) shares.emplace_back(seen->share(), step);
+  if (shares.empty()) return {};
+  const auto middle = shares.begin() + static_cast<std::ptrdiff_t>(shares.size() / 2);
+  std::nth_element(shares.begin(), middle, shares.end());
+
+  ObservedBubble observed{
+      .share = middle->first, .window = bubble(timeline, middle->second)->window, .parts = {}};
+  if (!predicted.bubble) return observed;
+  try {
+    observed.parts =
+        take_apart(read_step(timeline, middle->second), *predicted.bubble, middle->first);
+  } catch (const ScheduleError&) {
+    // A trace from which actions are missing is no schedule.
+  }
+  return observed;
 }
 
 }  // namespace lockstep

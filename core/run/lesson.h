@@ -70,6 +70,9 @@ class Lesson {
     return *value;
   }
 
+  /// What the lesson asks of its flags beyond what all lessons do: throws UsageError.
+  void check(std::function<void(const Options&)> check) { check_ = std::move(check); }
+
   /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's
   /// exit code: 0 all is well, 1 the run failed, 2 it was asked for something impossible.
   int run(const std::function<void(Rank&)>& body);
@@ -89,8 +92,8 @@ class Lesson {
   /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the
   /// phase's microbatches. Peaks and byte counts are taken per phase.
   Batches batches(Rank& rank, const Phase& phase, const Predicted& prediction = {});
-  /// The step's loss, from the rank that knows it: nothing from others.
-  void step(Rank& rank, std::optional<double> loss);
+  /// Notes the step's loss, from the rank that knows it: nothing from others.
+  void record(Rank& rank, std::optional<double> loss);
   /// To be called once by every rank, with the parameters that it has trained: takes them for the
   /// comparison with one device, and for --save.
   void finish(Rank& rank, const std::vector<Parameter*>& parameters);
@@ -115,6 +118,7 @@ class Lesson {
   int argc_;
   char** argv_;
   FlagParser flags_;
+  std::function<void(const Options&)> check_;
   std::vector<std::shared_ptr<void>> kept_;
   std::unique_ptr<Options> options_;
   std::unique_ptr<Corpus> corpus_;

@@ -1,48 +1,24 @@
-#include "core/run/options.h"
-
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <numeric>
-#include <optional>
+#include <sstream>
+#include <tuple>
 
 #include "core/base/error.h"
 #include "core/comm/environment.h"
 #include "core/model/data.h"
+#include "core/run/given.h"
 #include "core/run/run_folder.h"
 #include "core/trace/streamer.h"
 
 namespace lockstep {
 
 namespace {
-
-/// What the flags say before it is known whether that can be done.
-struct Given {
-  std::string microbatches;
-  std::string clock = "auto";
-  std::string launch = "threads";
-  std::string time;
-  std::string parity = "on";
-  std::optional<int> ranks, dp, pp, cp, tp;
-  double pace = 0;
-  double learning_rate = 2e-3;
-  double clip = 0;
-};
-
-/// Digits and nothing else, up to a number that can be multiplied by another.
-std::optional<int> whole_number(const std::string& text, int least) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return {};
-  return value >= least && value <= 1 << 28 ? std::optional{value} : std::nullopt;
-}
 
 std::vector<int> number_list(const std::string& flag, const std::string& text) {
   std::vector<int> numbers;
@@ -57,26 +33,6 @@ std::vector<int> number_list(const std::string& flag, const std::string& text) {
     numbers.push_back(*number);
   }
   return numbers;
-}
-
-/// Checks in the form that CLI11 takes: the complaint, or "".
-using Check = std::function<std::string(const std::string&)>;
-
-Check at_least(int least) {
-  return [least](const std::string& text) {
-    if (whole_number(text, least)) return std::string{};
-    return fmt::format("{}: wants a whole number of at least {}", text, least);
-  };
-}
-
-Check positive(bool or_zero) {
-  return [or_zero](const std::string& text) {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (!text.empty() && *end == '\0' && value < 1e30 && (value > 0 || (or_zero && value == 0)))
-      return std::string{};
-    return fmt::format("{}: wants a number {}", text, or_zero ? "of at least 0" : "above 0");
-  };
 }
 
 void choose_clock(const Given& given, Options& options) {
@@ -104,10 +60,6 @@ void choose_clock(const Given& given, Options& options) {
                     "modelled",
                     given.pace));
   const Cluster cluster = Cluster::load(options.cluster);
-  if (modelled && options.comm == "native")
-    throw UsageError(
-        "--comm native with the modelled clock: it runs our own algorithms; use --comm ring, "
-        "or --clock wall");
   if (modelled && options.ranks > cluster.nodes * cluster.ranks_per_node)
     throw UsageError(fmt::format("--ranks {}: cluster '{}' has {} nodes of {} ranks", options.ranks,
                                  cluster.name, cluster.nodes, cluster.ranks_per_node));
@@ -119,14 +71,15 @@ void choose_clock(const Given& given, Options& options) {
 }
 
 void check_batch(const Options& options) {
+  int pieces = options.dp;  // what all values of m divide
+  for (int m : options.microbatches) pieces = std::lcm(pieces, m * options.dp);
   for (int m : options.microbatches) {
-    const int pieces = m * options.dp;
-    if (options.batch % pieces == 0) continue;
-    const int below = options.batch / pieces * pieces;
-    throw UsageError(
-        fmt::format("--batch {} with --microbatches {}: {} sequences can't be cut into {} equal "
-                    "microbatches; --batch {} can",
-                    options.batch, m, options.batch, pieces, below > 0 ? below : pieces));
+    if (options.batch % (m * options.dp) == 0) continue;
+    throw UsageError(fmt::format(
+        "--batch {} with --microbatches {}: {} sequences can't be cut into {} equal microbatches; "
+        "--batch {} can",
+        options.batch, m, options.batch, m * options.dp,
+        std::max(options.batch / pieces, 1) * pieces));
   }
   if (options.steps < static_cast<int>(options.microbatches.size()))
     throw UsageError(
@@ -167,113 +120,17 @@ int available_cores() {
   return CPU_COUNT(&set);
 }
 
-struct FlagParser::Impl {
-  CLI::App app;
-  LessonInfo info;
-  Given given;
-  std::unique_ptr<Options> options = std::make_unique<Options>();
-
-  void number(const std::string& flag, int& value, int least, const std::string& help) {
-    app.add_option(flag, value, help)->check(at_least(least))->capture_default_str();
-  }
-  void number(const std::string& flag, std::optional<int>& value, const std::string& help) {
-    app.add_option_function<int>(
-           flag, [&value](int number) { value = number; }, help)
-        ->check(at_least(1));
-  }
-  CLI::Option* word(const std::string& flag, std::string& value, const std::string& help) {
-    return app.add_option(flag, value, help)->capture_default_str();
-  }
-  void choice(const std::string& flag, std::string& value, const std::vector<std::string>& words,
-              const std::string& help) {
-    word(flag, value, help + " (" + fmt::format("{}", fmt::join(words, "|")) + ")")
-        ->check([words](const std::string& text) {
-          return std::find(words.begin(), words.end(), text) != words.end()
-                     ? std::string{}
-                     : fmt::format("{}: wants one of {}", text, fmt::join(words, ", "));
-        });
-  }
-  void shared_flags();
-  void settle();
-};
-
-void FlagParser::Impl::shared_flags() {
-  Options& o = *options;
-  given.microbatches = info.microbatches;
-  o.steps = std::stoi(info.steps);
-  app.get_formatter()->column_width(34);
-
-  app.option_defaults()->group("Where it runs");
-  number("--ranks", given.ranks, fmt::format("how many ranks [{}]", info.ranks));
-  choice("--launch", given.launch, {"threads", "mpi"},
-         "ranks are threads, or processes under mpirun");
-  choice("--device", o.device, {"cpu"}, "where tensors live");
-  choice("--comm", o.comm, {"auto", "ring"}, "collectives: our ring algorithms");
-  for (auto [flag, size, what] : {std::tuple{"--pp", &given.pp, "pipeline"},
-                                  {"--dp", &given.dp, "data"},
-                                  {"--cp", &given.cp, "context"},
-                                  {"--tp", &given.tp, "tensor"}})
-    number(flag, *size, fmt::format("ranks along the {}-parallel axis", what));
-  word("--order", o.order, "the mesh's axes from the innermost");
-
-  app.option_defaults()->group("Which time the timeline shows");
-  choice("--clock", given.clock, {"auto", "wall", "modelled"},
-         "this machine's, or a described cluster's; auto: wall where each rank has a core");
-  word("--cluster", o.cluster,
-       fmt::format("the cluster of modelled time: {}, or a file",
-                   fmt::join(Cluster::presets(), ", ")));
-  word("--time", given.time, "fixed times, such as forward=1ms,backward=2ms");
-  app.add_option("--pace", given.pace, "unfold a modelled run at this many times modelled speed")
-      ->check(positive(false));
-
-  app.option_defaults()->group("What is trained");
-  number("--steps", o.steps, 1, "training steps");
-  number("--batch", o.batch, 1, "sequences a step, over all microbatches");
-  word("--microbatches", given.microbatches,
-       "how many microbatches a step is cut into; a,b,c sweeps");
-  number("--layers", o.model.layers, 1, "transformer blocks");
-  number("--hidden", o.model.hidden, 1, "width of the model");
-  number("--heads", o.model.heads, 1, "attention heads; must divide --hidden");
-  number("--sequence", o.model.sequence, 1, "tokens a sequence");
-  number("--vocab", o.model.vocabulary, 1, "tokens in the vocabulary; text needs 256");
-  app.add_flag("--tied", o.model.tied, "the output head is the token embedding");
-  app.add_option("--lr", given.learning_rate, "learning rate of AdamW")
-      ->check(positive(false))
-      ->capture_default_str();
-  app.add_option("--clip", given.clip, "largest gradient norm; 0: no clipping")
-      ->check(positive(true))
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "of initial values and of the order of the data")
-      ->check([](const std::string& text) {
-        std::uint64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        return error == std::errc{} && end == text.data() + text.size()
-                   ? std::string{}
-                   : fmt::format("{}: wants a whole number of at least 0", text);
-      })
-      ->capture_default_str();
-  word("--data", o.data, "a file to train on [the lessons' own texts]");
-  word("--load", o.load, "begin from this safetensors file (GPT-2's names)");
-  word("--save", o.save, "write the trained model to this safetensors file");
-
-  app.option_defaults()->group("What one sees");
-  word("--trace", o.trace, "the run's folder, or none [runs/TIME-LESSON]");
-  app.add_flag("--kernels", o.kernels,
-               "trace every kernel, not only pipeline actions and messages");
-  app.add_option("--view", o.view, "stream to a viewer at HOST:PORT [127.0.0.1:7077]")
-      ->expected(0, 1)
-      ->default_str("127.0.0.1:7077");
-  word("--view-token", o.view_token, "what a viewer on another host asks for");
-  word("--report", o.report, "write the report to this file as JSON");
-  choice("--parity", given.parity, {"on", "off"}, "compare with one device at the end");
-  app.add_flag("--quiet", o.quiet, "only errors");
-  app.option_defaults()->group("This lesson's own");
+/// Digits and nothing else, up to a number that can be multiplied by another.
+std::optional<int> whole_number(const std::string& text, int least) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return {};
+  return value >= least && value <= 1 << 28 ? std::optional{value} : std::nullopt;
 }
 
-void FlagParser::Impl::settle() {
-  Options& o = *options;
+void settle(const Given& given, const LessonInfo& info, Options& o) {
   o.launch = given.launch == "mpi" || under_mpi() ? Launch::mpi : Launch::threads;
-  o.ranks = given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : std::stoi(info.ranks));
+  o.ranks = given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : info.ranks);
   if (under_mpi() && o.ranks != mpi_size_from_environment())
     throw UsageError(fmt::format("--ranks {}: mpirun has started {} processes", o.ranks,
                                  mpi_size_from_environment()));
@@ -296,6 +153,8 @@ void FlagParser::Impl::settle() {
   const Mesh mesh = o.mesh();
   o.dp = mesh.size(Axis::dp);
   o.pp = mesh.size(Axis::pp);
+  o.cp = mesh.size(Axis::cp);
+  o.tp = mesh.size(Axis::tp);
 
   o.microbatches = number_list("--microbatches", given.microbatches);
   o.optimizer.learning_rate = static_cast<float>(given.learning_rate);
@@ -307,63 +166,16 @@ void FlagParser::Impl::settle() {
   if (o.model.vocabulary < Tokenizer::vocabulary)
     throw UsageError(fmt::format("--vocab {}: text is read byte by byte; wants at least {}",
                                  o.model.vocabulary, Tokenizer::vocabulary));
-  check_batch(o);
+  if (o.microbatches.size() > 1 && !info.sweeps)
+    throw UsageError(fmt::format("--microbatches {}: this lesson takes one value; lesson 8 sweeps",
+                                 given.microbatches));
+  if (!o.view.empty() && o.trace == "none")
+    throw UsageError(fmt::format(
+        "--trace none with --view {}: a viewer is sent what is in the trace; leave one of them out",
+        o.view));
+  if (info.trains) check_batch(o);
   check_files(o);
   choose_clock(given, o);
-}
-
-FlagParser::FlagParser(const LessonInfo& info) : impl_(std::make_unique<Impl>()) {
-  impl_->info = info;
-  impl_->app.description(fmt::format("Lesson {}: {}", info.name, info.question));
-  impl_->app.name("./lockstep lesson " + info.name.substr(0, info.name.find(' ')));
-  impl_->shared_flags();
-}
-FlagParser::~FlagParser() = default;
-
-void FlagParser::add(const std::string& name, int& value, const std::string& help) {
-  impl_->number(name, value, 0, help);
-}
-void FlagParser::add(const std::string& name, double& value, const std::string& help) {
-  impl_->app.add_option(name, value, help)->capture_default_str();
-}
-void FlagParser::add(const std::string& name, std::string& value, const std::string& help) {
-  impl_->word(name, value, help);
-}
-void FlagParser::add(const std::string& name, std::string& value,
-                     const std::vector<std::string>& words, const std::string& help) {
-  impl_->choice(name, value, words, help);
-}
-
-std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
-  CLI::App& app = impl_->app;
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return nullptr;
-  } catch (const CLI::ExtrasError&) {
-    throw UsageError(
-        fmt::format("{}: no such flag; --help lists them", fmt::join(app.remaining(), " ")));
-  } catch (const CLI::ValidationError& error) {
-    // "--steps: 0: wants ..." reads better as "--steps 0: wants ..."
-    std::string what = error.what();
-    if (const auto colon = what.find(": "); colon != std::string::npos && what.rfind("--", 0) == 0)
-      what.erase(colon, 1);
-    throw UsageError(what);
-  } catch (const CLI::ArgumentMismatch& error) {
-    // "--steps: At Most 1 required but received 2", "--steps: 1 required INT missing"
-    const std::string what = error.what();
-    const std::string flag = what.substr(0, what.find(':'));
-    throw UsageError(what.find("At Most") != std::string::npos
-                         ? flag + ": is given more than once; once would do"
-                         : flag + ": wants a value; --help says which");
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(error.what());
-  }
-  if (app.count("--view") > 0 && impl_->options->view.empty())
-    impl_->options->view = "127.0.0.1:7077";
-  impl_->settle();
-  return std::move(impl_->options);
 }
 
 }  // namespace lockstep

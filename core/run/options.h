@@ -52,9 +52,11 @@ struct Options {
 struct LessonInfo {
   std::string name;      ///< "09 1F1B"
   std::string question;  ///< one line, for --help
-  std::string ranks = "4";
-  std::string microbatches = "8";
-  std::string steps = "30";
+  int ranks = 4;
+  int steps = 30;
+  std::vector<int> microbatches{8};
+  bool sweeps = false;      ///< --microbatches takes several values, one after another
+  bool trains = true;       ///< there are batches, losses and parameters to compare
   std::string axis = "pp";  ///< the axis that all ranks lie on unless told otherwise
   /// How far from one device the run may be (DESIGN §3); 0: not at all, every bit is the same.
   double tolerance = 0;

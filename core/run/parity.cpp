@@ -59,8 +59,9 @@ Parity compare(const std::vector<double>& losses, const std::vector<NamedValues>
     // What is not a number is as far off as can be.
     parity.max_relative_loss =
         std::max(parity.max_relative_loss, std::isnan(error) ? INFINITY : error);
-    parity.bitwise = parity.bitwise && std::bit_cast<std::uint64_t>(losses[i]) ==
-                                           std::bit_cast<std::uint64_t>(expected);
+    parity.bitwise =
+        parity.bitwise && std::isfinite(losses[i]) &&
+        std::bit_cast<std::uint64_t>(losses[i]) == std::bit_cast<std::uint64_t>(expected);
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, order, values] = parameters[i];

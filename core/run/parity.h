@@ -28,7 +28,7 @@ struct Parity {
   /// Per tensor ‖a - b‖₂ / max(‖b‖₂, √n · 0.02), the largest over tensors.
   double max_relative_parameter = 0;
   std::string worst_parameter;
-  bool bitwise = false;  ///< every loss and every parameter has the same bits
+  bool bitwise = false;  ///< every loss (all finite) and every parameter has the same bits
 
   /// 0 asks for the same bits.
   bool within(double tolerance) const {

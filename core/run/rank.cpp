@@ -24,7 +24,7 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport)
       transport(std::move(own_transport)),
       endpoint{*transport, device},
       mesh(options.mesh()),
-      world(endpoint, everybody(count), "world", Channels::world) {
+      world(endpoint, everybody(count), "world", transport->open_channel()) {
   trace.set_kernels(options.kernels);
 }
 

@@ -8,16 +8,6 @@
 
 namespace lockstep {
 
-/// Numbers of channels, the same on every rank. A lesson's own groups begin at first_free.
-struct Channels {
-  static constexpr int world = 1;
-  static constexpr int axis = 2;           ///< + the axis
-  static constexpr int pipeline = 6;       ///< activations, gradients
-  static constexpr int pipeline_ends = 8;  ///< first and last stage: tied weights
-  static constexpr int pipeline_norm = 9;  ///< gathering the gradient norm
-  static constexpr int first_free = 12;
-};
-
 /// One device's worth of a program, and everything that is its own: which rank it is, its memory,
 /// its compute stream, its trace, and the others. A lesson's body is called once per rank with it.
 struct Rank {

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/run/bubble_parts.h"
 #include "core/run/terminal_timeline.h"
 #include "core/trace/analysis.h"
 
@@ -17,7 +16,7 @@ namespace {
 
 std::string human_bytes(std::int64_t bytes) {
   if (bytes < 10'000) return fmt::format("{} B", bytes);
-  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  if (bytes < 100'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
 }
 
@@ -49,15 +48,20 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string bubble_table(const Report& report) {
-  std::vector<std::vector<std::string>> rows{
-      {"bubble", "formula", "uneven stages", "slow actions", "messages", "observed", "simulated"}};
-  for (const PhaseRecord& record : report.ranks.front().phases) {
-    const auto parts = bubble_parts(report.timeline, record.phase, record.predicted);
-    if (!parts) continue;
+  std::vector<std::vector<std::string>> rows{{"bubble", "formula", "uneven stages", "slow actions",
+                                              "messages", "observed", "simulated", "a step takes"}};
+  for (std::size_t p = 0; p < report.bubbles.size(); ++p) {
+    const ObservedBubble& seen = report.bubbles[p];
+    const PhaseRecord& record = report.ranks.front().phases[p];
+    if (!seen.share || !record.predicted.bubble) continue;
+    const auto part = [&](double BubbleParts::*which) {
+      return seen.parts ? signed_percent((*seen.parts).*which) : std::string{"-"};
+    };
     rows.push_back(
-        {record.phase.name, percent(parts->formula), signed_percent(parts->uneven),
-         signed_percent(parts->slow), signed_percent(parts->messages), percent(parts->observed),
-         record.predicted.bubble_simulated ? percent(*record.predicted.bubble_simulated) : "-"});
+        {record.phase.name, percent(*record.predicted.bubble), part(&BubbleParts::uneven),
+         part(&BubbleParts::slow), part(&BubbleParts::messages), percent(*seen.share),
+         record.predicted.bubble_simulated ? percent(*record.predicted.bubble_simulated) : "-",
+         fmt::format("{:.3f} ms", seconds(seen.window) * 1e3)});
   }
   if (rows.size() == 1) return {};
   return table(rows) + fmt::format("  formula: {}, for equal stages and free messages. {}\n",
@@ -153,6 +157,11 @@ std::vector<NamedValues> Report::collect_parameters(const std::vector<RankRecord
   return parameters;
 }
 
+void Report::look_at_timeline() {
+  for (const PhaseRecord& record : ranks.front().phases)
+    bubbles.push_back(observe_bubble(timeline, record.phase, record.predicted));
+}
+
 std::vector<Phase> Report::phases() const {
   std::vector<Phase> phases;
   for (const PhaseRecord& record : ranks.front().phases) phases.push_back(record.phase);
@@ -172,14 +181,17 @@ std::string Report::text(const Console& console) const {
     text += fmt::format("\nstep {}, {} time{}\n", last_step, options.clock.name(),
                         window ? fmt::format(": {:.3f} ms from the first action to the last",
                                              seconds(window->window) * 1e3)
-                               : "");
+                               : fmt::format(": {:.3f} ms of computing and waiting",
+                                             seconds(timeline.find_step(last_step)->end -
+                                                     timeline.find_step(last_step)->start) *
+                                                 1e3));
     text += drawing;
     if (window)
       text += console.colour
                   ? "  blue: forward, green: backward, dots: idle; digits are microbatches\n"
                   : "  3--: forward of microbatch 3, 3==: its backward, dots: idle\n";
   }
-  if (const std::string bubbles = bubble_table(*this); !bubbles.empty()) text += "\n" + bubbles;
+  if (const std::string shares = bubble_table(*this); !shares.empty()) text += "\n" + shares;
   if (const std::string activations = activation_table(*this); !activations.empty())
     text += "\n" + activations;
   if (!ranks.front().phases.empty()) text += "\n" + memory_table(*this);
@@ -201,6 +213,7 @@ std::string Report::json() const {
   document["device"] = options.device;
   document["launch"] = options.launch == Launch::mpi ? "mpi" : "threads";
   document["clock"] = options.clock.name();
+  document["why_this_clock"] = options.why_this_clock;
   if (options.clock.is_modelled()) document["cluster"] = options.clock.cluster().name;
   document["config"] = {{"layers", options.model.layers},
                         {"hidden", options.model.hidden},
@@ -224,16 +237,17 @@ std::string Report::json() const {
     return value ? ordered_json(*value) : ordered_json();
   };
   document["phases"] = ordered_json::array();
-  for (const PhaseRecord& record : ranks.front().phases) {
-    const auto parts = bubble_parts(timeline, record.phase, record.predicted);
-    ordered_json bubble{{"observed", parts ? ordered_json(parts->observed) : ordered_json()},
+  for (std::size_t p = 0; p < ranks.front().phases.size(); ++p) {
+    const PhaseRecord& record = ranks.front().phases[p];
+    const ObservedBubble seen = p < bubbles.size() ? bubbles[p] : ObservedBubble{};
+    ordered_json bubble{{"observed", optional(seen.share)},
                         {"predicted", optional(record.predicted.bubble)},
                         {"formula", record.predicted.formula},
                         {"simulated", optional(record.predicted.bubble_simulated)}};
-    if (parts)
-      bubble["parts"] = {{"uneven_stages", parts->uneven},
-                         {"slow_actions", parts->slow},
-                         {"messages", parts->messages}};
+    if (seen.parts)
+      bubble["parts"] = {{"uneven_stages", seen.parts->uneven},
+                         {"slow_actions", seen.parts->slow},
+                         {"messages", seen.parts->messages}};
     document["phases"].push_back({{"name", record.phase.name},
                                   {"schedule", record.predicted.schedule},
                                   {"first_step", record.phase.first_step},
@@ -246,11 +260,12 @@ std::string Report::json() const {
   document["memory"] = ordered_json::array();
   for (const RankRecord& rank : ranks) {
     for (const PhaseRecord& record : rank.phases) {
+      auto per_step = record.bytes_sent;
+      for (auto& [operation, bytes] : per_step) bytes /= record.phase.steps;
       document["communication"].push_back({{"rank", rank.rank},
                                            {"phase", record.phase.name},
-                                           {"steps", record.phase.steps},
-                                           {"bytes_sent", record.bytes_sent},
-                                           {"predicted_per_step", record.predicted.bytes_sent}});
+                                           {"bytes_sent", per_step},
+                                           {"predicted", record.predicted.bytes_sent}});
       ordered_json peak;
       for (int i = 0; i < memory_category_count; ++i)
         peak[name_of(static_cast<MemoryCategory>(i))] =

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/run/bubble_parts.h"
 #include "core/run/console.h"
 #include "core/run/options.h"
 #include "core/run/parity.h"
@@ -21,8 +22,12 @@ struct Report {
   std::vector<double> losses;     ///< by step
   std::optional<Parity> parity;
   std::vector<double> reference_losses;
-  std::string sample;  ///< what the model says now
-  Timeline timeline;   ///< empty without a trace
+  std::string sample;                     ///< what the model says now
+  Timeline timeline;                      ///< empty without a trace
+  std::vector<ObservedBubble> bubbles{};  ///< by phase
+
+  /// Measures the timeline, once it has been read.
+  void look_at_timeline();
 
   /// Losses by step, from the ranks that knew them; throws RunError where a step has none.
   static std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps);

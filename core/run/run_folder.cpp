@@ -58,6 +58,23 @@ RunFolder RunFolder::create(const std::string& trace, const std::string& lesson)
   return folder;
 }
 
+void RunFolder::begin() const {
+  if (path.empty()) return;
+  std::error_code error;
+  // Of a run before this one into the same folder.
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ranks = name.rfind("rank", 0) == 0 && name.ends_with(".json");
+    if (entry.is_regular_file(error) && (ranks || name == "trace.json" || name == "report.json"))
+      fs::remove(entry.path(), error);
+  }
+  if (path.parent_path().filename() != "runs") return;
+  // Replaced in one step, so that there is always one.
+  const fs::path fresh = path.parent_path() / (".latest-" + run);
+  fs::create_directory_symlink(path.filename(), fresh, error);
+  if (!error) fs::rename(fresh, path.parent_path() / "latest", error);
+}
+
 void RunFolder::pass_on() const {
   ::setenv(variable, to_bytes().c_str(), 1);
 }
@@ -72,17 +89,12 @@ RunFolder RunFolder::from_bytes(const std::string& bytes) {
 }
 
 void RunFolder::merge(int ranks) const {
+  if (path.empty()) return;
   std::vector<fs::path> files;
-  for (int rank = 0; rank < ranks; ++rank) files.push_back(path / fmt::format("rank{}.json", rank));
-  merge_traces(files, path / "trace.json");
-
-  // Replaced in one step, so that there is always one.
-  const fs::path link = path.parent_path() / "latest";
-  if (path.parent_path().filename() != "runs") return;
-  std::error_code error;
-  const fs::path fresh = path.parent_path() / (".latest-" + run);
-  fs::create_directory_symlink(path.filename(), fresh, error);
-  if (!error) fs::rename(fresh, link, error);
+  for (int rank = 0; rank < ranks; ++rank)
+    if (fs::path file = path / fmt::format("rank{}.json", rank); fs::exists(file))
+      files.push_back(std::move(file));
+  if (!files.empty()) merge_traces(files, path / "trace.json");
 }
 
 void RunFolder::write_report(const std::string& json) const {

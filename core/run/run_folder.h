@@ -15,13 +15,16 @@ struct RunFolder {
   /// A process that was told a folder by pass_on() takes that. Throws UsageError where it can't be
   /// made.
   static RunFolder create(const std::string& trace, const std::string& lesson);
+  /// Removes what a run before left in it, and points runs/latest to it. By one process, before
+  /// ranks write.
+  void begin() const;
   /// Tells processes that this one starts.
   void pass_on() const;
 
   std::string to_bytes() const;
   static RunFolder from_bytes(const std::string& bytes);
 
-  /// rank<r>.json of all ranks into trace.json, and runs/latest to this folder.
+  /// rank<r>.json of all ranks, as far as they are there, into trace.json.
   void merge(int ranks) const;
   void write_report(const std::string& json) const;
 

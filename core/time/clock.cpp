@@ -77,12 +77,14 @@ Clock Clock::modelled(Cluster cluster, FixedTimes times, double pace) {
   clock.cluster_ = std::move(cluster);
   clock.times_ = times;
   clock.pace_ = pace;
+  clock.start_pace();
   return clock;
 }
 
 void Clock::keep_pace(Picoseconds reached) const {
   if (!is_modelled() || pace_ <= 0) return;
-  const auto due = start_ + static_cast<std::int64_t>(static_cast<double>(reached) / 1000 / pace_);
+  const auto due =
+      pace_start_ + static_cast<std::int64_t>(static_cast<double>(reached) / 1000 / pace_);
   std::this_thread::sleep_until(std::chrono::steady_clock::time_point{
       std::chrono::duration_cast<std::chrono::steady_clock::duration>(
           std::chrono::nanoseconds{due})});

@@ -59,6 +59,8 @@ class Clock {
 
   /// What a kernel costs on the modelled clock (nothing, where fixed times rule).
   Picoseconds cost(const Cost& cost) const { return times_.any() ? 0 : cluster_.compute(cost); }
+  /// Pacing counts from here: the first step, when models have been built.
+  void start_pace() { pace_start_ = steady_nanoseconds(); }
   /// With a pace, sleeps until modelled time `reached` has come at `pace` times modelled speed.
   void keep_pace(Picoseconds reached) const;
 
@@ -68,6 +70,7 @@ class Clock {
   FixedTimes times_;
   double pace_ = 0;
   std::int64_t start_ = 0;
+  std::int64_t pace_start_ = 0;
 };
 
 }  // namespace lockstep

@@ -23,15 +23,14 @@ using nlohmann::json;
 /// GB/s each way, 3 µs; 25 GB/s between nodes, 10 µs; 5 µs a launch), scaled so that a toy model
 /// sees the ratios that a large one sees there.
 ///
-///   width   A stage's compute grows as b s h², what it reads, writes and sends as b s h, so
-///   compute over
-///           traffic grows as h. GPT-3 has h = 12288, the lessons' toy h = 64: FLOP/s are divided
-///           by 192, bandwidths stay. (The head's share comes out by itself: 2 V h of 24 h² a block
-///           is a third of a block for both, 2 · 50257 / (24 · 12288) and 2 · 256 / (24 · 64).)
-///   span    GPT-3 in 16 stages of 6 blocks takes 24 · 2048 · 12288² · 6 / 312e12 s = 143 ms to
-///   forward
-///           2,048 tokens; a toy stage of 2 blocks takes 24 · 128 · 64² · 2 / 1.6e12 s = 15.5 µs
-///           for 128 tokens. Latencies and launches are divided by the quotient, 9,200.
+/// Width: a stage's compute grows as b s h², what it reads, writes and sends as b s h, so compute
+/// over traffic grows as h. GPT-3 has h = 12288, the lessons' toy h = 64: FLOP/s are divided by
+/// 192, bandwidths stay. (The head's share comes out by itself: 2 V h of 24 h² a block is a third
+/// of a block for both, 2 · 50257 / (24 · 12288) and 2 · 256 / (24 · 64).)
+///
+/// Span: GPT-3 in 16 stages of 6 blocks takes 24 · 2048 · 12288² · 6 / 312e12 s = 143 ms to
+/// forward 2,048 tokens; a toy stage of 2 blocks takes 24 · 128 · 64² · 2 / 1.6e12 s = 15.5 µs
+/// for 128. Latencies and launches are divided by the quotient, 9,200.
 std::vector<Cluster> make_presets() {
   const double width = 12288.0 / 64;
   const double span = 9200;

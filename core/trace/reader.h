@@ -3,23 +3,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/trace/parse.h"
 #include "core/trace/timeline.h"
 
 namespace lockstep {
-
-/// Microseconds as they are written ("12.345678", "-3", "1e3") in picoseconds: exact up to six
-/// decimals, beyond that rounded to the nearest. `origin` microseconds are taken off first. Nothing
-/// where the text is no number or the time does not fit.
-std::optional<Picoseconds> parse_microseconds(std::string_view text, std::int64_t origin = 0);
-
-/// What a span's `cat` means to us; kernel for categories of others (communication, where they
-/// speak of NCCL).
-Category category_of(std::string_view cat, std::string_view name);
 
 /// Reads traces (DESIGN §5) into a Timeline as their bytes come, whole lines or not. A line that
 /// can't be understood is skipped and counted. A file that is one JSON document of many lines, as

@@ -1,5 +1,6 @@
 #include "core/trace/recorder.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep {
@@ -11,8 +12,15 @@ const char* name_of(Category category) {
   return names[static_cast<std::size_t>(category)];
 }
 
+char letter_of(Category category) {
+  constexpr char letters[] = "FBIWR";
+  return category <= Category::recompute ? letters[static_cast<std::size_t>(category)] : '\0';
+}
+
 int Recorder::add_lane(const std::string& name) {
   std::lock_guard lock{mutex_};
+  if (const auto found = std::find(lanes_.begin(), lanes_.end(), name); found != lanes_.end())
+    return static_cast<int>(found - lanes_.begin());
   lanes_.push_back(name);
   return static_cast<int>(lanes_.size()) - 1;
 }
@@ -20,6 +28,11 @@ int Recorder::add_lane(const std::string& name) {
 std::vector<std::string> Recorder::lanes() const {
   std::lock_guard lock{mutex_};
   return lanes_;
+}
+
+const char* Recorder::keep(const std::string& text) {
+  std::lock_guard lock{mutex_};
+  return kept_.insert(text).first->c_str();
 }
 
 void Recorder::push(const TraceEvent& event) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,12 @@ class Recorder {
   bool kernels() const { return kernels_; }
   void set_kernels(bool kernels) { kernels_ = kernels; }
 
-  /// Names a new lane (the trace's tid) and returns it. Lane 0 is "compute".
+  /// The lane (the trace's tid) of that name, a new one if there is none. Lane 0 is "compute".
   int add_lane(const std::string& name);
   std::vector<std::string> lanes() const;
+
+  /// A copy of `text` that lives as long as the recorder, for a Span to point to.
+  const char* keep(const std::string& text);
 
   /// The training step that events belong to from now on; -1: none.
   void set_step(int step) { step_ = step; }
@@ -70,6 +74,7 @@ class Recorder {
   int step_ = -1;
   mutable std::mutex mutex_;
   std::vector<std::string> lanes_{"compute"};
+  std::set<std::string> kept_;
   std::vector<TraceEvent> events_;
   std::atomic<std::int64_t> span_count_{0};
 };

@@ -19,9 +19,13 @@ enum class Category : std::uint8_t {
 };
 constexpr int category_count = 10;
 const char* name_of(Category category);
+/// As PyTorch's pipelining abbreviates actions: F, B, I (input), W (weight); R for recompute. '\0'
+/// for what is no action.
+char letter_of(Category category);
 
 /// What a stretch of work is called, and what is known of it. Plain data that costs nothing to
-/// pass: strings have static lifetime, and -1 means "does not apply". Pipeline actions (forward,
+/// pass: strings live as long as the trace (literals, or
+/// Recorder::keep), and -1 means "does not apply". Pipeline actions (forward,
 /// backward... with a stage) are named PP:{stage}{F|B|I|W}{microbatch} when written, whatever
 /// `name` is.
 struct Span {

@@ -25,9 +25,9 @@ namespace lockstep {
 using SteadyClock = std::chrono::steady_clock;
 
 /// One rank's file on its way to the viewer: closed -> connecting -> asked (hello sent) ->
-/// streaming.
+/// streaming, or refused, and then not tried again.
 struct Streamer::Connection {
-  enum class State { closed, connecting, asked, streaming };
+  enum class State { closed, connecting, asked, streaming, refused };
 
   std::string hello;
   int file = -1;
@@ -35,6 +35,7 @@ struct Streamer::Connection {
   State state = State::closed;
   bool ever_connected = false;
   std::string answer;    ///< of the viewer, until its newline has come
+  std::string refusal;   ///< what it said, if it does not want this run
   off_t position = 0;    ///< of the next byte to read from the file
   std::string outgoing;  ///< read, not yet taken by the socket
   SteadyClock::time_point retry_at{};
@@ -84,7 +85,6 @@ struct Streamer::Connection {
       state = State::asked;
       ever_connected = true;
       outgoing = hello;
-      last_progress = SteadyClock::now();
     }
     while (!outgoing.empty()) {
       const ssize_t count = ::send(socket, outgoing.data(), outgoing.size(), MSG_NOSIGNAL);
@@ -93,8 +93,9 @@ struct Streamer::Connection {
         return;
       }
       outgoing.erase(0, static_cast<std::size_t>(count));
+      if (state != State::streaming) continue;
       last_progress = SteadyClock::now();
-      if (state == State::streaming) refill();
+      refill();
     }
   }
 
@@ -106,7 +107,14 @@ struct Streamer::Connection {
     if (state != State::asked) return;
     answer.append(buffer, static_cast<std::size_t>(count));
     if (answer.find('\n') == std::string::npos) return;
+    if (answer.rfind("refused", 0) == 0) {
+      refusal = answer.substr(0, answer.find('\n'));
+      close_socket();
+      state = State::refused;
+      return;
+    }
     if (answer.rfind("resume ", 0) != 0) return close_socket();
+    last_progress = SteadyClock::now();
     position = std::strtoll(answer.c_str() + 7, nullptr, 10);
     state = State::streaming;
   }
@@ -222,6 +230,7 @@ void Streamer::work() {
         // Nobody is there, or has not taken anything for too long.
         const bool given_up =
             (!c.ever_connected && c.state == Connection::State::closed) ||
+            c.state == Connection::State::refused ||
             now - c.last_progress > std::chrono::duration<double>(patience_seconds_);
         if (!c.all_sent() && !given_up) all_done = false;
         if (c.socket < 0) continue;
@@ -243,6 +252,8 @@ void Streamer::work() {
       if ((polled[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0 &&
           c.state != Connection::State::connecting)
         c.on_readable();
+      if (c.state == Connection::State::refused && !std::exchange(refusal_told_, true))
+        fmt::print(stderr, "the viewer does not show this run ({})\n", c.refusal);
       if (c.socket >= 0 && (polled[i].revents & (POLLOUT | POLLERR | POLLHUP)) != 0)
         c.on_writable();
     }

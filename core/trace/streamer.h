@@ -13,8 +13,8 @@ namespace lockstep {
 /// Streams the trace files of this process's ranks to a viewer. A connection a rank; its first line
 /// is the rank's hello (with the token, where the viewer asks for one); the viewer answers `resume
 /// N`, and the file is sent from byte N on, as it grows. A viewer that comes late, or stops and
-/// comes back, is tried again five times a second and misses nothing. One thread, which never holds
-/// up a rank.
+/// comes back, is tried again five times a second and misses nothing; one that refuses is left
+/// alone. One thread, which never holds up a rank.
 class Streamer {
  public:
   /// `viewer` is HOST:PORT. Throws UsageError if it does not look like that.
@@ -41,7 +41,8 @@ class Streamer {
   std::vector<std::unique_ptr<Connection>> connections_;
   std::atomic<bool> complete_{false};
   std::atomic<bool> stop_{false};
-  double patience_seconds_ = 5;
+  std::atomic<double> patience_seconds_{5};
+  bool refusal_told_ = false;
   int wake_[2] = {-1, -1};  ///< a pipe: notify() writes, the thread polls
   std::thread thread_;
 };

@@ -94,6 +94,7 @@ void Timeline::clear() {
   messages_.clear();
   pending_messages_.clear();
   flows_.clear();
+  predictions_.clear();
   longest_message_ = span_count_ = start_ = end_ = 0;
   intern("");
 }
@@ -169,36 +170,49 @@ void Timeline::add(int rank_id, int tid, const TimelineSpan& span) {
   if (span.category == Category::step && tid == 0) ++at->ranks_done;
 }
 
-Timeline::FlowEnds& Timeline::flow(std::uint64_t id) {
-  FlowEnds& ends = flows_[id];
-  ends.message.id = id;
-  return ends;
-}
-
-void Timeline::complete(const FlowEnds& ends) {
-  if (!ends.started || !ends.ended) return;
-  const Message message = ends.message;
+void Timeline::meet(std::uint64_t id, FlowEnds& flow) {
+  if (flow.starts.empty() || flow.ends.empty()) return;
+  Message message = flow.starts.front();
+  const Message& end = flow.ends.front();
+  message.to_rank = end.to_rank;
+  message.to_lane = end.to_lane;
+  message.received = end.received;
   longest_message_ = std::max(longest_message_, message.received - message.sent);
   pending_messages_.push_back(message);
-  flows_.erase(message.id);
+  flow.starts.pop_front();
+  flow.ends.pop_front();
+  if (flow.starts.empty() && flow.ends.empty()) flows_.erase(id);
 }
 
 void Timeline::flow_start(std::uint64_t id, int rank, int tid, Picoseconds at) {
-  FlowEnds& ends = flow(id);
-  ends.started = true;
-  ends.message.from_rank = rank;
-  ends.message.from_lane = tid;
-  ends.message.sent = at;
-  complete(ends);
+  FlowEnds& flow = flows_[id];
+  flow.starts.push_back({.id = id, .from_rank = rank, .from_lane = tid, .sent = at});
+  meet(id, flow);
 }
 
 void Timeline::flow_end(std::uint64_t id, int rank, int tid, Picoseconds at) {
-  FlowEnds& ends = flow(id);
-  ends.ended = true;
-  ends.message.to_rank = rank;
-  ends.message.to_lane = tid;
-  ends.message.received = at;
-  complete(ends);
+  FlowEnds& flow = flows_[id];
+  flow.ends.push_back({.id = id, .to_rank = rank, .to_lane = tid, .received = at});
+  meet(id, flow);
+}
+
+const Prediction& Timeline::prediction(int step) const {
+  static const Prediction nothing;
+  auto after =
+      std::partition_point(predictions_.begin(), predictions_.end(),
+                           [&](const Prediction& each) { return each.first_step <= step; });
+  return after == predictions_.begin() ? nothing : *std::prev(after);
+}
+
+void Timeline::predict(Prediction prediction) {
+  auto at = std::partition_point(
+      predictions_.begin(), predictions_.end(),
+      [&](const Prediction& each) { return each.first_step < prediction.first_step; });
+  if (at != predictions_.end() && at->first_step == prediction.first_step) {
+    *at = std::move(prediction);  // every rank says the same
+  } else {
+    predictions_.insert(at, std::move(prediction));
+  }
 }
 
 void Timeline::settle() {

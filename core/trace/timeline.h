@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -128,9 +129,12 @@ struct Message {
   Picoseconds received = 0;
 };
 
-/// What a formula said before the run.
+/// What was said before the steps from `first_step` on: by a formula, and by the simulator.
 struct Prediction {
+  int first_step = 0;
+  std::string phase;  ///< what these steps are called, where a run has several kinds
   std::optional<double> bubble;
+  std::optional<double> bubble_simulated;  ///< with uneven stages and messages counted
   std::string formula;
   std::string schedule;
   int stages = 0;
@@ -144,7 +148,6 @@ struct RunInfo {
   std::string cluster;  ///< what modelled time describes
   int ranks = 0;
   std::vector<std::pair<std::string, int>> mesh;  ///< axis and size, as written
-  Prediction predicted;
 };
 
 /// A training step's extent over all ranks.
@@ -168,6 +171,10 @@ class Timeline {
   Picoseconds longest_message() const { return longest_message_; }
   const std::vector<StepWindow>& steps() const { return steps_; }  ///< ascending
   const StepWindow* find_step(int step) const;
+  /// What was predicted, by first step; a run whose steps are all alike has one.
+  const std::vector<Prediction>& predictions() const { return predictions_; }
+  /// That of a step; an empty one where nothing was predicted.
+  const Prediction& prediction(int step) const;
   /// The step has ended on every rank (or the run has).
   bool step_complete(const StepWindow& step) const;
 
@@ -192,6 +199,7 @@ class Timeline {
   RankTimeline& rank(int rank);  ///< found or made
   Lane& lane(int rank, int tid);
   RunInfo& run() { return run_; }
+  void predict(Prediction prediction);
   void add(int rank, int tid, const TimelineSpan& span);
   void flow_start(std::uint64_t id, int rank, int tid, Picoseconds at);
   void flow_end(std::uint64_t id, int rank, int tid, Picoseconds at);
@@ -205,12 +213,12 @@ class Timeline {
       return std::hash<std::string_view>{}(text);
     }
   };
+  /// Ends of messages that have not met yet. Ids may be used again, by another phase of a run, so
+  /// the first start of an id goes with its first end, and so on.
   struct FlowEnds {
-    Message message;
-    bool started = false, ended = false;
+    std::deque<Message> starts, ends;
   };
-  FlowEnds& flow(std::uint64_t id);
-  void complete(const FlowEnds& ends);
+  void meet(std::uint64_t id, FlowEnds& flow);
 
   RunInfo run_;
   std::vector<std::unique_ptr<RankTimeline>> ranks_;
@@ -218,7 +226,8 @@ class Timeline {
   std::vector<const std::string*> names_;
   std::vector<StepWindow> steps_;
   std::vector<Message> messages_, pending_messages_;
-  std::unordered_map<std::uint64_t, FlowEnds> flows_;  ///< one end seen
+  std::unordered_map<std::uint64_t, FlowEnds> flows_;
+  std::vector<Prediction> predictions_;
   Picoseconds longest_message_ = 0;
   std::int64_t span_count_ = 0;
   Picoseconds start_ = 0, end_ = 0;

@@ -23,24 +23,9 @@ void put(std::string& text, fmt::format_string<Args...> format, Args&&... args) 
   fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
 }
 
-char action_letter(Category category) {
-  switch (category) {
-    case Category::forward:
-      return 'F';
-    case Category::backward:
-      return 'B';
-    case Category::backward_input:
-      return 'I';
-    case Category::backward_weight:
-      return 'W';
-    default:
-      return '\0';
-  }
-}
-
 void append_span(std::string& text, int rank, const TraceEvent& event) {
   const Span& span = event.span;
-  if (const char letter = action_letter(span.category); letter != '\0' && span.stage >= 0)
+  if (const char letter = letter_of(span.category); letter != '\0' && span.stage >= 0)
     put(text, R"({{"ph":"X","name":"PP:{}{}{}")", span.stage, letter, span.microbatch);
   else
     put(text, R"({{"ph":"X","name":"{}")", span.name);
@@ -228,17 +213,21 @@ void TraceWriter::work() {
   }
 }
 
-void TraceWriter::finish() {
-  // Where a signal and the run's end come together, both wait until the files are whole.
-  std::lock_guard finishing{finishing_};
-  if (finished_) return;
-  finished_ = true;
-  {
-    std::lock_guard lock{mutex_};
-    stop_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
+void TraceWriter::finish(double patience_seconds) {
+  std::call_once(finished_, [&] {
+    {
+      std::lock_guard lock{mutex_};
+      stop_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+    finish_files();
+    if (streamer_) streamer_->finish(patience_seconds);
+  });
+  if (!failure_.empty()) throw RunError(failure_);
+}
+
+void TraceWriter::finish_files() {
   std::lock_guard lock{mutex_};  // a rank of a run that is interrupted may still add()
   for (auto& file : files_) {
     write_new(*file);
@@ -249,8 +238,6 @@ void TraceWriter::finish() {
     append(*file, text);
     ::close(file->descriptor);
   }
-  if (streamer_) streamer_->finish();
-  if (!failure_.empty()) throw RunError(failure_);
 }
 
 void merge_traces(const std::vector<std::filesystem::path>& files,

@@ -50,11 +50,13 @@ class TraceWriter {
 
   /// From now on `recorder`'s events go to the rank's file. The recorder must live until finish().
   void add(const TraceHello& hello, Recorder& recorder);
+  /// How long finish() waits for a viewer that takes nothing, in seconds.
+  static constexpr double patient = 5, in_a_hurry = 0.3;
+
   /// Writes what is left and each file's `end` event with its count of spans, then gives the viewer
-  /// the time that it needs to read to the end. Called by the destructor too, if need be. Throws
-  /// RunError where a file could not be written to its end (the disk is full): the rank went on
-  /// without a trace from there.
-  void finish();
+  /// the time that it needs to read to the end. The first call does it, others wait until it is
+  /// done. Throws RunError if the trace could not be written.
+  void finish(double patience_seconds = patient);
 
  private:
   struct File {
@@ -68,6 +70,7 @@ class TraceWriter {
   };
 
   void work();
+  void finish_files();
   void write_new(File& file);
   void append(File& file, const std::string& text);
 
@@ -77,8 +80,7 @@ class TraceWriter {
   std::condition_variable wake_;
   std::vector<std::unique_ptr<File>> files_;
   bool stop_ = false;
-  std::mutex finishing_;
-  bool finished_ = false;
+  std::once_flag finished_;
   std::string failure_;  ///< of the first file that could not be written
   std::thread thread_;
 };

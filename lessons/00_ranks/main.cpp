@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <cmath>
 
+#include "core/base/error.h"
 #include "core/model/gpt.h"
 #include "core/run/lesson.h"
 #include "lessons/00_ranks/model_states.h"
@@ -12,12 +15,20 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "00 ranks",
                  .question = "What is a rank, and why does one late rank stall all others?",
-                 .microbatches = "1",
-                 .steps = "4"},
+                 .steps = 4,
+                 .microbatches = {1},
+                 .trains = false,
+                 .axis = "dp"},
                 argc,
                 argv};
   const int& late = lesson.flag("--late", 2, "the rank that has more to do than the others");
   const double& times = lesson.flag("--times", 3.0, "how many times as much");
+
+  lesson.check([&](const Options& options) {
+    if (late >= options.ranks)
+      throw UsageError(fmt::format("--late {}: ranks are 0 to {}", late, options.ranks - 1));
+    if (!(times > 0)) throw UsageError(fmt::format("--times {}: wants a number above 0", times));
+  });
 
   return lesson.run([&](Rank& rank) {
     const GptConfig& config = lesson.model();

@@ -14,7 +14,8 @@ int main(int argc, char** argv) {
   Lesson lesson{
       {.name = "08 GPipe",
        .question = "How can ranks that each hold a part of the layers work at the same time?",
-       .microbatches = "1,2,4,8,16"},
+       .microbatches = {1, 2, 4, 8, 16},
+       .sweeps = true},
       argc,
       argv};
 
@@ -23,9 +24,9 @@ int main(int argc, char** argv) {
     Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), lesson.seed()};
     lesson.load(rank, stage.parameters());
     AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
-    PipelineUpdate update{
-        rank.endpoint,          rank.world, stage, optimizer, Channels::pipeline_ends,
-        Channels::pipeline_norm};
+    // The optimizer's step, and what it needs from other stages (with --tied or --clip; otherwise
+    // nothing).
+    PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
 
     for (const Phase& phase : lesson.phases()) {  // m = 1, 2, 4, 8, 16
       const Schedule schedule = gpipe(rank.count, phase.microbatches);
@@ -33,12 +34,12 @@ int main(int argc, char** argv) {
       predicted.bubble = gpipe_bubble(rank.count, phase.microbatches);
       predicted.formula = "(p-1)/(m+p-1)";
 
-      PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}, Channels::pipeline};
+      PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}};
       for (const Batch& batch : lesson.batches(rank, phase, predicted)) {
         stage.zero_gradients();
         const std::optional<double> loss = pipeline.step(batch);
         update.step();
-        lesson.step(rank, loss);
+        lesson.record(rank, loss);
       }
     }
     lesson.finish(rank, stage.parameters());

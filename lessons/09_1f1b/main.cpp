@@ -22,23 +22,23 @@ int main(int argc, char** argv) {
     Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), lesson.seed()};
     lesson.load(rank, stage.parameters());
     AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
-    PipelineUpdate update{
-        rank.endpoint,          rank.world, stage, optimizer, Channels::pipeline_ends,
-        Channels::pipeline_norm};
+    // The optimizer's step, and what it needs from other stages (with --tied or --clip; otherwise
+    // nothing).
+    PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
 
     for (const Phase& phase : lesson.phases("GPipe", "1F1B", compare)) {
-      const Schedule schedule = phase.name == "GPipe" ? gpipe(rank.count, phase.microbatches)
-                                                      : one_f_one_b(rank.count, phase.microbatches);
+      const auto generate = phase.first_step < compare ? gpipe : one_f_one_b;
+      const Schedule schedule = generate(rank.count, phase.microbatches);
       Predicted predicted = predict_pipeline(rank, lesson.options(), schedule);
       predicted.bubble = gpipe_bubble(rank.count, phase.microbatches);  // the same for both
       predicted.formula = "(p-1)/(m+p-1)";
 
-      PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}, Channels::pipeline};
+      PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}};
       for (const Batch& batch : lesson.batches(rank, phase, predicted)) {
         stage.zero_gradients();
         const std::optional<double> loss = pipeline.step(batch);
         update.step();
-        lesson.step(rank, loss);
+        lesson.record(rank, loss);
       }
     }
     lesson.finish(rank, stage.parameters());

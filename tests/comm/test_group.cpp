@@ -181,3 +181,21 @@ TEST_CASE("modelled: the same timeline, run after run") {
   }
   for (const auto& ends : seen) CHECK(ends == seen.front());
 }
+
+TEST_CASE("a group's spans can be read after it is gone") {
+  std::string name;
+  const std::string failure = on_threads(modelled_options(2, plain_cluster()), [&](Rank& rank) {
+    {
+      Group brief{rank.endpoint,
+                  {0, 1},
+                  std::string("a group of two, with a long name"),
+                  rank.transport->open_channel()};
+      brief.barrier().wait();
+    }
+    if (rank.id != 0) return;
+    for (const TraceEvent& event : rank.trace.drain())
+      if (event.span.group != nullptr) name = event.span.group;
+  });
+  CHECK(failure == "");
+  CHECK(name == "a group of two, with a long name");
+}

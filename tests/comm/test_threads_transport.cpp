@@ -55,7 +55,7 @@ TEST_CASE("threads: a size that differs is told with both sides") {
     if (rank.id == 0) rank.world.send(numbers(values), 1).wait();
     if (rank.id == 1) rank.world.receive(numbers(values), 0).wait();
   });
-  CHECK(contains(failure, "rank 0 sends 12 bytes"));
+  CHECK(contains(failure, "rank 0 sends 12 bytes (send, test_threads_transport.cpp:"));
   CHECK(contains(failure, "rank 1 receives 16"));
 }
 
@@ -66,8 +66,8 @@ TEST_CASE("threads: everybody sends first: the cycle, with source lines") {
     rank.world.receive(numbers(values), (rank.id + 2) % 3).wait();
   });
   CHECK(contains(failure, "deadlock"));
-  CHECK(contains(failure, "rank 0 waits for rank 1: send of 20 bytes"));
-  CHECK(contains(failure, "rank 2 waits for rank 0: send of 20 bytes"));
+  CHECK(contains(failure, "rank 0 waits for rank 1: sending of 20 bytes in send"));
+  CHECK(contains(failure, "rank 2 waits for rank 0: sending of 20 bytes in send"));
   CHECK(contains(failure, "test_threads_transport.cpp:"));
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("threads: waiting for a rank that has finished is an error at once") {
     std::vector<float> values(5);
     if (rank.id == 0) rank.world.receive(numbers(values), 1).wait();
   });
-  CHECK(contains(failure, "rank 0 waits for rank 1: receive of 20 bytes"));
+  CHECK(contains(failure, "rank 0 waits for rank 1: receiving of 20 bytes in recv"));
   CHECK(contains(failure, "has finished"));
 }
 
@@ -106,4 +106,22 @@ TEST_CASE("threads: a Pending that is dropped withdraws its message") {
     }
   });
   CHECK(failure == "");
+}
+
+TEST_CASE("threads: different collectives of one size are told apart, both named") {
+  const std::string failure = on_threads(modelled_options(2), [](Rank& rank) {
+    std::vector<float> values(8);
+    if (rank.id == 0) rank.world.all_gather(numbers(values)).wait();
+    if (rank.id == 1) rank.world.reduce_scatter(numbers(values)).wait();
+  });
+  CHECK(contains(failure, "all_gather"));
+  CHECK(contains(failure, "reduce_scatter"));
+}
+
+TEST_CASE("a strided view is refused, not sent as if it were contiguous") {
+  const std::string failure = on_threads(modelled_options(1), [](Rank& rank) {
+    std::vector<float> values(8);
+    rank.world.send(View{values.data(), {2, 4}}.columns(0, 2), 0);
+  });
+  CHECK(contains(failure, "contiguous"));
 }

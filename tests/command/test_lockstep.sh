@@ -197,7 +197,7 @@ rm -rf "$house/build"
 # The demo without a display.
 lockstep demo; claim "demo gives its flags" says 'with <--ranks> <4> <--microbatches> <8>'
 claim "demo says where the trace is" says 'runs/latest/trace.json'
-lockstep demo --microbatches 16 --steps=2; claim "the user's flags take the place of the demo's" says 'with <--ranks> <4> <--microbatches> <16> <--steps=2>'
+lockstep demo --microbatches 16 --steps=2; claim "the user's flags take the place of the demo's" says 'with <--ranks> <4> <--pace> <0.002> <--microbatches> <16> <--steps=2>'
 lockstep demo --exit 1; claim "a demo that fails ends so" ended 1
 lockstep lesson 9 --view; claim "no display: how to look later" says 'No display here'
 claim "no display: the run goes on" says 'with <--view>'

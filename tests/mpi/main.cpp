@@ -17,7 +17,7 @@ class Checks {
   explicit Checks(const MpiSession& session) : session_(session) {}
 
   void operator()(const Options& options, const std::function<std::string(Rank&)>& check) {
-    Rank rank{options, session_.endpoint(true)};
+    Rank rank{options, session_.endpoint()};
     const std::string mine = check(rank);
     for (const std::string& wrong : gather_to_root(*rank.transport, mine)) {
       if (wrong.empty()) continue;

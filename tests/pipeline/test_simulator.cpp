@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <random>
 
 #include "core/base/error.h"
@@ -153,4 +154,18 @@ TEST_CASE("times that do not fit the schedule are named") {
   times.boundary_bytes = -1;
   CHECK_THROWS_WITH_AS(simulate(gpipe(2, 1), times), "GPipe: boundary_bytes is -1; wants 0 or more",
                        ScheduleError);
+}
+
+TEST_CASE("a thousand stages and a thousand microbatches: two million actions") {
+  constexpr int n = 1024;
+  const Schedule schedule = one_f_one_b(n, n);
+  PipelineTimes times;
+  times.stages.assign(n, {.forward = 1'000'000, .backward = 2'000'000});
+  const auto begin = std::chrono::steady_clock::now();
+  const Simulation simulation = simulate(schedule, times);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  MESSAGE("simulated " << schedule.action_count() << " actions in " << took.count() << " s");
+  CHECK(schedule.action_count() == 2 * n * n);
+  CHECK(simulation.makespan == Picoseconds{3'000'000} * (n + n - 1));
+  CHECK(simulation.bubble == doctest::Approx(1023.0 / 2047).epsilon(1e-12));
 }

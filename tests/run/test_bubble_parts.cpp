@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <optional>
 #include <random>
 
 #include "core/run/bubble_parts.h"
@@ -16,19 +15,20 @@ namespace {
 /// GPipe on 2 stages with 2 microbatches has (p - 1) / (m + p - 1) = 1 / 3 by the formula.
 constexpr double formula = 1.0 / 3;
 
-std::optional<BubbleParts> parts_of(HandWritten& written, int steps = 1) {
-  return bubble_parts(written.done(), {.name = "m = 2", .steps = steps, .microbatches = 2},
-                      {.formula = "(p-1)/(m+p-1)", .bubble = formula, .stages = 2});
+ObservedBubble observed(HandWritten& written, int steps = 1) {
+  return observe_bubble(written.done(), {.name = "m = 2", .steps = steps, .microbatches = 2},
+                        {.formula = "(p-1)/(m+p-1)", .bubble = formula, .stages = 2});
 }
 
 void check_parts(HandWritten& written, double uneven, double slow, double messages) {
-  const auto parts = parts_of(written);
+  const auto [share, window, parts] = observed(written);
+  REQUIRE(share);
   REQUIRE(parts);
   CHECK(parts->formula == formula);
   CHECK(parts->uneven == doctest::Approx(uneven).epsilon(1e-12));
   CHECK(parts->slow == doctest::Approx(slow).epsilon(1e-12));
   CHECK(parts->messages == doctest::Approx(messages).epsilon(1e-12));
-  CHECK(parts->observed == doctest::Approx(formula + uneven + slow + messages).epsilon(1e-12));
+  CHECK(*share == doctest::Approx(formula + uneven + slow + messages).epsilon(1e-12));
 }
 
 /// A step of equal stages: forward 1, backward 2, each message `delay`.
@@ -90,9 +90,10 @@ TEST_CASE("of several steps the one whose bubble is the median is taken apart") 
   write_equal_stages(written, 50, 0, 0);
   write_equal_stages(written, 0, 1000, 1);
   write_equal_stages(written, 1, 2000, 2);
-  const auto parts = parts_of(written, 3);
+  const auto [share, window, parts] = observed(written, 3);
+  REQUIRE(share);
   REQUIRE(parts);
-  CHECK(parts->observed == doctest::Approx(10.0 / 22));
+  CHECK(*share == doctest::Approx(10.0 / 22));
   CHECK(parts->messages == doctest::Approx(10.0 / 22 - formula));
 }
 
@@ -124,20 +125,33 @@ TEST_CASE("the parts add up, whatever happened") {
       written.backward(0, m, start, start + length);
       free0 = start + length;
     }
-    const auto parts = parts_of(written);
+    const auto [share, window, parts] = observed(written);
+    REQUIRE(share);
     REQUIRE(parts);
     CHECK(parts->formula + parts->uneven + parts->slow + parts->messages ==
-          doctest::Approx(parts->observed).epsilon(1e-12));
-    CHECK(parts->observed == bubble(written.done(), 0)->share());
+          doctest::Approx(*share).epsilon(1e-12));
+    CHECK(*share == bubble(written.done(), 0)->share());
+    CHECK(window == bubble(written.done(), 0)->window);
   }
 }
 
 TEST_CASE("without a formula or without pipeline actions there is nothing to take apart") {
   HandWritten written;
   write_equal_stages(written);
-  CHECK_FALSE(bubble_parts(written.done(), {.steps = 1}, {}));
-  CHECK_FALSE(bubble_parts(written.done(), {.first_step = 5, .steps = 1}, {.bubble = 0.5}));
+  const ObservedBubble without = observe_bubble(written.done(), {.steps = 1}, {});
+  CHECK(without.share);  // it was seen all the same
+  CHECK_FALSE(without.parts);
+  CHECK_FALSE(observe_bubble(written.done(), {.first_step = 5, .steps = 1}, {.bubble = 0.5}).share);
   HandWritten plain;
   plain.stretch(0, "forward", Category::forward, 0, 5);
-  CHECK_FALSE(bubble_parts(plain.done(), {.steps = 1}, {.bubble = 0.5}));
+  CHECK_FALSE(observe_bubble(plain.done(), {.steps = 1}, {.bubble = 0.5}).share);
+}
+
+TEST_CASE("a trace from which an action is missing is no schedule, and has no parts") {
+  HandWritten written;
+  written.forward(0, 0, 0, 1).forward(1, 0, 1, 2).backward(1, 0, 2, 4);
+  const ObservedBubble seen =
+      observe_bubble(written.done(), {.steps = 1, .microbatches = 1}, {.bubble = formula});
+  CHECK(seen.share);
+  CHECK_FALSE(seen.parts);
 }

@@ -31,7 +31,9 @@ int run_lesson(
   flags.insert(flags.begin(), {"lesson", "--ranks", "2", "--quiet", "--data", text});
   std::vector<char*> words;
   for (std::string& flag : flags) words.push_back(flag.data());
-  Lesson lesson{{.name = "99 test", .question = "?"}, static_cast<int>(words.size()), words.data()};
+  Lesson lesson{{.name = "99 test", .question = "?", .sweeps = true},
+                static_cast<int>(words.size()),
+                words.data()};
   return lesson.run([&](Rank& rank) {
     // Every lesson goes through its batches.
     for ([[maybe_unused]] const Batch& batch : lesson.batches(rank, lesson.phases().front())) {
@@ -100,6 +102,7 @@ TEST_CASE("a trace that can't be written to its end fails the run") {
   std::filesystem::create_symlink("/dev/full", folder.path() / "rank1.json");
   CHECK(run_lesson({"--trace", folder.path().string(), "--steps", "2"}) == 1);
   std::filesystem::remove(folder.path() / "rank1.json");
+  std::filesystem::remove(folder.path() / "trace.json");  // of what could be written
   std::filesystem::create_symlink("/dev/full", folder.path() / "trace.json");
   CHECK(run_lesson({"--trace", folder.path().string(), "--steps", "2"}) == 1);
 }

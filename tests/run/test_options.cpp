@@ -22,6 +22,7 @@ using namespace lockstep::testing;
 namespace {
 
 const LessonInfo pipeline_lesson{.name = "09 1F1B", .question = "?"};
+const LessonInfo sweeping_lesson{.name = "08 GPipe", .question = "?", .sweeps = true};
 
 std::unique_ptr<Options> parse(const std::vector<std::string>& flags,
                                const LessonInfo& info = pipeline_lesson) {
@@ -31,8 +32,9 @@ std::unique_ptr<Options> parse(const std::vector<std::string>& flags,
   return parser.parse(static_cast<int>(words.size()), words.data());
 }
 
-std::string refusal(const std::vector<std::string>& flags) {
-  return complaint_of<UsageError>([&] { parse(flags); });
+std::string refusal(const std::vector<std::string>& flags,
+                    const LessonInfo& info = pipeline_lesson) {
+  return complaint_of<UsageError>([&] { parse(flags, info); });
 }
 
 struct Wrong {
@@ -69,7 +71,7 @@ TEST_CASE("flags say what they say") {
                               "--parity",  "off",
                               "--view",    "--microbatches",
                               "4",         "--trace",
-                              "none",      "--quiet"});
+                              "here",      "--quiet"});
   CHECK(options->ranks == 2);
   CHECK(options->pp == 2);
   CHECK(options->steps == 7);
@@ -86,7 +88,12 @@ TEST_CASE("flags say what they say") {
 }
 
 TEST_CASE("several microbatches are a sweep") {
-  CHECK(parse({"--microbatches", "1,2,16"})->microbatches == std::vector<int>{1, 2, 16});
+  CHECK(parse({"--microbatches", "1,2,16"}, sweeping_lesson)->microbatches ==
+        std::vector<int>{1, 2, 16});
+  CHECK(unlike(refusal({"--steps", "2", "--microbatches", "1,2,4"}, sweeping_lesson),
+               {"--steps 2", "3 values"}) == "");
+  CHECK(unlike(refusal({"--batch", "13", "--microbatches", "2,3"}, sweeping_lesson),
+               {"--batch 13", "--batch 12 can"}) == "");
 }
 
 TEST_CASE("what can't be done is one line with the flag, the value and what would do") {
@@ -122,7 +129,8 @@ TEST_CASE("what can't be done is one line with the flag, the value and what woul
       {{"--batch", "13"}, {"--batch 13", "--microbatches 8", "--batch 8"}},
       {{"--microbatches", "5"}, {"--batch 16", "--microbatches 5", "--batch 15"}},
       {{"--microbatches", "32"}, {"--batch 16", "--microbatches 32", "--batch 32"}},
-      {{"--steps", "2", "--microbatches", "1,2,4"}, {"--steps 2", "3 values"}},
+      {{"--microbatches", "1,2,4"}, {"--microbatches 1,2,4", "one value"}},
+      {{"--trace", "none", "--view"}, {"--trace none", "--view 127.0.0.1:7077", "leave one"}},
       {{"--lr", "0"}, {"--lr 0", "above 0"}},
       {{"--lr", "nan"}, {"--lr nan", "above 0"}},
       {{"--lr", "-1"}, {"--lr -1", "above 0"}},

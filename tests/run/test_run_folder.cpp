@@ -59,11 +59,17 @@ TEST_CASE("a folder that can't be made or written to is one line") {
   }
 }
 
-TEST_CASE("runs/latest is the run that was merged last") {
+TEST_CASE("runs/latest is the run that has begun last, and begins empty") {
   const TemporaryFolder folder;
   for (const std::string name : {"one", "two"}) {
     const RunFolder run{name, folder.path() / "runs" / name};
     fs::create_directories(run.path);
+    for (const char* old : {"rank7.json", "trace.json", "report.json", "notes.txt"})
+      std::ofstream(run.path / old) << "of a run before";
+    run.begin();
+    CHECK_FALSE(fs::exists(run.path / "rank7.json"));
+    CHECK_FALSE(fs::exists(run.path / "trace.json"));
+    CHECK(fs::exists(run.path / "notes.txt"));
     std::ofstream(run.path / "rank0.json") << "[\n{\"a\":0},\n";
     std::ofstream(run.path / "rank1.json") << "[\n{\"a\":1},\n";
     run.merge(2);
@@ -80,6 +86,7 @@ TEST_CASE("runs/latest is the run that was merged last") {
   // A folder elsewhere gets no such link.
   const RunFolder other{"other", folder.path() / "elsewhere"};
   fs::create_directories(other.path);
+  other.begin();
   other.merge(0);
   CHECK_FALSE(fs::exists(folder.path() / "latest"));
 }

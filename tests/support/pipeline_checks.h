@@ -56,11 +56,8 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
   Gpt stage{options.model, rank.device, StageLayers::of(options.model, rank.id, rank.count),
             options.seed};
   AdamW optimizer{stage.parameters(), rank.device, options.optimizer};
-  PipelineUpdate update{
-      rank.endpoint,          rank.world, stage, optimizer, Channels::pipeline_ends,
-      Channels::pipeline_norm};
-  PipelineExecutor pipeline{
-      rank.endpoint, rank.world, generate(rank.count, m), {&stage}, Channels::pipeline};
+  PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
+  PipelineExecutor pipeline{rank.endpoint, rank.world, generate(rank.count, m), {&stage}};
   RankRecord record{.rank = rank.id};
   for (int step = 0; step < options.steps; ++step) {
     stage.zero_gradients();
@@ -111,7 +108,7 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
   const Simulation simulated = simulate(schedule, times, true);
   const Corpus corpus = small_corpus(config);
   Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), 1};
-  PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}, Channels::pipeline};
+  PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}};
   rank.trace.drain();
   pipeline.step(corpus.batch(1, 0, {.microbatches = schedule.microbatches, .size = batch}));
   const auto events = rank.trace.drain();
@@ -164,10 +161,8 @@ inline std::string check_memory(Rank& rank, const Options& options, const Schedu
   const StageLayers layers = StageLayers::of(options.model, rank.id, rank.count);
   Gpt stage{options.model, rank.device, layers, 1};
   AdamW optimizer{stage.parameters(), rank.device, options.optimizer};
-  PipelineUpdate update{
-      rank.endpoint,          rank.world, stage, optimizer, Channels::pipeline_ends,
-      Channels::pipeline_norm};
-  PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}, Channels::pipeline};
+  PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
+  PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}};
   const Footprint footprint{options.model, layers, batch};
   const Predicted predicted = predict_pipeline(rank, options, schedule);
   if (predicted.peak_bytes.at("activations") != footprint.peak(live))

@@ -35,7 +35,7 @@ inline std::string on_threads(const Options& options, const std::function<void(R
         body(*ranks[static_cast<std::size_t>(id)]);
         fabric.finish(id);
       } catch (const std::exception& error) {
-        fabric.fail(id, error.what());
+        fabric.fail(error.what());
       }
     });
   }

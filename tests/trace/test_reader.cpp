@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/trace/parse.h"
 #include "core/trace/reader.h"
 
 using namespace lockstep;
@@ -33,8 +34,8 @@ void check_sample(const Timeline& timeline) {
   CHECK(timeline.run().lesson == "09 1F1B");
   CHECK(timeline.run().cluster == "classroom");
   CHECK(timeline.run().mesh == std::vector<std::pair<std::string, int>>{{"pp", 2}, {"dp", 1}});
-  CHECK(timeline.run().predicted.bubble == doctest::Approx(0.272727));
-  CHECK(timeline.run().predicted.formula == "(p-1)/(m+p-1)");
+  CHECK(timeline.prediction(2).bubble == doctest::Approx(0.272727));
+  CHECK(timeline.prediction(2).formula == "(p-1)/(m+p-1)");
   REQUIRE(timeline.ranks().size() == 2);
   const RankTimeline& rank = *timeline.ranks()[0];
   CHECK(rank.name == "rank zero");
@@ -113,6 +114,33 @@ TEST_CASE("every kind of event is understood") {
   CHECK(reader.malformed() == 0);
   CHECK(reader.bytes() == static_cast<std::int64_t>(sample.size()));
   check_sample(timeline);
+}
+
+TEST_CASE("a run of several phases predicts each, and may use a message's id again") {
+  Timeline timeline;
+  TraceReader reader{timeline};
+  const std::string flow =
+      R"({"ph":"%","name":"message","cat":"communication","id":5,"pid":0,"tid":1,"ts":)";
+  const auto end_of = [&](char phase, const char* time) {
+    std::string line = flow + time + "},\n";
+    line[line.find('%')] = phase;
+    return line;
+  };
+  reader.feed(sample);
+  reader.feed(R"x({"ph":"M","name":"predicted","pid":0,"tid":0,"args":{"bubble":0.5,)x"
+              R"x("bubble_simulated":0.6,"formula":"half","phase":"GPipe","first_step":7}},)x"
+              "\n");
+  reader.feed(end_of('s', "200") + end_of('s', "300") + end_of('f', "210") + end_of('f', "310"));
+  reader.finish();
+  timeline.settle();
+  CHECK(reader.malformed() == 0);
+  CHECK(timeline.prediction(6).bubble == doctest::Approx(0.272727));
+  CHECK(timeline.prediction(7).bubble == doctest::Approx(0.5));
+  CHECK(timeline.prediction(9).bubble_simulated == doctest::Approx(0.6));
+  CHECK(timeline.prediction(9).phase == "GPipe");
+  REQUIRE(timeline.messages().size() == 3);
+  CHECK(timeline.messages()[1].received == 210'000'000);
+  CHECK(timeline.messages()[2].sent == 300'000'000);
 }
 
 TEST_CASE("bytes may come in any pieces") {
@@ -213,6 +241,16 @@ TEST_CASE("a document of many lines, as PyTorch writes, opens") {
   CHECK(timeline.end() - timeline.start() == 19'750'000);
   const auto& row = timeline.find_rank(0)->lanes.front()->rows(Band::action).front();
   CHECK(row.front().category == Category::communication);
+
+  // An event that is none stops nothing, and a document may be one line.
+  Timeline one_line;
+  TraceReader short_reader{one_line};
+  short_reader.feed(R"x({"traceEvents":[{"ph":"X","name":"a","pid":0,"tid":0,"ts":1,"dur":1},)x"
+                    R"x({"ph":"X","name":"no time","pid":0,"tid":0},3,)x"
+                    R"x({"ph":"X","name":"b","pid":0,"tid":0,"ts":2,"dur":1}]})x");
+  short_reader.finish();
+  CHECK(one_line.span_count() == 2);
+  CHECK(short_reader.malformed() == 2);
 
   Timeline pretty;
   TraceReader array{pretty};

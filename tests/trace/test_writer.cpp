@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/trace/parse.h"
 #include "core/trace/reader.h"
 #include "core/trace/writer.h"
 #include "tests/support/complaints.h"

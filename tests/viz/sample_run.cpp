@@ -23,16 +23,18 @@ struct File {
   void span(int tid, const std::string& name, const char* cat, Picoseconds start, Picoseconds end,
             const std::string& args) {
     lines.emplace_back(
-        end, fmt::format("{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},"
-                         "\"ts\":{},\"dur\":{},\"args\":{{{}}}}},\n",
-                         name, cat, rank, tid, microseconds(start), microseconds(end - start), args));
+        end,
+        fmt::format("{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},"
+                    "\"ts\":{},\"dur\":{},\"args\":{{{}}}}},\n",
+                    name, cat, rank, tid, microseconds(start), microseconds(end - start), args));
     ++spans;
   }
   void flow(char phase, int tid, std::size_t id, Picoseconds at) {
     lines.emplace_back(
-        at, fmt::format("{{\"ph\":\"{}\",{}\"name\":\"message\",\"cat\":\"communication\",\"id\":{},"
-                        "\"pid\":{},\"tid\":{},\"ts\":{}}},\n",
-                        phase, phase == 'f' ? "\"bp\":\"e\"," : "", id, rank, tid, microseconds(at)));
+        at,
+        fmt::format("{{\"ph\":\"{}\",{}\"name\":\"message\",\"cat\":\"communication\",\"id\":{},"
+                    "\"pid\":{},\"tid\":{},\"ts\":{}}},\n",
+                    phase, phase == 'f' ? "\"bp\":\"e\"," : "", id, rank, tid, microseconds(at)));
   }
   void memory(Picoseconds at, std::int64_t parameters, std::int64_t activations) {
     lines.emplace_back(
@@ -67,7 +69,8 @@ std::string sample_hello(const SampleRun& run, int rank, const std::string& toke
   return fmt::format(
       "{{\"ph\":\"M\",\"name\":\"lockstep\",\"pid\":{0},\"tid\":0,\"args\":{{\"format\":1,\"run\":"
       "\"{1}\",\"lesson\":\"{2}\",\"rank\":{0},\"ranks\":{3},\"mesh\":{{\"pp\":{3}}},\"device\":"
-      "\"cpu\",\"launch\":\"threads\",\"clock\":\"{4}\",\"cluster\":\"{5}\",\"clock_offset_ns\":{6},"
+      "\"cpu\",\"launch\":\"threads\",\"clock\":\"{4}\",\"cluster\":\"{5}\",\"clock_offset_ns\":{6}"
+      ","
       "\"clock_uncertainty_ns\":0,\"predicted\":{{\"bubble\":{7:.6f},\"formula\":\"(p-1)/(m+p-1)\","
       "\"schedule\":\"1f1b\",\"stages\":{8},\"microbatches\":{9}}}{10}}}}},\n",
       rank, run.run, run.lesson, run.schedule.ranks, run.clock, run.cluster, run.clock_offset_ns,
@@ -130,10 +133,11 @@ std::vector<std::string> sample_traces(const SampleRun& run) {
       file.span(0, "step", "step", begin, end + run.optimizer, args);
     }
     files.back().lines.emplace_back(
-        end, fmt::format("{{\"ph\":\"C\",\"name\":\"loss\",\"pid\":{},\"ts\":{},\"args\":{{\"loss\":"
-                         "{:.4f}}}}},\n",
-                         ranks - 1, microseconds(end),
-                         5.545 * std::exp(-0.02 * step) + 0.03 * std::sin(3.0 * step)));
+        end,
+        fmt::format("{{\"ph\":\"C\",\"name\":\"loss\",\"pid\":{},\"ts\":{},\"args\":{{\"loss\":"
+                    "{:.4f}}}}},\n",
+                    ranks - 1, microseconds(end),
+                    5.545 * std::exp(-0.02 * step) + 0.03 * std::sin(3.0 * step)));
     begin = end + run.optimizer + run.optimizer / 10;
   }
 
@@ -143,11 +147,13 @@ std::vector<std::string> sample_traces(const SampleRun& run) {
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     std::string text = "[\n" + sample_hello(run, file.rank);
     text += fmt::format(
-        "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}},\n",
+        "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank "
+        "{0}\"}}}},\n",
         file.rank);
     const auto name_lane = [&](int tid, const std::string& name) {
       text += fmt::format(
-          "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}"
+          "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}"
+          "\"}}"
           "}},\n",
           file.rank, tid, name);
     };
@@ -162,7 +168,8 @@ std::vector<std::string> sample_traces(const SampleRun& run) {
     }
     for (const auto& line : file.lines) text += line.second;
     text += fmt::format(
-        "{{\"ph\":\"i\",\"name\":\"end\",\"s\":\"p\",\"pid\":{},\"ts\":{},\"args\":{{\"spans\":{}}}}},\n",
+        "{{\"ph\":\"i\",\"name\":\"end\",\"s\":\"p\",\"pid\":{},\"ts\":{},\"args\":{{\"spans\":{}}}"
+        "}},\n",
         file.rank, microseconds(begin), file.spans);
     traces.push_back(std::move(text));
   }

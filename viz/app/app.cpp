@@ -58,17 +58,18 @@ App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now())
       if (window_is_open) Window::wake();
     });
     feed_ = std::make_unique<LiveFeed>(*server_, model_.timeline);
-    model_.source = {.live = true,
-                     .name = fmt::format("{}:{}", server_->endpoint().host, server_->endpoint().port)};
+    model_.source = {
+        .live = true,
+        .name = fmt::format("{}:{}", server_->endpoint().host, server_->endpoint().port)};
     model_.viewport.follow(true);
     model_.timeline.watch(&latency_.fresh());
-    window_ = std::make_unique<Window>("Lockstep", options_.width, options_.height,
-                                       !options_.screenshot);
+    window_ =
+        std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
     window_is_open = true;
   } else {
     open_files();
-    window_ = std::make_unique<Window>("Lockstep", options_.width, options_.height,
-                                       !options_.screenshot);
+    window_ =
+        std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
   }
 }
 
@@ -82,7 +83,8 @@ void App::open_files() {
   source.name = options_.paths.front().filename().empty()
                     ? options_.paths.front().parent_path().filename().string()
                     : options_.paths.front().filename().string();
-  if (options_.paths.size() > 1) source.name += fmt::format(" and {} more", options_.paths.size() - 1);
+  if (options_.paths.size() > 1)
+    source.name += fmt::format(" and {} more", options_.paths.size() - 1);
   source.malformed = report.malformed;
   source.first_malformed = report.first_malformed;
   if (report.malformed > 0) {
@@ -158,6 +160,7 @@ bool App::picture_is_due() const {
 }
 
 int App::run() {
+  if (options_.hover) window_->hold_cursor(options_.hover->first, options_.hover->second);
   auto last = Clock::now();
   frames_due_ = settle_frames;
   while (!window_->closed() && stop_signal == 0) {
@@ -171,6 +174,7 @@ int App::run() {
     frame(std::min(seconds_between(last, now), 0.1));
     last = now;
     if (frames_due_ > 0) --frames_due_;
+    if (timeline_.keys_held()) frames_due_ = settle_frames;
     if (screenshot_seconds_) break;
     if (options_.exit_when_done && options_.live() && run_is_done() && !options_.screenshot &&
         frames_due_ == 0) {
@@ -190,6 +194,7 @@ void App::frame(double seconds) {
   model_.viewport.advance(model_.timeline, seconds, due || !!options_.screenshot);
   window_->begin_frame();
   draw();
+  build_seconds_ += seconds_between(begin, Clock::now());
   if (due && frames_ == 0) {
     // Dear ImGui lays out in the first frame; the second is as it should be.
     window_->render();
@@ -212,7 +217,8 @@ void App::draw() {
   ImGui::Begin("Lockstep", nullptr,
                ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
                    ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
-                   ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoNav);
+                   ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoNav |
+                   ImGuiWindowFlags_NoBackground);
   const Painter painter{ImGui::GetWindowDrawList(), window_->look()};
   const Rect bar{0, 0, size.x, painter.px(StatusView::bar_height)};
   const Rect line{0, size.y - painter.px(StatusView::line_height), size.x, size.y};
@@ -236,20 +242,24 @@ void App::draw() {
   status_.draw_line(painter, line, model_);
   if (model_.timeline.empty()) {
     const float x = size.x / 2, y = (middle.top + middle.bottom) / 2;
-    painter.text(x, y - painter.px(30), "Waiting for a run on " + model_.source.name,
-                 colours::text, painter.look().large, Align::centre);
-    painter.text(x, y + painter.px(8), "Start one in another terminal:  ./lockstep lesson 9 --view",
-                 colours::text_dim, painter.look().body, Align::centre);
+    painter.text(x, y - painter.px(30), "Waiting for a run on " + model_.source.name, colours::text,
+                 painter.look().large, Align::centre);
+    std::string command = "Start one in another terminal:  ./lockstep lesson 9 --view";
+    if (options_.listen.port != Endpoint{}.port) {
+      command += fmt::format(" 127.0.0.1:{}", server_->endpoint().port);
+    }
+    painter.text(x, y + painter.px(8), command, colours::text_dim, painter.look().body,
+                 Align::centre);
   }
   details_.draw({ImGui::GetForegroundDrawList(), window_->look()},
                 {0, middle.top, middle.right - painter.px(edge), middle.bottom}, model_);
   if (key_pressed(keys::q, false)) window_->close();
   ImGui::End();
   const RunInfo& run = model_.timeline.run();
-  window_->set_title(run.lesson.empty() ? "Lockstep"
-                                        : fmt::format("{} - Lockstep ({})", run.lesson,
-                                                      run.clock == "modelled" ? "modelled time"
-                                                                              : "wall clock"));
+  window_->set_title(run.lesson.empty()
+                         ? "Lockstep"
+                         : fmt::format("{} - Lockstep ({})", run.lesson,
+                                       run.clock == "modelled" ? "modelled time" : "wall clock"));
 }
 
 void App::take_picture() {
@@ -277,6 +287,7 @@ void App::write_stats() const {
                         {"not_shown", latency.not_shown}};
   json["frames"] = frames_;
   json["frame_ms"] = frames_ > 0 ? 1e3 * frame_seconds_ / static_cast<double>(frames_) : 0;
+  json["build_ms"] = frames_ > 0 ? 1e3 * build_seconds_ / static_cast<double>(frames_) : 0;
   json["seconds"] = seconds_between(begun_, Clock::now());
   if (screenshot_seconds_) {
     json["screenshot"] = {{"seconds", *screenshot_seconds_}, {"last_step", screenshot_step_}};

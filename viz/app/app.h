@@ -59,7 +59,8 @@ class App {
   bool backlog_ = false;
   int frames_due_ = 0;  ///< to draw though nothing comes: hovering takes a frame to settle
   std::int64_t frames_ = 0;
-  double frame_seconds_ = 0;  ///< spent drawing, summed
+  double frame_seconds_ = 0;  ///< spent on frames, summed
+  double build_seconds_ = 0;  ///< of these, until the graphics library has the boxes
   std::optional<double> screenshot_seconds_;
   int screenshot_step_ = -1;
   std::chrono::steady_clock::time_point begun_;

@@ -12,6 +12,9 @@ namespace lockstep::viz {
 /// The keys that the viewer knows, in the terms of the Dear ImGui that it is built with: before
 /// 1.87 a key is the window system's own number.
 #if IMGUI_VERSION_NUM < 18700
+inline void set_cursor(ImVec2 at) {
+  ImGui::GetIO().MousePos = at;
+}
 namespace keys {
 constexpr int a = GLFW_KEY_A, c = GLFW_KEY_C, d = GLFW_KEY_D, f = GLFW_KEY_F, l = GLFW_KEY_L,
               q = GLFW_KEY_Q, s = GLFW_KEY_S, w = GLFW_KEY_W, left = GLFW_KEY_LEFT,
@@ -24,6 +27,9 @@ inline bool key_pressed(int key, bool repeat = true) {
   return ImGui::IsKeyPressed(key, repeat);
 }
 #else
+inline void set_cursor(ImVec2 at) {
+  ImGui::GetIO().AddMousePosEvent(at.x, at.y);
+}
 namespace keys {
 constexpr ImGuiKey a = ImGuiKey_A, c = ImGuiKey_C, d = ImGuiKey_D, f = ImGuiKey_F, l = ImGuiKey_L,
                    q = ImGuiKey_Q, s = ImGuiKey_S, w = ImGuiKey_W, left = ImGuiKey_LeftArrow,

@@ -28,14 +28,15 @@ void parse_size(const std::string& text, ViewerOptions& options) {
 ParsedOptions parse_options(int argc, char** argv) {
   ParsedOptions parsed;
   ViewerOptions& options = parsed.options;
-  std::string listen, size, when, screenshot, stats;
+  std::string listen, size, when, screenshot, stats, hover;
 
   CLI::App app{
       "The timeline of a run, live or from its traces.\n\n"
       "Without files it waits for a run to connect: start one with --view, in another terminal.\n"
       "With files or folders (runs/latest) it shows those, ours or PyTorch's."};
   app.name("lockstep_view");
-  app.add_option("traces", options.paths, "Trace files, or folders of a run")->type_name("FILE|DIR");
+  app.add_option("traces", options.paths, "Trace files, or folders of a run")
+      ->type_name("FILE|DIR");
   app.add_option("--listen", listen, "Where runs connect to (default 127.0.0.1:7077)")
       ->type_name("[HOST:]PORT");
   app.add_option("--token", options.token,
@@ -45,8 +46,9 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("N[-N]");
   app.add_option("--size", size, "Of the window in pixels (default 1600x900)")
       ->type_name("WIDTHxHEIGHT");
-  app.add_option("--screenshot", screenshot,
-                 "Write a picture (PNG) and exit; of a live run when it ends, unless told otherwise")
+  app.add_option(
+         "--screenshot", screenshot,
+         "Write a picture (PNG) and exit; of a live run when it ends, unless told otherwise")
       ->type_name("FILE");
   app.add_option("--after-steps", options.after_steps,
                  "Take the picture once every rank has ended N steps")
@@ -55,8 +57,11 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--when", when, "Take the picture once all ranks have sent spans")
       ->type_name("all-ranks")
       ->check(CLI::IsMember({"all-ranks"}));
+  app.add_option("--hover", hover, "Have the cursor there in the picture, in pixels")
+      ->type_name("X,Y");
   app.add_flag("--exit-when-done", options.exit_when_done, "Exit when the run has ended");
-  app.add_option("--stats", stats, "On exit, write what was received and how soon it was shown (JSON)")
+  app.add_option("--stats", stats,
+                 "On exit, write what was received and how soon it was shown (JSON)")
       ->type_name("FILE");
   app.footer(
       "\nKeys: wheel or W S zoom, drag or A D pan, left right go by steps, F shows all, L follows\n"
@@ -78,6 +83,13 @@ ParsedOptions parse_options(int argc, char** argv) {
   if (!screenshot.empty()) options.screenshot = screenshot;
   if (!stats.empty()) options.stats = stats;
   options.when_all_ranks = !when.empty();
+  if (!hover.empty()) {
+    int x = 0, y = 0;
+    if (std::sscanf(hover.c_str(), "%d,%d", &x, &y) != 2) {
+      throw UsageError("--hover " + hover + ": wants X,Y in pixels, such as 800,300");
+    }
+    options.hover = {x, y};
+  }
   return parsed;
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "viz/data/live_server.h"
@@ -20,12 +21,13 @@ struct ViewerOptions {
   int after_steps = 0;          ///< take the picture once every rank has ended so many steps
   bool when_all_ranks = false;  ///< or once every rank has sent spans
   bool exit_when_done = false;
-  std::string steps;            ///< "3" or "2-4": what to show of a file
+  std::string steps;                         ///< "3" or "2-4": what to show of a file
+  std::optional<std::pair<int, int>> hover;  ///< where the picture has the cursor
   bool live() const { return paths.empty(); }
 };
 
-/// Parses the command line. Returns an exit code instead where there is nothing more to do (--help).
-/// Throws UsageError.
+/// Parses the command line. Returns an exit code instead where there is nothing more to do
+/// (--help). Throws UsageError.
 struct ParsedOptions {
   ViewerOptions options;
   std::optional<int> exit_code;

@@ -42,8 +42,8 @@ void watch_input(GLFWwindow* window) {
 /// DejaVu Sans where distributions put it; empty if it is nowhere.
 std::filesystem::path font_file(const std::string& name) {
   std::vector<std::filesystem::path> folders{
-      "/usr/share/fonts/truetype/dejavu", "/usr/share/fonts/dejavu", "/usr/share/fonts/TTF",
-      "/usr/share/fonts/dejavu-sans-fonts", "/usr/local/share/fonts", "/Library/Fonts"};
+      "/usr/share/fonts/truetype/dejavu",   "/usr/share/fonts/dejavu", "/usr/share/fonts/TTF",
+      "/usr/share/fonts/dejavu-sans-fonts", "/usr/local/share/fonts",  "/Library/Fonts"};
   if (const char* home = std::getenv("HOME")) {
     folders.push_back(std::filesystem::path{home} / ".local/share/fonts");
     folders.push_back(std::filesystem::path{home} / ".fonts");
@@ -106,13 +106,14 @@ Window::~Window() {
 void Window::load_fonts() {
   ImFontAtlas& atlas = *ImGui::GetIO().Fonts;
   // Latin, Greek, and the arrows, dots and dashes that lane names and formulas use.
-  static const ImWchar glyphs[] = {0x20, 0xff, 0x370, 0x3ff, 0x2010, 0x2027, 0x2190, 0x21ff, 0x2200,
-                                   0x22ff, 0};
+  static const ImWchar glyphs[] = {0x20,   0xff,   0x370,  0x3ff,  0x2010, 0x2027,
+                                   0x2190, 0x21ff, 0x2200, 0x22ff, 0};
   const auto load = [&](const char* name, float size) {
     const auto path = font_file(name);
-    ImFont* font = path.empty() ? nullptr
-                                : atlas.AddFontFromFileTTF(path.c_str(), std::round(size * look_.scale),
-                                                           nullptr, glyphs);
+    ImFont* font = path.empty()
+                       ? nullptr
+                       : atlas.AddFontFromFileTTF(path.c_str(), std::round(size * look_.scale),
+                                                  nullptr, glyphs);
     return font ? font : atlas.AddFontDefault();
   };
   look_.body = load("DejaVuSans.ttf", body_size);
@@ -135,8 +136,8 @@ void Window::make_hatch() {
   glBindTexture(GL_TEXTURE_2D, hatch_);
   glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_S, GL_REPEAT);
   glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_T, GL_REPEAT);
-  glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_LINEAR);
-  glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_LINEAR);
+  glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
+  glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_NEAREST);
   glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA, static_cast<GLsizei>(size), static_cast<GLsizei>(size), 0,
                GL_RGBA, GL_UNSIGNED_BYTE, texels.data());
   look_.hatch = texture_id(hatch_);
@@ -175,6 +176,9 @@ void Window::close() {
 void Window::begin_frame() {
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
+  if (held_cursor_) {
+    set_cursor({static_cast<float>(held_cursor_->first), static_cast<float>(held_cursor_->second)});
+  }
   ImGui::NewFrame();
 }
 

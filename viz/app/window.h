@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "viz/views/theme.h"
@@ -34,6 +36,8 @@ class Window {
   void close();
 
   void begin_frame();
+  /// From the next frame on the cursor is there, wherever the mouse may be.
+  void hold_cursor(int x, int y) { held_cursor_ = {x, y}; }
   /// Draws what was built since begin_frame into the back buffer.
   void render();
   /// The back buffer as it will be shown, RGB rows from the top.
@@ -47,6 +51,7 @@ class Window {
   GLFWwindow* window_ = nullptr;
   Look look_;
   unsigned hatch_ = 0;
+  std::optional<std::pair<int, int>> held_cursor_;
   std::string title_;
 };
 

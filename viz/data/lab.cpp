@@ -10,57 +10,68 @@
 namespace lockstep::viz {
 namespace {
 
+constexpr int most_stages = 64;
+
 struct Mean {
   Picoseconds sum = 0;
   int count = 0;
-  void add(const TimelineSpan& span) { sum += span.duration(), ++count; }
+  void add(Picoseconds time) { sum += time, ++count; }
+  Picoseconds value() const { return count > 0 ? std::max<Picoseconds>(sum / count, 1) : 0; }
 };
 
 }  // namespace
 
-LabQuestion question_from(const Timeline& timeline) {
+LabQuestion question_from(const Timeline& timeline, int step) {
   LabQuestion question;
-  const RunInfo& run = timeline.run();
-  const auto& steps = timeline.steps();
-  auto last = std::find_if(steps.rbegin(), steps.rend(), [&](const StepWindow& step) {
-    return timeline.step_complete(step) && bubble(timeline, step.step);
-  });
-  if (last == steps.rend()) return question;
-  Mean forward, backward, halves;
-  int stages = 0, microbatches = 0;
+  const StepWindow* last = timeline.find_step(step);
+  if (!last) return question;
+  struct StageMeans {
+    Mean forward, backward, input, weight;
+  };
+  std::vector<StageMeans> means;
+  int microbatches = 0;
   for (const auto& rank : timeline.ranks()) {
     for (const auto& lane : rank->lanes) {
       for (const SpanRow& row : lane->rows(Band::action)) {
         for (auto span = row.rbegin(); span != row.rend() && span->end > last->start; ++span) {
-          if (span->step != last->step) continue;
-          if (span->category == Category::communication && span->bytes > 0 && span->stage >= 0) {
+          if (span->step != last->step || span->stage < 0) continue;
+          if (span->category == Category::communication && span->bytes > 0) {
             question.boundary_bytes = span->bytes;
           }
           if (!is_pipeline_action(timeline, *span)) continue;
-          stages = std::max(stages, span->stage + 1);
+          const auto stage = static_cast<std::size_t>(std::min(span->stage, most_stages - 1));
+          if (means.size() <= stage) means.resize(stage + 1);
           microbatches = std::max(microbatches, span->microbatch + 1);
-          if (span->category == Category::forward) forward.add(*span);
-          if (span->category == Category::backward) backward.add(*span);
-          if (span->category == Category::backward_input) halves.add(*span);
-          if (span->category == Category::backward_weight) halves.sum += span->duration();
+          const Picoseconds time = span->duration();
+          if (span->category == Category::forward) means[stage].forward.add(time);
+          if (span->category == Category::backward) means[stage].backward.add(time);
+          if (span->category == Category::backward_input) means[stage].input.add(time);
+          if (span->category == Category::backward_weight) means[stage].weight.add(time);
         }
       }
     }
   }
-  question.stages = std::clamp(stages, 2, 16);
+  if (means.size() < 2) return question;
+  question.stages = static_cast<int>(means.size());
   question.microbatches = std::max(microbatches, 1);
-  if (run.predicted.schedule.find("pipe") != std::string::npos ||
-      run.predicted.schedule.find("Pipe") != std::string::npos) {
+  const std::string& schedule = timeline.prediction(last->step).schedule;
+  if (schedule.find("pipe") != std::string::npos || schedule.find("Pipe") != std::string::npos) {
     question.schedule = LabSchedule::gpipe;
   }
-  const Mean& back = backward.count > 0 ? backward : halves;
-  if (forward.count > 0 && back.count > 0) {
-    question.forward = std::max<Picoseconds>(forward.sum / forward.count, 1);
-    question.backward = std::max<Picoseconds>(back.sum / back.count, 1);
-    question.measured = true;
+  Mean forward, backward;
+  for (const StageMeans& stage : means) {
+    StageTimes times;
+    times.forward = stage.forward.value();
+    times.backward = stage.backward.count > 0 ? stage.backward.value()
+                                              : stage.input.value() + stage.weight.value();
+    forward.add(times.forward);
+    backward.add(times.backward);
+    question.measured.push_back(times);
   }
+  question.forward = forward.value();
+  question.backward = backward.value();
   try {
-    if (!run.cluster.empty()) question.cluster = Cluster::load(run.cluster);
+    if (!timeline.run().cluster.empty()) question.cluster = Cluster::load(timeline.run().cluster);
   } catch (const UsageError&) {
     // A cluster file that is elsewhere now: messages are free then.
   }
@@ -70,12 +81,12 @@ LabQuestion question_from(const Timeline& timeline) {
 LabAnswer answer(const LabQuestion& question) {
   const int p = question.stages, m = question.microbatches;
   LabAnswer result;
-  result.schedule =
-      question.schedule == LabSchedule::gpipe ? gpipe(p, m) : one_f_one_b(p, m);
+  result.schedule = question.schedule == LabSchedule::gpipe ? gpipe(p, m) : one_f_one_b(p, m);
   PipelineTimes times;
-  const StageTimes stage{question.forward, question.backward, question.backward / 2,
-                         question.backward - question.backward / 2};
-  times.stages.assign(static_cast<std::size_t>(p), stage);
+  times.stages = question.measured;
+  if (times.stages.empty()) {
+    times.stages.assign(static_cast<std::size_t>(p), {question.forward, question.backward, 0, 0});
+  }
   times.boundary_bytes = question.boundary_bytes;
   times.cluster = question.cluster;
   result.simulation = simulate(result.schedule, times);

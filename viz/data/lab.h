@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <vector>
 
 #include "core/pipeline/simulator.h"
 #include "core/trace/timeline.h"
@@ -15,24 +15,24 @@ struct LabQuestion {
   LabSchedule schedule = LabSchedule::one_f_one_b;
   int stages = 4;
   int microbatches = 8;
-  Picoseconds forward = 1'000'000'000;   ///< of one stage and microbatch
+  Picoseconds forward = 1'000'000'000;   ///< of one stage and microbatch, the mean
   Picoseconds backward = 2'000'000'000;  ///< of both halves
+  std::vector<StageTimes> measured{};    ///< of each stage, where a run has told
   std::int64_t boundary_bytes = 0;       ///< that cross between stages
-  Cluster cluster;
-  bool measured = false;  ///< the times are those of the run, not the textbook's
+  Cluster cluster{};
 };
 
 /// What the simulator says.
 struct LabAnswer {
   Schedule schedule;
   Simulation simulation;
-  double formula = 0;    ///< (p - 1) / (m + p - 1)
-  int most_live = 0;     ///< microbatches that rank 0 remembers at most
+  double formula = 0;  ///< (p - 1) / (m + p - 1)
+  int most_live = 0;   ///< microbatches that rank 0 remembers at most
 };
 
-/// The run's own numbers as a question: its stages, microbatches, schedule, mean times of the last
-/// complete step, message size and cluster; the textbook's (backward = 2 forward) where it has none.
-LabQuestion question_from(const Timeline& timeline);
+/// A step's own numbers as a question: its stages, microbatches, schedule, each stage's mean times,
+/// message size and cluster; the textbook's (backward = 2 forward) where it has none.
+LabQuestion question_from(const Timeline& timeline, int step);
 
 LabAnswer answer(const LabQuestion& question);
 

@@ -5,8 +5,8 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr float least_compute = 16, most_compute = 46;
-constexpr float least_communication = 6, most_communication = 13;
+constexpr float least_compute = 16, most_compute = 54;
+constexpr float least_communication = 6, most_communication = 14;
 constexpr float kernel_share = 0.35f;  // of a compute strip
 constexpr float strip_gap = 2;
 constexpr float group_gap = 10;
@@ -15,41 +15,68 @@ bool has_spans(const Lane& lane, Band band) {
   return !lane.rows(band).empty();
 }
 
+bool is_empty(const Lane& lane) {
+  return !has_spans(lane, Band::action) && !has_spans(lane, Band::kernel) && lane.open().empty();
+}
+
 }  // namespace
 
-void LaneLayout::update(const Timeline& timeline, float available, float scale) {
+float LaneLayout::collect(const Timeline& timeline, const std::function<bool(int)>& is_collapsed,
+                          float scale) {
   strips_.clear();
   groups_.clear();
   // Heights come in units of a compute strip: what is wanted by all, first.
   float units = 0, fixed = 0;
   constexpr float communication_units = most_communication / most_compute;
   for (const auto& rank : timeline.ranks()) {
-    RankGroup group{rank.get(), 0, 0, strips_.size(), 0, collapsed_.contains(rank->rank)};
-    const auto add = [&](const Lane* lane, StripKind kind, float height) {
-      strips_.push_back({rank.get(), lane, kind, 0, height});
+    RankGroup group{rank.get(), 0, 0, strips_.size(), 0, is_collapsed(rank->rank)};
+    const auto add = [&](const Lane& lane, StripKind kind, float height) {
+      for (std::size_t i = group.first; i < strips_.size(); ++i) {
+        if (kind == StripKind::communication && strips_[i].kind == kind &&
+            strips_[i].name() == lane.name()) {
+          strips_[i].lanes.push_back(&lane);
+          return;
+        }
+      }
+      strips_.push_back({rank.get(), {&lane}, kind, 0, height});
       units += height;
       fixed += strip_gap;
     };
-    if (!rank->compute()) add(nullptr, StripKind::compute, 1);
     for (const auto& lane : rank->lanes) {
       if (lane->is_compute()) {
-        add(lane.get(), StripKind::compute, 1);
+        add(*lane, StripKind::compute, 1);
         if (has_spans(*lane, Band::kernel) && !group.collapsed) {
-          add(lane.get(), StripKind::kernels, kernel_share);
+          add(*lane, StripKind::kernels, kernel_share);
         }
-      } else if (!group.collapsed) {
+      } else if (!group.collapsed && !is_empty(*lane)) {
         const bool communicates = has_spans(*lane, Band::action) || !has_spans(*lane, Band::kernel);
-        add(lane.get(), communicates ? StripKind::communication : StripKind::kernels,
+        add(*lane, communicates ? StripKind::communication : StripKind::kernels,
             communicates ? communication_units : kernel_share);
       }
     }
     group.count = strips_.size() - group.first;
+    if (group.count == 0) continue;
     groups_.push_back(group);
     fixed += group_gap;
   }
-  const float room = available - fixed * scale;
-  const float unit = std::clamp(units > 0 ? room / units : 0, least_compute * scale,
-                                most_compute * scale);
+  units_ = units;
+  fixed *= scale;
+  float least = fixed;
+  for (const Strip& strip : strips_) {
+    least += std::max(strip.height * least_compute, least_communication) * scale;
+  }
+  fixed_ = fixed;
+  return least;
+}
+
+void LaneLayout::update(const Timeline& timeline, float available, float scale) {
+  const bool crowded = collect(
+                           timeline, [](int) { return false; }, scale) > available;
+  collect(
+      timeline, [&](int rank) { return crowded != toggled_.contains(rank); }, scale);
+  const float room = available - fixed_;
+  const float unit =
+      std::clamp(units_ > 0 ? room / units_ : 0, least_compute * scale, most_compute * scale);
   float y = group_gap / 2 * scale;
   for (RankGroup& group : groups_) {
     group.top = y;
@@ -79,27 +106,28 @@ const RankGroup* LaneLayout::group_at(float y) const {
 }
 
 float LaneLayout::anchor(int rank, int tid) const {
-  auto group = std::partition_point(groups_.begin(), groups_.end(), [&](const RankGroup& each) {
-    return each.rank->rank < rank;
-  });
+  auto group = std::partition_point(groups_.begin(), groups_.end(),
+                                    [&](const RankGroup& each) { return each.rank->rank < rank; });
   if (group == groups_.end() || group->rank->rank != rank) return -1;
   const Strip* found = &strips_[group->first];
   for (std::size_t i = group->first; i < group->first + group->count; ++i) {
-    if (strips_[i].lane && strips_[i].lane->tid() == tid) found = &strips_[i];
+    for (const Lane* lane : strips_[i].lanes) {
+      if (lane->tid() == tid && strips_[i].kind != StripKind::kernels) found = &strips_[i];
+    }
   }
   return found->top + found->height / 2;
 }
 
 void LaneLayout::toggle(int rank) {
-  if (!collapsed_.insert(rank).second) collapsed_.erase(rank);
+  if (!toggled_.insert(rank).second) toggled_.erase(rank);
 }
 
 void LaneLayout::toggle_all() {
   const bool all = std::all_of(groups_.begin(), groups_.end(),
                                [](const RankGroup& group) { return group.collapsed; });
-  collapsed_.clear();
-  if (all) return;
-  for (const RankGroup& group : groups_) collapsed_.insert(group.rank->rank);
+  for (const RankGroup& group : groups_) {
+    if (group.collapsed == all) toggle(group.rank->rank);
+  }
 }
 
 }  // namespace lockstep::viz

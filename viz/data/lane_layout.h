@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <set>
 #include <vector>
 
@@ -10,14 +11,16 @@ namespace lockstep::viz {
 /// What a strip of the timeline shows.
 enum class StripKind : std::uint8_t { compute, kernels, communication };
 
-/// One horizontal strip: a lane of a rank, or the kernels within its compute lane.
+/// One horizontal strip: a lane of a rank (or several of one name, made one after the other by the
+/// phases of a run), or the kernels within its compute lane.
 struct Strip {
   const RankTimeline* rank = nullptr;
-  const Lane* lane = nullptr;
+  std::vector<const Lane*> lanes{};
   StripKind kind = StripKind::compute;
   float top = 0;  ///< from the top of the whole, unscrolled
   float height = 0;
   float bottom() const { return top + height; }
+  const std::string& name() const { return lanes.front()->name(); }
 };
 
 /// A rank and its strips.
@@ -31,7 +34,9 @@ struct RankGroup {
 };
 
 /// Where lanes lie: grouped by rank, communication thinner than compute, all as tall as the space
-/// allows within readable limits. Heights are in units of `scale` pixels.
+/// allows within readable limits. Lanes on which nothing has happened are left out, and where not
+/// everything fits, ranks are collapsed to their compute until they are opened by hand. Heights are
+/// in units of `scale` pixels.
 class LaneLayout {
  public:
   /// Lays out `timeline` in `available` pixels; what does not fit is reached by scrolling.
@@ -55,7 +60,14 @@ class LaneLayout {
  private:
   std::vector<Strip> strips_;
   std::vector<RankGroup> groups_;
-  std::set<int> collapsed_;
+  /// Collects the strips, of collapsed ranks only the compute; returns the height they take when
+  /// they are as thin as they may be.
+  float collect(const Timeline& timeline, const std::function<bool(int)>& is_collapsed,
+                float scale);
+
+  std::set<int> toggled_;  ///< ranks that are not as they would be by themselves
+  float units_ = 0;        ///< compute strips' worth of height
+  float fixed_ = 0;        ///< pixels between strips
   float height_ = 0;
 };
 

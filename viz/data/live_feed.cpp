@@ -30,7 +30,8 @@ LiveFeed::Progress LiveFeed::pump(std::chrono::microseconds budget) {
     }
     auto reader = readers_.find(arrival.rank);
     if (reader == readers_.end()) {
-      reader = readers_.emplace(arrival.rank, TraceReader{timeline_, TraceReader::Form::lines}).first;
+      reader =
+          readers_.emplace(arrival.rank, TraceReader{timeline_, TraceReader::Form::lines}).first;
       timeline_.rank(arrival.rank);
     }
     const std::string_view bytes = arrival.bytes;
@@ -42,8 +43,8 @@ LiveFeed::Progress LiveFeed::pump(std::chrono::microseconds budget) {
     } while (at < bytes.size() && Clock::now() < until);
     malformed_ += reader->second.malformed() - skipped;
     if (first_malformed_.empty() && malformed_ > 0) {
-      first_malformed_ = "rank " + std::to_string(arrival.rank) + ", " +
-                         reader->second.first_malformed();
+      first_malformed_ =
+          "rank " + std::to_string(arrival.rank) + ", " + reader->second.first_malformed();
     }
     progress.news = true;
     if (at < bytes.size()) {

@@ -65,10 +65,10 @@ class LiveServer {
   int listener_ = -1;
   int stop_pipe_[2] = {-1, -1};
   std::vector<std::unique_ptr<Connection>> connections_;
-  std::string run_;                        ///< the run that is shown
-  std::vector<std::string> past_runs_;     ///< a rank of these that comes back is late
+  std::string run_;                     ///< the run that is shown
+  std::vector<std::string> past_runs_;  ///< a rank of these that comes back is late
   int run_number_ = 0;
-  std::map<int, std::int64_t> received_;   ///< bytes of each rank's file
+  std::map<int, std::int64_t> received_;  ///< bytes of each rank's file
   std::atomic<int> connected_{0};
   std::atomic<int> refused_{0};
   std::atomic<bool> stop_{false};

@@ -24,8 +24,8 @@ struct Model {
   Viewport viewport;
   BubbleSeries bubbles;
   Source source;
-  Finding hovered;     ///< what the cursor is on, this frame
-  Finding selected;    ///< what was clicked
+  Finding hovered;   ///< what the cursor is on, this frame
+  Finding selected;  ///< what was clicked
 };
 
 }  // namespace lockstep::viz

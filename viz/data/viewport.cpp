@@ -5,11 +5,11 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr double margin = 0.02;            // of the window, at both of its sides
-constexpr double followed_steps = 3;       // how many steps a live view shows
-constexpr double glide_seconds = 0.06;     // a glide's time constant
-constexpr double arrived = 1e-3;           // of the window: close enough to be there
-constexpr double narrowest = 100;          // picoseconds
+constexpr double margin = 0.02;         // of the window, at both of its sides
+constexpr double followed_steps = 3;    // how many steps a live view shows
+constexpr double glide_seconds = 0.06;  // a glide's time constant
+constexpr double arrived = 1e-3;        // of the window: close enough to be there
+constexpr double narrowest = 100;       // picoseconds
 constexpr double widest = 1e12 * 3600 * 24 * 30;
 
 TimeWindow with_margin(double begin, double end) {
@@ -33,8 +33,7 @@ void Viewport::fit_steps(const Timeline& timeline, std::size_t first, std::size_
   if (steps.empty()) return fit(timeline);
   first = std::min(first, steps.size() - 1);
   last = std::clamp(last, first, steps.size() - 1);
-  go_to(with_margin(static_cast<double>(steps[first].start),
-                    static_cast<double>(steps[last].end)));
+  go_to(with_margin(static_cast<double>(steps[first].start), static_cast<double>(steps[last].end)));
 }
 
 std::size_t Viewport::step_in_view(const Timeline& timeline) const {

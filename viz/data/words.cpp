@@ -26,12 +26,18 @@ Unit unit_for(double picoseconds) {
 
 const char* action_words(Category category) {
   switch (category) {
-    case Category::forward: return "forward";
-    case Category::backward: return "backward";
-    case Category::backward_input: return "input gradient";
-    case Category::backward_weight: return "weight gradient";
-    case Category::recompute: return "recomputation";
-    default: return nullptr;
+    case Category::forward:
+      return "forward";
+    case Category::backward:
+      return "backward";
+    case Category::backward_input:
+      return "input gradient";
+    case Category::backward_weight:
+      return "weight gradient";
+    case Category::recompute:
+      return "recomputation";
+    default:
+      return nullptr;
   }
 }
 
@@ -138,7 +144,8 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
   }
   if (band == Band::action) {
     for (const OpenSpan& open : lane.open()) {
-      if (static_cast<double>(open.span.start) <= time && time <= static_cast<double>(open.span.end)) {
+      if (static_cast<double>(open.span.start) <= time &&
+          time <= static_cast<double>(open.span.end)) {
         finding.kind = Finding::Kind::span;
         finding.span = open.span;
         finding.open = true;
@@ -174,23 +181,30 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   const TimelineSpan& span = finding.span;
   std::vector<std::string> lines;
   const auto length = duration_words(static_cast<double>(span.duration()));
-  const auto times = fmt::format("{} to {}", duration_words(static_cast<double>(span.start)),
-                                 duration_words(static_cast<double>(span.end)));
+  // To three digits of its length, so that both ends can be told apart.
+  const double grain =
+      std::pow(10, std::floor(std::log10(std::max(static_cast<double>(span.duration()), 1.0))) - 2);
+  const auto times = fmt::format("{} to {}", axis_words(static_cast<double>(span.start), grain),
+                                 axis_words(static_cast<double>(span.end), grain));
   switch (finding.kind) {
-    case Finding::Kind::nothing: return lines;
+    case Finding::Kind::nothing:
+      return lines;
     case Finding::Kind::folded:
       return {fmt::format("{} spans, {:.0f} % full", finding.count, 100 * finding.cover),
-              "one of them: " + span_words(timeline, span) + ", " + length, "zoom in to tell them apart"};
+              "one of them: " + span_words(timeline, span) + ", " + length,
+              "zoom in to tell them apart"};
     case Finding::Kind::idle: {
       const bool compute = finding.lane->is_compute();
       const std::string reason =
           compute ? idle_reason(timeline, finding.rank->rank, span.start, span.end) : "";
-      lines.push_back(reason.empty() ? (compute ? "idle" : "nothing in flight") : "idle, " + reason);
+      lines.push_back(reason.empty() ? (compute ? "idle" : "nothing in flight")
+                                     : "idle, " + reason);
       lines.push_back(length);
       lines.push_back(times);
       return lines;
     }
-    case Finding::Kind::span: break;
+    case Finding::Kind::span:
+      break;
   }
   lines.push_back(span_words(timeline, span) + (finding.open ? " (still running)" : ""));
   lines.push_back(finding.open ? "for more than " + length : length);

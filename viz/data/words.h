@@ -24,9 +24,9 @@ struct Finding {
   const RankTimeline* rank = nullptr;
   const Lane* lane = nullptr;
   TimelineSpan span{};  ///< of kind span; of idle: only start and end
-  int count = 0;      ///< of folded: spans
-  double cover = 0;   ///< of folded: how full
-  bool open = false;  ///< the span is still running
+  int count = 0;        ///< of folded: spans
+  double cover = 0;     ///< of folded: how full
+  bool open = false;    ///< the span is still running
 };
 
 /// What a lane shows in `band` (and below it) at `time`; spans and gaps within `tolerance`

@@ -8,10 +8,16 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float bar_height = 13;
-constexpr float label_width = 74;
+constexpr float label_width = 92;
 constexpr float widest_column = 18;
 constexpr ImU32 observed_colour = IM_COL32(222, 228, 236, 255);
 constexpr ImU32 predicted_colour = colours::modelled_clock;
+constexpr ImU32 simulated_colour = colours::accent;
+
+std::string step_words(const Timeline& timeline, int step) {
+  const std::string& phase = timeline.prediction(step).phase;
+  return fmt::format("step {}{}{}", step, phase.empty() ? "" : ", ", phase);
+}
 
 }  // namespace
 
@@ -23,54 +29,64 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, const Model& mod
   const int in_view = model.viewport.following() || steps.empty()
                           ? (points.empty() ? 0 : points.back().step)
                           : steps[model.viewport.step_in_view(model.timeline)].step;
-  const auto after = std::partition_point(points.begin(), points.end(), [&](const auto& point) {
-    return point.step <= in_view;
-  });
-  const bool any = after != points.begin();
-  const Rect inside = painter.card(rect, "Bubble", any ? fmt::format("step {}", (after - 1)->step) : "");
-  if (!any || (after - 1)->bubble.window == 0) {
-    const bool none = any && (after - 1)->bubble.window == 0;
-    painter.text(inside.left, inside.top,
-                 none ? "no pipeline actions in this step" : "no step has ended yet",
-                 colours::text_faint, look.body);
+  const auto after = std::partition_point(points.begin(), points.end(),
+                                          [&](const auto& each) { return each.step <= in_view; });
+  if (after == points.begin()) {
+    const Rect inside = painter.card(rect, "Bubble");
+    painter.text(inside.left, inside.top, "no step has ended yet", colours::text_faint, look.body);
     return;
   }
-  const BubbleSeries::Point& point = *(after - 1);
-  const Prediction& predicted = model.timeline.run().predicted;
-
+  const BubbleSeries::Point& point = *std::prev(after);
+  const std::string step = step_words(model.timeline, point.step);
+  const bool pipeline = point.bubble.window > 0;
+  const Rect inside = painter.card(rect, pipeline ? "Bubble" : "Communication", step);
   float y = inside.top;
-  const float number = painter.text(inside.left, y - painter.px(4),
-                                    fmt::format("{:.1f} %", 100 * point.bubble.share()),
-                                    colours::text, look.large);
-  painter.text(inside.left + number + painter.px(10), y + look.large->FontSize - look.small->FontSize - painter.px(7),
-               "of rank-time, no action runs", colours::text_dim, look.small);
-  y += look.large->FontSize + painter.px(6);
-  draw_bars(painter, {inside.left, y, inside.right, y + 2 * painter.px(bar_height + 5)}, point,
-            predicted);
-  y += 2 * painter.px(bar_height + 5) + painter.px(2);
-  if (!predicted.formula.empty()) {
-    painter.text(inside.left + painter.px(label_width), y, "by " + predicted.formula,
-                 colours::text_faint, look.small);
-    y += look.small->FontSize + painter.px(4);
+  const auto headline = [&](double share, std::string_view words) {
+    const float number =
+        painter.text(inside.left, y - painter.px(4), fmt::format("{:.1f} %", 100 * share),
+                     colours::text, look.large);
+    painter.text(inside.left + number + painter.px(10),
+                 y + look.large->FontSize - look.small->FontSize - painter.px(7), words,
+                 colours::text_dim, look.small);
+    y += look.large->FontSize + painter.px(6);
+  };
+  const auto line = [&](const std::string& words) {
+    painter.text(inside.left, y, words, colours::text_dim, look.small);
+    y += look.small->FontSize + painter.px(5);
+  };
+  const auto ranks = static_cast<double>(std::max<std::size_t>(model.timeline.ranks().size(), 1));
+  if (pipeline) {
+    headline(point.bubble.share(), "of rank-time, no action runs");
+    y = draw_bars(painter, {inside.left, y, inside.right, inside.bottom}, point,
+                  model.timeline.prediction(point.step));
+    std::string facts = fmt::format("internal {:.1f} %", 100 * point.internal.share());
+    if (point.overlap.communication > 0) {
+      facts += fmt::format("     communication hidden {:.0f} %", 100 * point.overlap.share());
+    }
+    line(facts);
+  } else if (point.overlap.communication > 0) {
+    headline(point.overlap.share(), "of it hidden by compute");
+    line(fmt::format("{} a rank, of it exposed {}",
+                     duration_words(static_cast<double>(point.overlap.communication) / ranks),
+                     duration_words(static_cast<double>(point.overlap.exposed()) / ranks)));
+  } else {
+    painter.text(inside.left, y, "none in this step", colours::text_faint, look.body);
+    return;
   }
-  std::string facts = fmt::format("internal {:.1f} %", 100 * point.internal.share());
-  if (point.overlap.communication > 0) {
-    facts += fmt::format("     communication hidden {:.0f} %", 100 * point.overlap.share());
-  }
-  painter.text(inside.left, y, facts, colours::text_dim, look.small);
-  y += look.small->FontSize + painter.px(8);
-  draw_trend(painter, {inside.left, y, inside.right, inside.bottom}, model, point.step);
+  y += painter.px(3);
+  draw_trend(painter, {inside.left, y, inside.right, inside.bottom}, model, point.step, pipeline);
 }
 
-void BubbleView::draw_bars(const Painter& painter, const Rect& rect,
-                           const BubbleSeries::Point& point, const Prediction& predicted) const {
+float BubbleView::draw_bars(const Painter& painter, const Rect& rect,
+                            const BubbleSeries::Point& point, const Prediction& predicted) const {
   const Look& look = painter.look();
   const float left = rect.left + painter.px(label_width);
   const double observed = point.bubble.share();
-  const double top_share = std::max({observed, predicted.bubble.value_or(0), 0.05});
+  const double top_share = std::max(
+      {observed, predicted.bubble.value_or(0), predicted.bubble_simulated.value_or(0), 0.05});
   const float room = rect.right - left - painter.px(52);
   float y = rect.top;
-  const auto bar = [&](const char* name, double share, ImU32 colour, bool solid) {
+  const auto bar = [&](std::string_view name, double share, ImU32 colour, bool solid) {
     painter.text(rect.left, y - painter.px(1), name, colours::text_dim, look.small);
     const float width = std::max(room * static_cast<float>(share / top_share), 1.0f);
     const Rect box{left, y, left + width, y + painter.px(bar_height)};
@@ -81,41 +97,55 @@ void BubbleView::draw_bars(const Painter& painter, const Rect& rect,
     y += painter.px(bar_height + 5);
   };
   bar("observed", observed, observed_colour, true);
-  if (predicted.bubble) bar("predicted", *predicted.bubble, predicted_colour, false);
+  if (predicted.bubble_simulated) {
+    bar("simulated", *predicted.bubble_simulated, simulated_colour, false);
+  }
+  if (predicted.bubble) {
+    bar(predicted.formula.empty() ? "predicted" : predicted.formula, *predicted.bubble,
+        predicted_colour, false);
+  }
+  return y + painter.px(2);
 }
 
-void BubbleView::draw_trend(const Painter& painter, const Rect& rect, const Model& model,
-                            int shown) const {
+void BubbleView::draw_trend(const Painter& painter, const Rect& rect, const Model& model, int shown,
+                            bool pipeline) const {
   const Look& look = painter.look();
   const auto& points = model.bubbles.points();
   if (rect.height() < painter.px(28) || points.empty()) return;
-  const double predicted = model.timeline.run().predicted.bubble.value_or(0);
-  double top_share = predicted;
-  for (const auto& point : points) top_share = std::max(top_share, point.bubble.share());
+  const auto observed = [&](const BubbleSeries::Point& point) {
+    return pipeline ? point.bubble.share() : point.overlap.share();
+  };
+  const auto predicted = [&](const BubbleSeries::Point& point) {
+    return pipeline ? model.timeline.prediction(point.step).bubble.value_or(0) : 0;
+  };
+  double top_share = 0;
+  for (const auto& point : points) {
+    top_share = std::max({top_share, observed(point), predicted(point)});
+  }
   if (top_share <= 0) return;
   top_share *= 1.15;
-  const Rect plot{rect.left, rect.top, rect.right, rect.bottom - look.small->FontSize - painter.px(3)};
+  const Rect plot{rect.left, rect.top, rect.right,
+                  rect.bottom - look.small->FontSize - painter.px(3)};
   const auto room = static_cast<std::size_t>(plot.width() / painter.px(5));
   const std::size_t first = points.size() > room ? points.size() - room : 0;
-  const float column = std::min(plot.width() / static_cast<float>(points.size() - first),
-                                painter.px(widest_column));
+  const float column =
+      std::min(plot.width() / static_cast<float>(points.size() - first), painter.px(widest_column));
   for (std::size_t i = first; i < points.size(); ++i) {
     const float left = plot.left + column * static_cast<float>(i - first);
-    const float height = plot.height() * static_cast<float>(points[i].bubble.share() / top_share);
+    const float height = plot.height() * static_cast<float>(observed(points[i]) / top_share);
     painter.fill({left, plot.bottom - height, left + column - painter.px(2), plot.bottom},
                  faded(observed_colour, points[i].step == shown ? 0.95f : 0.4f));
+    if (const double share = predicted(points[i]); share > 0) {
+      const float y = plot.bottom - plot.height() * static_cast<float>(share / top_share);
+      painter.line(left, y, left + column - painter.px(2), y, predicted_colour, painter.px(1.5f));
+    }
   }
   painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);
-  if (predicted > 0) {
-    const float y = plot.bottom - plot.height() * static_cast<float>(predicted / top_share);
-    painter.dashes(plot.left, plot.right, y, predicted_colour);
-  }
   const float y = plot.bottom + painter.px(3);
-  painter.text(plot.left, y,
-               fmt::format("steps {} to {}", points[first].step, points.back().step),
+  painter.text(plot.left, y, fmt::format("steps {} to {}", points[first].step, points.back().step),
                colours::text_faint, look.small);
-  if (predicted > 0) {
-    painter.text(plot.right, y, "dashed: predicted", colours::text_faint, look.small, Align::right);
+  if (predicted(points.back()) > 0) {
+    painter.text(plot.right, y, "line: the formula", colours::text_faint, look.small, Align::right);
   }
 }
 

@@ -27,9 +27,9 @@ void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
          box.bottom - over_bottom};
   painter.fill(box, IM_COL32(32, 37, 46, 248), painter.px(5));
   painter.frame(box, IM_COL32(70, 80, 96, 255), painter.px(5));
-  painter.fill({box.left, box.top + painter.px(5), box.left + painter.px(3),
-                box.bottom - painter.px(5)},
-               colour);
+  painter.fill(
+      {box.left, box.top + painter.px(5), box.left + painter.px(3), box.bottom - painter.px(5)},
+      colour);
   float y = box.top + painter.px(padding) - painter.px(1);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     ImFont* font = i == 0 ? look.bold : look.small;

@@ -11,35 +11,43 @@ namespace {
 constexpr int most_microbatches = 64;
 constexpr float slider_width = 210;
 constexpr float name_width = 52;
-constexpr float most_row = 26;
+constexpr float most_row = 40;
 constexpr float row_gap = 3;
 constexpr float verdict_lines = 2;
 
 }  // namespace
 
 void LabView::refresh(const Timeline& timeline) {
-  // The run's times, once a step of it has ended; what was chosen by hand stays.
+  // The run's times, once a step of it has ended, and again when another phase of it begins; what
+  // was chosen by hand stays.
+  const auto& steps = timeline.steps();
+  const auto ended = std::find_if(steps.rbegin(), steps.rend(), [&](const StepWindow& step) {
+    return timeline.step_complete(step);
+  });
+  const int step = ended == steps.rend() ? -1 : ended->step;
   const bool new_run = timeline.run().run != run_;
-  if (!new_run && answer_ && question_.measured) return;
+  const bool known =
+      !question_.measured.empty() && (touched_ || timeline.prediction(step).phase == phase_);
+  if (answer_ && !new_run && (known || step == looked_at_)) return;
   if (new_run) touched_ = false;
-  LabQuestion fresh = question_from(timeline);
+  LabQuestion fresh = question_from(timeline, step);
   if (touched_) {
     fresh.microbatches = question_.microbatches;
     fresh.schedule = question_.schedule;
   }
-  const bool same = answer_ && !new_run && !fresh.measured;
-  if (same) return;
   run_ = timeline.run().run;
+  phase_ = timeline.prediction(step).phase;
+  looked_at_ = step;
   question_ = fresh;
   answer_ = answer(question_);
 }
 
 void LabView::draw(const Painter& painter, const Rect& rect, const Model& model) {
   refresh(model.timeline);
-  const std::string times =
-      fmt::format("{}: forward {}, backward {}", question_.measured ? "this run's times" : "textbook",
-                  duration_words(static_cast<double>(question_.forward)),
-                  duration_words(static_cast<double>(question_.backward)));
+  const std::string times = fmt::format(
+      "{}: forward {}, backward {}", !question_.measured.empty() ? "this run's times" : "textbook",
+      duration_words(static_cast<double>(question_.forward)),
+      duration_words(static_cast<double>(question_.backward)));
   const Rect inside = painter.card(rect, "What if", times);
   draw_controls(painter, inside);
   const float controls = ImGui::GetFrameHeight() + painter.px(8);
@@ -84,10 +92,12 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
   const Look& look = painter.look();
   const Schedule& schedule = answer_->schedule;
   const Simulation& simulation = answer_->simulation;
-  const float row = std::min(rect.height() / static_cast<float>(schedule.ranks), painter.px(most_row));
+  const float row =
+      std::min(rect.height() / static_cast<float>(schedule.ranks), painter.px(most_row));
   const float left = rect.left + painter.px(name_width);
   const auto makespan = static_cast<double>(std::max<Picoseconds>(simulation.makespan, 1));
   const double scale = static_cast<double>(rect.right - left) / makespan;
+  const int named = std::max(1, static_cast<int>(std::ceil(look.small->FontSize / row)));
   Picoseconds first = simulation.makespan;
   for (const auto& actions : simulation.actions) {
     if (!actions.empty()) first = std::min(first, actions.front().start);
@@ -99,8 +109,11 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
     lane.bottom = lane.top + row - painter.px(row_gap);
     painter.fill(lane, colours::lane);
     painter.hatch(lane, colours::idle_hatch);
-    painter.text(rect.left, (lane.top + lane.bottom - look.small->FontSize) / 2,
-                 fmt::format("rank {}", rank), colours::text_dim, look.small);
+    // Where rows are thinner than names, every other has one, or every fourth.
+    if (rank % named == 0) {
+      painter.text(rect.left, (lane.top + lane.bottom - look.small->FontSize) / 2,
+                   fmt::format("rank {}", rank), colours::text_dim, look.small);
+    }
     for (std::size_t i = 0; i < actions.size(); ++i) {
       Rect box = lane;
       box.left = left + static_cast<float>(static_cast<double>(timed[i].start - first) * scale);
@@ -121,12 +134,11 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
   const Look& look = painter.look();
   const int p = question_.stages, m = question_.microbatches;
   float x = rect.left;
-  x += painter.text(x, rect.top,
-                    fmt::format("bubble {:.1f} %", 100 * answer_->simulation.bubble), colours::text,
-                    look.small);
+  x += painter.text(x, rect.top, fmt::format("bubble {:.1f} %", 100 * answer_->simulation.bubble),
+                    colours::text, look.small);
   painter.text(x + painter.px(10), rect.top,
-               fmt::format("(p-1)/(m+p-1) = {}/{} = {:.1f} %", p - 1, m + p - 1,
-                           100 * answer_->formula),
+               fmt::format("by the formula, for equal stages and free messages, {}/{} = {:.1f} %",
+                           p - 1, m + p - 1, 100 * answer_->formula),
                colours::text_dim, look.small);
   painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4),
                fmt::format("a step takes {};  rank 0 holds {} microbatch{} at most",

@@ -22,8 +22,10 @@ class LabView {
 
   LabQuestion question_;
   std::optional<LabAnswer> answer_;
-  std::string run_;         ///< whose times the question has
-  bool touched_ = false;    ///< by hand: no longer follows the run
+  std::string run_;       ///< whose times the question has
+  std::string phase_;     ///< of that run
+  int looked_at_ = -1;    ///< the step that they were taken from
+  bool touched_ = false;  ///< by hand: no longer follows the run
 };
 
 }  // namespace lockstep::viz

@@ -9,7 +9,7 @@ namespace {
 
 constexpr float name_width = 52;
 constexpr float peak_width = 74;
-constexpr float least_row = 15;   // units of height
+constexpr float least_row = 15;  // units of height
 constexpr float most_row = 46;
 constexpr float row_gap = 5;
 constexpr float column_width = 2;  // pixels
@@ -18,8 +18,9 @@ constexpr float column_width = 2;  // pixels
 
 void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& model) const {
   const Look& look = painter.look();
-  const Rect inside = painter.card(rect, "Memory");
-  draw_legend(painter, rect.right - painter.px(12), rect.top + painter.px(11));
+  Rect inside = painter.card(rect, "Memory", "in the time shown above; dashed: peak of the run");
+  draw_legend(painter, inside);
+  inside.top += look.small->FontSize + painter.px(6);
   const auto& ranks = model.timeline.ranks();
   double top = 0;
   for (const auto& rank : ranks) {
@@ -52,8 +53,8 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
   const Look& look = painter.look();
   const float middle = (rect.top + rect.bottom - look.small->FontSize) / 2;
   painter.text(rect.left, middle, fmt::format("rank {}", rank.rank), colours::text_dim, look.small);
-  const Rect plot{rect.left + painter.px(name_width), rect.top,
-                  rect.right - painter.px(peak_width), rect.bottom};
+  const Rect plot{rect.left + painter.px(name_width), rect.top, rect.right - painter.px(peak_width),
+                  rect.bottom};
   painter.fill(plot, colours::lane);
   const auto count = static_cast<std::size_t>(plot.width() / column_width);
   const std::vector<MemoryColumn> columns = memory_columns(rank, window, count);
@@ -81,17 +82,17 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
                look.small, Align::right);
 }
 
-void MemoryView::draw_legend(const Painter& painter, float right, float top) const {
+void MemoryView::draw_legend(const Painter& painter, const Rect& rect) const {
   const Look& look = painter.look();
-  for (int c = memory_category_count - 1; c >= 0; --c) {
+  const float size = painter.px(8);
+  float x = rect.left;
+  for (int c = 0; c < memory_category_count; ++c) {
     const auto category = static_cast<MemoryCategory>(c);
-    right -= painter.text(right, top, name_of(category), colours::text_faint, look.small,
-                          Align::right);
-    const float size = painter.px(9);
-    const float y = top + look.small->FontSize / 2 - size / 2 + 1;
-    painter.fill({right - size - painter.px(3), y, right - painter.px(3), y + size},
-                 colour_of(category), painter.px(2));
-    right -= size + painter.px(11);
+    const float y = rect.top + look.small->FontSize / 2 - size / 2 + 1;
+    painter.fill({x, y, x + size, y + size}, colour_of(category), painter.px(2));
+    x += size + painter.px(4);
+    x +=
+        painter.text(x, rect.top, name_of(category), colours::text_dim, look.small) + painter.px(8);
   }
 }
 

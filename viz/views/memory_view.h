@@ -14,7 +14,7 @@ class MemoryView {
  private:
   void draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
                  const TimeWindow& window, double top) const;
-  void draw_legend(const Painter& painter, float right, float top) const;
+  void draw_legend(const Painter& painter, const Rect& rect) const;
 };
 
 }  // namespace lockstep::viz

@@ -132,8 +132,9 @@ void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model
   }
   entry("idle", colours::lane, faded(colours::idle_hatch, 3));
 
-  const char* keys = "wheel, W S  zoom     drag, A D  pan     ← →  step     F  all     L  follow     "
-                     "C  lanes     click  keep";
+  const char* keys =
+      "wheel, W S  zoom     drag, A D  pan     ← →  step     F  all     L  follow     "
+      "C  lanes     click  keep";
   float right = rect.right - painter.px(edge);
   right -= painter.text(right, top, keys, colours::text_faint, look.small, Align::right);
   if (model.source.malformed > 0) {

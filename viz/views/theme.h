@@ -31,7 +31,7 @@ constexpr ImU32 text_faint = IM_COL32(98, 108, 122, 255);
 constexpr ImU32 text_on_box = IM_COL32(10, 14, 20, 255);
 constexpr ImU32 grid = IM_COL32(255, 255, 255, 14);
 constexpr ImU32 step_line = IM_COL32(255, 255, 255, 60);
-constexpr ImU32 lane = IM_COL32(29, 33, 41, 255);        ///< where nothing runs
+constexpr ImU32 lane = IM_COL32(29, 33, 41, 255);  ///< where nothing runs
 constexpr ImU32 idle_hatch = IM_COL32(255, 255, 255, 20);
 constexpr ImU32 highlight = IM_COL32(255, 255, 255, 235);
 constexpr ImU32 accent = IM_COL32(94, 164, 238, 255);
@@ -40,7 +40,7 @@ constexpr ImU32 modelled_clock = IM_COL32(232, 178, 80, 255);
 constexpr ImU32 trouble = IM_COL32(235, 108, 100, 255);
 constexpr ImU32 live = IM_COL32(102, 210, 130, 255);
 constexpr ImU32 loss = IM_COL32(240, 240, 245, 255);
-constexpr ImU32 message = IM_COL32(236, 184, 92, 200);
+constexpr ImU32 message = IM_COL32(240, 200, 120, 150);
 
 constexpr ImU32 forward = IM_COL32(74, 138, 220, 255);
 constexpr ImU32 backward = IM_COL32(64, 184, 160, 255);
@@ -58,16 +58,26 @@ constexpr ImU32 kernel = IM_COL32(122, 138, 160, 255);
 /// The colour of a span's box.
 constexpr ImU32 colour_of(Category category) {
   switch (category) {
-    case Category::forward: return colours::forward;
-    case Category::backward: return colours::backward;
-    case Category::backward_input: return colours::backward_input;
-    case Category::backward_weight: return colours::backward_weight;
-    case Category::recompute: return colours::recompute;
-    case Category::optimizer: return colours::optimizer;
-    case Category::communication: return colours::communication;
-    case Category::wait: return colours::wait;
-    case Category::step: return colours::step;
-    case Category::kernel: return colours::kernel;
+    case Category::forward:
+      return colours::forward;
+    case Category::backward:
+      return colours::backward;
+    case Category::backward_input:
+      return colours::backward_input;
+    case Category::backward_weight:
+      return colours::backward_weight;
+    case Category::recompute:
+      return colours::recompute;
+    case Category::optimizer:
+      return colours::optimizer;
+    case Category::communication:
+      return colours::communication;
+    case Category::wait:
+      return colours::wait;
+    case Category::step:
+      return colours::step;
+    case Category::kernel:
+      return colours::kernel;
   }
   return colours::kernel;
 }
@@ -75,11 +85,16 @@ constexpr ImU32 colour_of(Category category) {
 /// The colour of a memory category; parameters, gradients, optimizer stay, activations come and go.
 constexpr ImU32 colour_of(MemoryCategory category) {
   switch (category) {
-    case MemoryCategory::parameters: return IM_COL32(92, 108, 138, 255);
-    case MemoryCategory::gradients: return IM_COL32(64, 150, 134, 255);
-    case MemoryCategory::optimizer: return IM_COL32(142, 108, 186, 255);
-    case MemoryCategory::activations: return IM_COL32(74, 138, 220, 255);
-    case MemoryCategory::communication: return IM_COL32(226, 162, 58, 255);
+    case MemoryCategory::parameters:
+      return IM_COL32(92, 108, 138, 255);
+    case MemoryCategory::gradients:
+      return IM_COL32(64, 150, 134, 255);
+    case MemoryCategory::optimizer:
+      return IM_COL32(142, 108, 186, 255);
+    case MemoryCategory::activations:
+      return IM_COL32(74, 138, 220, 255);
+    case MemoryCategory::communication:
+      return IM_COL32(226, 162, 58, 255);
   }
   return colours::kernel;
 }

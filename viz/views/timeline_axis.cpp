@@ -27,9 +27,9 @@ double round_spacing(double least) {
 void TimelineView::draw_overview(const Painter& painter, const Frame& frame, const Model& model) {
   const Timeline& timeline = model.timeline;
   const Rect& rect = frame.overview;
-  const TimeWindow whole{static_cast<double>(timeline.start()),
-                         std::max(static_cast<double>(timeline.end()),
-                                  static_cast<double>(timeline.start()) + 1)};
+  const TimeWindow whole{
+      static_cast<double>(timeline.start()),
+      std::max(static_cast<double>(timeline.end()), static_cast<double>(timeline.start()) + 1)};
   const std::size_t ranks = std::min(timeline.ranks().size(), most_overview_ranks);
   if (overview_spans_ != timeline.span_count() || overview_width_ != rect.width()) {
     overview_spans_ = timeline.span_count();
@@ -45,16 +45,16 @@ void TimelineView::draw_overview(const Painter& painter, const Frame& frame, con
     }
   }
   painter.fill(rect, colours::panel, painter.px(3));
-  const float height = (rect.height() - painter.px(4)) / static_cast<float>(std::max<std::size_t>(
-                                                             overview_.size(), 1));
+  const float height = (rect.height() - painter.px(4)) /
+                       static_cast<float>(std::max<std::size_t>(overview_.size(), 1));
   for (std::size_t i = 0; i < overview_.size(); ++i) {
     const float top = rect.top + painter.px(2) + height * static_cast<float>(i);
     for (const Box& box : overview_[i]) {
       if (box.category == Category::wait) continue;
-      painter.fill({rect.left + static_cast<float>(box.left), top,
-                    rect.left + static_cast<float>(box.right),
-                    top + height - (height > 3 ? 1.0f : 0.0f)},
-                   faded(colour_of(box.category), static_cast<float>(box.cover) * 0.8f));
+      painter.fill(
+          {rect.left + static_cast<float>(box.left), top, rect.left + static_cast<float>(box.right),
+           top + height - (height > 3 ? 1.0f : 0.0f)},
+          faded(colour_of(box.category), static_cast<float>(box.cover) * 0.8f));
     }
   }
   const auto x = [&](double time) {
@@ -74,8 +74,8 @@ void TimelineView::draw_overview(const Painter& painter, const Frame& frame, con
 
 void TimelineView::draw_axis(const Painter& painter, const Frame& frame) const {
   const Look& look = painter.look();
-  const double spacing = round_spacing(static_cast<double>(painter.px(mark_spacing)) /
-                                       frame.pixels_per_picosecond);
+  const double spacing =
+      round_spacing(static_cast<double>(painter.px(mark_spacing)) / frame.pixels_per_picosecond);
   const double first = std::ceil(frame.window.begin / spacing) * spacing;
   for (double at = first; at < frame.window.end; at += spacing) {
     const float x = frame.x(at);
@@ -102,8 +102,10 @@ void TimelineView::draw_steps(const Painter& painter, const Frame& frame,
     painter.fill(rect, i % 2 == 0 ? IM_COL32(44, 50, 62, 255) : IM_COL32(36, 41, 51, 255),
                  painter.px(2));
     if (rect.width() < painter.px(least_step_label)) continue;
-    if (!painter.text_in(rect, fmt::format("step {}", steps[i].step), colours::text_dim,
-                         look.small)) {
+    std::string words = fmt::format("step {}", steps[i].step);
+    const std::string& phase = model.timeline.prediction(steps[i].step).phase;
+    if (!phase.empty() && model.timeline.predictions().size() > 1) words += ", " + phase;
+    if (!painter.text_in(rect, words, colours::text_dim, look.small)) {
       painter.text_in(rect, fmt::format("{}", steps[i].step), colours::text_dim, look.small);
     }
   }

@@ -11,22 +11,11 @@ namespace {
 
 constexpr float rounding = 3;
 constexpr float rounded_from = 10;        // pixels of width
-constexpr float letter_from = 34;         // pixels of width, for "F3" instead of "3"
+constexpr float letter_from = 90;         // pixels of width, for "F3" instead of "3"
 constexpr float inset_share = 0.5f;       // of a strip, for what lies within an action
-constexpr float least_fold_alpha = 0.15f; // a fold of almost nothing can still be seen
+constexpr float least_fold_alpha = 0.3f;  // a fold of almost nothing can still be seen
 constexpr std::size_t most_arrows = 300;  // more would be a carpet
 constexpr float arrow_size = 4.5f;
-
-char letter_of(Category category) {
-  switch (category) {
-    case Category::forward: return 'F';
-    case Category::backward: return 'B';
-    case Category::backward_input: return 'I';
-    case Category::backward_weight: return 'W';
-    case Category::recompute: return 'R';
-    default: return 0;
-  }
-}
 
 std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wide) {
   const char letter = letter_of(span.category);
@@ -34,8 +23,8 @@ std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wi
     return wide ? fmt::format("{}{}", letter, span.microbatch) : fmt::format("{}", span.microbatch);
   }
   if (letter != 0) return std::string(1, letter);
-  if (span.category == Category::communication && span.bytes > 0 && wide) {
-    return bytes_words(static_cast<double>(span.bytes));
+  if (span.category == Category::communication && span.peer >= 0 && span.microbatch >= 0) {
+    return fmt::format("{}", span.microbatch);
   }
   if (span.category == Category::wait) return {};
   return timeline.name(span.name);
@@ -44,6 +33,10 @@ std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wi
 /// Of one microbatch: what is lit up together with what the cursor is on.
 bool same_microbatch(const TimelineSpan& a, const TimelineSpan& b) {
   return a.microbatch >= 0 && a.microbatch == b.microbatch && a.step == b.step;
+}
+
+bool shows(const Strip& strip, const Lane* lane) {
+  return std::find(strip.lanes.begin(), strip.lanes.end(), lane) != strip.lanes.end();
 }
 
 bool same_span(const TimelineSpan& a, const TimelineSpan& b) {
@@ -55,7 +48,7 @@ bool same_span(const TimelineSpan& a, const TimelineSpan& b) {
 void TimelineView::draw_names(const Painter& painter, const Frame& frame,
                               const Model& model) const {
   const Look& look = painter.look();
-  const float left = frame.names.left + painter.px(16);
+  const float left = frame.names.left + painter.px(26);
   const float right = frame.names.right - painter.px(10);
   for (const RankGroup& group : layout_.groups()) {
     const float top = frame.names.top + group.top - scroll_;
@@ -63,13 +56,14 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
     // A little triangle: open or collapsed.
     const float middle = top + layout_.strips()[group.first].height / 2;
     const float size = painter.px(3.5f);
-    const float x = frame.names.left + painter.px(8);
+    const float x = frame.names.left + painter.px(17);
     if (group.collapsed) {
       painter.list()->AddTriangleFilled({x - size / 2, middle - size}, {x + size, middle},
                                         {x - size / 2, middle + size}, colours::text_faint);
     } else {
-      painter.list()->AddTriangleFilled({x - size, middle - size / 2}, {x + size, middle - size / 2},
-                                        {x, middle + size}, colours::text_faint);
+      painter.list()->AddTriangleFilled({x - size, middle - size / 2},
+                                        {x + size, middle - size / 2}, {x, middle + size},
+                                        colours::text_faint);
     }
     const float text_top = middle - look.bold->FontSize / 2;
     const ImU32 colour = colours::text;
@@ -78,7 +72,7 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
     ImU32 note_colour = colours::text_faint;
     if (group.rank->ended && group.rank->spans_written >= 0 &&
         group.rank->spans_written != group.rank->spans) {
-      note = fmt::format("{} of {} spans", group.rank->spans, group.rank->spans_written);
+      note = fmt::format("{}/{} spans", group.rank->spans, group.rank->spans_written);
       note_colour = colours::trouble;
     }
     painter.text(right, middle - look.small->FontSize / 2, note, note_colour, look.small,
@@ -87,12 +81,10 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
       const Strip& strip = layout_.strips()[i];
       const Rect at = place(frame, strip);
       const float height = look.small->FontSize;
-      if (strip.height < height * 0.8f || !strip.lane) continue;
-      const std::string& name =
-          strip.kind == StripKind::kernels && strip.lane->is_compute() ? "kernels"
-                                                                       : strip.lane->name();
-      painter.text(right, (at.top + at.bottom - height) / 2, name,
-                   model.hovered.lane == strip.lane ? colours::text : colours::text_faint,
+      if (strip.height < height * 0.8f) continue;
+      const bool kernels = strip.kind == StripKind::kernels && strip.lanes.front()->is_compute();
+      painter.text(right, (at.top + at.bottom - height) / 2, kernels ? "kernels" : strip.name(),
+                   shows(strip, model.hovered.lane) ? colours::text : colours::text_faint,
                    look.small, Align::right);
     }
   }
@@ -101,49 +93,54 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
 void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const Model& model,
                               const Strip& strip) {
   const Rect rect = place(frame, strip);
-  if (!strip.lane) return;
   // Where the lane could have run, from the run's first span to the last: idle until covered.
   Rect idle = rect;
   idle.left = std::max(rect.left, frame.x(static_cast<double>(model.timeline.start())));
   idle.right = std::min(rect.right, frame.x(static_cast<double>(model.timeline.end())));
   if (idle.right > idle.left) {
-    painter.fill(idle, strip.kind == StripKind::compute ? colours::lane
-                                                        : faded(colours::lane, 0.6f));
+    painter.fill(idle,
+                 strip.kind == StripKind::compute ? colours::lane : faded(colours::lane, 0.6f));
     if (strip.kind == StripKind::compute) painter.hatch(idle, colours::idle_hatch);
   }
-  if (strip.kind == StripKind::kernels) {
-    const auto& rows = strip.lane->rows(Band::kernel);
+  for (const Lane* lane : strip.lanes) draw_lane(painter, frame, model, *lane, strip.kind, rect);
+}
+
+void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const Model& model,
+                             const Lane& lane, StripKind kind, const Rect& rect) {
+  if (kind == StripKind::kernels) {
+    const auto& rows = lane.rows(Band::kernel);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       Rect part = rect;
       part.top += rect.height() * static_cast<float>(i) / static_cast<float>(rows.size());
       part.bottom = part.top + rect.height() / static_cast<float>(rows.size());
-      draw_row(painter, frame, model, rows[i], part, false);
+      draw_row(painter, frame, model, rows[i], part, part.bottom);
     }
     return;
   }
-  const auto& rows = strip.lane->rows(Band::action);
+  const auto& rows = lane.rows(Band::action);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Rect part = rect;
     if (i > 0) part.top = rect.bottom - rect.height() * inset_share / static_cast<float>(i);
-    draw_row(painter, frame, model, rows[i], part, i > 0);
+    // What lies within an action covers its lower part; the label keeps above that.
+    const float free = i == 0 && rows.size() > 1 ? 1 - inset_share : 1;
+    draw_row(painter, frame, model, rows[i], part, part.top + free * part.height());
   }
-  draw_open(painter, frame, strip, rect);
+  draw_open(painter, frame, lane, rect);
 }
 
 void TimelineView::draw_row(const Painter& painter, const Frame& frame, const Model& model,
-                            const SpanRow& row, const Rect& rect, bool inset) {
+                            const SpanRow& row, const Rect& rect, float label_bottom) {
   fold(row, frame.window, static_cast<double>(frame.lanes.width()), boxes_);
   for (const Box& box : boxes_) {
     Rect at = rect;
     at.left = frame.lanes.left + static_cast<float>(box.left);
     at.right = frame.lanes.left + static_cast<float>(box.right);
-    if (inset && box.category == Category::wait && box.span) painter.fill(at, colours::lane);
-    draw_box(painter, model, box, at);
+    draw_box(painter, model, box, at, label_bottom);
   }
 }
 
 void TimelineView::draw_box(const Painter& painter, const Model& model, const Box& box,
-                            const Rect& rect) const {
+                            const Rect& rect, float label_bottom) const {
   const Look& look = painter.look();
   const ImU32 colour = colour_of(box.category);
   if (!box.span) {
@@ -168,12 +165,13 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, const Bo
   painter.line(rect.left + 0.5f, rect.top + corner, rect.left + 0.5f, rect.bottom - corner,
                mixed(colour, IM_COL32_BLACK, 0.45f));
   const bool wide = rect.width() >= painter.px(letter_from);
-  if (rect.width() >= painter.px(8) && rect.height() >= look.small->FontSize) {
-    const bool tall = rect.height() >= painter.px(24);
+  const Rect room{rect.left, rect.top, rect.right, label_bottom};
+  if (room.width() >= painter.px(8) && room.height() >= look.small->FontSize) {
+    const bool tall = room.height() >= painter.px(22);
     ImFont* font = tall && letter_of(span.category) != 0 ? look.bold : look.small;
     const std::string label = label_of(model.timeline, span, wide);
-    if (!painter.text_in(rect, label, colours::text_on_box, font) && font == look.bold) {
-      painter.text_in(rect, label, colours::text_on_box, look.small);
+    if (!painter.text_in(room, label, colours::text_on_box, font) && font == look.bold) {
+      painter.text_in(room, label, colours::text_on_box, look.small);
     }
   }
   const Finding& hovered = model.hovered;
@@ -183,14 +181,15 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, const Bo
     painter.frame(rect, faded(colours::highlight, same_span(span, hovered.span) ? 1 : 0.7f), corner,
                   painter.px(1.5f));
   }
-  if (selected.kind == Finding::Kind::span && same_microbatch(span, selected.span)) {
+  if (selected.kind == Finding::Kind::span &&
+      (same_span(span, selected.span) || same_microbatch(span, selected.span))) {
     painter.frame(rect, colours::highlight, corner, painter.px(2));
   }
 }
 
-void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Strip& strip,
+void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Lane& lane,
                              const Rect& rect) const {
-  for (const OpenSpan& open : strip.lane->open()) {
+  for (const OpenSpan& open : lane.open()) {
     Rect at = rect;
     at.left = std::max(rect.left, frame.x(static_cast<double>(open.span.start)));
     at.right = std::min(rect.right, frame.x(static_cast<double>(open.span.end)));
@@ -223,7 +222,7 @@ void TimelineView::draw_messages(const Painter& painter, const Frame& frame,
     const ImVec2 to{frame.x(static_cast<double>(message->received)),
                     frame.lanes.top + to_y - scroll_};
     if (to.x < frame.lanes.left) continue;
-    painter.line(from.x, from.y, to.x, to.y, colours::message, painter.px(1.2f));
+    painter.line(from.x, from.y, to.x, to.y, colours::message, painter.px(1));
     const float length = std::hypot(to.x - from.x, to.y - from.y);
     if (length < painter.px(8)) continue;
     const ImVec2 along{(to.x - from.x) / length * painter.px(arrow_size),
@@ -241,7 +240,7 @@ void TimelineView::draw_hovered(const Painter& painter, const Frame& frame,
   const Finding& finding = model.hovered;
   if (finding.kind != Finding::Kind::idle) return;
   for (const Strip& strip : layout_.strips()) {
-    if (strip.lane != finding.lane || strip.kind == StripKind::kernels) continue;
+    if (!shows(strip, finding.lane) || strip.kind == StripKind::kernels) continue;
     Rect at = place(frame, strip);
     at.left = std::max(at.left, frame.x(static_cast<double>(finding.span.start)));
     at.right = std::min(at.right, frame.x(static_cast<double>(finding.span.end)));

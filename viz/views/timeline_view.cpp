@@ -8,15 +8,13 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr float names_width = 176;
 constexpr float overview_height = 34;
 constexpr float axis_height = 24;
 constexpr float steps_height = 18;
-constexpr float edge = 12;
-constexpr double wheel_zoom = 0.85;    // of the window, a notch
-constexpr double key_zoom = 0.2;       // of the window, a second to the power of...
-constexpr double key_pan = 0.9;        // windows a second
-constexpr double hover_pixels = 1.5;   // how near is on
+constexpr double wheel_zoom = 0.85;   // of the window, a notch
+constexpr double key_zoom = 0.2;      // of the window, a second to the power of...
+constexpr double key_pan = 0.9;       // windows a second
+constexpr double hover_pixels = 1.5;  // how near is on
 constexpr float drag_threshold = 3;
 
 }  // namespace
@@ -25,7 +23,7 @@ TimelineView::Frame TimelineView::arrange(const Painter& painter, const Rect& re
                                           const Model& model) const {
   Frame frame;
   const float left = rect.left + painter.px(names_width);
-  const float right = rect.right - painter.px(edge);
+  const float right = rect.right - painter.px(right_edge);
   float y = rect.top + painter.px(8);
   frame.overview = {left, y, right, y + painter.px(overview_height)};
   y = frame.overview.bottom + painter.px(2);
@@ -93,8 +91,8 @@ void TimelineView::take_input(const Painter& painter, const Rect& rect, const Fr
   if (dragging_overview_) {
     const auto start = static_cast<double>(model.timeline.start());
     const auto whole = static_cast<double>(model.timeline.end()) - start;
-    const double share = static_cast<double>((io.MousePos.x - frame.overview.left) /
-                                             frame.overview.width());
+    const double share =
+        static_cast<double>((io.MousePos.x - frame.overview.left) / frame.overview.width());
     const double middle = start + std::clamp(share, 0.0, 1.0) * whole;
     const double half = viewport.window().width() / 2;
     viewport.go_to({middle - half, middle + half});
@@ -107,7 +105,10 @@ void TimelineView::take_input(const Painter& painter, const Rect& rect, const Fr
       const RankGroup* group = layout_.group_at(io.MousePos.y - frame.lanes.top + scroll_);
       if (group) layout_.toggle(group->rank->rank);
     } else {
-      model.selected = model.hovered;
+      const bool worth =
+          model.hovered.kind == Finding::Kind::span ||
+          (model.hovered.kind == Finding::Kind::idle && model.hovered.lane->is_compute());
+      model.selected = worth ? model.hovered : Finding{};
     }
   }
   if (hovered && io.MouseWheel != 0) {
@@ -122,9 +123,10 @@ void TimelineView::take_input(const Painter& painter, const Rect& rect, const Fr
 
   if (io.WantTextInput) return;
   const bool inside = hovered && io.MousePos.x > frame.lanes.left;
-  const double at = inside ? frame.time(io.MousePos.x)
-                           : (frame.window.begin + frame.window.end) / 2;
+  const double at =
+      inside ? frame.time(io.MousePos.x) : (frame.window.begin + frame.window.end) / 2;
   const auto seconds = static_cast<double>(io.DeltaTime);
+  keys_held_ = key_down(keys::w) || key_down(keys::s) || key_down(keys::a) || key_down(keys::d);
   if (key_down(keys::w)) viewport.zoom(std::pow(key_zoom, seconds), at);
   if (key_down(keys::s)) viewport.zoom(std::pow(key_zoom, -seconds), at);
   if (key_down(keys::a)) viewport.pan(-key_pan * seconds);
@@ -142,10 +144,15 @@ void TimelineView::hover(const Frame& frame, Model& model) const {
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   if (!ImGui::IsItemHovered() || !frame.lanes.contains(mouse)) return;
   const Strip* strip = layout_.strip_at(mouse.y - frame.lanes.top + scroll_);
-  if (!strip || !strip->lane) return;
+  if (!strip) return;
   const Band band = strip->kind == StripKind::kernels ? Band::kernel : Band::action;
-  model.hovered = find_at(*strip->rank, *strip->lane, band, frame.time(mouse.x),
-                          hover_pixels / frame.pixels_per_picosecond);
+  for (const Lane* lane : strip->lanes) {
+    const Finding finding = find_at(*strip->rank, *lane, band, frame.time(mouse.x),
+                                    hover_pixels / frame.pixels_per_picosecond);
+    const bool better =
+        finding.kind != Finding::Kind::idle || model.hovered.kind == Finding::Kind::nothing;
+    if (finding.kind != Finding::Kind::nothing && better) model.hovered = finding;
+  }
 }
 
 }  // namespace lockstep::viz

@@ -14,11 +14,15 @@ namespace lockstep::viz {
 /// and keys: zoom, pan, hover, select, collapse.
 class TimelineView {
  public:
+  /// Left of the lanes their names, right of them a little room.
+  static constexpr float names_width = 176;
+  static constexpr float right_edge = 12;
+
   /// Draws into the current ImGui window, and updates viewport, hovered and selected of the model.
   void draw(const Painter& painter, const Rect& rect, Model& model);
 
-  /// Where a span of a rank's compute lane was drawn in the last frame (for tests and pictures).
-  const LaneLayout& layout() const { return layout_; }
+  /// A key that moves the window is down: there is something to draw though nothing comes.
+  bool keys_held() const { return keys_held_; }
 
  private:
   /// A frame's geometry: what is where, and the way from time to pixels.
@@ -46,9 +50,12 @@ class TimelineView {
   void draw_strip(const Painter& painter, const Frame& frame, const Model& model,
                   const Strip& strip);
   void draw_row(const Painter& painter, const Frame& frame, const Model& model, const SpanRow& row,
-                const Rect& rect, bool inset);
-  void draw_box(const Painter& painter, const Model& model, const Box& box, const Rect& rect) const;
-  void draw_open(const Painter& painter, const Frame& frame, const Strip& strip,
+                const Rect& rect, float label_bottom);
+  void draw_box(const Painter& painter, const Model& model, const Box& box, const Rect& rect,
+                float label_bottom) const;
+  void draw_lane(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
+                 StripKind kind, const Rect& rect);
+  void draw_open(const Painter& painter, const Frame& frame, const Lane& lane,
                  const Rect& rect) const;
   void draw_messages(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_hovered(const Painter& painter, const Frame& frame, const Model& model) const;
@@ -58,8 +65,9 @@ class TimelineView {
 
   LaneLayout layout_;
   float scroll_ = 0;  ///< vertical, where the lanes are taller than the room
+  bool keys_held_ = false;
   bool dragging_overview_ = false;
-  bool dragged_ = false;  ///< since the button went down: its release is no click
+  bool dragged_ = false;    ///< since the button went down: its release is no click
   std::vector<Box> boxes_;  ///< of the row being drawn; kept for its storage
   /// The overview's boxes, folded again only when something came.
   std::vector<std::vector<Box>> overview_;

@@ -1,0 +1,156 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/model/checkpoint.h"
+#include "core/run/running.h"
+
+// What a lesson's body calls: phases, steps, losses, final parameters; and what is noted on the
+// way.
+namespace lockstep {
+
+// One rank's whole life.
+void Lesson::train(Rank& rank, const std::function<void(Rank&)>& body) {
+  Running::Live& live = running_->of(rank);
+  live.record.rank = rank.id;
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  live.record.host = host;
+  body(rank);
+}
+
+std::vector<Phase> Lesson::phases() const {
+  const Options& o = *options_;
+  std::vector<Phase> phases;
+  const int count = static_cast<int>(o.microbatches.size());
+  for (int i = 0; i < count; ++i) {
+    const int first = o.steps * i / count;
+    phases.push_back({.name = fmt::format("m = {}", o.microbatches[static_cast<std::size_t>(i)]),
+                      .first_step = first,
+                      .steps = o.steps * (i + 1) / count - first,
+                      .microbatches = o.microbatches[static_cast<std::size_t>(i)]});
+  }
+  return phases;
+}
+
+std::vector<Phase> Lesson::phases(const std::string& before, const std::string& after,
+                                  int split) const {
+  const int m = options_->microbatches.front();
+  const int steps = options_->steps;
+  std::vector<Phase> phases;
+  split = std::clamp(split, 0, steps);
+  if (split > 0) phases.push_back({before, 0, split, m});
+  if (split < steps) phases.push_back({after, split, steps - split, m});
+  return phases;
+}
+
+Batches Lesson::batches(Rank& rank, const Phase& phase, const Predicted& predicted) {
+  Running::Live& live = running_->of(rank);
+  live.record.phases.push_back({phase, predicted, {}, {}});
+  live.bytes_before = rank.transport->bytes_sent();
+  rank.memory.reset_peak();
+
+  const std::string json = predicted_json(phase, predicted);
+  if (live.traced) {
+    rank.trace.metadata("predicted", json);
+  } else if (running_->writer) {
+    const Options& o = *options_;
+    running_->writer->add({.run = running_->folder.run,
+                           .lesson = info_.name,
+                           .rank = rank.id,
+                           .ranks = rank.count,
+                           .mesh = rank.mesh.json(),
+                           .device = o.device,
+                           .launch = o.launch == Launch::mpi ? "mpi" : "threads",
+                           .clock = o.clock.name(),
+                           .cluster = o.clock.is_modelled() ? o.clock.cluster().name : "",
+                           .clock_offset_ns = rank.clock.start_nanoseconds(),
+                           .predicted = json},
+                          rank.trace);
+    live.traced = true;
+  }
+  return {*this, rank, phase};
+}
+
+Batches::Iterator Batches::begin() {
+  load(phase_.first_step);
+  return {this, phase_.first_step};
+}
+
+void Batches::load(int step) {
+  lesson_.begin_step(rank_, step);
+  const Options& o = lesson_.options();
+  const int replica = rank_.mesh.coordinate(rank_.id, Axis::dp);
+  const int share = lesson_.info_.trains ? o.batch / o.dp : o.batch;
+  batch_ = lesson_.corpus_->batch(o.seed, step,
+                                  {.microbatches = phase_.microbatches,
+                                   .size = share / phase_.microbatches,
+                                   .first_sample = replica * share});
+}
+
+Batches::Iterator& Batches::Iterator::operator++() {
+  batches_->lesson_.end_step(batches_->rank_, step_);
+  ++step_;
+  if (step_ < batches_->phase_.first_step + batches_->phase_.steps)
+    batches_->load(step_);
+  else
+    batches_->lesson_.end_phase(batches_->rank_);
+  return *this;
+}
+
+void Lesson::begin_step(Rank& rank, int step) {
+  Running::Live& live = running_->of(rank);
+  if (live.began == 0) {
+    live.began = steady_nanoseconds();
+    rank.clock.start_pace();
+  }
+  rank.trace.set_step(step);
+  live.step_start = rank.compute.now();
+}
+
+void Lesson::end_step(Rank& rank, int) {
+  Running::Live& live = running_->of(rank);
+  rank.trace.span(rank.compute.lane(), {.name = "step", .category = Category::step},
+                  live.step_start, rank.compute.now());
+  rank.trace.memory(rank.memory.current(), rank.compute.now());
+  live.record.train_seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
+}
+
+void Lesson::end_phase(Rank& rank) {
+  Running::Live& live = running_->of(rank);
+  PhaseRecord& record = live.record.phases.back();
+  record.peak = rank.memory.peak();
+  for (const auto& [operation, bytes] : rank.transport->bytes_sent())
+    if (const std::int64_t sent = bytes - live.bytes_before[operation]; sent > 0)
+      record.bytes_sent[operation] = sent;
+  rank.trace.set_step(-1);
+}
+
+void Lesson::record(Rank& rank, std::optional<double> loss) {
+  if (!loss) return;
+  Running::Live& live = running_->of(rank);
+  const int step = rank.trace.step();
+  live.record.losses.emplace_back(step, *loss);
+  rank.trace.loss(*loss, rank.compute.now());
+  const double seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
+  const double tokens =
+      static_cast<double>(options_->batch) * options_->model.sequence * (step + 1);
+  running_->progress.show(step + 1,
+                          fmt::format("step {:>3}/{}  loss {:.4f}  {:.0f} tokens/s", step + 1,
+                                      options_->steps, *loss, tokens / seconds));
+}
+
+void Lesson::load(Rank&, const std::vector<Parameter*>& parameters) {
+  if (!options_->load.empty()) load_checkpoint(options_->load, options_->model, parameters);
+}
+
+void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters) {
+  for (const Parameter* parameter : parameters) {
+    const float* values = parameter->value.f32();
+    running_->of(rank).record.parameters.push_back(
+        {parameter->name, parameter->order, {values, values + parameter->value.elements()}});
+  }
+}
+
+}  // namespace lockstep

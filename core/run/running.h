@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/run/console.h"
+#include "core/run/lesson.h"
+#include "core/run/results.h"
+#include "core/run/run_folder.h"
+#include "core/trace/writer.h"
+
+namespace lockstep {
+
+/// What a run keeps while it goes on.
+struct Lesson::Running {
+  /// One rank's view of now.
+  struct Live {
+    RankRecord record;
+    std::map<std::string, std::int64_t> bytes_before;  ///< of the phase
+    Picoseconds step_start = 0;
+    std::int64_t began = 0;  ///< steady nanoseconds at the first step
+    bool traced = false;
+  };
+
+  Running(const Options& options, RunFolder folder_, const Console& console_)
+      : folder(std::move(folder_)),
+        console(console_),
+        progress(console_, options.steps, options.quiet),
+        live(static_cast<std::size_t>(options.ranks)) {
+    if (options.trace != "none")
+      writer = std::make_unique<TraceWriter>(folder.path, options.view, options.view_token);
+  }
+  /// Ends the traces of a run that has failed already: what can be written is.
+  void keep_traces(double patience_seconds = TraceWriter::in_a_hurry) noexcept {
+    try {
+      if (writer) writer->finish(patience_seconds);
+    } catch (const std::exception&) {
+    }
+  }
+  Live& of(const Rank& rank) { return live[static_cast<std::size_t>(rank.id)]; }
+
+  RunFolder folder;
+  Console console;
+  Progress progress;
+  std::unique_ptr<TraceWriter> writer;
+  std::vector<Live> live;           ///< by rank; each is its own rank's to touch
+  std::vector<RankRecord> records;  ///< by rank; on rank 0, once all are done
+};
+
+}  // namespace lockstep

@@ -1,0 +1,301 @@
+#include "core/trace/event.h"
+
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <optional>
+
+#include "core/trace/parse.h"
+
+namespace lockstep {
+
+namespace json = simdjson::ondemand;
+
+/// One event, gathered before it is known what it is: keys come in any order.
+struct EventReader::Event {
+  std::string_view phase, name, cat;
+  int pid = 0, tid = 0;
+  std::uint64_t id = 0;
+  Picoseconds at = 0, duration = 0;
+  bool has_time = false;
+  const char* trouble = nullptr;  ///< why this is no event, though it is JSON
+  TimelineSpan span;
+  std::string_view label;  ///< args.name
+  std::array<std::int64_t, memory_category_count> bytes{};
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t spans = -1;
+  std::optional<Picoseconds> opened;  ///< of an announcement: when the span began
+  std::int64_t clock_offset = 0, clock_uncertainty = 0;
+  RunInfo run;
+  std::optional<Prediction> predicted;
+};
+
+namespace {
+
+/// Times beyond this (46 days) are those of a calendar; the first of them becomes the origin.
+constexpr std::int64_t calendar_microseconds = 4'000'000'000'000;
+
+/// A key as it stands in the text, without the quotes; ours have no escapes.
+std::string_view key_of(json::field& field) {
+  const char* begin = field.key().raw();
+  const char* end = begin;
+  while (*end != '"') ++end;
+  return {begin, static_cast<std::size_t>(end - begin)};
+}
+
+std::string_view text_of(json::value& value) {
+  std::string_view text;
+  return value.get_string().get(text) == simdjson::SUCCESS ? text : std::string_view{};
+}
+
+std::int64_t integer_of(json::value& value, std::int64_t otherwise = -1) {
+  std::int64_t number = 0;
+  if (value.get_int64().get(number) == simdjson::SUCCESS) return number;
+  double real = 0;
+  if (value.get_double().get(real) == simdjson::SUCCESS && std::abs(real) < 9e18) {
+    return static_cast<std::int64_t>(real);
+  }
+  return otherwise;
+}
+
+int small(std::int64_t number) {
+  return number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()
+             ? -1
+             : static_cast<int>(number);
+}
+
+double real_of(json::value& value) {
+  double real = std::numeric_limits<double>::quiet_NaN();
+  if (value.get_double().get(real) != simdjson::SUCCESS) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return real;
+}
+
+/// pid, tid and id are numbers, or (in traces of others) strings, which then begin with one or are
+/// told apart by a hash.
+std::uint64_t identifier_of(json::value& value) {
+  json::json_type type;
+  if (value.type().get(type) == simdjson::SUCCESS && type == json::json_type::string) {
+    const std::string_view text = text_of(value);
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc{} && end != text.data()) return number;
+    return 1'000'000 + std::hash<std::string_view>{}(text) % 1'000'000;
+  }
+  std::uint64_t number = 0;
+  if (value.get_uint64().get(number) == simdjson::SUCCESS) return number;
+  return static_cast<std::uint64_t>(integer_of(value));
+}
+
+void read_predicted(json::value value, Prediction& predicted) {
+  json::object object;
+  if (value.get_object().get(object)) return;
+  for (json::field field : object) {
+    const std::string_view key = key_of(field);
+    json::value& entry = field.value();
+    if (key == "bubble") {
+      if (const double bubble = real_of(entry); !std::isnan(bubble)) predicted.bubble = bubble;
+    }
+    if (key == "bubble_simulated") {
+      if (const double bubble = real_of(entry); !std::isnan(bubble)) {
+        predicted.bubble_simulated = bubble;
+      }
+    }
+    if (key == "first_step") predicted.first_step = small(integer_of(entry, 0));
+    if (key == "phase") predicted.phase = text_of(entry);
+    if (key == "formula") predicted.formula = text_of(entry);
+    if (key == "schedule") predicted.schedule = text_of(entry);
+    if (key == "stages") predicted.stages = small(integer_of(entry));
+    if (key == "microbatches") predicted.microbatches = small(integer_of(entry));
+  }
+}
+
+template <class Event>
+void read_hello(json::value value, Event& event) {
+  json::object args = value.get_object();
+  for (json::field field : args) {
+    const std::string_view key = key_of(field);
+    json::value& entry = field.value();
+    RunInfo& run = event.run;
+    if (key == "run") run.run = text_of(entry);
+    if (key == "lesson") run.lesson = text_of(entry);
+    if (key == "device") run.device = text_of(entry);
+    if (key == "launch") run.launch = text_of(entry);
+    if (key == "clock") run.clock = text_of(entry);
+    if (key == "cluster") run.cluster = text_of(entry);
+    if (key == "ranks") run.ranks = small(integer_of(entry));
+    if (key == "clock_offset_ns") event.clock_offset = integer_of(entry, 0);
+    if (key == "clock_uncertainty_ns") event.clock_uncertainty = integer_of(entry, 0);
+    if (key == "predicted") read_predicted(entry, event.predicted.emplace());
+    json::object axes;
+    if (key == "mesh" && entry.get_object().get(axes) == simdjson::SUCCESS) {
+      for (json::field axis : axes) {
+        std::string name{key_of(axis)};
+        run.mesh.emplace_back(std::move(name), small(integer_of(axis.value())));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Picoseconds EventReader::time(json::value& value, bool is_point, Event& event) {
+  const std::string_view text = value.raw_json_token();
+  if (is_point && origin_ == 0) {
+    std::int64_t whole = 0;
+    std::from_chars(text.data(), text.data() + text.size(), whole);
+    if (whole > calendar_microseconds) origin_ = whole;
+  }
+  const auto parsed = parse_microseconds(text, is_point ? origin_ : 0);
+  if (!parsed) event.trouble = "a time that is none";
+  return parsed.value_or(0);
+}
+
+void EventReader::read_args(json::object object, Event& event) {
+  TimelineSpan& span = event.span;
+  for (json::field field : object) {
+    const std::string_view key = key_of(field);
+    json::value& value = field.value();
+    if (key == "step") {
+      span.step = small(integer_of(value));
+    } else if (key == "stage") {
+      span.stage = small(integer_of(value));
+    } else if (key == "microbatch") {
+      span.microbatch = small(integer_of(value));
+    } else if (key == "bytes") {
+      span.bytes = integer_of(value);
+    } else if (key == "peer") {
+      span.peer = small(integer_of(value));
+    } else if (key == "layer") {
+      span.layer = static_cast<std::int16_t>(integer_of(value));
+    } else if (key == "seq") {
+      span.sequence = small(integer_of(value));
+    } else if (key == "group") {
+      span.group = timeline_.intern(text_of(value));
+    } else if (key == "group_size") {
+      span.group_size = small(integer_of(value));
+    } else if (key == "algorithm") {
+      const NameId id = timeline_.intern(text_of(value));
+      span.algorithm = static_cast<std::uint16_t>(id > 0xffff ? 0 : id);
+    } else if (key == "name") {
+      event.label = text_of(value);
+    } else if (key == "loss") {
+      event.loss = real_of(value);
+    } else if (key == "spans") {
+      event.spans = integer_of(value);
+    } else if (key == "start") {
+      event.opened = time(value, true, event);
+    } else {
+      for (int i = 0; i < memory_category_count; ++i) {
+        if (key == name_of(static_cast<MemoryCategory>(i))) {
+          event.bytes[static_cast<std::size_t>(i)] = integer_of(value, 0);
+        }
+      }
+    }
+  }
+}
+
+void EventReader::take(json::object object) {
+  Event event;
+  for (json::field field : object) {
+    const std::string_view key = key_of(field);
+    json::value& value = field.value();
+    if (key == "name") {
+      event.name = text_of(value);
+    } else if (key == "ph") {
+      event.phase = text_of(value);
+    } else if (key == "cat") {
+      event.cat = text_of(value);
+    } else if (key == "pid") {
+      event.pid = small(static_cast<std::int64_t>(identifier_of(value)));
+    } else if (key == "tid") {
+      event.tid = small(static_cast<std::int64_t>(identifier_of(value)));
+    } else if (key == "id") {
+      event.id = identifier_of(value);
+    } else if (key == "ts") {
+      event.at = time(value, true, event);
+      event.has_time = true;
+    } else if (key == "dur") {
+      event.duration = time(value, false, event);
+    } else if (key == "args") {
+      json::object inner;
+      if (event.name == "lockstep") {
+        read_hello(value, event);
+      } else if (event.name == "predicted") {
+        read_predicted(value, event.predicted.emplace());
+      } else if (value.get_object().get(inner) == simdjson::SUCCESS) {
+        read_args(inner, event);
+      }
+    }
+  }
+  if (event.phase.empty()) event.trouble = "no ph";
+  if (event.phase == "X" && (!event.has_time || event.duration < 0)) {
+    event.trouble = "a span without a time";
+  }
+  if (event.trouble) throw EventError(event.trouble);
+  apply(event);
+}
+
+void EventReader::apply(Event& event) {
+  const char phase = event.phase.front();
+  TimelineSpan& span = event.span;
+  switch (phase) {
+    case 'X':
+      span.start = event.at;
+      span.end = event.at + event.duration;
+      span.name = timeline_.intern(event.name);
+      span.category = category_of(event.cat, event.name);
+      timeline_.add(event.pid, event.tid, span);
+      break;
+    case 's':
+      timeline_.flow_start(event.id, event.pid, event.tid, event.at);
+      break;
+    case 'f':
+      timeline_.flow_end(event.id, event.pid, event.tid, event.at);
+      break;
+    case 'C':
+      if (event.name == "memory") {
+        timeline_.rank(event.pid).memory.push_back({event.at, event.bytes});
+      } else if (event.name == "loss") {
+        timeline_.rank(event.pid).losses.push_back({event.at, event.loss});
+      }
+      break;
+    case 'i':
+      if (event.name == "end") {
+        timeline_.rank(event.pid).ended = true;
+        timeline_.rank(event.pid).spans_written = event.spans;
+      } else if (event.name == "open") {
+        span.start = event.opened.value_or(event.at);
+        span.end = event.at;
+        span.name = timeline_.intern(event.label);
+        span.category = event.cat.empty() ? Category::wait : category_of(event.cat, event.label);
+        timeline_.lane(event.pid, event.tid).announce(span);
+      }
+      break;
+    case 'M':
+      apply_metadata(event);
+      break;
+    default:
+      break;  // events of others that we have no use for
+  }
+}
+
+void EventReader::apply_metadata(Event& event) {
+  if (event.name == "lockstep") {
+    RankTimeline& rank = timeline_.rank(event.pid);
+    rank.clock_offset_ns = event.clock_offset;
+    rank.clock_uncertainty_ns = event.clock_uncertainty;
+    timeline_.run() = std::move(event.run);
+    if (event.predicted) timeline_.predict(std::move(*event.predicted));
+  } else if (event.name == "predicted" && event.predicted) {
+    timeline_.predict(std::move(*event.predicted));
+  } else if (event.name == "process_name") {
+    timeline_.rank(event.pid).name = event.label;
+  } else if (event.name == "thread_name") {
+    timeline_.lane(event.pid, event.tid).set_name(std::string{event.label});
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+#include <doctest/doctest.h>
+
+#include "core/trace/reader.h"
+#include "tests/viz/sample_run.h"
+#include "viz/data/lane_layout.h"
+#include "viz/data/viewport.h"
+
+using namespace lockstep;
+using namespace lockstep::viz;
+
+namespace {
+
+void read(const std::vector<std::string>& traces, Timeline& timeline) {
+  for (const std::string& text : traces) {
+    TraceReader reader{timeline};
+    reader.feed(text);
+    reader.finish();
+  }
+  timeline.settle();
+}
+
+}  // namespace
+
+TEST_CASE("zooming keeps the time under the cursor, panning moves by a share of the window") {
+  Timeline timeline;
+  Viewport viewport;
+  viewport.go_to({1000, 2000});
+  viewport.advance(timeline, 0, true);
+  viewport.zoom(0.5, 1200);
+  viewport.advance(timeline, 0, true);
+  CHECK(viewport.window().begin == doctest::Approx(1100));
+  CHECK(viewport.window().end == doctest::Approx(1600));
+  viewport.pan(0.2);
+  CHECK(viewport.window().begin == doctest::Approx(1200));
+  viewport.zoom(1e-30, 1300);
+  viewport.advance(timeline, 0, true);
+  CHECK(viewport.window().width() >= 100);  // never nothing
+}
+
+TEST_CASE("a glide arrives and then rests") {
+  Timeline timeline;
+  Viewport viewport;
+  viewport.go_to({0, 1e9});
+  int frames = 0;
+  for (; viewport.moving() && frames < 1000; ++frames) viewport.advance(timeline, 0.016);
+  CHECK(frames > 3);
+  CHECK(frames < 60);
+  CHECK(viewport.window() == TimeWindow{0, 1e9});
+}
+
+TEST_CASE("following shows the newest end and the last few steps; any hand on it ends that") {
+  Timeline timeline;
+  read(sample_traces(sample_1f1b(4, 8, 10)), timeline);
+  for (const auto& rank : timeline.ranks()) const_cast<RankTimeline&>(*rank).ended = false;
+  Viewport viewport;
+  viewport.follow(true);
+  viewport.advance(timeline, 0, true);
+  CHECK(viewport.window().end > static_cast<double>(timeline.end()));
+  CHECK(viewport.window().begin < static_cast<double>(timeline.steps()[7].end));
+  CHECK(viewport.window().begin > static_cast<double>(timeline.steps()[6].start));
+  viewport.zoom(0.9, 0);
+  CHECK_FALSE(viewport.following());
+}
+
+TEST_CASE("step by step") {
+  Timeline timeline;
+  read(sample_traces(sample_1f1b(4, 8, 5)), timeline);
+  Viewport viewport;
+  viewport.fit_steps(timeline, 2, 2);
+  CHECK(viewport.step_in_view(timeline) == 2);
+  viewport.go_by_steps(timeline, 1);
+  CHECK(viewport.step_in_view(timeline) == 3);
+  for (int i = 0; i < 9; ++i) viewport.go_by_steps(timeline, 1);
+  CHECK(viewport.step_in_view(timeline) == 4);
+  for (int i = 0; i < 9; ++i) viewport.go_by_steps(timeline, -1);
+  CHECK(viewport.step_in_view(timeline) == 0);
+}
+
+TEST_CASE(
+    "lanes are grouped by rank, communication is thinner, and what is collapsed is anchored") {
+  Timeline timeline;
+  read(sample_traces(sample_1f1b(4, 4, 1)), timeline);
+  LaneLayout layout;
+  layout.update(timeline, 600, 1);
+  REQUIRE(layout.groups().size() == 4);
+  CHECK(layout.strips().size() == 4 + 2 + 4 + 4 + 2);
+  CHECK(layout.height() <= 600);
+  float y = 0;
+  for (const Strip& strip : layout.strips()) {
+    CHECK(strip.top >= y);
+    y = strip.bottom();
+    CHECK(layout.strip_at(strip.top + 1) == &strip);
+    if (strip.kind == StripKind::communication) CHECK(strip.height < layout.strips()[0].height / 2);
+  }
+  CHECK(layout.strip_at(y + 1) == nullptr);
+  const float open = layout.anchor(1, 3);
+  CHECK(open > layout.groups()[1].top + layout.strips()[0].height);
+  layout.toggle(1);
+  layout.update(timeline, 600, 1);
+  CHECK(layout.strips().size() == 4 + 2 + 4 + 2);
+  CHECK(layout.anchor(1, 3) == layout.anchor(1, 0));
+  CHECK(layout.anchor(9, 0) < 0);
+  layout.toggle_all();
+  layout.update(timeline, 600, 1);
+  CHECK(layout.strips().size() == 4);
+}
+
+TEST_CASE("lanes of one name share a strip, empty lanes have none") {
+  Timeline timeline;
+  const auto add = [&](int tid, Picoseconds start) {
+    TimelineSpan span{.start = start, .end = start + 5};
+    span.category = Category::communication;
+    timeline.add(0, tid, span);
+  };
+  timeline.lane(0, 0);
+  timeline.lane(0, 1).set_name("send → 1");
+  timeline.lane(0, 2).set_name("send → 1");
+  timeline.lane(0, 3).set_name("never");
+  add(1, 0);
+  add(2, 10);
+  timeline.settle();
+  LaneLayout layout;
+  layout.update(timeline, 300, 1);
+  REQUIRE(layout.strips().size() == 2);
+  CHECK(layout.strips()[1].lanes.size() == 2);
+  CHECK(layout.anchor(0, 1) == layout.anchor(0, 2));
+}

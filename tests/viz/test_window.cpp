@@ -1,0 +1,241 @@
+// The viewer as a whole, under a virtual display.
+#include <doctest/doctest.h>
+#include <stb_image.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "core/trace/reader.h"
+#include "tests/viz/sample_run.h"
+#include "viz/data/live_server.h"
+#include "viz/data/viewport.h"
+#include "viz/views/theme.h"
+#include "viz/views/timeline_view.h"
+
+using namespace lockstep;
+using namespace lockstep::viz;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A folder of its own, gone at the end.
+struct Folder {
+  fs::path path =
+      fs::temp_directory_path() / ("lockstep_window_" + std::to_string(std::random_device{}()));
+  Folder() { fs::create_directory(path); }
+  ~Folder() { fs::remove_all(path); }
+};
+
+struct Outcome {
+  int code = -1;
+  std::string output;
+};
+
+/// Runs the viewer; `display` decides whether it has one.
+Outcome view(const std::string& arguments, bool display, const fs::path& scratch) {
+  const std::string log = (scratch / "log").string();
+  const std::string run =
+      display ? "xvfb-run -a -s '-screen 0 1920x1200x24' " : "env -u DISPLAY -u WAYLAND_DISPLAY ";
+  // Under a sanitizer, what the graphics driver leaks and how it locks is not ours to judge.
+  const int status =
+      std::system(("ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=report_bugs=0 timeout 60 " + run +
+                   LOCKSTEP_VIEW + " " + arguments + " >" + log + " 2>&1")
+                      .c_str());
+  std::ostringstream text;
+  text << std::ifstream(log).rdbuf();
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text.str()};
+}
+
+bool has_xvfb() {
+  static const bool found = std::system("command -v xvfb-run >/dev/null 2>&1") == 0;
+  if (!found) MESSAGE("skipped: xvfb-run is not installed");
+  return found;
+}
+
+struct Picture {
+  int width = 0, height = 0;
+  unsigned char* pixels = nullptr;
+  explicit Picture(const fs::path& path) {
+    int channels = 0;
+    pixels = stbi_load(path.c_str(), &width, &height, &channels, 3);
+  }
+  ~Picture() { stbi_image_free(pixels); }
+  Picture(const Picture&) = delete;
+  Picture& operator=(const Picture&) = delete;
+
+  ImU32 at(int x, int y) const {
+    const unsigned char* p = pixels + 3 * (y * width + x);
+    return IM_COL32(p[0], p[1], p[2], 255);
+  }
+};
+
+/// Within a unit or two of each channel: blending rounds.
+bool alike(ImU32 a, ImU32 b) {
+  for (int shift = 0; shift < 24; shift += 8) {
+    if (std::abs(static_cast<int>((a >> shift) & 0xff) - static_cast<int>((b >> shift) & 0xff)) >
+        2) {
+      return false;
+    }
+  }
+  return true;
+}
+
+ImU32 fill_of(const TimelineSpan& span) {
+  const ImU32 colour = colour_of(span.category);
+  return span.microbatch % 2 == 1 ? mixed(colour, IM_COL32_WHITE, 0.14f) : colour;
+}
+
+void write_run(const SampleRun& run, const fs::path& folder) {
+  const auto traces = sample_traces(run);
+  for (std::size_t rank = 0; rank < traces.size(); ++rank) {
+    std::ofstream(folder / ("rank" + std::to_string(rank) + ".json")) << traces[rank];
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the picture of a run has every action in its colour where it belongs") {
+  if (!has_xvfb()) return;
+  const Folder folder;
+  const SampleRun run = sample_1f1b(4, 8, 3);
+  write_run(run, folder.path);
+  const fs::path png = folder.path / "run.png", stats = folder.path / "stats.json";
+  const Outcome outcome = view(folder.path.string() + " --steps 1 --size 1600x900 --screenshot " +
+                                   png.string() + " --stats " + stats.string(),
+                               true, folder.path);
+  INFO(outcome.output);
+  REQUIRE(outcome.code == 0);
+  const Picture picture{png};
+  REQUIRE(picture.pixels);
+  REQUIRE(picture.width == 1600);
+  REQUIRE(picture.height == 900);
+
+  Timeline timeline;
+  read_traces({folder.path}, timeline);
+  Viewport viewport;
+  viewport.fit_steps(timeline, 1, 1);
+  viewport.advance(timeline, 0, true);
+  const double left = static_cast<double>(TimelineView::names_width);
+  const double width = 1600 - left - static_cast<double>(TimelineView::right_edge);
+  const auto x_of = [&](double time) {
+    return left + (time - viewport.window().begin) / viewport.window().width() * width;
+  };
+  // All ranks run the optimizer at the same time: one column of pixels that finds the lanes.
+  const SpanRow& first = timeline.find_rank(0)->compute()->rows(Band::action).front();
+  const auto optimizer = std::find_if(first.begin(), first.end(), [](const TimelineSpan& span) {
+    return span.category == Category::optimizer && span.step == 1;
+  });
+  REQUIRE(optimizer != first.end());
+  const auto column = static_cast<int>(x_of(static_cast<double>(optimizer->start) +
+                                            0.1 * static_cast<double>(optimizer->duration())));
+  std::vector<int> lanes;  // the middle of each
+  for (int y = 100, begin = -1; y < 640; ++y) {
+    const bool inside = alike(picture.at(column, y), colours::optimizer);
+    if (inside && begin < 0) begin = y;
+    if (!inside && begin >= 0) {
+      if (y - begin > 12) lanes.push_back((begin + y) / 2);
+      begin = -1;
+    }
+  }
+  REQUIRE(lanes.size() == 4);
+
+  int boxes = 0, waits = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const int y = lanes[static_cast<std::size_t>(rank)];
+    for (const TimelineSpan& span :
+         timeline.find_rank(rank)->compute()->rows(Band::action).front()) {
+      if (span.step != 1) continue;
+      const double x0 = x_of(static_cast<double>(span.start));
+      const double x1 = x_of(static_cast<double>(span.end));
+      if (x1 - x0 < 8) continue;
+      CAPTURE(rank);
+      CAPTURE(timeline.name(span.name));
+      // Beside the label and above the middle, where a message's arrow may not hide all of it.
+      int hits = 0, looked = 0;
+      for (const double share : {0.15, 0.25, 0.75, 0.85}) {
+        const auto x = static_cast<int>(x0 + share * (x1 - x0));
+        const ImU32 seen = picture.at(x, y - 14);
+        ++looked;
+        if (span.category == Category::wait) {
+          hits += !alike(seen, colours::forward) && !alike(seen, colours::backward);
+        } else {
+          hits += alike(seen, fill_of(span));
+        }
+      }
+      CHECK(hits >= looked - 1);
+      (span.category == Category::wait ? waits : boxes) += 1;
+    }
+  }
+  CHECK(boxes == 4 * (16 + 1));
+  CHECK(waits > 8);
+
+  // The cursor, put on a box, lights up that box and its microbatch on the other ranks.
+  const SpanRow& second = timeline.find_rank(1)->compute()->rows(Band::action).front();
+  const auto under = std::find_if(second.begin(), second.end(), [](const TimelineSpan& span) {
+    return span.step == 1 && span.category == Category::backward && span.microbatch == 6;
+  });
+  REQUIRE(under != second.end());
+  const auto cursor = static_cast<int>(x_of(static_cast<double>(under->start + under->end) / 2));
+  const Outcome lit =
+      view(folder.path.string() + " --steps 1 --size 1600x900 --screenshot " + png.string() +
+               " --hover " + std::to_string(cursor) + "," + std::to_string(lanes[1] + 10),
+           true, folder.path);
+  INFO(lit.output);
+  REQUIRE(lit.code == 0);
+  const Picture lit_picture{png};
+  for (int rank = 0; rank < 4; ++rank) {
+    for (const TimelineSpan& span :
+         timeline.find_rank(rank)->compute()->rows(Band::action).front()) {
+      if (span.step != 1 || span.category != Category::backward) continue;
+      const auto edge = static_cast<int>(x_of(static_cast<double>(span.start)));
+      int white = 0;
+      for (int x = edge - 1; x <= edge + 2; ++x) {
+        const ImU32 seen = lit_picture.at(x, lanes[static_cast<std::size_t>(rank)] - 8);
+        white += (seen & 0xff) > 180 && ((seen >> 16) & 0xff) > 180;
+      }
+      CAPTURE(rank);
+      CAPTURE(span.microbatch);
+      CHECK((white > 0) == (span.microbatch == 6));
+    }
+  }
+
+  const auto json = nlohmann::json::parse(std::ifstream(stats));
+  CHECK(json["spans"]["total"] == timeline.span_count());
+  CHECK(json["malformed"] == 0);
+  CHECK(json["screenshot"]["last_step"] == 2);
+}
+
+TEST_CASE("without a display the viewer says what would do") {
+  const Folder folder;
+  write_run(sample_1f1b(2, 2, 1), folder.path);
+  const Outcome outcome = view(folder.path.string(), false, folder.path);
+  CHECK(outcome.code == 2);
+  CHECK(outcome.output.find("no display") != std::string::npos);
+  CHECK(outcome.output.find("xvfb-run") != std::string::npos);
+  CHECK(std::count(outcome.output.begin(), outcome.output.end(), '\n') == 1);
+}
+
+TEST_CASE("what is impossible is one line and exit code 2, before a window opens") {
+  const Folder folder;
+  const LiveServer other{{.host = "127.0.0.1", .port = 0}, "", [] {}};
+  const std::string port = std::to_string(other.endpoint().port);
+  for (const std::string& arguments :
+       {"--listen " + port, std::string{"--listen 0.0.0.0:0"}, std::string{"--listen nowhere"},
+        std::string{"/no/such/trace"}, std::string{"--size 3"}, std::string{"--colour red"},
+        folder.path.string()}) {
+    const Outcome outcome = view(arguments, false, folder.path);
+    CAPTURE(arguments);
+    CAPTURE(outcome.output);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.output.starts_with("lockstep_view: "));
+    CHECK(std::count(outcome.output.begin(), outcome.output.end(), '\n') == 1);
+  }
+  const Outcome help = view("--help", false, folder.path);
+  CHECK(help.code == 0);
+  CHECK(help.output.find("--screenshot") != std::string::npos);
+}

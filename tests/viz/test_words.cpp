@@ -1,0 +1,183 @@
+#include <doctest/doctest.h>
+
+#include "core/trace/reader.h"
+#include "tests/viz/sample_run.h"
+#include "viz/data/lab.h"
+#include "viz/data/latency.h"
+#include "viz/data/series.h"
+#include "viz/data/words.h"
+
+using namespace lockstep;
+using namespace lockstep::viz;
+
+namespace {
+
+void read(const std::vector<std::string>& traces, Timeline& timeline) {
+  for (const std::string& text : traces) {
+    TraceReader reader{timeline};
+    reader.feed(text);
+    reader.finish();
+  }
+  timeline.settle();
+}
+
+constexpr Picoseconds ms = 1'000'000'000;
+
+}  // namespace
+
+TEST_CASE("times and sizes in the unit that suits them") {
+  CHECK(duration_words(3.25e9) == "3.25 ms");
+  CHECK(duration_words(1.5e12) == "1.50 s");
+  CHECK(duration_words(12e6) == "12.00 µs");
+  CHECK(duration_words(300) == "300 ps");
+  CHECK(duration_words(0) == "0 s");
+  CHECK(axis_words(12.5e9, 0.5e9) == "12.5 ms");
+  CHECK(axis_words(2e12, 1e12) == "2 s");
+  CHECK(bytes_words(16384) == "16.0 KiB");
+  CHECK(bytes_words(100) == "100 B");
+}
+
+TEST_CASE("what the cursor is on, in words") {
+  Timeline timeline;
+  read(sample_traces(sample_1f1b(4, 8, 2)), timeline);
+  const RankTimeline& rank = *timeline.find_rank(1);
+  const SpanRow& row = rank.compute()->rows(Band::action).front();
+  const TimelineSpan& first = row.front();
+  const double middle = static_cast<double>(first.start + first.end) / 2;
+  const Finding on_forward = find_at(rank, *rank.compute(), Band::action, middle, 1000);
+  CHECK(on_forward.kind == Finding::Kind::span);
+  const auto words = finding_words(timeline, on_forward);
+  CHECK(words[0] == "forward of microbatch 0 on stage 1");
+  CHECK(words[1] == "1.00 ms");
+  CHECK(words[3] == "rank 1, compute, step 0");
+
+  const auto wait = std::find_if(row.begin(), row.end(), [](const TimelineSpan& span) {
+    return span.category == Category::wait;
+  });
+  REQUIRE(wait != row.end());
+  const Finding on_wait = find_at(rank, *rank.compute(), Band::action,
+                                  static_cast<double>(wait->start + wait->end) / 2, 1000);
+  CHECK(finding_words(timeline, on_wait)[0] ==
+        "idle, waiting for gradients of microbatch 0 from rank 2");
+
+  // Between the last backward and the optimizer nothing is recorded: idle, and nothing says why.
+  const auto optimizer = std::find_if(row.begin(), row.end(), [](const TimelineSpan& span) {
+    return span.category == Category::optimizer;
+  });
+  const Finding on_gap = find_at(rank, *rank.compute(), Band::action,
+                                 static_cast<double>(optimizer->start) - 10 * 1000, 1000);
+  CHECK(on_gap.kind == Finding::Kind::idle);
+  CHECK(on_gap.span.end == optimizer->start);
+  CHECK(finding_words(timeline, on_gap)[0] == "idle");
+
+  const Finding folded = find_at(rank, *rank.compute(), Band::action, middle, 20.0 * ms);
+  CHECK(folded.kind == Finding::Kind::folded);
+  CHECK(folded.count > 4);
+}
+
+TEST_CASE("a gap without a wait is explained by the message that ended it") {
+  Timeline timeline;
+  for (const Picoseconds start : {Picoseconds{0}, 10 * ms}) {
+    TimelineSpan span{.start = start, .end = start + ms};
+    span.category = Category::forward;
+    timeline.add(1, 0, span);
+  }
+  timeline.flow_start(1, 0, 1, ms);
+  timeline.flow_end(1, 1, 1, 4 * ms);
+  timeline.flow_start(2, 2, 1, 5 * ms);
+  timeline.flow_end(2, 1, 1, 10 * ms);
+  timeline.flow_start(3, 3, 1, 9 * ms);
+  timeline.flow_end(3, 1, 1, 12 * ms);
+  timeline.settle();
+  const RankTimeline& rank = *timeline.find_rank(1);
+  const Finding gap = find_at(rank, *rank.compute(), Band::action, 5.0 * ms, 1000);
+  CHECK(finding_words(timeline, gap)[0] == "idle, waiting for a message from rank 2");
+}
+
+TEST_CASE("an announced span is found while it is open, and no longer once it has ended") {
+  Timeline timeline;
+  TraceReader reader{timeline, TraceReader::Form::lines};
+  reader.feed(R"x({"ph":"i","name":"open","cat":"wait","pid":0,"tid":0,"ts":200000,"args":)x"
+              R"x({"name":"recv","start":1000,"peer":1}},)x"
+              "\n");
+  timeline.settle();
+  const RankTimeline& rank = *timeline.find_rank(0);
+  const Finding open = find_at(rank, *rank.compute(), Band::action, 50.0 * ms, 1);
+  CHECK(open.open);
+  CHECK(finding_words(timeline, open)[0] == "idle, waiting for recv from rank 1 (still running)");
+  reader.feed(R"x({"ph":"X","name":"recv","cat":"wait","pid":0,"tid":0,"ts":1000,"dur":300000},)x"
+              "\n");
+  timeline.settle();
+  CHECK(rank.compute()->open().empty());
+}
+
+TEST_CASE("the trace, the simulator and the series agree on the bubble") {
+  const SampleRun run = sample_1f1b(4, 8, 5);
+  Timeline timeline;
+  read(sample_traces(run), timeline);
+  BubbleSeries series;
+  series.update(timeline);
+  REQUIRE(series.points().size() == 5);
+  const double simulated = simulate(run.schedule, run.times).bubble;
+  for (const auto& point : series.points())
+    CHECK(point.bubble.share() == doctest::Approx(simulated));
+
+  // And the lab, asked for the run as it was, says it once more.
+  const LabQuestion question = question_from(timeline, 4);
+  CHECK(question.stages == 4);
+  CHECK(question.microbatches == 8);
+  CHECK(question.boundary_bytes == 16384);
+  LabQuestion same = question;
+  same.cluster = run.times.cluster;
+  CHECK(answer(same).simulation.bubble == doctest::Approx(simulated));
+}
+
+TEST_CASE("the lab's textbook answers") {
+  LabQuestion question{.schedule = LabSchedule::gpipe, .stages = 4, .microbatches = 12};
+  CHECK(answer(question).simulation.bubble == doctest::Approx(3.0 / 15));
+  CHECK(answer(question).most_live == 12);
+  question.schedule = LabSchedule::one_f_one_b;
+  CHECK(answer(question).simulation.bubble == doctest::Approx(3.0 / 15));
+  CHECK(answer(question).most_live == 4);
+}
+
+TEST_CASE("no peak of memory is lost between pixels") {
+  RankTimeline rank;
+  for (int i = 0; i < 10000; ++i) {
+    const std::int64_t bytes = i == 4321 ? 999 : 10 + i % 7;
+    rank.memory.push_back({i * Picoseconds{100}, {1, 2, 3, bytes, 0}});
+  }
+  const auto columns = memory_columns(rank, {-1000, 1e6}, 50);
+  CHECK(columns.front()[0] == 1);
+  float highest = 0;
+  for (const auto& column : columns) highest = std::max(highest, column[3]);
+  CHECK(highest == 999);
+  CHECK(total(*memory_peak(rank)) == 1005);
+  CHECK(memory_columns(rank, {-1000, -500}, 3)[2] == MemoryColumn{});
+}
+
+TEST_CASE("the loss of a step is the mean over ranks that report it") {
+  Timeline timeline;
+  timeline.rank(0).losses = {{0, 4.0}, {1, 3.0}};
+  timeline.rank(1).losses = {{0, 2.0}};
+  const auto points = loss_series(timeline);
+  REQUIRE(points.size() == 2);
+  CHECK(points[0].loss == 3.0);
+  CHECK(points[1].loss == 3.0);
+}
+
+TEST_CASE("latency runs from a span's end on its rank's clock to the frame that shows it") {
+  Timeline timeline;
+  timeline.run().clock = "wall";
+  timeline.rank(0).clock_offset_ns = 1'000'000;
+  LatencyMeter meter;
+  meter.fresh() = {{0, 5 * ms}, {0, 50 * ms}, {0, 1 * ms}};
+  meter.swapped(timeline, {2.0 * ms, 10.0 * ms}, 1'000'000 + 9'000'000);
+  CHECK(meter.summary().count == 1);
+  CHECK(meter.summary().max == doctest::Approx(4));
+  CHECK(meter.summary().not_shown == 2);  // one never, one not yet
+  meter.swapped(timeline, {2.0 * ms, 60.0 * ms}, 1'000'000 + 70'000'000);
+  CHECK(meter.summary().count == 2);
+  CHECK(meter.summary().max == doctest::Approx(20));
+  CHECK(meter.summary().not_shown == 1);
+}
