@@ -25,8 +25,10 @@ void put(std::string& text, fmt::format_string<Args...> format, Args&&... args) 
 
 void append_span(std::string& text, int rank, const TraceEvent& event) {
   const Span& span = event.span;
-  if (const char letter = letter_of(span.category); letter != '\0' && span.stage >= 0)
-    put(text, R"({{"ph":"X","name":"PP:{}{}{}")", span.stage, letter, span.microbatch);
+  const bool action = span.category <= Category::backward_weight && span.stage >= 0;
+  if (action)
+    put(text, R"({{"ph":"X","name":"PP:{}{}{}")", span.stage, letter_of(span.category),
+        span.microbatch);
   else
     put(text, R"({{"ph":"X","name":"{}")", span.name);
   put(text, R"(,"cat":"{}","pid":{},"tid":{},"ts":)", name_of(span.category), rank, event.lane);
