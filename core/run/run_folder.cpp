@@ -92,7 +92,7 @@ void RunFolder::merge(int ranks) const {
   if (path.empty()) return;
   std::vector<fs::path> files;
   for (int rank = 0; rank < ranks; ++rank)
-    if (fs::path file = path / fmt::format("rank{}.json", rank); fs::exists(file))
+    if (fs::path file = path / fmt::format("rank{}.json", rank); fs::is_regular_file(file))
       files.push_back(std::move(file));
   if (!files.empty()) merge_traces(files, path / "trace.json");
 }
