@@ -70,7 +70,7 @@ std::string RankRecord::to_bytes() const {
   document["parameters"] = json::array();
   for (const NamedValues& parameter : parameters) {
     std::vector<std::uint8_t> raw(parameter.values.size() * sizeof(float));
-    std::memcpy(raw.data(), parameter.values.data(), raw.size());
+    if (!raw.empty()) std::memcpy(raw.data(), parameter.values.data(), raw.size());
     document["parameters"].push_back(
         {{"name", parameter.name}, {"order", parameter.order}, {"values", json::binary(raw)}});
   }
@@ -91,7 +91,7 @@ RankRecord RankRecord::from_bytes(const std::string& bytes) {
   for (const json& parameter : document["parameters"]) {
     const auto& raw = parameter["values"].get_binary();
     std::vector<float> values(raw.size() / sizeof(float));
-    std::memcpy(values.data(), raw.data(), raw.size());
+    if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
     record.parameters.push_back({parameter["name"], parameter["order"], std::move(values)});
   }
   return record;
