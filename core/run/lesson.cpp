@@ -7,7 +7,6 @@
 
 #include "core/base/error.h"
 #include "core/comm/environment.h"
-#include "core/model/checkpoint.h"
 #include "core/run/corpus.h"
 #include "core/run/launch.h"
 #include "core/run/report.h"
