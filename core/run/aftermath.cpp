@@ -44,6 +44,7 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
   }
   // Once a rank is gone, the libraries of others tell of lost connections: "[host:1234] ...".
   if (failed_ && (text.empty() || text.front() == '[')) return {};
+  if (text.starts_with("mpirun: abort is already in progress")) return {};
   return text;
 }
 

@@ -131,7 +131,7 @@ class Deadline {
     using namespace std::chrono_literals;
     const SteadyTime now = std::chrono::steady_clock::now();
     if (!has_reason) since_ = now;
-    if (now - since_ > 1800ms && asked_ == 0) send(SIGTERM);
+    if (now - since_ > 2500ms && asked_ == 0) send(SIGTERM);
     if (now - since_ > 4s && asked_ == 1) send(SIGKILL);
   }
 

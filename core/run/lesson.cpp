@@ -34,9 +34,10 @@ int Lesson::run(const std::function<void(Rank&)>& body) {
     SignalWatch watch{[process](int signal) {
       if (signal == end_traces_signal) return;
       if (!process) fmt::print(stderr, "\ninterrupted\n");
-      std::_Exit(130);
+      std::_Exit(signal == SIGCONT ? 1 : 130);
     }};
     if (process) watch.add(end_traces_signal);
+    if (process) watch.add(SIGCONT);
     return run_checked(body, watch);
   } catch (const UsageError& error) {
     tell(RankReport::Kind::refused, error.what());

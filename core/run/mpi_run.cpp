@@ -99,7 +99,6 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
       running_->keep_traces();
       if (signal != end_traces_signal) std::_Exit(signal == SIGCONT ? 1 : 130);
     });
-    watch.add(SIGCONT);
     if (root) introduce(told(clocks));
 
     train(*rank, body);

@@ -16,6 +16,13 @@ namespace {
 constexpr const char* variable = "LOCKSTEP_REPORTS";
 constexpr const char* mark = "\x1elockstep\t";
 constexpr char line_break = '\x1f';  // for a newline within the one line
+/// All lines but the first begin with four blanks.
+std::string indented(const std::string& lines) {
+  std::string text;
+  for (const char c : lines) text += c == '\n' ? std::string{"\n    "} : std::string{c};
+  return text;
+}
+
 constexpr const char* kinds[] = {"here", "refused", "failed", "doing", "told"};
 
 }  // namespace
@@ -60,8 +67,8 @@ std::string RankReport::shown() const {
     case Kind::failed:
       return fmt::format("the run failed: rank {} on {}: {}\n", rank, host, text);
     case Kind::doing:
-      return "when the run ended:\n" +
-             shown_operations(fmt::format("rank {} on {}", rank, host), text);
+      return fmt::format("when the run ended, rank {} on {} was doing:\n    {}\n", rank, host,
+                         indented(text));
   }
   return "";
 }
@@ -80,10 +87,8 @@ bool reports_are_collected() {
 }
 
 std::string shown_operations(const std::string& who, const std::string& lines) {
-  std::string text = fmt::format("  {}:{}\n", who, lines.empty() ? " nothing yet" : "");
-  std::istringstream each{lines};
-  for (std::string line; std::getline(each, line);) text += "    " + line + "\n";
-  return text;
+  if (lines.empty()) return fmt::format("  {}: nothing yet\n", who);
+  return fmt::format("  {}:\n    {}\n", who, indented(lines));
 }
 
 std::string last_operations(const Recorder& trace) {
