@@ -110,7 +110,7 @@ if ((has_mpi == 1)); then
   for victim in 2 0; do
     start "kill-$victim" --launch mpi
     for process in $(processes); do
-      if tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$victim"; then
+      if { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$victim"; then
         kill -KILL "$process"
       fi
     done
@@ -140,6 +140,7 @@ fi
 # 130 as well, whatever there is of ranks by then.
 catches() { # SIGNAL
   local mask
+  [[ /proc/$run/exe -ef $lesson ]] || return
   mask=$(sed -n 's/^SigCgt:\s*//p' "/proc/$run/status" 2>/dev/null)
   ((0x0${mask: -8} & 1 << ($1 - 1)))
 }
@@ -222,13 +223,14 @@ if ((has_mpi == 1)); then
   rank_process() {
     local process
     for process in $(processes); do
-      tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$process"
+      { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1" &&
+        echo "$process" && return
     done
   }
   burners=()
   for round in 1 2 3 4 5 6; do
     if ((round == 4)); then
-      for _ in 1 2 3 4; do
+      for _ in 1 2; do
         (while :; do :; done) &
         burners+=($!)
       done
