@@ -23,8 +23,8 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
         "the executor wants one model per stage of this rank, and one rank in "
         "the group per rank of the schedule");
 
-  const int activations = endpoint.transport.open_channel();
-  const int gradients = endpoint.transport.open_channel();
+  const int activations = endpoint.transport.open_channels(2);
+  const int gradients = activations + 1;
   // A lane only where something passes.
   for (int peer = 0; peer < schedule.ranks; ++peer) {
     for (const bool forward : {true, false}) {
@@ -118,7 +118,7 @@ void PipelineExecutor::post_receives(Incoming& incoming, const std::vector<Messa
     Tensor buffer{endpoint_.device.memory, shape, MemoryCategory::communication};
     Work work = incoming.channel->receive(
         buffer, incoming.from,
-        {.name = "recv", .stage = next.stage, .microbatch = next.microbatch});
+        {.span = {.name = "recv", .stage = next.stage, .microbatch = next.microbatch}});
     incoming.in_flight.emplace(next, InFlight{std::move(buffer), std::move(work)});
   }
 }
@@ -154,10 +154,11 @@ void PipelineExecutor::send_output(std::size_t i, Tensor data) {
   }
   data.charge_to(MemoryCategory::communication);
   const int stage = output->stage + (output->forward ? -1 : 1);
-  Work work = channels_.at({output->to_rank, output->forward})
-                  .send(data, world_ranks_[static_cast<std::size_t>(output->to_rank)],
-                        endpoint_.device.compute.record(),
-                        {.name = "send", .stage = stage, .microbatch = output->microbatch});
+  Work work =
+      channels_.at({output->to_rank, output->forward})
+          .send(data, world_ranks_[static_cast<std::size_t>(output->to_rank)],
+                endpoint_.device.compute.record(),
+                {.span = {.name = "send", .stage = stage, .microbatch = output->microbatch}});
   sent_.emplace(*output, InFlight{std::move(data), std::move(work)});
 }
 
