@@ -1,6 +1,7 @@
 #include "core/comm/channel.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <stdexcept>
 #include <utility>
@@ -23,27 +24,37 @@ std::span<std::byte> bytes_of(View view) {
   return {static_cast<std::byte*>(view.data), view.bytes()};
 }
 
-/// A message, and what is to be noted when it is done: returns its end.
-class MessageTask final : public Task {
+}  // namespace
+
+/// A message, and what is to be noted when it is done: returns its end. A lane's messages are done
+/// in the order in which they were begun: who asks for a later one takes the earlier ones first.
+class Channel::Message final : public Task {
  public:
-  MessageTask(std::unique_ptr<Pending> pending, std::function<Event(Pending&)> done)
-      : pending_(std::move(pending)), done_(std::move(done)) {}
+  using Note = std::function<Event(Pending&)>;
+  Message(std::deque<Message*>& lane, std::unique_ptr<Pending> pending, Note note)
+      : lane_(lane), pending_(std::move(pending)), note_(std::move(note)) {
+    lane_.push_back(this);
+  }
+  ~Message() override { std::erase(lane_, this); }
+
   Event finish() override {
-    pending_->wait();
-    return done_(*pending_);
+    while (pending_) lane_.front()->take();
+    return end_;
   }
 
  private:
+  void take() {
+    pending_->wait();
+    end_ = note_(*pending_);
+    pending_.reset();
+    lane_.pop_front();
+  }
+
+  std::deque<Message*>& lane_;
   std::unique_ptr<Pending> pending_;
-  std::function<Event(Pending&)> done_;
+  Note note_;
+  Event end_;
 };
-
-Work begin(Stream& compute, const Span& span, std::unique_ptr<Pending> pending,
-           std::function<Event(Pending&)> done) {
-  return {compute, span, std::make_unique<MessageTask>(std::move(pending), std::move(done))};
-}
-
-}  // namespace
 
 Channel::Channel(Endpoint endpoint, int id, const std::string& send_lane,
                  const std::string& receive_lane)
@@ -82,19 +93,23 @@ Work Channel::send(View data, int to, Event ready, const Part& part) {
     lanes->send_free = end;
     trace.span(lane, span, start, end);
     trace.flow_start(lane, flow, start);
-    return begin(compute, span, endpoint_.transport.send(route(to, part), bytes_of(data), start),
-                 [end](Pending&) { return Event{end}; });
+    return {compute, span,
+            std::make_unique<Message>(
+                lanes->sends, endpoint_.transport.send(route(to, part), bytes_of(data), start),
+                [end](Pending&) { return Event{end}; })};
   }
 
   const Picoseconds posted = clock.now();
-  return begin(compute, span, endpoint_.transport.send(route(to, part), bytes_of(data), posted),
-               [=, &trace, &clock](Pending& pending) {
-                 const Picoseconds start = std::max(posted, lanes->send_free);
-                 lanes->send_free = std::max(clock.since_start(pending.done_nanoseconds()), start);
-                 trace.span(lane, span, start, lanes->send_free);
-                 trace.flow_start(lane, flow, start);
-                 return Event{lanes->send_free};
-               });
+  return {compute, span,
+          std::make_unique<Message>(
+              lanes->sends, endpoint_.transport.send(route(to, part), bytes_of(data), posted),
+              [=, &trace, &clock](Pending& pending) {
+                const Picoseconds start = std::max(posted, lanes->send_free);
+                lanes->send_free = std::max(clock.since_start(pending.done_nanoseconds()), start);
+                trace.span(lane, span, start, lanes->send_free);
+                trace.flow_start(lane, flow, start);
+                return Event{lanes->send_free};
+              })};
 }
 
 Work Channel::receive(View into, int from, const Part& part, Combine combine) {
@@ -112,28 +127,30 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine) {
   Recorder& trace = compute.trace();
   const int lane = lanes->receive.in(trace);
   const Picoseconds posted = clock.now();
-  return begin(compute, span,
-               endpoint_.transport.receive(route(from, part), bytes_of(into), combine),
-               [=, &trace, &clock](Pending& pending) {
-                 Picoseconds start = 0;
-                 Picoseconds end = 0;
-                 if (clock.is_modelled()) {
-                   const Cluster& cluster = clock.cluster();
-                   const Picoseconds held = cluster.transfer(from, self, span.bytes);
-                   end = std::max(pending.departure() + held + cluster.latency(from, self),
-                                  lanes->receive_free + held);
-                   start = end - held;
-                 } else {
-                   // Before the sender has come there is nothing to receive: that is waiting, not a
-                   // message.
-                   start = std::max({posted, pending.departure(), lanes->receive_free});
-                   end = std::max(clock.since_start(pending.done_nanoseconds()), start);
-                 }
-                 lanes->receive_free = end;
-                 trace.span(lane, span, start, end);
-                 trace.flow_end(lane, flow, end);
-                 return Event{end};
-               });
+  return {
+      compute, span,
+      std::make_unique<Message>(
+          lanes->receives, endpoint_.transport.receive(route(from, part), bytes_of(into), combine),
+          [=, &trace, &clock](Pending& pending) {
+            Picoseconds start = 0;
+            Picoseconds end = 0;
+            if (clock.is_modelled()) {
+              const Cluster& cluster = clock.cluster();
+              const Picoseconds held = cluster.transfer(from, self, span.bytes);
+              end = std::max(pending.departure() + held + cluster.latency(from, self),
+                             lanes->receive_free + held);
+              start = end - held;
+            } else {
+              // Before the sender has come there is nothing to receive: that is waiting, not a
+              // message.
+              start = std::max({posted, pending.departure(), lanes->receive_free});
+              end = std::max(clock.since_start(pending.done_nanoseconds()), start);
+            }
+            lanes->receive_free = end;
+            trace.span(lane, span, start, end);
+            trace.flow_end(lane, flow, end);
+            return Event{end};
+          })};
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -28,7 +29,10 @@ struct Endpoint {
 ///
 /// On the wall clock a lane's span begins when the message was posted, or when the one before it
 /// was done. Every message is a pair of spans and a flow from one to the other. A Channel belongs
-/// to one agent at a time: the rank's own thread, or a worker.
+/// to one agent at a time: the rank's own thread, or a worker. It outlives its Works, and finishes
+/// them in the order in which they were begun, one direction apart from the other. It outlives its
+/// Works, and finishes them in the order in which they were begun, one direction apart from the
+/// other.
 class Channel {
  public:
   /// What a message is part of.
@@ -50,6 +54,8 @@ class Channel {
   const Endpoint& endpoint() const { return endpoint_; }
 
  private:
+  class Message;
+
   Route route(int peer, const Part& part) const;
 
   /// A lane enters the trace with its first message.
@@ -63,6 +69,7 @@ class Channel {
     Lane send, receive;
     Picoseconds send_free = 0;
     Picoseconds receive_free = 0;
+    std::deque<Message*> sends, receives;       ///< not done yet
     std::vector<std::uint32_t> sent, received;  ///< messages so far, by peer: they number the flows
   };
 

@@ -63,7 +63,7 @@ std::optional<double> PipelineExecutor::step(const Batch& batch) {
   Device device = endpoint_.device;
   loss_ = 0;
   for (auto& [lane, incoming] : incoming_) {
-    incoming.posted = incoming.arrived = 0;
+    incoming.posted = 0;
     post_receives(incoming, plan_.incoming(lane.first, lane.second), 1, boundary);
   }
 
@@ -130,14 +130,9 @@ Tensor PipelineExecutor::take_input(std::size_t i, Shape shape) {
 
   Incoming& incoming = incoming_.at({needed->from_rank, needed->forward});
   const auto& expected = plan_.incoming(needed->from_rank, needed->forward);
-  const std::size_t position = plan_.position(*needed);
-  post_receives(incoming, expected, position + 1, shape);
-  // What was sent before it comes before it, and keeps the lane until then.
-  for (; incoming.arrived < position; ++incoming.arrived)
-    incoming.in_flight.at(expected[incoming.arrived]).work.finish();
+  post_receives(incoming, expected, plan_.position(*needed) + 1, shape);
   auto [data, work] = std::move(incoming.in_flight.extract(*needed).mapped());
   work.wait();
-  incoming.arrived = std::max(incoming.arrived, position + 1);
   let_go(plan_.received_by(i));
   data.charge_to(MemoryCategory::activations);
   // The next one need not wait for this rank to come round.
