@@ -30,9 +30,7 @@ struct Endpoint {
 /// On the wall clock a lane's span begins when the message was posted, or when the one before it
 /// was done. Every message is a pair of spans and a flow from one to the other. A Channel belongs
 /// to one agent at a time: the rank's own thread, or a worker. It outlives its Works, and finishes
-/// them in the order in which they were begun, one direction apart from the other. It outlives its
-/// Works, and finishes them in the order in which they were begun, one direction apart from the
-/// other.
+/// them in the order in which they were begun, one direction apart from the other.
 class Channel {
  public:
   /// What a message is part of.
