@@ -83,7 +83,8 @@ void FlagParser::Impl::shared_flags() {
       ->check(positive(false))
       ->capture_default_str();
   choice("--device", o.device, {"cpu"}, "where tensors live");
-  choice("--comm", o.comm, {"auto", "ring"}, "collectives: our ring algorithms");
+  choice("--comm", given.comm, {"auto", "native", "ring"},
+         "collectives: MPI's own, or our ring algorithms; auto: ours");
   for (auto [flag, size, what] : {std::tuple{"--pp", &given.pp, "pipeline"},
                                   {"--dp", &given.dp, "data"},
                                   {"--cp", &given.cp, "context"},
