@@ -73,7 +73,7 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
     if (!said.exchange(true) && running_) report(RankReport::Kind::doing, running_->doing(id));
   };
   try {
-    auto transport = session.endpoint();
+    auto transport = session.endpoint(options_->patience_seconds);
     agree_on_clock(*transport, *options_);
     const auto clocks = measure_clocks(*transport, host_name(), this_clock(), steady_nanoseconds);
     // One folder and one start for all: rank 0's.

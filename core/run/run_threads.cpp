@@ -57,7 +57,7 @@ class Endings {
 // Ranks as threads of this process.
 int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch) {
   const int count = options_->ranks;
-  ThreadFabric fabric{count};
+  ThreadFabric fabric{count, options_->patience_seconds};
   running_ = std::make_unique<Running>(*options_, RunFolder::create(options_->trace, info_.name),
                                        Console::detect());
   running_->folder.begin();
