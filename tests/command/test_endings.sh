@@ -183,7 +183,7 @@ for launch in $launches; do
     what="a rank stalls under $launch ($how)"
     fails "$what, after 1 s of patience" --launch "$launch" --how $how --timeout 1
     claim "$what: exit code 1" ended 1
-    claim "$what: by whom it is given up" grep -qE 'the run failed: .*has waited 1 s.*rank 2' <<<"$err"
+    claim "$what: by whom it is given up" grep -qE '(has waited 1 s for rank 2|rank 2 has stalled: .* 1 s)' <<<"$err"
     claim "$what: told once" [ "$(grep -c 'the run failed' <<<"$err")" = 1 ]
     for rank in 0 1 2 3; do
       claim "$what: what rank $rank did" grep -qE "^  rank $rank( on [^ ]+)?:" <<<"$err"
