@@ -83,7 +83,12 @@ void Aftermath::end_block() {
           RankReport{RankReport::Kind::failed, std::atoi(block_.c_str() + rank + 2), "",
                      fmt::format("ended with exit code {}",
                                  std::atoi(block_.c_str() + code + std::strlen("Exit code:")))};
-  } else if (!told("MPI_ABORT was invoked")) {
+  } else if (told("unable to reliably start one or more daemons")) {
+    // Thirty lines of what may be wrong; ssh's own words have come before.
+    unsaid_ =
+        "the run failed: mpirun could not start on every host: each must be reached by ssh without "
+        "a password, and have OpenMPI's orted on its PATH\n";
+  } else if (!told("MPI_ABORT was invoked") && !told("does not know how to route a message")) {
     unsaid_ += block_;
   }
   block_.clear();

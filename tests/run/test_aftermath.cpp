@@ -135,6 +135,10 @@ TEST_CASE("what mpirun alone knows is passed on, whole or cut off") {
   CHECK(told(2, block).at_end == "There are not enough slots available\nin the system.\n");
   CHECK(told(2, block + std::vector{rule}).at_end ==
         "There are not enough slots available\nin the system.\n");
+  CHECK(told(2,
+             {rule, "ORTE was unable to reliably start one or more daemons.", "* many causes", rule,
+              rule, "ORTE does not know how to route a message to the specified daemon", rule})
+            .at_end.ends_with("have OpenMPI's orted on its PATH\n"));
   CHECK(told(2, {"--- a short rule"}).at_once == "--- a short rule\n");
   CHECK(told(2, {}).at_end.empty());
 }
