@@ -25,6 +25,9 @@ class Aftermath {
 
   /// Something has gone wrong so far: whoever runs is being ended.
   bool failed() const { return failed_; }
+  /// A rank was asked for something impossible, and nothing has gone wrong before: exit code 2,
+  /// whichever rank's code mpirun takes for the run's.
+  bool refused() const { return !refusals_.empty() && causes_.empty(); }
   /// What went wrong and where, in one line ("" if nothing has) with `epilogue` behind; then what
   /// all ranks were doing, newest last.
   std::string text(const std::string& epilogue) const;

@@ -197,6 +197,7 @@ int run_under_mpirun(
     return 130;
   }
   fmt::print(stderr, "{}{}", unsaid, aftermath.text(more));
+  if (aftermath.refused()) return 2;
   if (WIFEXITED(status) && WEXITSTATUS(status) <= 2) return WEXITSTATUS(status);
   return 1;
 }

@@ -123,6 +123,13 @@ TEST_CASE("one that ended without a word is named by its exit code") {
 }
 
 TEST_CASE("what all ranks refuse is told once") {
+  Aftermath refused{2};
+  CHECK_FALSE(refused.refused());
+  refused.line(line_of(Kind::here, 1, "b", ""));
+  refused.line(line_of(Kind::refused, 1, "b", "--data x: no such file"));
+  CHECK(refused.refused());
+  refused.line(line_of(Kind::failed, 0, "a", "its own words"));
+  CHECK_FALSE(refused.refused());
   const std::string first = line_of(Kind::refused, 1, "b", "--data x: no such file");
   CHECK(told(3, {first, line_of(Kind::refused, 0, "a", "--data x: no such file"),
                  line_of(Kind::refused, 2, "a", "--load y: no such file")})
