@@ -131,8 +131,8 @@ class Deadline {
     using namespace std::chrono_literals;
     const SteadyTime now = std::chrono::steady_clock::now();
     if (!has_reason) since_ = now;
-    if (now - since_ > 2500ms && asked_ == 0) send(SIGTERM);
-    if (now - since_ > 4s && asked_ == 1) send(SIGKILL);
+    if (now - since_ > 4s && asked_ == 0) send(SIGTERM);
+    if (now - since_ > 6s && asked_ == 1) send(SIGKILL);
   }
 
  private:

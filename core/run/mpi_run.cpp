@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "core/base/error.h"
 #include "core/comm/environment.h"
@@ -48,10 +50,16 @@ std::string told(const std::vector<HostClock>& clocks) {
                      fmt::join(hosts, ", "), static_cast<double>(largest) / 1000);
 }
 
+/// mpirun may end before it has handed on what a rank on another host said with its last breath.
+void let_words_through() {
+  std::this_thread::sleep_for(std::chrono::milliseconds{150});
+}
+
 /// Ends this rank, and with it the run. mpirun ends the others of a rank that has ended badly, and
 /// gives them a second for it; after MPI_Abort it gives them a millisecond. Others than mpirun may
 /// leave them alone.
 [[noreturn]] void end_the_run(const MpiSession& session, int code) {
+  let_words_through();
   if (!under_mpirun()) session.abort(code);
   std::_Exit(code);
 }
@@ -97,6 +105,7 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
       else
         say_doing();
       running_->keep_traces();
+      if (signal == SIGCONT) let_words_through();
       if (signal != end_traces_signal) std::_Exit(signal == SIGCONT ? 1 : 130);
     });
     if (root) introduce(told(clocks));
