@@ -40,6 +40,9 @@ struct Span {
   const char* group = nullptr;
   int group_size = -1;
   const char* algorithm = nullptr;
+  /// The training step; -1: the recorder's current one. A worker gives that of where its work was
+  /// issued.
+  int step = -1;
 };
 
 }  // namespace lockstep

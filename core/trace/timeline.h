@@ -52,7 +52,7 @@ constexpr int band_count = 3;
 Band band_of(Category category);
 
 /// A span that was announced as still running: a rank stalled in it, or a long one.
-struct OpenSpan {
+struct AnnouncedSpan {
   TimelineSpan span;  ///< `end` is the time of the announcement
 };
 
@@ -71,7 +71,7 @@ class Lane {
     return bands_[static_cast<std::size_t>(band)].rows;
   }
   /// Spans that were announced as open and have not ended.
-  const std::vector<OpenSpan>& open() const { return open_; }
+  const std::vector<AnnouncedSpan>& open() const { return open_; }
 
   /// Takes a span in any order; rows show it after settle().
   void append(const TimelineSpan& span);
@@ -89,7 +89,7 @@ class Lane {
   int tid_ = 0;
   std::string name_;
   std::array<BandRows, band_count> bands_;
-  std::vector<OpenSpan> open_;
+  std::vector<AnnouncedSpan> open_;
 };
 
 struct MemorySample {

@@ -143,7 +143,7 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
     if (find_in(*row, time, tolerance, finding)) return finding;
   }
   if (band == Band::action) {
-    for (const OpenSpan& open : lane.open()) {
+    for (const AnnouncedSpan& open : lane.open()) {
       if (static_cast<double>(open.span.start) <= time &&
           time <= static_cast<double>(open.span.end)) {
         finding.kind = Finding::Kind::span;

@@ -189,7 +189,7 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, const Bo
 
 void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Lane& lane,
                              const Rect& rect) const {
-  for (const OpenSpan& open : lane.open()) {
+  for (const AnnouncedSpan& open : lane.open()) {
     Rect at = rect;
     at.left = std::max(rect.left, frame.x(static_cast<double>(open.span.start)));
     at.right = std::min(rect.right, frame.x(static_cast<double>(open.span.end)));
