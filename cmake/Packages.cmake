@@ -1,5 +1,5 @@
-# Every dependency comes from the distribution. What a lesson can't do without is REQUIRED; MPI and
-# the viewer are found or left out, with a line that says so.
+# Every dependency comes from the distribution. What a lesson can't do without is REQUIRED; MPI,
+# the viewer and the benchmarks' library are found or left out, with a line that says so.
 find_package(Threads REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(fmt REQUIRED)
@@ -26,7 +26,15 @@ if(LOCKSTEP_VIEWER)
   endif()
 endif()
 
-foreach(part MPI VIEWER)
+set(LOCKSTEP_HAS_BENCH OFF)
+if(LOCKSTEP_BENCH)
+  find_package(benchmark)
+  if(benchmark_FOUND)
+    set(LOCKSTEP_HAS_BENCH ON)
+  endif()
+endif()
+
+foreach(part MPI VIEWER BENCH)
   if(LOCKSTEP_HAS_${part})
     message(STATUS "Lockstep: ${part} found")
   elseif(LOCKSTEP_${part})

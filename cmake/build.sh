@@ -25,7 +25,8 @@ viewer   fonts-dejavu-core  file:/usr/share/fonts/*/dejavu/DejaVuSans.ttf
 tests    doctest-dev        header:doctest/doctest.h
 tests    xvfb               tool:Xvfb
 tests    xauth              tool:xauth
-tests    libgl1-mesa-dri    file:/usr/lib*/dri/swrast_dri.so'
+tests    libgl1-mesa-dri    file:/usr/lib*/dri/swrast_dri.so
+bench    libbenchmark-dev   header:benchmark/benchmark.h'
 
 # --- Packages ------------------------------------------------------------------------------------
 
@@ -67,7 +68,8 @@ missing_of() { # GROUP...: the missing packages of these, on one line
 list_missing() { # GROUP...
   local group
   local -A what=([required]='to build and run' [mpi]='for ranks as processes'
-                 [viewer]='for the viewer' [tests]='for the tests')
+                 [viewer]='for the viewer' [tests]='for the tests'
+                 [bench]='for the benchmarks')
   for group in "$@"; do
     [[ -z $(missing_of "$group") ]] || say "  ${what[$group]}: $(missing_of "$group")"
   done
