@@ -14,9 +14,11 @@ void Stream::kernel_done(const Span& span, const Cost& cost, Picoseconds start) 
 }
 
 void Stream::range_done(Category category, OpenSpan& open) {
-  // The launches inside have cost nothing; what was waited for inside stays.
-  if (auto fixed = clock_.times().of(category); fixed && clock_.is_modelled()) time_ += *fixed;
-  clock_.keep_pace(now());
+  if (clock_.is_modelled()) {
+    // The launches inside have cost nothing; what was waited for inside stays.
+    if (auto fixed = clock_.times().of(category)) time_ += *fixed;
+    clock_.keep_pace(time_);
+  }
   open.end(now());
 }
 

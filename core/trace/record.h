@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "core/time/time.h"
 #include "core/trace/span.h"
@@ -73,17 +74,23 @@ struct Record {
 class alignas(64) Slot {
  public:
   void store(const Record::Words& words) {
-    for (std::size_t i = 0; i < words.size(); ++i)
-      words_[i].store(words[i], std::memory_order_release);
+    store(words, std::make_index_sequence<8>{});
   }
   Record::Words load() const {
-    Record::Words words;
-    for (std::size_t i = 0; i < words.size(); ++i)
-      words[i] = words_[i].load(std::memory_order_acquire);
-    return words;
+    return load(std::make_index_sequence<8>{});
   }
 
  private:
+  // Not loops: they would go through memory.
+  template <std::size_t... i>
+  void store(const Record::Words& words, std::index_sequence<i...>) {
+    (words_[i].store(words[i], std::memory_order_release), ...);
+  }
+  template <std::size_t... i>
+  Record::Words load(std::index_sequence<i...>) const {
+    return {words_[i].load(std::memory_order_acquire)...};
+  }
+
   std::array<std::atomic<std::uint64_t>, 8> words_{};
 };
 

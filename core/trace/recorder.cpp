@@ -26,6 +26,8 @@ int Recorder::add_lane(const std::string& name) {
   const std::size_t id = lanes_.size();
   if (id >= Block::most) throw std::length_error(fmt::format("more than {} lanes", Block::most));
   block_->add(id, on_);
+  if (id < first_lanes_.size())
+    first_lanes_[id].store(&block_->lane(id), std::memory_order_release);
   lanes_.push_back(name);
   return static_cast<int>(id);
 }
@@ -40,42 +42,50 @@ const char* Recorder::keep(const std::string& text) {
   return kept_.insert(text).first->c_str();
 }
 
-Recorder::Lane& Recorder::lane(int id) const {
+inline Recorder::Lane& Recorder::lane(int id) const {
+  if (const auto index = static_cast<std::size_t>(id); index < first_lanes_.size())
+    if (Lane* found = first_lanes_[index].load(std::memory_order_acquire)) return *found;
   return block_->lane(static_cast<std::size_t>(id));
 }
 
-std::uint16_t Recorder::label(Lane& lane, const Span& span) {
-  const Label label{span.group, span.algorithm, span.group_size};
-  if (label == lane.label) [[likely]]
+inline std::uint16_t Recorder::label(Lane& lane, const Span& span) {
+  const Label& known = lane.label;
+  if (known.group == span.group && known.algorithm == span.algorithm &&
+      known.group_size == span.group_size) [[likely]]
     return lane.label_id;
-  lane.label = label;
-  return lane.label_id = find_label(label);
+  return find_label(lane, {span.group, span.algorithm, span.group_size});
 }
 
 // Groups times algorithms: a few per rank. Should there ever be more than a number's worth, the
 // rest go without.
-std::uint16_t Recorder::find_label(const Label& label) {
+[[gnu::noinline]] std::uint16_t Recorder::find_label(Lane& lane, const Label& label) {
   std::lock_guard lock{mutex_};
-  const auto found = std::find(labels_.begin(), labels_.end(), label);
-  if (found != labels_.end()) return static_cast<std::uint16_t>(found - labels_.begin());
-  if (labels_.size() > 0xffff) return 0;
-  labels_.push_back(label);
-  return static_cast<std::uint16_t>(labels_.size() - 1);
+  auto found = std::find(labels_.begin(), labels_.end(), label);
+  if (found == labels_.end()) found = labels_.insert(found, label);
+  const auto id = found - labels_.begin();
+  lane.label = label;
+  return lane.label_id = static_cast<std::uint16_t>(id <= 0xffff ? id : 0);
 }
 
 void Recorder::span(int lane_id, const Span& span, Picoseconds start, Picoseconds end) {
   Lane& on_lane = lane(lane_id);
   on_lane.queue.push(
       Record::of(span, span.step >= 0 ? span.step : step(), label(on_lane, span), start, end));
-  on_lane.count_span();
+}
+
+void Recorder::flow(Record::Kind kind, int lane_id, std::uint64_t id, Picoseconds at) {
+  if (!on_) return;
+  Lane& on_lane = lane(lane_id);
+  on_lane.flows.store(on_lane.flows.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  on_lane.queue.push(Record::of(kind, id, at));
 }
 
 void Recorder::flow_start(int lane_id, std::uint64_t id, Picoseconds at) {
-  if (on_) lane(lane_id).queue.push(Record::of(Record::Kind::flow_start, id, at));
+  flow(Record::Kind::flow_start, lane_id, id, at);
 }
 
 void Recorder::flow_end(int lane_id, std::uint64_t id, Picoseconds at) {
-  if (on_) lane(lane_id).queue.push(Record::of(Record::Kind::flow_end, id, at));
+  flow(Record::Kind::flow_end, lane_id, id, at);
 }
 
 void Recorder::put_aside(TraceEvent event) {
@@ -102,7 +112,7 @@ void Recorder::metadata(const char* name, std::string args_json) {
 std::int64_t Recorder::span_count() const {
   if (!on_) return 0;
   std::int64_t count = 0;
-  block_->each([&](int, const Lane& each) { count += each.spans.load(std::memory_order_relaxed); });
+  block_->each([&](int, const Lane& each) { count += each.spans(); });
   return count;
 }
 
@@ -211,7 +221,6 @@ void OpenSpan::end(Picoseconds at) {
     Record::Words words = lane.queue.close(which_);
     Record::set_end(words, at);
     lane.queue.push(words);
-    lane.count_span();
   } else if (which_ == unseen) {
     trace_.span(lane_, unseen_->span, unseen_->start, at);
   }

@@ -12,6 +12,7 @@
 
 #include "core/device/memory.h"
 #include "core/time/time.h"
+#include "core/trace/record.h"
 #include "core/trace/span.h"
 
 namespace lockstep {
@@ -108,8 +109,9 @@ class Recorder {
 
   Lane& lane(int id) const;
   std::uint16_t label(Lane& lane, const Span& span);
-  std::uint16_t find_label(const Label& label);
-  void fill(TraceEvent& event, const std::array<std::uint64_t, 8>& words);
+  std::uint16_t find_label(Lane& lane, const Label& label);
+  void flow(Record::Kind kind, int lane, std::uint64_t id, Picoseconds at);
+  void fill(TraceEvent& event, const Record::Words& words);
   /// Since when a span is open, on the steady clock; `since` where the start doesn't tell.
   std::int64_t opened(std::int64_t since, Picoseconds start) const;
   bool starts_tell() const;
@@ -120,7 +122,8 @@ class Recorder {
   bool kernels_ = false;
   std::atomic<int> step_{-1};
   std::atomic<const Clock*> clock_{nullptr};
-  std::unique_ptr<Block> block_;  ///< lanes, at addresses that stay
+  std::array<std::atomic<Lane*>, 32> first_lanes_{};  ///< those that most runs make do with
+  std::unique_ptr<Block> block_;                      ///< all, at addresses that stay
 
   mutable std::mutex mutex_;  ///< of what follows: names, and events that are few
   std::vector<std::string> lanes_;
