@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -9,6 +10,7 @@
 #include "core/trace/open_span.h"
 #include "core/trace/writer.h"
 #include "tests/bench/side_by_side.h"
+#include "tests/support/fake_viewer.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
@@ -57,9 +59,9 @@ struct Traced {
   Clock clock = Clock::wall();
   Recorder trace;
   Stream compute{clock, trace, 0, DeviceKind::cpu};
-  TraceWriter writer{folder.path(), "", ""};
+  TraceWriter writer;
   Span action{.name = "action", .category = Category::forward, .stage = 1, .microbatch = 2};
-  Traced() {
+  explicit Traced(const std::string& viewer = "") : writer(folder.path(), viewer, "") {
     trace.set_step(3);
     writer.add({}, trace);
   }
@@ -149,6 +151,39 @@ void keeps_up(benchmark::State& state) {
   put(state, behind, 100, "ms to write what is left after a second of a million spans");
 }
 
+/// The same work of a rank with a viewer that reads at a hundredth of the speed, and without one.
+/// Everything must have come in the end.
+void slow_viewer(benchmark::State& state) {
+  constexpr int spans = 20'000;
+  bool complete = true;
+  const auto run = [&](testing::FakeViewer* viewer) {
+    Traced traced{viewer != nullptr ? viewer->address() : ""};
+    double sum = 0;
+    const double took = seconds_of([&] {
+      for (int i = 0; i < spans; ++i)
+        traced.compute.range(traced.action, [&] {
+          for (int k = 0; k < 20'000; ++k) benchmark::DoNotOptimize(sum += k);
+        });
+    });
+    if (viewer != nullptr) viewer->hurry();
+    traced.writer.finish();
+    std::ifstream file{traced.folder.path() / "rank0.json"};
+    const std::string trace{std::istreambuf_iterator<char>{file}, {}};
+    if (viewer != nullptr) complete = complete && viewer->gets(trace);
+    return took;
+  };
+  const SideBySide sides = take_turns(
+      9,
+      [&] {
+        testing::FakeViewer viewer;
+        viewer.listen({.piece = 1024, .pause = std::chrono::milliseconds{15}});
+        return run(&viewer);
+      },
+      [&] { return run(nullptr); });
+  report(state, sides, 0.98, "speed of a rank with a viewer that reads slowly, over one without");
+  if (!complete) state.SkipWithError("the viewer has not got everything");
+}
+
 const int registered = [] {
   add("trace/clock_of_the_system", [](benchmark::State& state) {
     reading(state, "ns of std::chrono::steady_clock::now()",
@@ -167,6 +202,7 @@ const int registered = [] {
   add("trace/range", range);
   add("trace/writer", writer);
   add("trace/keeps_up", keeps_up);
+  add("trace/slow_viewer", slow_viewer);
   return 0;
 }();
 

@@ -144,14 +144,14 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
   }
   if (band == Band::action) {
     for (const AnnouncedSpan& open : lane.open()) {
-      if (static_cast<double>(open.span.start) <= time &&
-          time <= static_cast<double>(open.span.end)) {
-        finding.kind = Finding::Kind::span;
-        finding.span = open.span;
-        finding.open = true;
-        return finding;
-      }
+      const bool within = static_cast<double>(open.span.start) <= time + tolerance &&
+                          time - tolerance <= static_cast<double>(open.span.end);
+      if (!within || (finding.open && open.span.start < finding.span.start)) continue;
+      finding.kind = Finding::Kind::span;
+      finding.span = open.span;
+      finding.open = true;
     }
+    if (finding.open) return finding;
   }
   if (rows.empty() || rows.front().empty()) return finding;
   const auto next = first_ending_after(rows.front(), time);
