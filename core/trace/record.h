@@ -73,12 +73,8 @@ struct Record {
 /// plain).
 class alignas(64) Slot {
  public:
-  void store(const Record::Words& words) {
-    store(words, std::make_index_sequence<8>{});
-  }
-  Record::Words load() const {
-    return load(std::make_index_sequence<8>{});
-  }
+  void store(const Record::Words& words) { store(words, std::make_index_sequence<8>{}); }
+  Record::Words load() const { return load(std::make_index_sequence<8>{}); }
 
  private:
   // Not loops: they would go through memory.

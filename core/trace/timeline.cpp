@@ -170,6 +170,11 @@ void Timeline::add(int rank_id, int tid, const TimelineSpan& span) {
   if (span.category == Category::step && tid == 0) ++at->ranks_done;
 }
 
+void Timeline::announce(int rank, int tid, const TimelineSpan& span) {
+  lane(rank, tid).announce(span);
+  if (span_count_ > 0) end_ = std::max(end_, span.end);
+}
+
 void Timeline::meet(std::uint64_t id, FlowEnds& flow) {
   if (flow.starts.empty() || flow.ends.empty()) return;
   Message message = flow.starts.front();

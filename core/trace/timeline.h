@@ -181,8 +181,9 @@ class Timeline {
   bool empty() const { return span_count_ == 0; }
   std::int64_t span_count() const { return span_count_; }
   Picoseconds start() const { return start_; }  ///< the first start of any span
-  Picoseconds end() const { return end_; }      ///< the last end of any span
-  bool ended() const;                           ///< all ranks of the run have said so
+  /// The last end of any span, or word of one that is open.
+  Picoseconds end() const { return end_; }
+  bool ended() const;  ///< all ranks of the run have said so
 
   const std::string& name(NameId id) const { return *names_[id]; }
 
@@ -201,6 +202,7 @@ class Timeline {
   RunInfo& run() { return run_; }
   void predict(Prediction prediction);
   void add(int rank, int tid, const TimelineSpan& span);
+  void announce(int rank, int tid, const TimelineSpan& span);
   void flow_start(std::uint64_t id, int rank, int tid, Picoseconds at);
   void flow_end(std::uint64_t id, int rank, int tid, Picoseconds at);
   void settle();

@@ -15,7 +15,7 @@ TIMEFORMAT='%R %U %S'
 
 # timed FILE TRACE: appends wall and processor seconds of one run.
 timed() {
-  { time "$lesson" --launch threads --clock wall --ranks 2 --steps 60 --parity off --quiet --trace "$2" >/dev/null 2>&1; } \
+  { time "$lesson" --launch threads --clock wall --ranks 2 --steps 30 --parity off --quiet --trace "$2" >/dev/null 2>&1; } \
     2>&1 | awk '{print $1, $2 + $3}' >>"$folder/$1"
 }
 median() { awk -v c="$2" '{print $c}' "$folder/$1" | sort -g | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }

@@ -82,11 +82,11 @@ TEST_CASE("threads with lanes of their own record while one takes out and others
       for (std::int64_t n = 0; n < count; ++n)
         for (const int lane : mine) {
           const Span span{.name = "work",
+                          .step = static_cast<int>(n % 7),
                           .peer = 5,
                           .sequence = n,
                           .group = recorder.keep(std::to_string(lane)),
-                          .group_size = lane,
-                          .step = static_cast<int>(n % 7)};
+                          .group_size = lane};
           if (n % 3 == 0) {
             recorder.span(lane, span, n, n + 1);
           } else {
@@ -212,7 +212,7 @@ TEST_CASE("a rank can say what it did last, and what it is in the middle of, tra
     recorder.flow_end(lane, 1, now);
     const OpenSpan outer{recorder, 0, {.name = "F", .category = Category::wait}, now - 9000 * ms};
     const OpenSpan inner{
-        recorder, lane, {.name = "send", .layer = 1, .peer = 0, .step = 2}, now - 1500 * ms};
+        recorder, lane, {.name = "send", .step = 2, .layer = 1, .peer = 0}, now - 1500 * ms};
     const auto lines = recorder.last_operations(3);
     REQUIRE(lines.size() == 5);
     CHECK(is_like(lines[0], "step 3, PP:1F98 on compute: 12.3 ms, ended 8.", " s ago"));

@@ -126,7 +126,7 @@ void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const M
     const float free = i == 0 && rows.size() > 1 ? 1 - inset_share : 1;
     draw_row(painter, frame, model, rows[i], part, part.top + free * part.height());
   }
-  draw_open(painter, frame, lane, rect);
+  draw_open(painter, frame, model, lane, rect);
 }
 
 void TimelineView::draw_row(const Painter& painter, const Frame& frame, const Model& model,
@@ -188,8 +188,8 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, const Bo
   }
 }
 
-void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Lane& lane,
-                             const Rect& rect) const {
+void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Model& model,
+                             const Lane& lane, const Rect& rect) const {
   for (const AnnouncedSpan& open : lane.open()) {
     Rect at = rect;
     at.left = std::max(rect.left, frame.x(static_cast<double>(open.span.start)));
@@ -200,6 +200,8 @@ void TimelineView::draw_open(const Painter& painter, const Frame& frame, const L
     painter.fill(at, faded(colours::trouble, 0.25f));
     painter.hatch(at, colours::wait_hatch);
     painter.frame(at, colours::trouble);
+    painter.text_in(at, model.timeline.name(open.span.name) + ", still running", colours::text,
+                    painter.look().small);
   }
 }
 
