@@ -154,7 +154,7 @@ void keeps_up(benchmark::State& state) {
 /// The same work of a rank with a viewer that reads at a hundredth of the speed, and without one.
 /// Everything must have come in the end.
 void slow_viewer(benchmark::State& state) {
-  constexpr int spans = 20'000;
+  constexpr int spans = 100'000;
   bool complete = true;
   const auto run = [&](testing::FakeViewer* viewer) {
     Traced traced{viewer != nullptr ? viewer->address() : ""};
@@ -162,7 +162,7 @@ void slow_viewer(benchmark::State& state) {
     const double took = seconds_of([&] {
       for (int i = 0; i < spans; ++i)
         traced.compute.range(traced.action, [&] {
-          for (int k = 0; k < 20'000; ++k) benchmark::DoNotOptimize(sum += k);
+          for (int k = 0; k < 2'000; ++k) benchmark::DoNotOptimize(sum += k);
         });
     });
     if (viewer != nullptr) viewer->hurry();
@@ -176,7 +176,7 @@ void slow_viewer(benchmark::State& state) {
       9,
       [&] {
         testing::FakeViewer viewer;
-        viewer.listen({.piece = 1024, .pause = std::chrono::milliseconds{15}});
+        viewer.listen({.piece = 4096, .pause = std::chrono::milliseconds{10}});
         return run(&viewer);
       },
       [&] { return run(nullptr); });
