@@ -140,16 +140,27 @@ TEST_CASE(
     recorder.set_clock(clock);
     recorder.set_step(6);
     const int lane = recorder.add_lane("pp");
+    const auto began = std::chrono::steady_clock::now();
     const Picoseconds start = modelled ? 77 : clock.now();
     OpenSpan open{recorder,
                   lane,
                   {.name = "recv", .category = Category::wait, .peer = 2, .group = "pp"},
                   start};
-    CHECK(open_spans(recorder, 1000).empty());
-    std::this_thread::sleep_for(milliseconds{110});
-    const auto told = open_spans(recorder, 1000);
-    CHECK(open_spans(recorder, 1000).empty());  // not at once again
-    REQUIRE(told.size() == 1);
+    // Asked again and again, as a writer does; how long that takes is the machine's affair.
+    std::vector<std::chrono::milliseconds> when;
+    std::vector<TraceEvent> told;
+    while (when.size() < 3 && when.size() == told.size() &&
+           std::chrono::steady_clock::now() - began < std::chrono::seconds{20}) {
+      for (const TraceEvent& event : open_spans(recorder, 1000)) told.push_back(event);
+      if (told.size() > when.size())
+        when.push_back(
+            std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - began));
+      std::this_thread::sleep_for(milliseconds{2});
+    }
+    REQUIRE(told.size() == 3);
+    CHECK(when[0] >= milliseconds{99});
+    CHECK(when[1] >= milliseconds{199});
+    CHECK(when[2] >= milliseconds{399});
     CHECK(told[0].kind == TraceEvent::Kind::open);
     CHECK(told[0].lane == lane);
     CHECK(told[0].step == 6);
@@ -159,9 +170,7 @@ TEST_CASE(
     CHECK(told[0].start == start);
     // Until now; where the clock is modelled, as far as the trace has come.
     if (modelled) CHECK(told[0].end == 1000);
-    if (!modelled) CHECK(told[0].end - start >= 110 * ms);
-    std::this_thread::sleep_for(milliseconds{130});
-    CHECK(open_spans(recorder, 1000).size() == 1);
+    if (!modelled) CHECK(told[0].end - start >= 100 * ms);
     open.end(start + 5);
     CHECK(open_spans(recorder, 1000, true).empty());
     const auto events = recorder.drain();
@@ -206,7 +215,7 @@ TEST_CASE("a rank can say what it did last, and what it is in the middle of, tra
     recorder.set_step(3);
     for (int i = 0; i < 100; ++i)
       recorder.span(0, {.name = "f", .category = Category::forward, .stage = 1, .microbatch = i},
-                    now - (9'000 - i) * ms, now - (9'000 - i) * ms + 12'300'000'000);
+                    now - (8'500 - i) * ms, now - (8'500 - i) * ms + 12'300'000'000);
     recorder.span(lane, {.name = "recv", .category = Category::communication, .peer = 2},
                   now - 8900 * ms, now - 4000 * ms);
     recorder.flow_end(lane, 1, now);
@@ -231,9 +240,9 @@ TEST_CASE("on the modelled clock a duration is said to be modelled, and an open 
   recorder.set_clock(clock);
   recorder.span(0, {.name = "a"}, 0, 2 * ms);
   const OpenSpan open{recorder, 0, {.name = "b"}, 2 * ms};
-  std::this_thread::sleep_for(milliseconds{20});
   const auto lines = recorder.last_operations(3);
   REQUIRE(lines.size() == 2);
   CHECK(lines[0] == "a on compute: 2 ms of modelled time");
-  CHECK(lines[1].starts_with("b on compute: open for 2"));
+  CHECK(lines[1].starts_with("b on compute: open for "));
+  CHECK(lines[1].find("modelled") == std::string::npos);
 }
