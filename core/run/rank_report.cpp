@@ -92,9 +92,7 @@ std::string shown_operations(const std::string& who, const std::string& lines) {
 }
 
 std::string last_operations(const Recorder& trace) {
-  if (!trace.on()) return "not traced (--trace none)";
-  return fmt::format("step {}, {} spans so far on {}", trace.step(), trace.span_count(),
-                     fmt::join(trace.lanes(), ", "));
+  return fmt::format("{}", fmt::join(trace.last_operations(operations_told), "\n"));
 }
 
 std::string host_name() {
