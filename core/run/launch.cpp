@@ -202,4 +202,10 @@ int run_under_mpirun(
   return 1;
 }
 
+int run_under_mpirun(int ranks, int argc, char** argv) {
+  SignalWatch watch{[](int) {}};
+  return run_under_mpirun(ranks, {}, argc, argv, watch,
+                          [](const std::map<int, std::string>&) { return std::string{}; });
+}
+
 }  // namespace lockstep

@@ -23,6 +23,9 @@ void find_mpirun();
 int run_under_mpirun(int ranks, const HostChoice& hosts, int argc, char** argv, SignalWatch& watch,
                      const std::function<std::string(const std::map<int, std::string>&)>& epilogue);
 
+/// The same for a program that keeps no traces, on this host.
+int run_under_mpirun(int ranks, int argc, char** argv);
+
 /// What run_under_mpirun() sends its ranks before an interruption ends them: end your traces.
 constexpr int end_traces_signal = SIGUSR1;
 
