@@ -101,9 +101,12 @@ int main(int argc, char** argv) {
   for (const json& result : all["benchmarks"]) print(result);
 
   std::ofstream file{argv[1]};
+  bool failed = false;
+  for (const json& result : all["benchmarks"]) failed |= result.value("error_occurred", false);
   file << all.dump(1) << "\n";
   if (!file.flush()) {
     fmt::print(stderr, "{}: can't be written\n", argv[1]);
     return 1;
   }
+  return failed ? 1 : 0;
 }
