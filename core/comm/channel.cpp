@@ -1,6 +1,8 @@
 #include "core/comm/channel.h"
 
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -19,48 +21,40 @@ std::uint64_t flow_id(int source, int destination, int channel, std::uint32_t co
 std::span<std::byte> bytes_of(View view) {
   if (view.data != nullptr && !view.contiguous())
     throw std::invalid_argument("a message wants contiguous elements; copy them together first");
-  return {static_cast<std::byte*>(view.data), view.data != nullptr ? view.bytes() : 0};
+  return {static_cast<std::byte*>(view.data), view.bytes()};
 }
 
 }  // namespace
 
-Work::Work(Stream& compute, Span span, std::unique_ptr<Pending> pending,
-           std::function<Event(Pending&)> finish)
-    : compute_(&compute), span_(span), pending_(std::move(pending)), finish_(std::move(finish)) {}
+/// A message, and what is to be noted when it is done: returns its end. A lane's messages are done
+/// in the order in which they were begun: who asks for a later one takes the earlier ones first.
+class Channel::Message final : public Task {
+ public:
+  using Note = std::function<Event(Pending&)>;
+  Message(std::deque<Message*>& lane, std::unique_ptr<Pending> pending, Note note)
+      : lane_(lane), pending_(std::move(pending)), note_(std::move(note)) {
+    lane_.push_back(this);
+  }
+  ~Message() override { std::erase(lane_, this); }
 
-Work::Work(Stream& compute, Span span, Event done) : compute_(&compute), span_(span), done_(done) {}
+  Event finish() override {
+    while (pending_) lane_.front()->take();
+    return end_;
+  }
 
-Work& Work::operator=(Work&& other) noexcept {
-  compute_ = std::exchange(other.compute_, nullptr);
-  span_ = other.span_;
-  pending_ = std::move(other.pending_);
-  finish_ = std::move(other.finish_);
-  done_ = other.done_;
-  return *this;
-}
-
-Event Work::finish() {
-  if (pending_) {
+ private:
+  void take() {
     pending_->wait();
-    done_ = finish_(*pending_);
+    end_ = note_(*pending_);
     pending_.reset();
+    lane_.pop_front();
   }
-  return done_;
-}
 
-void Work::wait() {
-  if (compute_ == nullptr) return;
-  const Picoseconds before = compute_->now();
-  const Event done = finish();
-  Span why = span_;
-  why.category = Category::wait;
-  if (compute_->clock().is_modelled()) {
-    compute_->wait(done, why);
-  } else if (compute_->now() - before > picoseconds(1e-6)) {
-    compute_->trace().span(compute_->lane(), why, before, compute_->now());
-  }
-  compute_ = nullptr;
-}
+  std::deque<Message*>& lane_;
+  std::unique_ptr<Pending> pending_;
+  Note note_;
+  Event end_;
+};
 
 Channel::Channel(Endpoint endpoint, int id, const std::string& send_lane,
                  const std::string& receive_lane)
@@ -71,14 +65,20 @@ Channel::Channel(Endpoint endpoint, int id, const std::string& send_lane,
   lanes_->received.resize(static_cast<std::size_t>(endpoint.transport.size()));
 }
 
-Route Channel::route(int peer, const Span& span, std::source_location where) const {
-  return {.peer = peer, .channel = id_, .operation = span.name, .where = where};
+Route Channel::route(int peer, const Part& part) const {
+  return {.peer = peer,
+          .channel = id_,
+          .operation = part.span.name,
+          .where = part.where,
+          .whole = part.whole,
+          .group = part.span.group};
 }
 
-Work Channel::send(View data, int to, Event ready, Span span, std::source_location where) {
+Work Channel::send(View data, int to, Event ready, const Part& part) {
   Stream& compute = endpoint_.device.compute;
   const Clock& clock = compute.clock();
   const int self = endpoint_.transport.rank();
+  Span span = part.span;
   span.category = Category::communication;
   span.bytes = static_cast<std::int64_t>(data.bytes());
   span.peer = to;
@@ -93,25 +93,30 @@ Work Channel::send(View data, int to, Event ready, Span span, std::source_locati
     lanes->send_free = end;
     trace.span(lane, span, start, end);
     trace.flow_start(lane, flow, start);
-    return {compute, span, endpoint_.transport.send(route(to, span, where), bytes_of(data), start),
-            [end](Pending&) { return Event{end}; }};
+    return {compute, span,
+            std::make_unique<Message>(
+                lanes->sends, endpoint_.transport.send(route(to, part), bytes_of(data), start),
+                [end](Pending&) { return Event{end}; })};
   }
 
   const Picoseconds posted = clock.now();
-  return {compute, span, endpoint_.transport.send(route(to, span, where), bytes_of(data), posted),
-          [=, &trace, &clock](Pending& pending) {
-            const Picoseconds start = std::max(posted, lanes->send_free);
-            lanes->send_free = std::max(clock.since_start(pending.done_nanoseconds()), start);
-            trace.span(lane, span, start, lanes->send_free);
-            trace.flow_start(lane, flow, start);
-            return Event{lanes->send_free};
-          }};
+  return {compute, span,
+          std::make_unique<Message>(
+              lanes->sends, endpoint_.transport.send(route(to, part), bytes_of(data), posted),
+              [=, &trace, &clock](Pending& pending) {
+                const Picoseconds start = std::max(posted, lanes->send_free);
+                lanes->send_free = std::max(clock.since_start(pending.done_nanoseconds()), start);
+                trace.span(lane, span, start, lanes->send_free);
+                trace.flow_start(lane, flow, start);
+                return Event{lanes->send_free};
+              })};
 }
 
-Work Channel::receive(View into, int from, Span span, std::source_location where) {
+Work Channel::receive(View into, int from, const Part& part, Combine combine) {
   Stream& compute = endpoint_.device.compute;
   const Clock& clock = compute.clock();
   const int self = endpoint_.transport.rank();
+  Span span = part.span;
   span.category = Category::communication;
   span.bytes = static_cast<std::int64_t>(into.bytes());
   span.peer = from;
@@ -122,7 +127,10 @@ Work Channel::receive(View into, int from, Span span, std::source_location where
   Recorder& trace = compute.trace();
   const int lane = lanes->receive.in(trace);
   const Picoseconds posted = clock.now();
-  return {compute, span, endpoint_.transport.receive(route(from, span, where), bytes_of(into)),
+  return {
+      compute, span,
+      std::make_unique<Message>(
+          lanes->receives, endpoint_.transport.receive(route(from, part), bytes_of(into), combine),
           [=, &trace, &clock](Pending& pending) {
             Picoseconds start = 0;
             Picoseconds end = 0;
@@ -142,7 +150,7 @@ Work Channel::receive(View into, int from, Span span, std::source_location where
             trace.span(lane, span, start, end);
             trace.flow_end(lane, flow, end);
             return Event{end};
-          }};
+          })};
 }
 
 }  // namespace lockstep

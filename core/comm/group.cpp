@@ -7,123 +7,191 @@
 
 namespace lockstep {
 
-Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int id)
-    : ranks_(std::move(ranks)),
+/// A collective under way, and the scratch that it was given: taken and given back on the rank's
+/// own thread, in program order.
+class Group::CollectiveTask final : public Task {
+ public:
+  CollectiveTask(Worker& worker, std::shared_ptr<Worker::Job> job, Tensor scratch)
+      : worker_(worker), job_(std::move(job)), scratch_(std::move(scratch)) {}
+  ~CollectiveTask() override { worker_.drop(*job_); }
+  Event finish() override { return worker_.wait(*job_); }
+
+ private:
+  Worker& worker_;
+  std::shared_ptr<Worker::Job> job_;
+  Tensor scratch_;
+};
+
+Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int channels)
+    : endpoint_(endpoint),
+      ranks_(std::move(ranks)),
       name_(std::move(name)),
       kept_name_(endpoint.device.compute.trace().keep(name_)),
-      channel_(endpoint, id, fmt::format("{}: send", name_), fmt::format("{}: receive", name_)) {
+      messages_(endpoint, channels, fmt::format("{}: send", name_),
+                fmt::format("{}: receive", name_)) {
   const auto self = std::find(ranks_.begin(), ranks_.end(), endpoint.transport.rank());
   if (self == ranks_.end())
     throw std::invalid_argument(
         fmt::format("rank {} is not a member of group {}", endpoint.transport.rank(), name_));
   rank_ = static_cast<int>(self - ranks_.begin());
+  if (size() == 1) return;
+  worker_ = std::make_unique<Worker>(endpoint.transport, name_);
+  collectives_ = std::make_unique<Channel>(Endpoint{worker_->agent(), endpoint.device},
+                                           channels + 1, fmt::format("{} collectives: send", name_),
+                                           fmt::format("{} collectives: receive", name_));
+  if (endpoint.collectives == Collectives::native)
+    native_ = endpoint.transport.native(ranks_, channels + 1);
 }
 
-Span Group::span(const char* name, const char* algorithm) const {
-  return {.name = name,
-          .category = Category::communication,
-          .group = kept_name_,
-          .group_size = size(),
-          .algorithm = algorithm};
+Group::~Group() = default;
+
+Channel::Part Group::part(const char* name, std::source_location where) const {
+  return {.span = {.name = name,
+                   .category = Category::communication,
+                   .step = endpoint_.device.compute.trace().step(),
+                   .group = kept_name_,
+                   .group_size = size()},
+          .where = where};
+}
+
+Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
+                  std::function<void(NativeCollectives&)> theirs) {
+  Stream& compute = endpoint_.device.compute;
+  const Event ready = compute.record();
+  Channel::Part part = this->part(call.name, call.where);
+  part.whole = call.whole;
+  part.span.algorithm = native_ ? "native" : call.algorithm;
+  if (size() == 1) {
+    Peers alone{messages_, {ranks_, rank_}, part, ready, {}};
+    ours(alone);
+    return {compute, part.span, ready};
+  }
+
+  part.span.sequence = issued_++;
+  Tensor scratch;
+  if (call.scratch > 0 && !native_)
+    scratch = Tensor{endpoint_.device.memory, {call.scratch}, MemoryCategory::communication};
+  auto job = worker_->queue(
+      [this, part, ready, ours = std::move(ours), theirs = std::move(theirs),
+       view = scratch.view()] {
+        Peers peers{*collectives_, {ranks_, rank_}, part, ready, view};
+        if (native_) return run_native(peers, part.span, *native_, theirs);
+        ours(peers);
+        return peers.end();
+      },
+      {.operation = part.span.name, .where = call.where, .group = kept_name_});
+  return {compute, part.span,
+          std::make_unique<CollectiveTask>(*worker_, std::move(job), std::move(scratch))};
+}
+
+// The backend's call comes after a barrier of ours: there different calls are noticed, nobody
+// holds a core while the others are not there, and a member that never comes does not hang those
+// inside a library that can't be told to give up.
+Event Group::run_native(Peers& peers, const Span& span, NativeCollectives& backend,
+                        const std::function<void(NativeCollectives&)>& work) {
+  dissemination_barrier(peers);
+  const Stream& compute = endpoint_.device.compute;
+  const Picoseconds start = compute.clock().now();
+  work(backend);
+  const Picoseconds end = compute.clock().now();
+  compute.trace().span(compute.trace().add_lane(name_ + " collectives: native"), span, start, end);
+  return {end};
 }
 
 Work Group::send(View data, int to, std::source_location where) {
-  return channel_.send(data, world_rank(to), channel_.endpoint().device.compute.record(),
-                       span("send", nullptr), where);
+  return messages_.send(data, world_rank(to), endpoint_.device.compute.record(),
+                        part("send", where));
 }
 
 Work Group::receive(View into, int from, std::source_location where) {
-  return channel_.receive(into, world_rank(from), span("recv", nullptr), where);
+  return messages_.receive(into, world_rank(from), part("recv", where));
 }
 
-View Group::chunk(View data, int i) const {
-  const std::int64_t n = data.elements();
-  const std::int64_t least = n / size();
-  const std::int64_t more = n % size();
-  const std::int64_t first = i * least + std::min<std::int64_t>(i, more);
-  return data.reshaped({n}).columns(first, least + (i < more ? 1 : 0));
+Work Group::broadcast(View data, int root, std::source_location where) {
+  return issue(
+      {"broadcast", "binomial", static_cast<std::int64_t>(data.bytes()), 0, where},
+      [=](Peers& peers) { binomial_broadcast(peers, data, root); },
+      [=](NativeCollectives& native) { native.broadcast(data, root); });
 }
 
-Event Group::exchange(View out, int to, View in, int from, Event ready, const Span& span,
-                      std::source_location where) {
-  Work sent = channel_.send(out, world_rank(to), ready, span, where);
-  Work received = channel_.receive(in, world_rank(from), span, where);
-  const Event there = received.finish();
-  sent.finish();
-  return there;
-}
-
-// Step k sends chunk (rank - k - 1) on to the right, while the chunk before it comes in from the
-// left and is added; after N - 1 steps chunk `rank` has been around the whole ring and is complete
-// here.
-Event Group::ring_reduce_scatter(View data, Event ready, const Span& span,
-                                 std::source_location where) {
-  const Device device = channel_.endpoint().device;
-  for (int k = 0; k < size() - 1; ++k) {
-    View out = chunk(data, neighbour(-k - 1));
-    View sum = chunk(data, neighbour(-k - 2));
-    Tensor in{device.memory, sum.shape, MemoryCategory::communication};
-    ready = exchange(out, neighbour(1), in, neighbour(-1), ready, span, where);
-    if (device.memory.device() != DeviceKind::meta) device.compute.kernels().add({}, sum, in, sum);
-  }
-  return ready;
-}
-
-// Step k passes on the chunk that came in last, beginning with one's own.
-Event Group::ring_all_gather(View data, Event ready, const Span& span, std::source_location where) {
-  for (int k = 0; k < size() - 1; ++k)
-    ready = exchange(chunk(data, neighbour(-k)), neighbour(1), chunk(data, neighbour(-k - 1)),
-                     neighbour(-1), ready, span, where);
-  return ready;
+Work Group::all_reduce(View data, Algorithm algorithm, std::source_location where) {
+  const std::int64_t scratch =
+      all_reduce_scratch(algorithm, data.elements(), size(), endpoint_.transport.combines());
+  return issue(
+      {"all_reduce", name_of(algorithm), static_cast<std::int64_t>(data.bytes()), scratch, where},
+      [=](Peers& peers) { lockstep::all_reduce(algorithm, peers, data); },
+      [=](NativeCollectives& native) { native.all_reduce(data); });
 }
 
 Work Group::reduce_scatter(View data, std::source_location where) {
-  Stream& compute = channel_.endpoint().device.compute;
-  const Span what = span("reduce_scatter", "ring");
-  return {compute, what, ring_reduce_scatter(data, compute.record(), what, where)};
+  const std::int64_t scratch =
+      all_reduce_scratch(Algorithm::ring, data.elements(), size(), endpoint_.transport.combines());
+  return issue(
+      {"reduce_scatter", "ring", static_cast<std::int64_t>(data.bytes()), scratch, where},
+      [=](Peers& peers) { ring_reduce_scatter(peers, data); },
+      [=, this](NativeCollectives& native) {
+        native.reduce_scatter(data, chunk(data, rank_), chunk_counts(data));
+      });
 }
 
 Work Group::all_gather(View data, std::source_location where) {
-  Stream& compute = channel_.endpoint().device.compute;
-  const Span what = span("all_gather", "ring");
-  return {compute, what, ring_all_gather(data, compute.record(), what, where)};
+  return issue(
+      {"all_gather", "ring", static_cast<std::int64_t>(data.bytes()), 0, where},
+      [=](Peers& peers) { ring_all_gather(peers, data); },
+      [=, this](NativeCollectives& native) { native.all_gather(data, chunk_counts(data)); });
 }
 
-Work Group::all_reduce(View data, std::source_location where) {
-  Stream& compute = channel_.endpoint().device.compute;
-  const Span what = span("all_reduce", "ring");
-  const Event mine_is_complete = ring_reduce_scatter(data, compute.record(), what, where);
-  return {compute, what, ring_all_gather(data, mine_is_complete, what, where)};
+Work Group::gather(View data, int root, std::source_location where) {
+  return issue(
+      {"gather", "linear", static_cast<std::int64_t>(data.bytes()), 0, where},
+      [=](Peers& peers) { linear_gather(peers, data, root); },
+      [=, this](NativeCollectives& native) { native.gather(data, chunk_counts(data), root); });
 }
 
-// In round k (1, 2, 4, ...) whoever has the data and counts less than k from the root sends it k
-// further.
-Work Group::broadcast(View data, int root, std::source_location where) {
-  Stream& compute = channel_.endpoint().device.compute;
-  const Span what = span("broadcast", "binomial");
-  const int place = (rank_ - root + size()) % size();
-  const auto member = [&](int distance) { return world_rank((root + distance) % size()); };
-  Event ready = compute.record();
-  for (int k = 1; k < size(); k *= 2) {
-    if (place < k && place + k < size()) {
-      channel_.send(data, member(place + k), ready, what, where).finish();
-    } else if (place >= k && place < 2 * k) {
-      const Event came = channel_.receive(data, member(place - k), what, where).finish();
-      ready.time = std::max(ready.time, came.time);
-    }
-  }
-  return {compute, what, ready};
+Work Group::all_to_all(View out, View in, std::source_location where) {
+  const std::int64_t n = out.elements();
+  if (n % size() != 0 || in.elements() != n)
+    throw std::invalid_argument(
+        fmt::format("all_to_all of {} into {} elements between {} members wants equal chunks", n,
+                    in.elements(), size()));
+  const std::vector<std::int64_t> counts(ranks_.size(), n / size());
+  return all_to_all_v(out, counts, in, counts, where);
+}
+
+Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View in,
+                         std::vector<std::int64_t> receive_counts, std::source_location where) {
+  const auto total = [&](const std::vector<std::int64_t>& counts) {
+    std::int64_t sum = 0;
+    for (const std::int64_t count : counts) sum += count;
+    return sum;
+  };
+  if (send_counts.size() != ranks_.size() || receive_counts.size() != ranks_.size() ||
+      total(send_counts) > out.elements() || total(receive_counts) > in.elements() ||
+      send_counts[static_cast<std::size_t>(rank_)] !=
+          receive_counts[static_cast<std::size_t>(rank_)])
+    throw std::invalid_argument(
+        "all_to_all_v wants a count a member, no more elements than there are, and the same "
+        "count for what stays here");
+  const auto narrow = [](const std::vector<std::int64_t>& counts) {
+    return std::vector<int>(counts.begin(), counts.end());
+  };
+  return issue(
+      {"all_to_all", "pairwise", -1, 0, where},
+      [=](Peers& peers) { pairwise_all_to_all(peers, out, send_counts, in, receive_counts); },
+      [=](NativeCollectives& native) {
+        native.all_to_all(out, narrow(send_counts), in, narrow(receive_counts));
+      });
 }
 
 Work Group::barrier(std::source_location where) {
-  Stream& compute = channel_.endpoint().device.compute;
-  const Span what = span("barrier", "dissemination");
-  Event ready = compute.record();
-  for (int k = 1; k < size(); k *= 2) {
-    const Event came = exchange({}, neighbour(k), {}, neighbour(-k), ready, what, where);
-    ready.time = std::max(ready.time, came.time);
-  }
-  return {compute, what, ready};
+  return issue({"barrier", "dissemination", 0, 0, where}, dissemination_barrier,
+               [](NativeCollectives& native) { native.barrier(); });
+}
+
+std::vector<int> Group::chunk_counts(View data) const {
+  std::vector<int> counts;
+  for (int i = 0; i < size(); ++i) counts.push_back(static_cast<int>(chunk(data, i).elements()));
+  return counts;
 }
 
 }  // namespace lockstep

@@ -1,52 +1,58 @@
 #include "core/comm/mpi_transport.h"
 
-#include <fmt/format.h>
-#define OMPI_SKIP_MPICXX 1
-#include <mpi.h>
 #include <sched.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
-#include <limits>
-#include <memory>
-#include <mutex>
+#include <cstring>
 #include <thread>
 
-#include "core/base/error.h"
+#include "core/comm/mpi_check.h"
+#include "core/comm/mpi_native.h"
 #include "core/time/clock.h"
 
 namespace lockstep {
 
+class MpiTransport;
+
 namespace {
 
-/// Checks one MPI call: evaluates it once; on failure throws with the call, the reason and the
-/// rank.
-void check(int status, const char* call, int rank) {
-  if (status == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(status, text, &length);
-  throw RunError(fmt::format("rank {}: {}: {}", rank, call,
-                             std::string(text, static_cast<std::size_t>(length))));
+/// What travels ahead of a message: when it left on the modelled clock, and what its sender takes
+/// it for, so that a receiver who sees it otherwise can name both.
+struct Head {
+  Picoseconds departure = 0;
+  std::int64_t bytes = 0;
+  std::int64_t whole = -1;
+  char operation[24] = "";
+  char group[24] = "";
+  char file[48] = "";
+  std::int32_t line = 0;
+};
+
+template <std::size_t size>
+void write_word(char (&into)[size], const char* text) {
+  if (text != nullptr) std::strncpy(into, text, size - 1);
 }
 
-/// Two MPI tags a channel: the departure time, and the bytes.
+Head head_of(const Route& route, std::size_t bytes, Picoseconds departure) {
+  Head head{.departure = departure,
+            .bytes = static_cast<std::int64_t>(bytes),
+            .whole = route.whole,
+            .line = static_cast<std::int32_t>(route.where.line())};
+  write_word(head.operation, route.operation);
+  write_word(head.group, route.group);
+  const char* slash = std::strrchr(route.where.file_name(), '/');
+  write_word(head.file, slash != nullptr ? slash + 1 : route.where.file_name());
+  return head;
+}
+
+/// Two MPI tags a channel: the head, and the bytes.
 int tag_of(int channel, bool head) {
   return 2 * channel + (head ? 1 : 0);
 }
 
-int count_of(std::size_t size) {
-  if (size > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw RunError(
-        fmt::format("a message of {} bytes; MPI takes at most 2147483647 at once", size));
-  return static_cast<int>(size);
-}
-
 class MpiPending;
-
-/// Who has waited for so long waits for a rank that has stalled, or in a deadlock.
-constexpr std::chrono::seconds patience{60};
 
 /// The messages of one rank that are not done yet. MPI makes progress only inside its calls, so
 /// whoever waits looks after all of them, and each learns when it was done.
@@ -58,8 +64,9 @@ struct MpiLive {
 
 class MpiPending final : public Pending {
  public:
-  MpiPending(MpiLive& live, int rank, const Route& route, std::size_t size, bool is_send)
-      : live_(live), rank_(rank), route_(route), size_(size), is_send_(is_send) {}
+  MpiPending(MpiLive& live, const MpiTransport& agent, const Route& route, std::size_t size,
+             bool is_send)
+      : live_(live), agent_(agent), route_(route), size_(size), is_send_(is_send) {}
 
   /// To be called when its requests have been started.
   void started() {
@@ -73,12 +80,12 @@ class MpiPending final : public Pending {
   ~MpiPending() override {
     std::lock_guard lock{live_.mutex};
     std::erase(live_.pending, this);
-    for (MPI_Request* request : {&head_, &body_}) {
+    for (MPI_Request* request : {&head_request, &body_request}) {
       if (*request == MPI_REQUEST_NULL) continue;
       if (is_send_) {
         MPI_Request_free(request);
-        static_cast<void>(departure_.release());
-        departure_ = std::make_unique<Picoseconds>();
+        static_cast<void>(head.release());
+        head = std::make_unique<Head>();
       } else {
         MPI_Cancel(request);
         MPI_Wait(request, MPI_STATUS_IGNORE);
@@ -86,77 +93,29 @@ class MpiPending final : public Pending {
     }
   }
 
-  // A core is not held while waiting: for some 200 µs the thread yields, then it sleeps, longer and
-  // longer, up to 1 ms.
-  void wait() override {
-    using namespace std::chrono;
-    const auto begin = steady_clock::now();
-    auto nap = microseconds{20};
-    while (true) {
-      live_.look_after_all();
-      if (done_nanoseconds_ != 0) break;
-      const auto waited = steady_clock::now() - begin;
-      if (waited > patience && route_.channel != Transport::control_channel)
-        throw RunError(
-            fmt::format("{} of {} bytes in {} ({}:{}) has waited for rank {} for {} s",
-                        is_send_ ? "sending" : "receiving", size_, route_.operation,
-                        std::filesystem::path(route_.where.file_name()).filename().string(),
-                        route_.where.line(), route_.peer, patience.count()));
-      if (waited < microseconds{200}) {
-        sched_yield();
-      } else {
-        std::this_thread::sleep_for(nap);
-        nap = std::min(nap * 2, microseconds{1000});
-      }
-    }
-  }
-
-  Picoseconds departure() const override { return *departure_; }
+  void wait() override;
+  Picoseconds departure() const override { return head->departure; }
   std::int64_t done_nanoseconds() const override { return done_nanoseconds_; }
 
   /// Looks once whether it is done.
   void look() {
-    if (done_nanoseconds_ == 0 && done()) done_nanoseconds_ = steady_nanoseconds();
+    if (done_nanoseconds_ == 0 && is_done()) done_nanoseconds_ = steady_nanoseconds();
   }
 
-  MPI_Request head_ = MPI_REQUEST_NULL;
-  MPI_Request body_ = MPI_REQUEST_NULL;
-  std::unique_ptr<Picoseconds> departure_ = std::make_unique<Picoseconds>();
+  MPI_Request head_request = MPI_REQUEST_NULL;
+  MPI_Request body_request = MPI_REQUEST_NULL;
+  std::unique_ptr<Head> head = std::make_unique<Head>();
 
  private:
-  bool done() {
-    int head_done = 1;
-    int body_done = 1;
-    MPI_Status status;
-    check(MPI_Test(&head_, &head_done, MPI_STATUS_IGNORE), "MPI_Test", rank_);
-    if (body_ != MPI_REQUEST_NULL) {
-      const int result = MPI_Test(&body_, &body_done, &status);
-      if (result != MPI_SUCCESS) {
-        int code = 0;
-        MPI_Error_class(result, &code);
-        if (code == MPI_ERR_TRUNCATE) mismatch("more");
-        check(result, "MPI_Test", rank_);
-      }
-      if (body_done != 0 && !is_send_) {
-        int received = 0;
-        MPI_Get_count(&status, MPI_BYTE, &received);
-        if (static_cast<std::size_t>(received) != size_) mismatch(std::to_string(received));
-      }
-    }
-    return head_done != 0 && body_done != 0;
-  }
-
-  [[noreturn]] void mismatch(const std::string& sent) {
-    throw RunError(fmt::format("rank {} sends {} bytes where rank {} receives {} ({})", route_.peer,
-                               sent, rank_, size_, route_.operation));
-  }
+  bool is_done();
+  void compare() const;
 
   MpiLive& live_;
-  int rank_;
+  const MpiTransport& agent_;
   Route route_;
   std::size_t size_;
   bool is_send_;
-  std::int64_t done_nanoseconds_ = 0;
+  std::atomic<std::int64_t> done_nanoseconds_{0};
 };
 
 void MpiLive::look_after_all() {
@@ -165,26 +124,59 @@ void MpiLive::look_after_all() {
   std::erase_if(pending, [](MpiPending* each) { return each->done_nanoseconds() != 0; });
 }
 
+}  // namespace
+
+/// One agent's end. All of a process share a communicator and look after each other's messages.
 class MpiTransport final : public Transport {
  public:
-  MpiTransport(int rank, int size) : rank_(rank), size_(size) {
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup", rank);
-    MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
-  }
-  ~MpiTransport() override { MPI_Comm_free(&communicator_); }
+  struct Shared {
+    int rank;
+    int size;
+    double patience_seconds;
+    MPI_Comm communicator = MPI_COMM_NULL;
+    MpiLive live;
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+    Shared(int rank_, int size_, double patience_seconds_)
+        : rank(rank_), size(size_), patience_seconds(patience_seconds_) {
+      check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "MPI_Comm_dup", rank);
+      MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+    }
+    ~Shared() { MPI_Comm_free(&communicator); }
+    Shared(const Shared&) = delete;
+    Shared& operator=(const Shared&) = delete;
+  };
+
+  MpiTransport(std::shared_ptr<Shared> shared, std::shared_ptr<Account> account)
+      : Transport(std::move(account)), shared_(std::move(shared)) {}
+  explicit MpiTransport(std::shared_ptr<Shared> shared)
+      : MpiTransport(std::move(shared), std::make_shared<Account>()) {}
+
+  int rank() const override { return shared_->rank; }
+  int size() const override { return shared_->size; }
   const char* name() const override { return "mpi"; }
+  double patience_seconds() const { return shared_->patience_seconds; }
+  bool gives_up() const { return gives_up_; }
 
-  std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into) override {
-    auto pending = std::make_unique<MpiPending>(live_, rank_, route, into.size(), false);
-    check(MPI_Irecv(pending->departure_.get(), sizeof(Picoseconds), MPI_BYTE, route.peer,
-                    tag_of(route.channel, true), communicator_, &pending->head_),
-          "MPI_Irecv", rank_);
-    check(MPI_Irecv(into.data(), count_of(into.size()), MPI_BYTE, route.peer,
-                    tag_of(route.channel, false), communicator_, &pending->body_),
-          "MPI_Irecv", rank_);
+  std::unique_ptr<Transport> worker(const std::string&) override {
+    return std::make_unique<MpiTransport>(shared_, account());
+  }
+  void give_up(bool now) override { gives_up_ = now; }
+
+  std::unique_ptr<NativeCollectives> native(const std::vector<int>& ranks, int channel) override {
+    return mpi_collectives(ranks, rank(), channel);
+  }
+
+  std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into,
+                                   Combine) override {
+    const std::size_t moved = into.data() != nullptr ? into.size() : 0;
+    auto pending = std::make_unique<MpiPending>(shared_->live, *this, route, into.size(), false);
+    check_mpi(MPI_Irecv(pending->head.get(), sizeof(Head), MPI_BYTE, route.peer,
+                        tag_of(route.channel, true), shared_->communicator, &pending->head_request),
+              "MPI_Irecv", rank());
+    check_mpi(
+        MPI_Irecv(into.data(), mpi_count(moved), MPI_BYTE, route.peer, tag_of(route.channel, false),
+                  shared_->communicator, &pending->body_request),
+        "MPI_Irecv", rank());
     pending->started();
     return pending;
   }
@@ -192,24 +184,77 @@ class MpiTransport final : public Transport {
  protected:
   std::unique_ptr<Pending> post_send(const Route& route, std::span<const std::byte> data,
                                      Picoseconds departure) override {
-    auto pending = std::make_unique<MpiPending>(live_, rank_, route, data.size(), true);
-    *pending->departure_ = departure;
-    check(MPI_Isend(pending->departure_.get(), sizeof(Picoseconds), MPI_BYTE, route.peer,
-                    tag_of(route.channel, true), communicator_, &pending->head_),
-          "MPI_Isend", rank_);
-    check(MPI_Issend(data.data(), count_of(data.size()), MPI_BYTE, route.peer,
-                     tag_of(route.channel, false), communicator_, &pending->body_),
-          "MPI_Issend", rank_);
+    const std::size_t moved = data.data() != nullptr ? data.size() : 0;
+    auto pending = std::make_unique<MpiPending>(shared_->live, *this, route, data.size(), true);
+    *pending->head = head_of(route, data.size(), departure);
+    check_mpi(MPI_Isend(pending->head.get(), sizeof(Head), MPI_BYTE, route.peer,
+                        tag_of(route.channel, true), shared_->communicator, &pending->head_request),
+              "MPI_Isend", rank());
+    check_mpi(
+        MPI_Issend(data.data(), mpi_count(moved), MPI_BYTE, route.peer,
+                   tag_of(route.channel, false), shared_->communicator, &pending->body_request),
+        "MPI_Issend", rank());
     pending->started();
     return pending;
   }
 
  private:
-  int rank_;
-  int size_;
-  MPI_Comm communicator_ = MPI_COMM_NULL;
-  MpiLive live_;
+  std::shared_ptr<Shared> shared_;
+  std::atomic<bool> gives_up_{false};
 };
+
+namespace {
+
+// A core is not held while waiting: for some 200 µs the thread yields, then it sleeps, longer and
+// longer, up to 1 ms. Patience counts what was slept, so that a process that was stopped in a
+// debugger is not taken for late.
+void MpiPending::wait() {
+  using namespace std::chrono;
+  const auto begin = steady_clock::now();
+  auto nap = microseconds{20};
+  double patience = agent_.patience_seconds();
+  while (true) {
+    live_.look_after_all();
+    if (done_nanoseconds_ != 0) return;
+    if (agent_.gives_up()) throw RunError("given up");
+    if (patience < 0 && route_.channel != Transport::control_channel)
+      throw RunError(fmt::format("has waited {:g} s {}", agent_.patience_seconds(),
+                                 waits_for(route_, is_send_, static_cast<std::int64_t>(size_))));
+    if (steady_clock::now() - begin < microseconds{200}) {
+      sched_yield();
+      continue;
+    }
+    const auto before = steady_clock::now();
+    std::this_thread::sleep_for(nap);
+    patience -= std::min(duration<double>(steady_clock::now() - before).count(), 0.1);
+    nap = std::min(nap * 2, microseconds{1000});
+  }
+}
+
+bool MpiPending::is_done() {
+  int head_done = 1;
+  int body_done = 1;
+  if (head_request != MPI_REQUEST_NULL) {
+    check_mpi(MPI_Test(&head_request, &head_done, MPI_STATUS_IGNORE), "MPI_Test", agent_.rank());
+    if (head_done != 0 && !is_send_) compare();
+  }
+  if (head_done == 0) return false;
+  if (body_request != MPI_REQUEST_NULL)
+    check_mpi(MPI_Test(&body_request, &body_done, MPI_STATUS_IGNORE), "MPI_Test", agent_.rank());
+  return body_done != 0;
+}
+
+// What the sender takes the message for, against what is received here.
+void MpiPending::compare() const {
+  Route sent = route_;
+  sent.operation = head->operation;
+  sent.whole = head->whole;
+  sent.group = head->group[0] != '\0' ? head->group : nullptr;
+  if (fit_together(sent, head->bytes, route_, static_cast<std::int64_t>(size_))) return;
+  throw RunError(
+      mismatch({route_.peer, sent, head->bytes, fmt::format("{}:{}", head->file, head->line)},
+               {agent_.rank(), route_, static_cast<std::int64_t>(size_), place(route_.where)}));
+}
 
 }  // namespace
 
@@ -227,8 +272,9 @@ MpiSession::~MpiSession() {
   MPI_Finalize();
 }
 
-std::unique_ptr<Transport> MpiSession::endpoint() const {
-  return std::make_unique<MpiTransport>(rank_, size_);
+std::unique_ptr<Transport> MpiSession::endpoint(double patience_seconds) const {
+  return std::make_unique<MpiTransport>(
+      std::make_shared<MpiTransport::Shared>(rank_, size_, patience_seconds));
 }
 
 void MpiSession::abort(int exit_code) const {

@@ -1,41 +1,25 @@
 #include "core/comm/threads_transport.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <chrono>
 #include <cstring>
-#include <filesystem>
 
 #include "core/base/error.h"
 #include "core/time/clock.h"
 
 namespace lockstep {
 
-namespace {
-
-/// Where in the program a message was asked for.
-std::string place(const Route& route) {
-  return fmt::format("{}:{}", std::filesystem::path(route.where.file_name()).filename().string(),
-                     route.where.line());
-}
-
-/// A send meets a receive; in a collective both ends call the same one.
-bool same_operation(const std::string& sender, const std::string& receiver) {
-  return sender == receiver || (sender == "send" && receiver == "recv");
-}
-
-}  // namespace
-
 struct ThreadFabric::Message {
   enum class State { posted, copying, done, failed };
   State state = State::posted;
   bool is_send = false;
-  int owner = 0;
+  int agent = 0;  ///< who posted it
   int source = 0;
   int destination = 0;
   Route route;
   std::byte* data = nullptr;  ///< read only where is_send
   std::size_t size = 0;
+  Combine combine = nullptr;
   Picoseconds departure = 0;
   std::int64_t done_nanoseconds = 0;
 };
@@ -45,7 +29,7 @@ class ThreadPending final : public Pending {
   ThreadPending(ThreadFabric& fabric, std::shared_ptr<ThreadFabric::Message> message)
       : fabric_(fabric), message_(std::move(message)) {}
   ~ThreadPending() override { fabric_.withdraw(message_); }
-  void wait() override { fabric_.wait(message_->owner, *message_); }
+  void wait() override { fabric_.wait(*message_); }
   Picoseconds departure() const override { return message_->departure; }
   std::int64_t done_nanoseconds() const override { return message_->done_nanoseconds; }
 
@@ -56,43 +40,81 @@ class ThreadPending final : public Pending {
 
 class ThreadTransport final : public Transport {
  public:
-  ThreadTransport(ThreadFabric& fabric, int rank) : fabric_(fabric), rank_(rank) {}
+  ThreadTransport(ThreadFabric& fabric, int agent,
+                  std::shared_ptr<Account> account = std::make_shared<Account>())
+      : Transport(std::move(account)),
+        fabric_(fabric),
+        agent_(agent),
+        rank_(fabric.graph_.rank_of(agent)) {}
   int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(fabric_.agents_.size()); }
+  int size() const override { return fabric_.graph_.ranks(); }
   const char* name() const override { return "threads"; }
+  bool combines() const override { return true; }
 
-  std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into) override {
-    return post(route, false, into.data(), into.size(), 0);
+  std::unique_ptr<Transport> worker(const std::string& name) override {
+    std::lock_guard lock{fabric_.mutex_};
+    fabric_.sleepers_.push_back(std::make_unique<ThreadFabric::Sleeper>());
+    return std::make_unique<ThreadTransport>(fabric_, fabric_.graph_.add_worker(rank_, name),
+                                             account());
+  }
+
+  std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into,
+                                   Combine combine) override {
+    return post(route, false, into.data(), into.size(), combine, 0);
+  }
+
+  void job_queued() override {
+    std::lock_guard lock{fabric_.mutex_};
+    fabric_.graph_.job_queued(agent_);
+  }
+  void job_done() override {
+    std::lock_guard lock{fabric_.mutex_};
+    fabric_.graph_.job_done(agent_);
+    fabric_.check(fabric_.graph_.deadlock());
+  }
+  void waits_for_jobs(Transport& worker, std::int64_t jobs, const Route& why) override {
+    const int other = static_cast<ThreadTransport&>(worker).agent_;
+    std::lock_guard lock{fabric_.mutex_};
+    fabric_.graph_.waits(agent_, WaitGraph::ForJobs{other, jobs, why});
+    fabric_.check(fabric_.graph_.deadlock(agent_));
+  }
+  void give_up(bool now) override {
+    std::lock_guard lock{fabric_.mutex_};
+    fabric_.sleeper(agent_).gives_up = now;
+    fabric_.sleeper(agent_).wake.notify_all();
   }
 
  protected:
   std::unique_ptr<Pending> post_send(const Route& route, std::span<const std::byte> data,
                                      Picoseconds departure) override {
     // The fabric only ever reads a send's bytes.
-    return post(route, true, const_cast<std::byte*>(data.data()), data.size(), departure);
+    return post(route, true, const_cast<std::byte*>(data.data()), data.size(), nullptr, departure);
   }
 
  private:
   std::unique_ptr<Pending> post(const Route& route, bool is_send, std::byte* data, std::size_t size,
-                                Picoseconds departure) {
+                                Combine combine, Picoseconds departure) {
     auto message = std::make_shared<ThreadFabric::Message>();
     message->is_send = is_send;
-    message->owner = rank_;
+    message->agent = agent_;
     message->source = is_send ? rank_ : route.peer;
     message->destination = is_send ? route.peer : rank_;
     message->route = route;
     message->data = data;
     message->size = size;
+    message->combine = combine;
     message->departure = departure;
     return std::make_unique<ThreadPending>(fabric_, fabric_.post(std::move(message)));
   }
 
   ThreadFabric& fabric_;
+  int agent_;
   int rank_;
 };
 
-ThreadFabric::ThreadFabric(int ranks) {
-  for (int rank = 0; rank < ranks; ++rank) agents_.push_back(std::make_unique<Agent>());
+ThreadFabric::ThreadFabric(int ranks, double patience_seconds)
+    : patience_seconds_(patience_seconds), graph_(ranks) {
+  for (int rank = 0; rank < ranks; ++rank) sleepers_.push_back(std::make_unique<Sleeper>());
 }
 ThreadFabric::~ThreadFabric() = default;
 
@@ -114,11 +136,11 @@ std::shared_ptr<ThreadFabric::Message> ThreadFabric::post(std::shared_ptr<Messag
   others.pop_front();
   Message& from = message->is_send ? *message : *other;
   Message& to = message->is_send ? *other : *message;
-  if (from.size != to.size || !same_operation(from.route.operation, to.route.operation)) {
-    const std::string what =
-        fmt::format("rank {} sends {} bytes ({}, {}) where rank {} receives {} ({}, {})",
-                    from.source, from.size, from.route.operation, place(from.route), to.destination,
-                    to.size, to.route.operation, place(to.route));
+  const auto sent = static_cast<std::int64_t>(from.size);
+  const auto expected = static_cast<std::int64_t>(to.size);
+  if (!fit_together(from.route, sent, to.route, expected)) {
+    const std::string what = mismatch({from.source, from.route, sent, place(from.route.where)},
+                                      {to.destination, to.route, expected, place(to.route.where)});
     from.state = to.state = Message::State::failed;
     fail_locked(what);
     throw RunError(what);
@@ -126,7 +148,12 @@ std::shared_ptr<ThreadFabric::Message> ThreadFabric::post(std::shared_ptr<Messag
   from.state = to.state = Message::State::copying;
   to.departure = from.departure;
   lock.unlock();
-  if (from.size > 0) std::memcpy(to.data, from.data, from.size);
+  if (from.size > 0 && from.data != nullptr && to.data != nullptr) {
+    if (to.combine != nullptr)
+      to.combine(to.data, from.data, from.size);
+    else
+      std::memcpy(to.data, from.data, from.size);
+  }
   lock.lock();
   complete(from);
   complete(to);
@@ -136,31 +163,50 @@ std::shared_ptr<ThreadFabric::Message> ThreadFabric::post(std::shared_ptr<Messag
 void ThreadFabric::complete(Message& message) {
   message.state = Message::State::done;
   message.done_nanoseconds = steady_nanoseconds();
-  Agent& owner = *agents_[static_cast<std::size_t>(message.owner)];
-  // Its owner is runnable from this moment on, whenever its thread gets a core.
-  if (owner.waits_for == &message) owner.waits_for = nullptr;
+  Sleeper& owner = sleeper(message.agent);
+  if (owner.waits_for == &message) {
+    // It is runnable from this moment on, whenever its thread gets a core.
+    owner.waits_for = nullptr;
+    graph_.runs(message.agent);
+  }
   owner.wake.notify_all();
 }
 
-void ThreadFabric::wait(int rank, Message& message) {
+void ThreadFabric::wait(Message& message) {
+  using namespace std::chrono;
+  constexpr duration<double> slice{0.5};
   std::unique_lock lock{mutex_};
   if (message.state == Message::State::done) return;
   if (!failure_.empty()) throw RunError(failure_);
-  Agent& agent = *agents_[static_cast<std::size_t>(rank)];
-  agent.waits_for = &message;
-  look_for_deadlock();
-  agent.wake.wait(lock, [&] {
+  Sleeper& self = sleeper(message.agent);
+  self.waits_for = &message;
+  graph_.waits(message.agent,
+               WaitGraph::ForMessage{message.is_send, static_cast<std::int64_t>(message.size),
+                                     message.route});
+  check(graph_.deadlock(message.agent));
+
+  // Patience counts only what was slept here: a program that was stopped in a debugger is not late.
+  const auto over = [&] {
     return message.state == Message::State::done || message.state == Message::State::failed ||
-           !failure_.empty();
-  });
-  agent.waits_for = nullptr;
-  if (message.state != Message::State::done) throw RunError(failure_);
+           self.gives_up || !failure_.empty();
+  };
+  double patience = patience_seconds_;
+  while (!self.wake.wait_for(lock, std::min(slice, duration<double>{patience}), over)) {
+    patience -= slice.count();
+    if (patience > 0) continue;
+    fail_locked(graph_.stalled(message.agent, patience_seconds_));
+  }
+  self.waits_for = nullptr;
+  graph_.runs(message.agent);
+  if (message.state == Message::State::done) return;
+  throw RunError(failure_.empty() ? "given up" : failure_);
 }
 
 void ThreadFabric::withdraw(const std::shared_ptr<Message>& message) {
   std::unique_lock lock{mutex_};
-  Agent& agent = *agents_[static_cast<std::size_t>(message->owner)];
-  agent.wake.wait(lock, [&] { return message->state != Message::State::copying; });
+  sleeper(message->agent).wake.wait(lock, [&] {
+    return message->state != Message::State::copying;
+  });
   if (message->state != Message::State::posted) return;
   Queue& queue = queues_[{message->source, message->destination, message->route.channel}];
   auto& mine = message->is_send ? queue.sends : queue.receives;
@@ -169,8 +215,8 @@ void ThreadFabric::withdraw(const std::shared_ptr<Message>& message) {
 
 void ThreadFabric::finish(int rank) {
   std::lock_guard lock{mutex_};
-  agents_[static_cast<std::size_t>(rank)]->finished = true;
-  look_for_deadlock();
+  graph_.finished(rank);
+  check(graph_.deadlock());
 }
 
 void ThreadFabric::fail(const std::string& what) {
@@ -178,64 +224,18 @@ void ThreadFabric::fail(const std::string& what) {
   fail_locked(what);
 }
 
+void ThreadFabric::check(const std::optional<std::string>& deadlock) {
+  if (deadlock) fail_locked(*deadlock);
+}
+
 void ThreadFabric::fail_locked(const std::string& what) {
   if (failure_.empty()) failure_ = what;
-  for (auto& agent : agents_) agent->wake.notify_all();
+  for (auto& sleeper : sleepers_) sleeper->wake.notify_all();
 }
 
 std::string ThreadFabric::failure() const {
   std::lock_guard lock{mutex_};
   return failure_;
-}
-
-std::string ThreadFabric::describe(int rank) const {
-  const Message& message = *agents_[static_cast<std::size_t>(rank)]->waits_for;
-  const int peer = message.is_send ? message.destination : message.source;
-  return fmt::format("rank {} waits for rank {}: {} of {} bytes in {} ({})", rank, peer,
-                     message.is_send ? "sending" : "receiving", message.size,
-                     message.route.operation, place(message.route));
-}
-
-// Called by whoever has just stopped running. Nobody who is blocked can unblock another, so once
-// all who are left are blocked they stay so; and a rank whose message is being copied is not marked
-// as waiting any more as soon as the copy is done.
-void ThreadFabric::look_for_deadlock() {
-  if (!failure_.empty()) return;
-  const auto blocked_on_nobody = [&](const Agent& agent) {
-    if (agent.waits_for == nullptr) return false;
-    const Message& message = *agent.waits_for;
-    const int peer = message.is_send ? message.destination : message.source;
-    return message.state == Message::State::posted &&
-           agents_[static_cast<std::size_t>(peer)]->finished;
-  };
-  for (int rank = 0; rank < static_cast<int>(agents_.size()); ++rank)
-    if (blocked_on_nobody(*agents_[static_cast<std::size_t>(rank)]))
-      return fail_locked(describe(rank) + ", which has finished");
-
-  std::vector<int> blocked;
-  for (int rank = 0; rank < static_cast<int>(agents_.size()); ++rank) {
-    const Agent& agent = *agents_[static_cast<std::size_t>(rank)];
-    if (agent.finished) continue;
-    if (agent.waits_for == nullptr || agent.waits_for->state != Message::State::posted) return;
-    blocked.push_back(rank);
-  }
-  if (blocked.empty()) return;
-
-  // Everybody waits for exactly one other, so following who waits for whom ends in a cycle.
-  std::vector<int> path{blocked.front()};
-  while (true) {
-    const Message& message = *agents_[static_cast<std::size_t>(path.back())]->waits_for;
-    const int next = message.is_send ? message.destination : message.source;
-    const auto seen = std::find(path.begin(), path.end(), next);
-    if (seen != path.end()) {
-      path.erase(path.begin(), seen);
-      break;
-    }
-    path.push_back(next);
-  }
-  std::string cycle = "deadlock";
-  for (int rank : path) cycle += "\n  " + describe(rank);
-  fail_locked(cycle);
 }
 
 }  // namespace lockstep

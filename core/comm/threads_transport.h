@@ -9,17 +9,19 @@
 #include <tuple>
 #include <vector>
 
-#include "core/comm/transport.h"
+#include "core/comm/wait_graph.h"
 
 namespace lockstep {
 
 /// What ranks that are threads of one process exchange messages through. A message is copied once,
-/// from the sender's buffer to the receiver's, by whichever of the two comes second. All
-/// bookkeeping is under one lock, and so a deadlock is seen exactly, in the moment in which it
-/// closes: every rank that has not finished is blocked.
+/// from the sender's buffer to the receiver's, by whichever of the two comes second; a receive that
+/// combines reads the sender's buffer in place. All bookkeeping is under one lock, and so a
+/// deadlock is seen exactly, in the moment in which it closes.
 class ThreadFabric {
  public:
-  explicit ThreadFabric(int ranks);
+  /// Who has waited for `patience_seconds` without end is held up by a rank that has stalled, and
+  /// the run fails.
+  explicit ThreadFabric(int ranks, double patience_seconds = 60);
   ~ThreadFabric();
 
   /// One rank's end. The fabric must outlive it.
@@ -41,23 +43,27 @@ class ThreadFabric {
     std::deque<std::shared_ptr<Message>> sends;
     std::deque<std::shared_ptr<Message>> receives;
   };
-  struct Agent {
+  /// The thread of an agent, as the fabric wakes it.
+  struct Sleeper {
     std::condition_variable wake;
-    const Message* waits_for = nullptr;  ///< null while it runs
-    bool finished = false;
+    const Message* waits_for = nullptr;
+    bool gives_up = false;
   };
 
   std::shared_ptr<Message> post(std::shared_ptr<Message> message);
-  void wait(int rank, Message& message);
+  void wait(Message& message);
   void withdraw(const std::shared_ptr<Message>& message);
   void complete(Message& message);
-  void look_for_deadlock();
   void fail_locked(const std::string& what);
-  std::string describe(int rank) const;
+  /// Fails the run where somebody is in a deadlock.
+  void check(const std::optional<std::string>& deadlock);
+  Sleeper& sleeper(int agent) { return *sleepers_[static_cast<std::size_t>(agent)]; }
 
+  double patience_seconds_;
   mutable std::mutex mutex_;
   std::map<std::tuple<int, int, int>, Queue> queues_;  ///< by source, destination, channel
-  std::vector<std::unique_ptr<Agent>> agents_;
+  WaitGraph graph_;
+  std::vector<std::unique_ptr<Sleeper>> sleepers_;  ///< by agent
   std::string failure_;
 };
 

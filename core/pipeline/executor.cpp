@@ -23,8 +23,8 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
         "the executor wants one model per stage of this rank, and one rank in "
         "the group per rank of the schedule");
 
-  const int activations = endpoint.transport.open_channel();
-  const int gradients = endpoint.transport.open_channel();
+  const int activations = endpoint.transport.open_channels(2);
+  const int gradients = activations + 1;
   // A lane only where something passes.
   for (int peer = 0; peer < schedule.ranks; ++peer) {
     for (const bool forward : {true, false}) {
@@ -63,7 +63,7 @@ std::optional<double> PipelineExecutor::step(const Batch& batch) {
   Device device = endpoint_.device;
   loss_ = 0;
   for (auto& [lane, incoming] : incoming_) {
-    incoming.posted = incoming.arrived = 0;
+    incoming.posted = 0;
     post_receives(incoming, plan_.incoming(lane.first, lane.second), 1, boundary);
   }
 
@@ -118,7 +118,7 @@ void PipelineExecutor::post_receives(Incoming& incoming, const std::vector<Messa
     Tensor buffer{endpoint_.device.memory, shape, MemoryCategory::communication};
     Work work = incoming.channel->receive(
         buffer, incoming.from,
-        {.name = "recv", .stage = next.stage, .microbatch = next.microbatch});
+        {.span = {.name = "recv", .stage = next.stage, .microbatch = next.microbatch}});
     incoming.in_flight.emplace(next, InFlight{std::move(buffer), std::move(work)});
   }
 }
@@ -130,14 +130,9 @@ Tensor PipelineExecutor::take_input(std::size_t i, Shape shape) {
 
   Incoming& incoming = incoming_.at({needed->from_rank, needed->forward});
   const auto& expected = plan_.incoming(needed->from_rank, needed->forward);
-  const std::size_t position = plan_.position(*needed);
-  post_receives(incoming, expected, position + 1, shape);
-  // What was sent before it comes before it, and keeps the lane until then.
-  for (; incoming.arrived < position; ++incoming.arrived)
-    incoming.in_flight.at(expected[incoming.arrived]).work.finish();
+  post_receives(incoming, expected, plan_.position(*needed) + 1, shape);
   auto [data, work] = std::move(incoming.in_flight.extract(*needed).mapped());
   work.wait();
-  incoming.arrived = std::max(incoming.arrived, position + 1);
   let_go(plan_.received_by(i));
   data.charge_to(MemoryCategory::activations);
   // The next one need not wait for this rank to come round.
@@ -154,10 +149,11 @@ void PipelineExecutor::send_output(std::size_t i, Tensor data) {
   }
   data.charge_to(MemoryCategory::communication);
   const int stage = output->stage + (output->forward ? -1 : 1);
-  Work work = channels_.at({output->to_rank, output->forward})
-                  .send(data, world_ranks_[static_cast<std::size_t>(output->to_rank)],
-                        endpoint_.device.compute.record(),
-                        {.name = "send", .stage = stage, .microbatch = output->microbatch});
+  Work work =
+      channels_.at({output->to_rank, output->forward})
+          .send(data, world_ranks_[static_cast<std::size_t>(output->to_rank)],
+                endpoint_.device.compute.record(),
+                {.span = {.name = "send", .stage = stage, .microbatch = output->microbatch}});
   sent_.emplace(*output, InFlight{std::move(data), std::move(work)});
 }
 

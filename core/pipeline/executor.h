@@ -79,9 +79,8 @@ class PipelineExecutor {
   /// One direction of one kind between this rank and a peer.
   struct Incoming {
     Channel* channel = nullptr;
-    int from = 0;             ///< the peer, as numbered in the whole run
-    std::size_t posted = 0;   ///< how many of the step's messages have been asked for
-    std::size_t arrived = 0;  ///< how many have come
+    int from = 0;            ///< the peer, as numbered in the whole run
+    std::size_t posted = 0;  ///< how many of the step's messages have been asked for
     std::map<Message, InFlight> in_flight;
   };
 

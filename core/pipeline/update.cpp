@@ -9,8 +9,8 @@ namespace lockstep {
 
 PipelineUpdate::PipelineUpdate(Endpoint endpoint, const Group& group, Gpt& stage, AdamW& optimizer)
     : endpoint_(endpoint), stage_(stage), optimizer_(optimizer) {
-  const int ends_channel = endpoint.transport.open_channel();
-  const int norm_channel = endpoint.transport.open_channel();
+  const int ends_channel = endpoint.transport.open_channels(Group::channels_taken);
+  const int norm_channel = endpoint.transport.open_channels(Group::channels_taken);
   if (group.size() == 1) return;
   const int last = group.size() - 1;
   if (stage.config().tied && (group.rank() == 0 || group.rank() == last))

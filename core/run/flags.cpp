@@ -76,7 +76,8 @@ void FlagParser::Impl::shared_flags() {
   choice("--launch", given.launch, {"threads", "mpi"},
          "ranks are threads, or processes under mpirun");
   choice("--device", o.device, {"cpu"}, "where tensors live");
-  choice("--comm", o.comm, {"auto", "ring"}, "collectives: our ring algorithms");
+  choice("--comm", given.comm, {"auto", "native", "ring"},
+         "collectives: MPI's own, or our ring algorithms; auto: ours");
   for (auto [flag, size, what] : {std::tuple{"--pp", &given.pp, "pipeline"},
                                   {"--dp", &given.dp, "data"},
                                   {"--cp", &given.cp, "context"},

@@ -11,6 +11,7 @@ namespace lockstep {
 struct Given {
   std::string microbatches;
   std::string clock = "auto";
+  std::string comm = "auto";
   std::string launch = "threads";
   std::string time;
   std::string parity = "on";

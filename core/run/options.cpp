@@ -70,6 +70,18 @@ void choose_clock(const Given& given, Options& options) {
                : Clock::wall();
 }
 
+void choose_collectives(const Given& given, Options& options) {
+  if (given.comm != "native") return;
+  if (options.launch == Launch::threads)
+    throw UsageError(
+        "--comm native: threads have no library's collectives; leave it out, or use --launch mpi");
+  if (options.clock.is_modelled())
+    throw UsageError(
+        "--comm native: modelled time is known of our own algorithms only; leave it out, or use "
+        "--clock wall");
+  options.comm = Collectives::native;
+}
+
 void check_batch(const Options& options) {
   int pieces = options.dp;  // what all values of m divide
   for (int m : options.microbatches) pieces = std::lcm(pieces, m * options.dp);
@@ -176,6 +188,7 @@ void settle(const Given& given, const LessonInfo& info, Options& o) {
   if (info.trains) check_batch(o);
   check_files(o);
   choose_clock(given, o);
+  choose_collectives(given, o);
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/comm/mesh.h"
+#include "core/comm/native.h"
 #include "core/model/adamw.h"
 #include "core/model/config.h"
 #include "core/time/clock.h"
@@ -22,7 +23,7 @@ struct Options {
   std::string order = "tp,cp,dp,pp";
   Launch launch = Launch::threads;
   std::string device = "cpu";
-  std::string comm = "auto";
+  Collectives comm = Collectives::ring;
   Clock clock = Clock::wall();
   std::string why_this_clock;
   std::string cluster = "classroom";

@@ -22,9 +22,9 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport)
       compute(clock, trace, 0, DeviceKind::cpu),
       device{memory, compute},
       transport(std::move(own_transport)),
-      endpoint{*transport, device},
+      endpoint{*transport, device, options.comm},
       mesh(options.mesh()),
-      world(endpoint, everybody(count), "world", transport->open_channel()) {
+      world(endpoint, everybody(count), "world", transport->open_channels(Group::channels_taken)) {
   trace.set_kernels(options.kernels);
 }
 

@@ -38,7 +38,7 @@ const char* Recorder::keep(const std::string& text) {
 void Recorder::push(const TraceEvent& event) {
   std::lock_guard lock{mutex_};
   events_.push_back(event);
-  events_.back().step = step_;
+  events_.back().step = event.span.step >= 0 ? event.span.step : step();
 }
 
 void Recorder::span(int lane, const Span& span, Picoseconds start, Picoseconds end) {

@@ -71,7 +71,7 @@ class Recorder {
 
   bool on_ = true;
   bool kernels_ = false;
-  int step_ = -1;
+  std::atomic<int> step_{-1};
   mutable std::mutex mutex_;
   std::vector<std::string> lanes_{"compute"};
   std::set<std::string> kept_;

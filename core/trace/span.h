@@ -31,6 +31,7 @@ char letter_of(Category category);
 struct Span {
   const char* name = "";
   Category category = Category::kernel;
+  int step = -1;  ///< the training step; -1: the one that the recorder is in
   int stage = -1;
   int microbatch = -1;
   int layer = -1;

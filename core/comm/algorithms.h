@@ -1,0 +1,101 @@
+#pragma once
+
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/comm/channel.h"
+
+namespace lockstep {
+
+/// How an all-reduce goes about it. The last column is its time for n bytes on N ranks, where a
+/// message takes α + nβ (Thakur, Rabenseifner, Gropp 2005); r = 1 where N is no power of two: then
+/// those over the next lower one, P, hand their elements in first and get the sums back last.
+enum class Algorithm {
+  ring,   ///< 2(N−1)(α + ⌈n/N⌉β): the least bytes, but N rounds
+  naive,  ///< 2α + 2(N−1)nβ: all to member 0, which adds and sends back
+  tree,   ///< up to 2⌈log₂N⌉(α + nβ): reduce up a binomial tree, broadcast down
+  recursive_doubling,  ///< (log₂P + 2r)(α + nβ): the fewest rounds, all of the bytes in each
+  rabenseifner,  ///< 2log₂P α + 2((P−1)/P)nβ + 2r(α + nβ): halve and add, double and copy
+};
+const char* name_of(Algorithm algorithm);
+/// Of the name, with - or _ between words. Throws UsageError that lists them.
+Algorithm algorithm_of(const std::string& name);
+constexpr Algorithm all_reduce_algorithms[] = {Algorithm::ring, Algorithm::naive, Algorithm::tree,
+                                               Algorithm::recursive_doubling,
+                                               Algorithm::rabenseifner};
+
+/// Chunk i of N of a view's elements: the first n mod N chunks have one element more.
+View chunk_of(View data, int i, int count);
+
+/// A group as a collective's algorithm sees it: who one is, and messages between members, one step
+/// after another. A step begins when the one before it is over here.
+class Peers {
+ public:
+  struct Place {
+    const std::vector<int>& ranks;  ///< the members, as numbered in the whole run
+    int rank = 0;                   ///< this one's place among them
+  };
+  /// The first step begins at `ready`. `scratch` holds what comes in before it is added, as
+  /// all_reduce_scratch says.
+  Peers(Channel& channel, Place place, Channel::Part part, Event ready, View scratch)
+      : channel_(channel), place_(place), part_(part), ready_(ready), scratch_(scratch) {}
+
+  int rank() const { return place_.rank; }
+  int size() const { return static_cast<int>(place_.ranks.size()); }
+  int neighbour(int offset) const { return (rank() + offset + size()) % size(); }
+
+  /// Returns when the receiver has taken it.
+  void send(View out, int to);
+  void receive(View in, int from);
+  /// sum += what comes.
+  void receive_add(View sum, int from);
+  /// Sends to one and receives from another at once.
+  void exchange(View out, int to, View in, int from);
+  /// The same, and what comes is added to `sum`; `out` and `sum` may be the same elements.
+  void exchange_add(View out, int to, View sum, int from);
+  /// This member's own elements, from one place to another.
+  void copy(View from, View into) const;
+
+  /// When the last of this member's messages was over.
+  Event end() const { return {std::max(ready_.time, end_)}; }
+
+ private:
+  Work start_send(View out, int to);
+  Work start_receive(View in, int from, Combine combine = nullptr);
+  void sent(Work work);
+  void received(Work work);
+  void add(View in, View sum) const;
+
+  Channel& channel_;
+  Place place_;
+  Channel::Part part_;
+  Event ready_;
+  Picoseconds end_ = 0;
+  View scratch_;
+};
+
+/// Every member ends with the sum over members. All members get the same bits: each sum is made
+/// once, or by two members from the same two terms.
+void all_reduce(Algorithm algorithm, Peers& peers, View data);
+/// How many f32 elements of scratch it needs for n elements; fewer where receives combine.
+std::int64_t all_reduce_scratch(Algorithm algorithm, std::int64_t elements, int ranks,
+                                bool combines);
+
+/// Member i ends with the sum of chunk i; the other chunks hold partial sums. (N−1)(α + ⌈n/N⌉β)
+void ring_reduce_scatter(Peers& peers, View data);
+/// Member i brings chunk i; all end with all of them. (N−1)(α + ⌈n/N⌉β)
+void ring_all_gather(Peers& peers, View data);
+/// The root's elements reach everybody. Up to ⌈log₂N⌉(α + nβ)
+void binomial_broadcast(Peers& peers, View data, int root);
+/// Member i's chunk i reaches the root, which pays for N−1 messages. α + (n − n/N)β
+void linear_gather(Peers& peers, View data, int root);
+/// send_counts[i] elements of `out`, one after another, go to member i; from member i come
+/// receive_counts[i] into `in`. In step k with those k places off. Σ over steps (α + the larger β)
+void pairwise_all_to_all(Peers& peers, View out, std::span<const std::int64_t> send_counts, View in,
+                         std::span<const std::int64_t> receive_counts);
+/// Nobody is through before everybody has come. ⌈log₂N⌉α
+void dissemination_barrier(Peers& peers);
+
+}  // namespace lockstep

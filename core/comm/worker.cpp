@@ -1,0 +1,95 @@
+#include "core/comm/worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+Worker::Worker(Transport& rank, const std::string& name) : rank_(rank), agent_(rank.worker(name)) {}
+
+Worker::~Worker() {
+  std::unique_lock lock{mutex_};
+  while (!queue_.empty()) {
+    const auto job = queue_.back();
+    lock.unlock();
+    drop(*job);
+    lock.lock();
+  }
+  stop_ = true;
+  wake_.notify_all();
+  lock.unlock();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<Worker::Job> Worker::queue(Body body, Route why) {
+  auto job = std::make_shared<Job>(std::move(body), why);
+  agent_->job_queued();
+  std::lock_guard lock{mutex_};
+  job->number_ = ++queued_;
+  queue_.push_back(job);
+  if (!thread_.joinable()) thread_ = std::thread{[this] { work(); }};
+  wake_.notify_all();
+  return job;
+}
+
+void Worker::work() {
+  std::unique_lock lock{mutex_};
+  while (true) {
+    wake_.wait(lock, [&] { return stop_ || (!busy_ && !queue_.empty()); });
+    if (stop_) return;
+    do_next(lock);
+  }
+}
+
+void Worker::do_next(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Job> job = queue_.front();
+  busy_ = true;
+  job->state_ = Job::State::running;
+  lock.unlock();
+  Event end;
+  std::exception_ptr error;
+  try {
+    end = job->body_();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  agent_->job_done();
+  lock.lock();
+  queue_.pop_front();
+  job->end_ = end;
+  job->error_ = error;
+  job->state_ = Job::State::done;
+  busy_ = false;
+  wake_.notify_all();
+}
+
+Event Worker::wait(Job& job) {
+  std::unique_lock lock{mutex_};
+  if (job.state_ != Job::State::done) {
+    lock.unlock();
+    rank_.waits_for_jobs(*agent_, job.number_, job.why_);
+    lock.lock();
+    if (!busy_ && !queue_.empty() && queue_.front().get() == &job) do_next(lock);
+    wake_.wait(lock, [&] { return job.state_ == Job::State::done; });
+  }
+  if (job.error_) std::rethrow_exception(job.error_);
+  return job.end_;
+}
+
+void Worker::drop(Job& job) noexcept {
+  std::unique_lock lock{mutex_};
+  if (job.state_ == Job::State::queued) {
+    std::erase_if(queue_, [&](const auto& each) { return each.get() == &job; });
+    job.state_ = Job::State::dropped;
+    lock.unlock();
+    agent_->job_done();
+  } else if (job.state_ == Job::State::running) {
+    agent_->give_up(true);
+    wake_.wait(lock, [&] { return job.state_ == Job::State::done; });
+    agent_->give_up(false);
+  }
+}
+
+}  // namespace lockstep
