@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # How long one waits for the compiler: a clean build of everything, with the sources that cost most, and
-# a lesson's first line after an edit. Seconds are this machine's, so its cores and load stand beside.
+# a lesson's first line after an edit. Seconds are this machine's, so its cores and load stand beside; and
+# for the build its processor time, which others on the same cores change less.
 #
 #   build_time.sh [--edit]       --edit: only the second
 set -euo pipefail
@@ -14,16 +15,17 @@ since() { awk -v a="$1" -v b="$(now)" 'BEGIN {printf "%.1f", b - a}'; }
 load() { echo "$(nproc) cores, load $(cut -d ' ' -f 1-3 /proc/loadavg)"; }
 
 clean_build() {
-  local folder start
+  local folder
+  local TIMEFORMAT='  took %R s, with %U s (user) and %S s (system) of the processor; bound 180 s'
   folder=$(mktemp -d)
   # shellcheck disable=SC2064  # that folder
   trap "rm -rf '$folder'" EXIT
-  echo "Clean build: configure and build everything, on $(nproc) cores, without a cache ($(load) before)"
-  start=$(now)
-  cmake -S "$root" -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release >"$folder/configure.log"
-  echo "  configured after $(since "$start") s"
-  cmake --build "$folder" --parallel "$(nproc)" >"$folder/build.log" || { tail "$folder/build.log"; exit 1; }
-  echo "  built after $(since "$start") s; bound 180 s ($(load) after)"
+  echo "Clean build: configure and build everything, without a cache ($(load) before)"
+  time {
+    cmake -S "$root" -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release >"$folder/configure.log"
+    cmake --build "$folder" --parallel "$(nproc)" >"$folder/build.log" || { tail "$folder/build.log"; exit 1; }
+  }
+  echo "  ($(load) after)"
   echo "  what took longest, in seconds (each beside others, so that they add up to more):"
   awk 'NR > 1 {printf "  %6.1f  %s\n", ($2 - $1) / 1000, $4}' "$folder/.ninja_log" | sort -rn | head -n 25
 }

@@ -96,7 +96,13 @@ int main(int argc, char** argv) {
   std::string load;
   for (const json& each : context.value("load_avg", json::array()))
     load += fmt::format(" {:.2f}", each.get<double>());
-  fmt::print("{} cores, load before{}\n\n", context.value("num_cpus", 0), load);
+  const int cores = context.value("num_cpus", 0);
+  fmt::print("{} cores, load before{}\n", cores, load);
+  if (const json& loads = context.value("load_avg", json::array());
+      !loads.empty() && loads[0].get<double>() > 0.5 * cores)
+    fmt::print(
+        "Others use the cores too: where several ranks share them, figures say little now.\n");
+  fmt::print("\n");
   fmt::print("{:<30} {:>9}  {:<15} {:<8}\n", "what", "median", "quartiles", "bound");
   for (const json& result : all["benchmarks"]) print(result);
 
