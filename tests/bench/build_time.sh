@@ -32,13 +32,13 @@ clean_build() {
 
 edit_and_run() {
   local start line
-  (cd "$root" && ./lockstep --no-install lesson "${lesson%%_*}" --steps 1 --trace none --quiet) >/dev/null 2>&1
+  "$root/lockstep" --no-install lesson "${lesson%%_*}" --steps 1 --trace none --quiet >/dev/null 2>&1
   echo "After an edit of lessons/$lesson/main.cpp, to its first line ($(load))"
   for _ in 1 2 3; do
     touch "$root/lessons/$lesson/main.cpp"
     start=$(now)
     # The pipe ends after one line, and the lesson may be told so by a signal.
-    line=$(cd "$root" && ./lockstep --no-install lesson "${lesson%%_*}" --steps 1 --trace none 2>/dev/null | head -n 1 || true)
+    line=$("$root/lockstep" --no-install lesson "${lesson%%_*}" --steps 1 --trace none 2>/dev/null | head -n 1) || true
     echo "  $(since "$start") s; bound 5 s  (${line:0:60})"
   done
 }
