@@ -236,7 +236,7 @@ int run(int argc, char** argv) {
 #ifdef LOCKSTEP_HAS_MPI
   if (!under_mpi()) {
     find_mpirun();
-    return run_under_mpirun(2, argc, argv, "");
+    return run_under_mpirun(2, argc, argv);
   }
   const MpiSession session;
   try {
