@@ -12,6 +12,7 @@ TEST_CASE(
     "collectives equal a serial oracle, send what their formulas say, and give back scratch") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (const std::int64_t n : {0, 1, 30, 1009, 100'000}) {
+      if (n == 100'000 && ranks != 3 && ranks != 4 && ranks != 9) continue;
       CAPTURE(ranks);
       CAPTURE(n);
       std::mutex mutex;
