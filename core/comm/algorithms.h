@@ -16,7 +16,7 @@ enum class Algorithm {
   ring,   ///< 2(N−1)(α + ⌈n/N⌉β): the least bytes, but N rounds
   naive,  ///< 2α + 2(N−1)nβ: all to member 0, which adds and sends back
   tree,   ///< up to 2⌈log₂N⌉(α + nβ): reduce up a binomial tree, broadcast down
-  recursive_doubling,  ///< (log₂P + 2r)(α + nβ): the fewest rounds, all of the bytes in each
+  recursive_doubling,  ///< log₂P (α + nβ), r: up to 2(α + nβ) more: the fewest rounds, all bytes
   rabenseifner,  ///< 2log₂P α + 2((P−1)/P)nβ + 2r(α + nβ): halve and add, double and copy
 };
 const char* name_of(Algorithm algorithm);

@@ -70,8 +70,11 @@ Route Channel::route(int peer, const Part& part) const {
           .channel = id_,
           .operation = part.span.name,
           .where = part.where,
+          .group = part.span.group,
           .whole = part.whole,
-          .group = part.span.group};
+          .number = part.span.sequence,
+          .root = part.root,
+          .algorithm = part.span.algorithm};
 }
 
 Work Channel::send(View data, int to, Event ready, const Part& part) {

@@ -37,7 +37,8 @@ class Channel {
   struct Part {
     Span span;
     std::source_location where = std::source_location::current();
-    std::int64_t whole = -1;  ///< see Route
+    std::int64_t whole = -1;  ///< of a collective; see Route
+    int root = -1;            ///< the same
   };
 
   /// `id` is of Transport::open_channels; `send_lane` and `receive_lane` name the trace's lanes.

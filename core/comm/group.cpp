@@ -60,6 +60,7 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
   const Event ready = compute.record();
   Channel::Part part = this->part(call.name, call.where);
   part.whole = call.whole;
+  part.root = call.root;
   part.span.algorithm = native_ ? "native" : call.algorithm;
   if (size() == 1) {
     Peers alone{messages_, {ranks_, rank_}, part, ready, {}};
@@ -109,7 +110,7 @@ Work Group::receive(View into, int from, std::source_location where) {
 
 Work Group::broadcast(View data, int root, std::source_location where) {
   return issue(
-      {"broadcast", "binomial", static_cast<std::int64_t>(data.bytes()), 0, where},
+      {"broadcast", "binomial", static_cast<std::int64_t>(data.bytes()), 0, where, root},
       [=](Peers& peers) { binomial_broadcast(peers, data, root); },
       [=](NativeCollectives& native) { native.broadcast(data, root); });
 }
@@ -143,7 +144,7 @@ Work Group::all_gather(View data, std::source_location where) {
 
 Work Group::gather(View data, int root, std::source_location where) {
   return issue(
-      {"gather", "linear", static_cast<std::int64_t>(data.bytes()), 0, where},
+      {"gather", "linear", static_cast<std::int64_t>(data.bytes()), 0, where, root},
       [=](Peers& peers) { linear_gather(peers, data, root); },
       [=, this](NativeCollectives& native) { native.gather(data, chunk_counts(data), root); });
 }

@@ -75,6 +75,7 @@ class Group {
     std::int64_t whole;    ///< bytes that all members agree on, or -1
     std::int64_t scratch;  ///< elements
     std::source_location where;
+    int root = -1;
   };
   class CollectiveTask;
 

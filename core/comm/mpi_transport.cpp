@@ -24,7 +24,10 @@ struct Head {
   Picoseconds departure = 0;
   std::int64_t bytes = 0;
   std::int64_t whole = -1;
+  std::int64_t number = -1;
+  std::int32_t root = -1;
   char operation[24] = "";
+  char algorithm[24] = "";
   char group[24] = "";
   char file[48] = "";
   std::int32_t line = 0;
@@ -39,8 +42,11 @@ Head head_of(const Route& route, std::size_t bytes, Picoseconds departure) {
   Head head{.departure = departure,
             .bytes = static_cast<std::int64_t>(bytes),
             .whole = route.whole,
+            .number = route.number,
+            .root = route.root,
             .line = static_cast<std::int32_t>(route.where.line())};
   write_word(head.operation, route.operation);
+  write_word(head.algorithm, route.algorithm);
   write_word(head.group, route.group);
   const char* slash = std::strrchr(route.where.file_name(), '/');
   write_word(head.file, slash != nullptr ? slash + 1 : route.where.file_name());
@@ -59,6 +65,7 @@ class MpiPending;
 struct MpiLive {
   std::mutex mutex;
   std::vector<MpiPending*> pending;
+  std::string failure;  ///< the first one: seen in one agent's message, it ends all agents' waits
   void look_after_all();
 };
 
@@ -120,7 +127,13 @@ class MpiPending final : public Pending {
 
 void MpiLive::look_after_all() {
   std::lock_guard lock{mutex};
-  for (MpiPending* each : pending) each->look();
+  if (!failure.empty()) throw RunError(failure);
+  try {
+    for (MpiPending* each : pending) each->look();
+  } catch (const RunError& error) {
+    failure = error.what();
+    throw;
+  }
   std::erase_if(pending, [](MpiPending* each) { return each->done_nanoseconds() != 0; });
 }
 
@@ -249,6 +262,9 @@ void MpiPending::compare() const {
   Route sent = route_;
   sent.operation = head->operation;
   sent.whole = head->whole;
+  sent.number = head->number;
+  sent.root = head->root;
+  sent.algorithm = head->algorithm;
   sent.group = head->group[0] != '\0' ? head->group : nullptr;
   if (fit_together(sent, head->bytes, route_, static_cast<std::int64_t>(size_))) return;
   throw RunError(

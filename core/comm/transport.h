@@ -20,8 +20,13 @@ struct Route {
   int channel = 0;                 ///< messages of one channel between two ranks arrive in order
   const char* operation = "send";  ///< what the bytes are counted under; static lifetime
   std::source_location where = std::source_location::current();
-  std::int64_t whole = -1;      ///< bytes of the whole collective, where all its members agree
-  const char* group = nullptr;  ///< the collective's group; lives as long as the run
+  const char* group = nullptr;  ///< whose message it is; lives as long as the run
+  /// Of a collective's messages: what all its members must agree on; -1 and null where nothing is
+  /// said.
+  std::int64_t whole = -1;          ///< bytes of the whole collective
+  std::int64_t number = -1;         ///< among the collectives of its group, from 0
+  int root = -1;                    ///< a member of the group
+  const char* algorithm = nullptr;  ///< lives as long as the run
 };
 
 /// What becomes of bytes that arrive: `from` is combined into `into`, both of `bytes` bytes.
@@ -90,6 +95,8 @@ class Transport {
   virtual void job_queued() {}
   /// It has done one.
   virtual void job_done() {}
+  /// One that was queued and not begun will not be done.
+  virtual void job_dropped() {}
   /// From here on this agent waits until `worker` has done `jobs` jobs in all. The transport only
   /// notes it; the waiting is the Worker's, and ends with job_done().
   virtual void waits_for_jobs(Transport& worker, std::int64_t jobs, const Route& why);
@@ -128,7 +135,10 @@ struct MessageEnd {
 };
 /// Both ends of a message as a person would put it, where they do not fit together.
 std::string mismatch(const MessageEnd& sender, const MessageEnd& receiver);
-/// A send meets a receive; in a collective both ends call the same one, on as many bytes.
+/// Whether two messages are of one call: of one collective of one group, which both see alike, or
+/// both of none. Names count up to the 23rd letter.
+bool same_call(const Route& one, const Route& other);
+/// The same, and as many bytes.
 bool fit_together(const Route& sent, std::int64_t sent_bytes, const Route& received,
                   std::int64_t received_bytes);
 

@@ -35,6 +35,10 @@ void WaitGraph::job_queued(int worker) {
   ++at(worker).queued;
 }
 
+void WaitGraph::job_dropped(int worker) {
+  --at(worker).queued;
+}
+
 void WaitGraph::job_done(int worker) {
   Agent& self = at(worker);
   ++self.done;
@@ -56,22 +60,25 @@ std::vector<int> WaitGraph::may_help(int agent) const {
   return helpers;
 }
 
-std::optional<std::string> WaitGraph::deadlock(int agent) const {
-  if (!is_waiting(at(agent))) return {};
+std::optional<int> WaitGraph::runs_for(int agent) const {
   std::vector<bool> seen(agents_.size(), false);
   std::vector<int> open{agent};
   seen[static_cast<std::size_t>(agent)] = true;
   while (!open.empty()) {
     const int here = open.back();
     open.pop_back();
-    if (!is_waiting(at(here))) return {};  // it runs, and may still help
+    if (!is_waiting(at(here))) return here;
     for (const int other : may_help(here)) {
       if (seen[static_cast<std::size_t>(other)]) continue;
       seen[static_cast<std::size_t>(other)] = true;
       open.push_back(other);
     }
   }
+  return {};
+}
 
+std::optional<std::string> WaitGraph::deadlock(int agent) const {
+  if (!is_waiting(at(agent)) || runs_for(agent)) return {};
   // Nobody runs. Following who waits for whom ends in a cycle, or at a rank that has finished.
   std::vector<int> path{agent};
   while (true) {
@@ -89,7 +96,22 @@ std::optional<std::string> WaitGraph::deadlock(int agent) const {
   std::string text = "deadlock";
   for (const int each : path)
     if (!told_by_worker(each)) text += "\n  " + describe(each);
+  for (std::size_t i = 0; i < path.size(); ++i)
+    text += disagreement(path[i], path[(i + 1) % path.size()]);
   return text;
+}
+
+// Two who wait for one another's part in different calls: that is why.
+std::string WaitGraph::disagreement(int agent, int other) const {
+  const auto* mine = std::get_if<ForMessage>(&at(agent).waits);
+  const auto* theirs = std::get_if<ForMessage>(&at(other).waits);
+  if (mine == nullptr || theirs == nullptr || mine->route.channel != theirs->route.channel ||
+      same_call(mine->route, theirs->route))
+    return "";
+  const auto end = [&](int who, const ForMessage& what) {
+    return MessageEnd{at(who).rank, what.route, what.bytes, place(what.route.where)};
+  };
+  return "\n  " + mismatch(end(agent, *mine), end(other, *theirs));
 }
 
 std::optional<std::string> WaitGraph::deadlock() const {
@@ -107,7 +129,10 @@ std::string WaitGraph::stalled(int agent, double seconds) const {
     if (std::find(path.begin(), path.end(), here) != path.end()) break;
     path.push_back(here);
   }
-  return fmt::format("rank {} has stalled: it was waited for, {:g} s long{}", at(path.back()).rank,
+  // Where the one at the end waits too, it is held up by somebody apart from this line.
+  const int last =
+      is_waiting(at(path.back())) ? runs_for(agent).value_or(path.back()) : path.back();
+  return fmt::format("rank {} has stalled: it was waited for, {:g} s long{}", at(last).rank,
                      seconds, text);
 }
 

@@ -45,6 +45,8 @@ class WaitGraph {
   /// The agent runs again: what it waited for has come, or it has given up.
   void runs(int agent);
   void job_queued(int worker);
+  /// One job less. Nobody waits meanwhile: it is the rank's own thread that drops.
+  void job_dropped(int worker);
   /// Also marks runnable who waited for this job.
   void job_done(int worker);
   /// The rank's own thread will neither send nor receive again.
@@ -76,9 +78,13 @@ class WaitGraph {
   bool is_waiting(const Agent& agent) const { return agent.waits.index() != 0; }
   /// Who may satisfy a waiting agent.
   std::vector<int> may_help(int agent) const;
+  /// An agent that runs and may help it, directly or through others; none where it is in a
+  /// deadlock.
+  std::optional<int> runs_for(int agent) const;
   /// The one whom it waits for, for the telling.
   int next(int agent) const;
   bool told_by_worker(int agent) const;
+  std::string disagreement(int agent, int other) const;
   std::string describe(int agent) const;
 
   int ranks_;

@@ -1,5 +1,7 @@
 #include "core/comm/worker.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -47,22 +49,39 @@ void Worker::do_next(std::unique_lock<std::mutex>& lock) {
   const std::shared_ptr<Job> job = queue_.front();
   busy_ = true;
   job->state_ = Job::State::running;
+  std::exception_ptr error = job->number_ > last_sound_ ? why_no_more_ : nullptr;
   lock.unlock();
   Event end;
-  std::exception_ptr error;
-  try {
-    end = job->body_();
-  } catch (...) {
-    error = std::current_exception();
+  if (!error) {
+    try {
+      end = job->body_();
+    } catch (...) {
+      error = std::current_exception();
+    }
   }
   agent_->job_done();
   lock.lock();
+  if (error) end_at(job->number_, job->dropped_ ? dropped(*job) : error);
   queue_.pop_front();
   job->end_ = end;
   job->error_ = error;
   job->state_ = Job::State::done;
   busy_ = false;
   wake_.notify_all();
+}
+
+void Worker::end_at(std::int64_t number, std::exception_ptr why) {
+  if (number >= last_sound_) return;
+  last_sound_ = number;
+  why_no_more_ = std::move(why);
+}
+
+std::exception_ptr Worker::dropped(const Job& job) const {
+  return std::make_exception_ptr(RunError(fmt::format(
+      "rank {}: the {}{} ({}) was dropped before it was done, and so none can follow it",
+      rank_.rank(), job.why_.operation,
+      job.why_.group != nullptr ? fmt::format(" of {}", job.why_.group) : "",
+      place(job.why_.where))));
 }
 
 Event Worker::wait(Job& job) {
@@ -82,10 +101,15 @@ void Worker::drop(Job& job) noexcept {
   std::unique_lock lock{mutex_};
   if (job.state_ == Job::State::queued) {
     std::erase_if(queue_, [&](const auto& each) { return each.get() == &job; });
+    for (const auto& each : queue_)
+      if (each->number_ > job.number_) --each->number_;
+    --queued_;
+    end_at(job.number_ - 1, dropped(job));
     job.state_ = Job::State::dropped;
     lock.unlock();
-    agent_->job_done();
+    agent_->job_dropped();
   } else if (job.state_ == Job::State::running) {
+    job.dropped_ = true;
     agent_->give_up(true);
     wake_.wait(lock, [&] { return job.state_ == Job::State::done; });
     agent_->give_up(false);

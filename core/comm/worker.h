@@ -4,6 +4,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -17,6 +18,8 @@ namespace lockstep {
 /// order in which they were issued, while the rank computes. On a GPU a stream is a queue of the
 /// device; on the CPU it is this. A job that is waited for before its turn has come is done by
 /// whoever waits, if it is the next: the same job by the same agent, without a change of threads.
+/// After a job that failed, or was dropped before it was done, the other ranks' and this one's no
+/// longer go together: later ones are not begun, and fail for the same reason.
 class Worker {
  public:
   /// What a job does: runs its messages, and returns when they were over.
@@ -34,6 +37,7 @@ class Worker {
     Route why_;
     std::int64_t number_ = 0;  ///< of this worker's jobs, from 1
     State state_ = State::queued;
+    bool dropped_ = false;  ///< while it was running
     Event end_;
     std::exception_ptr error_;
   };
@@ -61,6 +65,9 @@ class Worker {
   void work();
   /// Does the next job; `lock` is open meanwhile.
   void do_next(std::unique_lock<std::mutex>& lock);
+  /// Jobs after that number are not begun.
+  void end_at(std::int64_t number, std::exception_ptr why);
+  std::exception_ptr dropped(const Job& job) const;
 
   Transport& rank_;
   std::unique_ptr<Transport> agent_;
@@ -68,6 +75,8 @@ class Worker {
   std::condition_variable wake_;  ///< there is something to do, or something was done
   std::deque<std::shared_ptr<Job>> queue_;
   std::int64_t queued_ = 0;
+  std::int64_t last_sound_ = std::numeric_limits<std::int64_t>::max();
+  std::exception_ptr why_no_more_;
   bool busy_ = false;
   bool stop_ = false;
   std::thread thread_;

@@ -66,7 +66,8 @@ TEST_CASE("threads: everybody sends first: the cycle, with source lines") {
     rank.world.receive(numbers(values), (rank.id + 2) % 3).wait();
   });
   CHECK(contains(failure, "deadlock"));
-  CHECK(contains(failure, "rank 0 waits for rank 1 to receive 20 bytes (test_threads_transport.cpp:"));
+  CHECK(contains(failure,
+                 "rank 0 waits for rank 1 to receive 20 bytes (test_threads_transport.cpp:"));
   CHECK(contains(failure, "rank 2 waits for rank 0 to receive 20 bytes"));
   CHECK(contains(failure, "test_threads_transport.cpp:"));
 }

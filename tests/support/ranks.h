@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -22,25 +23,45 @@ inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTim
   return options;
 }
 
+/// Ranks that are threads, kept after their run so that what they counted and recorded can be read.
+struct ThreadRun {
+  explicit ThreadRun(const Options& options, double patience_seconds = 60)
+      : fabric(options.ranks, patience_seconds) {
+    for (int id = 0; id < options.ranks; ++id)
+      ranks.push_back(std::make_unique<Rank>(options, fabric.endpoint(id)));
+  }
+
+  /// Calls `body` on every rank. Returns the run's failure, or "".
+  std::string operator()(const std::function<void(Rank&)>& body) {
+    std::vector<std::thread> threads;
+    for (auto& rank : ranks) {
+      threads.emplace_back([&] {
+        try {
+          body(*rank);
+          fabric.finish(rank->id);
+        } catch (const RunError& error) {
+          fabric.fail(error.what());
+        } catch (const std::exception& error) {
+          fabric.fail("rank " + std::to_string(rank->id) + ": " + error.what());
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return fabric.failure();
+  }
+
+  /// For a rank that is to hang: sleeps until the run has failed.
+  void sleep_until_failure() const {
+    while (fabric.failure().empty()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+
+  ThreadFabric fabric;
+  std::vector<std::unique_ptr<Rank>> ranks;
+};
+
 /// Calls `body` on `options.ranks` ranks that are threads. Returns the run's failure, or "".
 inline std::string on_threads(const Options& options, const std::function<void(Rank&)>& body) {
-  ThreadFabric fabric{options.ranks};
-  std::vector<std::unique_ptr<Rank>> ranks;
-  for (int id = 0; id < options.ranks; ++id)
-    ranks.push_back(std::make_unique<Rank>(options, fabric.endpoint(id)));
-  std::vector<std::thread> threads;
-  for (int id = 0; id < options.ranks; ++id) {
-    threads.emplace_back([&, id] {
-      try {
-        body(*ranks[static_cast<std::size_t>(id)]);
-        fabric.finish(id);
-      } catch (const std::exception& error) {
-        fabric.fail(error.what());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return fabric.failure();
+  return ThreadRun{options}(body);
 }
 
 }  // namespace lockstep::testing

@@ -1,0 +1,147 @@
+// Collectives on processes, one per rank: run by ctest as mpirun -n P test_mpi_comm. Our own and
+// MPI's against a serial oracle, and the bytes that the Transport says it sends against those that
+// MPI is handed. With `disagree I [native]` the I-th of the programs whose ranks disagree: exits
+// with 1, having told so; `list` names them all.
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/comm/mpi_check.h"
+#include "core/comm/mpi_transport.h"
+#include "tests/comm/random_programs.h"
+#include "tests/support/mismatches.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// What MPI is handed, by what the tag says: two a channel, the odd one for heads.
+struct Handed {
+  std::atomic<std::int64_t> heads{0}, bodies{0}, head_bytes{0}, body_bytes{0};
+  void add(int count, MPI_Datatype type, int tag) {
+    int size = 0;
+    MPI_Type_size(type, &size);
+    if (tag / 2 == Transport::control_channel) return;
+    (tag % 2 == 1 ? heads : bodies) += 1;
+    (tag % 2 == 1 ? head_bytes : body_bytes) += static_cast<std::int64_t>(count) * size;
+  }
+};
+Handed handed;
+
+}  // namespace
+
+// MPI's profiling interface: these take the place of MPI's own, which stay reachable as PMPI_*.
+extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag,
+                         MPI_Comm communicator, MPI_Request* request) {
+  handed.add(count, type, tag);
+  return PMPI_Isend(data, count, type, to, tag, communicator, request);
+}
+extern "C" int MPI_Issend(const void* data, int count, MPI_Datatype type, int to, int tag,
+                          MPI_Comm communicator, MPI_Request* request) {
+  handed.add(count, type, tag);
+  return PMPI_Issend(data, count, type, to, tag, communicator, request);
+}
+
+namespace {
+
+Options options_of(int ranks, Collectives comm) {
+  Options options;
+  options.ranks = options.pp = ranks;
+  options.comm = comm;
+  if (comm == Collectives::ring) options.clock = Clock::modelled(Cluster{});
+  return options;
+}
+
+/// What was handed to MPI since `before`, against what the rank's transport has counted.
+std::string compare_bytes(Rank& rank, std::int64_t heads, std::int64_t bodies,
+                          std::int64_t head_bytes, std::int64_t body_bytes) {
+  std::int64_t counted = 0;
+  for (const auto& [operation, bytes] : rank.transport->bytes_sent()) counted += bytes;
+  if (counted != body_bytes)
+    return fmt::format("rank {}: {} bytes counted, MPI was handed {}\n", rank.id, counted,
+                       body_bytes);
+  if (heads != bodies || (heads > 0 && head_bytes % heads != 0))
+    return fmt::format("rank {}: {} messages with {} heads of {} bytes in all\n", rank.id, bodies,
+                       heads, head_bytes);
+  return "";
+}
+
+int run_checks(const MpiSession& session) {
+  int done = 0;
+  int failed = 0;
+  const auto check = [&](Collectives comm, const std::function<std::string(Rank&)>& body) {
+    Rank rank{options_of(session.size(), comm), session.endpoint()};
+    const Handed& h = handed;
+    const std::int64_t before[] = {h.heads, h.bodies, h.head_bytes, h.body_bytes};
+    std::string mine = body(rank);
+    mine += compare_bytes(rank, h.heads - before[0], h.bodies - before[1], h.head_bytes - before[2],
+                          h.body_bytes - before[3]);
+    for (const std::string& wrong : gather_to_root(*rank.transport, mine)) {
+      if (wrong.empty()) continue;
+      fmt::print(stderr, "{}", wrong);
+      ++failed;
+    }
+    ++done;
+  };
+  for (const std::int64_t n : {0, 1, 30, 1009, 100'000})
+    for (const Collectives comm : {Collectives::ring, Collectives::native})
+      check(comm, [&](Rank& rank) { return CollectiveChecks{rank, n, n < 10'000 ? 9 : 2}(); });
+  int programs = 0;
+  for (unsigned seed = 1; seed <= 300 && programs < 20; ++seed) {
+    const Program program = random_program(seed);
+    if (program.ranks != session.size()) continue;
+    ++programs;
+    check(seed % 2 == 0 ? Collectives::ring : Collectives::native, [&](Rank& rank) {
+      Player{rank, program}.play();
+      return std::string{};
+    });
+  }
+  if (session.rank() == 0)
+    fmt::print("{} checks on {} processes, {} failed\n", done, session.size(), failed);
+  return failed == 0 ? 0 : 1;
+}
+
+constexpr double patience_seconds = 2;
+
+int disagree(const MpiSession& session, const Mismatch& mismatch, Collectives comm) {
+  try {
+    Rank rank{options_of(session.size(), comm), session.endpoint(patience_seconds)};
+    mismatch.body(rank);
+    // Who is through leaves the word to those who are not.
+    gather_to_root(*rank.transport, "");
+    broadcast_from_root(*rank.transport, "");
+    fmt::print("went through\n");
+    return 0;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    const std::string lacks = missing(text, mismatch.words);
+    const bool waited = mismatch.may_wait && missing(text, {"has waited", "mismatches.h:"}).empty();
+    fmt::print("{}\n", lacks.empty() || waited ? "told: " + text : lacks);
+  }
+  std::fflush(stdout);
+  session.abort(1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto all = mismatches();
+  if (argc == 2 && std::strcmp(argv[1], "list") == 0) {
+    for (std::size_t i = 0; i < all.size(); ++i) fmt::print("{} {}\n", i, all[i].name);
+    return 0;
+  }
+  const MpiSession session;
+  try {
+    if (argc >= 3)
+      return disagree(session, all.at(static_cast<std::size_t>(std::atoi(argv[2]))),
+                      argc > 3 ? Collectives::native : Collectives::ring);
+    return run_checks(session);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());
+    session.abort(1);
+  }
+}

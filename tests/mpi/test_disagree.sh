@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Programs whose four processes disagree on what they do together: each must end soon, fail, and say
+# what is wrong. Usage: test_disagree.sh TEST_MPI_COMM MPIRUN [FLAG ...]
+set -u
+program=$1
+shift
+failed=0
+checked=0
+
+check() {  # a program's number, its name, more arguments
+  local number=$1 name=$2 output status
+  shift 2
+  checked=$((checked + 1))
+  output=$(timeout 60 "${mpirun[@]}" 4 "$program" disagree "$number" "$@" 2>&1 </dev/null)
+  status=$?
+  if [[ $status -eq 0 || $status -eq 124 || $output != *"told: "* ]]; then
+    echo "FAILED: $name $*: exit code $status"
+    echo "$output"
+    failed=1
+  fi
+}
+
+mpirun=("$@")
+while read -r number name; do
+  check "$number" "$name"
+  # What members can see before MPI's own collectives begin.
+  case $name in
+    "different collectives" | "9 and 10 elements by ring" | "different roots") check "$number" "$name" native ;;
+  esac
+done < <("$program" list)
+[[ $checked -ge 10 ]] || failed=1  # the list was there
+exit $failed
