@@ -11,22 +11,11 @@ namespace lockstep {
 
 namespace {
 
-void add_f32(std::byte* into, const std::byte* from, std::size_t bytes) {
-  const auto n = static_cast<std::int64_t>(bytes / sizeof(float));
-  const View sum{into, {n}};
-  cpu_kernels().add({}, sum, View{const_cast<std::byte*>(from), {n}}, sum);
-}
-
 /// The largest power of two that is not above n.
 int power_below(int n) {
   int power = 1;
   while (power * 2 <= n) power *= 2;
   return power;
-}
-
-/// Elements [first, first + count) of a flat view.
-View slice(View data, std::int64_t first, std::int64_t count) {
-  return data.reshaped({data.elements()}).columns(first, count);
 }
 
 }  // namespace
@@ -45,77 +34,6 @@ Algorithm algorithm_of(const std::string& name) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(algorithm));
   }
   throw UsageError(fmt::format("--algorithm {}: there are {}", name, known));
-}
-
-View chunk_of(View data, int i, int count) {
-  const std::int64_t least = data.elements() / count;
-  const std::int64_t more = data.elements() % count;
-  return slice(data, i * least + std::min<std::int64_t>(i, more), least + (i < more ? 1 : 0));
-}
-
-// -- messages ---------------------------------------------------------------------------------
-
-Work Peers::start_send(View out, int to) {
-  return channel_.send(out, place_.ranks[static_cast<std::size_t>(to)], ready_, part_);
-}
-
-Work Peers::start_receive(View in, int from, Combine combine) {
-  return channel_.receive(in, place_.ranks[static_cast<std::size_t>(from)], part_, combine);
-}
-
-void Peers::sent(Work work) {
-  end_ = std::max(end_, work.finish().time);
-}
-
-void Peers::received(Work work) {
-  ready_.time = std::max(ready_.time, work.finish().time);
-}
-
-void Peers::send(View out, int to) {
-  sent(start_send(out, to));
-}
-
-void Peers::receive(View in, int from) {
-  received(start_receive(in, from));
-}
-
-void Peers::receive_add(View sum, int from) {
-  if (channel_.endpoint().transport.combines()) return received(start_receive(sum, from, add_f32));
-  const View in = slice(scratch_, 0, sum.elements());
-  received(start_receive(in, from));
-  add(in, sum);
-}
-
-void Peers::exchange(View out, int to, View in, int from) {
-  Work going = start_send(out, to);
-  Work coming = start_receive(in, from);
-  received(std::move(coming));
-  sent(std::move(going));
-}
-
-void Peers::exchange_add(View out, int to, View sum, int from) {
-  Work going = start_send(out, to);
-  // What is still being sent must not change under the receiver's eyes.
-  const bool apart = out.data != sum.data;
-  if (apart && channel_.endpoint().transport.combines()) {
-    received(start_receive(sum, from, add_f32));
-    return sent(std::move(going));
-  }
-  const View in = slice(scratch_, 0, sum.elements());
-  received(start_receive(in, from));
-  if (apart) add(in, sum);
-  sent(std::move(going));
-  if (!apart) add(in, sum);
-}
-
-void Peers::add(View in, View sum) const {
-  if (sum.data == nullptr) return;  // the meta device
-  channel_.endpoint().device.compute.kernels().add({}, sum, in, sum);
-}
-
-void Peers::copy(View from, View into) const {
-  if (from.data != nullptr && from.data != into.data)
-    std::memmove(into.data, from.data, from.bytes());
 }
 
 // -- rings ------------------------------------------------------------------------------------
@@ -149,6 +67,8 @@ void binomial_broadcast(Peers& peers, View data, int root) {
   }
 }
 
+namespace {
+
 // The same tree, from its leaves to member 0.
 void binomial_reduce(Peers& peers, View data) {
   for (int k = 1; k < peers.size(); k *= 2) {
@@ -156,6 +76,8 @@ void binomial_reduce(Peers& peers, View data) {
     if (peers.rank() + k < peers.size()) peers.receive_add(data, peers.rank() + k);
   }
 }
+
+}  // namespace
 
 // -- one to all, all to one, all to all ---------------------------------------------------------
 
@@ -166,6 +88,8 @@ void linear_gather(Peers& peers, View data, int root) {
     if (i != root) peers.receive(chunk(i), i);
 }
 
+namespace {
+
 void naive_all_reduce(Peers& peers, View data) {
   if (peers.rank() != 0) {
     peers.send(data, 0);
@@ -175,6 +99,8 @@ void naive_all_reduce(Peers& peers, View data) {
   for (int i = 1; i < peers.size(); ++i) peers.receive_add(data, i);
   for (int i = 1; i < peers.size(); ++i) peers.send(data, i);
 }
+
+}  // namespace
 
 void pairwise_all_to_all(Peers& peers, View out, std::span<const std::int64_t> send_counts, View in,
                          std::span<const std::int64_t> receive_counts) {
@@ -238,8 +164,6 @@ class Core {
   int place_;
 };
 
-}  // namespace
-
 void recursive_doubling_all_reduce(Peers& peers, View data) {
   Core core{peers};
   core.fold(data);
@@ -279,6 +203,8 @@ void rabenseifner_all_reduce(Peers& peers, View data) {
   }
   core.unfold(data);
 }
+
+}  // namespace
 
 void all_reduce(Algorithm algorithm, Peers& peers, View data) {
   switch (algorithm) {

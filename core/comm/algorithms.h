@@ -1,11 +1,10 @@
 #pragma once
 
-#include <source_location>
+#include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "core/comm/channel.h"
+#include "core/comm/peers.h"
 
 namespace lockstep {
 
@@ -25,56 +24,6 @@ Algorithm algorithm_of(const std::string& name);
 constexpr Algorithm all_reduce_algorithms[] = {Algorithm::ring, Algorithm::naive, Algorithm::tree,
                                                Algorithm::recursive_doubling,
                                                Algorithm::rabenseifner};
-
-/// Chunk i of N of a view's elements: the first n mod N chunks have one element more.
-View chunk_of(View data, int i, int count);
-
-/// A group as a collective's algorithm sees it: who one is, and messages between members, one step
-/// after another. A step begins when the one before it is over here.
-class Peers {
- public:
-  struct Place {
-    const std::vector<int>& ranks;  ///< the members, as numbered in the whole run
-    int rank = 0;                   ///< this one's place among them
-  };
-  /// The first step begins at `ready`. `scratch` holds what comes in before it is added, as
-  /// all_reduce_scratch says.
-  Peers(Channel& channel, Place place, Channel::Part part, Event ready, View scratch)
-      : channel_(channel), place_(place), part_(part), ready_(ready), scratch_(scratch) {}
-
-  int rank() const { return place_.rank; }
-  int size() const { return static_cast<int>(place_.ranks.size()); }
-  int neighbour(int offset) const { return (rank() + offset + size()) % size(); }
-
-  /// Returns when the receiver has taken it.
-  void send(View out, int to);
-  void receive(View in, int from);
-  /// sum += what comes.
-  void receive_add(View sum, int from);
-  /// Sends to one and receives from another at once.
-  void exchange(View out, int to, View in, int from);
-  /// The same, and what comes is added to `sum`; `out` and `sum` may be the same elements.
-  void exchange_add(View out, int to, View sum, int from);
-  /// This member's own elements, from one place to another.
-  void copy(View from, View into) const;
-
-  /// When the last of this member's messages was over.
-  Event end() const { return {std::max(ready_.time, end_)}; }
-
- private:
-  Work start_send(View out, int to);
-  Work start_receive(View in, int from, Combine combine = nullptr);
-  void sent(Work work);
-  void received(Work work);
-  void add(View in, View sum) const;
-
-  Channel& channel_;
-  Place place_;
-  Channel::Part part_;
-  Event ready_;
-  Picoseconds end_ = 0;
-  View scratch_;
-};
 
 /// Every member ends with the sum over members. All members get the same bits: each sum is made
 /// once, or by two members from the same two terms.

@@ -3,9 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 namespace lockstep {
+
+namespace {
+
+/// A count as libraries take it.
+int narrow(std::int64_t count) {
+  if (count > std::numeric_limits<int>::max())
+    throw std::invalid_argument(
+        fmt::format("{} elements at once; a library takes 2^31 - 1", count));
+  return static_cast<int>(count);
+}
+
+}  // namespace
 
 /// A collective under way, and the scratch that it was given: taken and given back on the rank's
 /// own thread, in program order.
@@ -34,16 +47,35 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int ch
     throw std::invalid_argument(
         fmt::format("rank {} is not a member of group {}", endpoint.transport.rank(), name_));
   rank_ = static_cast<int>(self - ranks_.begin());
+  endpoint.transport.open_group(name_);
   if (size() == 1) return;
   worker_ = std::make_unique<Worker>(endpoint.transport, name_);
-  collectives_ = std::make_unique<Channel>(Endpoint{worker_->agent(), endpoint.device},
-                                           channels + 1, fmt::format("{} collectives: send", name_),
-                                           fmt::format("{} collectives: receive", name_));
+  collective_channel_ = std::make_unique<Channel>(
+      Endpoint{worker_->agent(), endpoint.device}, channels + 1,
+      fmt::format("{} collectives: send", name_), fmt::format("{} collectives: receive", name_));
   if (endpoint.collectives == Collectives::native)
     native_ = endpoint.transport.native(ranks_, channels + 1);
 }
 
-Group::~Group() = default;
+Group::~Group() {
+  endpoint_.transport.close_group(name_);
+}
+
+View Group::checked(const char* operation, View data) const {
+  if (data.dtype != DType::f32)
+    throw std::invalid_argument(fmt::format("{} in {} wants f32 elements", operation, name_));
+  if (!data.contiguous())
+    throw std::invalid_argument(fmt::format(
+        "{} in {} wants contiguous elements; copy them together first", operation, name_));
+  return data;
+}
+
+int Group::member(const char* operation, int i) const {
+  if (i < 0 || i >= size())
+    throw std::invalid_argument(
+        fmt::format("{} member {}: {} has members 0 to {}", operation, i, name_, size() - 1));
+  return i;
+}
 
 Channel::Part Group::part(const char* name, std::source_location where) const {
   return {.span = {.name = name,
@@ -75,7 +107,7 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
   auto job = worker_->queue(
       [this, part, ready, ours = std::move(ours), theirs = std::move(theirs),
        view = scratch.view()] {
-        Peers peers{*collectives_, {ranks_, rank_}, part, ready, view};
+        Peers peers{*collective_channel_, {ranks_, rank_}, part, ready, view};
         if (native_) return run_native(peers, part.span, *native_, theirs);
         ours(peers);
         return peers.end();
@@ -100,15 +132,17 @@ Event Group::run_native(Peers& peers, const Span& span, NativeCollectives& backe
 }
 
 Work Group::send(View data, int to, std::source_location where) {
-  return messages_.send(data, world_rank(to), endpoint_.device.compute.record(),
+  return messages_.send(data, world_rank(member("send to", to)), endpoint_.device.compute.record(),
                         part("send", where));
 }
 
 Work Group::receive(View into, int from, std::source_location where) {
-  return messages_.receive(into, world_rank(from), part("recv", where));
+  return messages_.receive(into, world_rank(member("receive from", from)), part("recv", where));
 }
 
 Work Group::broadcast(View data, int root, std::source_location where) {
+  checked("broadcast", data);
+  member("broadcast from", root);
   return issue(
       {"broadcast", "binomial", static_cast<std::int64_t>(data.bytes()), 0, where, root},
       [=](Peers& peers) { binomial_broadcast(peers, data, root); },
@@ -116,6 +150,7 @@ Work Group::broadcast(View data, int root, std::source_location where) {
 }
 
 Work Group::all_reduce(View data, Algorithm algorithm, std::source_location where) {
+  checked("all_reduce", data);
   const std::int64_t scratch =
       all_reduce_scratch(algorithm, data.elements(), size(), endpoint_.transport.combines());
   return issue(
@@ -125,6 +160,7 @@ Work Group::all_reduce(View data, Algorithm algorithm, std::source_location wher
 }
 
 Work Group::reduce_scatter(View data, std::source_location where) {
+  checked("reduce_scatter", data);
   const std::int64_t scratch =
       all_reduce_scratch(Algorithm::ring, data.elements(), size(), endpoint_.transport.combines());
   return issue(
@@ -136,6 +172,7 @@ Work Group::reduce_scatter(View data, std::source_location where) {
 }
 
 Work Group::all_gather(View data, std::source_location where) {
+  checked("all_gather", data);
   return issue(
       {"all_gather", "ring", static_cast<std::int64_t>(data.bytes()), 0, where},
       [=](Peers& peers) { ring_all_gather(peers, data); },
@@ -143,6 +180,8 @@ Work Group::all_gather(View data, std::source_location where) {
 }
 
 Work Group::gather(View data, int root, std::source_location where) {
+  checked("gather", data);
+  member("gather to", root);
   return issue(
       {"gather", "linear", static_cast<std::int64_t>(data.bytes()), 0, where, root},
       [=](Peers& peers) { linear_gather(peers, data, root); },
@@ -161,9 +200,14 @@ Work Group::all_to_all(View out, View in, std::source_location where) {
 
 Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View in,
                          std::vector<std::int64_t> receive_counts, std::source_location where) {
+  checked("all_to_all_v", out);
+  checked("all_to_all_v", in);
   const auto total = [&](const std::vector<std::int64_t>& counts) {
     std::int64_t sum = 0;
-    for (const std::int64_t count : counts) sum += count;
+    for (const std::int64_t count : counts) {
+      if (count < 0) throw std::invalid_argument("all_to_all_v: a count below 0");
+      sum += count;
+    }
     return sum;
   };
   if (send_counts.size() != ranks_.size() || receive_counts.size() != ranks_.size() ||
@@ -173,14 +217,16 @@ Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View i
     throw std::invalid_argument(
         "all_to_all_v wants a count a member, no more elements than there are, and the same "
         "count for what stays here");
-  const auto narrow = [](const std::vector<std::int64_t>& counts) {
-    return std::vector<int>(counts.begin(), counts.end());
+  const auto narrowed = [](const std::vector<std::int64_t>& counts) {
+    std::vector<int> result;
+    for (const std::int64_t count : counts) result.push_back(narrow(count));
+    return result;
   };
   return issue(
       {"all_to_all", "pairwise", -1, 0, where},
       [=](Peers& peers) { pairwise_all_to_all(peers, out, send_counts, in, receive_counts); },
       [=](NativeCollectives& native) {
-        native.all_to_all(out, narrow(send_counts), in, narrow(receive_counts));
+        native.all_to_all(out, narrowed(send_counts), in, narrowed(receive_counts));
       });
 }
 
@@ -191,7 +237,7 @@ Work Group::barrier(std::source_location where) {
 
 std::vector<int> Group::chunk_counts(View data) const {
   std::vector<int> counts;
-  for (int i = 0; i < size(); ++i) counts.push_back(static_cast<int>(chunk(data, i).elements()));
+  for (int i = 0; i < size(); ++i) counts.push_back(narrow(chunk(data, i).elements()));
   return counts;
 }
 

@@ -12,9 +12,11 @@
 
 namespace lockstep {
 
-/// An ordered set of ranks and what they do together, all in place on contiguous f32 views. Every
-/// rank of the group calls the same operations with the same sizes in the same order; each returns
-/// a Work whose wait() makes the compute stream go on no earlier than the operation's end.
+/// An ordered set of ranks and what they do together, all in place on contiguous f32 views
+/// (std::invalid_argument for others, and for members that there are not). Every rank of the group
+/// calls the same operations with the same sizes in the same order; each returns a Work whose
+/// wait() makes the compute stream go on no earlier than the operation's end. A Group outlives its
+/// Works.
 ///
 /// Collectives run one after another on a communication stream of the group's own, from the point
 /// of the compute stream on where they were called, while this rank computes; until wait(). Their
@@ -24,7 +26,9 @@ class Group {
  public:
   /// `ranks` are numbers of the whole run and include this one; the same `ranks`, `name` and
   /// `channels` on every member. `channels` is the first of the two channel numbers that a group
-  /// takes of Transport::open_channels. Throws std::invalid_argument where this rank is no member.
+  /// takes of Transport::open_channels. Throws std::invalid_argument where this rank is no member,
+  /// or has a living group of that name already. With the backend's own collectives all members
+  /// make the group at the same time, and wait for one another.
   static constexpr int channels_taken = 2;
   Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int channels);
   ~Group();
@@ -37,6 +41,7 @@ class Group {
   const std::string& name() const { return name_; }
 
   /// Point-to-point between members, numbered as in the group, on a stream apart from collectives.
+  /// Sends are done in the order in which they were begun, to whomever; and so are receives.
   Work send(View data, int to, std::source_location where = std::source_location::current());
   Work receive(View into, int from, std::source_location where = std::source_location::current());
 
@@ -86,6 +91,9 @@ class Group {
   Event run_native(Peers& peers, const Span& span, NativeCollectives& backend,
                    const std::function<void(NativeCollectives&)>& work);
   std::vector<int> chunk_counts(View data) const;
+  /// The arguments of an operation, if they are what it wants; std::invalid_argument otherwise.
+  View checked(const char* operation, View data) const;
+  int member(const char* operation, int i) const;
   Channel::Part part(const char* name, std::source_location where) const;
 
   Endpoint endpoint_;
@@ -95,9 +103,9 @@ class Group {
   int rank_ = 0;
   std::int64_t issued_ = 0;  ///< collectives so far: they are numbered
   Channel messages_;
-  std::unique_ptr<Worker> worker_;
-  std::unique_ptr<Channel> collectives_;  ///< the worker's
+  std::unique_ptr<Channel> collective_channel_;  ///< the worker's
   std::unique_ptr<NativeCollectives> native_;
+  std::unique_ptr<Worker> worker_;  ///< last: it uses all the others until it has ended
 };
 
 }  // namespace lockstep

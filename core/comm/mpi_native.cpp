@@ -8,8 +8,11 @@ namespace lockstep {
 
 namespace {
 
-/// Where each chunk begins.
+/// Where each chunk begins. MPI takes them as int.
 std::vector<int> offsets_of(std::span<const int> counts) {
+  std::size_t all = 0;
+  for (const int count : counts) all += static_cast<std::size_t>(count);
+  mpi_count(all);
   std::vector<int> offsets(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), 0);
   return offsets;
@@ -20,8 +23,9 @@ class MpiCollectives final : public NativeCollectives {
   MpiCollectives(const std::vector<int>& ranks, int rank, int tag) : rank_(rank) {
     MPI_Group world = MPI_GROUP_NULL;
     MPI_Group members = MPI_GROUP_NULL;
-    MPI_Comm_group(MPI_COMM_WORLD, &world);
-    MPI_Group_incl(world, mpi_count(ranks.size()), ranks.data(), &members);
+    check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group", rank);
+    check_mpi(MPI_Group_incl(world, mpi_count(ranks.size()), ranks.data(), &members),
+              "MPI_Group_incl", rank);
     const int status = MPI_Comm_create_group(MPI_COMM_WORLD, members, tag, &communicator_);
     MPI_Group_free(&members);
     MPI_Group_free(&world);

@@ -81,23 +81,16 @@ class MpiPending final : public Pending {
     live_.pending.push_back(this);
   }
 
-  // A receive that is not done is cancelled. A send can't be: MPI goes on reading the buffer until
-  // it is matched, so what follows must be the end of the run (an exception on its way to abort()),
-  // and what MPI still refers to is left behind.
+  // A receive that is not done is cancelled, which MPI does only as long as it is not matched; a
+  // send can't be, and MPI goes on reading its buffer. So what follows must be the end of the run
+  // (an exception on its way to abort()), and what MPI still refers to is left behind.
   ~MpiPending() override {
     std::lock_guard lock{live_.mutex};
     std::erase(live_.pending, this);
-    for (MPI_Request* request : {&head_request, &body_request}) {
-      if (*request == MPI_REQUEST_NULL) continue;
-      if (is_send_) {
-        MPI_Request_free(request);
-        static_cast<void>(head.release());
-        head = std::make_unique<Head>();
-      } else {
-        MPI_Cancel(request);
-        MPI_Wait(request, MPI_STATUS_IGNORE);
-      }
-    }
+    bool left_behind = false;
+    for (MPI_Request* request : {&head_request, &body_request})
+      left_behind = (*request != MPI_REQUEST_NULL && !withdraw(*request)) || left_behind;
+    if (left_behind) static_cast<void>(head.release());
   }
 
   void wait() override;
@@ -116,6 +109,8 @@ class MpiPending final : public Pending {
  private:
   bool is_done();
   void compare() const;
+  /// Whether MPI has done with the request's buffer.
+  bool withdraw(MPI_Request& request) const;
 
   MpiLive& live_;
   const MpiTransport& agent_;
@@ -242,6 +237,20 @@ void MpiPending::wait() {
     patience -= std::min(duration<double>(steady_clock::now() - before).count(), 0.1);
     nap = std::min(nap * 2, microseconds{1000});
   }
+}
+
+bool MpiPending::withdraw(MPI_Request& request) const {
+  using namespace std::chrono;
+  int done = 0;
+  if (!is_send_) {
+    MPI_Cancel(&request);
+    const auto enough = steady_clock::now() + milliseconds{100};
+    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0 &&
+           steady_clock::now() < enough)
+      sched_yield();
+  }
+  if (done == 0) MPI_Request_free(&request);
+  return done != 0;
 }
 
 bool MpiPending::is_done() {

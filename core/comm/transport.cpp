@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <stdexcept>
 
 #include "core/comm/native.h"
 
@@ -68,6 +69,18 @@ int Transport::open_channels(int count) {
   const int first = account_->next_channel;
   account_->next_channel += count;
   return first;
+}
+
+void Transport::open_group(const std::string& name) {
+  std::lock_guard lock{account_->mutex};
+  if (!account_->groups.insert(name).second)
+    throw std::invalid_argument(fmt::format(
+        "rank {} has a group {} already; give the other one another name", rank(), name));
+}
+
+void Transport::close_group(const std::string& name) {
+  std::lock_guard lock{account_->mutex};
+  account_->groups.erase(name);
 }
 
 std::unique_ptr<Pending> Transport::send(const Route& route, std::span<const std::byte> data,

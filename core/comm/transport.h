@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <source_location>
 #include <span>
 #include <string>
@@ -72,6 +73,11 @@ class Transport {
   /// order, whether or not it talks over them; so the numbers agree.
   int open_channels(int count = 1);
 
+  /// A group of this rank, by its name: at most one at a time, since its lanes are known by it.
+  /// Throws std::invalid_argument for a second one.
+  void open_group(const std::string& name);
+  void close_group(const std::string& name);
+
   /// Both return at once. `departure` travels with the message (modelled time).
   std::unique_ptr<Pending> send(const Route& route, std::span<const std::byte> data,
                                 Picoseconds departure);
@@ -109,6 +115,7 @@ class Transport {
   struct Account {
     mutable std::mutex mutex;
     std::map<std::string, std::int64_t> bytes_sent;
+    std::set<std::string> groups;
     int next_channel = control_channel + 1;
   };
   explicit Transport(std::shared_ptr<Account> account) : account_(std::move(account)) {}

@@ -132,8 +132,8 @@ std::string WaitGraph::stalled(int agent, double seconds) const {
   // Where the one at the end waits too, it is held up by somebody apart from this line.
   const int last =
       is_waiting(at(path.back())) ? runs_for(agent).value_or(path.back()) : path.back();
-  return fmt::format("rank {} has stalled: it was waited for, {:g} s long{}", at(last).rank,
-                     seconds, text);
+  return fmt::format("rank {} has stalled: it was waited for, {:g} s long (--timeout){}",
+                     at(last).rank, seconds, text);
 }
 
 // Whoever of the peer works on the same channel; else whoever of it waits, so that a cycle closes;

@@ -51,7 +51,6 @@ class WaitGraph {
   void job_done(int worker);
   /// The rank's own thread will neither send nor receive again.
   void finished(int rank);
-  bool is_finished(int rank) const { return at(rank).finished; }
 
   /// The deadlock that `agent`, who waits, is in: the cycle of who waits for whom, for what, where;
   /// or that somebody waits for a rank which has finished.

@@ -33,7 +33,7 @@ Event Work::finish() {
 
 void Work::wait() {
   if (compute_ == nullptr) return;
-  Stream& compute = *std::exchange(compute_, nullptr);
+  Stream& compute = *compute_;
   const Picoseconds before = compute.now();
   OpenSpan waiting{compute.trace(), compute.lane(), span_, before};  // seen, should it never end
   const Event done = finish();
@@ -41,6 +41,7 @@ void Work::wait() {
     compute.wait(done, span_);
   else if (compute.now() - before > picoseconds(1e-6))
     waiting.end(compute.now());
+  compute_ = nullptr;
 }
 
 }  // namespace lockstep

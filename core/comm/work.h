@@ -6,8 +6,7 @@
 
 namespace lockstep {
 
-/// Communication that was started: what its Work waits for. Destroying it withdraws what has not
-/// happened yet, so that its buffers may be freed after.
+/// What a Work waits for. Destroying it withdraws what has not happened yet.
 class Task {
  public:
   virtual ~Task() = default;
@@ -17,9 +16,12 @@ class Task {
 
 /// Communication that was started. Moves, does not copy. wait() makes the compute stream go on no
 /// earlier than its end; the buffers belong to it until then, and must outlive it: where both are
-/// members, the buffer is declared first. A Work that is dropped without wait() withdraws what has
-/// not happened yet. Belongs to the rank's own thread.
-class Work {
+/// members, the buffer is declared first. Belongs to the rank's own thread.
+///
+/// Every Work is waited for. One that is dropped before, as where an exception passes, withdraws
+/// what has not happened yet, so that its buffers may be freed; but ranks no longer agree on what
+/// was sent then, and the run can't go on.
+class [[nodiscard]] Work {
  public:
   Work() = default;
   Work(Work&& other) noexcept { *this = std::move(other); }

@@ -16,8 +16,8 @@ namespace lockstep {
 
 /// The thread behind a communication stream: does a group's collectives one after another, in the
 /// order in which they were issued, while the rank computes. On a GPU a stream is a queue of the
-/// device; on the CPU it is this. A job that is waited for before its turn has come is done by
-/// whoever waits, if it is the next: the same job by the same agent, without a change of threads.
+/// device; on the CPU it is this. A job that is waited for before the thread has begun it is
+/// done by whoever waits, if it is the next: by the same agent, without a change of threads.
 /// After a job that failed, or was dropped before it was done, the other ranks' and this one's no
 /// longer go together: later ones are not begun, and fail for the same reason.
 class Worker {

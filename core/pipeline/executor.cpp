@@ -7,21 +7,35 @@
 
 namespace lockstep {
 
+namespace {
+
+/// The schedule, if it can be followed by these ranks with these models.
+const Schedule& checked(const Schedule& schedule, const Group& group, std::size_t models) {
+  validate(schedule);
+  if (group.size() != schedule.ranks)
+    throw std::invalid_argument(
+        fmt::format("a schedule of {} ranks for a group of {}", schedule.ranks, group.size()));
+  const auto here = std::ranges::count(schedule.rank_of_stage, group.rank());
+  if (here == 0 || static_cast<std::size_t>(here) != models)
+    throw std::invalid_argument(
+        fmt::format("{} models for the {} stages of pipeline rank {}; the executor wants one for "
+                    "each, and at least one",
+                    models, here, group.rank()));
+  return schedule;
+}
+
+}  // namespace
+
 PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const Schedule& schedule,
                                    std::vector<Gpt*> stages)
     : endpoint_(endpoint),
-      schedule_(schedule),
+      schedule_(checked(schedule, group, stages.size())),
       rank_(group.rank()),
-      plan_((validate(schedule), schedule), group.rank()) {
+      plan_(schedule, group.rank()) {
   for (int i = 0; i < group.size(); ++i) world_ranks_.push_back(group.world_rank(i));
   auto next = stages.begin();
   for (int stage = 0; stage < schedule.stages; ++stage)
-    if (schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank_ && next != stages.end())
-      stages_[stage] = *next++;
-  if (next != stages.end() || static_cast<int>(group.size()) != schedule.ranks)
-    throw std::invalid_argument(
-        "the executor wants one model per stage of this rank, and one rank in "
-        "the group per rank of the schedule");
+    if (schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank_) stages_[stage] = *next++;
 
   const int activations = endpoint.transport.open_channels(2);
   const int gradients = activations + 1;

@@ -59,7 +59,8 @@ class PipelineExecutor {
   /// `group` holds the pipeline's ranks in order of the schedule's ranks; `stages` are the models
   /// of the stages that live on this rank, in ascending order of stage, all on the endpoint's
   /// device. All must outlive the executor; `schedule` is copied. Every rank of the run makes its
-  /// executors in the same order. Throws ScheduleError for an invalid schedule.
+  /// executors in the same order. Throws ScheduleError for an invalid schedule, and
+  /// std::invalid_argument where ranks or models are not as many as it asks for.
   PipelineExecutor(Endpoint endpoint, const Group& group, const Schedule& schedule,
                    std::vector<Gpt*> stages);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 #include <sstream>
 #include <tuple>
@@ -182,6 +183,7 @@ void settle(const Given& given, const LessonInfo& info, Options& o) {
   o.optimizer.weight_decay = 0.1F;
   o.parity = given.parity == "on";
   o.pace = given.pace;
+  if (o.pace > 0) o.patience_seconds = std::numeric_limits<double>::infinity();  // slow on purpose
   o.model.validate();
   if (o.model.vocabulary < Tokenizer::vocabulary)
     throw UsageError(fmt::format("--vocab {}: text is read byte by byte; wants at least {}",

@@ -27,7 +27,8 @@ int main(int argc, char** argv) {
   lesson.check([&](const Options& options) {
     if (late >= options.ranks)
       throw UsageError(fmt::format("--late {}: ranks are 0 to {}", late, options.ranks - 1));
-    if (!(times > 0)) throw UsageError(fmt::format("--times {}: wants a number above 0", times));
+    if (!(times > 0 && times <= 1000))
+      throw UsageError(fmt::format("--times {}: wants a number above 0, and at most 1000", times));
   });
 
   return lesson.run([&](Rank& rank) {

@@ -122,7 +122,34 @@ TEST_CASE("threads: different collectives of one size are told apart, both named
 TEST_CASE("a strided view is refused, not sent as if it were contiguous") {
   const std::string failure = on_threads(modelled_options(1), [](Rank& rank) {
     std::vector<float> values(8);
-    rank.world.send(View{values.data(), {2, 4}}.columns(0, 2), 0);
+    Work refused = rank.world.send(View{values.data(), {2, 4}}.columns(0, 2), 0);
   });
   CHECK(contains(failure, "contiguous"));
+}
+
+TEST_CASE("members, elements and names that can't be are refused, not read past the end") {
+  const auto failure = [](const auto& wrong) {
+    return on_threads(modelled_options(2), [&](Rank& rank) { wrong(rank); });
+  };
+  std::vector<float> values(8);
+  const View data = numbers(values);
+  const std::string members = "world has members 0 to 1";
+  CHECK(contains(failure([&](Rank& rank) { rank.world.send(data, rank.id + 2).wait(); }), members));
+  CHECK(contains(failure([&](Rank& rank) { rank.world.receive(data, -1).wait(); }), members));
+  CHECK(contains(failure([&](Rank& rank) { rank.world.broadcast(data, 2).wait(); }), members));
+  CHECK(contains(failure([&](Rank& rank) { rank.world.gather(data, -1).wait(); }), members));
+  CHECK(contains(failure([&](Rank& rank) {
+                   rank.world.all_reduce(View{values.data(), {2, 4}}.columns(0, 2)).wait();
+                 }),
+                 "all_reduce in world wants contiguous elements"));
+  CHECK(contains(failure([&](Rank& rank) {
+                   rank.world.all_gather(View{values.data(), {8}, DType::i32}).wait();
+                 }),
+                 "all_gather in world wants f32"));
+  CHECK(contains(
+      failure([&](Rank& rank) {
+        Group twin{
+            rank.endpoint, {0, 1}, "world", rank.transport->open_channels(Group::channels_taken)};
+      }),
+      "has a group world already"));
 }

@@ -143,11 +143,26 @@ TEST_CASE("a batch of another number of microbatches, or an invalid schedule, is
           Gpt stage{options.model, rank.device, StageLayers::whole(options.model), 1};
           PipelineExecutor pipeline{rank.endpoint, rank.world, gpipe(1, 2), {&stage}};
           pipeline.step(small_corpus(options.model).batch(1, 0, {.microbatches = 3, .size = 1}));
-        }) == "a batch of 3 microbatches for a schedule of 2");
+        }) == "rank 0: a batch of 3 microbatches for a schedule of 2");
   CHECK(on_threads(options, [&](Rank& rank) {
           Gpt stage{options.model, rank.device, StageLayers::whole(options.model), 1};
           Schedule broken = gpipe(1, 2);
           broken.actions[0].pop_back();
           PipelineExecutor pipeline{rank.endpoint, rank.world, broken, {&stage}};
         }).find("0B1") != std::string::npos);
+}
+
+TEST_CASE("models and ranks that are not as many as the schedule asks for are refused") {
+  const Options options = small_training(2, 2);
+  const auto failure = [&](const Schedule& schedule, int models) {
+    return on_threads(options, [&](Rank& rank) {
+      Gpt stage{options.model, rank.device, StageLayers::of(options.model, rank.id, 2), 1};
+      PipelineExecutor pipeline{rank.endpoint, rank.world, schedule,
+                                std::vector<Gpt*>(static_cast<std::size_t>(models), &stage)};
+    });
+  };
+  CHECK(failure(gpipe(1, 2), 1).find("1 ranks for a group of 2") != std::string::npos);
+  CHECK(failure(gpipe(2, 2), 0).find("0 models for the 1 stages") != std::string::npos);
+  CHECK(failure(gpipe(2, 2), 2).find("2 models for the 1 stages") != std::string::npos);
+  CHECK(failure(gpipe(2, 2), 1) == "");
 }

@@ -1,0 +1,90 @@
+#include "core/comm/peers.h"
+
+#include <cstring>
+
+namespace lockstep {
+
+namespace {
+
+void add_f32(std::byte* into, const std::byte* from, std::size_t bytes) {
+  const auto n = static_cast<std::int64_t>(bytes / sizeof(float));
+  const View sum{into, {n}};
+  cpu_kernels().add({}, sum, View{const_cast<std::byte*>(from), {n}}, sum);
+}
+
+}  // namespace
+
+View slice(View data, std::int64_t first, std::int64_t count) {
+  return data.reshaped({data.elements()}).columns(first, count);
+}
+
+View chunk_of(View data, int i, int count) {
+  const std::int64_t least = data.elements() / count;
+  const std::int64_t more = data.elements() % count;
+  return slice(data, i * least + std::min<std::int64_t>(i, more), least + (i < more ? 1 : 0));
+}
+
+Work Peers::start_send(View out, int to) {
+  return channel_.send(out, place_.ranks[static_cast<std::size_t>(to)], ready_, part_);
+}
+
+Work Peers::start_receive(View in, int from, Combine combine) {
+  return channel_.receive(in, place_.ranks[static_cast<std::size_t>(from)], part_, combine);
+}
+
+void Peers::sent(Work work) {
+  end_ = std::max(end_, work.finish().time);
+}
+
+void Peers::received(Work work) {
+  ready_.time = std::max(ready_.time, work.finish().time);
+}
+
+void Peers::send(View out, int to) {
+  sent(start_send(out, to));
+}
+
+void Peers::receive(View in, int from) {
+  received(start_receive(in, from));
+}
+
+void Peers::receive_add(View sum, int from) {
+  if (channel_.endpoint().transport.combines()) return received(start_receive(sum, from, add_f32));
+  const View in = slice(scratch_, 0, sum.elements());
+  received(start_receive(in, from));
+  add(in, sum);
+}
+
+void Peers::exchange(View out, int to, View in, int from) {
+  Work going = start_send(out, to);
+  Work coming = start_receive(in, from);
+  received(std::move(coming));
+  sent(std::move(going));
+}
+
+void Peers::exchange_add(View out, int to, View sum, int from) {
+  Work going = start_send(out, to);
+  // What is still being sent must not change under the receiver's eyes.
+  const bool apart = out.data != sum.data;
+  if (apart && channel_.endpoint().transport.combines()) {
+    received(start_receive(sum, from, add_f32));
+    return sent(std::move(going));
+  }
+  const View in = slice(scratch_, 0, sum.elements());
+  received(start_receive(in, from));
+  if (apart) add(in, sum);
+  sent(std::move(going));
+  if (!apart) add(in, sum);
+}
+
+void Peers::add(View in, View sum) const {
+  if (sum.data == nullptr) return;  // the meta device
+  channel_.endpoint().device.compute.kernels().add({}, sum, in, sum);
+}
+
+void Peers::copy(View from, View into) const {
+  if (from.data != nullptr && from.data != into.data)
+    std::memmove(into.data, from.data, from.bytes());
+}
+
+}  // namespace lockstep
