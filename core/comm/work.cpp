@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/trace/open_span.h"
+
 namespace lockstep {
 
 Work::Work(Stream& compute, Span span, std::unique_ptr<Task> task)
@@ -31,14 +33,14 @@ Event Work::finish() {
 
 void Work::wait() {
   if (compute_ == nullptr) return;
-  const Picoseconds before = compute_->now();
+  Stream& compute = *std::exchange(compute_, nullptr);
+  const Picoseconds before = compute.now();
+  OpenSpan waiting{compute.trace(), compute.lane(), span_, before};  // seen, should it never end
   const Event done = finish();
-  if (compute_->clock().is_modelled()) {
-    compute_->wait(done, span_);
-  } else if (compute_->now() - before > picoseconds(1e-6)) {
-    compute_->trace().span(compute_->lane(), span_, before, compute_->now());
-  }
-  compute_ = nullptr;
+  if (compute.clock().is_modelled())
+    compute.wait(done, span_);
+  else if (compute.now() - before > picoseconds(1e-6))
+    waiting.end(compute.now());
 }
 
 }  // namespace lockstep

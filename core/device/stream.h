@@ -4,6 +4,7 @@
 
 #include "core/device/memory.h"
 #include "core/time/clock.h"
+#include "core/trace/open_span.h"
 #include "core/trace/recorder.h"
 #include "kernels/kernels.h"
 
@@ -32,8 +33,9 @@ class Stream {
     kernel_done(span, cost, start);
   }
 
-  /// A named stretch that consists of launches: a pipeline action, the optimizer, a step. Where
-  /// `--time` names its category, it takes just that long on the modelled clock.
+  /// A named stretch that consists of launches: a pipeline action, the optimizer, a step. It is
+  /// open in the trace while it lasts. Where `--time` names its category, it takes just that long
+  /// on the modelled clock.
   template <class Work>
   decltype(auto) range(const Span& span, Work&& work) {
     Range open{*this, span};
@@ -56,19 +58,22 @@ class Stream {
  private:
   class Range {
    public:
-    Range(Stream& stream, const Span& span) : stream_(stream), span_(span), start_(stream.now()) {}
-    ~Range() { stream_.range_done(span_, start_); }
+    Range(Stream& stream, const Span& span)
+        : stream_(stream),
+          category_(span.category),
+          open_(stream.trace_, stream.lane_, span, stream.now()) {}
+    ~Range() { stream_.range_done(category_, open_); }
     Range(const Range&) = delete;
     Range& operator=(const Range&) = delete;
 
    private:
     Stream& stream_;
-    Span span_;
-    Picoseconds start_;
+    Category category_;
+    OpenSpan open_;
   };
 
   void kernel_done(const Span& span, const Cost& cost, Picoseconds start);
-  void range_done(const Span& span, Picoseconds start);
+  void range_done(Category category, OpenSpan& open);
 
   const Clock& clock_;
   Recorder& trace_;

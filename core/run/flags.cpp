@@ -75,6 +75,13 @@ void FlagParser::Impl::shared_flags() {
   number("--ranks", given.ranks, fmt::format("how many ranks [{}]", info.ranks));
   choice("--launch", given.launch, {"threads", "mpi"},
          "ranks are threads, or processes under mpirun");
+  word("--hostfile", o.hosts.hostfile,
+       "with --launch mpi: a file of hosts, 'node1 slots=4' a line");
+  word("--hosts", o.hosts.hosts, "with --launch mpi: hosts and their slots, node1:4,node2:4");
+  app.add_option("--timeout", o.patience_seconds,
+                 "seconds that a rank waits for another before the run is given up")
+      ->check(positive(false))
+      ->capture_default_str();
   choice("--device", o.device, {"cpu"}, "where tensors live");
   choice("--comm", given.comm, {"auto", "native", "ring"},
          "collectives: MPI's own, or our ring algorithms; auto: ours");

@@ -3,9 +3,11 @@
 #include <signal.h>
 
 #include <functional>
+#include <map>
 #include <string>
-#include <thread>
-#include <vector>
+
+#include "core/run/hosts.h"
+#include "core/run/signal_watch.h"
 
 namespace lockstep {
 
@@ -13,27 +15,18 @@ namespace lockstep {
 void find_mpirun();
 
 /// Starts this program again as `ranks` processes under mpirun, with the same arguments, and waits
-/// for them. Works as root and with more ranks than cores. A rank that died is named on stderr,
-/// with `epilogue` behind. Returns the exit code: the ranks' own where that is 0, 1 or 2,
-/// otherwise 1. Throws UsageError where there is no mpirun.
-int run_under_mpirun(int ranks, int argc, char** argv, const std::string& epilogue);
+/// for them. Works as root and with more ranks than cores. A run that failed is told on stderr with
+/// its first cause, what `epilogue` adds to that (called when all are gone), and what each
+/// rank was doing. An interruption that `watch` sees ends the ranks. Throws UsageError where there
+/// is no mpirun. Returns the exit code: the ranks' own where that is 0, 1 or 2, 130 after an
+/// interruption, otherwise 1. `epilogue` takes the host of every rank that has said where it is.
+int run_under_mpirun(int ranks, const HostChoice& hosts, int argc, char** argv, SignalWatch& watch,
+                     const std::function<std::string(const std::map<int, std::string>&)>& epilogue);
+
+/// The same for a program that keeps no traces, on this host.
+int run_under_mpirun(int ranks, int argc, char** argv);
 
 /// What run_under_mpirun() sends its ranks before an interruption ends them: end your traces.
 constexpr int end_traces_signal = SIGUSR1;
-
-/// Calls `on_signal` on a thread of its own when one of `signals` comes. One at a time in a
-/// process.
-class SignalWatch {
- public:
-  explicit SignalWatch(std::function<void(int)> on_signal,
-                       std::vector<int> signals = {SIGINT, SIGTERM});
-  ~SignalWatch();
-  SignalWatch(const SignalWatch&) = delete;
-  SignalWatch& operator=(const SignalWatch&) = delete;
-
- private:
-  std::vector<int> signals_;
-  std::thread thread_;
-};
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include "core/comm/environment.h"
 #include "core/run/corpus.h"
 #include "core/run/launch.h"
+#include "core/run/rank_report.h"
 #include "core/run/report.h"
 #include "core/run/running.h"
 #include "core/run/trained_model.h"
@@ -21,19 +22,33 @@ Lesson::Lesson(LessonInfo info, int argc, char** argv)
 Lesson::~Lesson() = default;
 
 int Lesson::run(const std::function<void(Rank&)>& body) {
-  const bool speaks = !under_mpi() || mpi_rank_from_environment() == 0;
+  const bool process = under_mpi();
+  const auto tell = [process](RankReport::Kind kind, const std::string& what) {
+    if (!process)
+      fmt::print(stderr, "{}\n", what);
+    else if (reports_are_collected() || mpi_first_on_host() || kind == RankReport::Kind::failed)
+      say({kind, mpi_rank_from_environment(), host_name(), what});
+  };
   try {
-    return run_checked(body);
+    // From the first moment on; whoever runs takes it over.
+    SignalWatch watch{[process](int signal) {
+      if (signal == end_traces_signal) return;
+      if (!process) fmt::print(stderr, "\ninterrupted\n");
+      std::_Exit(signal == SIGCONT ? 1 : 130);
+    }};
+    if (process) watch.add(end_traces_signal);
+    if (process) watch.add(SIGCONT);
+    return run_checked(body, watch);
   } catch (const UsageError& error) {
-    if (speaks) fmt::print(stderr, "{}\n", error.what());
+    tell(RankReport::Kind::refused, error.what());
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    tell(RankReport::Kind::failed, error.what());
     return 1;
   }
 }
 
-int Lesson::run_checked(const std::function<void(Rank&)>& body) {
+int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& watch) {
   options_ = flags_.parse(argc_, argv_);
   if (!options_) return 0;
   const Options& o = *options_;
@@ -44,28 +59,35 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body) {
                      : Corpus::from_file(o.data, o.model));
   if (!o.load.empty()) check_checkpoint(o.load, o.model);
 
-  const Console console = Console::detect();
-  if (o.launch == Launch::mpi && !under_mpi()) {
-    find_mpirun();
-    const RunFolder folder = RunFolder::create(o.trace, info_.name);
-    folder.pass_on();
-    console.pass_on();
-    const int code = run_under_mpirun(o.ranks, argc_, argv_, folder.where_the_trace_is());
-    if (code != 0 && code != 2) folder.merge(o.ranks);  // what there is
-    return code;
-  }
+  if (o.launch == Launch::mpi && !under_mpi()) return run_launcher(watch);
 #ifdef LOCKSTEP_HAS_MPI
-  if (o.launch == Launch::mpi) return run_process(body);
+  if (o.launch == Launch::mpi) return run_process(body, watch);
 #endif
-  return run_threads(body);
+  return run_threads(body, watch);
 }
 
-void Lesson::introduce() const {
+// This process as the one that starts all others.
+int Lesson::run_launcher(SignalWatch& watch) {
+  const Options& o = *options_;
+  find_mpirun();
+  const RunFolder folder = RunFolder::create(o.trace, info_.name);
+  folder.pass_on();
+  Console::detect().pass_on();
+  return run_under_mpirun(o.ranks, o.hosts, argc_, argv_, watch,
+                          [&](const std::map<int, std::string>& hosts) {
+                            folder.keep_whole_lines(o.ranks);
+                            folder.merge(o.ranks);  // what there is
+                            return folder.where_the_trace_is(hosts);
+                          });
+}
+
+void Lesson::introduce(const std::string& hosts) const {
   const Options& o = *options_;
   if (o.quiet) return;
   fmt::print("Lesson {}: {} ranks ({}), {} layers, hidden {}, {} heads, sequence {}\n", info_.name,
              o.ranks, o.launch == Launch::mpi ? "processes under mpirun" : "threads",
              o.model.layers, o.model.hidden, o.model.heads, o.model.sequence);
+  if (!hosts.empty()) fmt::print("{}\n", hosts);
   fmt::print("{} clock{}: {}\n", o.clock.is_modelled() ? "modelled" : "wall",
              o.clock.is_modelled() ? ", cluster " + o.clock.cluster().name : "", o.why_this_clock);
   std::fflush(stdout);

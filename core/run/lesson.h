@@ -16,6 +16,7 @@
 namespace lockstep {
 
 class Lesson;
+class SignalWatch;
 
 /// The steps of a phase, as a range of batches: each begins a step, the end closes the phase.
 class Batches {
@@ -104,14 +105,15 @@ class Lesson {
   friend class Batches;
   struct Running;
 
-  int run_checked(const std::function<void(Rank&)>& body);
-  int run_threads(const std::function<void(Rank&)>& body);
-  int run_process(const std::function<void(Rank&)>& body);
+  int run_checked(const std::function<void(Rank&)>& body, SignalWatch& watch);
+  int run_launcher(SignalWatch& watch);
+  int run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch);
+  int run_process(const std::function<void(Rank&)>& body, SignalWatch& watch);
   void train(Rank& rank, const std::function<void(Rank&)>& body);
   void begin_step(Rank& rank, int step);
   void end_step(Rank& rank, int step);
   void end_phase(Rank& rank);
-  void introduce() const;
+  void introduce(const std::string& hosts = {}) const;
   int tell();
 
   LessonInfo info_;

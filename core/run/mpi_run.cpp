@@ -1,19 +1,90 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "core/base/error.h"
+#include "core/comm/environment.h"
 #include "core/comm/mpi_transport.h"
+#include "core/run/clock_offset.h"
+#include "core/run/gather_traces.h"
 #include "core/run/launch.h"
 #include "core/run/running.h"
 
 namespace lockstep {
 
-// One rank as this process, under mpirun.
-int Lesson::run_process(const std::function<void(Rank&)>& body) {
+namespace {
+
+/// Ranks may find different clocks by themselves, on hosts with more and with fewer cores; then it
+/// is the modelled one for all.
+void agree_on_clock(Transport& transport, Options& options) {
+  const std::string mine = fmt::format("{}\n{}", options.clock.name(), options.why_this_clock);
+  std::string found;
+  for (const std::string& each : gather_to_root(transport, mine))
+    if (found.empty() || (found.starts_with("wall") && each.starts_with("modelled"))) found = each;
+  found = broadcast_from_root(transport, found);
+  if (found.starts_with(options.clock.name())) return;
+  options.clock = Clock::modelled(Cluster::load(options.cluster));
+  options.why_this_clock = found.substr(found.find('\n') + 1) + " on one of the hosts";
+}
+
+/// "on 2 hosts: a (ranks 0, 1), b (ranks 2, 3); their clocks agree to within 12.3 µs", or nothing
+/// where there is one.
+std::string told(const std::vector<HostClock>& clocks) {
+  std::map<std::string, std::vector<int>> ranks;
+  std::int64_t largest = 0;
+  for (int rank = 0; rank < static_cast<int>(clocks.size()); ++rank) {
+    const HostClock& each = clocks[static_cast<std::size_t>(rank)];
+    ranks[each.host].push_back(rank);
+    largest = std::max(largest, each.offset.uncertainty_ns);
+  }
+  if (ranks.size() == 1 && largest == 0) return "";
+  std::vector<std::string> hosts;
+  for (const auto& [host, its] : ranks)
+    hosts.push_back(
+        fmt::format("{} ({} {})", host, its.size() == 1 ? "rank" : "ranks", fmt::join(its, ", ")));
+  return fmt::format("on {} hosts: {}; their clocks are aligned to within {:.1f} µs", ranks.size(),
+                     fmt::join(hosts, ", "), static_cast<double>(largest) / 1000);
+}
+
+/// mpirun may end before it has handed on what a rank on another host said with its last breath.
+void let_words_through() {
+  std::this_thread::sleep_for(std::chrono::milliseconds{150});
+}
+
+/// Ends this rank, and with it the run. mpirun ends the others of a rank that has ended badly, and
+/// gives them a second for it; after MPI_Abort it gives them a millisecond. Others than mpirun may
+/// leave them alone.
+[[noreturn]] void end_the_run(const MpiSession& session, int code) {
+  let_words_through();
+  if (!under_mpirun()) session.abort(code);
+  std::_Exit(code);
+}
+
+}  // namespace
+
+// One rank as this process, under mpirun or srun.
+int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& watch) {
   MpiSession session;
+  const int id = session.rank();
+  const bool root = id == 0;
+  const auto report = [id](RankReport::Kind kind, const std::string& text) {
+    say({kind, id, host_name(), text});
+  };
+  report(RankReport::Kind::here, "");
+  std::unique_ptr<Rank> rank;  // stays when its body throws: it is asked what it was doing
+  std::atomic<bool> said{false};
+  const auto say_doing = [&] {
+    if (!said.exchange(true) && running_) report(RankReport::Kind::doing, running_->doing(id));
+  };
   try {
-    auto transport = session.endpoint();
+    auto transport = session.endpoint(options_->patience_seconds);
+    agree_on_clock(*transport, *options_);
+    const auto clocks = measure_clocks(*transport, host_name(), this_clock(), steady_nanoseconds);
     // One folder and one start for all: rank 0's.
-    const bool root = session.rank() == 0;
     RunFolder folder;
     if (root) {
       folder = RunFolder::create(options_->trace, info_.name);
@@ -22,35 +93,48 @@ int Lesson::run_process(const std::function<void(Rank&)>& body) {
     folder = RunFolder::from_bytes(broadcast_from_root(*transport, folder.to_bytes()));
     const std::string start =
         broadcast_from_root(*transport, root ? std::to_string(steady_nanoseconds()) : "");
-    options_->clock.set_start_nanoseconds(std::stoll(start));
+    const ClockOffset mine = clocks[static_cast<std::size_t>(id)].offset;
+    options_->clock.set_start_nanoseconds(std::stoll(start) + mine.offset_ns);
     running_ = std::make_unique<Running>(*options_, std::move(folder), Console::detect());
-    SignalWatch watch{[&](int signal) {
-                        running_->keep_traces();
-                        if (signal != end_traces_signal) std::_Exit(130);
-                      },
-                      {SIGINT, SIGTERM, end_traces_signal}};
-    if (root) introduce();
+    running_->clock_uncertainty_ns = mine.uncertainty_ns;
+    rank = std::make_unique<Rank>(*options_, std::move(transport));
+    watch.now_call([&](int signal) {
+      // Of an interruption nobody asks what ranks were doing.
+      if (signal == end_traces_signal || signal == SIGINT)
+        said = true;
+      else
+        say_doing();
+      running_->keep_traces();
+      if (signal == SIGCONT) let_words_through();
+      if (signal != end_traces_signal) std::_Exit(signal == SIGCONT ? 1 : 130);
+    });
+    if (root) introduce(told(clocks));
 
-    Rank rank{*options_, std::move(transport)};
-    train(rank, body);
-    const std::string record = running_->of(rank).record.to_bytes();
-    for (const std::string& bytes : gather_to_root(*rank.transport, record))
+    train(*rank, body);
+    const std::string record = running_->of(*rank).record.to_bytes();
+    for (const std::string& bytes : gather_to_root(*rank->transport, record))
       running_->records.push_back(RankRecord::from_bytes(bytes));
     running_->progress.end();
     if (running_->writer) running_->writer->finish();
-    gather_to_root(*rank.transport, "written");
+    gather_traces(*rank->transport, running_->folder);
     int code = root ? tell() : 0;
-    code = std::stoi(broadcast_from_root(*rank.transport, std::to_string(code)));
+    if (code != 0) report(RankReport::Kind::told, "");
+    code = std::stoi(broadcast_from_root(*rank->transport, std::to_string(code)));
+    watch.now_call([](int signal) {
+      if (signal == SIGINT || signal == SIGTERM) std::_Exit(130);
+    });
     return code;
   } catch (const UsageError& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    report(RankReport::Kind::refused, error.what());
     if (running_) running_->keep_traces();
-    session.abort(2);
+    end_the_run(session, 2);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "the run failed: rank {}: {}{}\n", session.rank(), error.what(),
-               running_ ? running_->folder.where_the_trace_is() : "");
+    report(RankReport::Kind::failed, error.what() + (running_ && !reports_are_collected()
+                                                         ? running_->folder.where_the_trace_is()
+                                                         : std::string{}));
+    say_doing();
     if (running_) running_->keep_traces();
-    session.abort(1);
+    end_the_run(session, 1);
   }
 }
 

@@ -37,18 +37,19 @@ std::vector<int> number_list(const std::string& flag, const std::string& text) {
 
 void choose_clock(const Given& given, Options& options) {
   const int cores = available_cores();
+  const int here = under_mpi() ? mpi_local_size_from_environment() : options.ranks;
   if (given.clock != "auto") {
     options.why_this_clock = "as asked";
   } else if (!given.time.empty() || given.pace > 0) {
     options.why_this_clock = "--time and --pace are about modelled time";
-  } else if (options.ranks <= cores) {
+  } else if (here <= cores) {
     options.why_this_clock = fmt::format("each of {} ranks has a core to itself", options.ranks);
   } else {
-    options.why_this_clock = fmt::format("{} ranks share {} cores", options.ranks, cores);
+    options.why_this_clock = fmt::format("{} ranks share {} cores", here, cores);
   }
   const bool modelled =
       given.clock == "modelled" ||
-      (given.clock == "auto" && (!given.time.empty() || given.pace > 0 || options.ranks > cores));
+      (given.clock == "auto" && (!given.time.empty() || given.pace > 0 || here > cores));
   if (!modelled && !given.time.empty())
     throw UsageError(
         fmt::format("--time {} with --clock wall: fixed times are for the modelled clock; use "
@@ -60,7 +61,9 @@ void choose_clock(const Given& given, Options& options) {
                     "modelled",
                     given.pace));
   const Cluster cluster = Cluster::load(options.cluster);
-  if (modelled && options.ranks > cluster.nodes * cluster.ranks_per_node)
+  // Which cores ranks on other hosts have, they say themselves.
+  const bool they_choose = given.clock == "auto" && options.hosts.any() && !under_mpi();
+  if (modelled && !they_choose && options.ranks > cluster.nodes * cluster.ranks_per_node)
     throw UsageError(fmt::format("--ranks {}: cluster '{}' has {} nodes of {} ranks", options.ranks,
                                  cluster.name, cluster.nodes, cluster.ranks_per_node));
   options.clock =
@@ -144,13 +147,18 @@ void settle(const Given& given, const LessonInfo& info, Options& o) {
   o.launch = given.launch == "mpi" || under_mpi() ? Launch::mpi : Launch::threads;
   o.ranks = given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : info.ranks);
   if (under_mpi() && o.ranks != mpi_size_from_environment())
-    throw UsageError(fmt::format("--ranks {}: mpirun has started {} processes", o.ranks,
+    throw UsageError(fmt::format("--ranks {}: the launcher has started {} processes", o.ranks,
                                  mpi_size_from_environment()));
 #ifndef LOCKSTEP_HAS_MPI
   if (o.launch == Launch::mpi)
     throw UsageError(
         "--launch mpi: built without MPI; install libopenmpi-dev and openmpi-bin and build again");
 #endif
+  if (o.hosts.any() && o.launch == Launch::threads)
+    throw UsageError(fmt::format("{} {}: threads are all on this host; use --launch mpi",
+                                 o.hosts.hosts.empty() ? "--hostfile" : "--hosts",
+                                 o.hosts.hosts.empty() ? o.hosts.hostfile : o.hosts.hosts));
+  if (!under_mpi()) o.hosts.check(o.ranks);  // a rank has its place, and may not see the file
   // What is left out is 1, but for the lesson's own axis, which takes the ranks that remain.
   for (auto [name, size, asked] : {std::tuple{"dp", &o.dp, given.dp},
                                    {"pp", &o.pp, given.pp},

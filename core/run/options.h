@@ -10,6 +10,7 @@
 #include "core/comm/native.h"
 #include "core/model/adamw.h"
 #include "core/model/config.h"
+#include "core/run/hosts.h"
 #include "core/time/clock.h"
 
 namespace lockstep {
@@ -28,6 +29,8 @@ struct Options {
   std::string why_this_clock;
   std::string cluster = "classroom";
   double pace = 0;
+  HostChoice hosts;              ///< where mpirun is to start ranks
+  double patience_seconds = 60;  ///< how long a rank waits for another before the run is given up
 
   GptConfig model;
   int steps = 30;

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -14,9 +13,8 @@ namespace lockstep {
 void Lesson::train(Rank& rank, const std::function<void(Rank&)>& body) {
   Running::Live& live = running_->of(rank);
   live.record.rank = rank.id;
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  live.record.host = host;
+  live.record.host = host_name();
+  running_->know(rank);
   body(rank);
 }
 
@@ -69,6 +67,7 @@ Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {
                            .clock = o.clock.name(),
                            .cluster = o.clock.is_modelled() ? o.clock.cluster().name : "",
                            .clock_offset_ns = rank.clock.start_nanoseconds(),
+                           .clock_uncertainty_ns = running_->clock_uncertainty_ns,
                            .predicted = json},
                           rank.trace);
     live.traced = true;

@@ -3,14 +3,18 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/run/rank_report.h"
 #include "core/trace/writer.h"
 
 namespace lockstep {
@@ -61,6 +65,7 @@ RunFolder RunFolder::create(const std::string& trace, const std::string& lesson)
 void RunFolder::begin() const {
   if (path.empty()) return;
   std::error_code error;
+  fs::create_directories(path, error);
   // Of a run before this one into the same folder.
   for (const auto& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename().string();
@@ -88,11 +93,41 @@ RunFolder RunFolder::from_bytes(const std::string& bytes) {
   return {bytes.substr(0, newline), bytes.substr(newline + 1)};
 }
 
+fs::path RunFolder::rank_file(int rank) const {
+  return path / fmt::format("rank{}.json", rank);
+}
+
+void RunFolder::keep_whole_lines(int ranks) const {
+  if (path.empty()) return;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::error_code error;
+    const fs::path file = rank_file(rank);
+    if (!fs::is_regular_file(file, error)) continue;
+    std::ifstream in{file, std::ios::binary};
+    auto end = static_cast<std::streamoff>(fs::file_size(file, error));
+    const std::streamoff whole = end;
+    // From the end back, a block at a time: lines are short, files may be long.
+    std::string block(4096, '\0');
+    while (in && end > 0) {
+      const auto size = std::min(end, static_cast<std::streamoff>(block.size()));
+      in.seekg(end - size);
+      in.read(block.data(), size);
+      const auto newline =
+          std::string_view{block}.substr(0, static_cast<std::size_t>(size)).rfind('\n');
+      end -= size;
+      if (newline == std::string::npos) continue;
+      end += static_cast<std::streamoff>(newline) + 1;
+      break;
+    }
+    if (in && end < whole) fs::resize_file(file, static_cast<std::uintmax_t>(end), error);
+  }
+}
+
 void RunFolder::merge(int ranks) const {
   if (path.empty()) return;
   std::vector<fs::path> files;
   for (int rank = 0; rank < ranks; ++rank)
-    if (fs::path file = path / fmt::format("rank{}.json", rank); fs::is_regular_file(file))
+    if (fs::path file = rank_file(rank); fs::is_regular_file(file))
       files.push_back(std::move(file));
   if (!files.empty()) merge_traces(files, path / "trace.json");
 }
@@ -103,6 +138,18 @@ void RunFolder::write_report(const std::string& json) const {
 
 std::string RunFolder::where_the_trace_is() const {
   return path.empty() ? "" : fmt::format("; the trace up to then is in {}", shown(path));
+}
+
+std::string RunFolder::where_the_trace_is(const std::map<int, std::string>& hosts) const {
+  std::map<std::string, std::vector<int>> elsewhere;
+  for (const auto& [rank, host] : hosts)
+    if (!path.empty() && host != host_name() && !fs::exists(rank_file(rank)))
+      elsewhere[host].push_back(rank);
+  std::string text = where_the_trace_is();
+  for (const auto& [host, ranks] : elsewhere)
+    text += fmt::format(", and that of {} {} in {} on {}", ranks.size() == 1 ? "rank" : "ranks",
+                        fmt::join(ranks, ", "), path.string(), host);
+  return text;
 }
 
 std::string RunFolder::how_to_look(const std::string& viewer) const {

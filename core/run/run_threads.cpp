@@ -1,65 +1,131 @@
 #include <fmt/format.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <thread>
 
 #include "core/base/error.h"
 #include "core/comm/threads_transport.h"
-#include "core/run/launch.h"
 #include "core/run/running.h"
+#include "core/run/signal_watch.h"
 
 namespace lockstep {
 
+namespace {
+
+/// How long a run that has failed waits for its ranks to come to an end by themselves: those that
+/// compute or sleep hear of the failure when they next talk to another.
+constexpr std::chrono::milliseconds to_come_to_an_end{1500};
+
+/// The ranks' threads on their way to the end, and the first failure among them.
+class Endings {
+ public:
+  explicit Endings(int count) : running_(count) {}
+
+  /// A rank has failed; `note` is called of the first only, at once.
+  void failed(const std::function<void()>& note) {
+    std::lock_guard lock{mutex_};
+    if (failed_) return;
+    failed_ = std::chrono::steady_clock::now();
+    note();
+    changed_.notify_all();
+  }
+  void ended() {
+    std::lock_guard lock{mutex_};
+    --running_;
+    changed_.notify_all();
+  }
+  /// Returns whether all have ended: false where one has failed and others don't in time.
+  bool wait() {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return running_ == 0 || failed_; });
+    if (failed_)
+      changed_.wait_until(lock, *failed_ + to_come_to_an_end, [&] { return running_ == 0; });
+    return running_ == 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int running_;
+  std::optional<std::chrono::steady_clock::time_point> failed_;
+};
+
+}  // namespace
+
 // Ranks as threads of this process.
-int Lesson::run_threads(const std::function<void(Rank&)>& body) {
+int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch) {
   const int count = options_->ranks;
-  ThreadFabric fabric{count};
+  ThreadFabric fabric{count, options_->patience_seconds};
   running_ = std::make_unique<Running>(*options_, RunFolder::create(options_->trace, info_.name),
                                        Console::detect());
   running_->folder.begin();
-  SignalWatch watch{[&](int) {
+  watch.now_call([&](int) {
     // What has been written so far stays; the ranks are not asked.
     running_->keep_traces();
     running_->folder.merge(options_->ranks);
     fmt::print(stderr, "\ninterrupted{}\n", running_->folder.where_the_trace_is());
     std::_Exit(130);
-  }};
+  });
   introduce();
   options_->clock.set_start_nanoseconds(steady_nanoseconds());
 
   std::vector<std::unique_ptr<Rank>> ranks;
   for (int id = 0; id < count; ++id)
     ranks.push_back(std::make_unique<Rank>(*options_, fabric.endpoint(id)));
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
+  std::exception_ptr refusal;  // the first failure, if it is a UsageError
+  std::string doing;           // what all ranks were doing when the first failed
+  Endings endings{count};
   std::vector<std::thread> threads;
   for (int id = 0; id < count; ++id) {
     threads.emplace_back([&, id] {
+      const auto fail = [&](const std::string& what, bool refused) {
+        endings.failed([&] {
+          if (refused) refusal = std::current_exception();
+          for (int rank = 0; rank < count; ++rank)
+            doing += shown_operations(fmt::format("rank {}", rank), running_->doing(rank));
+        });
+        fabric.fail(what);
+      };
       try {
         train(*ranks[static_cast<std::size_t>(id)], body);
         fabric.finish(id);
       } catch (const UsageError& error) {
-        errors[static_cast<std::size_t>(id)] = std::current_exception();
-        fabric.fail(error.what());
+        fail(error.what(), true);
       } catch (const RunError& error) {
-        fabric.fail(error.what());  // its own, or what it heard from another
+        fail(error.what(), false);  // its own, or what it heard from another
       } catch (const std::exception& error) {
-        fabric.fail(fmt::format("rank {}: {}", id, error.what()));
+        fail(fmt::format("rank {}: {}", id, error.what()), false);
       }
+      endings.ended();
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  const bool all_ended = endings.wait();
+  if (all_ended)
+    for (std::thread& thread : threads) thread.join();
   running_->progress.end();
-  if (const std::string failure = fabric.failure(); !failure.empty()) {
-    running_->keep_traces(TraceWriter::patient);
-    running_->folder.merge(count);
-    for (const std::exception_ptr& error : errors)
-      if (error) std::rethrow_exception(error);
-    throw RunError(
-        fmt::format("the run failed: {}{}", failure, running_->folder.where_the_trace_is()));
+  const std::string failure = fabric.failure();
+  if (failure.empty()) {
+    if (running_->writer) running_->writer->finish();
+    for (const Running::Live& live : running_->live) running_->records.push_back(live.record);
+    const int code = tell();
+    watch.now_call([](int) { std::_Exit(130); });
+    return code;
   }
-  if (running_->writer) running_->writer->finish();
-  for (const Running::Live& live : running_->live) running_->records.push_back(live.record);
-  return tell();
+
+  running_->keep_traces();
+  running_->folder.merge(count);
+  if (refusal)
+    fmt::print(stderr, "{}\n", failure);
+  else
+    fmt::print(stderr, "the run failed: {}{}\nwhat each rank was doing, the newest last:\n{}",
+               failure, running_->folder.where_the_trace_is(), doing);
+  // A rank that goes on can't be ended but with the process.
+  std::fflush(stdout);
+  if (!all_ended) std::_Exit(refusal ? 2 : 1);
+  watch.now_call([](int) { std::_Exit(130); });
+  return refusal ? 2 : 1;
 }
 
 }  // namespace lockstep

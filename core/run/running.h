@@ -1,11 +1,13 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "core/run/console.h"
 #include "core/run/lesson.h"
+#include "core/run/rank_report.h"
 #include "core/run/results.h"
 #include "core/run/run_folder.h"
 #include "core/trace/writer.h"
@@ -38,12 +40,26 @@ struct Lesson::Running {
     } catch (const std::exception&) {
     }
   }
+  /// From now on the rank's operations can be told. It must outlive this, or the process ends.
+  void know(const Rank& rank) {
+    std::lock_guard lock{known_mutex};
+    known[rank.id] = &rank.trace;
+  }
+  /// What the rank was doing, as last_operations() says it.
+  std::string doing(int rank) const {
+    std::lock_guard lock{known_mutex};
+    const auto found = known.find(rank);
+    return found != known.end() ? last_operations(*found->second) : "";
+  }
   Live& of(const Rank& rank) { return live[static_cast<std::size_t>(rank.id)]; }
 
   RunFolder folder;
   Console console;
   Progress progress;
   std::unique_ptr<TraceWriter> writer;
+  std::int64_t clock_uncertainty_ns = 0;  ///< of this process's clock against rank 0's
+  mutable std::mutex known_mutex;
+  std::map<int, const Recorder*> known;
   std::vector<Live> live;           ///< by rank; each is its own rank's to touch
   std::vector<RankRecord> records;  ///< by rank; on rank 0, once all are done
 };

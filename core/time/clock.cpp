@@ -10,12 +10,6 @@
 
 namespace lockstep {
 
-std::int64_t steady_nanoseconds() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 namespace {
 
 constexpr Category timed_categories[] = {Category::forward, Category::backward,

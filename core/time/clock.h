@@ -5,12 +5,10 @@
 #include <string>
 
 #include "core/time/cluster.h"
+#include "core/time/cycle_clock.h"
 #include "core/trace/span.h"
 
 namespace lockstep {
-
-/// The steady clock of this machine, in nanoseconds.
-std::int64_t steady_nanoseconds();
 
 enum class ClockKind { wall, modelled };
 

@@ -151,6 +151,23 @@ const Link& Cluster::link(int from, int to) const {
   return from / ranks_per_node == to / ranks_per_node ? within : between;
 }
 
+// What is infinite becomes null: JSON has no other word for it.
+std::string Cluster::json() const {
+  using Object = nlohmann::ordered_json;
+  const auto text = [](const Link& link) {
+    return Object{{"latency_seconds", link.latency_seconds}, {"bandwidth", link.bandwidth}};
+  };
+  return Object{{"name", name},
+                {"nodes", nodes},
+                {"ranks_per_node", ranks_per_node},
+                {"flops", flops},
+                {"memory_bandwidth", memory_bandwidth},
+                {"launch_seconds", launch_seconds},
+                {"within", text(within)},
+                {"between", text(between)}}
+      .dump(1);
+}
+
 std::vector<std::string> Cluster::presets() {
   std::vector<std::string> names;
   for (const Cluster& preset : all_presets()) names.push_back(preset.name);

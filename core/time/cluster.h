@@ -42,6 +42,8 @@ struct Cluster {
   /// line that names the file, the key and what would do.
   static Cluster load(const std::string& preset_or_file);
   static std::vector<std::string> presets();
+  /// The text of a cluster file that load() reads as this one.
+  std::string json() const;
 };
 
 }  // namespace lockstep

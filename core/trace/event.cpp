@@ -271,7 +271,7 @@ void EventReader::apply(Event& event) {
         span.end = event.at;
         span.name = timeline_.intern(event.label);
         span.category = event.cat.empty() ? Category::wait : category_of(event.cat, event.label);
-        timeline_.lane(event.pid, event.tid).announce(span);
+        timeline_.announce(event.pid, event.tid, span);
       }
       break;
     case 'M':

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/trace/event.h"
@@ -17,6 +18,7 @@ namespace json = simdjson::ondemand;
 namespace {
 
 constexpr std::size_t file_chunk = 1 << 20;
+constexpr std::size_t longest_line = 1 << 20;  ///< of a stream, which may be anybody's
 
 }  // namespace
 
@@ -34,6 +36,7 @@ struct TraceReader::State {
   EventReader events;
   Form form;
   bool document = false;  ///< collecting, to be read as a whole
+  bool too_long = false;  ///< the line that is being read, which has been counted as malformed
   json::parser parser;
   /// What is not understood yet, with room for the parser to read beyond. Until the first event is
   /// understood, all from the start of the file: it may be a document.
@@ -132,18 +135,27 @@ void TraceReader::feed(std::string_view bytes) {
     const void* found = std::memchr(buffer.data() + scan, '\n', buffer.size() - scan);
     if (!found) break;
     const auto end = static_cast<std::size_t>(static_cast<const char*>(found) - buffer.data());
-    state.take_line(buffer.data() + state.next, end - state.next);
+    if (!std::exchange(state.too_long, false)) {
+      state.take_line(buffer.data() + state.next, end - state.next);
+    }
     scan = state.next = end + 1;
   }
   if (state.lines > 0 || state.form == Form::lines) {
     buffer.erase(0, state.next);
     state.next = 0;
   }
+  if (state.form == Form::lines && (state.too_long || buffer.size() > longest_line)) {
+    if (!std::exchange(state.too_long, true)) {
+      ++state.seen;
+      state.skip(buffer, "a line without an end");
+    }
+    buffer.clear();
+  }
 }
 
 void TraceReader::finish() {
   State& state = *state_;
-  if (!state.document && state.next < state.buffer.size()) {
+  if (!state.document && !state.too_long && state.next < state.buffer.size()) {
     state.take_line(state.buffer.data() + state.next, state.buffer.size() - state.next);
   }
   if (state.document) {

@@ -1,28 +1,35 @@
 #include "core/trace/recorder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
+
+#include "core/time/clock.h"
+#include "core/trace/open_span.h"
+#include "core/trace/recorder_lane.h"
 
 namespace lockstep {
 
-const char* name_of(Category category) {
-  constexpr const char* names[category_count] = {
-      "forward",       "backward", "backward_input", "backward_weight", "recompute", "optimizer",
-      "communication", "wait",     "step",           "kernel"};
-  return names[static_cast<std::size_t>(category)];
+Recorder::Recorder(bool on) : on_(on), block_(std::make_unique<Block>()) {
+  labels_.push_back({});
+  add_lane("compute");
 }
 
-char letter_of(Category category) {
-  constexpr char letters[] = "FBIWR";
-  return category <= Category::recompute ? letters[static_cast<std::size_t>(category)] : '\0';
-}
+Recorder::~Recorder() = default;
 
 int Recorder::add_lane(const std::string& name) {
   std::lock_guard lock{mutex_};
   if (const auto found = std::find(lanes_.begin(), lanes_.end(), name); found != lanes_.end())
     return static_cast<int>(found - lanes_.begin());
+  const std::size_t id = lanes_.size();
+  if (id >= Block::most) throw std::length_error(fmt::format("more than {} lanes", Block::most));
+  block_->add(id, on_);
+  if (id < first_lanes_.size())
+    first_lanes_[id].store(&block_->lane(id), std::memory_order_release);
   lanes_.push_back(name);
-  return static_cast<int>(lanes_.size()) - 1;
+  return static_cast<int>(id);
 }
 
 std::vector<std::string> Recorder::lanes() const {
@@ -35,48 +42,189 @@ const char* Recorder::keep(const std::string& text) {
   return kept_.insert(text).first->c_str();
 }
 
-void Recorder::push(const TraceEvent& event) {
+inline Recorder::Lane& Recorder::lane(int id) const {
+  if (const auto index = static_cast<std::size_t>(id); index < first_lanes_.size())
+    if (Lane* found = first_lanes_[index].load(std::memory_order_acquire)) return *found;
+  return block_->lane(static_cast<std::size_t>(id));
+}
+
+inline std::uint16_t Recorder::label(Lane& lane, const Span& span) {
+  const Label& known = lane.label;
+  if (known.group == span.group && known.algorithm == span.algorithm &&
+      known.group_size == span.group_size) [[likely]]
+    return lane.label_id;
+  return find_label(lane, {span.group, span.algorithm, span.group_size});
+}
+
+// Groups times algorithms: a few per rank. Should there ever be more than a number's worth, the
+// rest go without.
+[[gnu::noinline]] std::uint16_t Recorder::find_label(Lane& lane, const Label& label) {
   std::lock_guard lock{mutex_};
-  events_.push_back(event);
-  events_.back().step = event.span.step >= 0 ? event.span.step : step();
+  auto found = std::find(labels_.begin(), labels_.end(), label);
+  if (found == labels_.end()) found = labels_.insert(found, label);
+  const auto id = found - labels_.begin();
+  lane.label = label;
+  return lane.label_id = static_cast<std::uint16_t>(id <= 0xffff ? id : 0);
 }
 
-void Recorder::span(int lane, const Span& span, Picoseconds start, Picoseconds end) {
-  if (!on_) return;
-  span_count_.fetch_add(1, std::memory_order_relaxed);
-  push({.kind = TraceEvent::Kind::span, .lane = lane, .span = span, .start = start, .end = end});
+void Recorder::span(int lane_id, const Span& span, Picoseconds start, Picoseconds end) {
+  Lane& on_lane = lane(lane_id);
+  on_lane.queue.push(
+      Record::of(span, span.step >= 0 ? span.step : step(), label(on_lane, span), start, end));
 }
 
-void Recorder::flow_start(int lane, std::uint64_t id, Picoseconds at) {
+void Recorder::flow(Record::Kind kind, int lane_id, std::uint64_t id, Picoseconds at) {
   if (!on_) return;
-  push({.kind = TraceEvent::Kind::flow_start, .lane = lane, .start = at, .end = at, .flow = id});
+  Lane& on_lane = lane(lane_id);
+  on_lane.flows.store(on_lane.flows.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  on_lane.queue.push(Record::of(kind, id, at));
 }
 
-void Recorder::flow_end(int lane, std::uint64_t id, Picoseconds at) {
+void Recorder::flow_start(int lane_id, std::uint64_t id, Picoseconds at) {
+  flow(Record::Kind::flow_start, lane_id, id, at);
+}
+
+void Recorder::flow_end(int lane_id, std::uint64_t id, Picoseconds at) {
+  flow(Record::Kind::flow_end, lane_id, id, at);
+}
+
+void Recorder::put_aside(TraceEvent event) {
   if (!on_) return;
-  push({.kind = TraceEvent::Kind::flow_end, .lane = lane, .start = at, .end = at, .flow = id});
+  event.step = step();
+  std::lock_guard lock{mutex_};
+  aside_.push_back(std::move(event));
 }
 
 void Recorder::memory(const MemoryUse& use, Picoseconds at) {
-  if (!on_) return;
-  push({.kind = TraceEvent::Kind::memory, .start = at, .end = at, .bytes = use.bytes});
+  put_aside({.kind = TraceEvent::Kind::memory, .start = at, .end = at, .bytes = use.bytes});
 }
 
 void Recorder::loss(double value, Picoseconds at) {
-  if (!on_) return;
-  push({.kind = TraceEvent::Kind::loss, .start = at, .end = at, .value = value});
+  put_aside({.kind = TraceEvent::Kind::loss, .start = at, .end = at, .value = value});
 }
 
 void Recorder::metadata(const char* name, std::string args_json) {
+  put_aside({.kind = TraceEvent::Kind::metadata,
+             .span = {.name = name},
+             .text = std::make_shared<const std::string>(std::move(args_json))});
+}
+
+std::int64_t Recorder::span_count() const {
+  if (!on_) return 0;
+  std::int64_t count = 0;
+  block_->each([&](int, const Lane& each) { count += each.spans(); });
+  return count;
+}
+
+void Recorder::fill(TraceEvent& event, const Record::Words& words) {
+  const Record::Kind kind = Record::kind(words);
+  event.kind = kind == Record::Kind::span         ? TraceEvent::Kind::span
+               : kind == Record::Kind::flow_start ? TraceEvent::Kind::flow_start
+                                                  : TraceEvent::Kind::flow_end;
+  event.start = Record::start(words);
+  event.end = Record::end(words);
+  if (kind != Record::Kind::span) {
+    event.step = -1;
+    event.flow = Record::flow(words);
+    return;
+  }
+  event.span = Record::span(words);
+  event.step = event.span.step;
+  const std::uint16_t id = Record::label(words);
+  if (id >= labels_seen_.size()) {
+    std::lock_guard lock{mutex_};
+    labels_seen_ = labels_;
+  }
+  const Label& label = labels_seen_[id];
+  event.span.group = label.group;
+  event.span.algorithm = label.algorithm;
+  event.span.group_size = label.group_size;
+}
+
+void Recorder::take(const Take& each) {
   if (!on_) return;
-  push({.kind = TraceEvent::Kind::metadata,
-        .span = {.name = name},
-        .text = std::make_shared<const std::string>(std::move(args_json))});
+  std::lock_guard taking{taking_};
+  std::vector<TraceEvent> aside;
+  {
+    std::lock_guard lock{mutex_};
+    aside.swap(aside_);
+  }
+  for (const TraceEvent& event : aside) each(event);
+  TraceEvent event;
+  block_->each([&](int id, Lane& lane) {
+    event.lane = id;
+    lane.queue.take([&](const Record::Words& words) {
+      fill(event, words);
+      each(event);
+    });
+  });
 }
 
 std::vector<TraceEvent> Recorder::drain() {
-  std::lock_guard lock{mutex_};
-  return std::exchange(events_, {});
+  std::vector<TraceEvent> events;
+  take([&](const TraceEvent& event) { events.push_back(event); });
+  return events;
+}
+
+bool Recorder::starts_tell() const {
+  const Clock* clock = clock_.load(std::memory_order_acquire);
+  return clock != nullptr && !clock->is_modelled();
+}
+
+std::int64_t Recorder::opened(std::int64_t since, Picoseconds start) const {
+  const Clock* clock = clock_.load(std::memory_order_acquire);
+  return since >= 0 || clock == nullptr ? since : clock->start_nanoseconds() + start / 1000;
+}
+
+void Recorder::take_open(Picoseconds latest, bool all, const Take& each) {
+  if (!on_) return;
+  constexpr std::int64_t patience = 100'000'000;  // nanoseconds
+  std::lock_guard taking{taking_};
+  const std::int64_t now = steady_nanoseconds();
+  TraceEvent event;
+  block_->each([&](int id, Lane& lane) {
+    for (int i = 0; i < LaneQueue::most_open; ++i) {
+      LaneQueue::Open open;
+      if (!lane.queue.look(i, open)) continue;
+      Lane::Told& told = lane.told[static_cast<std::size_t>(i)];
+      const std::int64_t since = opened(open.since, Record::start(open.words));
+      if (told.version != open.version) told = {open.version, since + patience};
+      if (now < told.next && !all) continue;
+      told.next = now + std::max(now - since, patience);
+      fill(event, open.words);
+      event.kind = TraceEvent::Kind::open;
+      event.lane = id;
+      const Clock* clock = clock_.load(std::memory_order_acquire);
+      event.end = std::max(event.start, starts_tell() ? clock->since_start(now) : latest);
+      each(event);
+    }
+  });
+}
+
+OpenSpan::OpenSpan(Recorder& trace, int lane, const Span& span, Picoseconds start)
+    : trace_(trace), lane_(lane) {
+  Recorder::Lane& on_lane = trace.lane(lane);
+  which_ = on_lane.queue.open(Record::of(span, span.step >= 0 ? span.step : trace.step(),
+                                         trace.label(on_lane, span), start, start),
+                              trace.starts_tell() ? -1 : steady_nanoseconds());
+  if (which_ == unseen) unseen_ = Unseen{span, start};
+}
+
+OpenSpan::~OpenSpan() {
+  if (which_ >= 0) trace_.lane(lane_).queue.close(which_);
+}
+
+// Closed first, then recorded: who has taken the record out does not see it open any more.
+void OpenSpan::end(Picoseconds at) {
+  if (which_ >= 0) {
+    Recorder::Lane& lane = trace_.lane(lane_);
+    Record::Words words = lane.queue.close(which_);
+    Record::set_end(words, at);
+    lane.queue.push(words);
+  } else if (which_ == unseen) {
+    trace_.span(lane_, unseen_->span, unseen_->start, at);
+  }
+  which_ = over;
 }
 
 }  // namespace lockstep

@@ -31,7 +31,8 @@ char letter_of(Category category);
 struct Span {
   const char* name = "";
   Category category = Category::kernel;
-  int step = -1;  ///< the training step; -1: the one that the recorder is in
+  int step = -1;  ///< the training step; -1: the one that the recorder is in. A worker gives that
+                  ///< of where its work was issued
   int stage = -1;
   int microbatch = -1;
   int layer = -1;

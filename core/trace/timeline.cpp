@@ -31,14 +31,14 @@ Band band_of(Category category) {
 void Lane::append(const TimelineSpan& span) {
   bands_[static_cast<std::size_t>(band_of(span.category))].pending.push_back(span);
   if (!open_.empty()) {
-    std::erase_if(open_, [&](const OpenSpan& open) {
+    std::erase_if(open_, [&](const AnnouncedSpan& open) {
       return open.span.start == span.start && open.span.name == span.name;
     });
   }
 }
 
 void Lane::announce(const TimelineSpan& span) {
-  for (OpenSpan& open : open_) {
+  for (AnnouncedSpan& open : open_) {
     if (open.span.start == span.start && open.span.name == span.name) {
       open.span.end = std::max(open.span.end, span.end);
       return;
@@ -168,6 +168,11 @@ void Timeline::add(int rank_id, int tid, const TimelineSpan& span) {
   at->start = std::min(at->start, span.start);
   at->end = std::max(at->end, span.end);
   if (span.category == Category::step && tid == 0) ++at->ranks_done;
+}
+
+void Timeline::announce(int rank, int tid, const TimelineSpan& span) {
+  lane(rank, tid).announce(span);
+  if (span_count_ > 0) end_ = std::max(end_, span.end);
 }
 
 void Timeline::meet(std::uint64_t id, FlowEnds& flow) {

@@ -52,7 +52,7 @@ constexpr int band_count = 3;
 Band band_of(Category category);
 
 /// A span that was announced as still running: a rank stalled in it, or a long one.
-struct OpenSpan {
+struct AnnouncedSpan {
   TimelineSpan span;  ///< `end` is the time of the announcement
 };
 
@@ -71,7 +71,7 @@ class Lane {
     return bands_[static_cast<std::size_t>(band)].rows;
   }
   /// Spans that were announced as open and have not ended.
-  const std::vector<OpenSpan>& open() const { return open_; }
+  const std::vector<AnnouncedSpan>& open() const { return open_; }
 
   /// Takes a span in any order; rows show it after settle().
   void append(const TimelineSpan& span);
@@ -89,7 +89,7 @@ class Lane {
   int tid_ = 0;
   std::string name_;
   std::array<BandRows, band_count> bands_;
-  std::vector<OpenSpan> open_;
+  std::vector<AnnouncedSpan> open_;
 };
 
 struct MemorySample {
@@ -181,8 +181,9 @@ class Timeline {
   bool empty() const { return span_count_ == 0; }
   std::int64_t span_count() const { return span_count_; }
   Picoseconds start() const { return start_; }  ///< the first start of any span
-  Picoseconds end() const { return end_; }      ///< the last end of any span
-  bool ended() const;                           ///< all ranks of the run have said so
+  /// The last end of any span, or word of one that is open.
+  Picoseconds end() const { return end_; }
+  bool ended() const;  ///< all ranks of the run have said so
 
   const std::string& name(NameId id) const { return *names_[id]; }
 
@@ -201,6 +202,7 @@ class Timeline {
   RunInfo& run() { return run_; }
   void predict(Prediction prediction);
   void add(int rank, int tid, const TimelineSpan& span);
+  void announce(int rank, int tid, const TimelineSpan& span);
   void flow_start(std::uint64_t id, int rank, int tid, Picoseconds at);
   void flow_end(std::uint64_t id, int rank, int tid, Picoseconds at);
   void settle();

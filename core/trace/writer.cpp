@@ -23,39 +23,6 @@ void put(std::string& text, fmt::format_string<Args...> format, Args&&... args) 
   fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
 }
 
-void append_span(std::string& text, int rank, const TraceEvent& event) {
-  const Span& span = event.span;
-  const bool action = span.category <= Category::backward_weight && span.stage >= 0;
-  if (action)
-    put(text, R"({{"ph":"X","name":"PP:{}{}{}")", span.stage, letter_of(span.category),
-        span.microbatch);
-  else
-    put(text, R"({{"ph":"X","name":"{}")", span.name);
-  put(text, R"(,"cat":"{}","pid":{},"tid":{},"ts":)", name_of(span.category), rank, event.lane);
-  append_microseconds(text, event.start);
-  text += ",\"dur\":";
-  append_microseconds(text, event.end - event.start);
-  text += ",\"args\":{";
-  const std::size_t empty = text.size();
-  const auto number = [&](const char* key, std::int64_t value) {
-    if (value >= 0) put(text, "{}\"{}\":{}", text.size() == empty ? "" : ",", key, value);
-  };
-  const auto word = [&](const char* key, const char* value) {
-    if (value != nullptr) put(text, "{}\"{}\":\"{}\"", text.size() == empty ? "" : ",", key, value);
-  };
-  number("step", event.step);
-  number("stage", span.stage);
-  number("microbatch", span.microbatch);
-  number("layer", span.layer);
-  number("bytes", span.bytes);
-  number("peer", span.peer);
-  word("group", span.group);
-  number("group_size", span.group_size);
-  word("algorithm", span.algorithm);
-  number("seq", span.sequence);
-  text += "}},\n";
-}
-
 void write_all(int descriptor, const std::string& text, const std::filesystem::path& path) {
   std::size_t done = 0;
   while (done < text.size()) {
@@ -69,16 +36,6 @@ void write_all(int descriptor, const std::string& text, const std::filesystem::p
 }
 
 }  // namespace
-
-void append_microseconds(std::string& text, Picoseconds time) {
-  const bool negative = time < 0;
-  const auto whole = negative ? -time : time;
-  put(text, "{}{}", negative ? "-" : "", whole / 1'000'000);
-  if (const auto part = whole % 1'000'000; part % 1000 == 0)
-    put(text, ".{:03}", part / 1000);
-  else
-    put(text, ".{:06}", part);
-}
 
 std::string hello_line(const TraceHello& hello) {
   using nlohmann::ordered_json;
@@ -98,43 +55,6 @@ std::string hello_line(const TraceHello& hello) {
   args["predicted"] = ordered_json::parse(hello.predicted);
   return fmt::format("{{\"ph\":\"M\",\"name\":\"lockstep\",\"pid\":{},\"tid\":0,\"args\":{}}},\n",
                      hello.rank, args.dump());
-}
-
-void append_line(std::string& text, int rank, const TraceEvent& event) {
-  switch (event.kind) {
-    case TraceEvent::Kind::span:
-      return append_span(text, rank, event);
-    case TraceEvent::Kind::flow_start:
-    case TraceEvent::Kind::flow_end:
-      put(text,
-          R"({{"ph":"{}","name":"message","cat":"communication","id":{},"pid":{},"tid":{},"ts":)",
-          event.kind == TraceEvent::Kind::flow_start ? "s" : "f\",\"bp\":\"e", event.flow, rank,
-          event.lane);
-      append_microseconds(text, event.start);
-      text += "},\n";
-      return;
-    case TraceEvent::Kind::memory:
-      put(text, R"({{"ph":"C","name":"memory","pid":{},"tid":0,"ts":)", rank);
-      append_microseconds(text, event.start);
-      text += ",\"args\":{";
-      for (int i = 0; i < memory_category_count; ++i)
-        put(text, "{}\"{}\":{}", i == 0 ? "" : ",", name_of(static_cast<MemoryCategory>(i)),
-            event.bytes[static_cast<std::size_t>(i)]);
-      text += "}},\n";
-      return;
-    case TraceEvent::Kind::loss:
-      put(text, R"({{"ph":"C","name":"loss","pid":{},"tid":0,"ts":)", rank);
-      append_microseconds(text, event.start);
-      // JSON has no word for what is not a number.
-      put(text, ",\"args\":{{\"loss\":{}}}}},\n",
-          std::isfinite(event.value) ? fmt::format("{:.9g}", event.value) : "null");
-      return;
-    case TraceEvent::Kind::metadata:
-      put(text, R"({{"ph":"M","name":"{}","pid":{},"tid":0,"args":{}}},)", event.span.name, rank,
-          *event.text);
-      text += '\n';
-      return;
-  }
 }
 
 TraceWriter::TraceWriter(std::filesystem::path directory, const std::string& viewer,
@@ -178,22 +98,37 @@ void TraceWriter::add(const TraceHello& hello, Recorder& recorder) {
   files_.push_back(std::make_unique<File>(File{hello.rank, &recorder, descriptor, path}));
 }
 
-void TraceWriter::write_new(File& file) {
-  // Events first: a lane is named before its first event is recorded, so the names that follow
-  // cover them.
-  const std::vector<TraceEvent> events = file.recorder->drain();
-  const std::vector<std::string> lanes = file.recorder->lanes();
-  std::string text;
-  for (; file.lanes_written < lanes.size(); ++file.lanes_written)
-    put(text,
-        "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}"
-        "}},\n",
-        file.rank, file.lanes_written, lanes[file.lanes_written]);
-  for (const TraceEvent& event : events) {
-    append_line(text, file.rank, event);
+// In pieces: a rank that is ahead of the disk does not have all that waits for it as text in
+// memory.
+void TraceWriter::write_new(File& file, bool all_open) {
+  constexpr std::size_t piece = 1 << 20;
+  text_.clear();
+  const auto flush = [&] {
+    append(file, text_);
+    text_.clear();
+  };
+  // A lane is named before its first event is recorded, so the names are asked for when an event
+  // has come.
+  const auto name_lanes = [&] {
+    const std::vector<std::string> lanes = file.recorder->lanes();
+    for (; file.lanes_written < lanes.size(); ++file.lanes_written)
+      put(text_,
+          "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}"
+          "\"}}"
+          "}},\n",
+          file.rank, file.lanes_written, lanes[file.lanes_written]);
+  };
+  const auto write = [&](const TraceEvent& event) {
+    if (static_cast<std::size_t>(event.lane) >= file.lanes_written) name_lanes();
+    append_line(text_, file.rank, event);
     file.last = std::max(file.last, event.end);
-  }
-  append(file, text);
+    if (event.kind == TraceEvent::Kind::span) ++file.spans;
+    if (text_.size() >= piece) flush();
+  };
+  file.recorder->take(write);
+  file.recorder->take_open(file.last, all_open, write);
+  name_lanes();
+  flush();
 }
 
 void TraceWriter::append(File& file, const std::string& text) {
@@ -232,11 +167,11 @@ void TraceWriter::finish(double patience_seconds) {
 void TraceWriter::finish_files() {
   std::lock_guard lock{mutex_};  // a rank of a run that is interrupted may still add()
   for (auto& file : files_) {
-    write_new(*file);
+    write_new(*file, true);
     std::string text;
     put(text, R"({{"ph":"i","name":"end","s":"p","pid":{},"tid":0,"ts":)", file->rank);
     append_microseconds(text, file->last);
-    put(text, ",\"args\":{{\"spans\":{}}}}},\n", file->recorder->span_count());
+    put(text, ",\"args\":{{\"spans\":{}}}}},\n", file->spans);
     append(*file, text);
     ::close(file->descriptor);
   }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/trace/format.h"
 #include "core/trace/recorder.h"
 #include "core/trace/streamer.h"
 
@@ -33,15 +34,11 @@ struct TraceHello {
 
 /// The event that opens a trace, as one line of it.
 std::string hello_line(const TraceHello& hello);
-/// One event as a line of the trace, with its comma and newline.
-void append_line(std::string& text, int rank, const TraceEvent& event);
-/// Microseconds with three decimals, or six where picoseconds ask for them.
-void append_microseconds(std::string& text, Picoseconds time);
 
 /// Writes the traces of this process's ranks: one thread takes events out of the recorders every
 /// few milliseconds, formats them and appends them to DIR/rank<r>.json. The file is the queue:
 /// whatever is streamed to a viewer is read back from it (see Streamer), so a slow viewer slows no
-/// rank.
+/// rank. What has been open for long is announced (see Recorder::take_open).
 class TraceWriter {
  public:
   /// `viewer` is HOST:PORT, or empty. Throws RunError if the directory can't be written.
@@ -53,9 +50,10 @@ class TraceWriter {
   /// How long finish() waits for a viewer that takes nothing, in seconds.
   static constexpr double patient = 5, in_a_hurry = 0.3;
 
-  /// Writes what is left and each file's `end` event with its count of spans, then gives the viewer
-  /// the time that it needs to read to the end. The first call does it, others wait until it is
-  /// done. Throws RunError if the trace could not be written.
+  /// Writes what is left, what is still open (of ranks that go on, or have died), and each file's
+  /// `end` event with the count of its spans; then gives the viewer the time that it needs to read
+  /// to the end. What ranks record from here on is not written. The first call does it, others wait
+  /// until it is done. Throws RunError if the trace could not be written.
   void finish(double patience_seconds = patient);
 
  private:
@@ -65,13 +63,14 @@ class TraceWriter {
     int descriptor;
     std::filesystem::path path;
     std::size_t lanes_written = 0;
-    Picoseconds last = 0;  ///< the latest time in the file
-    bool failed = false;   ///< could not be written; its events are dropped
+    Picoseconds last = 0;    ///< the latest time in the file
+    std::int64_t spans = 0;  ///< taken out of the recorder; the `end` event tells it
+    bool failed = false;     ///< could not be written; its events are dropped
   };
 
   void work();
   void finish_files();
-  void write_new(File& file);
+  void write_new(File& file, bool all_open = false);
   void append(File& file, const std::string& text);
 
   std::filesystem::path directory_;
@@ -79,6 +78,7 @@ class TraceWriter {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<std::unique_ptr<File>> files_;
+  std::string text_;  ///< on its way to a file
   bool stop_ = false;
   std::once_flag finished_;
   std::string failure_;  ///< of the first file that could not be written

@@ -173,7 +173,7 @@ class Silence final : public benchmark::BenchmarkReporter {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (!under_mpi()) return run_under_mpirun(ranks, argc, argv, "");
+  if (!under_mpi()) return run_under_mpirun(ranks, argc, argv);
   const MpiSession session;
   std::vector<char*> words{argv, argv + argc};
   if (session.rank() != 0)

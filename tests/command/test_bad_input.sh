@@ -61,6 +61,7 @@ refuse --order a,b 'tp,cp,dp,pp'
 refuse --launch ssh 'threads, mpi'
 refuse --clock sun 'modelled'
 refuse --clock 'wall --time forward=1ms' '--time forward=1ms'
+for value in 0 -1 x; do refuse --timeout $value 'above 0'; done
 refuse --time forward=soon 'soon' '1.5ms'
 refuse --clock 'wall --pace 2' '--pace 2'
 refuse --compare -1 'at least 0'
@@ -92,6 +93,21 @@ head -c 100000 "$scratch/good.safetensors" >"$scratch/half.safetensors"
 for file in none cut half length header; do refuse --load "$scratch/$file.safetensors" "$file.safetensors"; done
 refuse --load "$scratch/good.safetensors --hidden 32" 'good.safetensors' 'shape' '--hidden 32'
 refuse --load "$scratch/folder" 'folder'
+
+# Hosts: none is started for any of these.
+refuse_hosts() { # WORD... -- FLAGS...
+  local words=() word
+  for (( ; $# > 0; )); do [[ $1 == -- ]] && shift && break; words+=("$1"); shift; done
+  run "$lesson" --data "$text" --trace "$trace" "$@"
+  is_refused "$*"
+  for word in "${words[@]}"; do claim "$*: says $word" complains "$word"; done
+  claim "$* leaves no folder" [ ! -e "$trace" ]
+}
+printf 'a slots=2\nb slots=1\n' >"$scratch/hosts"
+refuse_hosts '--hostfile' 'none' 'no such file' -- --launch mpi --hostfile "$scratch/none"
+refuse_hosts '--hostfile' '3 slots for --ranks 4' '--ranks 3' -- --launch mpi --hostfile "$scratch/hosts"
+refuse_hosts '--hosts a:2,b:1' '3 slots for --ranks 4' -- --launch mpi --hosts a:2,b:1
+refuse_hosts '--hostfile' '--launch mpi' -- --hostfile "$scratch/hosts"
 
 # Files to write.
 refuse --report "$scratch/none/report.json" 'no folder'

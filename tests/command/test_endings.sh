@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# How runs end that do not end well: interrupted, or with a rank that is killed. The exit code says
-# which, the trace up to then is kept and readable, and no process stays. Prints "N passed, N failed".
+# How runs end that do not end well: interrupted, or with a rank that is killed, throws or stalls. The exit
+# code says which, the rank is named, what the others were doing is told, the trace up to then is kept and
+# readable, and no process stays. Prints "N passed, N failed".
 #
-#   test_endings.sh LESSON      LESSON is that of a pipeline, such as lesson_09_1f1b
+#   test_endings.sh LESSON FAILING [--in-time]    LESSON is that of a pipeline, such as lesson_09_1f1b;
+#                                                 FAILING is tests/command/failing
+#
+# A run is over 2 s after a rank has failed. That is a claim only with --in-time, which allows 1 s more for
+# starting processes and for the load of the machine; otherwise a run that is not over in 10 s hangs.
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
-lesson=$1
+lesson=$1 failing=$2 in_time=${3-}
 trap 'end_all; rm -rf "$scratch"' EXIT
 
 text=$scratch/text
@@ -56,6 +61,32 @@ is_readable() { # RANK [whole]
     die "no spans" unless grep { $_->{ph} eq "X" } @$events' "$trace/rank$1.json" "${2-}"
 }
 
+# Of a run that was cut off: each rank's file, and the merge, is lines that end as they should.
+has_whole_lines() {
+  perl -e 'for my $file (@ARGV) { open F, "<", $file or next;
+      while (<F>) { /^\[\n\z/ || /^\{.*\},\n\z/ or die "$file: $_" } }' "$trace"/*.json
+}
+clock() { date +%s%N; }
+is_over_in_time() { # WHAT SINCE
+  local took=$((($(clock) - $2) / 1000000))
+  echo "$1: over after $took ms"
+  [[ $1 != *'1 s of patience' ]] || took=$((took - 1000))
+  [[ -z $in_time ]] || claim "$1: over within 2 s (and 1 s for the machine's load): $took ms" [ $took -le 3000 ]
+}
+# The run has failed with exit code 1, for RANK's sake, told once; and says of every other rank what it did,
+# unless (with a third word, an empty one) they may have been at their start still.
+failed_by() { # WHAT RANK [""]
+  claim "$1: exit code 1" ended 1
+  claim "$1: rank $2 is named" complains "the run failed: rank $2"
+  claim "$1: once" [ "$(grep -c 'the run failed' <<<"$err")" = 1 ]
+  local rank
+  for rank in 0 1 2 3; do
+    [[ $rank == "$2" ]] || claim "$1: what rank $rank did" grep -qE "^  rank $rank( on [^ ]+)?:${3-$}" <<<"$err"
+  done
+  claim "$1: nobody stays" within 2 nobody
+  claim "$1: lines of traces are whole" has_whole_lines
+}
+
 interrupted() { # HOW
   claim "$1: exit code 130" ended 130
   claim "$1: says so, and where the trace is" complains "the trace up to then is in"
@@ -82,7 +113,7 @@ if ((has_mpi == 1)); then
   for victim in 2 0; do
     start "kill-$victim" --launch mpi
     for process in $(processes); do
-      if tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$victim"; then
+      if { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$victim"; then
         kill -KILL "$process"
       fi
     done
@@ -106,6 +137,134 @@ if ((has_mpi == 1)); then
   await 2>/dev/null
   claim 'mpirun and its ranks end with the process that started them' within 5 nobody
   for rank in 0 1 2 3; do claim "and rank $rank's trace is readable" is_readable $rank; done
+fi
+
+# Interrupted as soon as anybody listens, when the text is still being read (before that a signal is the system's business): its exit code is
+# 130 as well, whatever there is of ranks by then.
+catches() { # SIGNAL
+  local mask
+  [[ /proc/$run/exe -ef $lesson ]] || return
+  mask=$(sed -n 's/^SigCgt:\s*//p' "/proc/$run/status" 2>/dev/null)
+  ((0x0${mask: -8} & 1 << ($1 - 1)))
+}
+seq 1 8000000 >"$scratch/long"
+for launch in $launches; do
+  for signal in 2 15; do
+    for delay in 0 0.02 0.1; do
+      trace=$scratch/early
+      data=$text
+      [[ $delay != 0 ]] || data=$scratch/long
+      setsid "$lesson" --data "$data" --trace "$trace" --steps 1000000 --parity off --launch "$launch" \
+        >"$scratch/out" 2>"$scratch/err" </dev/null &
+      run=$!
+      for ((tries = 0; tries < 1000; ++tries)); do if catches $signal; then break; fi; sleep 0.002; done
+      sleep $delay
+      kill -$signal "$run"
+      await
+      claim "signal $signal at the start under $launch, $delay s in: exit code 130" ended 130
+      claim "signal $signal at the start under $launch, $delay s in: nobody stays" within 2 nobody
+    done
+  done
+done
+
+# A rank that throws, whatever the others are at.
+fails() { # WHAT FLAGS...
+  local what=$1 begin
+  trace=$scratch/fails
+  begin=$(clock)
+  shift
+  run "$failing" --data "$text" --trace "$trace" --quiet "$@"
+  is_over_in_time "$what" "$begin"
+}
+for launch in $launches; do
+  for others in wait sleep compute; do
+    fails "a rank throws under $launch, others $others" --launch "$launch" --others $others --how throw
+    failed_by "a rank throws under $launch, others $others" 2
+    claim "a rank throws under $launch, others $others: what" complains 'its own words'
+    claim "a rank throws under $launch, others $others: where the trace is" complains 'the trace up to then is in'
+    claim "a rank throws under $launch, others $others: it is merged" test -s "$trace/trace.json"
+  done
+  # A rank that stalls is given up by who has waited for --timeout.
+  for how in sleep compute; do
+    what="a rank stalls under $launch ($how)"
+    fails "$what, after 1 s of patience" --launch "$launch" --how $how --timeout 1
+    claim "$what: exit code 1" ended 1
+    claim "$what: by whom it is given up" grep -qE '(has waited 1 s for rank 2|rank 2 has stalled: .* 1 s)' <<<"$err"
+    claim "$what: told once" [ "$(grep -c 'the run failed' <<<"$err")" = 1 ]
+    for rank in 0 1 2 3; do
+      claim "$what: what rank $rank did" grep -qE "^  rank $rank( on [^ ]+)?:\$" <<<"$err"
+    done
+    claim "$what: nobody stays" within 2 nobody
+    claim "$what: lines of traces are whole" has_whole_lines
+  done
+  fails "a rank refuses under $launch" --launch "$launch" --how refuse
+  claim "a rank refuses under $launch: exit code 2" ended 2
+  claim "a rank refuses under $launch: in its own words alone" [ "$err" = 'its own refusal' ]
+done
+if ((has_mpi == 1)); then
+  fails 'a rank leaves' --launch mpi --how exit
+  failed_by 'a rank leaves' 2
+  claim 'a rank leaves: with what' complains 'exit code 1'
+  fails 'a rank crashes' --launch mpi --how crash
+  failed_by 'a rank crashes' 2
+  claim 'a rank crashes: by what' complains 'signal 11'
+  fails 'rank 0 throws' --launch mpi --how throw --victim 0
+  failed_by 'rank 0 throws' 0
+
+  # Without our wrapper each rank speaks for itself.
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  run mpirun --oversubscribe -n 4 "$failing" --data "$text" --trace "$scratch/direct" --quiet --how throw
+  claim 'a rank throws under mpirun alone: exit code 1' ended 1
+  claim 'a rank throws under mpirun alone: it is named' grep -q '^the run failed: rank 2 on .*: its own words' <<<"$err"
+  for rank in 0 1 2 3; do
+    claim "a rank throws under mpirun alone: rank $rank says what it did" \
+      grep -qE "when the run ended, rank $rank on [^ ]+ was doing:" <<<"$err"
+  done
+  claim 'a rank throws under mpirun alone: nobody stays' within 2 nobody
+
+  # Killed at any moment, from the first, and with more to do than there are cores.
+  seed=${LOCKSTEP_TEST_SEED-$((RANDOM * 32768 + RANDOM))}
+  echo "moments and ranks are of LOCKSTEP_TEST_SEED=$seed"
+  RANDOM=$((seed % 32768))
+  rank_is_there() { victim_process=$(rank_process "$1") && [[ -n $victim_process ]]; }
+  rank_process() {
+    local process
+    for process in $(processes); do
+      { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1" &&
+        echo "$process" && return
+    done
+  }
+  burners=()
+  for round in 1 2 3 4 5 6; do
+    if ((round == 4)); then
+      for _ in 1 2; do
+        (while :; do :; done) &
+        burners+=($!)
+      done
+    fi
+    victim=$((RANDOM % 4)) moment=$((RANDOM % 800))
+    what="rank $victim killed $moment ms in${burners[0]+, on a busy machine}"
+    trace=$scratch/killed
+    rm -rf "$trace"
+    setsid "$lesson" --data "$text" --trace "$trace" --steps 1000000 --parity off --launch mpi \
+      >"$scratch/out" 2>"$scratch/err" </dev/null &
+    run=$!
+    victim_process=''
+    within 10 rank_is_there $victim
+    sleep "$(printf '0.%03d' $moment)"
+    begin=$(clock)
+    kill -KILL "$victim_process"
+    await
+    is_over_in_time "$what" "$begin"
+    failed_by "$what" $victim ""
+    claim "$what: by the signal" complains 'signal 9'
+  done
+  start "busy" --launch mpi
+  kill -TERM "$run"
+  await
+  interrupted 'SIGTERM on a busy machine'
+  kill "${burners[@]}"
+  wait "${burners[@]}" 2>/dev/null
 fi
 
 # Two runs of one second get two folders. They lie in the project's runs/, and are taken away again.

@@ -34,6 +34,11 @@ endforeach()
 add_executable(lesson_10_broken EXCLUDE_FROM_ALL lessons/10_broken/main.cpp)
 add_custom_target(lockstep_view ALL COMMENT "Building lockstep_view"
   COMMAND install -D ${CMAKE_SOURCE_DIR}/view ${CMAKE_BINARY_DIR}/viz/lockstep_view)
+foreach(name bench_good bench_bad lockstep_bench_table lockstep_measure)
+  add_custom_target(${name}
+    COMMAND install -D ${CMAKE_SOURCE_DIR}/bench ${CMAKE_BINARY_DIR}/tests/bench/${name})
+endforeach()
+add_custom_target(lockstep_bench DEPENDS bench_good bench_bad lockstep_bench_table)
 enable_testing()
 add_test(NAME good COMMAND true)
 add_test(NAME slow COMMAND true)
@@ -57,6 +62,21 @@ while (($#)); do
   shift
 done
 END
+  # A benchmark, the maker of tables and the measurement in one: it says how it was called. bench_bad
+  # fails where it is told to.
+  cat >"$house/bench" <<'END'
+#!/bin/bash
+name=${0##*/}
+case $name in
+  bench_*) [[ $name != bench_bad || -z ${BENCH_FAILS-} ]] || { echo 'no memory'; exit 1; }
+    for word in "$@"; do case $word in --benchmark_out=*) echo '{}' >"${word#*=}" ;; esac; done
+    echo "$name: $*" >>"$SCRATCH/bench" ;;
+  lockstep_bench_table) [[ -z ${NO_MATCH-} ]] || exit 2; echo "table of $(($# - 1)) into ${1##*/}" ;;
+  *) printf '%s with' "$name"; printf ' <%s>' "$@"; echo ;;
+esac
+END
+  mkdir -p "$house/tests/bench"
+  touch "$house/tests/bench"/bench_{good,bad,left_out}.cpp
   # The fake viewer listens as the real one does, and closes after 20 s at the latest.
   cat >"$house/view" <<'END'
 #!/usr/bin/perl
@@ -68,7 +88,7 @@ if ("@ARGV" =~ /--listen (\S+)/ && !$ENV{VIEWER_FAILS}) {
 } elsif ($ENV{VIEWER_FAILS}) { print "can't open a window\n"; exit 1 }
 else { print "viewer <", join('> <', @ARGV), ">\n" }
 END
-  chmod +x "$house/lesson" "$house/view"
+  chmod +x "$house/lesson" "$house/view" "$house/bench"
   printf '# GPipe\n\nHow many microbatches\n**fill** a pipeline? More.\n' >"$house/lessons/08_gpipe/README.md"
   printf '# 1F1B\n\nWhy hold so much?\n\nGrows from: 08_gpipe\n' >"$house/lessons/09_1f1b/README.md"
   printf 'int main() { return 8; }\n' >"$house/lessons/08_gpipe/main.cpp"
@@ -128,7 +148,7 @@ files_before=$(cd "$house" && find . -type f | sort)
 # Help, at every level, with no build and no packages.
 lockstep; claim "without a verb, the verbs" says './lockstep demo'
 claim "without a verb, all is well" ended 0
-for verb in demo lesson view diff test; do
+for verb in demo lesson view diff test bench measure; do
   lockstep "$verb" --help; claim "$verb --help" says "./lockstep $verb"
   claim "$verb --help ends well" ended 0
   first=$out; lockstep help "$verb"; claim "help $verb says the same" [ "$out" = "$first" ]
@@ -137,7 +157,8 @@ lockstep --help; claim "--help names the exit codes" says 'Exit codes'
 claim "help builds nothing" [ ! -e "$house/build" ]
 
 # What can't be done as asked: one line, exit code 2.
-for words in 'tset' '--verbose' 'help tset' 'test --fast' '--preset fast test' '--preset' 'diff' 'diff 8'; do
+for words in 'tset' '--verbose' 'help tset' 'test --fast' '--preset fast test' '--preset' 'diff' 'diff 8' \
+  'bench --fast' 'bench a b' 'bench --json' 'bench --json no/such/folder/x.json'; do
   # shellcheck disable=SC2086  # several words
   lockstep $words; claim "'$words' is refused" ended 2
   claim "'$words' is refused in one line" has_lines 1
@@ -243,6 +264,18 @@ lockstep diff 9; claim "diff shows main.cpp" says '+int main() { return 9; }'
 claim "and the technique, whatever its name" says '-int gpipe();'
 claim "without colour, off a terminal" is_silent_on $'\e['
 lockstep diff 10; claim "without a word in the README, the lesson before" says '09_1f1b/main.cpp'
+
+# bench and measure.
+lockstep bench 'a|b'; claim "bench makes a table of what is built" says 'table of 2 into bench.json'
+claim "bench ends well" ended 0
+claim "the filter goes through" grep -q 'bench_good: --benchmark_filter=a|b ' "$scratch/bench"
+lockstep bench --json "$scratch/x.json"; claim "--json names the file" says 'into x.json'
+BENCH_FAILS=1 lockstep bench; claim "a benchmark that fails is named" says 'bench_bad failed: no memory'
+claim "the others are shown" says 'table of 1 into'
+claim "and it is no success" ended 1
+NO_MATCH=1 lockstep bench nothing; claim "a filter that nothing matches is refused" ended 2
+claim "and named" says "no benchmark matches 'nothing'"
+lockstep measure --launch mpi --output 'a file'; claim "measure passes its flags on" says 'lockstep_measure with <--launch> <mpi> <--output> <a file>'
 
 # test: the last line counts, the exit code tells.
 skips=1    # left_out, and the layout where there is no clang-format 14

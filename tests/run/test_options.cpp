@@ -54,6 +54,8 @@ TEST_CASE("without flags a lesson is what its defaults say") {
   CHECK(options->microbatches == std::vector<int>{8});
   CHECK(options->launch == Launch::threads);
   CHECK(options->seed == 1);
+  CHECK(options->patience_seconds == 60);
+  CHECK_FALSE(options->hosts.any());
   CHECK(options->parity);
   CHECK(options->view.empty());
 }
@@ -71,7 +73,8 @@ TEST_CASE("flags say what they say") {
                               "--parity",  "off",
                               "--view",    "--microbatches",
                               "4",         "--trace",
-                              "here",      "--quiet"});
+                              "here",      "--quiet",
+                              "--timeout", "2.5"});
   CHECK(options->ranks == 2);
   CHECK(options->pp == 2);
   CHECK(options->steps == 7);
@@ -85,6 +88,7 @@ TEST_CASE("flags say what they say") {
   CHECK(options->view == "127.0.0.1:7077");
   CHECK(options->microbatches == std::vector<int>{4});
   CHECK(options->quiet);
+  CHECK(options->patience_seconds == 2.5);
 }
 
 TEST_CASE("several microbatches are a sweep") {
@@ -121,6 +125,10 @@ TEST_CASE("what can't be done is one line with the flag, the value and what woul
       {{"--vocab", "nan"}, {"--vocab nan", "whole number"}},
       {{"--vocab", "255"}, {"--vocab 255", "256"}},
       {{"--heads", "7"}, {"--heads 7", "--hidden 64", "--hidden 70"}},
+      {{"--timeout", "0"}, {"--timeout 0", "above 0"}},
+      {{"--timeout", "soon"}, {"--timeout soon", "above 0"}},
+      {{"--hostfile", "f"}, {"--hostfile f", "--launch mpi"}},
+      {{"--hosts", "a:4"}, {"--hosts a:4", "--launch mpi"}},
       {{"--microbatches", "0"}, {"--microbatches 0", "1,2,4,8"}},
       {{"--microbatches", "1,,2"}, {"--microbatches 1,,2", "''", "1,2,4,8"}},
       {{"--microbatches", "8,"}, {"--microbatches 8,", "1,2,4,8"}},

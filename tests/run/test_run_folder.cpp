@@ -5,8 +5,11 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/run/rank_report.h"
 #include "core/run/run_folder.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
@@ -89,6 +92,39 @@ TEST_CASE("runs/latest is the run that has begun last, and begins empty") {
   other.begin();
   other.merge(0);
   CHECK_FALSE(fs::exists(folder.path() / "latest"));
+}
+
+TEST_CASE("of a rank that was killed whole lines are kept") {
+  const TemporaryFolder folder;
+  const RunFolder run{"run", folder.path()};
+  const std::string whole = "[\n{\"a\":0},\n";
+  const std::string long_line(10'000, 'x');
+  const std::vector<std::pair<std::string, std::string>> files{
+      {whole, whole},
+      {whole + "{\"b\":", whole},
+      {whole + long_line, whole},
+      {long_line + "\n" + long_line + "\n" + long_line, long_line + "\n" + long_line + "\n"},
+      {long_line, ""},
+      {"", ""}};
+  for (std::size_t rank = 0; rank < files.size(); ++rank)
+    folder.file("rank" + std::to_string(rank) + ".json", files[rank].first);
+  run.keep_whole_lines(static_cast<int>(files.size()) + 1);
+  for (std::size_t rank = 0; rank < files.size(); ++rank) {
+    CAPTURE(rank);
+    CHECK(read_file(run.rank_file(static_cast<int>(rank))) == files[rank].second);
+  }
+}
+
+TEST_CASE("traces that are on other hosts are said to be there") {
+  const TemporaryFolder folder;
+  const RunFolder run{"run", folder.path()};
+  folder.file("rank0.json", "[\n");
+  folder.file("rank3.json", "[\n");  // a file system that both hosts see
+  const std::string here = host_name();
+  CHECK(run.where_the_trace_is({{0, here}, {1, here}, {3, "far"}}) == run.where_the_trace_is());
+  CHECK(run.where_the_trace_is({{0, here}, {1, "b"}, {2, "b"}, {3, "far"}, {4, "c"}}) ==
+        run.where_the_trace_is() + ", and that of ranks 1, 2 in " + folder.path().string() +
+            " on b, and that of rank 4 in " + folder.path().string() + " on c");
 }
 
 TEST_CASE("a file that can't be written is one line") {

@@ -54,6 +54,9 @@ class FakeViewer {
     thread_ = std::thread{[this] { serve(); }};
   }
 
+  /// From now on it reads as fast as it can.
+  void hurry() { hurried_ = true; }
+
   int port() const { return port_; }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   /// The first line of each connection.
@@ -116,14 +119,14 @@ class FakeViewer {
         --habits_.drops;
         return;
       }
-      std::this_thread::sleep_for(habits_.pause);
+      if (!hurried_) std::this_thread::sleep_for(habits_.pause);
     }
   }
 
   int socket_ = -1;
   int port_ = 0;
   Habits habits_;
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, hurried_{false};
   mutable std::mutex mutex_;
   std::vector<std::string> hellos_;
   std::string received_;

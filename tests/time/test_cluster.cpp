@@ -101,6 +101,25 @@ TEST_CASE("null is infinite: such a link or memory costs nothing by the byte") {
   CHECK(cluster.compute({.flops = 1e20, .bytes = 1e20}) == 5'000'000);
 }
 
+TEST_CASE("what a cluster writes of itself is read as the same cluster") {
+  const TemporaryFolder folder;
+  for (const std::string& preset : Cluster::presets()) {
+    const Cluster written = Cluster::load(preset);
+    const Cluster read = Cluster::load(folder.file(preset + ".json", written.json()));
+    CHECK(read.name == written.name);
+    CHECK(read.nodes == written.nodes);
+    CHECK(read.ranks_per_node == written.ranks_per_node);
+    CHECK(read.flops == written.flops);
+    CHECK(read.memory_bandwidth == written.memory_bandwidth);
+    CHECK(read.launch_seconds == written.launch_seconds);
+    for (const auto& [a, b] :
+         {std::pair{read.within, written.within}, {read.between, written.between}}) {
+      CHECK(a.latency_seconds == b.latency_seconds);
+      CHECK(a.bandwidth == b.bandwidth);
+    }
+  }
+}
+
 TEST_CASE("presets are known by name, and free is free") {
   CHECK(Cluster::presets() == std::vector<std::string>{"free", "classroom", "a100"});
   for (const std::string& name : Cluster::presets()) CHECK(Cluster::load(name).name == name);

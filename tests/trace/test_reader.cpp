@@ -69,9 +69,10 @@ void check_sample(const Timeline& timeline) {
   CHECK(timeline.messages()[0].received == 16'100'000);
   REQUIRE(timeline.ranks()[1]->compute());
   REQUIRE(timeline.ranks()[1]->compute()->open().size() == 1);
-  const OpenSpan& open = timeline.ranks()[1]->compute()->open().front();
+  const AnnouncedSpan& open = timeline.ranks()[1]->compute()->open().front();
   CHECK(open.span.start == 40'500'000);
   CHECK(timeline.name(open.span.name) == "receive");
+  CHECK(timeline.end() == 150'000'000);  // it was still open then
   REQUIRE(timeline.find_step(2));
   CHECK(timeline.find_step(2)->ranks_done == 1);
   CHECK_FALSE(timeline.step_complete(*timeline.find_step(2)));

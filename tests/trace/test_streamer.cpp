@@ -121,6 +121,27 @@ TEST_CASE("a slow viewer gets everything") {
   CHECK(viewer.gets(trace));
 }
 
+TEST_CASE("a viewer at a hundredth of the speed holds nothing up and has everything in the end") {
+  const TemporaryFolder folder;
+  FakeViewer viewer;
+  // Some 100 KB/s, where some 10 MB/s come.
+  viewer.listen({.piece = 1024, .pause = milliseconds{10}});
+  Recorder recorder;
+  TraceWriter writer{folder.path(), viewer.address(), ""};
+  writer.add({}, recorder);
+  constexpr int spans = 40'000;
+  for (int i = 0; i < spans; ++i) {
+    recorder.span(0, {.name = "work", .sequence = i}, i * 10, i * 10 + 7);
+    if (i % 1000 == 999) std::this_thread::sleep_for(milliseconds{10});
+  }
+  CHECK(viewer.received().size() < 1'000'000);  // it is far behind, and the ranks are done
+  viewer.hurry();
+  writer.finish();
+  const std::string trace = read_file(folder.path() / "rank0.json");
+  CHECK(trace.find("\"spans\":" + std::to_string(spans)) != std::string::npos);
+  CHECK(viewer.gets(trace));
+}
+
 TEST_CASE("the end waits for a viewer for as long as it takes bytes") {
   const TemporaryFolder folder;
   // More than the sockets' buffers hold, at some 10 MB/s: longer than the patience.

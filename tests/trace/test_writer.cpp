@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -18,6 +19,8 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/time/clock.h"
+#include "core/trace/open_span.h"
 #include "core/trace/parse.h"
 #include "core/trace/reader.h"
 #include "core/trace/writer.h"
@@ -126,6 +129,15 @@ TEST_CASE("a line of each kind is as the format says") {
       line_of({.kind = TraceEvent::Kind::flow_end, .lane = 1, .start = 5001, .flow = 42}) ==
       R"({"ph":"f","bp":"e","name":"message","cat":"communication","id":42,"pid":3,"tid":1,"ts":0.005001},)"
       "\n");
+  CHECK(line_of({.kind = TraceEvent::Kind::open,
+                 .lane = 1,
+                 .step = 2,
+                 .span = {.name = "f", .category = Category::forward, .stage = 1, .microbatch = 7},
+                 .start = 5'000'000,
+                 .end = 105'000'001}) ==
+        R"({"ph":"i","s":"t","name":"open","cat":"forward","pid":3,"tid":1,"ts":105.000001,)"
+        R"("args":{"name":"PP:1F7","start":5.000,"step":2,"stage":1,"microbatch":7}},)"
+        "\n");
   CHECK(line_of({.kind = TraceEvent::Kind::memory, .bytes = {1, 2, 3, 4, 5}}) ==
         R"({"ph":"C","name":"memory","pid":3,"tid":0,"ts":0.000,"args":{"parameters":1,)"
         R"("gradients":2,"optimizer":3,"activations":4,"communication":5}},)"
@@ -182,11 +194,14 @@ TEST_CASE("whatever threads record while the writer runs is in the files, in the
       Recorder& recorder = *recorders[static_cast<std::size_t>(rank)];
       recorder.memory({.bytes = {1, 2, 3, 4, rank}}, 77);
       recorder.loss(2.5 + rank, 88);
+    }
+    for (std::thread& thread : running) thread.join();
+    for (int rank = 0; rank < ranks; ++rank) {  // the lanes are nobody else's now
+      Recorder& recorder = *recorders[static_cast<std::size_t>(rank)];
       recorder.flow_start(1, static_cast<std::uint64_t>(rank), 100);
       Recorder& next = *recorders[static_cast<std::size_t>((rank + 1) % ranks)];
       next.flow_end(2, static_cast<std::uint64_t>(rank), 250);
     }
-    for (std::thread& thread : running) thread.join();
     writer.finish();
     writer.finish();  // again: nothing
   }
@@ -270,6 +285,70 @@ TEST_CASE("whatever threads record while the writer runs is in the files, in the
       }
       CHECK(same);
     }
+  }
+}
+
+TEST_CASE("a span that stays open is in the file while it is, and closed by its end") {
+  const TemporaryFolder folder;
+  const Clock clock = Clock::wall();
+  Recorder recorder;
+  recorder.set_clock(clock);
+  const auto lane_now = [&](bool& ended) {
+    Timeline timeline;
+    read_traces({folder.path() / "rank0.json"}, timeline);
+    ended = timeline.find_rank(0)->ended;
+    const auto& lanes = timeline.find_rank(0)->lanes;
+    return lanes.empty() ? std::vector<AnnouncedSpan>{} : lanes.front()->open();
+  };
+  TraceWriter writer{folder.path(), "", ""};
+  writer.add({}, recorder);
+  const Picoseconds start = clock.now();
+  const Span span{.name = "f", .category = Category::forward, .stage = 0, .microbatch = 1};
+  {
+    OpenSpan shut{recorder, 0, span, start};
+    bool ended = false;
+    while (lane_now(ended).empty() && clock.now() - start < picoseconds(10))
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    CHECK(clock.now() - start >= picoseconds(0.1));
+    const auto open = lane_now(ended);
+    REQUIRE(open.size() == 1);
+    CHECK(open.front().span.start == start / 1000 * 1000);
+    CHECK(open.front().span.duration() >= picoseconds(0.1));
+    CHECK(open.front().span.category == Category::forward);
+    shut.end(clock.now());
+  }
+  OpenSpan left{recorder, 0, {.name = "left open"}, clock.now()};
+  writer.finish();
+  bool ended = false;
+  CHECK(lane_now(ended).size() == 1);  // the other one: the run was over before it was
+  CHECK(ended);
+}
+
+TEST_CASE("a trace that is ended while ranks go on has the spans that it says") {
+  for (int round = 0; round < 20; ++round) {
+    const TemporaryFolder folder;
+    Recorder recorder;
+    TraceWriter writer{folder.path(), "", ""};
+    writer.add({}, recorder);
+    std::atomic<bool> over{false};
+    std::vector<std::thread> ranks;
+    for (int i = 0; i < 2; ++i)
+      ranks.emplace_back([&, lane = recorder.add_lane(std::to_string(i))] {
+        for (Picoseconds at = 0; !over; ++at) {
+          recorder.span(lane, {.name = "work"}, at, at + 1);
+          if (at % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds{50});
+        }
+      });
+    std::this_thread::sleep_for(std::chrono::milliseconds{3 + round});
+    writer.finish();
+    over = true;
+    for (std::thread& rank : ranks) rank.join();
+    const nlohmann::json events = closed(read_file(folder.path() / "rank0.json"));
+    const auto spans =
+        std::ranges::count_if(events, [](const nlohmann::json& each) { return each["ph"] == "X"; });
+    CHECK(spans > 0);
+    CHECK(events.back()["name"] == "end");
+    CHECK(events.back()["args"]["spans"] == spans);
   }
 }
 

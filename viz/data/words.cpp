@@ -143,15 +143,15 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
     if (find_in(*row, time, tolerance, finding)) return finding;
   }
   if (band == Band::action) {
-    for (const OpenSpan& open : lane.open()) {
-      if (static_cast<double>(open.span.start) <= time &&
-          time <= static_cast<double>(open.span.end)) {
-        finding.kind = Finding::Kind::span;
-        finding.span = open.span;
-        finding.open = true;
-        return finding;
-      }
+    for (const AnnouncedSpan& open : lane.open()) {
+      const bool within = static_cast<double>(open.span.start) <= time + tolerance &&
+                          time - tolerance <= static_cast<double>(open.span.end);
+      if (!within || (finding.open && open.span.start < finding.span.start)) continue;
+      finding.kind = Finding::Kind::span;
+      finding.span = open.span;
+      finding.open = true;
     }
+    if (finding.open) return finding;
   }
   if (rows.empty() || rows.front().empty()) return finding;
   const auto next = first_ending_after(rows.front(), time);

@@ -16,6 +16,7 @@ constexpr float inset_share = 0.5f;       // of a strip, for what lies within an
 constexpr float least_fold_alpha = 0.3f;  // a fold of almost nothing can still be seen
 constexpr std::size_t most_arrows = 300;  // more would be a carpet
 constexpr float arrow_size = 4.5f;
+constexpr float least_open = 6;  // pixels of what is open, though its clock stands still
 
 std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wide) {
   const char letter = letter_of(span.category);
@@ -125,7 +126,7 @@ void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const M
     const float free = i == 0 && rows.size() > 1 ? 1 - inset_share : 1;
     draw_row(painter, frame, model, rows[i], part, part.top + free * part.height());
   }
-  draw_open(painter, frame, lane, rect);
+  draw_open(painter, frame, model, lane, rect);
 }
 
 void TimelineView::draw_row(const Painter& painter, const Frame& frame, const Model& model,
@@ -187,16 +188,20 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, const Bo
   }
 }
 
-void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Lane& lane,
-                             const Rect& rect) const {
-  for (const OpenSpan& open : lane.open()) {
+void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Model& model,
+                             const Lane& lane, const Rect& rect) const {
+  for (const AnnouncedSpan& open : lane.open()) {
     Rect at = rect;
     at.left = std::max(rect.left, frame.x(static_cast<double>(open.span.start)));
-    at.right = std::min(rect.right, frame.x(static_cast<double>(open.span.end)));
-    if (at.right <= at.left) continue;
+    // On the modelled clock time stands still while a rank is stalled: it is a mark then.
+    const float told = frame.x(static_cast<double>(open.span.end));
+    at.right = std::min(rect.right, std::max(told, at.left + painter.px(least_open)));
+    if (told < rect.left || at.right <= at.left) continue;
     painter.fill(at, faded(colours::trouble, 0.25f));
     painter.hatch(at, colours::wait_hatch);
     painter.frame(at, colours::trouble);
+    painter.text_in(at, model.timeline.name(open.span.name) + ", still running", colours::text,
+                    painter.look().small);
   }
 }
 

@@ -55,7 +55,7 @@ class TimelineView {
                 float label_bottom) const;
   void draw_lane(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
                  StripKind kind, const Rect& rect);
-  void draw_open(const Painter& painter, const Frame& frame, const Lane& lane,
+  void draw_open(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
                  const Rect& rect) const;
   void draw_messages(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_hovered(const Painter& painter, const Frame& frame, const Model& model) const;

@@ -1,0 +1,91 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/time/clock.h"
+#include "core/trace/format.h"
+#include "core/trace/recorder.h"
+#include "core/trace/recorder_lane.h"
+
+namespace lockstep {
+
+namespace {
+
+/// A length of time as a person says it: two or three digits and a unit.
+std::string words_of(double seconds) {
+  if (seconds < 1e-6) return fmt::format("{:.0f} ns", seconds * 1e9);
+  if (seconds < 1e-3) return fmt::format("{:.3g} µs", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
+  if (seconds < 100) return fmt::format("{:.1f} s", seconds);
+  return fmt::format("{:.0f} s", seconds);
+}
+
+struct Operation {
+  Span span;
+  int lane = 0;
+  Picoseconds start = 0, end = 0;
+  double open_for = -1;  ///< seconds, by the wall
+};
+
+}  // namespace
+
+std::string Recorder::describe(int lane, const Span& span) const {
+  std::string words;
+  if (span.step >= 0) words += fmt::format("step {}, ", span.step);
+  append_name(words, span);
+  if (span.layer >= 0) words += fmt::format(" of layer {}", span.layer);
+  const std::string_view name{span.name};
+  if (span.peer >= 0)
+    words += fmt::format(" {} rank {}",
+                         name == "recv"   ? "from"
+                         : name == "send" ? "to"
+                                          : "with",
+                         span.peer);
+  return words + " on " + lanes()[static_cast<std::size_t>(lane)];
+}
+
+std::vector<std::string> Recorder::last_operations(int count) const {
+  std::vector<Operation> ended, open;
+  const std::int64_t now = steady_nanoseconds();
+  block_->each([&](int id, const Lane& lane) {
+    for (const Record::Words& words : lane.queue.last())
+      if (Record::kind(words) == Record::Kind::span)
+        ended.push_back({Record::span(words), id, Record::start(words), Record::end(words)});
+    for (int i = 0; i < LaneQueue::most_open; ++i) {
+      LaneQueue::Open seen;
+      if (!lane.queue.look(i, seen)) continue;
+      const Picoseconds start = Record::start(seen.words);
+      const std::int64_t since = opened(seen.since, start);
+      open.push_back({Record::span(seen.words), id, start, start,
+                      std::max(0.0, static_cast<double>(now - since) * 1e-9)});
+    }
+  });
+  // What contains others ends after them, or with them, but began before.
+  std::ranges::stable_sort(ended, [](const Operation& a, const Operation& b) {
+    return std::tuple{a.end, -a.start} < std::tuple{b.end, -b.start};
+  });
+  std::ranges::stable_sort(
+      open, [](const Operation& a, const Operation& b) { return a.open_for > b.open_for; });
+
+  const Clock* clock = clock_.load(std::memory_order_acquire);
+  const bool modelled = clock != nullptr && clock->is_modelled();
+  std::vector<std::string> lines;
+  const std::size_t shown = std::min(ended.size(), static_cast<std::size_t>(std::max(count, 0)));
+  for (std::size_t i = ended.size() - shown; i < ended.size(); ++i) {
+    const Operation& each = ended[i];
+    std::string line =
+        describe(each.lane, each.span) + ": " + words_of(seconds(each.end - each.start));
+    if (modelled) line += " of modelled time";
+    if (starts_tell()) {
+      const double ago = std::max(0.0, seconds(clock->since_start(now) - each.end));
+      line += fmt::format(", ended {} ago", words_of(ago));
+    }
+    lines.push_back(std::move(line));
+  }
+  for (const Operation& each : open)
+    lines.push_back(describe(each.lane, each.span) + ": open for " + words_of(each.open_for));
+  return lines;
+}
+
+}  // namespace lockstep

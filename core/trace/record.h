@@ -1,0 +1,93 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "core/time/time.h"
+#include "core/trace/span.h"
+
+namespace lockstep {
+
+/// What a lane's queue holds of an event: eight words, one cache line.
+struct Record {
+  enum class Kind : std::uint8_t { span, flow_start, flow_end };
+  using Words = std::array<std::uint64_t, 8>;
+
+  /// `label` stands for the span's group, its size and the algorithm, `step` for the span's own.
+  /// Words are put together from whole values: a load that spans several narrower stores stalls.
+  static Words of(const Span& span, int step, std::uint16_t label, Picoseconds start,
+                  Picoseconds end) {
+    return {reinterpret_cast<std::uintptr_t>(span.name),
+            static_cast<std::uint64_t>(start),
+            static_cast<std::uint64_t>(end),
+            static_cast<std::uint64_t>(span.bytes),
+            static_cast<std::uint64_t>(span.sequence),
+            pair(span.stage, span.microbatch),
+            pair(span.layer, span.peer),
+            pair(step, (static_cast<std::uint32_t>(span.category) << 8) |
+                           (static_cast<std::uint32_t>(label) << 16))};
+  }
+  static Words of(Kind flow, std::uint64_t id, Picoseconds at) {
+    return {0, static_cast<std::uint64_t>(at),        static_cast<std::uint64_t>(at), 0, id, 0,
+            0, static_cast<std::uint64_t>(flow) << 32};
+  }
+
+  static Kind kind(const Words& words) { return static_cast<Kind>((words[7] >> 32) & 0xff); }
+  static std::uint16_t label(const Words& words) {
+    return static_cast<std::uint16_t>(words[7] >> 48);
+  }
+  static Picoseconds start(const Words& words) { return static_cast<Picoseconds>(words[1]); }
+  static Picoseconds end(const Words& words) { return static_cast<Picoseconds>(words[2]); }
+  static void set_end(Words& words, Picoseconds end) { words[2] = static_cast<std::uint64_t>(end); }
+  static std::uint64_t flow(const Words& words) { return words[4]; }
+  /// All but what the label stands for.
+  static Span span(const Words& words) {
+    Span span;
+    span.name = reinterpret_cast<const char*>(words[0]);
+    span.category = static_cast<Category>((words[7] >> 40) & 0xff);
+    span.stage = low(words[5]);
+    span.microbatch = high(words[5]);
+    span.layer = low(words[6]);
+    span.peer = high(words[6]);
+    span.bytes = static_cast<std::int64_t>(words[3]);
+    span.sequence = static_cast<std::int64_t>(words[4]);
+    span.step = low(words[7]);
+    return span;
+  }
+
+ private:
+  template <class High>
+  static std::uint64_t pair(int low, High high) {
+    return static_cast<std::uint32_t>(low) |
+           (static_cast<std::uint64_t>(static_cast<std::uint32_t>(high)) << 32);
+  }
+  static int low(std::uint64_t word) { return static_cast<int>(static_cast<std::uint32_t>(word)); }
+  static int high(std::uint64_t word) { return static_cast<int>(word >> 32); }
+};
+
+/// Where a Record lies. It may be read while it is overwritten: the reader finds that out by
+/// another word, which was written before (so stores release and loads acquire; on x86 both are
+/// plain).
+class alignas(64) Slot {
+ public:
+  void store(const Record::Words& words) { store(words, std::make_index_sequence<8>{}); }
+  Record::Words load() const { return load(std::make_index_sequence<8>{}); }
+
+ private:
+  // Not loops: they would go through memory.
+  template <std::size_t... i>
+  void store(const Record::Words& words, std::index_sequence<i...>) {
+    (words_[i].store(words[i], std::memory_order_release), ...);
+  }
+  template <std::size_t... i>
+  Record::Words load(std::index_sequence<i...>) const {
+    return {words_[i].load(std::memory_order_acquire)...};
+  }
+
+  std::array<std::atomic<std::uint64_t>, 8> words_{};
+};
+
+}  // namespace lockstep

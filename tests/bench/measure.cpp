@@ -1,0 +1,268 @@
+// Measures this machine and writes it as a cluster file for the modelled clock: `./lockstep
+// measure`.
+//
+// Messages go between two ranks; compute and memory are measured with every core busy, since that
+// is how a rank finds them in a run. A rank of the cluster has a core to itself, however many ranks
+// it is said to have.
+
+#include <fmt/format.h>
+
+#include <barrier>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "core/base/error.h"
+#include "core/comm/environment.h"
+#include "core/run/given.h"
+#include "core/run/launch.h"
+#include "core/run/run_folder.h"
+#include "core/time/fit.h"
+#include "tests/bench/timing.h"
+#include "tests/support/ranks.h"
+#ifdef LOCKSTEP_HAS_MPI
+#include "core/comm/mpi_transport.h"
+#endif
+
+using namespace lockstep;
+using namespace lockstep::bench;
+
+namespace {
+
+struct Flags {
+  bool mpi = false;
+  int ranks = 64;
+  std::string output = LOCKSTEP_SOURCE_DIR "/build/cluster.json";
+};
+
+Flags parse(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i < argc; ++i) {
+    std::string flag = argv[i];
+    std::string value;
+    if (const auto equals = flag.find('='); equals != std::string::npos) {
+      value = flag.substr(equals + 1);
+      flag.erase(equals);
+    } else if (i + 1 < argc) {
+      value = argv[++i];
+    }
+    if (flag != "--launch" && flag != "--ranks" && flag != "--output")
+      throw UsageError(
+          fmt::format("{}: no such flag; there are --launch, --ranks, --output", flag));
+    if (value.empty()) throw UsageError(flag + ": wants a value");
+    if (flag == "--launch") {
+      if (value != "threads" && value != "mpi")
+        throw UsageError(fmt::format("--launch {}: wants one of threads, mpi", value));
+      flags.mpi = value == "mpi";
+    } else if (flag == "--ranks") {
+      const auto ranks = whole_number(value, 2);
+      if (!ranks || *ranks > 1 << 15)
+        throw UsageError(
+            fmt::format("--ranks {}: wants a whole number of at least 2, at most 32768", value));
+      flags.ranks = *ranks;
+    } else {
+      flags.output = value;
+    }
+  }
+  const auto folder = std::filesystem::absolute(flags.output).parent_path();
+  if (std::filesystem::is_directory(flags.output))
+    throw UsageError(
+        fmt::format("--output {}: is a folder; give the name of a file", flags.output));
+  if (!std::filesystem::is_directory(folder) || !can_write_in(folder))
+    throw UsageError(
+        fmt::format("--output {}: there is no folder {} that can be written to; name "
+                    "another",
+                    flags.output, folder.string()));
+  return flags;
+}
+
+/// Half a round trip between ranks 0 and 1 for each size; called by both, rank 0 gets the times.
+std::vector<MessageTime> measure_messages(Rank& rank) {
+  constexpr int samples = 41;
+  std::vector<MessageTime> times;
+  Tensor all{rank.memory, {1 << 22}, MemoryCategory::communication};
+  rank.device.compute.kernels().fill({}, all, 1.0F);
+  for (const std::int64_t bytes : {0, 4, 64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18,
+                                   1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24}) {
+    const View message = bytes > 0 ? View{all.f32(), {bytes / 4}} : View{};
+    const int trips = bytes <= 1 << 16 ? 16 : bytes <= 1 << 20 ? 4 : 1;
+    std::vector<double> taken;
+    for (int sample = -2; sample < samples; ++sample) {
+      const double seconds = seconds_of([&] {
+        for (int i = 0; i < trips; ++i) {
+          if (rank.id == 0) rank.world.send(message, 1).wait();
+          rank.world.receive(message, 1 - rank.id).wait();
+          if (rank.id == 1) rank.world.send(message, 0).wait();
+        }
+      });
+      if (sample >= 0) taken.push_back(seconds / (2 * trips));
+    }
+    times.push_back({bytes, median(taken)});
+  }
+  return times;
+}
+
+/// Calls work(core) on as many threads as there are cores, again and again, all beginning at once;
+/// returns what one call takes (the median).
+template <class Make>
+double on_every_core(Make make) {
+  constexpr int samples = 15;
+  const int cores = available_cores();
+  std::vector<std::vector<double>> taken(static_cast<std::size_t>(cores));
+  std::vector<std::thread> threads;
+  std::barrier<> together{cores};
+  for (std::vector<double>& mine : taken)
+    threads.emplace_back([&] {
+      auto work = make();
+      work();
+      for (int sample = 0; sample < samples; ++sample) {
+        together.arrive_and_wait();
+        mine.push_back(seconds_of(work));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::vector<double> all;
+  for (const std::vector<double>& mine : taken) all.insert(all.end(), mine.begin(), mine.end());
+  return median(all);
+}
+
+std::vector<float> ones(std::int64_t elements) {
+  return std::vector<float>(static_cast<std::size_t>(elements), 1.0F);
+}
+
+/// FLOP/s of one core in a large matrix product.
+double measure_flops() {
+  constexpr std::int64_t n = 1024;
+  const double seconds = on_every_core([] {
+    return [x = ones(n * n), w = ones(n * n), y = ones(n * n)]() mutable {
+      cpu_kernels().linear_forward({}, {x.data(), {n, n}}, {w.data(), {n, n}}, {},
+                                   {y.data(), {n, n}}, WeightLayout::in_out);
+    };
+  });
+  return 2.0 * n * n * n / seconds;
+}
+
+/// Bytes a second that one core reads and writes, adding arrays that no core's own cache holds.
+double measure_memory() {
+  constexpr std::int64_t n = 8 << 20;
+  const double seconds = on_every_core([] {
+    return [a = ones(n), b = ones(n), y = ones(n)]() mutable {
+      cpu_kernels().add({}, {a.data(), {n}}, {b.data(), {n}}, {y.data(), {n}});
+    };
+  });
+  return 3.0 * sizeof(float) * n / seconds;
+}
+
+/// Seconds for a kernel that has next to nothing to do, as layers launch it.
+double measure_launch(Rank& rank) {
+  constexpr int launches = 1000;
+  float x = 0;
+  std::vector<double> taken;
+  for (int sample = 0; sample < 41; ++sample)
+    taken.push_back(seconds_of([&] {
+                      for (int i = 0; i < launches; ++i)
+                        rank.compute.launch({.name = "fill"}, {}, [&](const Kernels& k, Queue q) {
+                          k.fill(q, {&x, {1}}, 1.0F);
+                        });
+                    }) /
+                    launches);
+  return median(taken);
+}
+
+std::string size_text(std::int64_t bytes) {
+  if (bytes >= 1 << 20) return fmt::format("{} MB", bytes >> 20);
+  if (bytes >= 1 << 10) return fmt::format("{} KB", bytes >> 10);
+  return fmt::format("{} B", bytes);
+}
+
+void tell(const Cluster& cluster, const std::vector<MessageTime>& times, const Flags& flags) {
+  fmt::print("{:>8}  {:>12}  {:>12}  {:>7}\n", "message", "measured", "α + β·bytes", "error");
+  for (const auto& [bytes, seconds] : times) {
+    const double fitted =
+        cluster.within.latency_seconds + static_cast<double>(bytes) / cluster.within.bandwidth;
+    fmt::print("{:>8}  {:>9.2f} µs  {:>9.2f} µs  {:>+6.0f} %\n", size_text(bytes), 1e6 * seconds,
+               1e6 * fitted, 100 * (fitted / seconds - 1));
+  }
+  fmt::print("\nα {:.2f} µs, 1/β {:.2f} GB/s between two ranks ({})\n",
+             1e6 * cluster.within.latency_seconds, 1e-9 * cluster.within.bandwidth,
+             flags.mpi ? "processes under mpirun" : "threads of one process");
+  fmt::print(
+      "a rank: {:.1f} GFLOP/s, memory {:.1f} GB/s, {:.2f} µs a kernel ({} cores, all busy)\n",
+      1e-9 * cluster.flops, 1e-9 * cluster.memory_bandwidth, 1e6 * cluster.launch_seconds,
+      available_cores());
+}
+
+void write(const Cluster& cluster, const std::string& output) {
+  std::ofstream file{output};
+  file << cluster.json() << "\n";
+  if (!file.flush()) throw RunError(fmt::format("--output {}: can't be written", output));
+  const auto near = std::filesystem::proximate(output);
+  const std::string path = near.native().starts_with("..") ? output : near.string();
+  fmt::print("\nWritten to {}. To use it:\n  ./lockstep lesson 9 --clock modelled --cluster {}\n",
+             path, path);
+}
+
+/// What each of the two ranks does. Rank 1 sleeps at the barrier while rank 0 computes.
+void measure(Rank& rank, const Flags& flags) {
+  const std::vector<MessageTime> times = measure_messages(rank);
+  if (rank.id == 0) {
+    Cluster cluster{.name = flags.mpi ? "measured, mpi" : "measured, threads",
+                    .nodes = 1,
+                    .ranks_per_node = flags.ranks,
+                    .flops = measure_flops(),
+                    .memory_bandwidth = measure_memory(),
+                    .launch_seconds = measure_launch(rank),
+                    .within = fit_link(times)};
+    cluster.between = cluster.within;  // there is one node
+    tell(cluster, times, flags);
+    write(cluster, flags.output);
+  }
+  rank.world.barrier().wait();
+}
+
+int run(int argc, char** argv) {
+  const Flags flags = parse(argc, argv);
+  Options options;
+  options.ranks = options.dp = 2;
+  options.trace = "none";
+  if (!flags.mpi) {
+    const std::string failure =
+        testing::on_threads(options, [&](Rank& rank) { measure(rank, flags); });
+    if (!failure.empty()) throw RunError(failure);
+    return 0;
+  }
+#ifdef LOCKSTEP_HAS_MPI
+  if (!under_mpi()) {
+    find_mpirun();
+    return run_under_mpirun(2, argc, argv);
+  }
+  const MpiSession session;
+  try {
+    Rank rank{options, session.endpoint()};
+    measure(rank, flags);
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());
+    session.abort(1);
+  }
+#else
+  throw UsageError(
+      "--launch mpi: built without MPI; install libopenmpi-dev and openmpi-bin and build again");
+#endif
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

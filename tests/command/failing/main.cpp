@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+#include <thread>
+
+#include "core/base/error.h"
+#include "core/run/lesson.h"
+
+using namespace lockstep;
+
+namespace {
+
+[[noreturn]] void go_on(bool compute) {
+  volatile double sum = 0;
+  while (true) {
+    if (compute)
+      for (int i = 0; i < 1000; ++i) sum = sum + 1;
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds{100});
+  }
+}
+
+}  // namespace
+
+// A lesson for tests: ranks meet at a barrier each step, until one of them fails, in one of several
+// ways, while the others wait for it, sleep or compute.
+int main(int argc, char** argv) {
+  Lesson lesson{{.name = "99 failing",
+                 .question = "How does a run end?",
+                 .steps = 1000000,
+                 .microbatches = {1},
+                 .trains = false,
+                 .axis = "dp"},
+                argc,
+                argv};
+  const int& victim = lesson.flag("--victim", 2, "the rank that fails");
+  const int& at = lesson.flag("--at", 3, "the step in which it fails");
+  const auto& how = lesson.flag<std::string>("--how", "throw",
+                                             "throw, refuse, exit, crash, sleep, compute, or not");
+  const auto& others =
+      lesson.flag<std::string>("--others", "wait", "what others do then: wait, sleep, compute");
+
+  return lesson.run([&](Rank& rank) {
+    for ([[maybe_unused]] const Batch& batch :
+         lesson.batches(rank, lesson.phases().front(), Predicted{})) {
+      rank.compute.range({.name = "compute", .category = Category::forward},
+                         [] { std::this_thread::sleep_for(std::chrono::milliseconds{2}); });
+      if (rank.trace.step() == at && how != "not") {
+        if (rank.id != victim && others != "wait") go_on(others == "compute");
+        if (rank.id == victim && others != "wait")
+          std::this_thread::sleep_for(std::chrono::milliseconds{100});
+        if (rank.id == victim && how == "throw") throw std::runtime_error("its own words");
+        if (rank.id == victim && how == "refuse") throw UsageError("its own refusal");
+        if (rank.id == victim && how == "exit") std::_Exit(1);
+        if (rank.id == victim && how == "crash") std::raise(SIGSEGV);
+        if (rank.id == victim && (how == "sleep" || how == "compute")) go_on(how == "compute");
+      }
+      rank.world.barrier().wait();
+    }
+  });
+}

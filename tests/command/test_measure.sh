@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# What `./lockstep measure` writes is a cluster that a modelled run takes. Whether its figures are good
+# ones is not asked here. Prints "N passed, N failed".
+#
+#   test_measure.sh MEASURE LESSON LAUNCH...      LESSON is that of a pipeline
+set -uo pipefail
+# shellcheck source=claims.sh
+source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
+measure=$1 lesson=$2
+shift 2
+
+text=$scratch/text cluster=$scratch/cluster.json
+seq 1 2000 >"$text"
+run_lesson() { # RANKS
+  run "$lesson" --ranks "$1" --layers "$1" --steps 1 --data "$text" --trace none --clock modelled \
+    --cluster "$cluster"
+}
+
+for launch in "$@"; do
+  rm -f "$cluster"
+  run "$measure" --launch "$launch" --ranks 4 --output "$cluster"
+  claim "measure ends well ($launch)" ended 0
+  claim "measure shows 0 B ($launch)" says ' 0 B '
+  claim "measure shows 16 MB ($launch)" says ' 16 MB '
+  claim "measure says what to do with the file ($launch)" says "--clock modelled --cluster $cluster"
+  claim "measure says how the ranks were started ($launch)" grep -q "measured, $launch" "$cluster"
+  run_lesson 4; claim "a run on that cluster ends well ($launch)" ended 0
+  run_lesson 5; claim "the cluster has as many ranks as were asked for ($launch)" complains '1 nodes of 4 ranks'
+done
+
+refuse() { # FLAG...
+  run "$measure" "$@"
+  claim "'$*' is refused" ended 2
+  claim "'$*' is refused in one line" complains_in_one_line
+  claim "'$*' is named" complains "$1"
+  claim "'$*' is refused on stderr alone" says_nothing
+}
+refuse --fast 1
+refuse --output
+refuse --output "$scratch"
+refuse --output "$scratch/no/such/folder/x.json"
+refuse --launch processes
+for ranks in 0 1 -4 two 40000 99999999999; do refuse --ranks "$ranks"; done
+
+conclude

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# What the viewer shows of a run, whatever happens to the viewer or is said to it, under Xvfb: killed and
+# started again five times while the run goes on, it has every span in the end; lines that are none are
+# skipped and counted.
+#
+#   test_stream.sh LESSON_BINARY VIEWER_BINARY
+set -euo pipefail
+lesson=$1
+viewer=$2
+command -v xvfb-run >/dev/null || { echo "skipped: there is no xvfb-run"; exit 77; }
+# One display for all viewers, so that each is one process, to be killed.
+if [ -z "${DISPLAY_IS_OURS:-}" ]; then
+  DISPLAY_IS_OURS=1 exec xvfb-run -a -s "-screen 0 1600x900x24" "$0" "$@"
+fi
+
+folder=$(mktemp -d)
+shown=
+running=
+trap '[ -n "$shown" ] && kill -9 "$shown" 2>/dev/null; [ -n "$running" ] && kill "$running" 2>/dev/null; rm -rf "$folder"' EXIT
+passed=0
+failed=0
+claim() {  # claim TEXT COMMAND...
+  local text=$1
+  shift
+  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $text"; fi
+}
+number() { grep -o "\"$1\": [0-9.]*" "$folder/stats.json" | head -n 1 | grep -o '[0-9.]*$'; }
+free_port() {
+  local port
+  for port in $(shuf -i 20000-30000 -n 50); do
+    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
+  done
+}
+# listen [VIEWER_FLAGS]: starts a viewer in the background, as $shown, and returns when it listens.
+listen() {
+  "$viewer" --listen "127.0.0.1:$port" "$@" &
+  shown=$!
+  for _ in $(seq 100); do
+    grep -q ":$(printf %04X "$port") 00000000:0000 0A" /proc/net/tcp && return
+    sleep 0.1
+  done
+  echo "the viewer does not listen"
+}
+
+port=$(free_port)
+timeout 200 "$lesson" --ranks 4 --steps 60 --pace 0.002 --quiet --parity off --trace "$folder/run" --view "127.0.0.1:$port" &
+running=$!
+for _ in 1 2 3 4 5; do
+  listen
+  sleep 0.7
+  claim "the run goes on while viewers come and go" kill -0 "$running"
+  kill -9 "$shown"
+  wait "$shown" 2>/dev/null || true
+done
+listen --stats "$folder/stats.json" --exit-when-done
+claim "the run ends well" wait "$running"
+running=
+claim "the viewer ends by itself" timeout 60 tail --pid="$shown" -f /dev/null
+shown=
+emitted=$(grep -h '"name":"end"' "$folder"/run/rank*.json | grep -o '"spans":[0-9]*' | grep -o '[0-9]*' | awk '{s += $1} END {print s}')
+written=$(cat "$folder"/run/rank*.json | grep -c '"ph":"X"')
+claim "all that was emitted is in the files ($emitted, $written)" test "$emitted" -eq "$written"
+claim "and in the sixth viewer ($(number total))" test "$emitted" -eq "$(number total)"
+claim "no line was malformed" test "$(number malformed)" -eq 0
+
+# The four ranks' traces again, as anybody could send them, with lines that are none in one.
+listen --stats "$folder/stats.json" --exit-when-done
+for rank in 0 1 2 3; do
+  trace=$folder/run/rank$rank.json
+  exec 3<>"/dev/tcp/127.0.0.1/$port"
+  sed -n 2p "$trace" >&3
+  read -r answer <&3
+  claim "rank $rank is asked for its trace ($answer)" test "$answer" = "resume 0"
+  head -n 20 "$trace" >&3
+  if [ "$rank" = 2 ]; then printf '{"ph":"X","name":\nnonsense\n\xff\xfe{}{}\n{"ph":"X","dur":1}\n' >&3; fi
+  tail -n +21 "$trace" >&3
+  exec 3>&-
+done
+claim "the viewer ends by itself, malformed lines or not" timeout 60 tail --pid="$shown" -f /dev/null
+shown=
+claim "four lines are told to be malformed ($(number malformed))" test "$(number malformed)" -eq 4
+claim "all others are there ($(number total))" test "$emitted" -eq "$(number total)"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

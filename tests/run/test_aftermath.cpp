@@ -1,0 +1,151 @@
+#include <doctest/doctest.h>
+
+#include <climits>
+#include <string>
+#include <vector>
+
+#include "core/run/aftermath.h"
+
+using namespace lockstep;
+
+namespace {
+
+using Kind = RankReport::Kind;
+const std::string rule(74, '-');
+
+std::string line_of(Kind kind, int rank, const std::string& host, const std::string& text) {
+  std::string line = RankReport{kind, rank, host, text}.to_line();
+  CHECK(line.back() == '\n');
+  line.pop_back();
+  CHECK(line.find('\n') == std::string::npos);
+  return line;
+}
+
+/// What was printed at once, and the text at the end.
+struct Told {
+  std::string at_once, at_end;
+};
+Told told(int ranks, const std::vector<std::string>& lines) {
+  Aftermath aftermath{ranks};
+  Told told;
+  for (const std::string& line : lines)
+    if (const auto shown = aftermath.line(line)) told.at_once += *shown + "\n";
+  told.at_end = aftermath.end();
+  told.at_end += aftermath.text("; EPILOGUE");
+  return told;
+}
+
+const std::vector<std::string> killed{
+    rule,
+    "Primary job  terminated normally, but 1 process returned",
+    "a non-zero exit code. Per user-direction, the job has been aborted.",
+    rule,
+    "[vm:1] btl_tcp: connection reset by peer",
+    rule,
+    "mpirun noticed that process rank 1 with PID 0 on node b exited on signal 9 (Killed).",
+    rule};
+
+std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+}  // namespace
+
+TEST_CASE("a report is one line and comes back as it was") {
+  const RankReport report{Kind::failed, 17, "a-host", "deadlock\n  rank 1 waits\t\"µ\""};
+  const auto copy = RankReport::from_line(line_of(report.kind, 17, report.host, report.text));
+  REQUIRE(copy);
+  CHECK(copy->kind == report.kind);
+  CHECK(copy->rank == 17);
+  CHECK(copy->host == report.host);
+  CHECK(copy->text == report.text);
+  CHECK_FALSE(RankReport::from_line("rank 3: any other line"));
+  CHECK_FALSE(RankReport::from_line(""));
+  // Also behind what a rank had left of a line.
+  CHECK(RankReport::from_line("half a li" + line_of(Kind::here, 3, "b", ""))->rank == 3);
+}
+
+TEST_CASE(
+    "a report goes through a pipe at once; the newest operations are kept, and a cause's head") {
+  const std::string text = "FIRST" + std::string(10'000, 'x') + "LAST";
+  for (const Kind kind : {Kind::doing, Kind::failed}) {
+    const std::string line = RankReport{kind, 1, "host", text}.to_line();
+    CHECK(line.size() == PIPE_BUF);
+    const auto copy = RankReport::from_line(line.substr(0, line.size() - 1));
+    CHECK(copy->text.starts_with("FIRST") == (kind == Kind::failed));
+    CHECK(copy->text.ends_with("LAST") == (kind == Kind::doing));
+  }
+}
+
+TEST_CASE("a rank that was killed is named once, and what all were doing follows by rank") {
+  const auto [at_once, at_end] =
+      told(3, std::vector{line_of(Kind::here, 1, "b", ""), std::string{"a word of a rank's own"}} +
+                  killed +
+                  std::vector{line_of(Kind::doing, 2, "c", "step 4\nstep 5"),
+                              line_of(Kind::doing, 0, "a", "step 3")});
+  CHECK(at_once == "a word of a rank's own\n");
+  CHECK(at_end ==
+        "the run failed: rank 1 on b exited on signal 9 (Killed); EPILOGUE\n"
+        "what each rank was doing, the newest last:\n"
+        "  rank 0 on a:\n    step 3\n"
+        "  rank 1 on b: was killed, and can't say\n"
+        "  rank 2 on c:\n    step 4\n    step 5\n");
+}
+
+TEST_CASE("ranks that fail because another has are not blamed") {
+  // One that was killed, and others that lost it and said so sooner than mpirun.
+  CHECK(told(2, std::vector{line_of(Kind::failed, 0, "a", "MPI_Test: lost rank 1")} + killed)
+            .at_end.starts_with("the run failed: rank 1 on b exited on signal 9"));
+  // One that said why, and then died of it.
+  CHECK(told(2, std::vector{line_of(Kind::failed, 1, "b", "its own words"),
+                            line_of(Kind::failed, 0, "a", "lost rank 1")} +
+                    killed)
+            .at_end.starts_with("the run failed: rank 1 on b: its own words; EPILOGUE\n"));
+}
+
+TEST_CASE("one that ended without a word is named by its exit code") {
+  const std::vector<std::string> ended{
+      rule,
+      "mpirun detected that one or more processes exited with non-zero status, thus causing",
+      "the job to be terminated. The first process to do so was:",
+      "",
+      "  Process name: [[31942,1],1]",
+      "  Exit code:    3",
+      rule};
+  const std::vector<std::string> here{line_of(Kind::here, 1, "b", "")};
+  CHECK(told(2, here + ended)
+            .at_end.starts_with("the run failed: rank 1 on b ended with exit code 3; EPILOGUE\n"));
+  // But not one that has said all there is to say.
+  CHECK(told(2, std::vector{line_of(Kind::refused, 1, "b", "--data x: no such file")} + ended)
+            .at_end.empty());
+  CHECK(told(2, std::vector{line_of(Kind::told, 0, "a", "")} + ended).at_end.empty());
+}
+
+TEST_CASE("what all ranks refuse is told once") {
+  Aftermath refused{2};
+  CHECK_FALSE(refused.refused());
+  refused.line(line_of(Kind::here, 1, "b", ""));
+  refused.line(line_of(Kind::refused, 1, "b", "--data x: no such file"));
+  CHECK(refused.refused());
+  refused.line(line_of(Kind::failed, 0, "a", "its own words"));
+  CHECK_FALSE(refused.refused());
+  const std::string first = line_of(Kind::refused, 1, "b", "--data x: no such file");
+  CHECK(told(3, {first, line_of(Kind::refused, 0, "a", "--data x: no such file"),
+                 line_of(Kind::refused, 2, "a", "--load y: no such file")})
+            .at_once == "--data x: no such file\n--load y: no such file\n");
+}
+
+TEST_CASE("what mpirun alone knows is passed on, whole or cut off") {
+  const std::vector<std::string> block{rule, "There are not enough slots available",
+                                       "in the system."};
+  CHECK(told(2, block).at_end == "There are not enough slots available\nin the system.\n");
+  CHECK(told(2, block + std::vector{rule}).at_end ==
+        "There are not enough slots available\nin the system.\n");
+  CHECK(told(2,
+             {rule, "ORTE was unable to reliably start one or more daemons.", "* many causes", rule,
+              rule, "ORTE does not know how to route a message to the specified daemon", rule})
+            .at_end.ends_with("have OpenMPI's orted on its PATH\n"));
+  CHECK(told(2, {"--- a short rule"}).at_once == "--- a short rule\n");
+  CHECK(told(2, {}).at_end.empty());
+}

@@ -1,0 +1,118 @@
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/comm/environment.h"
+#include "core/run/hosts.h"
+#include "tests/support/complaints.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// Variables of a launcher for the life of this.
+class Environment {
+ public:
+  explicit Environment(const std::map<std::string, std::string>& variables) {
+    for (const char* name : all) ::unsetenv(name);
+    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Environment() {
+    for (const char* name : all) ::unsetenv(name);
+  }
+
+ private:
+  static constexpr const char* all[] = {"OMPI_COMM_WORLD_SIZE",
+                                        "OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "OMPI_COMM_WORLD_LOCAL_RANK",
+                                        "PMIX_RANK",
+                                        "SLURM_PROCID",
+                                        "SLURM_NTASKS",
+                                        "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_LOCALID"};
+};
+
+}  // namespace
+
+TEST_CASE("hosts are told to mpirun as they were given") {
+  CHECK_FALSE(HostChoice{}.any());
+  CHECK(HostChoice{}.arguments().empty());
+  CHECK(HostChoice{.hostfile = "f"}.arguments() == std::vector<std::string>{"--hostfile", "f"});
+  CHECK(HostChoice{.hosts = "a:2,b"}.arguments() == std::vector<std::string>{"--host", "a:2,b"});
+}
+
+TEST_CASE("hosts with room for all ranks are taken") {
+  const TemporaryFolder folder;
+  const auto file = [&](const std::string& text) {
+    return HostChoice{.hostfile = folder.file("hosts", text)};
+  };
+  CHECK_NOTHROW(file("# two\na slots=2\n\nb slots=2 max_slots=4 # the other\n").check(4));
+  CHECK_NOTHROW(file("a slots=2\nb\n").check(64));  // as many as b has cores
+  CHECK_NOTHROW((HostChoice{.hosts = "a:2,b,b"}).check(4));
+  CHECK_NOTHROW((HostChoice{.hosts = "10.0.0.1:8"}).check(8));
+}
+
+TEST_CASE("hosts that can't be taken are one line that says why, and what would do") {
+  const TemporaryFolder folder;
+  const auto refusal = [](const HostChoice& hosts, int ranks) {
+    return complaint_of<UsageError>([&] { hosts.check(ranks); });
+  };
+  const auto of_file = [&](const std::string& text, int ranks) {
+    return refusal({.hostfile = folder.file("hosts", text)}, ranks);
+  };
+  CHECK(unlike(refusal({.hostfile = "/none"}, 1),
+               {"--hostfile /none", "no such file", "slots=4"}) == "");
+  CHECK(unlike(refusal({.hostfile = "/tmp"}, 1), {"--hostfile /tmp", "no such file"}) == "");
+  CHECK(unlike(of_file("# nobody\n", 1), {"--hostfile", "names no host"}) == "");
+  CHECK(unlike(of_file("a slots=2\nb slots=1\n", 4),
+               {"--hostfile", "3 slots for --ranks 4", "--ranks 3"}) == "");
+  CHECK(unlike(of_file("a slots=2\nb slot=1\n", 1), {"line 2", "'slot=1'"}) == "");
+  CHECK(unlike(of_file("a slots=many\n", 1), {"line 1", "'slots=many'", "at least 1"}) == "");
+  CHECK(unlike(refusal({.hosts = "a:2,b:1"}, 4), {"--hosts a:2,b:1", "3 slots for --ranks 4"}) ==
+        "");
+  for (const std::string wrong : {":2", "a:", "a:0", "a:x", "a,,b", "a b"})
+    CHECK(unlike(refusal({.hosts = wrong}, 1), {"--hosts " + wrong, "node1:4,node2:4"}) == "");
+  CHECK(unlike(refusal({.hostfile = "f", .hosts = "a"}, 1), {"--hosts a", "--hostfile f"}) == "");
+}
+
+TEST_CASE("a rank finds itself by what its launcher has set") {
+  {
+    const Environment mpirun{{{"OMPI_COMM_WORLD_SIZE", "8"},
+                              {"OMPI_COMM_WORLD_RANK", "5"},
+                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                              {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                              {"PMIX_RANK", "5"}}};
+    CHECK(under_mpi());
+    CHECK(under_mpirun());
+    CHECK(mpi_rank_from_environment() == 5);
+    CHECK(mpi_size_from_environment() == 8);
+    CHECK(mpi_local_size_from_environment() == 4);
+    CHECK_FALSE(mpi_first_on_host());
+  }
+  {
+    const Environment srun{{{"PMIX_RANK", "3"},
+                            {"SLURM_PROCID", "3"},
+                            {"SLURM_LOCALID", "0"},
+                            {"SLURM_NTASKS", "6"},
+                            {"SLURM_STEP_NUM_TASKS", "4"}}};
+    CHECK(under_mpi());
+    CHECK_FALSE(under_mpirun());
+    CHECK(mpi_rank_from_environment() == 3);
+    CHECK(mpi_size_from_environment() == 4);
+    CHECK(mpi_first_on_host());
+  }
+  {
+    // A batch script is within the allocation, and no rank.
+    const Environment sbatch{{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}};
+    CHECK_FALSE(under_mpi());
+    CHECK(mpi_rank_from_environment() == 0);
+    CHECK(mpi_size_from_environment() == 1);
+  }
+}

@@ -1,0 +1,248 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/time/clock.h"
+#include "core/trace/lane_queue.h"
+#include "core/trace/open_span.h"
+#include "core/trace/recorder.h"
+
+using namespace lockstep;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr Picoseconds ms = 1'000'000'000;
+
+std::vector<TraceEvent> open_spans(Recorder& recorder, Picoseconds latest = 0, bool all = false) {
+  std::vector<TraceEvent> found;
+  recorder.take_open(latest, all, [&](const TraceEvent& event) { found.push_back(event); });
+  return found;
+}
+
+/// Whether `line` begins and ends so.
+bool is_like(const std::string& line, const std::string& begin, const std::string& end) {
+  return line.starts_with(begin) && line.ends_with(end);
+}
+
+}  // namespace
+
+TEST_CASE("a queue that is emptied now and then has everything, in order") {
+  LaneQueue queue{true};
+  std::uint64_t put = 0, got = 0;
+  for (const int count : {1, 63, 64, 1, 0, 5000, 3, 1024, 20'000, 1, 70}) {
+    for (int i = 0; i < count; ++i)
+      queue.push(Record::of(Record::Kind::flow_start, put + static_cast<std::uint64_t>(i), i));
+    put += static_cast<std::uint64_t>(count);
+    queue.take([&](const Record::Words& words) {
+      REQUIRE(Record::flow(words) == got);
+      ++got;
+    });
+    CHECK(got == put);
+  }
+  CHECK(queue.pushed() == put);
+}
+
+TEST_CASE("threads with lanes of their own record while one takes out and others look") {
+  Recorder recorder;
+  constexpr int threads = 3, lanes = 4, count = 30'000;
+  std::atomic<bool> over{false};
+  std::map<int, std::int64_t> next;
+  bool in_order = true;
+  const auto take = [&] {
+    recorder.take([&](const TraceEvent& event) {
+      if (event.kind != TraceEvent::Kind::span) return;
+      in_order = in_order && event.span.sequence == next[event.lane]++ &&
+                 event.step == event.span.sequence % 7 && event.span.group_size == event.lane &&
+                 std::string{event.span.group} == std::to_string(event.lane);
+    });
+  };
+  std::thread taker{[&] {
+    while (!over) take();
+  }};
+  std::atomic<int> torn{0};
+  std::thread looker{[&] {
+    while (!over)
+      for (const std::string& line : recorder.last_operations(1000))
+        if (line.starts_with("step ") && line.find("work with rank 5 on ") == std::string::npos)
+          ++torn;
+  }};
+  std::vector<std::thread> running;
+  for (int i = 0; i < threads; ++i)
+    running.emplace_back([&, i] {
+      std::vector<int> mine;
+      for (int k = 0; k < lanes; ++k)
+        mine.push_back(recorder.add_lane(std::to_string(i) + " " + std::to_string(k)));
+      for (std::int64_t n = 0; n < count; ++n)
+        for (const int lane : mine) {
+          const Span span{.name = "work",
+                          .step = static_cast<int>(n % 7),
+                          .peer = 5,
+                          .sequence = n,
+                          .group = recorder.keep(std::to_string(lane)),
+                          .group_size = lane};
+          if (n % 3 == 0) {
+            recorder.span(lane, span, n, n + 1);
+          } else {
+            OpenSpan open{recorder, lane, span, n};
+            open.end(n + 1);
+          }
+          recorder.set_step(static_cast<int>(n));
+        }
+    });
+  for (std::thread& thread : running) thread.join();
+  over = true;
+  taker.join();
+  looker.join();
+  take();
+  CHECK(in_order);
+  CHECK(torn == 0);
+  CHECK(next.size() == threads * lanes);
+  for (const auto& [lane, taken] : next) CHECK(taken == count);
+  CHECK(recorder.span_count() == threads * lanes * count);
+}
+
+TEST_CASE("a span's own step goes before the recorder's") {
+  Recorder recorder;
+  recorder.set_step(4);
+  recorder.span(0, {.name = "a"}, 0, 1);
+  recorder.span(0, {.name = "b", .step = 2}, 1, 2);
+  { OpenSpan{recorder, 0, {.name = "c", .step = 3}, 2}.end(3); }
+  const auto events = recorder.drain();
+  REQUIRE(events.size() == 3);
+  CHECK(events[0].step == 4);
+  CHECK(events[1].step == 2);
+  CHECK(events[2].step == 3);
+}
+
+TEST_CASE("lanes are as many as one wants, and one that was not added is an error") {
+  Recorder recorder;
+  for (int i = 1; i < 300; ++i) CHECK(recorder.add_lane("lane " + std::to_string(i)) == i);
+  CHECK(recorder.add_lane("lane 299") == 299);
+  recorder.span(299, {.name = "x"}, 0, 1);
+  CHECK(recorder.drain().front().lane == 299);
+  CHECK_THROWS_AS(recorder.span(300, {.name = "x"}, 0, 1), std::out_of_range);
+  CHECK_THROWS_AS(recorder.span(-1, {.name = "x"}, 0, 1), std::out_of_range);
+}
+
+TEST_CASE(
+    "what is open for 100 ms of wall time is told, again when that has doubled, then no more") {
+  for (const bool modelled : {false, true}) {
+    CAPTURE(modelled);
+    const Clock clock = modelled ? Clock::modelled(Cluster{}) : Clock::wall();
+    Recorder recorder;
+    recorder.set_clock(clock);
+    recorder.set_step(6);
+    const int lane = recorder.add_lane("pp");
+    const auto began = std::chrono::steady_clock::now();
+    const Picoseconds start = modelled ? 77 : clock.now();
+    OpenSpan open{recorder,
+                  lane,
+                  {.name = "recv", .category = Category::wait, .peer = 2, .group = "pp"},
+                  start};
+    // Asked again and again, as a writer does; how long that takes is the machine's affair.
+    std::vector<std::chrono::milliseconds> when;
+    std::vector<TraceEvent> told;
+    while (when.size() < 3 && when.size() == told.size() &&
+           std::chrono::steady_clock::now() - began < std::chrono::seconds{20}) {
+      for (const TraceEvent& event : open_spans(recorder, 1000)) told.push_back(event);
+      if (told.size() > when.size())
+        when.push_back(
+            std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - began));
+      std::this_thread::sleep_for(milliseconds{2});
+    }
+    REQUIRE(told.size() == 3);
+    CHECK(when[0] >= milliseconds{99});
+    CHECK(when[1] >= milliseconds{199});
+    CHECK(when[2] >= milliseconds{399});
+    CHECK(told[0].kind == TraceEvent::Kind::open);
+    CHECK(told[0].lane == lane);
+    CHECK(told[0].step == 6);
+    CHECK(std::string{told[0].span.name} == "recv");
+    CHECK(std::string{told[0].span.group} == "pp");
+    CHECK(told[0].span.peer == 2);
+    CHECK(told[0].start == start);
+    // Until now; where the clock is modelled, as far as the trace has come.
+    if (modelled) CHECK(told[0].end == 1000);
+    if (!modelled) CHECK(told[0].end - start >= 100 * ms);
+    open.end(start + 5);
+    CHECK(open_spans(recorder, 1000, true).empty());
+    const auto events = recorder.drain();
+    REQUIRE(events.size() == 1);
+    CHECK(events[0].end == start + 5);
+  }
+}
+
+TEST_CASE(
+    "an open span that is dropped leaves nothing; more than eight are recorded all the same") {
+  Recorder recorder;
+  { const OpenSpan dropped{recorder, 0, {.name = "dropped"}, 0}; }
+  CHECK(open_spans(recorder, 0, true).empty());
+  CHECK(recorder.drain().empty());
+  CHECK(recorder.span_count() == 0);
+  {
+    std::vector<std::unique_ptr<OpenSpan>> many;
+    for (int i = 0; i < 12; ++i)
+      many.push_back(
+          std::make_unique<OpenSpan>(recorder, 0, Span{.name = "one", .sequence = i}, i));
+    CHECK(open_spans(recorder, 0, true).size() == LaneQueue::most_open);
+    for (auto& each : many) each->end(100);
+  }
+  const auto events = recorder.drain();
+  REQUIRE(events.size() == 12);
+  for (int i = 0; i < 12; ++i) {
+    CHECK(events[static_cast<std::size_t>(i)].span.sequence == i);
+    CHECK(events[static_cast<std::size_t>(i)].start == i);
+  }
+}
+
+TEST_CASE("a rank can say what it did last, and what it is in the middle of, traced or not") {
+  for (const bool on : {true, false}) {
+    CAPTURE(on);
+    Clock clock = Clock::wall();
+    clock.set_start_nanoseconds(clock.start_nanoseconds() - 10'000'000'000);
+    Recorder recorder{on};
+    recorder.set_clock(clock);
+    CHECK(recorder.last_operations(5).empty());
+    const int lane = recorder.add_lane("pp: receive");
+    const Picoseconds now = clock.now();
+    recorder.set_step(3);
+    for (int i = 0; i < 100; ++i)
+      recorder.span(0, {.name = "f", .category = Category::forward, .stage = 1, .microbatch = i},
+                    now - (8'500 - i) * ms, now - (8'500 - i) * ms + 12'300'000'000);
+    recorder.span(lane, {.name = "recv", .category = Category::communication, .peer = 2},
+                  now - 8900 * ms, now - 4000 * ms);
+    recorder.flow_end(lane, 1, now);
+    const OpenSpan outer{recorder, 0, {.name = "F", .category = Category::wait}, now - 9000 * ms};
+    const OpenSpan inner{
+        recorder, lane, {.name = "send", .step = 2, .layer = 1, .peer = 0}, now - 1500 * ms};
+    const auto lines = recorder.last_operations(3);
+    REQUIRE(lines.size() == 5);
+    CHECK(is_like(lines[0], "step 3, PP:1F98 on compute: 12.3 ms, ended 8.", " s ago"));
+    CHECK(is_like(lines[1], "step 3, PP:1F99 on compute: 12.3 ms, ended 8.", " s ago"));
+    CHECK(is_like(lines[2], "step 3, recv from rank 2 on pp: receive: 4.9 s, ended 4.", " s ago"));
+    CHECK(is_like(lines[3], "step 3, F on compute: open for 9.", " s"));
+    CHECK(is_like(lines[4], "step 2, send of layer 1 to rank 0 on pp: receive: open for 1.", " s"));
+    CHECK(recorder.last_operations(20).size() == 22);  // a lane remembers as many, and more
+    CHECK(recorder.drain().size() == (on ? 102 : 0));
+  }
+}
+
+TEST_CASE("on the modelled clock a duration is said to be modelled, and an open span's is not") {
+  const Clock clock = Clock::modelled(Cluster{});
+  Recorder recorder{false};
+  recorder.set_clock(clock);
+  recorder.span(0, {.name = "a"}, 0, 2 * ms);
+  const OpenSpan open{recorder, 0, {.name = "b"}, 2 * ms};
+  const auto lines = recorder.last_operations(3);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] == "a on compute: 2 ms of modelled time");
+  CHECK(lines[1].starts_with("b on compute: open for "));
+  CHECK(lines[1].find("modelled") == std::string::npos);
+}
