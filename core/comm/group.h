@@ -21,7 +21,8 @@ namespace lockstep {
 /// Collectives run one after another on a communication stream of the group's own, from the point
 /// of the compute stream on where they were called, while this rank computes; until wait(). Their
 /// additions are free on the modelled clock (no gamma term). With one member every operation is
-/// over at once and sends nothing.
+/// over at once and sends nothing. After a collective that failed, or whose Work was dropped before
+/// it was done, the group does no others: their wait() throws and says why.
 class Group {
  public:
   /// `ranks` are numbers of the whole run and include this one; the same `ranks`, `name` and

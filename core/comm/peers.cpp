@@ -83,7 +83,7 @@ void Peers::add(View in, View sum) const {
 }
 
 void Peers::copy(View from, View into) const {
-  if (from.data != nullptr && from.data != into.data)
+  if (from.data != nullptr && into.data != nullptr && from.data != into.data)  // not of nothing
     std::memmove(into.data, from.data, from.bytes());
 }
 

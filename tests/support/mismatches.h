@@ -49,6 +49,22 @@ inline std::vector<Mismatch> mismatches() {
                    },
                    {"ranks disagree", "rank 3 calls all_reduce of 40 bytes in world",
                     "calls all_reduce of 36 bytes in world"}});
+  all.push_back({"a gather of 9 and 10 elements, whose last chunks are of one size",
+                 [](Rank& rank) {
+                   std::vector<float> values(rank.id == 3 ? 10 : 9);
+                   rank.world.gather(view(values), 0).wait();
+                 },
+                 {"ranks disagree", "rank 3 calls gather of 40 bytes in world",
+                  "rank 0 calls gather of 36 bytes in world"}});
+  // Ranks 0 and 2 are through with the broadcast, in which rank 3 hears only from rank 1.
+  all.push_back({"a collective left out",
+                 [](Rank& rank) {
+                   std::vector<float> values(8);
+                   if (rank.id != 3) rank.world.broadcast(view(values), 0).wait();
+                   rank.world.all_reduce(view(values), Algorithm::tree).wait();
+                 },
+                 {"ranks disagree", "rank 3 calls all_reduce as collective number 1 of 32 bytes",
+                  "rank 2 calls all_reduce as collective number 2 of 32 bytes"}});
   all.push_back({"different algorithms",
                  [](Rank& rank) {
                    std::vector<float> values(8);
