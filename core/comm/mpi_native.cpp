@@ -20,7 +20,7 @@ std::vector<int> offsets_of(std::span<const int> counts) {
 
 class MpiCollectives final : public NativeCollectives {
  public:
-  MpiCollectives(const std::vector<int>& ranks, int rank, int tag) : rank_(rank) {
+  MpiCollectives(const std::vector<int>& ranks, int rank, int tag) : ranks_(ranks), rank_(rank) {
     MPI_Group world = MPI_GROUP_NULL;
     MPI_Group members = MPI_GROUP_NULL;
     check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group", rank);
@@ -75,6 +75,16 @@ class MpiCollectives final : public NativeCollectives {
 
   void all_to_all(View out, std::span<const int> send_counts, View in,
                   std::span<const int> receive_counts) override {
+    // MPI takes less than is expected without a word: so the counts are told first.
+    std::vector<int> sent(send_counts.size());
+    check(MPI_Alltoall(send_counts.data(), 1, MPI_INT, sent.data(), 1, MPI_INT, communicator_),
+          "MPI_Alltoall");
+    for (std::size_t i = 0; i < sent.size(); ++i)
+      if (sent[i] != receive_counts[i])
+        throw RunError(fmt::format(
+            "ranks disagree: rank {} calls all_to_all of {} bytes where rank {} calls all_to_all "
+            "of {} bytes between the two",
+            ranks_[i], 4L * sent[i], rank_, 4L * receive_counts[i]));
     const std::vector<int> from = offsets_of(send_counts);
     const std::vector<int> to = offsets_of(receive_counts);
     check(MPI_Alltoallv(out.data, send_counts.data(), from.data(), MPI_FLOAT, in.data,
@@ -88,6 +98,7 @@ class MpiCollectives final : public NativeCollectives {
   static int count(View data) { return mpi_count(static_cast<std::size_t>(data.elements())); }
   void check(int status, const char* call) const { check_mpi(status, call, rank_); }
 
+  std::vector<int> ranks_;
   int rank_;       ///< of the whole run, for errors
   int place_ = 0;  ///< in the group
   MPI_Comm communicator_ = MPI_COMM_NULL;

@@ -69,13 +69,11 @@ class ThreadTransport final : public Transport {
   }
   void job_done() override {
     std::lock_guard lock{fabric_.mutex_};
-    fabric_.graph_.job_done(agent_);
-    fabric_.check(fabric_.graph_.deadlock());
+    if (fabric_.graph_.job_done(agent_)) fabric_.check(fabric_.graph_.deadlock());
   }
   void job_dropped() override {
     std::lock_guard lock{fabric_.mutex_};
-    fabric_.graph_.job_dropped(agent_);
-    fabric_.check(fabric_.graph_.deadlock());
+    if (fabric_.graph_.job_dropped(agent_)) fabric_.check(fabric_.graph_.deadlock());
   }
   void waits_for_jobs(Transport& worker, std::int64_t jobs, const Route& why) override {
     const int other = static_cast<ThreadTransport&>(worker).agent_;

@@ -7,12 +7,17 @@
 namespace lockstep {
 
 WaitGraph::WaitGraph(int ranks) : ranks_(ranks) {
-  for (int rank = 0; rank < ranks; ++rank) agents_.push_back({.rank = rank});
+  for (int rank = 0; rank < ranks; ++rank) {
+    agents_.push_back({.rank = rank});
+    agents_of_.push_back({rank});
+  }
 }
 
 int WaitGraph::add_worker(int rank, std::string name) {
   agents_.push_back({.rank = rank, .name = std::move(name), .is_worker = true});
-  return static_cast<int>(agents_.size()) - 1;
+  const int agent = static_cast<int>(agents_.size()) - 1;
+  agents_of_[static_cast<std::size_t>(rank)].push_back(agent);
+  return agent;
 }
 
 bool WaitGraph::is_passive(const Agent& agent) const {
@@ -35,16 +40,19 @@ void WaitGraph::job_queued(int worker) {
   ++at(worker).queued;
 }
 
-void WaitGraph::job_dropped(int worker) {
+bool WaitGraph::job_dropped(int worker) {
   --at(worker).queued;
+  return is_passive(at(worker));
 }
 
-void WaitGraph::job_done(int worker) {
+bool WaitGraph::job_done(int worker) {
   Agent& self = at(worker);
   ++self.done;
-  for (Agent& each : agents_)
-    if (const auto* jobs = std::get_if<ForJobs>(&each.waits))
-      if (jobs->worker == worker && jobs->jobs <= self.done) each.waits = std::monostate{};
+  // Only its own rank's thread waits for a worker.
+  Agent& rank = at(self.rank);
+  if (const auto* jobs = std::get_if<ForJobs>(&rank.waits))
+    if (jobs->worker == worker && jobs->jobs <= self.done) rank.waits = std::monostate{};
+  return is_passive(self);
 }
 
 void WaitGraph::finished(int rank) {
@@ -55,8 +63,8 @@ std::vector<int> WaitGraph::may_help(int agent) const {
   if (const auto* jobs = std::get_if<ForJobs>(&at(agent).waits)) return {jobs->worker};
   std::vector<int> helpers;
   if (const auto* message = std::get_if<ForMessage>(&at(agent).waits))
-    for (int other = 0; other < static_cast<int>(agents_.size()); ++other)
-      if (at(other).rank == message->route.peer && !is_passive(at(other))) helpers.push_back(other);
+    for (const int other : agents_of_[static_cast<std::size_t>(message->route.peer)])
+      if (!is_passive(at(other))) helpers.push_back(other);
   return helpers;
 }
 

@@ -45,10 +45,11 @@ class WaitGraph {
   /// The agent runs again: what it waited for has come, or it has given up.
   void runs(int agent);
   void job_queued(int worker);
-  /// One job less. Nobody waits meanwhile: it is the rank's own thread that drops.
-  void job_dropped(int worker);
-  /// Also marks runnable who waited for this job.
-  void job_done(int worker);
+  /// One job less. Nobody waits meanwhile: it is the rank's own thread that drops. Returns whether
+  /// the worker has become passive, which may close a deadlock.
+  bool job_dropped(int worker);
+  /// Also marks runnable who waited for this job. Returns the same.
+  bool job_done(int worker);
   /// The rank's own thread will neither send nor receive again.
   void finished(int rank);
 
@@ -74,7 +75,7 @@ class WaitGraph {
   const Agent& at(int agent) const { return agents_[static_cast<std::size_t>(agent)]; }
   Agent& at(int agent) { return agents_[static_cast<std::size_t>(agent)]; }
   bool is_passive(const Agent& agent) const;
-  bool is_waiting(const Agent& agent) const { return agent.waits.index() != 0; }
+  static bool is_waiting(const Agent& agent) { return agent.waits.index() != 0; }
   /// Who may satisfy a waiting agent.
   std::vector<int> may_help(int agent) const;
   /// An agent that runs and may help it, directly or through others; none where it is in a
@@ -88,6 +89,7 @@ class WaitGraph {
 
   int ranks_;
   std::vector<Agent> agents_;
+  std::vector<std::vector<int>> agents_of_;  ///< by rank
 };
 
 }  // namespace lockstep

@@ -112,8 +112,8 @@ std::string Aftermath::text(const std::string& epilogue) const {
     victim = killed_->rank;
     text = fmt::format("the run failed: {} {}{}\n", who(victim), killed_->text, epilogue);
   } else if (!causes_.empty()) {
-    text = fmt::format("the run failed: {}: {}{}\n", who(causes_.front().rank),
-                       causes_.front().text, epilogue);
+    text = fmt::format("the run failed: {}: {}\n", who(causes_.front().rank),
+                       with_epilogue(causes_.front().text, epilogue));
   } else if (ended_ && refusals_.empty() && !told_) {
     text = fmt::format("the run failed: {} {}{}\n", who(ended_->rank), ended_->text, epilogue);
   } else {

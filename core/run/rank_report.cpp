@@ -91,6 +91,11 @@ std::string shown_operations(const std::string& who, const std::string& lines) {
   return fmt::format("  {}:\n    {}\n", who, indented(lines));
 }
 
+std::string with_epilogue(const std::string& cause, const std::string& epilogue) {
+  if (cause.find('\n') == std::string::npos || !epilogue.starts_with("; ")) return cause + epilogue;
+  return cause + "\n" + epilogue.substr(2);
+}
+
 std::string last_operations(const Recorder& trace) {
   return fmt::format("{}", fmt::join(trace.last_operations(operations_told), "\n"));
 }

@@ -39,6 +39,10 @@ bool reports_are_collected();
 /// "  rank 2 on host:" and its lines, indented.
 std::string shown_operations(const std::string& who, const std::string& lines);
 
+/// A cause and what is said after it ("; the trace up to then is in ..."): on a line of its own
+/// where the cause has several.
+std::string with_epilogue(const std::string& cause, const std::string& epilogue);
+
 /// How many operations of a rank are told.
 constexpr int operations_told = 4;
 /// What a rank was doing: its last operations, the newest last, a line each.

@@ -119,8 +119,8 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
   if (refusal)
     fmt::print(stderr, "{}\n", failure);
   else
-    fmt::print(stderr, "the run failed: {}{}\nwhat each rank was doing, the newest last:\n{}",
-               failure, running_->folder.where_the_trace_is(), doing);
+    fmt::print(stderr, "the run failed: {}\nwhat each rank was doing, the newest last:\n{}",
+               with_epilogue(failure, running_->folder.where_the_trace_is()), doing);
   // A rank that goes on can't be ended but with the process.
   std::fflush(stdout);
   if (!all_ended) std::_Exit(refusal ? 2 : 1);
