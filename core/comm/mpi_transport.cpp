@@ -213,13 +213,12 @@ class MpiTransport final : public Transport {
 
 namespace {
 
-// A core is not held while waiting: for some 150 µs the thread yields, then it sleeps, longer and
-// longer, up to 1 ms. Patience counts what was slept, so that a process that was stopped in a
+// A core is not held while waiting: for some 150 µs the thread yields, then it sleeps, each time a
+// quarter of what it has waited so far, up to 1 ms. Patience counts what was slept, so that a process that was stopped in a
 // debugger is not taken for late.
 void MpiPending::wait() {
   using namespace std::chrono;
   const auto begin = steady_clock::now();
-  auto nap = microseconds{50};
   double patience = agent_.patience_seconds();
   while (true) {
     live_.look_after_all();
@@ -228,14 +227,14 @@ void MpiPending::wait() {
     if (patience < 0 && route_.channel != Transport::control_channel)
       throw RunError(fmt::format("has waited {:g} s {}", agent_.patience_seconds(),
                                  waits_for(route_, is_send_, static_cast<std::int64_t>(size_))));
-    if (steady_clock::now() - begin < microseconds{150}) {
+    const auto before = steady_clock::now();
+    if (before - begin < microseconds{150}) {
       sched_yield();
       continue;
     }
-    const auto before = steady_clock::now();
-    std::this_thread::sleep_for(nap);
+    std::this_thread::sleep_for(
+        std::min<steady_clock::duration>((before - begin) / 4, milliseconds{1}));
     patience -= std::min(duration<double>(steady_clock::now() - before).count(), 0.1);
-    nap = std::min(nap * 2, microseconds{1000});
   }
 }
 
