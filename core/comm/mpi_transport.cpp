@@ -214,8 +214,8 @@ class MpiTransport final : public Transport {
 namespace {
 
 // A core is not held while waiting: for some 150 µs the thread yields, then it sleeps, each time a
-// quarter of what it has waited so far, up to 1 ms. Patience counts what was slept, so that a process that was stopped in a
-// debugger is not taken for late.
+// quarter of what it has waited so far, up to 1 ms. Patience counts what was slept, so that a
+// process that was stopped in a debugger is not taken for late.
 void MpiPending::wait() {
   using namespace std::chrono;
   const auto begin = steady_clock::now();
