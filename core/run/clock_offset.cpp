@@ -1,4 +1,5 @@
 #include "core/run/clock_offset.h"
+#include "core/comm/control.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
 #include "core/run/gather_traces.h"
+#include "core/comm/control.h"
 
 #include <fmt/format.h>
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/comm/control.h"
 #include "core/comm/environment.h"
 #include "core/comm/mpi_transport.h"
 #include "core/run/clock_offset.h"

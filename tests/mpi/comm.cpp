@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/comm/control.h"
 #include "core/comm/mpi_check.h"
 #include "core/comm/mpi_transport.h"
 #include "tests/comm/random_programs.h"

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/comm/control.h"
 #include "core/comm/mpi_transport.h"
 #include "tests/support/pipeline_checks.h"
 

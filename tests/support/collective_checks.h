@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/comm/control.h"
 #include "core/run/rank.h"
 #include "tests/comm/oracle.h"
 

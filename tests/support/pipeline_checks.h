@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/comm/control.h"
 #include "core/model/adamw.h"
 #include "core/model/footprint.h"
 #include "core/pipeline/executor.h"
