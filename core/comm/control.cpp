@@ -5,24 +5,25 @@
 
 namespace lockstep {
 
-namespace {
-
-Route control(int peer) {
+Route control_route(int peer) {
   return {.peer = peer, .channel = Transport::control_channel, .operation = "control"};
 }
 
+namespace {
+
 void send_text(Transport& transport, int to, const std::string& text) {
   const std::uint64_t size = text.size();
-  auto head = transport.send(control(to), std::as_bytes(std::span{&size, 1}), 0);
+  auto head = transport.send(control_route(to), std::as_bytes(std::span{&size, 1}), 0);
   head->wait();
-  if (size > 0) transport.send(control(to), std::as_bytes(std::span{text}), 0)->wait();
+  if (size > 0) transport.send(control_route(to), std::as_bytes(std::span{text}), 0)->wait();
 }
 
 std::string receive_text(Transport& transport, int from) {
   std::uint64_t size = 0;
-  transport.receive(control(from), std::as_writable_bytes(std::span{&size, 1}))->wait();
+  transport.receive(control_route(from), std::as_writable_bytes(std::span{&size, 1}))->wait();
   std::string text(size, '\0');
-  if (size > 0) transport.receive(control(from), std::as_writable_bytes(std::span{text}))->wait();
+  if (size > 0)
+    transport.receive(control_route(from), std::as_writable_bytes(std::span{text}))->wait();
   return text;
 }
 

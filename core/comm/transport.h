@@ -80,8 +80,8 @@ class Transport {
   /// Bytes sent by this rank, all agents together, by operation.
   std::map<std::string, std::int64_t> bytes_sent() const;
 
-  // -- what a Worker tells of its agent, so that waiting is seen for what it is: see WaitGraph
-  // -----
+  // What a Worker tells of its agent, so that waiting is seen for what it is (see WaitGraph).
+
   /// This agent has one more job to do.
   virtual void job_queued() {}
   /// It has done one.

@@ -1,5 +1,4 @@
 #include "core/run/clock_offset.h"
-#include "core/comm/control.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "core/comm/control.h"
 #include "core/run/rank_report.h"
 
 namespace lockstep {
@@ -23,10 +23,6 @@ std::span<std::byte> room_of(std::int64_t& value) {
   return std::as_writable_bytes(std::span{&value, 1});
 }
 
-Route control(int peer) {
-  return {.peer = peer, .channel = Transport::control_channel, .operation = "control"};
-}
-
 // The answer's room is ready before the question leaves, and nobody waits between the question's
 // leaving and the answer's coming: whatever is done there would count as way.
 ClockOffset ask(Transport& transport, const std::function<std::int64_t()>& now, int count) {
@@ -34,9 +30,9 @@ ClockOffset ask(Transport& transport, const std::function<std::int64_t()>& now, 
   for (int i = 0; i < count; ++i) {
     ClockExchange exchange;
     const std::int64_t question = i;
-    auto answer = transport.receive(control(0), room_of(exchange.root));
+    auto answer = transport.receive(control_route(0), room_of(exchange.root));
     exchange.asked = now();
-    auto asked = transport.send(control(0), bytes_of(question), 0);
+    auto asked = transport.send(control_route(0), bytes_of(question), 0);
     answer->wait();
     exchange.answered = now();
     asked->wait();
@@ -48,9 +44,9 @@ ClockOffset ask(Transport& transport, const std::function<std::int64_t()>& now, 
 void answer(Transport& transport, int peer, const std::function<std::int64_t()>& now, int count) {
   for (int i = 0; i < count; ++i) {
     std::int64_t question = 0;
-    transport.receive(control(peer), room_of(question))->wait();
+    transport.receive(control_route(peer), room_of(question))->wait();
     const std::int64_t time = now();
-    transport.send(control(peer), bytes_of(time), 0)->wait();
+    transport.send(control_route(peer), bytes_of(time), 0)->wait();
   }
 }
 

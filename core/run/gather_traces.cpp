@@ -1,5 +1,4 @@
 #include "core/run/gather_traces.h"
-#include "core/comm/control.h"
 
 #include <fmt/format.h>
 
@@ -8,6 +7,7 @@
 #include <sstream>
 
 #include "core/base/error.h"
+#include "core/comm/control.h"
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-passed=0 failed=0 code=0
+passed=0 failed=0 code=0 out='' err=''
 unset DISPLAY WAYLAND_DISPLAY
 
 # Runs a command with a limit of 20 seconds: $out and $err are what it printed, $code how it ended.
@@ -39,6 +39,16 @@ within() {
     sleep 0.1
   done
   "$@"
+}
+
+# Of a run in the background, $run, which prints into $scratch.
+has_ended() { ! kill -0 "$run" 2>/dev/null; }
+# Its end, which must come within 10 seconds.
+await() {
+  within 10 has_ended || kill -KILL "$run"
+  wait "$run"
+  code=$?
+  out=$(<"$scratch/out") err=$(<"$scratch/err")
 }
 
 conclude() {

@@ -11,7 +11,7 @@
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
-lesson=$1 failing=$2 in_time=${3-}
+lesson=$(realpath "$1") failing=$(realpath "$2") in_time=${3-}
 trap 'end_all; rm -rf "$scratch"' EXIT
 
 text=$scratch/text
@@ -41,14 +41,6 @@ all_traces_have() { # BYTES
   for rank in 0 1 2 3; do
     [[ $(stat -c %s "$trace/rank$rank.json" 2>/dev/null || echo 0) -ge $1 ]] || return 1
   done
-}
-has_ended() { ! kill -0 "$run" 2>/dev/null; }
-# The run's end, which must come within 10 seconds.
-await() {
-  within 10 has_ended || kill -KILL "$run"
-  wait "$run"
-  code=$?
-  out=$(<"$scratch/out") err=$(<"$scratch/err")
 }
 # The rank's file is JSON once its bracket is closed; with "whole", up to the event that ends it.
 is_readable() { # RANK [whole]

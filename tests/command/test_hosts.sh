@@ -178,13 +178,6 @@ start() { # NAME FLAGS...
 is_under_way() {
   on a test -s "$trace/rank0.json" && [[ $(on b stat -c %s "$trace/rank2.json" 2>/dev/null) -ge 20000 ]]
 }
-has_ended() { ! kill -0 "$run" 2>/dev/null; }
-await() {
-  within 10 has_ended || kill -KILL "$run"
-  wait "$run"
-  code=$?
-  out=$(<"$scratch/out") err=$(<"$scratch/err")
-}
 rank_process() { # RANK
   local process
   for process in $(processes); do

@@ -11,25 +11,9 @@ set -euo pipefail
 lesson=$1
 viewer=$2
 must_be_soon=${3:-}
-command -v xvfb-run >/dev/null || { echo "skipped: there is no xvfb-run"; exit 77; }
+# shellcheck source=viewer.sh
+source "$(dirname "${BASH_SOURCE[0]}")/viewer.sh"
 
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-passed=0
-failed=0
-claim() {  # claim TEXT COMMAND...
-  local text=$1
-  shift
-  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $text"; fi
-}
-# number KEY: the first number behind "KEY": in the viewer's statistics.
-number() { grep -o "\"$1\": [0-9.]*" "$folder/stats.json" | head -n 1 | grep -o '[0-9.]*$'; }
-free_port() {
-  local port
-  for port in $(shuf -i 20000-30000 -n 50); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
-  done
-}
 # run LESSON_FLAGS -- VIEWER_FLAGS: both at once; the viewer listens before the run begins.
 run() {
   local flags=()
@@ -38,24 +22,18 @@ run() {
   local port
   port=$(free_port)
   timeout 120 xvfb-run -a -s "-screen 0 1600x900x24" "$viewer" --listen "127.0.0.1:$port" \
-    --stats "$folder/stats.json" "$@" &
+    --stats "$stats" "$@" &
   local shown=$!
-  for _ in $(seq 100); do
-    grep -q ":$(printf %04X "$port") 00000000:0000 0A" /proc/net/tcp && break
-    sleep 0.1
-  done
-  timeout 120 "$lesson" "${flags[@]}" --quiet --parity off --trace "$folder/run" --view "127.0.0.1:$port"
+  within 10 is_open "$port"
+  timeout 120 "$lesson" "${flags[@]}" --quiet --parity off --trace "$traces" --view "127.0.0.1:$port"
   wait "$shown"
 }
-emitted() { grep -h '"name":"end"' "$folder"/run/rank*.json | grep -o '"spans":[0-9]*' | grep -o '[0-9]*' | awk '{s += $1} END {print s}'; }
-written() { cat "$folder"/run/rank*.json | grep -c '"ph":"X"'; }
-
 for launch in threads mpi; do
   if [ "$launch" = mpi ] && ! command -v mpirun >/dev/null; then continue; fi
 
   # The picture is taken as soon as every rank has sent spans, long before the 40th step.
-  run --launch $launch --ranks 4 --steps 40 --pace 0.005 -- --screenshot "$folder/live.png" --when all-ranks
-  claim "$launch: there is a picture" test -s "$folder/live.png"
+  run --launch $launch --ranks 4 --steps 40 --pace 0.005 -- --screenshot "$scratch/live.png" --when all-ranks
+  claim "$launch: there is a picture" test -s "$scratch/live.png"
   claim "$launch: it was taken before the last step began" test "$(number last_step)" -lt 39
   for rank in 0 1 2 3; do
     claim "$launch: it shows rank $rank" test "$(number $rank)" -gt 0
@@ -72,5 +50,4 @@ for launch in threads mpi; do
     claim "$launch: 95 of 100 spans are shown within 250 ms" test "$(number p95 | cut -d. -f1)" -le 250
   fi
 done
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+conclude

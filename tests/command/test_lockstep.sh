@@ -4,11 +4,11 @@
 set -uo pipefail
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
-scratch=$(mktemp -d)
+# shellcheck source=claims.sh
+source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
 trap 'cleanup' EXIT
 house="$scratch/a path with spaces"
-passed=0 failed=0
-unset DISPLAY WAYLAND_DISPLAY LOCKSTEP_PRESET CMAKE_PREFIX_PATH CONDA_PREFIX PAGER
+unset LOCKSTEP_PRESET CMAKE_PREFIX_PATH CONDA_PREFIX PAGER
 export TERM=dumb
 
 cleanup() {
@@ -123,18 +123,6 @@ END
 # Runs the command: $out is all that it printed, $code how it ended.
 lockstep() { out=$(cd "$house" && timeout 60 ./lockstep "$@" 2>&1 </dev/null); code=$?; }
 
-claim() { # WHAT, then a command that holds
-  local what=$1
-  shift
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n  exit code %s, printed:\n%s\n' "$what" "$code" "${out//$'\n'/$'\n'    }"
-  fi
-}
-ended() { [[ $code == "$1" ]]; }
-says() { [[ $out == *"$1"* ]]; }
 is_silent_on() { [[ $out != *"$1"* ]]; }
 has_lines() { [[ $(wc -l <<<"$out") == "$1" ]]; }
 last_line() { [[ ${out##*$'\n'} == "$1" ]]; }
@@ -306,5 +294,4 @@ fi
 out=$(cd "$house" && find . -path ./build -prune -o -type f -print | sort)
 claim "no writes outside build/" [ "$out" = "$files_before" ]
 
-printf '%d passed, %d failed\n' "$passed" "$failed"
-(( failed == 0 ))
+conclude

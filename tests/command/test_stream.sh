@@ -7,43 +7,25 @@
 set -euo pipefail
 lesson=$1
 viewer=$2
-command -v xvfb-run >/dev/null || { echo "skipped: there is no xvfb-run"; exit 77; }
 # One display for all viewers, so that each is one process, to be killed.
-if [ -z "${DISPLAY_IS_OURS:-}" ]; then
+if [ -z "${DISPLAY_IS_OURS:-}" ] && command -v xvfb-run >/dev/null; then
   DISPLAY_IS_OURS=1 exec xvfb-run -a -s "-screen 0 1600x900x24" "$0" "$@"
 fi
-
-folder=$(mktemp -d)
+# shellcheck source=viewer.sh
+source "$(dirname "${BASH_SOURCE[0]}")/viewer.sh"
 shown=
 running=
-trap '[ -n "$shown" ] && kill -9 "$shown" 2>/dev/null; [ -n "$running" ] && kill "$running" 2>/dev/null; rm -rf "$folder"' EXIT
-passed=0
-failed=0
-claim() {  # claim TEXT COMMAND...
-  local text=$1
-  shift
-  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $text"; fi
-}
-number() { grep -o "\"$1\": [0-9.]*" "$folder/stats.json" | head -n 1 | grep -o '[0-9.]*$'; }
-free_port() {
-  local port
-  for port in $(shuf -i 20000-30000 -n 50); do
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
-  done
-}
+trap '[ -n "$shown" ] && kill -9 "$shown" 2>/dev/null; [ -n "$running" ] && kill "$running" 2>/dev/null; rm -rf "$scratch"' EXIT
+
 # listen [VIEWER_FLAGS]: starts a viewer in the background, as $shown, and returns when it listens.
 listen() {
   "$viewer" --listen "127.0.0.1:$port" "$@" &
   shown=$!
-  for _ in $(seq 100); do
-    grep -q ":$(printf %04X "$port") 00000000:0000 0A" /proc/net/tcp && return
-    sleep 0.1
-  done
-  echo "the viewer does not listen"
+  within 10 is_open "$port" || echo "the viewer does not listen"
 }
 
 port=$(free_port)
-timeout 200 "$lesson" --ranks 4 --steps 60 --pace 0.002 --quiet --parity off --trace "$folder/run" --view "127.0.0.1:$port" &
+timeout 200 "$lesson" --ranks 4 --steps 60 --pace 0.002 --quiet --parity off --trace "$traces" --view "127.0.0.1:$port" &
 running=$!
 for _ in 1 2 3 4 5; do
   listen
@@ -52,21 +34,19 @@ for _ in 1 2 3 4 5; do
   kill -9 "$shown"
   wait "$shown" 2>/dev/null || true
 done
-listen --stats "$folder/stats.json" --exit-when-done
+listen --stats "$stats" --exit-when-done
 claim "the run ends well" wait "$running"
 running=
 claim "the viewer ends by itself" timeout 60 tail --pid="$shown" -f /dev/null
 shown=
-emitted=$(grep -h '"name":"end"' "$folder"/run/rank*.json | grep -o '"spans":[0-9]*' | grep -o '[0-9]*' | awk '{s += $1} END {print s}')
-written=$(cat "$folder"/run/rank*.json | grep -c '"ph":"X"')
-claim "all that was emitted is in the files ($emitted, $written)" test "$emitted" -eq "$written"
-claim "and in the sixth viewer ($(number total))" test "$emitted" -eq "$(number total)"
+claim "all that was emitted is in the files ($(emitted), $(written))" test "$(emitted)" -eq "$(written)"
+claim "and in the sixth viewer ($(number total))" test "$(emitted)" -eq "$(number total)"
 claim "no line was malformed" test "$(number malformed)" -eq 0
 
 # The four ranks' traces again, as anybody could send them, with lines that are none in one.
-listen --stats "$folder/stats.json" --exit-when-done
+listen --stats "$stats" --exit-when-done
 for rank in 0 1 2 3; do
-  trace=$folder/run/rank$rank.json
+  trace=$traces/rank$rank.json
   exec 3<>"/dev/tcp/127.0.0.1/$port"
   sed -n 2p "$trace" >&3
   read -r answer <&3
@@ -79,6 +59,5 @@ done
 claim "the viewer ends by itself, malformed lines or not" timeout 60 tail --pid="$shown" -f /dev/null
 shown=
 claim "four lines are told to be malformed ($(number malformed))" test "$(number malformed)" -eq 4
-claim "all others are there ($(number total))" test "$emitted" -eq "$(number total)"
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+claim "all others are there ($(number total))" test "$(emitted)" -eq "$(number total)"
+conclude

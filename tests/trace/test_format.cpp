@@ -1,0 +1,101 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "core/trace/format.h"
+#include "core/trace/parse.h"
+#include "core/trace/reader.h"
+#include "core/trace/recorder.h"
+
+using namespace lockstep;
+
+namespace {
+
+std::string line_of(const TraceEvent& event) {
+  std::string text;
+  append_line(text, 3, event);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a line of each kind is as the format says") {
+  CHECK(
+      line_of({.lane = 2,
+               .step = 7,
+               .span = {.name = "send",
+                        .category = Category::communication,
+                        .stage = 1,
+                        .microbatch = 4,
+                        .layer = 0,
+                        .peer = 2,
+                        .bytes = 16384,
+                        .sequence = 9,
+                        .group = "pp",
+                        .group_size = 4,
+                        .algorithm = "ring"},
+               .start = 1'234'567,
+               .end = 2'234'567}) ==
+      R"({"ph":"X","name":"send","cat":"communication","pid":3,"tid":2,"ts":1.234567,"dur":1.000,)"
+      R"("args":{"step":7,"stage":1,"microbatch":4,"layer":0,"bytes":16384,"peer":2,"group":"pp",)"
+      R"("group_size":4,"algorithm":"ring","seq":9}},)"
+      "\n");
+  CHECK(line_of({.span = {.name = "action",
+                          .category = Category::backward_input,
+                          .stage = 2,
+                          .microbatch = 11}}) ==
+        R"({"ph":"X","name":"PP:2I11","cat":"backward_input","pid":3,"tid":0,"ts":0.000,)"
+        R"("dur":0.000,"args":{"stage":2,"microbatch":11}},)"
+        "\n");
+  CHECK(line_of({.kind = TraceEvent::Kind::flow_start, .lane = 1, .start = 5000, .flow = 42}) ==
+        R"({"ph":"s","name":"message","cat":"communication","id":42,"pid":3,"tid":1,"ts":0.005},)"
+        "\n");
+  CHECK(
+      line_of({.kind = TraceEvent::Kind::flow_end, .lane = 1, .start = 5001, .flow = 42}) ==
+      R"({"ph":"f","bp":"e","name":"message","cat":"communication","id":42,"pid":3,"tid":1,"ts":0.005001},)"
+      "\n");
+  CHECK(line_of({.kind = TraceEvent::Kind::open,
+                 .lane = 1,
+                 .step = 2,
+                 .span = {.name = "f", .category = Category::forward, .stage = 1, .microbatch = 7},
+                 .start = 5'000'000,
+                 .end = 105'000'001}) ==
+        R"({"ph":"i","s":"t","name":"open","cat":"forward","pid":3,"tid":1,"ts":105.000001,)"
+        R"("args":{"name":"PP:1F7","start":5.000,"step":2,"stage":1,"microbatch":7}},)"
+        "\n");
+  CHECK(line_of({.kind = TraceEvent::Kind::memory, .bytes = {1, 2, 3, 4, 5}}) ==
+        R"({"ph":"C","name":"memory","pid":3,"tid":0,"ts":0.000,"args":{"parameters":1,)"
+        R"("gradients":2,"optimizer":3,"activations":4,"communication":5}},)"
+        "\n");
+  CHECK(line_of({.kind = TraceEvent::Kind::loss, .value = 5.5}) ==
+        R"({"ph":"C","name":"loss","pid":3,"tid":0,"ts":0.000,"args":{"loss":5.5}},)"
+        "\n");
+}
+
+TEST_CASE("times are written to the picosecond, and read back so") {
+  std::mt19937_64 random{9};
+  for (int round = 0; round < 2000; ++round) {
+    const auto time =
+        static_cast<Picoseconds>(random() >> (1 + random() % 62)) * (random() % 4 == 0 ? -1 : 1);
+    std::string text;
+    append_microseconds(text, time);
+    CHECK(parse_microseconds(text) == time);
+  }
+}
+
+TEST_CASE("a loss that is no number leaves the trace valid JSON") {
+  for (const double loss : {std::nan(""), std::numeric_limits<double>::infinity(), -std::nan("")}) {
+    const std::string line = line_of({.kind = TraceEvent::Kind::loss, .value = loss});
+    CHECK(nlohmann::json::accept(line.substr(0, line.size() - 2)));
+    Timeline timeline;
+    TraceReader reader{timeline, TraceReader::Form::lines};
+    reader.feed(line);
+    CHECK(reader.malformed() == 0);
+    REQUIRE(timeline.find_rank(3));
+    CHECK(std::isnan(timeline.find_rank(3)->losses.front().loss));
+  }
+}
