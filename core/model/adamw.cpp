@@ -20,7 +20,7 @@ AdamW::AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions opt
     return tensor;
   };
   for (const Parameter* parameter : parameters_)
-    states_.push_back({zeros(parameter->shape), zeros(parameter->shape)});
+    states_.push_back({zeros(parameter->value.shape), zeros(parameter->value.shape)});
 }
 
 std::vector<OrderedSquare> AdamW::squares() {

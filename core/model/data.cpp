@@ -81,7 +81,8 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
   for (std::int64_t i = 0; i < m; ++i) {
     const auto offset = i * b * s;
     batch.microbatches.push_back({View{batch.tokens.data() + offset, {b, s}, DType::i32},
-                                  View{batch.targets.data() + offset, {b, s}, DType::i32}, scale});
+                                  View{batch.targets.data() + offset, {b, s}, DType::i32}, scale,
+                                  i == m - 1});
   }
   return batch;
 }

@@ -84,7 +84,17 @@ void Gpt::set_hooks(LayerHooks* hooks) {
   hooks_ = hooks != nullptr ? hooks : &no_hooks_;
 }
 
+namespace {
+
+/// What the model itself remembers of a microbatch.
+struct Remembered {
+  bool last = false;
+};
+
+}  // namespace
+
 Tensor Gpt::forward(const Microbatch& microbatch, Tensor x, Stash& stash) {
+  stash.of<Remembered>(this).last = microbatch.last;
   const auto with_hooks = [&](const Unit& unit, auto&& run) {
     hooks_->before_forward(unit);
     run();
@@ -107,22 +117,30 @@ double Gpt::loss(const Stash& stash) {
   return loss_->value(stash);
 }
 
+void Gpt::backward_done(const Unit& unit, bool last) {
+  if (last && embedding_ && unit.index == 0) finish_gradients();
+  hooks_->after_backward(unit);
+  if (last) hooks_->gradients_ready(unit);
+}
+
 Tensor Gpt::backward(Tensor dy, Stash& stash) {
+  const bool last = stash.saved<Remembered>(this).last;
+  stash.drop(this);
   if (head_) {
     hooks_->before_backward(units_.back());
     dy = head_->backward(loss_->backward(stash), stash);
-    hooks_->after_backward(units_.back());
+    backward_done(units_.back(), last);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     hooks_->before_backward(unit_of_block(i));
     dy = blocks_[i]->backward(std::move(dy), stash);
-    hooks_->after_backward(unit_of_block(i));
+    backward_done(unit_of_block(i), last);
   }
   if (!embedding_) return dy;
   hooks_->before_backward(units_.front());
   embedding_->backward_input(std::move(dy), stash);
   embedding_->backward_weight(stash);
-  hooks_->after_backward(units_.front());
+  backward_done(units_.front(), last);
   return {};
 }
 
@@ -142,21 +160,24 @@ Tensor Gpt::backward_input(Tensor dy, Stash& stash) {
 }
 
 void Gpt::backward_weight(Stash& stash) {
+  const bool last = stash.saved<Remembered>(this).last;
+  stash.drop(this);
   if (head_) {
     head_->backward_weight(stash);
-    hooks_->after_backward(units_.back());
+    backward_done(units_.back(), last);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     blocks_[i]->backward_weight(stash);
-    hooks_->after_backward(unit_of_block(i));
+    backward_done(unit_of_block(i), last);
   }
   if (!embedding_) return;
   embedding_->backward_weight(stash);
-  hooks_->after_backward(units_.front());
+  backward_done(units_.front(), last);
 }
 
 void Gpt::finish_gradients() {
-  if (!tied_gradient_) return;
+  if (!tied_gradient_ || tied_is_added_) return;
+  tied_is_added_ = true;
   const View own = embedding_->table().gradient;
   Ops{device_, -1}.add(own, tied_gradient_, own);
 }
@@ -165,6 +186,7 @@ void Gpt::zero_gradients() {
   std::vector<View> gradients;
   for (const Parameter* parameter : parameters_) gradients.push_back(parameter->gradient);
   if (tied_gradient_) gradients.push_back(tied_gradient_);
+  tied_is_added_ = false;
   Cost cost;
   for (const View& gradient : gradients) cost.bytes += static_cast<double>(gradient.bytes());
   device_.compute.launch(Span{.name = "zero_gradients"}, cost, [&](const Kernels& k, Queue q) {
@@ -192,7 +214,6 @@ double accumulate_gradients(Gpt& model, const Batch& batch) {
     loss += model.loss(stash);
     model.backward({}, stash);
   }
-  model.finish_gradients();
   return loss;
 }
 

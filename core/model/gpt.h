@@ -36,7 +36,9 @@ struct Unit {
 /// while backward goes on (data parallel). A unit's parameters are read from before_forward to
 /// after_forward and from before_backward to after_backward. With the halves apart, before_backward
 /// comes before the input half and after_backward after the weight half; by then the unit's
-/// gradients have this microbatch's share.
+/// gradients have this microbatch's share. gradients_ready comes once a step, after the backward of
+/// the batch's last microbatch: nothing will be added to the unit's gradients any more (a tied
+/// table is the embedding's, the head's use counted in).
 class LayerHooks {
  public:
   virtual ~LayerHooks() = default;
@@ -44,6 +46,7 @@ class LayerHooks {
   virtual void after_forward(const Unit&) {}
   virtual void before_backward(const Unit&) {}
   virtual void after_backward(const Unit&) {}
+  virtual void gradients_ready(const Unit&) {}
 };
 
 /// GPT-2, or one pipeline stage of it, with explicit forward and backward. Stages composed give,
@@ -75,10 +78,10 @@ class Gpt {
   Tensor backward_input(Tensor dy, Stash& stash);
   void backward_weight(Stash& stash);
 
-  /// After the last microbatch's backward, before anything reads gradients: adds the gradient of
-  /// the tied head to that of the token table (first the embedding's use, then the head's). Where
-  /// the two live on different stages this does nothing, and their gradients are summed by an
-  /// all-reduce of the two ranks, with the same bits.
+  /// Adds the gradient of the tied head to that of the token table (first the embedding's use, then
+  /// the head's); once, until zero_gradients. Comes by itself with the backward of a batch's last
+  /// microbatch. Where the two live on different stages this does nothing, and their gradients are
+  /// summed by an all-reduce of the two ranks, with the same bits.
   void finish_gradients();
   void zero_gradients();
 
@@ -96,6 +99,7 @@ class Gpt {
   Device device() const { return device_; }
 
  private:
+  void backward_done(const Unit& unit, bool last);
   const Unit& unit_of_block(std::size_t block) const {
     return units_[block + (embedding_ ? 1 : 0)];
   }
@@ -109,13 +113,14 @@ class Gpt {
   std::unique_ptr<LossLayer> loss_;
   /// The tied head's own gradient of the token table; empty unless both uses are here.
   Tensor tied_gradient_;
+  bool tied_is_added_ = false;
   std::vector<Parameter*> parameters_;
   std::vector<Unit> units_;
   LayerHooks no_hooks_;
   LayerHooks* hooks_ = &no_hooks_;
 };
 
-/// Forward and backward of all microbatches in order on a whole model, then finish_gradients: the
+/// Forward and backward of all microbatches in order on a whole model: the
 /// gradients of the batch's mean loss are added to what is there. Returns the loss.
 double accumulate_gradients(Gpt& model, const Batch& batch);
 

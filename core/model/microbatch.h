@@ -13,6 +13,7 @@ struct Microbatch {
   View tokens;           ///< (b, s) i32
   View targets;          ///< (b, s) i32: the token that follows each
   float loss_scale = 1;  ///< 1 / (tokens of the whole batch)
+  bool last = false;     ///< of its batch: after its backward the gradients are complete
 };
 
 /// m microbatches of (b, s) tokens and targets, owned, in host memory. Move-only.

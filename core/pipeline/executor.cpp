@@ -95,7 +95,6 @@ std::optional<double> PipelineExecutor::step(const Batch& batch) {
 
   for (auto& [message, sent] : sent_) sent.work.finish();
   sent_.clear();
-  for (auto& [stage, model] : stages_) model->finish_gradients();
   if (stages_.contains(schedule_.stages - 1)) return loss_;
   return {};
 }
