@@ -208,11 +208,16 @@ Tensor Gpt::logits(View tokens) {
 
 double accumulate_gradients(Gpt& model, const Batch& batch) {
   double loss = 0;
-  for (const Microbatch& microbatch : batch.microbatches) {
+  Stream& compute = model.device().compute;
+  for (int i = 0; i < static_cast<int>(batch.microbatches.size()); ++i) {
+    const Microbatch& microbatch = batch.microbatches[static_cast<std::size_t>(i)];
     Stash stash;
-    model.forward(microbatch, {}, stash);
-    loss += model.loss(stash);
-    model.backward({}, stash);
+    compute.range({.name = "forward", .category = Category::forward, .microbatch = i}, [&] {
+      model.forward(microbatch, {}, stash);
+      loss += model.loss(stash);
+    });
+    compute.range({.name = "backward", .category = Category::backward, .microbatch = i},
+                  [&] { model.backward({}, stash); });
   }
   return loss;
 }

@@ -24,7 +24,8 @@ struct Parameter {
   Shape shape;
   View value;
   View gradient;
-  bool decay = false;  ///< whether AdamW's weight decay applies
+  bool decay = false;   ///< whether AdamW's weight decay applies
+  bool frozen = false;  ///< keeps its initial values: has no gradient and no optimizer state
   int order = 0;       ///< in the whole model, the same on every split; see ParameterSpec
 
   Tensor value_storage;     ///< empty where `value` lies in a buffer of somebody else

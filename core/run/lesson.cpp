@@ -128,8 +128,10 @@ int Lesson::tell() {
   if (!o.quiet && running_->writer) fmt::print("{}\n", running_->folder.how_to_look(o.view));
   if (failed)
     fmt::print(stderr, "parity failed: this run is not what one device computes ({})\n",
-               info_.tolerance > 0 ? fmt::format("tolerance {:.0e}", info_.tolerance)
-                                   : "it should be, to the bit");
+               info_.tolerance.bitwise()
+                   ? "it should be, to the bit"
+                   : fmt::format("losses may differ by {:.0e}, parameters by {:.0e}",
+                                 info_.tolerance.loss, info_.tolerance.parameter));
   return failed ? 1 : 0;
 }
 

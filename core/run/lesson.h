@@ -71,6 +71,15 @@ class Lesson {
     return *value;
   }
 
+  /// The same, of one of several words.
+  const std::string& flag(const std::string& name, std::string otherwise,
+                          const std::vector<std::string>& words, const std::string& help) {
+    auto value = std::make_shared<std::string>(std::move(otherwise));
+    flags_.add(name, *value, words, help);
+    kept_.push_back(value);
+    return *value;
+  }
+
   /// What the lesson asks of its flags beyond what all lessons do: throws UsageError.
   void check(std::function<void(const Options&)> check) { check_ = std::move(check); }
 
@@ -89,6 +98,9 @@ class Lesson {
   std::vector<Phase> phases() const;
   /// The steps of one value of m, those before `split` under one name and the others under another.
   std::vector<Phase> phases(const std::string& before, const std::string& after, int split) const;
+
+  /// The run's steps, divided among phases of these names.
+  std::vector<Phase> phases(const std::vector<std::string>& names) const;
 
   /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the
   /// phase's microbatches. Peaks and byte counts are taken per phase.

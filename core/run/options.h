@@ -52,6 +52,13 @@ struct Options {
   Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}; }
 };
 
+/// How far from one device a run may be (DESIGN §3): not at all, unless said otherwise.
+struct Tolerance {
+  double loss = 0;       ///< relative, the largest over steps
+  double parameter = 0;  ///< parity norm, the largest over tensors
+  bool bitwise() const { return loss == 0 && parameter == 0; }
+};
+
 /// What a lesson is called, and where its own defaults differ from the shared ones.
 struct LessonInfo {
   std::string name;      ///< "09 1F1B"
@@ -62,8 +69,7 @@ struct LessonInfo {
   bool sweeps = false;      ///< --microbatches takes several values, one after another
   bool trains = true;       ///< there are batches, losses and parameters to compare
   std::string axis = "pp";  ///< the axis that all ranks lie on unless told otherwise
-  /// How far from one device the run may be (DESIGN §3); 0: not at all, every bit is the same.
-  double tolerance = 0;
+  Tolerance tolerance{};
 };
 
 /// A lesson's own flags, parsed with the shared ones.

@@ -28,8 +28,8 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
 
   Reference reference;
   for (const Phase& phase : phases) {
-    const BatchShape shape{.microbatches = phase.microbatches,
-                           .size = options.batch / phase.microbatches};
+    const int pieces = phase.microbatches * options.dp;
+    const BatchShape shape{.microbatches = pieces, .size = options.batch / pieces};
     for (int step = phase.first_step; step < phase.first_step + phase.steps; ++step) {
       model.zero_gradients();
       reference.losses.push_back(

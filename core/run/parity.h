@@ -16,7 +16,9 @@ struct Reference {
   std::vector<NamedValues> parameters;  ///< in the model's order
 };
 
-/// Trains the whole model on this thread, with `options`' model, data, optimizer and phases.
+/// Trains the whole model on this thread, with `options`' model, data, optimizer and phases. Every
+/// microbatch of every replica is a microbatch here, in order of the replicas: so that products have
+/// the same shapes, and what differs is only in which order replicas' gradients are added.
 /// `progress` is called after each step with how many are done.
 Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<Phase>& phases,
@@ -30,10 +32,9 @@ struct Parity {
   std::string worst_parameter;
   bool bitwise = false;  ///< every loss (all finite) and every parameter has the same bits
 
-  /// 0 asks for the same bits.
-  bool within(double tolerance) const {
-    return bitwise ||
-           (max_relative_loss <= tolerance && max_relative_parameter <= tolerance && tolerance > 0);
+  bool within(const Tolerance& tolerance) const {
+    return bitwise || (!tolerance.bitwise() && max_relative_loss <= tolerance.loss &&
+                       max_relative_parameter <= tolerance.parameter);
   }
 };
 

@@ -43,6 +43,21 @@ std::vector<Phase> Lesson::phases(const std::string& before, const std::string& 
   return phases;
 }
 
+std::vector<Phase> Lesson::phases(const std::vector<std::string>& names) const {
+  const Options& o = *options_;
+  const int count = static_cast<int>(names.size());
+  std::vector<Phase> phases;
+  for (int i = 0; i < count; ++i) {
+    const int first = o.steps * i / count;
+    phases.push_back({.name = names[static_cast<std::size_t>(i)],
+                      .first_step = first,
+                      .steps = o.steps * (i + 1) / count - first,
+                      .microbatches = o.microbatches.front()});
+  }
+  std::erase_if(phases, [](const Phase& phase) { return phase.steps == 0; });
+  return phases;
+}
+
 Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {
   Running::Live& live = running_->of(rank);
   // What a library's collectives send is not seen, and so not compared.
@@ -135,6 +150,8 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
   const int step = rank.trace.step();
   live.record.losses.emplace_back(step, *loss);
   rank.trace.loss(*loss, rank.compute.now());
+  // Each replica speaks of its own share of the batch; the first is heard.
+  if (rank.mesh.coordinate(rank.id, Axis::dp) > 0) return;
   const double seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
   const double tokens =
       static_cast<double>(options_->batch) * options_->model.sequence * (step + 1);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
@@ -71,6 +72,26 @@ std::string bubble_table(const Report& report) {
                                        : "Slow actions: waiting for a core, on a busy machine.");
 }
 
+/// Communication, and how much of it nothing else hides. Where a bubble is told, that says it.
+std::string exposure_table(const Report& report) {
+  if (report.timeline.ranks().empty() || report.ranks.front().phases.empty() ||
+      report.ranks.front().phases.front().predicted.bubble)
+    return {};
+  std::vector<std::vector<std::string>> rows{
+      {"communication", "a rank and step", "exposed", "hidden", "a step takes"}};
+  for (const ObservedOverlap& seen : report.overlaps) {
+    if (seen.communication == 0) continue;
+    rows.push_back({seen.phase, fmt::format("{:.3f} ms", seen.communication * 1e3),
+                    fmt::format("{:.3f} ms", seen.exposed * 1e3),
+                    percent(1 - seen.exposed / seen.communication),
+                    fmt::format("{:.3f} ms", seen.step * 1e3)});
+  }
+  if (rows.size() == 1) return {};
+  return table(rows) +
+         "  exposed: while nothing is computed on that rank; means over ranks and the phase's "
+         "steps\n";
+}
+
 /// How much each rank had to remember in each phase: only where there are several.
 std::string activation_table(const Report& report) {
   if (report.phases().size() < 2) return {};
@@ -123,6 +144,10 @@ std::string memory_table(const Report& report) {
              report.phases().size() > 1 ? name + ": " : "");
 }
 
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
 std::string parity_text(const Report& report) {
   const Parity& parity = *report.parity;
   std::string text = fmt::format(
@@ -135,31 +160,42 @@ std::string parity_text(const Report& report) {
 }  // namespace
 
 std::vector<double> Report::collect_losses(const std::vector<RankRecord>& ranks, int steps) {
-  std::vector<std::optional<double>> found(static_cast<std::size_t>(steps));
-  for (const RankRecord& rank : ranks)
-    for (const auto& [step, loss] : rank.losses)
-      if (!found.at(static_cast<std::size_t>(step))) found[static_cast<std::size_t>(step)] = loss;
-  std::vector<double> losses;
-  for (const auto& loss : found) {
-    if (!loss) throw RunError(fmt::format("no rank told the loss of step {}", losses.size()));
-    losses.push_back(*loss);
+  std::vector<double> sums(static_cast<std::size_t>(steps), 0.0);
+  std::vector<int> counts(sums.size(), 0);
+  for (const RankRecord& rank : ranks) {
+    for (const auto& [step, loss] : rank.losses) {
+      sums.at(static_cast<std::size_t>(step)) += loss;
+      ++counts[static_cast<std::size_t>(step)];
+    }
   }
-  return losses;
+  for (std::size_t step = 0; step < sums.size(); ++step) {
+    if (counts[step] == 0) throw RunError(fmt::format("no rank told the loss of step {}", step));
+    sums[step] /= counts[step];
+  }
+  return sums;
 }
 
 std::vector<NamedValues> Report::collect_parameters(const std::vector<RankRecord>& ranks) {
   std::map<int, NamedValues> by_order;
-  for (const RankRecord& rank : ranks)
-    for (const NamedValues& parameter : rank.parameters)
-      by_order.emplace(parameter.order, parameter);
+  for (const RankRecord& rank : ranks) {
+    for (const NamedValues& parameter : rank.parameters) {
+      const auto [first, is_new] = by_order.emplace(parameter.order, parameter);
+      if (!is_new && !same_bits(first->second.values, parameter.values))
+        throw RunError(
+            fmt::format("replicas differ: rank {} has other values of {} than a rank before it",
+                        rank.rank, parameter.name));
+    }
+  }
   std::vector<NamedValues> parameters;
   for (auto& [order, parameter] : by_order) parameters.push_back(std::move(parameter));
   return parameters;
 }
 
 void Report::look_at_timeline() {
-  for (const PhaseRecord& record : ranks.front().phases)
+  for (const PhaseRecord& record : ranks.front().phases) {
     bubbles.push_back(observe_bubble(timeline, record.phase, record.predicted));
+    overlaps.push_back(observe_overlap(timeline, record.phase));
+  }
 }
 
 std::vector<Phase> Report::phases() const {
@@ -192,6 +228,7 @@ std::string Report::text(const Console& console) const {
                   : "  3--: forward of microbatch 3, 3==: its backward, dots: idle\n";
   }
   if (const std::string shares = bubble_table(*this); !shares.empty()) text += "\n" + shares;
+  if (const std::string exposed = exposure_table(*this); !exposed.empty()) text += "\n" + exposed;
   if (const std::string activations = activation_table(*this); !activations.empty())
     text += "\n" + activations;
   if (!ranks.front().phases.empty()) text += "\n" + memory_table(*this);
@@ -248,12 +285,15 @@ std::string Report::json() const {
       bubble["parts"] = {{"uneven_stages", seen.parts->uneven},
                          {"slow_actions", seen.parts->slow},
                          {"messages", seen.parts->messages}};
+    const ObservedOverlap overlap = p < overlaps.size() ? overlaps[p] : ObservedOverlap{};
     document["phases"].push_back({{"name", record.phase.name},
                                   {"schedule", record.predicted.schedule},
                                   {"first_step", record.phase.first_step},
                                   {"steps", record.phase.steps},
                                   {"microbatches", record.phase.microbatches},
-                                  {"bubble", bubble}});
+                                  {"bubble", bubble},
+                                  {"communication_seconds", overlap.communication},
+                                  {"exposed_communication_seconds", overlap.exposed}});
     document["bubble"] = bubble;  // of the last phase
   }
   document["communication"] = ordered_json::array();

@@ -7,6 +7,7 @@
 
 #include "core/run/bubble_parts.h"
 #include "core/run/console.h"
+#include "core/run/observed_overlap.h"
 #include "core/run/options.h"
 #include "core/run/parity.h"
 #include "core/run/results.h"
@@ -22,16 +23,19 @@ struct Report {
   std::vector<double> losses;     ///< by step
   std::optional<Parity> parity;
   std::vector<double> reference_losses;
-  std::string sample;                     ///< what the model says now
-  Timeline timeline;                      ///< empty without a trace
-  std::vector<ObservedBubble> bubbles{};  ///< by phase
+  std::string sample;                       ///< what the model says now
+  Timeline timeline;                        ///< empty without a trace
+  std::vector<ObservedBubble> bubbles{};    ///< by phase
+  std::vector<ObservedOverlap> overlaps{};  ///< by phase
 
   /// Measures the timeline, once it has been read.
   void look_at_timeline();
 
-  /// Losses by step, from the ranks that knew them; throws RunError where a step has none.
+  /// Losses by step: the mean over the ranks that know one, since each speaks of its own share of
+  /// the batch. Throws RunError where a step has none.
   static std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps);
-  /// Each parameter once, in the model's order.
+  /// Each parameter once, in the model's order. Throws RunError where two ranks have different
+  /// values of one: replicas must be the same to the bit.
   static std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks);
 
   std::vector<Phase> phases() const;

@@ -137,7 +137,7 @@ TEST_CASE("the same bits are the same, and within any tolerance") {
   CHECK(parity.bitwise);
   CHECK(parity.max_relative_loss == 0);
   CHECK(parity.max_relative_parameter == 0);
-  CHECK(parity.within(0));
+  CHECK(parity.within({0, 0}));
 }
 
 TEST_CASE("how far apart is measured per tensor, against its norm or that of small values") {
@@ -146,9 +146,9 @@ TEST_CASE("how far apart is measured per tensor, against its norm or that of sma
   CHECK(parity.max_relative_parameter == doctest::Approx(0.1));
   CHECK(parity.worst_parameter == "w");
   CHECK_FALSE(parity.bitwise);
-  CHECK_FALSE(parity.within(0));
-  CHECK_FALSE(parity.within(0.09));
-  CHECK(parity.within(0.11));
+  CHECK_FALSE(parity.within({0, 0}));
+  CHECK_FALSE(parity.within({0.09, 0.09}));
+  CHECK(parity.within({0.11, 0.11}));
   // A tensor of zeros is measured against √n · 0.02.
   parity = compare({1}, {{"w", 0, {0.01F, 0, 0, 0}}}, reference_of({1}, {0, 0, 0, 0}));
   CHECK(parity.max_relative_parameter == doctest::Approx(0.01 / (2 * 0.02)));
@@ -156,8 +156,8 @@ TEST_CASE("how far apart is measured per tensor, against its norm or that of sma
   parity = compare({2.02, 1}, {{"w", 0, {1}}}, reference_of({2, 1}, {1}));
   CHECK(parity.max_relative_loss == doctest::Approx(0.01));
   CHECK_FALSE(parity.bitwise);
-  CHECK(parity.within(0.011));
-  CHECK_FALSE(parity.within(0.009));
+  CHECK(parity.within({0.011, 0.011}));
+  CHECK_FALSE(parity.within({0.009, 0.009}));
   // The worst of several tensors is named.
   const Reference two{{1}, {{"a", 0, {1}}, {"b", 1, {1}}}};
   CHECK(compare({1}, {{"a", 0, {1.1F}}, {"b", 1, {1.2F}}}, two).worst_parameter == "b");
@@ -168,8 +168,8 @@ TEST_CASE("a zero of the other sign is no difference, but not the same bits") {
   const Parity parity = compare({0.5}, {{"w", 0, {0.0F, 1}}}, reference_of({0.5}, {-0.0F, 1}));
   CHECK_FALSE(parity.bitwise);
   CHECK(parity.max_relative_parameter == 0);
-  CHECK(parity.within(1e-9));
-  CHECK_FALSE(parity.within(0));
+  CHECK(parity.within({1e-9, 1e-9}));
+  CHECK_FALSE(parity.within({0, 0}));
 }
 
 TEST_CASE("what is no number is as far off as can be") {
@@ -177,14 +177,14 @@ TEST_CASE("what is no number is as far off as can be") {
     Parity parity = compare({1}, {{"w", 0, {1, odd}}}, reference_of({1}, {1, 2}));
     CHECK(parity.max_relative_parameter == inf);
     CHECK(parity.worst_parameter == "w");
-    CHECK_FALSE(parity.within(1e30));
+    CHECK_FALSE(parity.within({1e30, 1e30}));
     parity = compare({1}, {{"w", 0, {1, 2}}}, reference_of({1}, {1, odd}));
-    CHECK_FALSE(parity.within(1e30));
+    CHECK_FALSE(parity.within({1e30, 1e30}));
     parity = compare({odd}, {{"w", 0, {1}}}, reference_of({1}, {1}));
     CHECK(parity.max_relative_loss == inf);
-    CHECK_FALSE(parity.within(1e30));
+    CHECK_FALSE(parity.within({1e30, 1e30}));
     parity = compare({1}, {{"w", 0, {1}}}, reference_of({odd}, {1}));
-    CHECK_FALSE(parity.within(1e30));
+    CHECK_FALSE(parity.within({1e30, 1e30}));
   }
   // Even if a tensor that comes later is not so far off.
   const Reference two{{1}, {{"a", 0, {1}}, {"b", 1, {1}}}};

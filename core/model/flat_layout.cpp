@@ -1,0 +1,86 @@
+#include "core/model/flat_layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+namespace {
+
+std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+FlatLayout::FlatLayout(const std::vector<Unit>& units, int shards, std::int64_t bucket_bytes)
+    : shards_(shards) {
+  if (bucket_bytes < 1)
+    throw UsageError(fmt::format(
+        "--bucket {}: a bucket holds at least one unit of the model; wants at least 1 byte",
+        bucket_bytes));
+  // A parameter that two units use, a tied table, belongs to the first: its gradient is complete
+  // only there.
+  std::set<const Parameter*> placed;
+  std::vector<std::vector<Parameter*>> own;
+  for (const Unit& unit : units) {
+    own.emplace_back();
+    for (Parameter* parameter : unit.parameters)
+      if (placed.insert(parameter).second) own.back().push_back(parameter);
+  }
+
+  bool open = false;
+  for (std::size_t u = units.size(); u-- > 0;) {
+    const bool frozen = !own[u].empty() && own[u].front()->frozen;
+    if (!open || buckets_.back().frozen != frozen) buckets_.push_back({.frozen = frozen});
+    Bucket& bucket = buckets_.back();
+    bucket.units.push_back(units[u].index);
+    for (Parameter* parameter : own[u]) {
+      bucket.slots.push_back({parameter, bucket.elements});
+      bucket.used += parameter->shape.elements();
+      bucket.elements = rounded_up(bucket.elements + parameter->shape.elements(), alignment);
+    }
+    open = bucket.elements * static_cast<std::int64_t>(sizeof(float)) < bucket_bytes;
+  }
+  std::int64_t all = 0;
+  for (Bucket& bucket : buckets_) {
+    all += bucket.used;
+    bucket.elements = rounded_up(bucket.elements, shards);
+  }
+  if (all < shards)
+    throw UsageError(fmt::format(
+        "--ranks {}: the model has {} parameters to share; use fewer ranks", shards, all));
+}
+
+std::size_t FlatLayout::bucket_of(int unit) const {
+  const auto found = std::ranges::find_if(
+      buckets_, [&](const Bucket& bucket) { return std::ranges::count(bucket.units, unit) > 0; });
+  return static_cast<std::size_t>(found - buckets_.begin());
+}
+
+std::vector<FlatLayout::Piece> FlatLayout::shard(const Bucket& bucket, int i) const {
+  const std::int64_t size = bucket.elements / shards_;
+  const std::int64_t begin = size * i;
+  std::vector<Piece> pieces;
+  for (const Slot& slot : bucket.slots) {
+    const std::int64_t first = std::max(slot.offset, begin);
+    const std::int64_t last =
+        std::min(slot.offset + slot.parameter->shape.elements(), begin + size);
+    if (first < last)
+      pieces.push_back({slot.parameter, first - slot.offset, first - begin, last - first});
+  }
+  return pieces;
+}
+
+std::int64_t FlatLayout::elements(bool with_frozen) const {
+  std::int64_t sum = 0;
+  for (const Bucket& bucket : buckets_)
+    if (with_frozen || !bucket.frozen) sum += bucket.elements;
+  return sum;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/model/gpt.h"
+
+namespace lockstep {
+
+/// Where a model's parameters lie when they, or their gradients, are kept in flat buffers: in
+/// buckets of whole units, in the order in which backward completes their gradients (the head
+/// first), each of which is sent as one and cut into as many equal shards as there are ranks.
+///
+/// A ring adds each chunk in an order that depends on where the chunk lies. Data parallelism and
+/// every stage of ZeRO use the same layout, and so their sums have the same bits.
+class FlatLayout {
+ public:
+  /// Parameters begin at multiples of 64 f32, 256 bytes.
+  static constexpr std::int64_t alignment = 64;
+
+  struct Slot {
+    Parameter* parameter = nullptr;
+    std::int64_t offset = 0;  ///< elements, in the bucket
+  };
+  struct Bucket {
+    std::vector<int> units;  ///< whose parameters it holds, in descending order
+    std::vector<Slot> slots;
+    std::int64_t elements = 0;  ///< with padding; a multiple of the shards
+    std::int64_t used = 0;      ///< without
+    bool frozen = false;        ///< no gradients, no updates; never with others in one bucket
+  };
+  /// The part of one parameter that lies in one shard.
+  struct Piece {
+    Parameter* parameter = nullptr;
+    std::int64_t in_parameter = 0;  ///< elements before it in the parameter
+    std::int64_t in_shard = 0;      ///< and in the shard
+    std::int64_t elements = 0;
+  };
+
+  /// A bucket is closed with the unit that makes it at least `bucket_bytes` large; 1 gives every
+  /// unit its own. A tied table lies with the embedding. Throws UsageError for bucket_bytes < 1,
+  /// and where there are more shards than elements.
+  FlatLayout(const std::vector<Unit>& units, int shards, std::int64_t bucket_bytes);
+
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  int shards() const { return shards_; }
+  /// Which bucket a unit's parameters lie in.
+  std::size_t bucket_of(int unit) const;
+  /// What of which parameters lies in shard i of the bucket, in order.
+  std::vector<Piece> shard(const Bucket& bucket, int i) const;
+  /// Elements of all buckets with padding; frozen ones left out where so asked.
+  std::int64_t elements(bool with_frozen = true) const;
+
+ private:
+  int shards_;
+  std::vector<Bucket> buckets_;
+};
+
+}  // namespace lockstep

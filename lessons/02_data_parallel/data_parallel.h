@@ -1,0 +1,79 @@
+#pragma once
+
+#include <vector>
+
+#include "core/comm/group.h"
+#include "core/model/flat_buffer.h"
+
+namespace lockstep {
+
+/// When the replicas' gradients are summed.
+enum class Overlap {
+  none,     ///< after backward, one all-reduce for every tensor
+  bucket,   ///< after backward, one for every bucket of neighbouring tensors
+  overlap,  ///< one for every bucket, as soon as its gradients are complete
+};
+
+/// Data parallelism: every rank has the whole model and computes the gradients of its own share of
+/// the batch. The gradient of the whole batch is their mean: here they are summed, and the
+/// optimizer divides by how many there are.
+class DataParallel : public LayerHooks {
+ public:
+  /// One all-reduce sends about `bucket_bytes`. The model's gradients move into the buckets, and so
+  /// lie side by side in memory. All must outlive this.
+  DataParallel(Gpt& model, Group& replicas, std::int64_t bucket_bytes)
+      : model_(model), replicas_(replicas), layout_(model.units(), replicas.size(), bucket_bytes) {
+    for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
+      buckets_.push_back({});
+      if (bucket.frozen) continue;
+      Tensor& flat = buckets_.back().gradients;
+      flat = bucket_storage(bucket, model.device(), MemoryCategory::gradients);
+      for (const FlatLayout::Slot& slot : bucket.slots)
+        move_gradient(*slot.parameter, slot_in(flat, slot));
+    }
+    model.set_hooks(this);
+  }
+  ~DataParallel() override { model_.set_hooks(nullptr); }
+
+  void set(Overlap overlap) { overlap_ = overlap; }
+
+  /// Called from within the last microbatch's backward: nothing will be added to this unit's
+  /// gradients any more. While its bucket travels, backward goes on with the layers before it.
+  void gradients_ready(const Unit& unit) override {
+    if (overlap_ != Overlap::overlap) return;
+    const std::size_t b = layout_.bucket_of(unit.index);
+    if (unit.index == layout_.buckets()[b].units.back()) start(buckets_[b]);
+  }
+
+  /// To be called after backward. Then every rank has the same gradients: the sum over replicas.
+  void sum_gradients() {
+    if (overlap_ == Overlap::none)
+      for (Parameter* parameter : model_.parameters())
+        if (!parameter->frozen) replicas_.all_reduce(parameter->gradient).wait();
+    if (overlap_ == Overlap::bucket)
+      for (Bucket& bucket : buckets_) start(bucket);
+    for (Bucket& bucket : buckets_) bucket.work.wait();
+  }
+
+  /// What makes a mean of the sum.
+  float mean_of_sum() const { return 1.0F / static_cast<float>(replicas_.size()); }
+  const FlatLayout& layout() const { return layout_; }
+
+ private:
+  struct Bucket {
+    Tensor gradients;  ///< empty where frozen
+    Work work;
+  };
+
+  void start(Bucket& bucket) {
+    if (bucket.gradients) bucket.work = replicas_.all_reduce(bucket.gradients);
+  }
+
+  Gpt& model_;
+  Group& replicas_;
+  FlatLayout layout_;
+  Overlap overlap_ = Overlap::overlap;
+  std::vector<Bucket> buckets_;  ///< as the layout's
+};
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+#include "core/model/adamw.h"
+#include "core/run/lesson.h"
+#include "lessons/02_data_parallel/data_parallel.h"
+#include "lessons/02_data_parallel/prediction.h"
+
+using namespace lockstep;
+
+// Every rank has the whole model and a share of the batch. Before the optimizer may update
+// anything, the ranks' gradients are summed. Three ways to do that, one after another: tensor by
+// tensor after backward, bucket by bucket after backward, and bucket by bucket while backward still
+// runs.
+int main(int argc, char** argv) {
+  Lesson lesson{{.name = "02 data parallel",
+                 .question = "When are gradients averaged, and what does that cost?",
+                 .microbatches = {1},
+                 .axis = "dp",
+                 .tolerance = {.loss = 1e-6, .parameter = 1e-5}},
+                argc,
+                argv};
+  const std::string& only = lesson.flag(
+      "--overlap", std::string{"all"}, {"all", "none", "bucket", "overlap"},
+      "when gradients are summed: after backward by tensor, by bucket, or during it; or each in "
+      "turn");
+  const int& bucket = lesson.flag("--bucket", 200'000, "bytes of gradients that are sent as one");
+  lesson.check([&](const Options& options) { check_data_parallel(options, bucket); });
+
+  return lesson.run([&](Rank& rank) {
+    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
+    lesson.load(rank, model.parameters());
+    AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
+    DataParallel replicas{model, rank.world, bucket};
+
+    for (const Phase& phase : lesson.phases(overlap_names(only))) {
+      const Overlap overlap = overlap_of(phase.name);
+      replicas.set(overlap);
+      const Predicted predicted =
+          predict_data_parallel(rank.world, replicas.layout(), lesson.options(), overlap);
+      for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
+        model.zero_gradients();
+        const double loss = accumulate_gradients(model, mine);
+        replicas.sum_gradients();
+        optimizer.step(replicas.mean_of_sum());
+        lesson.record(rank, loss);
+      }
+    }
+    lesson.finish(rank, model.parameters());
+  });
+}
