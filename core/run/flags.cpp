@@ -63,6 +63,7 @@ struct FlagParser::Impl {
         });
   }
   void shared_flags();
+  void model_flags();
 };
 
 void FlagParser::Impl::shared_flags() {
@@ -102,8 +103,38 @@ void FlagParser::Impl::shared_flags() {
   app.add_option("--pace", given.pace, "unfold a modelled run at this many times modelled speed")
       ->check(positive(false));
 
-  app.option_defaults()->group("What is trained");
-  number("--steps", o.steps, 1, "training steps");
+  app.option_defaults()->group(info.model ? "What is trained" : "What is done");
+  number("--steps", o.steps, 1, info.model ? "training steps" : "how many times");
+  if (info.model) model_flags();
+  app.add_option(
+         "--seed", o.seed,
+         info.model ? "of initial values and of the order of the data" : "of random numbers")
+      ->check([](const std::string& text) {
+        std::uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        return error == std::errc{} && end == text.data() + text.size()
+                   ? std::string{}
+                   : fmt::format("{}: wants a whole number of at least 0", text);
+      })
+      ->capture_default_str();
+
+  app.option_defaults()->group("What one sees");
+  word("--trace", o.trace, "the run's folder, or none [runs/TIME-LESSON]");
+  app.add_flag("--kernels", o.kernels,
+               "trace every kernel, not only pipeline actions and messages");
+  app.add_option("--view", o.view, "stream to a viewer at HOST:PORT [127.0.0.1:7077]")
+      ->expected(0, 1)
+      ->default_str("127.0.0.1:7077");
+  word("--view-token", o.view_token, "what a viewer on another host asks for");
+  word("--report", o.report, "write the report to this file as JSON");
+  if (info.model)
+    choice("--parity", given.parity, {"on", "off"}, "compare with one device at the end");
+  app.add_flag("--quiet", o.quiet, "only errors");
+  app.option_defaults()->group("This lesson's own");
+}
+
+void FlagParser::Impl::model_flags() {
+  Options& o = *options;
   number("--batch", o.batch, 1, "sequences a step, over all microbatches");
   word("--microbatches", given.microbatches,
        info.sweeps ? "how many microbatches a step is cut into: each value in turn"
@@ -120,31 +151,9 @@ void FlagParser::Impl::shared_flags() {
   app.add_option("--clip", given.clip, "largest gradient norm; 0: no clipping")
       ->check(positive(true))
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "of initial values and of the order of the data")
-      ->check([](const std::string& text) {
-        std::uint64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        return error == std::errc{} && end == text.data() + text.size()
-                   ? std::string{}
-                   : fmt::format("{}: wants a whole number of at least 0", text);
-      })
-      ->capture_default_str();
   word("--data", o.data, "a file to train on [the lessons' own texts]");
   word("--load", o.load, "begin from this safetensors file (GPT-2's names)");
   word("--save", o.save, "write the trained model to this safetensors file");
-
-  app.option_defaults()->group("What one sees");
-  word("--trace", o.trace, "the run's folder, or none [runs/TIME-LESSON]");
-  app.add_flag("--kernels", o.kernels,
-               "trace every kernel, not only pipeline actions and messages");
-  app.add_option("--view", o.view, "stream to a viewer at HOST:PORT [127.0.0.1:7077]")
-      ->expected(0, 1)
-      ->default_str("127.0.0.1:7077");
-  word("--view-token", o.view_token, "what a viewer on another host asks for");
-  word("--report", o.report, "write the report to this file as JSON");
-  choice("--parity", given.parity, {"on", "off"}, "compare with one device at the end");
-  app.add_flag("--quiet", o.quiet, "only errors");
-  app.option_defaults()->group("This lesson's own");
 }
 
 FlagParser::FlagParser(const LessonInfo& info) : impl_(std::make_unique<Impl>()) {
@@ -163,6 +172,9 @@ void FlagParser::add(const std::string& name, double& value, const std::string& 
 }
 void FlagParser::add(const std::string& name, std::string& value, const std::string& help) {
   impl_->word(name, value, help);
+}
+void FlagParser::add(const std::string& name, bool& value, const std::string& help) {
+  impl_->app.add_flag(name, value, help);
 }
 void FlagParser::add(const std::string& name, std::string& value,
                      const std::vector<std::string>& words, const std::string& help) {

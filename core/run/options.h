@@ -68,6 +68,7 @@ struct LessonInfo {
   std::vector<int> microbatches{8};
   bool sweeps = false;      ///< --microbatches takes several values, one after another
   bool trains = true;       ///< there are batches, losses and parameters to compare
+  bool model = true;        ///< there is a model, whose shape can be asked for
   std::string axis = "pp";  ///< the axis that all ranks lie on unless told otherwise
   Tolerance tolerance{};
 };
@@ -82,6 +83,8 @@ class FlagParser {
   void add(const std::string& name, int& value, const std::string& help);
   void add(const std::string& name, double& value, const std::string& help);
   void add(const std::string& name, std::string& value, const std::string& help);
+  /// One without a value: it is there, or not.
+  void add(const std::string& name, bool& value, const std::string& help);
   /// One of several words.
   void add(const std::string& name, std::string& value, const std::vector<std::string>& words,
            const std::string& help);
