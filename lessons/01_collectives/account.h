@@ -18,7 +18,7 @@ constexpr int largest_by_default = 1 << 22;
 
 /// Throws UsageError for sizes that can't be.
 inline void check_sizes(const Options& options, int elements, bool sweep, int largest) {
-  constexpr int most = 1 << 28;
+  constexpr int most = 1 << 26;
   if (elements < 1 || elements > most)
     throw UsageError(fmt::format("--elements {}: wants at least 1, at most {}", elements, most));
   if (sweep && options.ranks < 2)

@@ -65,7 +65,7 @@ class Grid {
     const auto N = ranks.size();
     const bool names = N <= 4;  // the ranks in a sum, or only how many
     const std::size_t cell = names ? N + 1 : 1;
-    const std::size_t block = std::max<std::size_t>(N * cell + 2, 20);
+    const std::size_t block = std::max<std::size_t>(N * cell + 2, 22);
     const std::size_t a_row =
         std::max<std::size_t>((static_cast<std::size_t>(console.width) - 8) / block, 1);
 

@@ -198,7 +198,7 @@ TEST_CASE("lesson 01: the grid tells what the buffers hold") {
         ring_all_reduce(rank.world, rank.device, view(values),
                         [&](const RingStep& step) { grid.note(step); });
         const std::string drawn = grid.draw(*rank.transport, {.width = 200});
-        if (rank.id == N - 1) values[0] += 1;
+        if (rank.id == N - 1) values.back() += 1;
         Grid again{rank.world, view(values)};
         again.note({.done = 1, .steps = 1});
         const std::string other = again.draw(*rank.transport, {});
