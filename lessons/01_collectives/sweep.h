@@ -61,21 +61,23 @@ class Sweep {
     const Cluster machine = busy_machine(members);
     print("\nall algorithms on {} ranks, {} clock; observed times in µs\n  {:>10}", N,
           rank_.clock.name(), "bytes");
-    for (const Algorithm each : all_reduce_algorithms) print(" {:>18}", name_of(each));
-    print("   {:<18}   {}\n", "fastest", "by the formulas");
+    for (const Algorithm each : all_reduce_algorithms) print(" {:>{}}", name_of(each), width(each));
+    print("   fastest\n");
     for (std::int64_t bytes = smallest; bytes <= largest_; bytes *= 4) {
       print("  {:>10}", bytes);
       std::optional<Picoseconds> best;
       Algorithm fastest{};
       for (const Algorithm each : all_reduce_algorithms) {
         const Picoseconds seen = members.time(each, bytes);
-        print(" {:>18.3f}", micro(seen));
+        print(" {:>{}.3f}", micro(seen), width(each));
         if (!best || seen < *best) fastest = each;
         if (!best || seen < *best) best = seen;
       }
-      print("   {:<18}   {}\n", name_of(fastest),
-            name_of(fastest_by_formula(bytes / 4, N, machine)));
+      const Algorithm said = fastest_by_formula(bytes / 4, N, machine);
+      print("   {}{}\n", name_of(fastest),
+            said == fastest ? " =" : fmt::format(" (formulas: {})", name_of(said)));
     }
+    print("  =: so say the formulas\n");
     tell_crossings(N, machine);
   }
 
@@ -167,6 +169,11 @@ class Sweep {
           predict_all_reduce(best, n, N, machine).total())
         best = each;
     return best;
+  }
+
+  /// Of an algorithm's column.
+  static std::size_t width(Algorithm algorithm) {
+    return std::max<std::size_t>(std::string_view{name_of(algorithm)}.size(), 10);
   }
 
   static const char* virtue(Algorithm algorithm) {
