@@ -70,6 +70,7 @@ void FlagParser::Impl::shared_flags() {
   given.microbatches = fmt::format("{}", fmt::join(info.microbatches, ","));
   o.steps = info.steps;
   o.batch = info.batch;
+  o.cluster = info.cluster;
   app.get_formatter()->column_width(34);
 
   app.option_defaults()->group("Where it runs");
