@@ -31,11 +31,25 @@ void GptConfig::validate() const {
         static_cast<std::int64_t>(heads) *
             ((static_cast<std::int64_t>(hidden) + heads - 1) / heads))};
   }
+  for (const int unit : frozen)
+    if (unit < 0 || unit > layers + 1)
+      throw UsageError{fmt::format(
+          "--freeze {}: there are {} blocks, 0 to {}; embedding and head can be named too",
+          unit - 1, layers, layers - 1)};
+  if (trained_count() == 0)
+    throw UsageError{"--freeze: everything would be frozen; leave something to train"};
 }
 
 std::int64_t GptConfig::parameter_count() const {
   std::int64_t count = 0;
   for (const ParameterSpec& spec : gpt_parameters(*this)) count += spec.shape.elements();
+  return count;
+}
+
+std::int64_t GptConfig::trained_count() const {
+  std::int64_t count = 0;
+  for (const ParameterSpec& spec : gpt_parameters(*this))
+    if (!spec.frozen) count += spec.shape.elements();
   return count;
 }
 

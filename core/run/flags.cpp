@@ -69,6 +69,7 @@ void FlagParser::Impl::shared_flags() {
   Options& o = *options;
   given.microbatches = fmt::format("{}", fmt::join(info.microbatches, ","));
   o.steps = info.steps;
+  o.batch = info.batch;
   app.get_formatter()->column_width(34);
 
   app.option_defaults()->group("Where it runs");

@@ -17,7 +17,7 @@ struct Given {
   std::string parity = "on";
   std::optional<int> ranks, dp, pp, cp, tp;
   double pace = 0;
-  double learning_rate = 2e-3;
+  double learning_rate = 1e-3;
   double clip = 0;
 };
 

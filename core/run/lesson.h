@@ -105,7 +105,8 @@ class Lesson {
   /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the
   /// phase's microbatches. Peaks and byte counts are taken per phase.
   Batches batches(Rank& rank, const Phase& phase, Predicted predicted = {});
-  /// Notes the step's loss, from the rank that knows it: nothing from others.
+  /// Notes the step's loss, from ranks that know it: nothing from others. A replica of several
+  /// gives its share; the shares add up to the batch's mean.
   void record(Rank& rank, std::optional<double> loss);
   /// To be called once by every rank, with the parameters that it has trained: takes them for the
   /// comparison with one device, and for --save.

@@ -65,6 +65,7 @@ struct LessonInfo {
   std::string question;  ///< one line, for --help
   int ranks = 4;
   int steps = 30;
+  int batch = 16;  ///< sequences a step
   std::vector<int> microbatches{8};
   bool sweeps = false;      ///< --microbatches takes several values, one after another
   bool trains = true;       ///< there are batches, losses and parameters to compare

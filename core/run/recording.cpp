@@ -103,7 +103,8 @@ void Batches::load(int step) {
   batch_ = lesson_.corpus_->batch(o.seed, step,
                                   {.microbatches = phase_.microbatches,
                                    .size = share / phase_.microbatches,
-                                   .first_sample = replica * share});
+                                   .replicas = lesson_.info_.trains ? o.dp : 1,
+                                   .replica = replica});
 }
 
 Batches::Iterator& Batches::Iterator::operator++() {
@@ -149,15 +150,17 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
   Running::Live& live = running_->of(rank);
   const int step = rank.trace.step();
   live.record.losses.emplace_back(step, *loss);
-  rank.trace.loss(*loss, rank.compute.now());
-  // Each replica speaks of its own share of the batch; the first is heard.
+  // Each replica knows its share of the mean over the batch. What is shown on the way is the mean
+  // over its own sequences; of the replicas, the first is heard.
+  const double own_mean = *loss * options_->dp;
+  rank.trace.loss(own_mean, rank.compute.now());
   if (rank.mesh.coordinate(rank.id, Axis::dp) > 0) return;
   const double seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
   const double tokens =
       static_cast<double>(options_->batch) * options_->model.sequence * (step + 1);
   running_->progress.show(step + 1,
                           fmt::format("step {:>3}/{}  loss {:.4f}  {:.0f} tokens/s", step + 1,
-                                      options_->steps, *loss, tokens / seconds));
+                                      options_->steps, own_mean, tokens / seconds));
 }
 
 void Lesson::load(Rank&, const std::vector<Parameter*>& parameters) {

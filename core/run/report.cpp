@@ -160,19 +160,18 @@ std::string parity_text(const Report& report) {
 }  // namespace
 
 std::vector<double> Report::collect_losses(const std::vector<RankRecord>& ranks, int steps) {
-  std::vector<double> sums(static_cast<std::size_t>(steps), 0.0);
-  std::vector<int> counts(sums.size(), 0);
-  for (const RankRecord& rank : ranks) {
+  std::vector<std::optional<double>> sums(static_cast<std::size_t>(steps));
+  for (const RankRecord& rank : ranks)
     for (const auto& [step, loss] : rank.losses) {
-      sums.at(static_cast<std::size_t>(step)) += loss;
-      ++counts[static_cast<std::size_t>(step)];
+      auto& sum = sums.at(static_cast<std::size_t>(step));
+      sum = sum.value_or(0) + loss;
     }
+  std::vector<double> losses;
+  for (const auto& sum : sums) {
+    if (!sum) throw RunError(fmt::format("no rank told the loss of step {}", losses.size()));
+    losses.push_back(*sum);
   }
-  for (std::size_t step = 0; step < sums.size(); ++step) {
-    if (counts[step] == 0) throw RunError(fmt::format("no rank told the loss of step {}", step));
-    sums[step] /= counts[step];
-  }
-  return sums;
+  return losses;
 }
 
 std::vector<NamedValues> Report::collect_parameters(const std::vector<RankRecord>& ranks) {

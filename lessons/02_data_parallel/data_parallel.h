@@ -15,8 +15,8 @@ enum class Overlap {
 };
 
 /// Data parallelism: every rank has the whole model and computes the gradients of its own share of
-/// the batch. The gradient of the whole batch is their mean: here they are summed, and the
-/// optimizer divides by how many there are.
+/// the batch. The loss is a mean over the whole batch, so each rank's share of it is divided by the
+/// tokens of all ranks, and the gradient of the whole batch is the sum over ranks.
 class DataParallel : public LayerHooks {
  public:
   /// One all-reduce sends about `bucket_bytes`. The model's gradients move into the buckets, and so
@@ -55,8 +55,6 @@ class DataParallel : public LayerHooks {
     for (Bucket& bucket : buckets_) bucket.work.wait();
   }
 
-  /// What makes a mean of the sum.
-  float mean_of_sum() const { return 1.0F / static_cast<float>(replicas_.size()); }
   const FlatLayout& layout() const { return layout_; }
 
  private:

@@ -12,6 +12,7 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "02 data parallel",
                  .question = "When are gradients averaged, and what does that cost?",
+                 .batch = 24,
                  .microbatches = {1},
                  .axis = "dp",
                  .tolerance = {.loss = 1e-6, .parameter = 1e-5}},
@@ -39,7 +40,7 @@ int main(int argc, char** argv) {
         model.zero_gradients();
         const double loss = accumulate_gradients(model, mine);
         replicas.sum_gradients();
-        optimizer.step(replicas.mean_of_sum());
+        optimizer.step();
         lesson.record(rank, loss);
       }
     }
