@@ -70,6 +70,7 @@ void FlagParser::Impl::shared_flags() {
   given.microbatches = fmt::format("{}", fmt::join(info.microbatches, ","));
   o.steps = info.steps;
   o.batch = info.batch;
+  given.precision = info.precision;
   app.get_formatter()->column_width(34);
 
   app.option_defaults()->group("Where it runs");
@@ -115,6 +116,8 @@ void FlagParser::Impl::shared_flags() {
   number("--sequence", o.model.sequence, 1, "tokens a sequence");
   number("--vocab", o.model.vocabulary, 1, "tokens in the vocabulary; text needs 256");
   app.add_flag("--tied", o.model.tied, "the output head is the token embedding");
+  choice("--precision", given.precision, {"f32", "bf16", "f16"},
+         "what weights, gradients and activations are stored in");
   app.add_option("--lr", given.learning_rate, "learning rate of AdamW")
       ->check(positive(false))
       ->capture_default_str();

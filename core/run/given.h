@@ -14,6 +14,7 @@ struct Given {
   std::string comm = "auto";
   std::string launch = "threads";
   std::string time;
+  std::string precision = "f32";
   std::string parity = "on";
   std::optional<int> ranks, dp, pp, cp, tp;
   double pace = 0;

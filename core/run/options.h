@@ -67,9 +67,12 @@ struct LessonInfo {
   int steps = 30;
   int batch = 16;  ///< sequences a step
   std::vector<int> microbatches{8};
-  bool sweeps = false;      ///< --microbatches takes several values, one after another
-  bool trains = true;       ///< there are batches, losses and parameters to compare
-  std::string axis = "pp";  ///< the axis that all ranks lie on unless told otherwise
+  bool sweeps = false;            ///< --microbatches takes several values, one after another
+  std::string precision = "f32";  ///< the default of --precision
+  bool narrow = false;            ///< --precision takes bf16 and f16
+  bool f32_reference = false;  ///< one device trains in f32 all the same: precision is the lesson
+  bool trains = true;          ///< there are batches, losses and parameters to compare
+  std::string axis = "pp";     ///< the axis that all ranks lie on unless told otherwise
   Tolerance tolerance{};
 };
 

@@ -169,9 +169,8 @@ void Lesson::load(Rank&, const std::vector<Parameter*>& parameters) {
 
 void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters) {
   for (const Parameter* parameter : parameters) {
-    const float* values = parameter->value.f32();
     running_->of(rank).record.parameters.push_back(
-        {parameter->name, parameter->order, {values, values + parameter->value.elements()}});
+        {parameter->name, parameter->order, parameter->f32_values()});
   }
 }
 
