@@ -132,7 +132,7 @@ void load_checkpoint(const std::string& path, const GptConfig& config,
       wide.resize(static_cast<std::size_t>(into.elements()));
       into = View{wide.data(), into.shape};
     }
-    file.read(names.at(parameter->name), into);
+    file.read_part(names.at(parameter->name), parameter->first, into);
     if (wide.empty()) continue;
     cpu_kernels().convert(Queue{}, into, parameter->value);
     if (parameter->master) cpu_kernels().copy(Queue{}, into, parameter->master);

@@ -31,11 +31,6 @@ void GptConfig::validate() const {
         static_cast<std::int64_t>(heads) *
             ((static_cast<std::int64_t>(hidden) + heads - 1) / heads))};
   }
-  for (const int unit : frozen)
-    if (unit < 0 || unit > layers + 1)
-      throw UsageError{fmt::format(
-          "--freeze {}: there are {} blocks, 0 to {}; embedding and head can be named too",
-          unit - 1, layers, layers - 1)};
   if (trained_count() == 0)
     throw UsageError{"--freeze: everything would be frozen; leave something to train"};
 }

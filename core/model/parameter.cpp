@@ -44,7 +44,7 @@ void Parameter::initial_values(View into, std::int64_t begin, std::uint64_t seed
   } else {
     const RandomStream random{seed, Purpose::initial_values, static_cast<std::uint32_t>(order)};
     const View flat = into.reshaped({into.elements()});
-    fill_normal(flat, random, mean, deviation, shape.elements(), 0, begin);
+    fill_normal(flat, random, mean, deviation, begin + flat.elements(), 0, begin);
   }
 }
 

@@ -68,8 +68,9 @@ struct LessonInfo {
   int batch = 16;  ///< sequences a step
   std::vector<int> microbatches{8};
   bool sweeps = false;            ///< --microbatches takes several values, one after another
+  bool freezes = false;           ///< takes --freeze
+  bool narrow = false;            ///< takes --precision, so that bf16 and f16 can be asked for
   std::string precision = "f32";  ///< the default of --precision
-  bool narrow = false;            ///< --precision takes bf16 and f16
   bool f32_reference = false;  ///< one device trains in f32 all the same: precision is the lesson
   bool trains = true;          ///< there are batches, losses and parameters to compare
   std::string axis = "pp";     ///< the axis that all ranks lie on unless told otherwise
@@ -86,6 +87,8 @@ class FlagParser {
   void add(const std::string& name, int& value, const std::string& help);
   void add(const std::string& name, double& value, const std::string& help);
   void add(const std::string& name, std::string& value, const std::string& help);
+  /// Whole numbers of at least 0, such as 0,1,2.
+  void add(const std::string& name, std::vector<int>& value, const std::string& help);
   /// One of several words.
   void add(const std::string& name, std::string& value, const std::vector<std::string>& words,
            const std::string& help);

@@ -19,15 +19,11 @@ void Lesson::train(Rank& rank, const std::function<void(Rank&)>& body) {
 }
 
 std::vector<Phase> Lesson::phases() const {
-  const Options& o = *options_;
   std::vector<Phase> phases;
-  const int count = static_cast<int>(o.microbatches.size());
-  for (int i = 0; i < count; ++i) {
-    const int first = o.steps * i / count;
-    phases.push_back({.name = fmt::format("m = {}", o.microbatches[static_cast<std::size_t>(i)]),
-                      .first_step = first,
-                      .steps = o.steps * (i + 1) / count - first,
-                      .microbatches = o.microbatches[static_cast<std::size_t>(i)]});
+  for (auto& [m, phase] :
+       turns(options_->microbatches, [](int m) { return fmt::format("m = {}", m); })) {
+    phase.microbatches = m;
+    phases.push_back(std::move(phase));
   }
   return phases;
 }
@@ -43,19 +39,13 @@ std::vector<Phase> Lesson::phases(const std::string& before, const std::string& 
   return phases;
 }
 
-std::vector<Phase> Lesson::phases(const std::vector<std::string>& names) const {
-  const Options& o = *options_;
-  const int count = static_cast<int>(names.size());
-  std::vector<Phase> phases;
-  for (int i = 0; i < count; ++i) {
-    const int first = o.steps * i / count;
-    phases.push_back({.name = names[static_cast<std::size_t>(i)],
-                      .first_step = first,
-                      .steps = o.steps * (i + 1) / count - first,
-                      .microbatches = o.microbatches.front()});
-  }
-  std::erase_if(phases, [](const Phase& phase) { return phase.steps == 0; });
-  return phases;
+Phase Lesson::turn(std::size_t i, std::size_t count) const {
+  const auto steps = static_cast<std::size_t>(options_->steps);
+  const int first = static_cast<int>(steps * i / count);
+  return {.name = {},
+          .first_step = first,
+          .steps = static_cast<int>(steps * (i + 1) / count) - first,
+          .microbatches = options_->microbatches.front()};
 }
 
 Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {
@@ -169,8 +159,10 @@ void Lesson::load(Rank&, const std::vector<Parameter*>& parameters) {
 
 void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters) {
   for (const Parameter* parameter : parameters) {
-    running_->of(rank).record.parameters.push_back(
-        {parameter->name, parameter->order, parameter->f32_values()});
+    running_->of(rank).record.parameters.push_back({.name = parameter->name,
+                                                    .order = parameter->order,
+                                                    .values = parameter->f32_values(),
+                                                    .first = parameter->first});
   }
 }
 

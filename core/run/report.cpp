@@ -175,18 +175,30 @@ std::vector<double> Report::collect_losses(const std::vector<RankRecord>& ranks,
 }
 
 std::vector<NamedValues> Report::collect_parameters(const std::vector<RankRecord>& ranks) {
-  std::map<int, NamedValues> by_order;
+  std::map<std::pair<int, std::int64_t>, const NamedValues*> parts;  // by order and first element
   for (const RankRecord& rank : ranks) {
-    for (const NamedValues& parameter : rank.parameters) {
-      const auto [first, is_new] = by_order.emplace(parameter.order, parameter);
-      if (!is_new && !same_bits(first->second.values, parameter.values))
+    for (const NamedValues& part : rank.parameters) {
+      const auto [known, is_new] = parts.emplace(std::pair{part.order, part.first}, &part);
+      if (!is_new && !same_bits(known->second->values, part.values))
         throw RunError(
             fmt::format("replicas differ: rank {} has other values of {} than a rank before it",
-                        rank.rank, parameter.name));
+                        rank.rank, part.name));
     }
   }
   std::vector<NamedValues> parameters;
-  for (auto& [order, parameter] : by_order) parameters.push_back(std::move(parameter));
+  for (const auto& [place, part] : parts) {
+    const auto [order, first] = place;
+    if (first == 0) {
+      parameters.push_back(*part);
+      continue;
+    }
+    NamedValues* whole = parameters.empty() ? nullptr : &parameters.back();
+    if (whole == nullptr || whole->order != order ||
+        static_cast<std::int64_t>(whole->values.size()) != first)
+      throw RunError(fmt::format(
+          "no rank, or more than one, has what comes before element {} of {}", first, part->name));
+    whole->values.insert(whole->values.end(), part->values.begin(), part->values.end());
+  }
   return parameters;
 }
 
