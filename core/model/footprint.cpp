@@ -21,7 +21,7 @@ Footprint::Footprint(const GptConfig& config, const StageLayers& stage, int batc
   if (stage.head) {
     backward_working =
         std::max({std::int64_t{0}, width * N * h - f32 * 2 * N, width * 5 * N * h - head});
-    backward_input_working = width * 4 * N * h - f32 * 4 * N;
+    backward_input_working = std::max(std::int64_t{0}, width * 4 * N * h - f32 * 4 * N);
   } else {
     backward_working = backward_input_working = width * 5 * N * h;
   }

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// What one stage's activations take, in bytes, as closed forms. The allocator agrees to the
-/// byte (tests/model/test_footprint.cpp).
+/// What one stage's activations take, in bytes, as closed forms. The allocator agrees to the byte
+/// (tests/model/test_footprint.cpp).
 ///
 /// With N = b s tokens a microbatch, a stash holds, in elements (of config.dtype, 4 or 2 bytes;
 /// mean, rstd, log-sum-exps and losses are always f32):
@@ -62,10 +62,11 @@ struct Footprint {
   std::int64_t peak(int held) const;
 
   std::int64_t parameters = 0;  ///< bytes of the stage's parameters
-  /// As many, but for what is frozen, and V h floats more where a tied head has both uses here.
+  /// As many, but for what is frozen, and V h elements more where a tied head has both uses here.
   std::int64_t gradients = 0;
-  std::int64_t optimizer = 0;  ///< AdamW: two f32 an element, and with narrow weights a third, the
-                               ///< master that are not frozen
+  /// AdamW: two f32 for each element that is not frozen, and with narrow weights a third, the
+  /// master.
+  std::int64_t optimizer = 0;
 };
 
 }  // namespace lockstep

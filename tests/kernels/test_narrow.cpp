@@ -72,7 +72,8 @@ TEST_CASE("a kernel on narrow elements is the f32 kernel on them, rounded once")
   Random random{21};
   for (int trial = 0; trial < 20; ++trial) {
     for (const DType dtype : narrow_types) {
-      CAPTURE(name_of(dtype));
+      const std::string type = name_of(dtype);
+      CAPTURE(type);
       const std::int64_t b = random.between(1, 3), s = random.between(1, 70), heads = 2;
       const std::int64_t h = heads * random.between(1, 9), out = random.between(1, 20),
                          rows = b * s;
