@@ -13,7 +13,9 @@ struct AdamWOptions {
   float learning_rate = 1e-3F;
   float beta1 = 0.9F;
   float beta2 = 0.95F;
-  float epsilon = 1e-8F;
+  /// Llama 2's, where PyTorch's default is 1e-8. It bounds what noise can do: a gradient that is
+  /// zero but for rounding (that of the keys' biases is) would be scaled up to full steps by 1e-8.
+  float epsilon = 1e-5F;
   float weight_decay = 0.1F;  ///< of matrices only (Parameter::decay)
   float clip = 1.0F;          ///< the largest gradient norm; 0 for no clipping
 };
@@ -27,14 +29,26 @@ double gradient_norm(std::vector<OrderedSquare> squares);
 
 /// AdamW (Loshchilov & Hutter 2019) as PyTorch computes it. Reads the parameters through their
 /// Views at every step; they must outlive the optimizer. Momentum and variance (4 + 4 bytes an
-/// element) are charged to MemoryCategory::optimizer.
+/// element) are charged to MemoryCategory::optimizer. What is frozen is left as it is.
+///
+/// Where a parameter's value is narrow, the optimizer keeps an f32 master of it (4 bytes more),
+/// updates that, and rounds it into the value: a step that is less than half the distance between
+/// two narrow numbers is not lost, but adds up (Micikevicius 2018, section 3.1). The master begins
+/// as the value that is there when the optimizer is made, widened: a shard, a stage and a loaded
+/// model all begin alike, and the initial numbers are off by one rounding from those of an f32 run.
 class AdamW {
  public:
   AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions options = {});
+  ~AdamW();
+  AdamW(AdamW&&) = default;
+  AdamW& operator=(AdamW&&) = delete;
 
   /// Of this rank's parameters; to be gathered from all ranks where there are several. Waits for
   /// the device. Zeros on the meta device.
   std::vector<OrderedSquare> squares();
+  /// Whether all of this rank's gradients are numbers: none infinite, none NaN. One pass over them;
+  /// waits for the device. True on the meta device.
+  bool finite();
   /// What to multiply gradients by so that their norm is at most options.clip: 1, or
   /// clip / (norm + 1e-6), as PyTorch's clip_grad_norm_.
   float clip_scale(double norm) const;
@@ -51,6 +65,7 @@ class AdamW {
   struct State {
     Tensor momentum;
     Tensor variance;
+    Tensor master;  ///< empty where the value is f32
   };
 
   void update(float gradient_scale);

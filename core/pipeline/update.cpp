@@ -27,7 +27,8 @@ void PipelineUpdate::step() {
   if (ends_) {
     const int table = token_table_spec(stage_.config()).order;
     for (Parameter* parameter : stage_.parameters())
-      if (parameter->order == table) ends_->all_reduce(parameter->gradient).wait();
+      if (parameter->order == table && !parameter->frozen)
+        ends_->all_reduce(parameter->gradient).wait();
   }
   if (all_)
     optimizer_.step(optimizer_.clip_scale(global_norm()));
@@ -67,7 +68,7 @@ double PipelineUpdate::global_norm() {
 std::int64_t PipelineUpdate::tied_bytes(const GptConfig& config, int rank, int ranks) {
   if (!config.tied || ranks == 1 || (rank != 0 && rank != ranks - 1)) return 0;
   // A ring of two: each sends one half to be added and the sum of the other half.
-  return std::int64_t{4} * config.vocabulary * config.hidden;
+  return static_cast<std::int64_t>(size_of(config.dtype)) * config.vocabulary * config.hidden;
 }
 
 std::int64_t PipelineUpdate::norm_bytes(const GptConfig& config, int ranks) {

@@ -65,11 +65,17 @@ struct LessonInfo {
   std::string question;  ///< one line, for --help
   int ranks = 4;
   int steps = 30;
+  int batch = 16;  ///< sequences a step
+  std::string cluster = "classroom";
   std::vector<int> microbatches{8};
-  bool sweeps = false;      ///< --microbatches takes several values, one after another
-  bool trains = true;       ///< there are batches, losses and parameters to compare
-  bool model = true;        ///< there is a model, whose shape can be asked for
-  std::string axis = "pp";  ///< the axis that all ranks lie on unless told otherwise
+  bool sweeps = false;            ///< --microbatches takes several values, one after another
+  bool freezes = false;           ///< takes --freeze
+  bool narrow = false;            ///< takes --precision, so that bf16 and f16 can be asked for
+  std::string precision = "f32";  ///< the default of --precision
+  bool f32_reference = false;  ///< one device trains in f32 all the same: precision is the lesson
+  bool trains = true;          ///< there are batches, losses and parameters to compare
+  bool model = true;           ///< there is a model, whose shape can be asked for
+  std::string axis = "pp";     ///< the axis that all ranks lie on unless told otherwise
   Tolerance tolerance{};
 };
 
@@ -85,6 +91,8 @@ class FlagParser {
   void add(const std::string& name, std::string& value, const std::string& help);
   /// One without a value: it is there, or not.
   void add(const std::string& name, bool& value, const std::string& help);
+  /// Whole numbers of at least 0, such as 0,1,2.
+  void add(const std::string& name, std::vector<int>& value, const std::string& help);
   /// One of several words.
   void add(const std::string& name, std::string& value, const std::vector<std::string>& words,
            const std::string& help);
