@@ -100,6 +100,7 @@ void Lesson::introduce(const std::string& hosts) const {
 int Lesson::tell() {
   const Options& o = *options_;
   Report report{.options = o, .lesson = info_.name, .ranks = std::move(running_->records)};
+  report.own = std::move(running_->own);
   const bool trained = !report.ranks.front().parameters.empty();
   if (running_->writer) {
     running_->folder.merge(o.ranks);

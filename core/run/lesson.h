@@ -122,6 +122,8 @@ class Lesson {
   /// To be called once by every rank, with the parameters that it has trained, or the parts of
   /// them: takes them for the comparison with one device, and for --save.
   void finish(Rank& rank, const std::vector<Parameter*>& parameters);
+  /// Something of the lesson's own for --report, as JSON under `name`. What rank 0 says is taken.
+  void add_to_report(const Rank& rank, const std::string& name, const std::string& json);
   /// With --load, replaces the values of parameters, or parts of them, by those of the file.
   void load(Rank& rank, const std::vector<Parameter*>& parameters);
 

@@ -153,6 +153,10 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
                                       options_->steps, own_mean, tokens / seconds));
 }
 
+void Lesson::add_to_report(const Rank& rank, const std::string& name, const std::string& json) {
+  if (rank.id == 0) running_->own[name] = json;
+}
+
 void Lesson::load(Rank&, const std::vector<Parameter*>& parameters) {
   if (!options_->load.empty()) load_checkpoint(options_->load, options_->model, parameters);
 }

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,37 +77,61 @@ inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
   return machine;
 }
 
-/// What one all-reduce took, beside its formula.
-inline void tell_time(const Rank& rank, Algorithm algorithm, std::int64_t elements,
-                      const Cluster& machine, Picoseconds observed) {
+/// What one all-reduce took, beside its formula. `native`: what the library's own took, if asked
+/// for.
+struct Told {
+  Algorithm algorithm;
+  std::int64_t elements = 0;
+  AllReduceTime predicted;
+  Picoseconds observed = 0;
+  std::optional<Picoseconds> native;
+};
+
+/// The library's own all-reduce of `data`, where --comm native is asked for. Called by all ranks.
+inline std::optional<Picoseconds> native_time(Rank& rank, View data) {
+  if (rank.endpoint.collectives != Collectives::native || rank.count == 1) return {};
+  rank.device.compute.kernels().fill({}, data, 0.0F);
+  return time_of(rank, static_cast<std::int64_t>(data.bytes()),
+                 [&] { rank.world.all_reduce(data).wait(); });
+}
+
+inline std::string json(const Told& told, int ranks) {
+  return fmt::format(
+      R"({{"algorithm":"{}","ranks":{},"bytes":{},"latency_seconds":{},"bandwidth_seconds":{},)"
+      R"("predicted_seconds":{},"observed_seconds":{},"native_seconds":{}}})",
+      name_of(told.algorithm), ranks, 4 * told.elements, seconds(told.predicted.latency),
+      seconds(told.predicted.bandwidth), seconds(told.predicted.total()), seconds(told.observed),
+      told.native ? fmt::format("{}", seconds(*told.native)) : "null");
+}
+
+inline void tell_time(const Rank& rank, const Cluster& machine, const Told& told) {
   const int N = rank.count;
-  const std::int64_t bytes = 4 * elements;
-  fmt::print("\none {} all-reduce of {} B on {} rank{}, {} clock, {}\n", name_of(algorithm), bytes,
-             N, N > 1 ? "s" : "", rank.clock.name(), machine.name);
+  const std::int64_t bytes = 4 * told.elements;
+  fmt::print("\none {} all-reduce of {} B on {} rank{}, {} clock, {}\n", name_of(told.algorithm),
+             bytes, N, N > 1 ? "s" : "", rank.clock.name(), machine.name);
   if (N == 1) {
     fmt::print("  alone: nothing is sent, and it takes no time\n");
     return;
   }
-  const AllReduceTime said = predict_all_reduce(algorithm, elements, N, machine);
+  const AllReduceTime& said = told.predicted;
   const auto micro = [](Picoseconds time) { return 1e6 * seconds(time); };
+  const std::string how =
+      told.observed == said.total()
+          ? "=, to the picosecond"
+          : fmt::format("{:+.1f} %", 100 * (seconds(told.observed) / seconds(said.total()) - 1));
   fmt::print("  latency    {:>12.6f} µs\n", micro(said.latency));
   fmt::print("  bandwidth  {:>12.6f} µs\n", micro(said.bandwidth));
   fmt::print("  predicted  {:>12.6f} µs   {}{}\n", micro(said.total()), said.formula,
              said.exact || !rank.clock.is_modelled() ? "" : ", at most");
-  fmt::print(
-      "  observed   {:>12.6f} µs   {}\n", micro(observed),
-      observed == said.total()
-          ? "=, to the picosecond"
-          : fmt::format(
-                "{:+.1f} %",
-                100 * (static_cast<double>(observed) / static_cast<double>(said.total()) - 1)));
+  fmt::print("  observed   {:>12.6f} µs   {}\n", micro(told.observed), how);
+  if (told.native) fmt::print("  native     {:>12.6f} µs   MPI's own\n", micro(*told.native));
   if (const int cores = available_cores(); !rank.clock.is_modelled() && N > cores)
     fmt::print("  {} ranks share {} cores, which the formula does not know; --sweep measures it\n",
                N, cores);
-  if (observed <= 0) return;
+  if (told.observed <= 0) return;
   fmt::print("  algorithm bandwidth {:.3f} GB/s, bus bandwidth {:.3f} GB/s\n",
-             1e-9 * algorithm_bandwidth(bytes, seconds(observed)),
-             1e-9 * bus_bandwidth(bytes, seconds(observed), N));
+             1e-9 * algorithm_bandwidth(bytes, seconds(told.observed)),
+             1e-9 * bus_bandwidth(bytes, seconds(told.observed), N));
 }
 
 }  // namespace lockstep

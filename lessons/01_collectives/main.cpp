@@ -65,16 +65,21 @@ int main(int argc, char** argv) {
 
     const Cluster machine = machine_of(rank, group, data);
     const std::string drawing = grid.draw(*rank.transport, Console::detect());
+    if (times.size() > 1) times.erase(times.begin());  // the one that was looked at
+    const Told told{algorithm, elements,
+                    predict_all_reduce(algorithm, elements, rank.count, machine), median(times),
+                    native_time(rank, data)};
+    lesson.add_to_report(rank, "all_reduce", json(told, rank.count));
     if (tells) {
       fmt::print("{}", drawing);
       tell_proof(ring);
-      if (times.size() > 1) times.erase(times.begin());  // the one that was looked at
-      tell_time(rank, algorithm, elements, machine, median(times));
+      tell_time(rank, machine, told);
     }
     if (sweep) {
       Sweep all{rank, machine, largest, lesson.options().quiet};
       all.over_ranks(algorithm);
       all.over_algorithms();
+      lesson.add_to_report(rank, "sweep", all.json());
     }
   });
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "lessons/01_collectives/account.h"
 #include "lessons/01_collectives/prediction.h"
 #include "lessons/01_collectives/timing.h"
 
@@ -69,6 +70,7 @@ class Sweep {
       Algorithm fastest{};
       for (const Algorithm each : all_reduce_algorithms) {
         const Picoseconds seen = members.time(each, bytes);
+        note({each, bytes / 4, predict_all_reduce(each, bytes / 4, N, machine_), seen, {}}, N);
         print(" {:>{}.3f}", micro(seen), width(each));
         if (!best || seen < *best) fastest = each;
         if (!best || seen < *best) best = seen;
@@ -81,6 +83,9 @@ class Sweep {
     tell_crossings(N, machine);
   }
 
+  /// All that was measured, as a JSON array; complete on every rank.
+  std::string json() const { return "[" + json_ + "]"; }
+
  private:
   static constexpr std::int64_t smallest = 256;  ///< bytes
 
@@ -92,21 +97,29 @@ class Sweep {
     return machine;
   }
   void row(Members& members, Algorithm algorithm, int N, std::int64_t bytes, const Cluster& busy) {
-    const Picoseconds seen = members.time(algorithm, bytes);
-    const AllReduceTime said = predict_all_reduce(algorithm, bytes / 4, N, machine_);
+    Told told{algorithm,
+              bytes / 4,
+              predict_all_reduce(algorithm, bytes / 4, N, machine_),
+              members.time(algorithm, bytes),
+              {}};
     const AllReduceTime loaded = predict_all_reduce(algorithm, bytes / 4, N, busy);
     std::string theirs;
     if (native_) {
-      const Picoseconds time = members.native_time(bytes);
-      theirs = fmt::format(" {:>10.3f} {:>7.3f}", micro(time),
-                           1e-9 * bus_bandwidth(bytes, seconds(time), N));
+      told.native = members.native_time(bytes);
+      theirs = fmt::format(" {:>10.3f} {:>7.3f}", micro(*told.native),
+                           1e-9 * bus_bandwidth(bytes, seconds(*told.native), N));
     }
+    note(told, N);
+    const AllReduceTime& said = told.predicted;
+    const double taken = seconds(told.observed);
     print("  {:>5} {:>10} {:>10.3f} {:>10.3f} {:>10.3f} {:>10} {:>9.3f} {} {:>7.3f} {:>7.3f}{}\n",
           N, bytes, micro(said.latency), micro(said.bandwidth), micro(said.total()),
           rank_.clock.is_modelled() ? "" : fmt::format("{:.3f}", micro(loaded.total())),
-          micro(seen), said.total() == seen ? '=' : ' ',
-          1e-9 * algorithm_bandwidth(bytes, seconds(seen)),
-          1e-9 * bus_bandwidth(bytes, seconds(seen), N), theirs);
+          micro(told.observed), said.total() == told.observed ? '=' : ' ',
+          1e-9 * algorithm_bandwidth(bytes, taken), 1e-9 * bus_bandwidth(bytes, taken, N), theirs);
+  }
+  void note(const Told& told, int N) {
+    json_ += (json_.empty() ? "" : ",") + lockstep::json(told, N);
   }
 
   /// The first N ranks, which do the work while the others wait.
@@ -225,6 +238,7 @@ class Sweep {
   bool quiet_;
   bool native_;
   Tensor data_;
+  std::string json_;
 };
 
 }  // namespace lockstep

@@ -59,6 +59,11 @@ for launch in "${launches[@]}"; do
   claim "$launch, a sweep: goes at the slow link's pace" says '468.752 ='
   claim "$launch, a sweep: no escapes where there is no terminal" [ "${out//$'\033'/}" == "$out" ]
 done
+run "$lesson" --ranks 4 --trace none --quiet --clock modelled --cluster "$clusters/one_switch.json" \
+  --sweep --largest 1024 --report "$scratch/report.json"
+claim 'a report: is written' grep -q '"lesson": "01 collectives"' "$scratch/report.json"
+claim 'a report: of the one all-reduce' grep -q '"observed_seconds": 0.00066' "$scratch/report.json"
+claim 'a report: of the sweep' grep -q '"algorithm": "rabenseifner"' "$scratch/report.json"
 run "$lesson" --ranks 2 --trace none --clock wall --sweep --largest 4096
 claim 'by the wall: says how fast the machine is' says 'by ping-pong'
 claim 'by the wall: threads have no native collectives' says 'native: none'
