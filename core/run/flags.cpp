@@ -139,8 +139,11 @@ void FlagParser::Impl::shared_flags() {
       })
       ->capture_default_str();
   word("--data", o.data, "a file to train on [the lessons' own texts]");
-  word("--load", o.load, "begin from this safetensors file (GPT-2's names)");
-  word("--save", o.save, "write the trained model to this safetensors file");
+  word("--load", o.load,
+       "begin from this safetensors file (GPT-2's names), or go on from a folder of --save");
+  word("--save", o.save,
+       "write the trained model to this safetensors file, or folder: there with what "
+       "the optimizer knows, so that training can go on");
 
   app.option_defaults()->group("What one sees");
   word("--trace", o.trace, "the run's folder, or none [runs/TIME-LESSON]");
