@@ -63,7 +63,7 @@ struct FlagParser::Impl {
         });
   }
   void shared_flags();
-  void model_flags();
+  void leave_out_the_model();
 };
 
 void FlagParser::Impl::shared_flags() {
@@ -106,38 +106,8 @@ void FlagParser::Impl::shared_flags() {
   app.add_option("--pace", given.pace, "unfold a modelled run at this many times modelled speed")
       ->check(positive(false));
 
-  app.option_defaults()->group(info.model ? "What is trained" : "What is done");
-  number("--steps", o.steps, 1, info.model ? "training steps" : "how many times");
-  if (info.model) model_flags();
-  app.add_option(
-         "--seed", o.seed,
-         info.model ? "of initial values and of the order of the data" : "of random numbers")
-      ->check([](const std::string& text) {
-        std::uint64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        return error == std::errc{} && end == text.data() + text.size()
-                   ? std::string{}
-                   : fmt::format("{}: wants a whole number of at least 0", text);
-      })
-      ->capture_default_str();
-
-  app.option_defaults()->group("What one sees");
-  word("--trace", o.trace, "the run's folder, or none [runs/TIME-LESSON]");
-  app.add_flag("--kernels", o.kernels,
-               "trace every kernel, not only pipeline actions and messages");
-  app.add_option("--view", o.view, "stream to a viewer at HOST:PORT [127.0.0.1:7077]")
-      ->expected(0, 1)
-      ->default_str("127.0.0.1:7077");
-  word("--view-token", o.view_token, "what a viewer on another host asks for");
-  word("--report", o.report, "write the report to this file as JSON");
-  if (info.model)
-    choice("--parity", given.parity, {"on", "off"}, "compare with one device at the end");
-  app.add_flag("--quiet", o.quiet, "only errors");
-  app.option_defaults()->group("This lesson's own");
-}
-
-void FlagParser::Impl::model_flags() {
-  Options& o = *options;
+  app.option_defaults()->group("What is trained");
+  number("--steps", o.steps, 1, "training steps");
   number("--batch", o.batch, 1, "sequences a step, over all microbatches");
   word("--microbatches", given.microbatches,
        info.sweeps ? "how many microbatches a step is cut into: each value in turn"
@@ -160,9 +130,44 @@ void FlagParser::Impl::model_flags() {
   app.add_option("--clip", given.clip, "largest gradient norm; 0: no clipping")
       ->check(positive(true))
       ->capture_default_str();
+  app.add_option("--seed", o.seed, "of initial values and of the order of the data")
+      ->check([](const std::string& text) {
+        std::uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        return error == std::errc{} && end == text.data() + text.size()
+                   ? std::string{}
+                   : fmt::format("{}: wants a whole number of at least 0", text);
+      })
+      ->capture_default_str();
   word("--data", o.data, "a file to train on [the lessons' own texts]");
-  word("--load", o.load, "begin from this safetensors file (GPT-2's names)");
-  word("--save", o.save, "write the trained model to this safetensors file");
+  word("--load", o.load,
+       "begin from this safetensors file (GPT-2's names), or go on from a folder of --save");
+  word("--save", o.save,
+       "write the trained model to this safetensors file, or folder: there with what "
+       "the optimizer knows, so that training can go on");
+
+  app.option_defaults()->group("What one sees");
+  word("--trace", o.trace, "the run's folder, or none [runs/TIME-LESSON]");
+  app.add_flag("--kernels", o.kernels,
+               "trace every kernel, not only pipeline actions and messages");
+  app.add_option("--view", o.view, "stream to a viewer at HOST:PORT [127.0.0.1:7077]")
+      ->expected(0, 1)
+      ->default_str("127.0.0.1:7077");
+  word("--view-token", o.view_token, "what a viewer on another host asks for");
+  word("--report", o.report, "write the report to this file as JSON");
+  choice("--parity", given.parity, {"on", "off"}, "compare with one device at the end");
+  app.add_flag("--quiet", o.quiet, "only errors");
+  app.option_defaults()->group("This lesson's own");
+}
+
+/// Of the shared flags those that would shape or train a model.
+void FlagParser::Impl::leave_out_the_model() {
+  for (const char* flag : {"--batch", "--microbatches", "--layers", "--hidden", "--heads",
+                           "--sequence", "--vocab", "--tied", "--lr", "--clip", "--data", "--load",
+                           "--save", "--parity"})
+    app.remove_option(app.get_option(flag));
+  app.get_option("--steps")->description("how many times")->group("What is done");
+  app.get_option("--seed")->description("of random numbers")->group("What is done");
 }
 
 FlagParser::FlagParser(const LessonInfo& info) : impl_(std::make_unique<Impl>()) {
@@ -170,6 +175,7 @@ FlagParser::FlagParser(const LessonInfo& info) : impl_(std::make_unique<Impl>())
   impl_->app.description(fmt::format("Lesson {}: {}", info.name, info.question));
   impl_->app.name("./lockstep lesson " + info.name.substr(0, info.name.find(' ')));
   impl_->shared_flags();
+  if (!info.model) impl_->leave_out_the_model();
 }
 FlagParser::~FlagParser() = default;
 
