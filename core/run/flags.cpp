@@ -162,9 +162,9 @@ void FlagParser::Impl::shared_flags() {
 
 /// Of the shared flags those that would shape or train a model.
 void FlagParser::Impl::leave_out_the_model() {
-  for (const char* flag : {"--batch", "--microbatches", "--layers", "--hidden", "--heads",
-                           "--sequence", "--vocab", "--tied", "--lr", "--clip", "--data", "--load",
-                           "--save", "--parity"})
+  for (const char* flag :
+       {"--batch", "--microbatches", "--layers", "--hidden", "--heads", "--sequence", "--vocab",
+        "--tied", "--lr", "--clip", "--data", "--load", "--save", "--parity"})
     app.remove_option(app.get_option(flag));
   app.get_option("--steps")->description("how many times")->group("What is done");
   app.get_option("--seed")->description("of random numbers")->group("What is done");
