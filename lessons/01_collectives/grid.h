@@ -29,6 +29,9 @@ class Grid {
   Grid(const Group& ring, View data) : ring_(ring), data_(data) {}
 
   bool fits() const { return ring_.size() <= most_ranks; }
+  std::string too_many() const {
+    return fmt::format("\nthe grid of who holds what is drawn for up to {} ranks\n", most_ranks);
+  }
 
   /// Notes what this rank's chunks hold now.
   void note(const RingStep& step) {

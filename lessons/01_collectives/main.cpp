@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
                     native_time(rank, data)};
     lesson.add_to_report(rank, "all_reduce", json(told, rank.count));
     if (tells) {
-      fmt::print("{}", drawing);
+      fmt::print("{}", !ring || grid.fits() ? drawing : grid.too_many());
       tell_proof(ring);
       tell_time(rank, machine, told);
     }
