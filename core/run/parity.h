@@ -7,6 +7,7 @@
 #include "core/model/data.h"
 #include "core/run/options.h"
 #include "core/run/results.h"
+#include "core/run/sum_order.h"
 
 namespace lockstep {
 
@@ -17,12 +18,14 @@ struct Reference {
 };
 
 /// Trains the whole model on this thread, with `options`' model, data, optimizer and phases. Every
-/// microbatch of every replica is a microbatch here, in order of the replicas: so that products have
-/// the same shapes, and what differs is only in which order replicas' gradients are added.
-/// `progress` is called after each step with how many are done.
+/// microbatch of every replica is a microbatch here, in order of the replicas: so that products
+/// have the same shapes, and what differs is only in which order replicas' gradients are added.
+/// `progress` is called after each step with how many are done. With `orders`, one for each phase,
+/// replicas' gradients are added in these orders.
 Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<Phase>& phases,
-                              const std::function<void(int)>& progress = {});
+                              const std::function<void(int)>& progress = {},
+                              const std::vector<SumOrder>& orders = {});
 
 /// How far a run is from one device (DESIGN §3).
 struct Parity {

@@ -164,6 +164,13 @@ std::string parity_text(const Report& report) {
       "parity with one device over {} steps: losses differ by {:.1e}, parameters by {:.1e}{}\n",
       report.losses.size(), parity.max_relative_loss, parity.max_relative_parameter,
       parity.bitwise ? " — every bit is the same" : " (" + parity.worst_parameter + ")");
+  if (report.same_in_order)
+    text += fmt::format(
+        "  that is more than rounding comes to at this lesson's defaults; {}\n",
+        *report.same_in_order
+            ? "one device that adds gradients in the order of these ranks has the same bits, so it "
+              "is rounding, which training has made grow"
+            : "one device that adds gradients in the order of these ranks has other bits, too");
   return text;
 }
 

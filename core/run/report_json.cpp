@@ -33,6 +33,7 @@ std::string Report::json() const {
     document["parity"] = {{"max_relative_loss", parity->max_relative_loss},
                           {"max_relative_parameter", parity->max_relative_parameter},
                           {"bitwise", parity->bitwise}};
+  if (same_in_order) document["parity"]["bitwise_in_order"] = *same_in_order;
   const auto optional = [](const std::optional<double>& value) {
     return value ? ordered_json(*value) : ordered_json();
   };
