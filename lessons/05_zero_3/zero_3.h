@@ -34,6 +34,7 @@ class GatheredParameters {
     if (unit_ == 0) {  // the first unit of a use: its buckets are wanted now, others soon
       const std::size_t last = std::min(use_ + prefetch_, uses_.size() - 1);
       while (started_ <= last) gather(uses_[started_++]);
+      record_memory(device_);
       for (Gathered& bucket : here_.front()) {
         bucket.work.wait();
         put_values(layout_.buckets()[bucket.bucket], bucket.values);
@@ -47,6 +48,7 @@ class GatheredParameters {
     if (unit_ < uses_[use_].units) return;
     for (Gathered& bucket : here_.front()) put_values(layout_.buckets()[bucket.bucket], {});
     here_.pop_front();
+    record_memory(device_);
     unit_ = 0;
     if (++use_ == uses_.size()) use_ = started_ = 0;  // the next microbatch
   }
