@@ -34,7 +34,6 @@ class GatheredParameters {
     if (unit_ == 0) {  // the first unit of a use: its buckets are wanted now, others soon
       const std::size_t last = std::min(use_ + prefetch_, uses_.size() - 1);
       while (started_ <= last) gather(uses_[started_++]);
-      record_memory(device_);
       for (Gathered& bucket : here_.front()) {
         bucket.work.wait();
         put_values(layout_.buckets()[bucket.bucket], bucket.values);
@@ -96,6 +95,7 @@ class GatheredParameters {
       Work work = ranks_.all_gather(values);
       buckets.push_back({b, std::move(values), std::move(work)});
     }
+    record_memory(device_);
   }
   void copy(View from, View to) const {
     device_.compute.launch(Span{.name = "copy"}, {.bytes = 2 * static_cast<double>(from.bytes())},
