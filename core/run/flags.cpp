@@ -71,6 +71,7 @@ void FlagParser::Impl::shared_flags() {
   o.steps = info.steps;
   o.batch = info.batch;
   given.precision = info.precision;
+  o.cluster = info.cluster;
   app.get_formatter()->column_width(34);
 
   app.option_defaults()->group("Where it runs");

@@ -66,6 +66,7 @@ struct LessonInfo {
   int ranks = 4;
   int steps = 30;
   int batch = 16;  ///< sequences a step
+  std::string cluster = "classroom";
   std::vector<int> microbatches{8};
   bool sweeps = false;            ///< --microbatches takes several values, one after another
   bool freezes = false;           ///< takes --freeze

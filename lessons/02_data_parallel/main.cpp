@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   Lesson lesson{{.name = "02 data parallel",
                  .question = "When are gradients averaged, and what does that cost?",
                  .batch = 24,
+                 .cluster = "ethernet",
                  .microbatches = {1},
                  .freezes = true,
                  .axis = "dp",

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   Lesson lesson{{.name = "03 ZeRO-1",
                  .question = "Why should every rank keep all of the optimizer's states?",
                  .batch = 24,
+                 .cluster = "ethernet",
                  .microbatches = {1},
                  .freezes = true,
                  .axis = "dp",

@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   Lesson lesson{{.name = "04 ZeRO-2",
                  .question = "How long must a rank keep a gradient that another rank will use?",
                  .batch = 24,
+                 .cluster = "ethernet",
                  .microbatches = {1},
                  .freezes = true,
                  .axis = "dp",

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   Lesson lesson{{.name = "05 ZeRO-3",
                  .question = "How can a model be trained that no rank could hold?",
                  .batch = 24,
+                 .cluster = "ethernet",
                  .microbatches = {1},
                  .freezes = true,
                  .axis = "dp",
