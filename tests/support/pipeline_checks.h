@@ -68,11 +68,8 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
     update.step();
     if (loss) record.losses.emplace_back(step, *loss);
   }
-  for (const Parameter* parameter : stage.parameters()) {
-    const float* values = parameter->value.f32();
-    record.parameters.push_back(
-        {parameter->name, parameter->order, {values, values + parameter->value.elements()}});
-  }
+  for (const Parameter* parameter : stage.parameters())
+    record.parameters.push_back({parameter->name, parameter->order, parameter->f32_values()});
 
   std::vector<RankRecord> records;
   for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
