@@ -1,0 +1,76 @@
+#include "core/run/lesson.h"
+#include "lessons/02_data_parallel/data_parallel.h"
+#include "lessons/02_data_parallel/prediction.h"
+#include "lessons/14_mixed_precision/loss_scaling.h"
+#include "lessons/14_mixed_precision/mixed_precision.h"
+
+using namespace lockstep;
+
+// Weights, gradients and activations are stored in 16 bits; the optimizer keeps an f32 master of
+// each weight. With f16 the loss is scaled, so that small gradients are not lost. One device that
+// does everything in f32 trains on the same batches, and the losses are compared.
+int main(int argc, char** argv) {
+  Lesson lesson{{.name = "14 mixed precision",
+                 .question = "Which numbers may be stored in 16 bits, and what does that save?",
+                 .ranks = 1,
+                 .steps = 200,
+                 .batch = 8,
+                 .microbatches = {1},
+                 .narrow = true,
+                 .precision = "bf16",
+                 .f32_reference = true,
+                 .axis = "dp",
+                 .tolerance = {.loss = 0.01, .parameter = 0.5}},
+                argc,
+                argv};
+  const double& scale = lesson.flag(
+      "--scale", 0.0, "loss scale to begin with, a power of two; 0: 65536 in f16, otherwise 1");
+  const int& interval =
+      lesson.flag("--growth-interval", 2000, "good steps after which the loss scale doubles");
+  const int& overflow_at =
+      lesson.flag("--overflow-at", -1, "a step whose loss is made so large that f16 overflows");
+  const int& bucket = lesson.flag("--bucket", 200'000, "bytes of gradients that are sent as one");
+  lesson.check([&](const Options& options) {
+    check_replicas(options, bucket);
+    check_scaling(options, scale, interval, overflow_at);
+  });
+
+  return lesson.run([&](Rank& rank) {
+    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
+    AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
+    lesson.load(rank, model.parameters());  // the masters too
+    DataParallel replicas{model, rank.world, bucket};
+    const DType dtype = lesson.model().dtype;
+    LossScaler scaler{first_scale(scale, dtype), interval};
+
+    Phase phase = lesson.phases().front();
+    phase.name = name_of(dtype);
+    Batches batches = lesson.batches(
+        rank, phase,
+        predict_data_parallel(rank, replicas.layout(), lesson.options(), Overlap::overlap));
+    const Batch* last = nullptr;
+    for (const Batch& mine : batches) {
+      const int step = rank.trace.step();
+      const float larger = scaler.scale() * (step == overflow_at ? outlier : 1);
+      model.zero_gradients();
+      const double loss = accumulate_gradients(model, scaled(mine, larger)) / larger;
+      replicas.sum_gradients();
+
+      // Only f16 can overflow where f32 does not.
+      const float unscale = scaler.unscale();
+      const bool good = dtype != DType::f16 || optimizer.finite();
+      if (scaler.take(step, good))
+        optimizer.step(unscale);
+      else
+        rank.compute.range({.name = "skipped", .category = Category::optimizer}, [] {});
+      lesson.record(rank, loss);
+      last = &mine;
+    }
+    lesson.finish(rank, model.parameters());
+    if (rank.id != 0 || lesson.options().quiet) return;
+    print_scaling(scaler);
+    print_states(lesson.model(), is_narrow(dtype) ? dtype : DType::bf16,
+                 static_cast<int>(last->microbatches.front().tokens.shape[0]));
+    print_lost_gradients(lesson.model(), model.parameters(), *last);
+  });
+}
