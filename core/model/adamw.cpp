@@ -37,6 +37,13 @@ AdamW::~AdamW() {
     if (parameters_[i]->master.data == states_[i].master.view().data) parameters_[i]->master = {};
 }
 
+std::vector<AdamW::Moments> AdamW::moments() const {
+  std::vector<Moments> moments;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    moments.push_back({parameters_[i], states_[i].momentum, states_[i].variance});
+  return moments;
+}
+
 std::vector<OrderedSquare> AdamW::squares() {
   std::vector<OrderedSquare> result;
   Cost cost;

@@ -57,6 +57,17 @@ class AdamW {
   /// One update of a model that is all here: norm, clipping, update.
   void step();
 
+  /// What it knows of one parameter, or part of one.
+  struct Moments {
+    const Parameter* parameter;
+    View momentum, variance;
+  };
+  std::vector<Moments> moments() const;
+  /// What it updates: all that were given and are not frozen.
+  const std::vector<Parameter*>& parameters() const { return parameters_; }
+  /// Goes on as after `steps` steps; the moments are for the caller to fill.
+  void resume(std::int64_t steps) { steps_ = steps; }
+
   const AdamWOptions& options() const { return options_; }
   void set_learning_rate(float rate) { options_.learning_rate = rate; }
   std::int64_t steps() const { return steps_; }

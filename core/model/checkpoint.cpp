@@ -139,4 +139,65 @@ void load_checkpoint(const std::string& path, const GptConfig& config,
   }
 }
 
+namespace {
+
+std::string moments_file(const std::string& folder) {
+  return folder + "/optimizer.safetensors";
+}
+
+bool has_moments(const std::string& path) {
+  return !is_file_name(path) && std::filesystem::exists(moments_file(path));
+}
+
+}  // namespace
+
+void save_moments(const std::string& folder, const std::vector<NamedMoment>& moments,
+                  std::int64_t steps) {
+  auto taken = static_cast<std::int32_t>(steps);
+  std::vector<NamedView> tensors{{"steps", View{&taken, {1}, DType::i32}}};
+  for (const NamedMoment& moment : moments)
+    tensors.push_back({moment.name, View{const_cast<float*>(moment.values.data()),
+                                         {static_cast<std::int64_t>(moment.values.size())}}});
+  write_safetensors(moments_file(folder), tensors);
+}
+
+std::optional<std::int64_t> trained_steps(const std::string& path, const GptConfig& config) {
+  if (!has_moments(path)) return {};
+  SafetensorsFile file{moments_file(path)};
+  std::size_t wanted = 1;
+  for (const ParameterSpec& spec : gpt_parameters(config)) {
+    if (spec.frozen) continue;
+    wanted += 2;
+    for (const char* moment : {".momentum", ".variance"})
+      if (const auto* entry = file.find(spec.name + moment);
+          entry == nullptr || entry->dtype != "F32" ||
+          entry->shape != std::vector{spec.shape.elements()})
+        throw UsageError{fmt::format(
+            "--load {}: its optimizer has no {}{} of {} elements; give the --freeze of that run, "
+            "or load its model.safetensors alone",
+            path, spec.name, moment, spec.shape.elements())};
+  }
+  if (file.entries().size() != wanted)
+    throw UsageError{
+        fmt::format("--load {}: its optimizer trained other parameters too; give the --freeze of "
+                    "that run, or load its model.safetensors alone",
+                    path)};
+  std::int32_t steps = 0;
+  file.read("steps", View{&steps, {1}, DType::i32});
+  return steps;
+}
+
+void load_moments(const std::string& path, AdamW& optimizer) {
+  if (!has_moments(path)) return;
+  SafetensorsFile file{moments_file(path)};
+  for (const auto& [parameter, momentum, variance] : optimizer.moments()) {
+    if (!momentum) continue;  // the meta device
+    file.read_part(parameter->name + ".momentum", parameter->first, momentum);
+    file.read_part(parameter->name + ".variance", parameter->first, variance);
+  }
+  std::int32_t steps = 0;
+  file.read("steps", View{&steps, {1}, DType::i32});
+  optimizer.resume(steps);
+}
+
 }  // namespace lockstep

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/model/adamw.h"
 #include "core/model/config.h"
 #include "core/model/parameter.h"
 
@@ -10,7 +13,10 @@ namespace lockstep {
 
 // A checkpoint is a folder with model.safetensors and config.json, names and layout as Hugging
 // Face's GPT2LMHeadModel.save_pretrained writes them, so that from_pretrained reads ours; or, where
-// the path ends in .safetensors, that file alone.
+// the path ends in .safetensors, that file alone. A folder can also have optimizer.safetensors:
+// NAME.momentum and NAME.variance of every parameter that is trained, flat, and `steps` (i32), how
+// many have been taken. All tensors are whole, however many ranks they came from: whoever loads
+// them takes the parts that are his.
 
 /// Writes all parameters of the model as F32 (of narrow ones the masters, where an optimizer has
 /// them), which must be here and in host memory (std::invalid_argument
@@ -28,5 +34,24 @@ void save_checkpoint(const std::string& path, const GptConfig& config,
 /// meta device.
 void load_checkpoint(const std::string& path, const GptConfig& config,
                      const std::vector<Parameter*>& parameters);
+
+/// One moment of one parameter, whole.
+struct NamedMoment {
+  std::string name;  ///< "transformer.wte.weight.momentum"
+  std::vector<float> values;
+};
+
+/// Adds what the optimizer knows to the checkpoint in `folder`. Throws UsageError where it can't be
+/// written.
+void save_moments(const std::string& folder, const std::vector<NamedMoment>& moments,
+                  std::int64_t steps);
+
+/// How many steps the checkpoint has been trained for; nothing where it is a model alone. Throws
+/// UsageError unless its moments are of just the parameters that `config` trains.
+std::optional<std::int64_t> trained_steps(const std::string& path, const GptConfig& config);
+
+/// Reads the moments of all that `optimizer` updates, and goes on after the steps taken. Nothing
+/// where the checkpoint is a model alone.
+void load_moments(const std::string& path, AdamW& optimizer);
 
 }  // namespace lockstep

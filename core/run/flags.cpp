@@ -70,8 +70,8 @@ void FlagParser::Impl::shared_flags() {
   given.microbatches = fmt::format("{}", fmt::join(info.microbatches, ","));
   o.steps = info.steps;
   o.batch = info.batch;
-  given.precision = info.precision;
   o.cluster = info.cluster;
+  given.precision = info.precision;
   app.get_formatter()->column_width(34);
 
   app.option_defaults()->group("Where it runs");
@@ -139,8 +139,11 @@ void FlagParser::Impl::shared_flags() {
       })
       ->capture_default_str();
   word("--data", o.data, "a file to train on [the lessons' own texts]");
-  word("--load", o.load, "begin from this safetensors file (GPT-2's names)");
-  word("--save", o.save, "write the trained model to this safetensors file");
+  word("--load", o.load,
+       "begin from this safetensors file (GPT-2's names), or go on from a folder of --save");
+  word("--save", o.save,
+       "write the trained model to this safetensors file, or folder: there with what "
+       "the optimizer knows, so that training can go on");
 
   app.option_defaults()->group("What one sees");
   word("--trace", o.trace, "the run's folder, or none [runs/TIME-LESSON]");

@@ -57,7 +57,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   corpus_ = std::make_unique<Corpus>(
       o.data.empty() ? Corpus{text_of_the_lessons(), o.model, "the lessons' texts"}
                      : Corpus::from_file(o.data, o.model));
-  if (!o.load.empty()) check_checkpoint(o.load, o.model);
+  if (!o.load.empty()) options_->trained_steps = check_checkpoint(o.load, o.model);
 
   if (o.launch == Launch::mpi && !under_mpi()) return run_launcher(watch);
 #ifdef LOCKSTEP_HAS_MPI
@@ -90,6 +90,8 @@ void Lesson::introduce(const std::string& hosts) const {
   if (!hosts.empty()) fmt::print("{}\n", hosts);
   fmt::print("{} clock{}: {}\n", o.clock.is_modelled() ? "modelled" : "wall",
              o.clock.is_modelled() ? ", cluster " + o.clock.cluster().name : "", o.why_this_clock);
+  if (o.trained_steps > 0)
+    fmt::print("goes on after the {} steps of {}\n", o.trained_steps, o.load);
   std::fflush(stdout);
 }
 
@@ -107,6 +109,7 @@ int Lesson::tell() {
     report.look_at_timeline();
   }
   bool failed = false;
+  const Tolerance& tolerance = is_narrow(o.model.dtype) ? info_.narrow_tolerance : info_.tolerance;
   if (trained) {
     report.losses = Report::collect_losses(report.ranks, o.steps);
     const auto parameters = Report::collect_parameters(report.ranks);
@@ -120,9 +123,9 @@ int Lesson::tell() {
       });
       report.reference_losses = reference.losses;
       report.parity = compare(report.losses, parameters, reference);
-      failed = !report.parity->within(info_.tolerance);
+      failed = !report.parity->within(tolerance);
     }
-    report.sample = use_trained_model(o, parameters);
+    report.sample = use_trained_model(o, parameters, Report::collect_moments(report.ranks));
   }
   if (!o.quiet) fmt::print("{}", report.text(running_->console));
   if (running_->writer) running_->folder.write_report(report.json());
@@ -130,10 +133,10 @@ int Lesson::tell() {
   if (!o.quiet && running_->writer) fmt::print("{}\n", running_->folder.how_to_look(o.view));
   if (failed)
     fmt::print(stderr, "parity failed: this run is not what one device computes ({})\n",
-               info_.tolerance.bitwise()
+               tolerance.bitwise()
                    ? "it should be, to the bit"
                    : fmt::format("losses may differ by {:.0e}, parameters by {:.0e}",
-                                 info_.tolerance.loss, info_.tolerance.parameter));
+                                 tolerance.loss, tolerance.parameter));
   return failed ? 1 : 0;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/model/adamw.h"
 #include "core/model/data.h"
 #include "core/model/gpt.h"
 #include "core/run/options.h"
@@ -119,11 +120,14 @@ class Lesson {
   /// Notes the step's loss, from ranks that know it: nothing from others. A replica of several
   /// gives its share; the shares add up to the batch's mean.
   void record(Rank& rank, std::optional<double> loss);
+  /// To be called once by every rank before it trains. With --load, replaces the values of
+  /// `parameters`, or parts of them, by the checkpoint's, and what the optimizer knows, if the
+  /// checkpoint has that: training goes on where it ended, on however many ranks.
+  void load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer);
   /// To be called once by every rank, with the parameters that it has trained, or the parts of
-  /// them: takes them for the comparison with one device, and for --save.
-  void finish(Rank& rank, const std::vector<Parameter*>& parameters);
-  /// With --load, replaces the values of parameters, or parts of them, by those of the file.
-  void load(Rank& rank, const std::vector<Parameter*>& parameters);
+  /// them: takes them for the comparison with one device, and with the optimizer's moments for
+  /// --save.
+  void finish(Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer);
 
  private:
   friend class Batches;

@@ -40,6 +40,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::string data;        ///< a file; empty: the lessons' own texts
   std::string load, save;  ///< checkpoints
+  int trained_steps = 0;   ///< that the loaded one has behind it: the data go on from there
 
   std::string trace;     ///< the run's directory; "none" for no trace
   bool kernels = false;  ///< trace every kernel
@@ -76,6 +77,8 @@ struct LessonInfo {
   bool trains = true;          ///< there are batches, losses and parameters to compare
   std::string axis = "pp";     ///< the axis that all ranks lie on unless told otherwise
   Tolerance tolerance{};
+  /// In 16 bits, where another order of additions shows sooner.
+  Tolerance narrow_tolerance{};
 };
 
 /// A lesson's own flags, parsed with the shared ones.

@@ -23,8 +23,11 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
   Stream compute{clock, silent, 0, DeviceKind::cpu};
   const Device device{memory, compute};
   Gpt model{options.model, device, StageLayers::whole(options.model), options.seed};
-  if (!options.load.empty()) load_checkpoint(options.load, options.model, model.parameters());
   AdamW optimizer{model.parameters(), device, options.optimizer};
+  if (!options.load.empty()) {
+    load_checkpoint(options.load, options.model, model.parameters());
+    load_moments(options.load, optimizer);
+  }
 
   Reference reference;
   for (const Phase& phase : phases) {
@@ -32,8 +35,8 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
     const BatchShape shape{.microbatches = pieces, .size = options.batch / pieces};
     for (int step = phase.first_step; step < phase.first_step + phase.steps; ++step) {
       model.zero_gradients();
-      reference.losses.push_back(
-          accumulate_gradients(model, corpus.batch(options.seed, step, shape)));
+      reference.losses.push_back(accumulate_gradients(
+          model, corpus.batch(options.seed, options.trained_steps + step, shape)));
       optimizer.step();
       if (progress) progress(step + 1);
     }

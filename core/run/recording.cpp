@@ -4,6 +4,7 @@
 
 #include "core/model/checkpoint.h"
 #include "core/run/running.h"
+#include "core/run/trained_model.h"
 
 // What a lesson's body calls: phases, steps, losses, final parameters; and what is noted on the
 // way.
@@ -90,7 +91,7 @@ void Batches::load(int step) {
   const Options& o = lesson_.options();
   const int replica = rank_.mesh.coordinate(rank_.id, Axis::dp);
   const int share = lesson_.info_.trains ? o.batch / o.dp : o.batch;
-  batch_ = lesson_.corpus_->batch(o.seed, step,
+  batch_ = lesson_.corpus_->batch(o.seed, o.trained_steps + step,
                                   {.microbatches = phase_.microbatches,
                                    .size = share / phase_.microbatches,
                                    .replicas = lesson_.info_.trains ? o.dp : 1,
@@ -153,16 +154,30 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
                                       options_->steps, own_mean, tokens / seconds));
 }
 
-void Lesson::load(Rank&, const std::vector<Parameter*>& parameters) {
-  if (!options_->load.empty()) load_checkpoint(options_->load, options_->model, parameters);
+void Lesson::load(Rank&, const std::vector<Parameter*>& parameters, AdamW& optimizer) {
+  const std::string& path = options_->load;
+  if (path.empty()) return;
+  load_checkpoint(path, options_->model, parameters);
+  // Where the optimizer has parts of its own, they have masters of their own.
+  load_checkpoint(path, options_->model, optimizer.parameters());
+  load_moments(path, optimizer);
 }
 
-void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters) {
-  for (const Parameter* parameter : parameters) {
-    running_->of(rank).record.parameters.push_back({.name = parameter->name,
-                                                    .order = parameter->order,
-                                                    .values = parameter->f32_values(),
-                                                    .first = parameter->first});
+void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer) {
+  RankRecord& record = running_->of(rank).record;
+  for (const Parameter* parameter : parameters)
+    record.parameters.push_back({.name = parameter->name,
+                                 .order = parameter->order,
+                                 .values = parameter->f32_values(),
+                                 .first = parameter->first});
+  if (!saves_moments(*options_)) return;
+  for (const auto& [parameter, momentum, variance] : optimizer.moments()) {
+    int order = 2 * parameter->order;
+    for (const auto& [name, view] : {std::pair{".momentum", momentum}, {".variance", variance}})
+      record.moments.push_back({.name = parameter->name + name,
+                                .order = order++,
+                                .values = {view.f32(), view.f32() + view.elements()},
+                                .first = parameter->first});
   }
 }
 

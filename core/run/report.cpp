@@ -184,10 +184,14 @@ std::vector<double> Report::collect_losses(const std::vector<RankRecord>& ranks,
   return losses;
 }
 
-std::vector<NamedValues> Report::collect_parameters(const std::vector<RankRecord>& ranks) {
+namespace {
+
+/// Tensors of all ranks, whole, each once.
+std::vector<NamedValues> put_together(const std::vector<RankRecord>& ranks,
+                                      std::vector<NamedValues> RankRecord::*tensors) {
   std::map<std::pair<int, std::int64_t>, const NamedValues*> parts;  // by order and first element
   for (const RankRecord& rank : ranks) {
-    for (const NamedValues& part : rank.parameters) {
+    for (const NamedValues& part : rank.*tensors) {
       const auto [known, is_new] = parts.emplace(std::pair{part.order, part.first}, &part);
       if (!is_new && !same_bits(known->second->values, part.values))
         throw RunError(
@@ -195,21 +199,31 @@ std::vector<NamedValues> Report::collect_parameters(const std::vector<RankRecord
                         rank.rank, part.name));
     }
   }
-  std::vector<NamedValues> parameters;
+  std::vector<NamedValues> all;
   for (const auto& [place, part] : parts) {
     const auto [order, first] = place;
     if (first == 0) {
-      parameters.push_back(*part);
+      all.push_back(*part);
       continue;
     }
-    NamedValues* whole = parameters.empty() ? nullptr : &parameters.back();
+    NamedValues* whole = all.empty() ? nullptr : &all.back();
     if (whole == nullptr || whole->order != order ||
         static_cast<std::int64_t>(whole->values.size()) != first)
       throw RunError(fmt::format(
           "no rank, or more than one, has what comes before element {} of {}", first, part->name));
     whole->values.insert(whole->values.end(), part->values.begin(), part->values.end());
   }
-  return parameters;
+  return all;
+}
+
+}  // namespace
+
+std::vector<NamedValues> Report::collect_parameters(const std::vector<RankRecord>& ranks) {
+  return put_together(ranks, &RankRecord::parameters);
+}
+
+std::vector<NamedValues> Report::collect_moments(const std::vector<RankRecord>& ranks) {
+  return put_together(ranks, &RankRecord::moments);
 }
 
 void Report::look_at_timeline() {

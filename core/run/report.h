@@ -38,6 +38,8 @@ struct Report {
   /// RunError where two ranks have different values of the same elements: replicas must be the same
   /// to the bit; and where elements are missing between parts.
   static std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks);
+  /// The same of the optimizer's moments.
+  static std::vector<NamedValues> collect_moments(const std::vector<RankRecord>& ranks);
 
   std::vector<Phase> phases() const;
   double step_seconds() const;

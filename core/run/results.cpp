@@ -62,20 +62,41 @@ std::string predicted_json(const Phase& phase, const Predicted& predicted) {
   return args.dump();
 }
 
+namespace {
+
+json to_json(const std::vector<NamedValues>& tensors) {
+  json list = json::array();
+  for (const NamedValues& tensor : tensors) {
+    std::vector<std::uint8_t> raw(tensor.values.size() * sizeof(float));
+    if (!raw.empty()) std::memcpy(raw.data(), tensor.values.data(), raw.size());
+    list.push_back({{"name", tensor.name},
+                    {"order", tensor.order},
+                    {"first", tensor.first},
+                    {"values", json::binary(raw)}});
+  }
+  return list;
+}
+
+std::vector<NamedValues> tensors_from(const json& list) {
+  std::vector<NamedValues> tensors;
+  for (const json& tensor : list) {
+    const auto& raw = tensor["values"].get_binary();
+    std::vector<float> values(raw.size() / sizeof(float));
+    if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
+    tensors.push_back({tensor["name"], tensor["order"], std::move(values), tensor["first"]});
+  }
+  return tensors;
+}
+
+}  // namespace
+
 std::string RankRecord::to_bytes() const {
   json document{
       {"rank", rank}, {"host", host}, {"losses", losses}, {"train_seconds", train_seconds}};
   document["phases"] = json::array();
   for (const PhaseRecord& phase : phases) document["phases"].push_back(to_json(phase));
-  document["parameters"] = json::array();
-  for (const NamedValues& parameter : parameters) {
-    std::vector<std::uint8_t> raw(parameter.values.size() * sizeof(float));
-    if (!raw.empty()) std::memcpy(raw.data(), parameter.values.data(), raw.size());
-    document["parameters"].push_back({{"name", parameter.name},
-                                      {"order", parameter.order},
-                                      {"first", parameter.first},
-                                      {"values", json::binary(raw)}});
-  }
+  document["parameters"] = to_json(parameters);
+  document["moments"] = to_json(moments);
   std::string bytes;
   json::to_cbor(document, nlohmann::detail::output_adapter<char>(bytes));
   return bytes;
@@ -87,16 +108,10 @@ RankRecord RankRecord::from_bytes(const std::string& bytes) {
                     .host = document["host"],
                     .phases = {},
                     .losses = document["losses"],
-                    .parameters = {},
+                    .parameters = tensors_from(document["parameters"]),
+                    .moments = tensors_from(document["moments"]),
                     .train_seconds = document["train_seconds"]};
   for (const json& phase : document["phases"]) record.phases.push_back(phase_from(phase));
-  for (const json& parameter : document["parameters"]) {
-    const auto& raw = parameter["values"].get_binary();
-    std::vector<float> values(raw.size() / sizeof(float));
-    if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
-    record.parameters.push_back(
-        {parameter["name"], parameter["order"], std::move(values), parameter["first"]});
-  }
   return record;
 }
 

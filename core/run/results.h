@@ -34,6 +34,7 @@ struct RankRecord {
   std::vector<PhaseRecord> phases;
   std::vector<std::pair<int, double>> losses;  ///< step and loss, where this rank knows them
   std::vector<NamedValues> parameters;
+  std::vector<NamedValues> moments;  ///< of the optimizer, where they are to be saved
   double train_seconds = 0;  ///< wall time from the first step's begin to the last one's end
 
   std::string to_bytes() const;

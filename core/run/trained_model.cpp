@@ -45,12 +45,18 @@ std::string one_line(const std::string& text) {
 
 }  // namespace
 
-void check_checkpoint(const std::string& path, const GptConfig& config) {
+int check_checkpoint(const std::string& path, const GptConfig& config) {
   PlainModel plain{config};
   load_checkpoint(path, config, plain.model.parameters());
+  return static_cast<int>(trained_steps(path, config).value_or(0));
 }
 
-std::string use_trained_model(const Options& options, const std::vector<NamedValues>& parameters) {
+bool saves_moments(const Options& options) {
+  return !options.save.empty() && !options.save.ends_with(".safetensors");
+}
+
+std::string use_trained_model(const Options& options, const std::vector<NamedValues>& parameters,
+                              const std::vector<NamedValues>& moments) {
   PlainModel plain{options.model};
   const auto& targets = plain.model.parameters();
   if (targets.size() != parameters.size())
@@ -58,6 +64,11 @@ std::string use_trained_model(const Options& options, const std::vector<NamedVal
   for (std::size_t i = 0; i < targets.size(); ++i)
     std::copy(parameters[i].values.begin(), parameters[i].values.end(), targets[i]->value.f32());
   if (!options.save.empty()) save_checkpoint(options.save, options.model, targets);
+  if (saves_moments(options)) {
+    std::vector<NamedMoment> named;
+    for (const NamedValues& moment : moments) named.push_back({moment.name, moment.values});
+    save_moments(options.save, named, options.trained_steps + options.steps);
+  }
   return one_line(generate(plain.model, "The ", {.tokens = 96, .temperature = 0.6F, .seed = 1}));
 }
 

@@ -8,11 +8,17 @@
 
 namespace lockstep {
 
-/// Throws UsageError unless `path` can be loaded into a model of `config`.
-void check_checkpoint(const std::string& path, const GptConfig& config);
+/// How many steps the checkpoint has behind it; 0 where it is a model without an optimizer. Throws
+/// UsageError unless it can be loaded into a model of `config`.
+int check_checkpoint(const std::string& path, const GptConfig& config);
 
-/// Puts the trained parameters into a whole model, saves it where --save asks, and returns one line
+/// Puts the trained parameters into a whole model, saves it where --save asks, with the optimizer's
+/// moments where they are given, and returns one line
 /// that it generates.
-std::string use_trained_model(const Options& options, const std::vector<NamedValues>& parameters);
+std::string use_trained_model(const Options& options, const std::vector<NamedValues>& parameters,
+                              const std::vector<NamedValues>& moments);
+
+/// Whether --save names a folder, which has room for what the optimizer knows.
+bool saves_moments(const Options& options);
 
 }  // namespace lockstep

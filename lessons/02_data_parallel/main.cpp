@@ -16,8 +16,10 @@ int main(int argc, char** argv) {
                  .cluster = "ethernet",
                  .microbatches = {1},
                  .freezes = true,
+                 .narrow = true,
                  .axis = "dp",
-                 .tolerance = {.loss = 1e-6, .parameter = 1e-5}},
+                 .tolerance = {.loss = 1e-6, .parameter = 1e-5},
+                 .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}},
                 argc,
                 argv};
   const std::string& overlap = lesson.flag(
@@ -29,8 +31,8 @@ int main(int argc, char** argv) {
 
   return lesson.run([&](Rank& rank) {
     Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
-    lesson.load(rank, model.parameters());
     AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
+    lesson.load(rank, model.parameters(), optimizer);
     DataParallel replicas{model, rank.world, bucket};
 
     for (const auto& [when, phase] :
@@ -46,6 +48,6 @@ int main(int argc, char** argv) {
         lesson.record(rank, loss);
       }
     }
-    lesson.finish(rank, model.parameters());
+    lesson.finish(rank, model.parameters(), optimizer);
   });
 }

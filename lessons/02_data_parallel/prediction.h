@@ -31,20 +31,24 @@ inline void check_replicas(const Options& options, int bucket_bytes) {
         fmt::format("--clip {}: this lesson does not clip; leave it out", options.optimizer.clip));
 }
 
-/// What a ring all-reduce of n elements sends from one rank, in bytes: in each half all chunks but
-/// one, together 2 (N-1)/N n where N divides n.
-inline std::int64_t ring_all_reduce_bytes(std::int64_t elements, int rank, int ranks,
-                                          std::int64_t width = 4) {
-  const auto chunk = [&](int i) { return elements / ranks + (i < elements % ranks ? 1 : 0); };
-  return width * (2 * elements - chunk(rank) - chunk((rank + 1) % ranks));
+/// What a ring all-reduce of n elements sends from one rank, in elements: in each half all chunks
+/// but one, together 2 (N-1)/N n where N divides n.
+inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Rank& rank) {
+  const auto chunk = [&](int i) {
+    return elements / rank.count + (i < elements % rank.count ? 1 : 0);
+  };
+  return 2 * elements - chunk(rank.id) - chunk((rank.id + 1) % rank.count);
 }
 
-/// Bytes that a ring's reductions need for what comes in before it is added, for one of n elements.
-inline std::int64_t ring_scratch_bytes(std::int64_t elements, const Rank& rank,
-                                       std::int64_t width = 4) {
+/// What a ring's reductions need for what comes in before it is added, in elements.
+inline std::int64_t ring_scratch(std::int64_t elements, const Rank& rank) {
   if (rank.count == 1 || rank.endpoint.collectives != Collectives::ring) return 0;
-  return width *
-         all_reduce_scratch(Algorithm::ring, elements, rank.count, rank.transport->combines());
+  return all_reduce_scratch(Algorithm::ring, elements, rank.count, rank.transport->combines());
+}
+
+/// Bytes of a value, or of a gradient.
+inline std::int64_t width_of(const Options& options) {
+  return static_cast<std::int64_t>(size_of(options.model.dtype));
 }
 
 /// One step of one rank: gradients are sent as they lie in the buckets, padding included; memory is
@@ -52,23 +56,22 @@ inline std::int64_t ring_scratch_bytes(std::int64_t elements, const Rank& rank,
 inline Predicted predict_data_parallel(const Rank& rank, const FlatLayout& layout,
                                        const Options& options, Overlap overlap) {
   Predicted predicted;
-  const auto width = static_cast<std::int64_t>(size_of(options.model.dtype));
   std::int64_t sent = 0, scratch = 0;
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
     if (bucket.frozen) continue;
     if (overlap == Overlap::none) {
       for (const FlatLayout::Slot& slot : bucket.slots) {
         const std::int64_t elements = slot.parameter->shape.elements();
-        sent += ring_all_reduce_bytes(elements, rank.id, rank.count, width);
-        scratch =
-            std::max(scratch, ring_scratch_bytes(elements, rank, width));  // one after another
+        sent += ring_all_reduce_sends(elements, rank);
+        scratch = std::max(scratch, ring_scratch(elements, rank));  // one after another
       }
     } else {
-      sent += ring_all_reduce_bytes(bucket.elements, rank.id, rank.count, width);
-      scratch += ring_scratch_bytes(bucket.elements, rank, width);  // all at once
+      sent += ring_all_reduce_sends(bucket.elements, rank);
+      scratch += ring_scratch(bucket.elements, rank);  // all at once
     }
   }
-  predicted.bytes_sent["all_reduce"] = sent;
+  const std::int64_t width = width_of(options);
+  predicted.bytes_sent["all_reduce"] = width * sent;
 
   const int sequences = options.batch / options.dp / options.microbatches.front();
   const Footprint footprint{options.model, StageLayers::whole(options.model), sequences};
@@ -77,7 +80,7 @@ inline Predicted predict_data_parallel(const Rank& rank, const FlatLayout& layou
                           {"gradients", width * layout.elements(false) + tied},
                           {"optimizer", footprint.optimizer},
                           {"activations", footprint.peak(1)},
-                          {"communication", scratch}};
+                          {"communication", width * scratch}};
   return predicted;
 }
 

@@ -50,13 +50,17 @@ class Zero1 : public LayerHooks {
       : model_(model), ranks_(ranks), layout_(model.units(), ranks.size(), bucket_bytes) {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
       Bucket& flat = buckets_.emplace_back();
-      flat.values = zeros(model.device(), bucket.elements, MemoryCategory::parameters);
+      const auto make = [&](MemoryCategory category) {
+        return zeros(model.device(), bucket.elements, category, bucket.dtype);
+      };
+      flat.values = make(MemoryCategory::parameters);
       move_values(bucket, flat.values);
-      if (bucket.frozen) continue;
-      flat.gradients = zeros(model.device(), bucket.elements, MemoryCategory::gradients);
-      move_gradients(bucket, flat.gradients);
+      if (!bucket.frozen) {
+        flat.gradients = make(MemoryCategory::gradients);
+        move_gradients(bucket, flat.gradients);
+      }
       optimizer_.own(layout_, bucket, ranks.rank(), ranks.chunk(flat.values, ranks.rank()),
-                     ranks.chunk(flat.gradients, ranks.rank()));
+                     bucket.frozen ? View{} : ranks.chunk(flat.gradients, ranks.rank()));
     }
     optimizer_.begin(model.device(), options);
     model.set_hooks(this);
@@ -81,7 +85,9 @@ class Zero1 : public LayerHooks {
   }
 
   const FlatLayout& layout() const { return layout_; }
-  ShardedAdamW& optimizer() { return optimizer_; }
+  /// What this rank owns.
+  const std::vector<Parameter*>& parts() const { return optimizer_.parts(); }
+  AdamW& adamw() { return optimizer_.adamw(); }
 
  private:
   struct Bucket {

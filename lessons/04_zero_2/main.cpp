@@ -13,8 +13,10 @@ int main(int argc, char** argv) {
                  .cluster = "ethernet",
                  .microbatches = {1},
                  .freezes = true,
+                 .narrow = true,
                  .axis = "dp",
-                 .tolerance = {.loss = 1e-6, .parameter = 1e-5}},
+                 .tolerance = {.loss = 1e-6, .parameter = 1e-5},
+                 .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}},
                 argc,
                 argv};
   const int& bucket = lesson.flag("--bucket", 50'000, "bytes of gradients that are sent as one");
@@ -22,8 +24,8 @@ int main(int argc, char** argv) {
 
   return lesson.run([&](Rank& rank) {
     Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
-    lesson.load(rank, model.parameters());
     Zero2 zero{model, rank.world, bucket, lesson.optimizer()};
+    lesson.load(rank, model.parameters(), zero.adamw());
 
     const Predicted predicted = predict_zero_2(rank, zero.layout(), lesson.options());
     for (const Phase& phase : lesson.phases())
@@ -33,6 +35,6 @@ int main(int argc, char** argv) {
         zero.step();
         lesson.record(rank, loss);
       }
-    lesson.finish(rank, model.parameters());
+    lesson.finish(rank, zero.parts(), zero.adamw());
   });
 }

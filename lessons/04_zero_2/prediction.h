@@ -16,12 +16,13 @@ inline Predicted predict_zero_2(const Rank& rank, const FlatLayout& layout,
     if (bucket.frozen) continue;
     two = std::max(two, before + bucket.elements);
     before = bucket.elements;
-    scratch = std::max(scratch, ring_scratch_bytes(bucket.elements, rank));
+    scratch = std::max(scratch, ring_scratch(bucket.elements, rank));
   }
-  const std::int64_t whole = f32_states.gradient * layout.elements(false);
-  const std::int64_t shards = zero_states(2, layout.elements(false), rank.count).gradients;
-  predicted.peak_bytes["gradients"] += shards - whole + f32_states.gradient * two;
-  predicted.peak_bytes["communication"] = scratch;
+  const StateBytes each = state_bytes(options);
+  const std::int64_t trained = layout.elements(false);
+  const std::int64_t shards = zero_states(2, trained, rank.count, each).gradients;
+  predicted.peak_bytes["gradients"] += shards + each.gradient * (two - trained);
+  predicted.peak_bytes["communication"] = each.gradient * scratch;
   return predicted;
 }
 

@@ -23,7 +23,7 @@ class ScatteredGradients {
       put_gradients(bucket, {});
       for (const FlatLayout::Slot& slot : bucket.slots) slot.parameter->gradient_storage.reset();
       const std::int64_t shard = bucket.frozen ? 0 : bucket.elements / layout.shards();
-      own_.push_back(zeros(device_, shard, MemoryCategory::gradients));
+      own_.push_back(zeros(device_, shard, MemoryCategory::gradients, bucket.dtype));
     }
   }
 
@@ -31,7 +31,7 @@ class ScatteredGradients {
     const std::size_t b = layout_.bucket_of(unit.index);
     const FlatLayout::Bucket& bucket = layout_.buckets()[b];
     if (bucket.frozen || unit.index != bucket.first_unit()) return;
-    whole_ = zeros(device_, bucket.elements, MemoryCategory::gradients);
+    whole_ = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
     put_gradients(bucket, whole_);
   }
 
@@ -87,12 +87,11 @@ class Zero2 : public LayerHooks {
         gradients_(model, ranks, layout_) {
     for (std::size_t b = 0; b < layout_.buckets().size(); ++b) {
       const FlatLayout::Bucket& bucket = layout_.buckets()[b];
-      Tensor& values =
-          values_.emplace_back(zeros(model.device(), bucket.elements, MemoryCategory::parameters));
+      Tensor& values = values_.emplace_back(
+          zeros(model.device(), bucket.elements, MemoryCategory::parameters, bucket.dtype));
       move_values(bucket, values);
-      if (!bucket.frozen)
-        optimizer_.own(layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
-                       gradients_.own(b));
+      optimizer_.own(layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
+                     gradients_.own(b));
     }
     optimizer_.begin(model.device(), options);
     model.set_hooks(this);
@@ -118,7 +117,9 @@ class Zero2 : public LayerHooks {
   }
 
   const FlatLayout& layout() const { return layout_; }
-  ShardedAdamW& optimizer() { return optimizer_; }
+  /// What this rank owns.
+  const std::vector<Parameter*>& parts() const { return optimizer_.parts(); }
+  AdamW& adamw() { return optimizer_.adamw(); }
 
  private:
   Gpt& model_;

@@ -14,8 +14,10 @@ int main(int argc, char** argv) {
                  .cluster = "ethernet",
                  .microbatches = {1},
                  .freezes = true,
+                 .narrow = true,
                  .axis = "dp",
-                 .tolerance = {.loss = 1e-6, .parameter = 1e-5}},
+                 .tolerance = {.loss = 1e-6, .parameter = 1e-5},
+                 .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}},
                 argc,
                 argv};
   const int& bucket = lesson.flag("--bucket", 50'000, "bytes of parameters that are sent as one");
@@ -27,7 +29,7 @@ int main(int argc, char** argv) {
     Gpt model{lesson.model(), rank.device,    StageLayers::whole(lesson.model()),
               lesson.seed(),  LayerFactory{}, Storage::none};
     Zero3 zero{model, rank.world, bucket, lesson.optimizer(), lesson.seed()};
-    lesson.load(rank, zero.optimizer().parts());
+    lesson.load(rank, zero.parts(), zero.adamw());
 
     const auto name = [](int uses) { return fmt::format("prefetch {}", uses); };
     for (const auto& [uses, phase] : lesson.turns(prefetch, name)) {
@@ -41,6 +43,6 @@ int main(int argc, char** argv) {
         lesson.record(rank, loss);
       }
     }
-    lesson.finish(rank, zero.optimizer().parts());
+    lesson.finish(rank, zero.parts(), zero.adamw());
   });
 }

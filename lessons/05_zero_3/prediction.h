@@ -17,7 +17,7 @@ inline Predicted predict_zero_3(const Rank& rank, const Gpt& model, const FlatLa
     sizes.push_back(0);
     for (const std::size_t b : use.buckets) {
       sizes.back() += layout.buckets()[b].elements;
-      gathered += ring_half_bytes(layout.buckets()[b].elements, rank.count);
+      gathered += ring_half_sends(layout.buckets()[b].elements, rank.count);
     }
   }
   std::int64_t most = 0;
@@ -27,9 +27,10 @@ inline Predicted predict_zero_3(const Rank& rank, const Gpt& model, const FlatLa
       here += sizes[k];
     most = std::max(most, here);
   }
-  const std::int64_t shards = zero_states(3, layout.elements(), rank.count).parameters;
-  predicted.peak_bytes["parameters"] = shards + f32_states.value * most;
-  predicted.bytes_sent["all_gather"] = gathered * options.microbatches.front();
+  const StateBytes each = state_bytes(options);
+  const std::int64_t shards = zero_states(3, layout.elements(), rank.count, each).parameters;
+  predicted.peak_bytes["parameters"] = shards + each.value * most;
+  predicted.bytes_sent["all_gather"] = each.value * gathered * options.microbatches.front();
   return predicted;
 }
 

@@ -20,8 +20,8 @@ class GatheredParameters {
   GatheredParameters(Gpt& model, Group& ranks, const FlatLayout& layout, std::uint64_t seed)
       : device_(model.device()), ranks_(ranks), layout_(layout), uses_(uses_of(model, layout)) {
     for (const FlatLayout::Bucket& bucket : layout.buckets()) {
-      Tensor& shard = own_.emplace_back(
-          zeros(device_, bucket.elements / layout.shards(), MemoryCategory::parameters));
+      Tensor& shard = own_.emplace_back(zeros(device_, bucket.elements / layout.shards(),
+                                              MemoryCategory::parameters, bucket.dtype));
       for (const Parameter& part : parts_of_shard(layout, bucket, ranks.rank(), shard, {}))
         part.initial_values(part.value, part.first, seed);
     }
@@ -89,7 +89,8 @@ class GatheredParameters {
   void gather(const Use& use) {
     std::vector<Gathered>& buckets = here_.emplace_back();
     for (const std::size_t b : use.buckets) {
-      Tensor values{device_.memory, {layout_.buckets()[b].elements}, MemoryCategory::parameters};
+      const FlatLayout::Bucket& bucket = layout_.buckets()[b];
+      Tensor values{device_.memory, {bucket.elements}, MemoryCategory::parameters, bucket.dtype};
       copy(own_[b], ranks_.chunk(values, ranks_.rank()));
       Work work = ranks_.all_gather(values);
       buckets.push_back({b, std::move(values), std::move(work)});
@@ -159,7 +160,9 @@ class Zero3 : public LayerHooks {
   }
 
   const FlatLayout& layout() const { return layout_; }
-  ShardedAdamW& optimizer() { return optimizer_; }
+  /// What this rank owns.
+  const std::vector<Parameter*>& parts() const { return optimizer_.parts(); }
+  AdamW& adamw() { return optimizer_.adamw(); }
 
  private:
   Gpt& model_;

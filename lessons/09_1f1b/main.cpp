@@ -20,8 +20,8 @@ int main(int argc, char** argv) {
   return lesson.run([&](Rank& rank) {
     const GptConfig& config = lesson.model();
     Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), lesson.seed()};
-    lesson.load(rank, stage.parameters());
     AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
+    lesson.load(rank, stage.parameters(), optimizer);
     // The optimizer's step, and what it needs from other stages (with --tied or --clip; otherwise
     // nothing).
     PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
@@ -41,6 +41,6 @@ int main(int argc, char** argv) {
         lesson.record(rank, loss);
       }
     }
-    lesson.finish(rank, stage.parameters());
+    lesson.finish(rank, stage.parameters(), optimizer);
   });
 }

@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   return lesson.run([&](Rank& rank) {
     Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
     AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
-    lesson.load(rank, model.parameters());  // the masters too
+    lesson.load(rank, model.parameters(), optimizer);
     DataParallel replicas{model, rank.world, bucket};
     const DType dtype = lesson.model().dtype;
     LossScaler scaler{first_scale(scale, dtype), interval};
@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
       lesson.record(rank, loss);
       last = &mine;
     }
-    lesson.finish(rank, model.parameters());
+    lesson.finish(rank, model.parameters(), optimizer);
     if (rank.id != 0 || lesson.options().quiet) return;
     print_scaling(scaler);
     print_states(lesson.model(), is_narrow(dtype) ? dtype : DType::bf16,

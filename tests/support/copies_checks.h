@@ -85,12 +85,12 @@ class Copies {
 
   /// What this rank knows at the end: whole parameters, or its own parts of them.
   std::vector<Parameter*> parameters() const {
-    return zero_3_ ? zero_3_->optimizer().parts() : model_->parameters();
+    return zero_3_ ? zero_3_->parts() : model_->parameters();
   }
   /// The parameters, or parts, whose gradients are complete here.
   std::vector<Parameter*> updated() const {
-    if (zero_1_) return zero_1_->optimizer().parts();
-    if (zero_2_) return zero_2_->optimizer().parts();
+    if (zero_1_) return zero_1_->parts();
+    if (zero_2_) return zero_2_->parts();
     return parameters();
   }
 
@@ -131,9 +131,11 @@ inline Corpus copies_corpus(const GptConfig& config) {
 }
 
 inline NamedValues named(const Parameter& parameter, View view) {
+  std::vector<float> values(static_cast<std::size_t>(view.elements()));
+  cpu_kernels().convert({}, view, View{values.data(), view.shape});
   return {.name = parameter.name,
           .order = parameter.order,
-          .values = {view.f32(), view.f32() + view.elements()},
+          .values = std::move(values),
           .first = parameter.first};
 }
 
