@@ -37,12 +37,16 @@ Cost cost::linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64
   return {product_flops(rows, in, out),
           f32_bytes(rows * in + rows * out + 2 * in * out + (bias ? 2 * out : 0))};
 }
-Cost cost::attention_forward(const Shape& y, int heads) {
-  return {2 * causal_product_flops(y), f32_bytes(4 * y.elements() + y.rows() * heads)};
+Cost cost::attention_forward(const Shape& y, int heads, bool probabilities) {
+  const std::int64_t rows = y.rows() * heads;
+  return {2 * causal_product_flops(y),
+          f32_bytes(4 * y.elements() + rows + (probabilities ? rows * y[1] : 0))};
 }
-Cost cost::attention_backward(const Shape& y, int heads) {
-  // Reads dy, q, k, v, y and lse, writes dq, dk, dv.
-  return {5 * causal_product_flops(y), f32_bytes(8 * y.elements() + y.rows() * heads)};
+Cost cost::attention_backward(const Shape& y, int heads, bool probabilities) {
+  // Reads dy, q, k, v, y and lse or the probabilities, writes dq, dk, dv.
+  const std::int64_t rows = y.rows() * heads;
+  return {(probabilities ? 4 : 5) * causal_product_flops(y),
+          f32_bytes(8 * y.elements() + (probabilities ? rows * y[1] : rows))};
 }
 
 void Ops::linear_forward(View x, View w, View bias, View y, WeightLayout layout) const {
@@ -89,17 +93,20 @@ void Ops::gelu_backward(View x, View dy, View dx) const {
          [&](const Kernels& k, Queue q) { k.gelu_backward(q, x, dy, dx); });
 }
 
-void Ops::attention_forward(View queries, View keys, View values, int heads, View y,
-                            View lse) const {
-  launch("attention", cost::attention_forward(y.shape, heads), [&](const Kernels& k, Queue q) {
-    k.attention_forward(q, queries, keys, values, heads, y, lse);
-  });
+void Ops::attention_forward(View queries, View keys, View values, int heads, View y, View lse,
+                            View probabilities) const {
+  launch("attention", cost::attention_forward(y.shape, heads, probabilities.elements() > 0),
+         [&](const Kernels& k, Queue q) {
+           k.attention_forward(q, queries, keys, values, heads, y, lse, probabilities);
+         });
 }
 void Ops::attention_backward(View dy, View queries, View keys, View values, View y, View lse,
-                             int heads, View dq, View dk, View dv) const {
-  launch("attention_backward", cost::attention_backward(y.shape, heads),
+                             View probabilities, int heads, View dq, View dk, View dv) const {
+  launch("attention_backward",
+         cost::attention_backward(y.shape, heads, probabilities.elements() > 0),
          [&](const Kernels& k, Queue q) {
-           k.attention_backward(q, dy, queries, keys, values, y, lse, heads, dq, dk, dv);
+           k.attention_backward(q, dy, queries, keys, values, y, lse, probabilities, heads, dq, dk,
+                                dv);
          });
 }
 
