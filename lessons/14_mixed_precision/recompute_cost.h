@@ -30,11 +30,11 @@ struct RecomputeFootprint : Footprint {
       : Footprint(config, stage, batch) {
     constexpr std::int64_t f32 = 4;
     const std::int64_t N = static_cast<std::int64_t>(batch) * config.sequence;
-    const std::int64_t h = config.hidden, a = config.heads, blocks = stage.count();
+    const std::int64_t a = config.heads, blocks = stage.count();
     if (mode == Recompute::none) stash += f32 * blocks * (a * config.sequence * N - a * N);
     if (mode != Recompute::full) return;
 
-    const std::int64_t rest = f32 * (15 * N * h + (4 + a) * N);
+    const std::int64_t rest = 15 * boundary + f32 * (4 + a) * N;  // boundary is N h
     const std::int64_t head = stage.head ? stash - blocks * (boundary + rest) : 0;
     stash -= blocks * rest;
     // Forward is at its highest when the last block is about to forget, its output (N h) beside it;
