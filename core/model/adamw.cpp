@@ -19,6 +19,7 @@ AdamW::AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions opt
     fill_with_zeros(device_, tensor);
     return tensor;
   };
+  std::erase_if(parameters_, [](const Parameter* parameter) { return parameter->frozen; });
   for (const Parameter* parameter : parameters_)
     states_.push_back({zeros(parameter->value.shape), zeros(parameter->value.shape)});
 }

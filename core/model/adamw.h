@@ -13,7 +13,9 @@ struct AdamWOptions {
   float learning_rate = 1e-3F;
   float beta1 = 0.9F;
   float beta2 = 0.95F;
-  float epsilon = 1e-8F;
+  /// Llama 2's, where PyTorch's default is 1e-8. It bounds what noise can do: a gradient that is
+  /// zero but for rounding (that of the keys' biases is) would be scaled up to full steps by 1e-8.
+  float epsilon = 1e-5F;
   float weight_decay = 0.1F;  ///< of matrices only (Parameter::decay)
   float clip = 1.0F;          ///< the largest gradient norm; 0 for no clipping
 };
@@ -27,7 +29,7 @@ double gradient_norm(std::vector<OrderedSquare> squares);
 
 /// AdamW (Loshchilov & Hutter 2019) as PyTorch computes it. Reads the parameters through their
 /// Views at every step; they must outlive the optimizer. Momentum and variance (4 + 4 bytes an
-/// element) are charged to MemoryCategory::optimizer.
+/// element) are charged to MemoryCategory::optimizer. What is frozen is left as it is.
 class AdamW {
  public:
   AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions options = {});

@@ -120,7 +120,8 @@ void load_checkpoint(const std::string& path, const GptConfig& config,
   SafetensorsFile file{tensors_file(path)};
   const auto names = matched(path, file, config);
   for (Parameter* parameter : parameters)
-    if (parameter->value) file.read(names.at(parameter->name), parameter->value);
+    if (parameter->value)
+      file.read_part(names.at(parameter->name), parameter->first, parameter->value);
 }
 
 }  // namespace lockstep

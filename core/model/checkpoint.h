@@ -18,7 +18,8 @@ namespace lockstep {
 void save_checkpoint(const std::string& path, const GptConfig& config,
                      const std::vector<Parameter*>& parameters);
 
-/// Reads the values of `parameters`: all of a model's, or those of one stage. The file must be of
+/// Reads the values of `parameters`: all of a model's, those of one stage, or the parts of them
+/// that one rank owns (Parameter::first). The file must be of
 /// the whole model `config`: with a tensor missing, unknown, or of another dtype or shape, nothing
 /// is read and UsageError names it. Names may come without `transformer.`; the buffers attn.bias
 /// and attn.masked_bias, and lm_head.weight where tied, are ignored. Nothing is read on the meta

@@ -31,11 +31,20 @@ void GptConfig::validate() const {
         static_cast<std::int64_t>(heads) *
             ((static_cast<std::int64_t>(hidden) + heads - 1) / heads))};
   }
+  if (trained_count() == 0)
+    throw UsageError{"--freeze: everything would be frozen; leave something to train"};
 }
 
 std::int64_t GptConfig::parameter_count() const {
   std::int64_t count = 0;
   for (const ParameterSpec& spec : gpt_parameters(*this)) count += spec.shape.elements();
+  return count;
+}
+
+std::int64_t GptConfig::trained_count() const {
+  std::int64_t count = 0;
+  for (const ParameterSpec& spec : gpt_parameters(*this))
+    if (!spec.frozen) count += spec.shape.elements();
   return count;
 }
 

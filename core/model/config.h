@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace lockstep {
 
@@ -13,11 +15,18 @@ struct GptConfig {
   int vocabulary = 256;  ///< V
   bool tied = false;     ///< the output head is the token table, as in GPT-2 itself
 
+  /// Units (Unit::index: 0 the embedding, 1 .. L the blocks, L + 1 the head) that keep the values
+  /// they begin with: they have neither gradients nor optimizer states.
+  std::vector<int> frozen{};
+  bool is_frozen(int unit) const { return std::ranges::count(frozen, unit) > 0; }
+
   /// Throws UsageError, one line that names the flag, its value and what would do.
   void validate() const;
   /// 12 L h² + 13 L h + (V + s) h (Narayanan 2021), + 2 h for the final LayerNorm that the formula
   /// leaves out, + V h for a head of its own where untied.
   std::int64_t parameter_count() const;
+  /// Without what is frozen.
+  std::int64_t trained_count() const;
 };
 
 }  // namespace lockstep

@@ -71,13 +71,13 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
   const RandomStream random{seed, Purpose::data, static_cast<std::uint32_t>(step)};
   const std::uint64_t windows = tokens_.size() - static_cast<std::size_t>(s);
   for (std::int64_t sample = 0; sample < m * b; ++sample) {
-    const auto bits = random.bits(static_cast<std::uint64_t>(shape.first_sample + sample));
+    const auto bits = random.bits(static_cast<std::uint64_t>(shape.replica * m * b + sample));
     const std::uint64_t wide = (std::uint64_t{bits[0]} << 32) | bits[1];
     const auto start = tokens_.begin() + static_cast<std::ptrdiff_t>(wide % windows);
     batch.tokens.insert(batch.tokens.end(), start, start + s);
     batch.targets.insert(batch.targets.end(), start + 1, start + 1 + s);
   }
-  const float scale = 1.0F / static_cast<float>(m * b * s);
+  const float scale = 1.0F / static_cast<float>(shape.replicas * m * b * s);
   for (std::int64_t i = 0; i < m; ++i) {
     const auto offset = i * b * s;
     batch.microbatches.push_back({View{batch.tokens.data() + offset, {b, s}, DType::i32},

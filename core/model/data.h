@@ -21,7 +21,8 @@ struct Tokenizer {
 struct BatchShape {
   int microbatches = 1;  ///< m
   int size = 1;          ///< b, sequences a microbatch
-  int first_sample = 0;  ///< data-parallel replica r starts at r * m * b
+  int replicas = 1;      ///< that share the step's samples between them, m * b each
+  int replica = 0;       ///< which of them these are
 };
 
 /// A text to train on.
@@ -34,10 +35,11 @@ class Corpus {
   /// too short.
   static Corpus from_file(const std::string& path, const GptConfig& config);
 
-  /// The batch of `step`: every sample is a window of sequence + 1 tokens whose place in the text
-  /// depends on seed, step and the sample's number only, so any rank can make its share, and every
-  /// way to split a batch into microbatches sees the same samples. loss_scale is
-  /// 1 / (m b s): over these microbatches losses add up to the mean, which replicas then average.
+  /// This replica's part of the batch of `step`: every sample is a window of sequence + 1 tokens
+  /// whose place in the text depends on seed, step and the sample's number only, so any rank can
+  /// make its share, and every way to split a batch into replicas and microbatches sees the same
+  /// samples. loss_scale is 1 / (tokens of all replicas): over all microbatches of all replicas
+  /// losses, and gradients, add up to those of the whole batch's mean.
   Batch batch(std::uint64_t seed, int step, const BatchShape& shape) const;
 
   std::size_t tokens() const { return tokens_.size(); }

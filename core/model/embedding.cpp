@@ -4,8 +4,8 @@ namespace lockstep {
 
 Embedding::Embedding(const LayerSite& site)
     : ops_(site.device, site.layer),
-      tokens_(token_table_spec(site.config), site.device, site.seed),
-      positions_(position_table_spec(site.config), site.device, site.seed) {}
+      tokens_(site.parameter(token_table_spec(site.config))),
+      positions_(site.parameter(position_table_spec(site.config))) {}
 
 Tensor Embedding::forward(View tokens, Stash& stash) {
   Tensor x = ops_.activation({tokens.shape[0], tokens.shape[1], tokens_.shape[1]});
@@ -20,7 +20,8 @@ void Embedding::backward_input(Tensor dx, Stash& stash) {
 
 void Embedding::backward_weight(Stash& stash) {
   const Saved& saved = stash.saved<Saved>(this);
-  ops_.embedding_backward(saved.tokens, saved.dx, tokens_.gradient, positions_.gradient);
+  if (!tokens_.frozen)
+    ops_.embedding_backward(saved.tokens, saved.dx, tokens_.gradient, positions_.gradient);
   stash.drop(this);
 }
 

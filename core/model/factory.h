@@ -13,6 +13,12 @@ struct LayerSite {
   Device device;
   std::uint64_t seed = 0;
   int layer = -1;  ///< the block's number; -1 outside of the blocks
+  Storage storage = Storage::own;
+
+  /// A parameter of this place.
+  Parameter parameter(const ParameterSpec& spec) const {
+    return storage == Storage::own ? Parameter{spec, device, seed} : Parameter{spec};
+  }
 };
 
 /// How tensor parallelism would split a Linear (Shoeybi 2019): its outputs, or its inputs.

@@ -12,41 +12,58 @@ void move(View& at, Tensor& storage, View into) {
   storage.reset();
 }
 
+View slot_in(View flat, const FlatLayout::Slot& slot) {
+  if (flat.elements() == 0) return {};
+  const Shape& shape = slot.parameter->shape;
+  return flat.columns(slot.offset, shape.elements()).reshaped(shape);
+}
+
 }  // namespace
 
-void move_value(Parameter& parameter, View into) {
-  move(parameter.value, parameter.value_storage, into);
+void move_values(const FlatLayout::Bucket& bucket, View flat) {
+  for (const FlatLayout::Slot& slot : bucket.slots)
+    move(slot.parameter->value, slot.parameter->value_storage, slot_in(flat, slot));
 }
 
-void move_gradient(Parameter& parameter, View into) {
-  move(parameter.gradient, parameter.gradient_storage, into);
+void move_gradients(const FlatLayout::Bucket& bucket, View flat) {
+  for (const FlatLayout::Slot& slot : bucket.slots)
+    move(slot.parameter->gradient, slot.parameter->gradient_storage, slot_in(flat, slot));
 }
 
-Tensor bucket_storage(const FlatLayout::Bucket& bucket, Device device, MemoryCategory category) {
-  Tensor storage{device.memory, {bucket.elements}, category};
-  fill_with_zeros(device, storage);
-  return storage;
+void put_values(const FlatLayout::Bucket& bucket, View flat) {
+  for (const FlatLayout::Slot& slot : bucket.slots) slot.parameter->value = slot_in(flat, slot);
 }
 
-View slot_in(View bucket, const FlatLayout::Slot& slot) {
-  return bucket.columns(slot.offset, slot.parameter->shape.elements())
-      .reshaped(slot.parameter->shape);
+void put_gradients(const FlatLayout::Bucket& bucket, View flat) {
+  for (const FlatLayout::Slot& slot : bucket.slots) slot.parameter->gradient = slot_in(flat, slot);
 }
 
-std::vector<Parameter> shard_parameters(const FlatLayout& layout, const FlatLayout::Bucket& bucket,
-                                        int rank, View values, View gradients) {
-  std::vector<Parameter> result;
+Tensor zeros(Device device, std::int64_t elements, MemoryCategory category) {
+  Tensor tensor{device.memory, {elements}, category};
+  device.compute.launch(Span{.name = "zeros"}, {.bytes = static_cast<double>(tensor.bytes())},
+                        [&](const Kernels& k, Queue q) { k.fill(q, tensor, 0); });
+  return tensor;
+}
+
+std::vector<Parameter> parts_of_shard(const FlatLayout& layout, const FlatLayout::Bucket& bucket,
+                                      int rank, View values, View gradients) {
+  std::vector<Parameter> parts;
   for (const FlatLayout::Piece& piece : layout.shard(bucket, rank)) {
+    const Parameter& whole = *piece.parameter;
     Parameter part;
-    part.name = piece.parameter->name;
+    part.name = whole.name;
     part.shape = {piece.elements};
     part.value = values.columns(piece.in_shard, piece.elements);
-    part.gradient = gradients.columns(piece.in_shard, piece.elements);
-    part.decay = piece.parameter->decay;
-    part.order = piece.parameter->order;
-    result.push_back(std::move(part));
+    if (gradients.elements() > 0) part.gradient = gradients.columns(piece.in_shard, piece.elements);
+    part.decay = whole.decay;
+    part.frozen = whole.frozen;
+    part.order = whole.order;
+    part.first = piece.in_parameter;
+    part.mean = whole.mean;
+    part.deviation = whole.deviation;
+    parts.push_back(std::move(part));
   }
-  return result;
+  return parts;
 }
 
 }  // namespace lockstep

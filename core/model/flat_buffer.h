@@ -4,20 +4,25 @@
 
 namespace lockstep {
 
-/// Makes `parameter`'s value lie in `into` (of as many elements), with the numbers that it has, and
-/// gives its own storage back.
-void move_value(Parameter& parameter, View into);
-/// The same of its gradient.
-void move_gradient(Parameter& parameter, View into);
+/// Makes the values of a bucket's parameters lie in `flat`, with the numbers that they have, and
+/// gives the parameters' own storage back.
+void move_values(const FlatLayout::Bucket& bucket, View flat);
+/// The same of their gradients.
+void move_gradients(const FlatLayout::Bucket& bucket, View flat);
 
-/// Storage for one bucket of a FlatLayout, zeros at first.
-Tensor bucket_storage(const FlatLayout::Bucket& bucket, Device device, MemoryCategory category);
-/// Where a parameter lies in its bucket's storage, in its own shape.
-View slot_in(View bucket, const FlatLayout::Slot& slot);
+/// Makes the values of a bucket's parameters lie in `flat`, whatever stands there; nowhere, where
+/// `flat` is empty. For parameters without storage of their own.
+void put_values(const FlatLayout::Bucket& bucket, View flat);
+/// The same of their gradients.
+void put_gradients(const FlatLayout::Bucket& bucket, View flat);
+
+/// `elements` zeros. Those that are made again in every step cost what writing them costs.
+Tensor zeros(Device device, std::int64_t elements, MemoryCategory category);
 
 /// The parts of a bucket's parameters that one rank owns, as parameters of their own, for an
-/// optimizer to update: values and gradients are slices of the shard's, which must outlive them.
-std::vector<Parameter> shard_parameters(const FlatLayout& layout, const FlatLayout::Bucket& bucket,
-                                        int rank, View values, View gradients);
+/// optimizer to update: values and gradients are slices of the rank's shard of the bucket, which
+/// must outlive them. `gradients` may be empty: of a frozen bucket, or where none are needed.
+std::vector<Parameter> parts_of_shard(const FlatLayout& layout, const FlatLayout::Bucket& bucket,
+                                      int rank, View values, View gradients);
 
 }  // namespace lockstep

@@ -76,6 +76,14 @@ std::vector<FlatLayout::Piece> FlatLayout::shard(const Bucket& bucket, int i) co
   return pieces;
 }
 
+std::int64_t FlatLayout::owned(int i, bool with_frozen) const {
+  std::int64_t sum = 0;
+  for (const Bucket& bucket : buckets_)
+    if (with_frozen || !bucket.frozen)
+      for (const Piece& piece : shard(bucket, i)) sum += piece.elements;
+  return sum;
+}
+
 std::int64_t FlatLayout::elements(bool with_frozen) const {
   std::int64_t sum = 0;
   for (const Bucket& bucket : buckets_)

@@ -28,6 +28,11 @@ class FlatLayout {
     std::int64_t elements = 0;  ///< with padding; a multiple of the shards
     std::int64_t used = 0;      ///< without
     bool frozen = false;        ///< no gradients, no updates; never with others in one bucket
+
+    /// Backward comes to the bucket with its first unit, and has done with it after its last;
+    /// forward the other way round.
+    int first_unit() const { return units.front(); }
+    int last_unit() const { return units.back(); }
   };
   /// The part of one parameter that lies in one shard.
   struct Piece {
@@ -50,6 +55,8 @@ class FlatLayout {
   std::vector<Piece> shard(const Bucket& bucket, int i) const;
   /// Elements of all buckets with padding; frozen ones left out where so asked.
   std::int64_t elements(bool with_frozen = true) const;
+  /// Elements of parameters, without padding, that shards i own: what an optimizer updates.
+  std::int64_t owned(int i, bool with_frozen = false) const;
 
  private:
   int shards_;

@@ -24,13 +24,20 @@ Footprint::Footprint(const GptConfig& config, const StageLayers& stage, int batc
     backward_working = backward_input_working = f32 * 5 * N * h;
   }
 
-  std::int64_t elements = blocks * (12 * h * h + 13 * h);
-  if (stage.embedding) elements += (V + config.sequence) * h;
+  const auto count = [&](int unit, std::int64_t elements) {
+    parameters += f32 * elements;
+    if (!config.is_frozen(unit)) gradients += f32 * elements;
+  };
   const bool tied_here = config.tied && stage.embedding && stage.head;
-  if (stage.head) elements += 2 * h + (tied_here ? 0 : V * h);
-  parameters = f32 * elements;
-  gradients = parameters + (tied_here ? f32 * V * h : 0);
-  optimizer = 2 * parameters;
+  if (stage.embedding) count(0, (V + config.sequence) * h);
+  for (int block = stage.first; block < stage.last; ++block) count(block + 1, 12 * h * h + 13 * h);
+  if (stage.head) {
+    count(config.layers + 1, 2 * h);
+    // Where the embedding is elsewhere, a tied head has a table of its own.
+    if (!tied_here) count(config.tied ? 0 : config.layers + 1, V * h);
+  }
+  optimizer = 2 * gradients;
+  if (tied_here && !config.is_frozen(0)) gradients += f32 * V * h;
 }
 
 std::int64_t Footprint::peak(int held) const {

@@ -61,9 +61,9 @@ struct Footprint {
   std::int64_t peak(int held) const;
 
   std::int64_t parameters = 0;  ///< bytes of the stage's parameters
-  std::int64_t gradients =
-      0;  ///< as many, and V h floats more where a tied head has both uses here
-  std::int64_t optimizer = 0;  ///< AdamW: twice the parameters
+  /// As many, but for what is frozen, and V h floats more where a tied head has both uses here.
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;  ///< AdamW: twice the parameters that are not frozen
 };
 
 }  // namespace lockstep

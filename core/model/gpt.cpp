@@ -49,20 +49,20 @@ Unit unit_of(int index, Part& part) {
 }  // namespace
 
 Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
-         const LayerFactory& factory)
+         const LayerFactory& factory, Storage storage)
     : config_(valid(config)), device_(device), stage_(stage) {
-  const LayerSite ends{config_, device_, seed, -1};
+  const LayerSite ends{config_, device_, seed, -1, storage};
   if (stage_.embedding) {
     embedding_ = factory.embedding(ends);
     units_.push_back(unit_of(0, *embedding_));
   }
   for (int layer = stage_.first; layer < stage_.last; ++layer) {
-    blocks_.push_back(factory.block({config_, device_, seed, layer}));
+    blocks_.push_back(factory.block({config_, device_, seed, layer, storage}));
     units_.push_back(unit_of(layer + 1, *blocks_.back()));
   }
   if (stage_.head) {
     Parameter* table = config_.tied && embedding_ ? &embedding_->table() : nullptr;
-    if (table != nullptr) {
+    if (table != nullptr && !table->frozen) {
       tied_gradient_ = Tensor{device_.memory, table->shape, MemoryCategory::gradients};
       fill_with_zeros(device_, tied_gradient_);
     }
@@ -183,7 +183,8 @@ void Gpt::finish_gradients() {
 
 void Gpt::zero_gradients() {
   std::vector<View> gradients;
-  for (const Parameter* parameter : parameters_) gradients.push_back(parameter->gradient);
+  for (const Parameter* parameter : parameters_)
+    if (parameter->gradient.elements() > 0) gradients.push_back(parameter->gradient);
   if (tied_gradient_) gradients.push_back(tied_gradient_);
   tied_is_added_ = false;
   Cost cost;

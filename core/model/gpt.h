@@ -57,7 +57,7 @@ class Gpt {
   /// and on each element's place in the whole model. Throws UsageError (GptConfig::validate).
   /// `device`'s memory and stream, and `factory` for the length of this call, must outlive it.
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
-      const LayerFactory& factory = {});
+      const LayerFactory& factory = {}, Storage storage = Storage::own);
   ~Gpt();
   Gpt(const Gpt&) = delete;
   Gpt& operator=(const Gpt&) = delete;

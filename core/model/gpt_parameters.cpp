@@ -22,17 +22,24 @@ ParameterSpec vector(std::string name, int order, std::int64_t length, float mea
   return {.name = std::move(name), .shape = {length}, .order = order, .mean = mean};
 }
 
+ParameterSpec of_unit(int unit, const GptConfig& config, ParameterSpec spec) {
+  spec.frozen = config.is_frozen(unit);
+  return spec;
+}
+
 }  // namespace
 
 ParameterSpec token_table_spec(const GptConfig& config) {
-  return matrix("transformer.wte.weight", 0, config.vocabulary, config.hidden);
+  return of_unit(0, config, matrix("transformer.wte.weight", 0, config.vocabulary, config.hidden));
 }
 
 ParameterSpec position_table_spec(const GptConfig& config) {
-  return matrix("transformer.wpe.weight", 1, config.sequence, config.hidden);
+  return of_unit(0, config, matrix("transformer.wpe.weight", 1, config.sequence, config.hidden));
 }
 
-ParameterSpec block_spec(const GptConfig& config, int layer, BlockSlot slot) {
+namespace {
+
+ParameterSpec block_slot(const GptConfig& config, int layer, BlockSlot slot) {
   const std::int64_t h = config.hidden;
   const int order = block_order(layer, static_cast<int>(slot));
   const auto name = [&](const char* part) {
@@ -72,17 +79,28 @@ ParameterSpec block_spec(const GptConfig& config, int layer, BlockSlot slot) {
   return vector(name("mlp.c_proj.bias"), order, h, 0);
 }
 
+}  // namespace
+
+ParameterSpec block_spec(const GptConfig& config, int layer, BlockSlot slot) {
+  return of_unit(layer + 1, config, block_slot(config, layer, slot));
+}
+
 ParameterSpec final_gain_spec(const GptConfig& config) {
-  return vector("transformer.ln_f.weight", block_order(config.layers, 0), config.hidden, 1);
+  return of_unit(
+      config.layers + 1, config,
+      vector("transformer.ln_f.weight", block_order(config.layers, 0), config.hidden, 1));
 }
 
 ParameterSpec final_bias_spec(const GptConfig& config) {
-  return vector("transformer.ln_f.bias", block_order(config.layers, 1), config.hidden, 0);
+  return of_unit(config.layers + 1, config,
+                 vector("transformer.ln_f.bias", block_order(config.layers, 1), config.hidden, 0));
 }
 
 ParameterSpec head_spec(const GptConfig& config) {
   if (config.tied) return token_table_spec(config);
-  return matrix("lm_head.weight", block_order(config.layers, 2), config.vocabulary, config.hidden);
+  return of_unit(
+      config.layers + 1, config,
+      matrix("lm_head.weight", block_order(config.layers, 2), config.vocabulary, config.hidden));
 }
 
 std::vector<ParameterSpec> gpt_parameters(const GptConfig& config) {

@@ -20,6 +20,7 @@ struct ParameterSpec {
   bool decay = false;  ///< matrices decay, biases and gains do not
   float mean = 0;      ///< initial values: mean + deviation * normal
   float deviation = 0;
+  bool frozen = false;  ///< see GptConfig::frozen
 };
 
 /// The parameters of one block, in order.

@@ -16,8 +16,9 @@ Tensor LayerNorm::backward_input(Tensor dy, Stash& stash) {
   const Saved& saved = stash.saved<Saved>(this);
   Tensor dx = ops_.activation(dy.shape());
   ops_.layernorm_backward_input(dy, saved.x, gain_.value, saved.mean, saved.rstd, dx);
-  ops_.layernorm_backward_weight(dy, saved.x, saved.mean, saved.rstd, gain_.gradient,
-                                 bias_.gradient);
+  if (!gain_.frozen)
+    ops_.layernorm_backward_weight(dy, saved.x, saved.mean, saved.rstd, gain_.gradient,
+                                   bias_.gradient);
   stash.drop(this);
   return dx;
 }

@@ -9,8 +9,8 @@ Linear::Linear(const LayerSite& site, const LinearSpec& spec)
       layout_(spec.layout),
       tied_(spec.tied),
       tied_gradient_(spec.tied_gradient) {
-  if (tied_ == nullptr) weight_ = Parameter{spec.weight, site.device, site.seed};
-  if (spec.bias.shape.rank() > 0) bias_ = Parameter{spec.bias, site.device, site.seed};
+  if (tied_ == nullptr) weight_ = site.parameter(spec.weight);
+  if (spec.bias.shape.rank() > 0) bias_ = site.parameter(spec.bias);
 }
 
 Tensor Linear::forward(Tensor x, Stash& stash) {
@@ -29,7 +29,8 @@ Tensor Linear::backward_input(Tensor dy, Stash& stash) {
 
 void Linear::backward_weight(Stash& stash) {
   const Saved& saved = stash.saved<Saved>(this);
-  ops_.linear_backward_weight(saved.x, saved.dy, weight_gradient(), bias_.gradient, layout_);
+  if (!frozen())
+    ops_.linear_backward_weight(saved.x, saved.dy, weight_gradient(), bias_.gradient, layout_);
   stash.drop(this);
 }
 

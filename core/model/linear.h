@@ -21,6 +21,7 @@ class Linear : public Layer {
     Tensor x;
     Tensor dy;
   };
+  bool frozen() const { return tied_ != nullptr ? tied_->frozen : weight_.frozen; }
   View weight() const { return tied_ != nullptr ? tied_->value : weight_.value; }
   View weight_gradient() const { return tied_ != nullptr ? tied_gradient_ : weight_.gradient; }
 

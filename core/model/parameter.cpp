@@ -6,27 +6,37 @@
 
 namespace lockstep {
 
-Parameter::Parameter(const ParameterSpec& spec, Device device)
+Parameter::Parameter(const ParameterSpec& spec)
     : name(spec.name),
       shape(spec.shape),
       decay(spec.decay),
+      frozen(spec.frozen),
       order(spec.order),
-      value_storage(device.memory, spec.shape, MemoryCategory::parameters),
-      gradient_storage(device.memory, spec.shape, MemoryCategory::gradients) {
+      mean(spec.mean),
+      deviation(spec.deviation) {}
+
+Parameter::Parameter(const ParameterSpec& spec, Device device) : Parameter(spec) {
+  value_storage = Tensor{device.memory, spec.shape, MemoryCategory::parameters};
   value = value_storage;
+  if (frozen) return;
+  gradient_storage = Tensor{device.memory, spec.shape, MemoryCategory::gradients};
   gradient = gradient_storage;
   fill_with_zeros(device, gradient);
 }
 
 Parameter::Parameter(const ParameterSpec& spec, Device device, std::uint64_t seed)
     : Parameter(spec, device) {
-  if (!value) return;
-  if (spec.deviation == 0) {
-    std::fill_n(value.f32(), value.elements(), spec.mean);
+  initial_values(value, 0, seed);
+}
+
+void Parameter::initial_values(View into, std::int64_t begin, std::uint64_t seed) const {
+  if (!into) return;
+  if (deviation == 0) {
+    std::fill_n(into.f32(), into.elements(), mean);
   } else {
-    const RandomStream random{seed, Purpose::initial_values,
-                              static_cast<std::uint32_t>(spec.order)};
-    fill_normal(value, random, spec.mean, spec.deviation, spec.shape.last());
+    const RandomStream random{seed, Purpose::initial_values, static_cast<std::uint32_t>(order)};
+    const View flat = into.reshaped({into.elements()});
+    fill_normal(flat, random, mean, deviation, begin + flat.elements(), 0, begin);
   }
 }
 

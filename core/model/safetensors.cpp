@@ -142,19 +142,37 @@ const SafetensorsFile::Entry* SafetensorsFile::find(const std::string& name) con
   return found == entries_.end() ? nullptr : &*found;
 }
 
-void SafetensorsFile::read(const std::string& name, View to) {
+const SafetensorsFile::Entry& SafetensorsFile::entry_of(const std::string& name,
+                                                        DType wanted) const {
   const Entry* entry = find(name);
   if (entry == nullptr) unfit(fmt::format("has no tensor {}", name));
-  if (entry->dtype != dtype_name(to.dtype))
-    unfit(fmt::format("tensor {}: is {}, and {} is wanted", name, entry->dtype,
-                      dtype_name(to.dtype)));
-  if (entry->shape != extents(to.shape)) {
-    unfit(fmt::format("tensor {}: has shape [{}], and [{}] is wanted", name,
-                      fmt::join(entry->shape, ", "), fmt::join(extents(to.shape), ", ")));
-  }
-  file_.seekg(static_cast<std::streamoff>(data_start_ + entry->begin));
+  if (entry->dtype != dtype_name(wanted))
+    unfit(
+        fmt::format("tensor {}: is {}, and {} is wanted", name, entry->dtype, dtype_name(wanted)));
+  return *entry;
+}
+
+void SafetensorsFile::read_bytes(const Entry& entry, std::uint64_t offset, View to) {
+  file_.seekg(static_cast<std::streamoff>(data_start_ + entry.begin + offset));
   file_.read(static_cast<char*>(to.data), static_cast<std::streamsize>(to.bytes()));
-  if (!file_) unfit(fmt::format("tensor {}: can't be read", name));
+  if (!file_) unfit(fmt::format("tensor {}: can't be read", entry.name));
+}
+
+void SafetensorsFile::read(const std::string& name, View to) {
+  const Entry& entry = entry_of(name, to.dtype);
+  if (entry.shape != extents(to.shape)) {
+    unfit(fmt::format("tensor {}: has shape [{}], and [{}] is wanted", name,
+                      fmt::join(entry.shape, ", "), fmt::join(extents(to.shape), ", ")));
+  }
+  read_bytes(entry, 0, to);
+}
+
+void SafetensorsFile::read_part(const std::string& name, std::int64_t first, View to) {
+  const Entry& entry = entry_of(name, to.dtype);
+  const std::uint64_t offset = static_cast<std::uint64_t>(first) * size_of(to.dtype);
+  if (first < 0 || offset + to.bytes() > entry.end - entry.begin)
+    unfit(fmt::format("tensor {}: has no elements [{}, {})", name, first, first + to.elements()));
+  read_bytes(entry, offset, to);
 }
 
 void write_safetensors(const std::string& path, const std::vector<NamedView>& tensors) {

@@ -34,8 +34,13 @@ class SafetensorsFile {
   /// Reads a tensor into `to`: host memory, contiguous, f32 or i32. Throws UsageError for another
   /// dtype or shape, and for a tensor that is not there.
   void read(const std::string& name, View to);
+  /// Reads elements [first, first + to.elements()) of a tensor, in row-major order, whatever their
+  /// shape. Throws UsageError for another dtype, and for elements that are not there.
+  void read_part(const std::string& name, std::int64_t first, View to);
 
  private:
+  const Entry& entry_of(const std::string& name, DType wanted) const;
+  void read_bytes(const Entry& entry, std::uint64_t offset, View to);
   [[noreturn]] void unfit(const std::string& what) const;
   void parse(const std::string& header, std::uint64_t data_bytes);
 

@@ -27,7 +27,8 @@ void PipelineUpdate::step() {
   if (ends_) {
     const int table = token_table_spec(stage_.config()).order;
     for (Parameter* parameter : stage_.parameters())
-      if (parameter->order == table) ends_->all_reduce(parameter->gradient).wait();
+      if (parameter->order == table && !parameter->frozen)
+        ends_->all_reduce(parameter->gradient).wait();
   }
   if (all_)
     optimizer_.step(optimizer_.clip_scale(global_norm()));

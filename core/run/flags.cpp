@@ -69,6 +69,8 @@ void FlagParser::Impl::shared_flags() {
   Options& o = *options;
   given.microbatches = fmt::format("{}", fmt::join(info.microbatches, ","));
   o.steps = info.steps;
+  o.batch = info.batch;
+  o.cluster = info.cluster;
   app.get_formatter()->column_width(34);
 
   app.option_defaults()->group("Where it runs");
@@ -114,6 +116,9 @@ void FlagParser::Impl::shared_flags() {
   number("--sequence", o.model.sequence, 1, "tokens a sequence");
   number("--vocab", o.model.vocabulary, 1, "tokens in the vocabulary; text needs 256");
   app.add_flag("--tied", o.model.tied, "the output head is the token embedding");
+  if (info.freezes)
+    word("--freeze", given.freeze,
+         "what keeps its initial values: blocks such as 0,1,2, embedding, head");
   app.add_option("--lr", given.learning_rate, "learning rate of AdamW")
       ->check(positive(false))
       ->capture_default_str();
@@ -163,6 +168,13 @@ void FlagParser::add(const std::string& name, double& value, const std::string& 
 }
 void FlagParser::add(const std::string& name, std::string& value, const std::string& help) {
   impl_->word(name, value, help);
+}
+void FlagParser::add(const std::string& name, std::vector<int>& value, const std::string& help) {
+  impl_->app
+      .add_option_function<std::string>(
+          name, [&value, name](const std::string& text) { value = number_list(name, text, 0); },
+          help)
+      ->default_str(fmt::format("{}", fmt::join(value, ",")));
 }
 void FlagParser::add(const std::string& name, std::string& value,
                      const std::vector<std::string>& words, const std::string& help) {

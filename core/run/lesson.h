@@ -99,24 +99,37 @@ class Lesson {
   /// The steps of one value of m, those before `split` under one name and the others under another.
   std::vector<Phase> phases(const std::string& before, const std::string& after, int split) const;
 
-  /// The run's steps, divided among phases of these names.
-  std::vector<Phase> phases(const std::vector<std::string>& names) const;
+  /// The run's steps, divided among `values` of something that is tried one after another: each
+  /// with the phase in which it has its turn, called `name(value)`. With fewer steps than values
+  /// the first ones have none.
+  template <class T, class Name>
+  std::vector<std::pair<T, Phase>> turns(const std::vector<T>& values, const Name& name) const {
+    std::vector<std::pair<T, Phase>> turns;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (Phase phase = turn(i, values.size()); phase.steps > 0) {
+        phase.name = name(values[i]);
+        turns.emplace_back(values[i], std::move(phase));
+      }
+    return turns;
+  }
 
   /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the
   /// phase's microbatches. Peaks and byte counts are taken per phase.
   Batches batches(Rank& rank, const Phase& phase, Predicted predicted = {});
-  /// Notes the step's loss, from the rank that knows it: nothing from others.
+  /// Notes the step's loss, from ranks that know it: nothing from others. A replica of several
+  /// gives its share; the shares add up to the batch's mean.
   void record(Rank& rank, std::optional<double> loss);
-  /// To be called once by every rank, with the parameters that it has trained: takes them for the
-  /// comparison with one device, and for --save.
+  /// To be called once by every rank, with the parameters that it has trained, or the parts of
+  /// them: takes them for the comparison with one device, and for --save.
   void finish(Rank& rank, const std::vector<Parameter*>& parameters);
-  /// With --load, replaces the parameters' values by those of the file.
+  /// With --load, replaces the values of parameters, or parts of them, by those of the file.
   void load(Rank& rank, const std::vector<Parameter*>& parameters);
 
  private:
   friend class Batches;
   struct Running;
 
+  Phase turn(std::size_t i, std::size_t count) const;
   int run_checked(const std::function<void(Rank&)>& body, SignalWatch& watch);
   int run_launcher(SignalWatch& watch);
   int run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch);

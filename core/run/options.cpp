@@ -21,19 +21,24 @@ namespace lockstep {
 
 namespace {
 
-std::vector<int> number_list(const std::string& flag, const std::string& text) {
-  std::vector<int> numbers;
-  std::istringstream parts{text + ","};  // so that the last part is one like all others
+/// Units by the names that people have for them: block 0 is unit 1.
+std::vector<int> frozen_units(const std::string& text, int layers) {
+  std::vector<int> units;
+  std::istringstream parts{text};
   for (std::string part; std::getline(parts, part, ',');) {
-    const auto number = whole_number(part, 1);
-    if (!number)
+    const auto block = whole_number(part, 0);
+    if (part == "embedding")
+      units.push_back(0);
+    else if (part == "head")
+      units.push_back(layers + 1);
+    else if (block && *block < layers)
+      units.push_back(*block + 1);
+    else
       throw UsageError(
-          fmt::format("{} {}: '{}' is no number of at least 1; wants such as 8, or "
-                      "1,2,4,8",
-                      flag, text, part));
-    numbers.push_back(*number);
+          fmt::format("--freeze {}: '{}' is none of the blocks 0 to {}, embedding or head", text,
+                      part, layers - 1));
   }
-  return numbers;
+  return units;
 }
 
 void choose_clock(const Given& given, Options& options) {
@@ -144,6 +149,20 @@ std::optional<int> whole_number(const std::string& text, int least) {
   return value >= least && value <= 1 << 28 ? std::optional{value} : std::nullopt;
 }
 
+std::vector<int> number_list(const std::string& flag, const std::string& text, int least) {
+  std::vector<int> numbers;
+  std::istringstream parts{text + ","};  // so that the last part is one like all others
+  for (std::string part; std::getline(parts, part, ',');) {
+    const auto number = whole_number(part, least);
+    if (!number)
+      throw UsageError(
+          fmt::format("{} {}: '{}' is no number of at least {}; wants such as 8, or 1,2,4,8", flag,
+                      text, part, least));
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
 void settle(const Given& given, const LessonInfo& info, Options& o) {
   o.launch = given.launch == "mpi" || under_mpi() ? Launch::mpi : Launch::threads;
   o.ranks = given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : info.ranks);
@@ -177,7 +196,8 @@ void settle(const Given& given, const LessonInfo& info, Options& o) {
   o.cp = mesh.size(Axis::cp);
   o.tp = mesh.size(Axis::tp);
 
-  o.microbatches = number_list("--microbatches", given.microbatches);
+  o.model.frozen = frozen_units(given.freeze, o.model.layers);
+  o.microbatches = number_list("--microbatches", given.microbatches, 1);
   o.optimizer.learning_rate = static_cast<float>(given.learning_rate);
   o.optimizer.clip = static_cast<float>(given.clip);
   o.optimizer.weight_decay = 0.1F;

@@ -65,8 +65,11 @@ struct LessonInfo {
   std::string question;  ///< one line, for --help
   int ranks = 4;
   int steps = 30;
+  int batch = 16;  ///< sequences a step
+  std::string cluster = "classroom";
   std::vector<int> microbatches{8};
   bool sweeps = false;      ///< --microbatches takes several values, one after another
+  bool freezes = false;     ///< takes --freeze
   bool trains = true;       ///< there are batches, losses and parameters to compare
   std::string axis = "pp";  ///< the axis that all ranks lie on unless told otherwise
   Tolerance tolerance{};
@@ -82,6 +85,8 @@ class FlagParser {
   void add(const std::string& name, int& value, const std::string& help);
   void add(const std::string& name, double& value, const std::string& help);
   void add(const std::string& name, std::string& value, const std::string& help);
+  /// Whole numbers of at least 0, such as 0,1,2.
+  void add(const std::string& name, std::vector<int>& value, const std::string& help);
   /// One of several words.
   void add(const std::string& name, std::string& value, const std::vector<std::string>& words,
            const std::string& help);

@@ -64,9 +64,9 @@ Parity compare(const std::vector<double>& losses, const std::vector<NamedValues>
         std::bit_cast<std::uint64_t>(losses[i]) == std::bit_cast<std::uint64_t>(expected);
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto& [name, order, values] = parameters[i];
+    const auto& [name, order, values, first_element] = parameters[i];
     const NamedValues& expected = reference.parameters[i];
-    if (order != expected.order || values.size() != expected.values.size())
+    if (order != expected.order || first_element != 0 || values.size() != expected.values.size())
       throw RunError(fmt::format("parity: {} ({} elements) where one device has {} ({} elements)",
                                  name, values.size(), expected.name, expected.values.size()));
     double difference = 0;

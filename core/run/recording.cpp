@@ -19,15 +19,11 @@ void Lesson::train(Rank& rank, const std::function<void(Rank&)>& body) {
 }
 
 std::vector<Phase> Lesson::phases() const {
-  const Options& o = *options_;
   std::vector<Phase> phases;
-  const int count = static_cast<int>(o.microbatches.size());
-  for (int i = 0; i < count; ++i) {
-    const int first = o.steps * i / count;
-    phases.push_back({.name = fmt::format("m = {}", o.microbatches[static_cast<std::size_t>(i)]),
-                      .first_step = first,
-                      .steps = o.steps * (i + 1) / count - first,
-                      .microbatches = o.microbatches[static_cast<std::size_t>(i)]});
+  for (auto& [m, phase] :
+       turns(options_->microbatches, [](int m) { return fmt::format("m = {}", m); })) {
+    phase.microbatches = m;
+    phases.push_back(std::move(phase));
   }
   return phases;
 }
@@ -43,19 +39,13 @@ std::vector<Phase> Lesson::phases(const std::string& before, const std::string& 
   return phases;
 }
 
-std::vector<Phase> Lesson::phases(const std::vector<std::string>& names) const {
-  const Options& o = *options_;
-  const int count = static_cast<int>(names.size());
-  std::vector<Phase> phases;
-  for (int i = 0; i < count; ++i) {
-    const int first = o.steps * i / count;
-    phases.push_back({.name = names[static_cast<std::size_t>(i)],
-                      .first_step = first,
-                      .steps = o.steps * (i + 1) / count - first,
-                      .microbatches = o.microbatches.front()});
-  }
-  std::erase_if(phases, [](const Phase& phase) { return phase.steps == 0; });
-  return phases;
+Phase Lesson::turn(std::size_t i, std::size_t count) const {
+  const auto steps = static_cast<std::size_t>(options_->steps);
+  const int first = static_cast<int>(steps * i / count);
+  return {.name = {},
+          .first_step = first,
+          .steps = static_cast<int>(steps * (i + 1) / count) - first,
+          .microbatches = options_->microbatches.front()};
 }
 
 Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {
@@ -103,7 +93,8 @@ void Batches::load(int step) {
   batch_ = lesson_.corpus_->batch(o.seed, step,
                                   {.microbatches = phase_.microbatches,
                                    .size = share / phase_.microbatches,
-                                   .first_sample = replica * share});
+                                   .replicas = lesson_.info_.trains ? o.dp : 1,
+                                   .replica = replica});
 }
 
 Batches::Iterator& Batches::Iterator::operator++() {
@@ -149,15 +140,17 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
   Running::Live& live = running_->of(rank);
   const int step = rank.trace.step();
   live.record.losses.emplace_back(step, *loss);
-  rank.trace.loss(*loss, rank.compute.now());
-  // Each replica speaks of its own share of the batch; the first is heard.
+  // Each replica knows its share of the mean over the batch. What is shown on the way is the mean
+  // over its own sequences; of the replicas, the first is heard.
+  const double own_mean = *loss * options_->dp;
+  rank.trace.loss(own_mean, rank.compute.now());
   if (rank.mesh.coordinate(rank.id, Axis::dp) > 0) return;
   const double seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
   const double tokens =
       static_cast<double>(options_->batch) * options_->model.sequence * (step + 1);
   running_->progress.show(step + 1,
                           fmt::format("step {:>3}/{}  loss {:.4f}  {:.0f} tokens/s", step + 1,
-                                      options_->steps, *loss, tokens / seconds));
+                                      options_->steps, own_mean, tokens / seconds));
 }
 
 void Lesson::load(Rank&, const std::vector<Parameter*>& parameters) {
@@ -168,7 +161,10 @@ void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters) {
   for (const Parameter* parameter : parameters) {
     const float* values = parameter->value.f32();
     running_->of(rank).record.parameters.push_back(
-        {parameter->name, parameter->order, {values, values + parameter->value.elements()}});
+        {.name = parameter->name,
+         .order = parameter->order,
+         .values = {values, values + parameter->value.elements()},
+         .first = parameter->first});
   }
 }
 

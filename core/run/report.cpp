@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
 #include "core/run/terminal_timeline.h"
@@ -93,16 +92,27 @@ std::string exposure_table(const Report& report) {
 }
 
 /// How much each rank had to remember in each phase: only where there are several.
-std::string activation_table(const Report& report) {
-  if (report.phases().size() < 2) return {};
-  std::vector<std::vector<std::string>> rows{{"peak activations"}};
-  for (const RankRecord& rank : report.ranks) rows[0].push_back(fmt::format("rank {}", rank.rank));
-  for (std::size_t p = 0; p < report.phases().size(); ++p) {
-    rows.push_back({report.phases()[p].name});
+/// Peaks of memory by phase, of those categories in which phases differ.
+std::string varying_memory(const Report& report) {
+  std::string text;
+  for (int i = 0; i < memory_category_count; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    if (category == MemoryCategory::communication) continue;  // what is in flight comes and goes
+    std::vector<std::vector<std::string>> rows{{fmt::format("peak {}", name_of(category))}};
     for (const RankRecord& rank : report.ranks)
-      rows.back().push_back(human_bytes(rank.phases[p].peak.of(MemoryCategory::activations)));
+      rows[0].push_back(fmt::format("rank {}", rank.rank));
+    bool varies = false;
+    for (std::size_t p = 0; p < report.phases().size(); ++p) {
+      rows.push_back({report.phases()[p].name});
+      for (const RankRecord& rank : report.ranks) {
+        const std::int64_t peak = rank.phases[p].peak.of(category);
+        varies = varies || peak != rank.phases.front().peak.of(category);
+        rows.back().push_back(human_bytes(peak));
+      }
+    }
+    if (varies) text += (text.empty() ? "" : "\n") + table(rows);
   }
-  return table(rows);
+  return text;
 }
 
 /// The formula's figure and what was seen; one figure and "=" where they are the same.
@@ -160,34 +170,45 @@ std::string parity_text(const Report& report) {
 }  // namespace
 
 std::vector<double> Report::collect_losses(const std::vector<RankRecord>& ranks, int steps) {
-  std::vector<double> sums(static_cast<std::size_t>(steps), 0.0);
-  std::vector<int> counts(sums.size(), 0);
-  for (const RankRecord& rank : ranks) {
+  std::vector<std::optional<double>> sums(static_cast<std::size_t>(steps));
+  for (const RankRecord& rank : ranks)
     for (const auto& [step, loss] : rank.losses) {
-      sums.at(static_cast<std::size_t>(step)) += loss;
-      ++counts[static_cast<std::size_t>(step)];
+      auto& sum = sums.at(static_cast<std::size_t>(step));
+      sum = sum.value_or(0) + loss;
     }
+  std::vector<double> losses;
+  for (const auto& sum : sums) {
+    if (!sum) throw RunError(fmt::format("no rank told the loss of step {}", losses.size()));
+    losses.push_back(*sum);
   }
-  for (std::size_t step = 0; step < sums.size(); ++step) {
-    if (counts[step] == 0) throw RunError(fmt::format("no rank told the loss of step {}", step));
-    sums[step] /= counts[step];
-  }
-  return sums;
+  return losses;
 }
 
 std::vector<NamedValues> Report::collect_parameters(const std::vector<RankRecord>& ranks) {
-  std::map<int, NamedValues> by_order;
+  std::map<std::pair<int, std::int64_t>, const NamedValues*> parts;  // by order and first element
   for (const RankRecord& rank : ranks) {
-    for (const NamedValues& parameter : rank.parameters) {
-      const auto [first, is_new] = by_order.emplace(parameter.order, parameter);
-      if (!is_new && !same_bits(first->second.values, parameter.values))
+    for (const NamedValues& part : rank.parameters) {
+      const auto [known, is_new] = parts.emplace(std::pair{part.order, part.first}, &part);
+      if (!is_new && !same_bits(known->second->values, part.values))
         throw RunError(
             fmt::format("replicas differ: rank {} has other values of {} than a rank before it",
-                        rank.rank, parameter.name));
+                        rank.rank, part.name));
     }
   }
   std::vector<NamedValues> parameters;
-  for (auto& [order, parameter] : by_order) parameters.push_back(std::move(parameter));
+  for (const auto& [place, part] : parts) {
+    const auto [order, first] = place;
+    if (first == 0) {
+      parameters.push_back(*part);
+      continue;
+    }
+    NamedValues* whole = parameters.empty() ? nullptr : &parameters.back();
+    if (whole == nullptr || whole->order != order ||
+        static_cast<std::int64_t>(whole->values.size()) != first)
+      throw RunError(fmt::format(
+          "no rank, or more than one, has what comes before element {} of {}", first, part->name));
+    whole->values.insert(whole->values.end(), part->values.begin(), part->values.end());
+  }
   return parameters;
 }
 
@@ -229,8 +250,7 @@ std::string Report::text(const Console& console) const {
   }
   if (const std::string shares = bubble_table(*this); !shares.empty()) text += "\n" + shares;
   if (const std::string exposed = exposure_table(*this); !exposed.empty()) text += "\n" + exposed;
-  if (const std::string activations = activation_table(*this); !activations.empty())
-    text += "\n" + activations;
+  if (const std::string peaks = varying_memory(*this); !peaks.empty()) text += "\n" + peaks;
   if (!ranks.front().phases.empty()) text += "\n" + memory_table(*this);
   if (!losses.empty())
     text +=
@@ -239,87 +259,6 @@ std::string Report::text(const Console& console) const {
   if (parity) text += parity_text(*this);
   if (!sample.empty()) text += fmt::format("the model says now: {}\n", sample);
   return text;
-}
-
-std::string Report::json() const {
-  using nlohmann::ordered_json;
-  ordered_json document;
-  document["lesson"] = lesson;
-  document["ranks"] = options.ranks;
-  document["mesh"] = ordered_json::parse(options.mesh().json());
-  document["device"] = options.device;
-  document["launch"] = options.launch == Launch::mpi ? "mpi" : "threads";
-  document["clock"] = options.clock.name();
-  document["why_this_clock"] = options.why_this_clock;
-  if (options.clock.is_modelled()) document["cluster"] = options.clock.cluster().name;
-  document["config"] = {{"layers", options.model.layers},
-                        {"hidden", options.model.hidden},
-                        {"heads", options.model.heads},
-                        {"sequence", options.model.sequence},
-                        {"vocabulary", options.model.vocabulary},
-                        {"tied", options.model.tied},
-                        {"steps", options.steps},
-                        {"batch", options.batch},
-                        {"microbatches", options.microbatches},
-                        {"learning_rate", options.optimizer.learning_rate},
-                        {"clip", options.optimizer.clip},
-                        {"seed", options.seed}};
-  document["losses"] = losses;
-  document["reference_losses"] = reference_losses;
-  if (parity)
-    document["parity"] = {{"max_relative_loss", parity->max_relative_loss},
-                          {"max_relative_parameter", parity->max_relative_parameter},
-                          {"bitwise", parity->bitwise}};
-  const auto optional = [](const std::optional<double>& value) {
-    return value ? ordered_json(*value) : ordered_json();
-  };
-  document["phases"] = ordered_json::array();
-  for (std::size_t p = 0; p < ranks.front().phases.size(); ++p) {
-    const PhaseRecord& record = ranks.front().phases[p];
-    const ObservedBubble seen = p < bubbles.size() ? bubbles[p] : ObservedBubble{};
-    ordered_json bubble{{"observed", optional(seen.share)},
-                        {"predicted", optional(record.predicted.bubble)},
-                        {"formula", record.predicted.formula},
-                        {"simulated", optional(record.predicted.bubble_simulated)}};
-    if (seen.parts)
-      bubble["parts"] = {{"uneven_stages", seen.parts->uneven},
-                         {"slow_actions", seen.parts->slow},
-                         {"messages", seen.parts->messages}};
-    const ObservedOverlap overlap = p < overlaps.size() ? overlaps[p] : ObservedOverlap{};
-    document["phases"].push_back({{"name", record.phase.name},
-                                  {"schedule", record.predicted.schedule},
-                                  {"first_step", record.phase.first_step},
-                                  {"steps", record.phase.steps},
-                                  {"microbatches", record.phase.microbatches},
-                                  {"bubble", bubble},
-                                  {"communication_seconds", overlap.communication},
-                                  {"exposed_communication_seconds", overlap.exposed}});
-    document["bubble"] = bubble;  // of the last phase
-  }
-  document["communication"] = ordered_json::array();
-  document["memory"] = ordered_json::array();
-  for (const RankRecord& rank : ranks) {
-    for (const PhaseRecord& record : rank.phases) {
-      auto per_step = record.bytes_sent;
-      for (auto& [operation, bytes] : per_step) bytes /= record.phase.steps;
-      document["communication"].push_back({{"rank", rank.rank},
-                                           {"phase", record.phase.name},
-                                           {"bytes_sent", per_step},
-                                           {"predicted", record.predicted.bytes_sent}});
-      ordered_json peak;
-      for (int i = 0; i < memory_category_count; ++i)
-        peak[name_of(static_cast<MemoryCategory>(i))] =
-            record.peak.bytes[static_cast<std::size_t>(i)];
-      document["memory"].push_back({{"rank", rank.rank},
-                                    {"phase", record.phase.name},
-                                    {"peak", peak},
-                                    {"predicted", record.predicted.peak_bytes}});
-    }
-  }
-  document["step_seconds"] = step_seconds();
-  document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
-  document["sample"] = sample;
-  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace lockstep

@@ -71,8 +71,10 @@ std::string RankRecord::to_bytes() const {
   for (const NamedValues& parameter : parameters) {
     std::vector<std::uint8_t> raw(parameter.values.size() * sizeof(float));
     if (!raw.empty()) std::memcpy(raw.data(), parameter.values.data(), raw.size());
-    document["parameters"].push_back(
-        {{"name", parameter.name}, {"order", parameter.order}, {"values", json::binary(raw)}});
+    document["parameters"].push_back({{"name", parameter.name},
+                                      {"order", parameter.order},
+                                      {"first", parameter.first},
+                                      {"values", json::binary(raw)}});
   }
   std::string bytes;
   json::to_cbor(document, nlohmann::detail::output_adapter<char>(bytes));
@@ -92,7 +94,8 @@ RankRecord RankRecord::from_bytes(const std::string& bytes) {
     const auto& raw = parameter["values"].get_binary();
     std::vector<float> values(raw.size() / sizeof(float));
     if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
-    record.parameters.push_back({parameter["name"], parameter["order"], std::move(values)});
+    record.parameters.push_back(
+        {parameter["name"], parameter["order"], std::move(values), parameter["first"]});
   }
   return record;
 }

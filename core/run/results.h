@@ -19,11 +19,12 @@ struct PhaseRecord {
   MemoryUse peak;
 };
 
-/// A parameter's final values, or a part of the model's.
+/// A parameter's final values, or those of a part of it.
 struct NamedValues {
   std::string name;
   int order = 0;  ///< in the whole model
   std::vector<float> values;
+  std::int64_t first = 0;  ///< how many of the parameter's elements come before these
 };
 
 /// What one rank has to tell when it is done. Travels to rank 0 as bytes.

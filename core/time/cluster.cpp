@@ -51,7 +51,13 @@ std::vector<Cluster> make_presets() {
                .launch_seconds = 5e-6,
                .within = {3e-6, 3.0e11},
                .between = {1e-5, 2.5e10}};
-  return {free, classroom, a100};
+  // The same ranks, each in a node of its own, at 100 Gb/s.
+  Cluster ethernet = classroom;
+  ethernet.name = "ethernet";
+  ethernet.nodes = 128;
+  ethernet.ranks_per_node = 1;
+  ethernet.between.bandwidth = 1.25e10;
+  return {free, classroom, ethernet, a100};
 }
 
 const std::vector<Cluster>& all_presets() {

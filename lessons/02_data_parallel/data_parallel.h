@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "core/comm/group.h"
@@ -14,22 +15,31 @@ enum class Overlap {
   overlap,  ///< one for every bucket, as soon as its gradients are complete
 };
 
+inline const char* name_of(Overlap overlap) {
+  return overlap == Overlap::none ? "none" : overlap == Overlap::bucket ? "bucket" : "overlap";
+}
+/// Of --overlap: one of them, or for "all" each in turn.
+inline std::vector<Overlap> overlaps_of(const std::string& word) {
+  std::vector<Overlap> overlaps;
+  for (const Overlap each : {Overlap::none, Overlap::bucket, Overlap::overlap})
+    if (word == "all" || word == name_of(each)) overlaps.push_back(each);
+  return overlaps;
+}
+
 /// Data parallelism: every rank has the whole model and computes the gradients of its own share of
-/// the batch. The gradient of the whole batch is their mean: here they are summed, and the
-/// optimizer divides by how many there are.
+/// the batch. The loss is a mean over the whole batch, so each rank's share of it is divided by the
+/// tokens of all ranks, and the gradient of the whole batch is the sum over ranks.
 class DataParallel : public LayerHooks {
  public:
   /// One all-reduce sends about `bucket_bytes`. The model's gradients move into the buckets, and so
-  /// lie side by side in memory. All must outlive this.
+  /// lie side by side in memory. Model and group must outlive this.
   DataParallel(Gpt& model, Group& replicas, std::int64_t bucket_bytes)
       : model_(model), replicas_(replicas), layout_(model.units(), replicas.size(), bucket_bytes) {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
-      buckets_.push_back({});
+      Bucket& flat = buckets_.emplace_back();
       if (bucket.frozen) continue;
-      Tensor& flat = buckets_.back().gradients;
-      flat = bucket_storage(bucket, model.device(), MemoryCategory::gradients);
-      for (const FlatLayout::Slot& slot : bucket.slots)
-        move_gradient(*slot.parameter, slot_in(flat, slot));
+      flat.gradients = zeros(model.device(), bucket.elements, MemoryCategory::gradients);
+      move_gradients(bucket, flat.gradients);
     }
     model.set_hooks(this);
   }
@@ -40,9 +50,9 @@ class DataParallel : public LayerHooks {
   /// Called from within the last microbatch's backward: nothing will be added to this unit's
   /// gradients any more. While its bucket travels, backward goes on with the layers before it.
   void gradients_ready(const Unit& unit) override {
-    if (overlap_ != Overlap::overlap) return;
     const std::size_t b = layout_.bucket_of(unit.index);
-    if (unit.index == layout_.buckets()[b].units.back()) start(buckets_[b]);
+    if (overlap_ == Overlap::overlap && unit.index == layout_.buckets()[b].last_unit())
+      start(buckets_[b]);
   }
 
   /// To be called after backward. Then every rank has the same gradients: the sum over replicas.
@@ -55,8 +65,6 @@ class DataParallel : public LayerHooks {
     for (Bucket& bucket : buckets_) bucket.work.wait();
   }
 
-  /// What makes a mean of the sum.
-  float mean_of_sum() const { return 1.0F / static_cast<float>(replicas_.size()); }
   const FlatLayout& layout() const { return layout_; }
 
  private:

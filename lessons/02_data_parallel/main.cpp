@@ -12,17 +12,20 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "02 data parallel",
                  .question = "When are gradients averaged, and what does that cost?",
+                 .batch = 24,
+                 .cluster = "ethernet",
                  .microbatches = {1},
+                 .freezes = true,
                  .axis = "dp",
                  .tolerance = {.loss = 1e-6, .parameter = 1e-5}},
                 argc,
                 argv};
-  const std::string& only = lesson.flag(
+  const std::string& overlap = lesson.flag(
       "--overlap", std::string{"all"}, {"all", "none", "bucket", "overlap"},
       "when gradients are summed: after backward by tensor, by bucket, or during it; or each in "
       "turn");
-  const int& bucket = lesson.flag("--bucket", 200'000, "bytes of gradients that are sent as one");
-  lesson.check([&](const Options& options) { check_data_parallel(options, bucket); });
+  const int& bucket = lesson.flag("--bucket", 50'000, "bytes of gradients that are sent as one");
+  lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 
   return lesson.run([&](Rank& rank) {
     Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
@@ -30,16 +33,16 @@ int main(int argc, char** argv) {
     AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
     DataParallel replicas{model, rank.world, bucket};
 
-    for (const Phase& phase : lesson.phases(overlap_names(only))) {
-      const Overlap overlap = overlap_of(phase.name);
-      replicas.set(overlap);
+    for (const auto& [when, phase] :
+         lesson.turns(overlaps_of(overlap), [](Overlap each) { return name_of(each); })) {
+      replicas.set(when);
       const Predicted predicted =
-          predict_data_parallel(rank.world, replicas.layout(), lesson.options(), overlap);
+          predict_data_parallel(rank, replicas.layout(), lesson.options(), when);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();
         const double loss = accumulate_gradients(model, mine);
         replicas.sum_gradients();
-        optimizer.step(replicas.mean_of_sum());
+        optimizer.step();
         lesson.record(rank, loss);
       }
     }

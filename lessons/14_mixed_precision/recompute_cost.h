@@ -71,7 +71,7 @@ inline double extra_flops(const GptConfig& config, int blocks, int batch, Recomp
   return 0;
 }
 
-/// FLOPs of one microbatch of the whole model, forward and backward, without recomputation: three
+/// FLOPs of one microbatch of the whole model, nothing frozen, without recomputation: three
 /// times a forward's 24 N h² + 2 b s² h a block and 2 N h V of the head. (Narayanan 2021 without
 /// recomputation, attention counted half.)
 inline double model_flops(const GptConfig& config, int batch) {

@@ -46,7 +46,7 @@ TEST_CASE("AdamW is the textbook's loop in double") {
     Loose loose;
     AdamW optimizer{loose.parameters,
                     loose.one.device(),
-                    {.learning_rate = 0.01F, .weight_decay = 0.3F, .clip = clip}};
+                    {.learning_rate = 0.01F, .epsilon = 1e-8F, .weight_decay = 0.3F, .clip = clip}};
     std::vector<std::vector<double>> theta, m, v;
     for (const Parameter* parameter : loose.parameters) {
       const Floats start = floats(parameter->value);

@@ -41,7 +41,9 @@ TEST_CASE("samples are windows of the text, targets the token after, however the
     CHECK(parts.microbatches[1].tokens.shape == Shape{3, config.sequence});
     CHECK(parts.microbatches[1].loss_scale == 1.0F / static_cast<float>(12 * config.sequence));
     // A replica's share.
-    const Batch second = corpus.batch(5, i, {.microbatches = 2, .size = 3, .first_sample = 6});
+    const Batch second =
+        corpus.batch(5, i, {.microbatches = 2, .size = 3, .replicas = 2, .replica = 1});
+    CHECK(second.microbatches[1].loss_scale == parts.microbatches[1].loss_scale);
     CHECK(std::equal(second.targets.begin(), second.targets.end(),
                      whole.targets.begin() + static_cast<std::ptrdiff_t>(6 * s)));
   }
@@ -51,11 +53,11 @@ TEST_CASE("other steps and seeds see other samples; every window comes up") {
   GptConfig config;
   config.sequence = 4;
   const Corpus corpus{"0123456789", config};
-  CHECK(corpus.batch(1, 0, {1, 8, 0}).tokens == corpus.batch(1, 0, {1, 8, 0}).tokens);
-  CHECK(corpus.batch(1, 0, {1, 8, 0}).tokens != corpus.batch(1, 1, {1, 8, 0}).tokens);
-  CHECK(corpus.batch(1, 0, {1, 8, 0}).tokens != corpus.batch(2, 0, {1, 8, 0}).tokens);
+  CHECK(corpus.batch(1, 0, {1, 8}).tokens == corpus.batch(1, 0, {1, 8}).tokens);
+  CHECK(corpus.batch(1, 0, {1, 8}).tokens != corpus.batch(1, 1, {1, 8}).tokens);
+  CHECK(corpus.batch(1, 0, {1, 8}).tokens != corpus.batch(2, 0, {1, 8}).tokens);
   std::vector<bool> seen(128);
-  const Batch many = corpus.batch(3, 0, {1, 200, 0});
+  const Batch many = corpus.batch(3, 0, {1, 200});
   for (std::size_t i = 0; i < many.tokens.size(); i += 4)
     seen[static_cast<std::size_t>(many.tokens[i])] = true;
   CHECK(std::ranges::count(seen, true) == 6);  // the last window starts at '5' and ends before '9'

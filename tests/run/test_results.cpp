@@ -116,6 +116,8 @@ TEST_CASE("losses come from whoever knew them, and each step must have one") {
   ranks[0].losses = {{1, 10.0}};
   ranks[1].losses = {{0, 9.0}, {2, 11.0}};
   CHECK(Report::collect_losses(ranks, 3) == std::vector<double>{9, 10, 11});
+  ranks[1].losses.push_back({1, 2.5});  // a share of the same step's
+  CHECK(Report::collect_losses(ranks, 3) == std::vector<double>{9, 12.5, 11});
   CHECK(unlike(complaint_of<RunError>([&] { Report::collect_losses(ranks, 4); }), {"step 3"}) ==
         "");
 }

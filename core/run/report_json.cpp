@@ -1,0 +1,88 @@
+#include <nlohmann/json.hpp>
+
+#include "core/run/report.h"
+
+namespace lockstep {
+
+std::string Report::json() const {
+  using nlohmann::ordered_json;
+  ordered_json document;
+  document["lesson"] = lesson;
+  document["ranks"] = options.ranks;
+  document["mesh"] = ordered_json::parse(options.mesh().json());
+  document["device"] = options.device;
+  document["launch"] = options.launch == Launch::mpi ? "mpi" : "threads";
+  document["clock"] = options.clock.name();
+  document["why_this_clock"] = options.why_this_clock;
+  if (options.clock.is_modelled()) document["cluster"] = options.clock.cluster().name;
+  document["config"] = {{"layers", options.model.layers},
+                        {"hidden", options.model.hidden},
+                        {"heads", options.model.heads},
+                        {"sequence", options.model.sequence},
+                        {"vocabulary", options.model.vocabulary},
+                        {"tied", options.model.tied},
+                        {"steps", options.steps},
+                        {"batch", options.batch},
+                        {"microbatches", options.microbatches},
+                        {"learning_rate", options.optimizer.learning_rate},
+                        {"clip", options.optimizer.clip},
+                        {"seed", options.seed}};
+  document["losses"] = losses;
+  document["reference_losses"] = reference_losses;
+  if (parity)
+    document["parity"] = {{"max_relative_loss", parity->max_relative_loss},
+                          {"max_relative_parameter", parity->max_relative_parameter},
+                          {"bitwise", parity->bitwise}};
+  const auto optional = [](const std::optional<double>& value) {
+    return value ? ordered_json(*value) : ordered_json();
+  };
+  document["phases"] = ordered_json::array();
+  for (std::size_t p = 0; p < ranks.front().phases.size(); ++p) {
+    const PhaseRecord& record = ranks.front().phases[p];
+    const ObservedBubble seen = p < bubbles.size() ? bubbles[p] : ObservedBubble{};
+    ordered_json bubble{{"observed", optional(seen.share)},
+                        {"predicted", optional(record.predicted.bubble)},
+                        {"formula", record.predicted.formula},
+                        {"simulated", optional(record.predicted.bubble_simulated)}};
+    if (seen.parts)
+      bubble["parts"] = {{"uneven_stages", seen.parts->uneven},
+                         {"slow_actions", seen.parts->slow},
+                         {"messages", seen.parts->messages}};
+    const ObservedOverlap overlap = p < overlaps.size() ? overlaps[p] : ObservedOverlap{};
+    document["phases"].push_back({{"name", record.phase.name},
+                                  {"schedule", record.predicted.schedule},
+                                  {"first_step", record.phase.first_step},
+                                  {"steps", record.phase.steps},
+                                  {"microbatches", record.phase.microbatches},
+                                  {"bubble", bubble},
+                                  {"communication_seconds", overlap.communication},
+                                  {"exposed_communication_seconds", overlap.exposed}});
+    document["bubble"] = bubble;  // of the last phase
+  }
+  document["communication"] = ordered_json::array();
+  document["memory"] = ordered_json::array();
+  for (const RankRecord& rank : ranks) {
+    for (const PhaseRecord& record : rank.phases) {
+      auto per_step = record.bytes_sent;
+      for (auto& [operation, bytes] : per_step) bytes /= record.phase.steps;
+      document["communication"].push_back({{"rank", rank.rank},
+                                           {"phase", record.phase.name},
+                                           {"bytes_sent", per_step},
+                                           {"predicted", record.predicted.bytes_sent}});
+      ordered_json peak;
+      for (int i = 0; i < memory_category_count; ++i)
+        peak[name_of(static_cast<MemoryCategory>(i))] =
+            record.peak.bytes[static_cast<std::size_t>(i)];
+      document["memory"].push_back({{"rank", rank.rank},
+                                    {"phase", record.phase.name},
+                                    {"peak", peak},
+                                    {"predicted", record.predicted.peak_bytes}});
+    }
+  }
+  document["step_seconds"] = step_seconds();
+  document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
+  document["sample"] = sample;
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep

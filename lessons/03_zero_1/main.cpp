@@ -1,0 +1,39 @@
+#include "core/run/lesson.h"
+#include "lessons/03_zero_1/prediction.h"
+#include "lessons/03_zero_1/zero_1.h"
+
+using namespace lockstep;
+
+// Data parallelism keeps everything N times. Here each rank keeps the optimizer's momentum and
+// variance of 1/N of the parameters, updates these, and gets the others from the ranks that have
+// updated them.
+int main(int argc, char** argv) {
+  Lesson lesson{{.name = "03 ZeRO-1",
+                 .question = "Why should every rank keep all of the optimizer's states?",
+                 .batch = 24,
+                 .cluster = "ethernet",
+                 .microbatches = {1},
+                 .freezes = true,
+                 .axis = "dp",
+                 .tolerance = {.loss = 1e-6, .parameter = 1e-5}},
+                argc,
+                argv};
+  const int& bucket = lesson.flag("--bucket", 50'000, "bytes of gradients that are sent as one");
+  lesson.check([&](const Options& options) { check_replicas(options, bucket); });
+
+  return lesson.run([&](Rank& rank) {
+    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
+    lesson.load(rank, model.parameters());
+    Zero1 zero{model, rank.world, bucket, lesson.optimizer()};
+
+    const Predicted predicted = predict_zero_1(rank, zero.layout(), lesson.options());
+    for (const Phase& phase : lesson.phases())
+      for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
+        model.zero_gradients();
+        const double loss = accumulate_gradients(model, mine);
+        zero.step();
+        lesson.record(rank, loss);
+      }
+    lesson.finish(rank, model.parameters());
+  });
+}

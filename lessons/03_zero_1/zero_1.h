@@ -1,0 +1,100 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/comm/group.h"
+#include "core/model/adamw.h"
+#include "core/model/flat_buffer.h"
+
+namespace lockstep {
+
+/// The optimizer of the parts that one rank owns: momentum and variance of 1/N of all parameters.
+/// AdamW updates each element by itself, so it need not see the others.
+class ShardedAdamW {
+ public:
+  /// Adds `rank`'s shard of a bucket; see parts_of_shard.
+  void own(const FlatLayout& layout, const FlatLayout::Bucket& bucket, int rank, View values,
+           View gradients) {
+    for (Parameter& part : parts_of_shard(layout, bucket, rank, values, gradients))
+      parts_.push_back(std::move(part));
+  }
+  /// To be called once, when all shards are here.
+  void begin(Device device, const AdamWOptions& options) {
+    for (Parameter& part : parts_) pointers_.push_back(&part);
+    adamw_.emplace(pointers_, device, options);
+  }
+
+  void step() { adamw_->step(1); }
+  AdamW& adamw() { return *adamw_; }
+  /// What this rank owns, frozen parts included.
+  const std::vector<Parameter*>& parts() const { return pointers_; }
+
+ private:
+  std::vector<Parameter> parts_;
+  std::vector<Parameter*> pointers_;
+  std::optional<AdamW> adamw_;
+};
+
+/// ZeRO stage 1 (Rajbhandari 2020, section 5.1): data parallelism in which each of N ranks keeps
+/// the optimizer's states of its own 1/N of the parameters, and updates only these.
+///
+/// All-reduce is reduce-scatter, then all-gather. Between the two every rank holds the complete
+/// gradient of one shard: all that it needs to update that shard. So the update is moved in
+/// between: reduce-scatter the gradients, update, all-gather the parameters. Not one byte more is
+/// sent than before.
+class Zero1 : public LayerHooks {
+ public:
+  /// The model's values and gradients move into flat buckets. Model and group must outlive this.
+  Zero1(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options)
+      : model_(model), ranks_(ranks), layout_(model.units(), ranks.size(), bucket_bytes) {
+    for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
+      Bucket& flat = buckets_.emplace_back();
+      flat.values = zeros(model.device(), bucket.elements, MemoryCategory::parameters);
+      move_values(bucket, flat.values);
+      if (bucket.frozen) continue;
+      flat.gradients = zeros(model.device(), bucket.elements, MemoryCategory::gradients);
+      move_gradients(bucket, flat.gradients);
+      optimizer_.own(layout_, bucket, ranks.rank(), ranks.chunk(flat.values, ranks.rank()),
+                     ranks.chunk(flat.gradients, ranks.rank()));
+    }
+    optimizer_.begin(model.device(), options);
+    model.set_hooks(this);
+  }
+  ~Zero1() override { model_.set_hooks(nullptr); }
+
+  /// As data parallelism overlaps, but each rank gets the sum of its own shard only.
+  void gradients_ready(const Unit& unit) override {
+    const std::size_t b = layout_.bucket_of(unit.index);
+    Bucket& flat = buckets_[b];
+    if (flat.gradients && unit.index == layout_.buckets()[b].last_unit())
+      flat.work = ranks_.reduce_scatter(flat.gradients);
+  }
+
+  /// To be called after backward. Then every rank has the same updated parameters.
+  void step() {
+    for (Bucket& flat : buckets_) flat.work.wait();
+    optimizer_.step();
+    for (Bucket& flat : buckets_)
+      if (flat.gradients) flat.work = ranks_.all_gather(flat.values);
+    for (Bucket& flat : buckets_) flat.work.wait();
+  }
+
+  const FlatLayout& layout() const { return layout_; }
+  ShardedAdamW& optimizer() { return optimizer_; }
+
+ private:
+  struct Bucket {
+    Tensor values;
+    Tensor gradients;  ///< empty where frozen
+    Work work;
+  };
+
+  Gpt& model_;
+  Group& ranks_;
+  FlatLayout layout_;
+  std::vector<Bucket> buckets_;  ///< as the layout's
+  ShardedAdamW optimizer_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+#include "core/run/lesson.h"
+#include "lessons/04_zero_2/prediction.h"
+#include "lessons/04_zero_2/zero_2.h"
+
+using namespace lockstep;
+
+// As ZeRO-1, and of the gradients, too, each rank keeps only the sums of its own 1/N: a bucket of
+// gradients is reduced as soon as backward has left it, and its memory given back.
+int main(int argc, char** argv) {
+  Lesson lesson{{.name = "04 ZeRO-2",
+                 .question = "How long must a rank keep a gradient that another rank will use?",
+                 .batch = 24,
+                 .cluster = "ethernet",
+                 .microbatches = {1},
+                 .freezes = true,
+                 .axis = "dp",
+                 .tolerance = {.loss = 1e-6, .parameter = 1e-5}},
+                argc,
+                argv};
+  const int& bucket = lesson.flag("--bucket", 50'000, "bytes of gradients that are sent as one");
+  lesson.check([&](const Options& options) { check_replicas(options, bucket); });
+
+  return lesson.run([&](Rank& rank) {
+    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
+    lesson.load(rank, model.parameters());
+    Zero2 zero{model, rank.world, bucket, lesson.optimizer()};
+
+    const Predicted predicted = predict_zero_2(rank, zero.layout(), lesson.options());
+    for (const Phase& phase : lesson.phases())
+      for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
+        zero.zero_gradients();
+        const double loss = accumulate_gradients(model, mine);
+        zero.step();
+        lesson.record(rank, loss);
+      }
+    lesson.finish(rank, model.parameters());
+  });
+}

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <vector>
+
+#include "core/model/ops.h"
+#include "lessons/03_zero_1/zero_1.h"
+
+namespace lockstep {
+
+/// Gradients that are whole only while they are made. A bucket gets memory when backward comes to
+/// it, is reduce-scattered when backward has left it, and is freed; what stays is this rank's own
+/// shard of the sum.
+///
+/// The next bucket is filled while the one before it travels, so two of them are there at a time.
+/// With several microbatches each one's gradients are reduced: to keep them until the last would be
+/// to keep them whole.
+class ScatteredGradients {
+ public:
+  /// All must outlive this.
+  ScatteredGradients(Gpt& model, Group& ranks, const FlatLayout& layout)
+      : device_(model.device()), ranks_(ranks), layout_(layout) {
+    for (const FlatLayout::Bucket& bucket : layout.buckets()) {
+      put_gradients(bucket, {});
+      for (const FlatLayout::Slot& slot : bucket.slots) slot.parameter->gradient_storage.reset();
+      const std::int64_t shard = bucket.frozen ? 0 : bucket.elements / layout.shards();
+      own_.push_back(zeros(device_, shard, MemoryCategory::gradients));
+    }
+  }
+
+  void before_backward(const Unit& unit) {
+    const std::size_t b = layout_.bucket_of(unit.index);
+    const FlatLayout::Bucket& bucket = layout_.buckets()[b];
+    if (bucket.frozen || unit.index != bucket.first_unit()) return;
+    whole_ = zeros(device_, bucket.elements, MemoryCategory::gradients);
+    put_gradients(bucket, whole_);
+  }
+
+  void after_backward(const Unit& unit) {
+    const std::size_t b = layout_.bucket_of(unit.index);
+    const FlatLayout::Bucket& bucket = layout_.buckets()[b];
+    if (bucket.frozen || unit.index != bucket.last_unit()) return;
+    put_gradients(bucket, {});
+    wait();
+    leaving_ = {.bucket = b, .whole = std::move(whole_), .work = {}};
+    leaving_.work = ranks_.reduce_scatter(leaving_.whole);
+  }
+
+  /// Until every bucket has been reduced: then the sums over ranks are in own().
+  void wait() {
+    if (!leaving_.whole) return;
+    leaving_.work.wait();
+    const View sum = own(leaving_.bucket);
+    Ops{device_, -1}.add(sum, ranks_.chunk(leaving_.whole, ranks_.rank()), sum);
+    leaving_.whole.reset();
+  }
+
+  /// This rank's shard of a bucket's gradients.
+  View own(std::size_t bucket) const { return own_[bucket]; }
+  void zero() {
+    for (const Tensor& shard : own_) fill_with_zeros(device_, shard);
+  }
+
+ private:
+  struct Leaving {
+    std::size_t bucket = 0;
+    Tensor whole;
+    Work work;
+  };
+
+  Device device_;
+  Group& ranks_;
+  const FlatLayout& layout_;
+  std::vector<Tensor> own_;  ///< by bucket; nothing where frozen
+  Tensor whole_;             ///< of the bucket that backward is in
+  Leaving leaving_;
+};
+
+/// ZeRO stage 2 (Rajbhandari 2020, section 5.2): of gradients, too, each rank keeps only its shard.
+class Zero2 : public LayerHooks {
+ public:
+  /// The model's values move into flat buckets, its gradients are given back. Model and group must
+  /// outlive this.
+  Zero2(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options)
+      : model_(model),
+        ranks_(ranks),
+        layout_(model.units(), ranks.size(), bucket_bytes),
+        gradients_(model, ranks, layout_) {
+    for (std::size_t b = 0; b < layout_.buckets().size(); ++b) {
+      const FlatLayout::Bucket& bucket = layout_.buckets()[b];
+      Tensor& values =
+          values_.emplace_back(zeros(model.device(), bucket.elements, MemoryCategory::parameters));
+      move_values(bucket, values);
+      if (!bucket.frozen)
+        optimizer_.own(layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
+                       gradients_.own(b));
+    }
+    optimizer_.begin(model.device(), options);
+    model.set_hooks(this);
+  }
+  ~Zero2() override { model_.set_hooks(nullptr); }
+
+  void before_backward(const Unit& unit) override { gradients_.before_backward(unit); }
+  void after_backward(const Unit& unit) override { gradients_.after_backward(unit); }
+
+  void zero_gradients() {
+    model_.zero_gradients();  // what a tied head keeps apart
+    gradients_.zero();
+  }
+
+  /// To be called after backward. Then every rank has the same updated parameters.
+  void step() {
+    gradients_.wait();
+    optimizer_.step();
+    std::vector<Work> gathers;
+    for (std::size_t b = 0; b < values_.size(); ++b)
+      if (!layout_.buckets()[b].frozen) gathers.push_back(ranks_.all_gather(values_[b]));
+    for (Work& gather : gathers) gather.wait();
+  }
+
+  const FlatLayout& layout() const { return layout_; }
+  ShardedAdamW& optimizer() { return optimizer_; }
+
+ private:
+  Gpt& model_;
+  Group& ranks_;
+  FlatLayout layout_;
+  ScatteredGradients gradients_;
+  std::vector<Tensor> values_;  ///< by bucket
+  ShardedAdamW optimizer_;
+};
+
+}  // namespace lockstep

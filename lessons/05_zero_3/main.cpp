@@ -1,0 +1,46 @@
+#include "core/run/lesson.h"
+#include "lessons/05_zero_3/prediction.h"
+#include "lessons/05_zero_3/zero_3.h"
+
+using namespace lockstep;
+
+// As ZeRO-2, and of the parameters, too, each rank keeps only its own 1/N: a layer's parameters are
+// gathered before it runs, forward and again backward, and thrown away after it. With a prefetch
+// of K, those of the next K layers are on their way while a layer computes.
+int main(int argc, char** argv) {
+  Lesson lesson{{.name = "05 ZeRO-3",
+                 .question = "How can a model be trained that no rank could hold?",
+                 .batch = 24,
+                 .cluster = "ethernet",
+                 .microbatches = {1},
+                 .freezes = true,
+                 .axis = "dp",
+                 .tolerance = {.loss = 1e-6, .parameter = 1e-5}},
+                argc,
+                argv};
+  const int& bucket = lesson.flag("--bucket", 50'000, "bytes of parameters that are sent as one");
+  const std::vector<int>& prefetch = lesson.flag(
+      "--prefetch", std::vector{0, 1}, "how many layers ahead are gathered: each value in turn");
+  lesson.check([&](const Options& options) { check_replicas(options, bucket); });
+
+  return lesson.run([&](Rank& rank) {
+    Gpt model{lesson.model(), rank.device,    StageLayers::whole(lesson.model()),
+              lesson.seed(),  LayerFactory{}, Storage::none};
+    Zero3 zero{model, rank.world, bucket, lesson.optimizer(), lesson.seed()};
+    lesson.load(rank, zero.optimizer().parts());
+
+    const auto name = [](int uses) { return fmt::format("prefetch {}", uses); };
+    for (const auto& [uses, phase] : lesson.turns(prefetch, name)) {
+      zero.set_prefetch(uses);
+      const Predicted predicted =
+          predict_zero_3(rank, model, zero.layout(), lesson.options(), uses);
+      for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
+        zero.zero_gradients();
+        const double loss = accumulate_gradients(model, mine);
+        zero.step();
+        lesson.record(rank, loss);
+      }
+    }
+    lesson.finish(rank, zero.optimizer().parts());
+  });
+}

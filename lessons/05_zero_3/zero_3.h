@@ -1,0 +1,172 @@
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "lessons/04_zero_2/zero_2.h"
+
+namespace lockstep {
+
+/// Parameters that are whole only while they are used. Every rank keeps its shard of each bucket;
+/// before a layer runs, the ranks gather its bucket, and after it they throw it away again.
+///
+/// A microbatch uses the buckets in an order that is known beforehand: forward from the first unit
+/// to the last, then backward. Each use is a gather of its own, so up to `prefetch` of those to
+/// come can be on their way while a layer computes.
+class GatheredParameters {
+ public:
+  /// The values must have no storage (Storage::none); they begin as `seed` has it. All must outlive
+  /// this.
+  GatheredParameters(Gpt& model, Group& ranks, const FlatLayout& layout, std::uint64_t seed)
+      : device_(model.device()), ranks_(ranks), layout_(layout), uses_(uses_of(model, layout)) {
+    for (const FlatLayout::Bucket& bucket : layout.buckets()) {
+      Tensor& shard = own_.emplace_back(
+          zeros(device_, bucket.elements / layout.shards(), MemoryCategory::parameters));
+      for (const Parameter& part : parts_of_shard(layout, bucket, ranks.rank(), shard, {}))
+        part.initial_values(part.value, part.first, seed);
+    }
+  }
+
+  void set_prefetch(int prefetch) { prefetch_ = static_cast<std::size_t>(prefetch); }
+
+  /// Forward or backward of the next unit may begin when this returns.
+  void before() {
+    if (unit_ == 0) {  // the first unit of a use: its buckets are wanted now, others soon
+      const std::size_t last = std::min(use_ + prefetch_, uses_.size() - 1);
+      while (started_ <= last) gather(uses_[started_++]);
+      for (Gathered& bucket : here_.front()) {
+        bucket.work.wait();
+        put_values(layout_.buckets()[bucket.bucket], bucket.values);
+      }
+    }
+    ++unit_;
+  }
+
+  /// The unit is done.
+  void after() {
+    if (unit_ < uses_[use_].units) return;
+    for (Gathered& bucket : here_.front()) put_values(layout_.buckets()[bucket.bucket], {});
+    here_.pop_front();
+    unit_ = 0;
+    if (++use_ == uses_.size()) use_ = started_ = 0;  // the next microbatch
+  }
+
+  /// This rank's shard of a bucket's values.
+  View own(std::size_t bucket) const { return own_[bucket]; }
+
+  /// Some units one after another, and the buckets that their parameters lie in.
+  struct Use {
+    int units = 0;
+    std::vector<std::size_t> buckets;
+  };
+  const std::vector<Use>& uses() const { return uses_; }
+
+  /// One microbatch's uses in order. Neighbouring units of one bucket are one use. A tied head is
+  /// used with the bucket of the token table, which is gathered for the embedding too.
+  static std::vector<Use> uses_of(const Gpt& model, const FlatLayout& layout) {
+    std::vector<Use> forward;
+    for (const Unit& unit : model.units()) {
+      const std::size_t b = layout.bucket_of(unit.index);
+      if (forward.empty() || forward.back().buckets.front() != b)
+        forward.push_back({.units = 0, .buckets = {b}});
+      Use& use = forward.back();
+      ++use.units;
+      const bool tied = model.config().tied && unit.index == model.config().layers + 1;
+      if (tied && b != layout.bucket_of(0)) use.buckets.push_back(layout.bucket_of(0));
+    }
+    std::vector<Use> all = forward;
+    all.insert(all.end(), forward.rbegin(), forward.rend());
+    return all;
+  }
+
+ private:
+  struct Gathered {
+    std::size_t bucket = 0;
+    Tensor values;
+    Work work;
+  };
+
+  void gather(const Use& use) {
+    std::vector<Gathered>& buckets = here_.emplace_back();
+    for (const std::size_t b : use.buckets) {
+      Tensor values{device_.memory, {layout_.buckets()[b].elements}, MemoryCategory::parameters};
+      copy(own_[b], ranks_.chunk(values, ranks_.rank()));
+      Work work = ranks_.all_gather(values);
+      buckets.push_back({b, std::move(values), std::move(work)});
+    }
+  }
+  void copy(View from, View to) const {
+    device_.compute.launch(Span{.name = "copy"}, {.bytes = 2 * static_cast<double>(from.bytes())},
+                           [&](const Kernels& k, Queue q) { k.copy(q, from, to); });
+  }
+
+  Device device_;
+  Group& ranks_;
+  const FlatLayout& layout_;
+  std::vector<Use> uses_;
+  std::size_t prefetch_ = 1;
+  std::vector<Tensor> own_;  ///< by bucket
+
+  std::size_t use_ = 0;                       ///< where the microbatch is,
+  int unit_ = 0;                              ///< and in it how many units have begun
+  std::size_t started_ = 0;                   ///< uses whose gathers have been started
+  std::deque<std::vector<Gathered>> here_{};  ///< from use_ on: at most 1 + prefetch
+};
+
+/// ZeRO stage 3 (Rajbhandari 2020, section 5.3), known from PyTorch as fully sharded data parallel:
+/// parameters, gradients and optimizer states are all sharded.
+class Zero3 : public LayerHooks {
+ public:
+  /// Of a model without storage (Storage::none): no rank ever holds all of it. Model and group must
+  /// outlive this.
+  Zero3(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
+        std::uint64_t seed)
+      : model_(model),
+        layout_(model.units(), ranks.size(), bucket_bytes),
+        parameters_(model, ranks, layout_, seed),
+        gradients_(model, ranks, layout_) {
+    for (std::size_t b = 0; b < layout_.buckets().size(); ++b)
+      optimizer_.own(layout_, layout_.buckets()[b], ranks.rank(), parameters_.own(b),
+                     gradients_.own(b));
+    optimizer_.begin(model.device(), options);
+    model.set_hooks(this);
+  }
+  ~Zero3() override { model_.set_hooks(nullptr); }
+
+  /// How many uses ahead parameters are gathered.
+  void set_prefetch(int uses) { parameters_.set_prefetch(uses); }
+
+  void before_forward(const Unit&) override { parameters_.before(); }
+  void after_forward(const Unit&) override { parameters_.after(); }
+  void before_backward(const Unit& unit) override {
+    parameters_.before();
+    gradients_.before_backward(unit);
+  }
+  void after_backward(const Unit& unit) override {
+    parameters_.after();
+    gradients_.after_backward(unit);
+  }
+
+  void zero_gradients() {
+    model_.zero_gradients();  // what a tied head keeps apart
+    gradients_.zero();
+  }
+
+  /// To be called after backward. There is nothing to gather: others do it when they need it.
+  void step() {
+    gradients_.wait();
+    optimizer_.step();
+  }
+
+  const FlatLayout& layout() const { return layout_; }
+  ShardedAdamW& optimizer() { return optimizer_; }
+
+ private:
+  Gpt& model_;
+  FlatLayout layout_;
+  GatheredParameters parameters_;
+  ScatteredGradients gradients_;
+  ShardedAdamW optimizer_;
+};
+
+}  // namespace lockstep
