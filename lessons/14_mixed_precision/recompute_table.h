@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <string>
 #include <utility>
 
 #include "lessons/14_mixed_precision/recompute_cost.h"
@@ -29,12 +30,13 @@ inline RecomputeCount derived(const GptConfig& config, int batch, Recompute mode
           model_flops(config, batch) + extra_flops(config, config.layers, batch, mode)};
 }
 
-/// Counted: the layers run forward and backward on a device that allocates and computes nothing,
-/// where each FLOP takes one picosecond and nothing else takes any time. So models that fit on no
-/// machine can be counted as well.
-inline RecomputeCount counted(const GptConfig& config, int batch, Recompute mode) {
+/// The layers' forward and backward of one microbatch on a device that allocates and computes
+/// nothing: so that models can be counted which fit on no machine. Returns the time taken, with the
+/// bytes in `count`.
+inline Picoseconds run_uncomputed(const GptConfig& config, int batch, Recompute mode,
+                                  const Cluster& cluster, RecomputeCount& count) {
   Memory memory{DeviceKind::meta};
-  const Clock clock = Clock::modelled(Cluster{});
+  const Clock clock = Clock::modelled(cluster);
   Recorder trace{false};
   Stream stream{clock, trace, 0, DeviceKind::meta};
   Gpt model{config, {memory, stream}, StageLayers::whole(config), 1, Recomputing<>{mode}};
@@ -43,29 +45,54 @@ inline RecomputeCount counted(const GptConfig& config, int batch, Recompute mode
   const Picoseconds start = stream.now();
   Stash stash;
   model.forward({.tokens = tokens, .targets = tokens}, {}, stash);
-  const std::int64_t kept = memory.current().of(MemoryCategory::activations);
+  count.stash = memory.current().of(MemoryCategory::activations);
   model.backward({}, stash);
-  return {kept, memory.peak().of(MemoryCategory::activations),
-          static_cast<double>(stream.now() - start)};
+  count.peak = memory.peak().of(MemoryCategory::activations);
+  return stream.now() - start;
 }
 
-/// All three ways on one model, derived and counted. `batch`: sequences of a microbatch.
-inline void print_recompute_table(const GptConfig& config, int batch) {
+/// Counted by running the layers.
+inline RecomputeCount counted(const GptConfig& config, int batch, Recompute mode) {
+  RecomputeCount count;
+  // One FLOP takes one picosecond on this cluster, and nothing else takes any time.
+  count.flops = static_cast<double>(run_uncomputed(config, batch, mode, {.flops = 1e12}, count));
+  return count;
+}
+
+/// All three ways on one model: by formula, with "=" where the count says the same to the byte and
+/// the FLOP, and the modelled time of a microbatch (`batch` sequences) on one rank of `cluster`.
+inline void print_recompute_table(const std::string& title, const GptConfig& config, int batch,
+                                  const Cluster& cluster) {
   const RecomputeCount none = derived(config, batch, Recompute::none);
   const auto [unit, name] = none.peak < 100'000'000      ? std::pair{1e3, "kB"}
                             : none.peak < 10'000'000'000 ? std::pair{1e6, "MB"}
                                                          : std::pair{1e9, "GB"};
-  fmt::print(
-      "\n  recomputation   a microbatch keeps     highest   FLOPs beyond none's   counted\n");
+  fmt::print("\n  {}\n", title);
+  fmt::print("  recomputation    remembers        peak   extra FLOPs   counted   on {}\n",
+             cluster.name);
   for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::full}) {
     const RecomputeCount formula = derived(config, batch, mode);
-    fmt::print("  {:<13} {:>17.1f} {} {:>8.1f} {} {:>12.3g} {:>6.2f} %   {}\n", name_of(mode),
+    RecomputeCount count = counted(config, batch, mode);
+    const char* verdict = formula == count ? "=" : "differs";
+    const Picoseconds time = run_uncomputed(config, batch, mode, cluster, count);
+    fmt::print("  {:<13} {:>9.1f} {} {:>8.1f} {} {:>11.2f} %   {:<7} {:>10.3f} ms\n", name_of(mode),
                static_cast<double>(formula.stash) / unit, name,
-               static_cast<double>(formula.peak) / unit, name, formula.flops - none.flops,
-               100 * (formula.flops / none.flops - 1),
-               formula == counted(config, batch, mode) ? "=" : "differs");
+               static_cast<double>(formula.peak) / unit, name,
+               100 * (formula.flops / none.flops - 1), verdict, static_cast<double>(time) * 1e-9);
   }
   std::fflush(stdout);
+}
+
+/// The run's own model, and GPT-3 as if it fitted on one GPU.
+inline void print_recompute_tables(const GptConfig& config, int batch, const Cluster& cluster) {
+  print_recompute_table(
+      fmt::format("one microbatch of {} x {} tokens, {} layers, h = {} (modelled time)", batch,
+                  config.sequence, config.layers, config.hidden),
+      config, batch, cluster);
+  print_recompute_table(
+      "one sequence of 2048 tokens through GPT-3, 96 layers, h = 12288 (modelled time)",
+      {.layers = 96, .hidden = 12288, .heads = 96, .sequence = 2048, .vocabulary = 50257}, 1,
+      Cluster::load("a100"));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "lessons/14_mixed_precision/recompute.h"
 
+#include <map>
 #include <mutex>
 
 #include "core/model/adamw.h"
@@ -215,6 +216,39 @@ TEST_CASE("FLOPs charged are the model's and the extra ones as derived, halves a
             model_flops(config, batch) + extra_flops(config, config.layers, batch, mode));
     }
   }
+}
+
+TEST_CASE("a forward that is made again reads parameters where backward may: ZeRO-3 gathers them") {
+  /// Between forward and backward the parameters are somewhere else, and here are numbers of no
+  /// use.
+  struct TakenAway : LayerHooks {
+    void before_forward(const Unit& unit) override { give(unit); }
+    void after_forward(const Unit& unit) override { take(unit); }
+    void before_backward(const Unit& unit) override { give(unit); }
+    void after_backward(const Unit& unit) override { take(unit); }
+    void give(const Unit& unit) {
+      for (Parameter* parameter : unit.parameters)
+        parameter->value = View{kept[parameter].data(), parameter->shape};
+    }
+    void take(const Unit& unit) {
+      for (Parameter* parameter : unit.parameters)
+        parameter->value = View{useless.data(), parameter->shape};
+    }
+    std::map<Parameter*, Floats> kept;
+    Floats useless = Floats(4096, 1e30F);
+  };
+  const GptConfig config{.layers = 3, .hidden = 16, .heads = 2, .sequence = 9, .vocabulary = 20};
+  const auto run = [&](Recompute mode, bool taken_away) {
+    OneDevice one;
+    Gpt model{config, one.device(), StageLayers::whole(config), 3, factory_of(mode)};
+    TakenAway hooks;
+    for (Parameter* parameter : model.parameters())
+      hooks.kept[parameter] = floats(parameter->value);
+    if (taken_away) model.set_hooks(&hooks);
+    const double loss = accumulate_gradients(model, random_batch(config, 2, 2));
+    return std::pair{loss, gradients(model)};
+  };
+  for (const Recompute mode : modes) CHECK(run(mode, true) == run(Recompute::selective, false));
 }
 
 TEST_CASE("a forward that is made again is a range of category recompute, one a block") {
