@@ -20,7 +20,7 @@ namespace lockstep {
 ///   full        N h                    the block's input; and of the one block that is worked on
 ///                                      the rest of what selective keeps, 15 N h + (4 + a) N
 ///
-/// Korthikanti 2022 (section 4.1, table 2) has 34 N h + 5 a s N bytes, 34 N h and 2 N h, in 16 bits
+/// Korthikanti 2022 has 34 N h + 5 a s N bytes, 34 N h and 2 N h, in 16 bits
 /// and with dropout. Of these, dropout is 2 N h (two masks of a byte) and 3 a s N (a mask, and the
 /// probabilities a second time, after it). Without it 32 N h + 2 a s N bytes are left, which is
 /// 16 N h + a s N numbers: ours, but for LayerNorm's mean and rstd, 4 N, which they leave out as
