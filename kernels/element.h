@@ -32,6 +32,49 @@ LOCKSTEP_HOST_DEVICE inline std::uint32_t to_bits(float value) {
   return bits;
 }
 
+// -- narrow types ---------------------------------------------------------------------------------
+
+/// The f32 that a bf16 is: its upper half.
+LOCKSTEP_HOST_DEVICE inline float from_bf16(std::uint16_t bits) {
+  return from_bits(static_cast<std::uint32_t>(bits) << 16U);
+}
+
+/// The nearest bf16, of two equally near the even one; beyond the largest ∞. NaN stays NaN.
+LOCKSTEP_HOST_DEVICE inline std::uint16_t to_bf16(float value) {
+  const std::uint32_t bits = to_bits(value);
+  // Half a unit of the last place that stays, less one where that place is even.
+  const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
+  const std::uint32_t quiet = (bits >> 16U) | 0x40U;
+  return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+}
+
+/// The f32 that an f16 is, subnormal numbers included.
+LOCKSTEP_HOST_DEVICE inline float from_f16(std::uint16_t bits) {
+  const std::uint32_t magnitude = bits & 0x7fffU;
+  // Exponent and fraction, moved to where f32 has them, are the number times 2^-112: the two biases
+  // differ by that. The product is exact, also where the f16 (and the f32 made here) is subnormal.
+  const std::uint32_t finite = to_bits(from_bits(magnitude << 13U) * 0x1p112F);
+  const std::uint32_t other = 0x7f800000U | (magnitude << 13U);
+  return from_bits((magnitude < 0x7c00U ? finite : other) |
+                   (static_cast<std::uint32_t>(bits) & 0x8000U) << 16U);
+}
+
+/// The nearest f16, of two equally near the even one; ∞ from 65520 on. NaN stays NaN.
+LOCKSTEP_HOST_DEVICE inline std::uint16_t to_f16(float value) {
+  const std::uint32_t bits = to_bits(value);
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  // Normal numbers, rounded as in to_bf16, with the smaller bias.
+  std::uint32_t rounded = ((magnitude + 0xfffU + ((magnitude >> 13U) & 1U)) >> 13U) - (112U << 10U);
+  rounded = rounded > 0x7c00U ? 0x7c00U : rounded;
+  // Below 2^-14 the places are 2^-24 apart, as those of f32 are between 0.5 and 1: the addition
+  // rounds.
+  const std::uint32_t subnormal = to_bits(from_bits(magnitude) + 0.5F) - to_bits(0.5F);
+  const std::uint32_t quiet = 0x7e00U | ((magnitude >> 13U) & 0x3ffU);
+  std::uint32_t result = magnitude < 0x38800000U ? subnormal : rounded;
+  result = magnitude > 0x7f800000U ? quiet : result;
+  return static_cast<std::uint16_t>(result | ((bits >> 16U) & 0x8000U));
+}
+
 // -- exponentials ---------------------------------------------------------------------------------
 
 /// x as n ln 2 + r with n whole and |r| <= ln 2 / 2, and e^r - 1.

@@ -31,9 +31,15 @@ struct AdamWStep {
 /// The arithmetic of a GPT, forward and backward, over Views. It knows nothing of ranks, tensors or
 /// time, and allocates nothing that outlives a call.
 ///
-/// Conventions: N is the number of rows (b * s flattened). Views are f32 and contiguous unless a
-/// method says "strided"; outputs are overwritten, but arguments named `dw`, `db`, `dgain` and so
-/// on, the gradients of parameters, are *added to*, because microbatches accumulate. Every result
+/// Conventions: N is the number of rows (b * s flattened). Views are contiguous unless a method
+/// says "strided"; outputs are overwritten, but arguments named `dw`, `db`, `dgain` and so on, the
+/// gradients of parameters, are *added to*, because microbatches accumulate.
+///
+/// Views are f32, or bf16 or f16, which are storage: a kernel widens what it reads, computes in
+/// f32, and rounds each output once (of what is added to, the sum). Statistics (`mean`, `rstd`,
+/// `lse`, `probabilities`, `losses`) and AdamW's moments are f32 always.
+///
+/// Every result
 /// is the same bits for the same shapes and inputs, wherever the data lies in memory. Shapes that
 /// do not fit throw std::invalid_argument, naming the kernel and both shapes.
 class Kernels {
@@ -111,6 +117,9 @@ class Kernels {
   virtual void fill(Queue, View x, float value) const = 0;
   /// Copies elements; both views strided, one dtype.
   virtual void copy(Queue, View from, View to) const = 0;
+  /// The same between any two floating types: widening is exact, narrowing rounds to nearest, ties
+  /// to even. `from` and `to` don't overlap.
+  virtual void convert(Queue, View from, View to) const = 0;
 
   // -- optimizer
   // ----------------------------------------------------------------------------------------
@@ -119,6 +128,9 @@ class Kernels {
                      const AdamWStep&) const = 0;
   /// The sum of squares, accumulated in double in one fixed order. Waits for the queue.
   virtual double sum_of_squares(Queue, View x) const = 0;
+  /// Whether no element is infinite or NaN: what loss scaling asks of gradients. One pass; waits
+  /// for the queue.
+  virtual bool finite(Queue, View x) const = 0;
   /// The plain sum, accumulated in double in one fixed order (losses). Waits for the queue.
   virtual double sum(Queue, View x) const = 0;
 };

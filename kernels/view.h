@@ -8,11 +8,23 @@
 
 namespace lockstep {
 
-/// Element types. `i32` holds token indices.
-enum class DType : std::uint8_t { f32, bf16, i32 };
+/// Element types. The narrow ones, `bf16` (8 bits of exponent, 7 of fraction: the range of f32) and
+/// `f16` (IEEE 754 binary16: 5 and 10), are what elements are stored in; arithmetic is f32. `i32`
+/// holds token indices.
+enum class DType : std::uint8_t { f32, bf16, i32, f16 };
 
+constexpr bool is_narrow(DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::f16;
+}
+constexpr bool is_floating(DType dtype) {
+  return dtype != DType::i32;
+}
 constexpr std::size_t size_of(DType dtype) {
-  return dtype == DType::bf16 ? 2 : 4;
+  return is_narrow(dtype) ? 2 : 4;
+}
+constexpr const char* name_of(DType dtype) {
+  constexpr const char* names[] = {"f32", "bf16", "i32", "f16"};
+  return names[static_cast<std::size_t>(dtype)];
 }
 
 /// Up to four extents, outermost first: (b, s, h) is Shape{b, s, h}. An empty Shape has no
@@ -58,6 +70,8 @@ struct View {
       : data(data_), shape(shape_), dtype(dtype_), row_stride(shape_.last()) {}
 
   float* f32() const { return static_cast<float*>(data); }
+  /// The bits of narrow elements.
+  std::uint16_t* u16() const { return static_cast<std::uint16_t*>(data); }
   std::int32_t* i32() const { return static_cast<std::int32_t*>(data); }
   std::int64_t elements() const { return shape.elements(); }
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }

@@ -28,7 +28,8 @@ constexpr Algorithm all_reduce_algorithms[] = {Algorithm::ring, Algorithm::naive
 /// Every member ends with the sum over members. All members get the same bits: each sum is made
 /// once, or by two members from the same two terms.
 void all_reduce(Algorithm algorithm, Peers& peers, View data);
-/// How many f32 elements of scratch it needs for n elements; fewer where receives combine.
+/// How many elements of scratch, of their type, it needs for n elements; fewer where receives
+/// combine.
 std::int64_t all_reduce_scratch(Algorithm algorithm, std::int64_t elements, int ranks,
                                 bool combines);
 

@@ -62,8 +62,13 @@ Group::~Group() {
 }
 
 View Group::checked(const char* operation, View data) const {
-  if (data.dtype != DType::f32)
-    throw std::invalid_argument(fmt::format("{} in {} wants f32 elements", operation, name_));
+  if (!is_floating(data.dtype))
+    throw std::invalid_argument(fmt::format("{} in {} wants f32, bf16 or f16 elements, not {}",
+                                            operation, name_, name_of(data.dtype)));
+  if (native_ && is_narrow(data.dtype))
+    throw std::invalid_argument(fmt::format(
+        "{} of {} in {}: the library's collectives know f32 only; --comm ring knows all", operation,
+        name_of(data.dtype), name_));
   if (!data.contiguous())
     throw std::invalid_argument(fmt::format(
         "{} in {} wants contiguous elements; copy them together first", operation, name_));
@@ -103,7 +108,8 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
   part.span.sequence = issued_++;
   Tensor scratch;
   if (call.scratch > 0 && !native_)
-    scratch = Tensor{endpoint_.device.memory, {call.scratch}, MemoryCategory::communication};
+    scratch =
+        Tensor{endpoint_.device.memory, {call.scratch}, MemoryCategory::communication, call.dtype};
   auto job = worker_->queue(
       [this, part, ready, ours = std::move(ours), theirs = std::move(theirs),
        view = scratch.view()] {
@@ -154,7 +160,8 @@ Work Group::all_reduce(View data, Algorithm algorithm, std::source_location wher
   const std::int64_t scratch =
       all_reduce_scratch(algorithm, data.elements(), size(), endpoint_.transport.combines());
   return issue(
-      {"all_reduce", name_of(algorithm), static_cast<std::int64_t>(data.bytes()), scratch, where},
+      {"all_reduce", name_of(algorithm), static_cast<std::int64_t>(data.bytes()), scratch, where,
+       -1, data.dtype},
       [=](Peers& peers) { lockstep::all_reduce(algorithm, peers, data); },
       [=](NativeCollectives& native) { native.all_reduce(data); });
 }
@@ -164,7 +171,8 @@ Work Group::reduce_scatter(View data, std::source_location where) {
   const std::int64_t scratch =
       all_reduce_scratch(Algorithm::ring, data.elements(), size(), endpoint_.transport.combines());
   return issue(
-      {"reduce_scatter", "ring", static_cast<std::int64_t>(data.bytes()), scratch, where},
+      {"reduce_scatter", "ring", static_cast<std::int64_t>(data.bytes()), scratch, where, -1,
+       data.dtype},
       [=](Peers& peers) { ring_reduce_scatter(peers, data); },
       [=, this](NativeCollectives& native) {
         native.reduce_scatter(data, chunk(data, rank_), chunk_counts(data));
@@ -202,6 +210,9 @@ Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View i
                          std::vector<std::int64_t> receive_counts, std::source_location where) {
   checked("all_to_all_v", out);
   checked("all_to_all_v", in);
+  if (in.dtype != out.dtype)
+    throw std::invalid_argument(
+        fmt::format("all_to_all_v of {} into {} elements", name_of(out.dtype), name_of(in.dtype)));
   const auto total = [&](const std::vector<std::int64_t>& counts) {
     std::int64_t sum = 0;
     for (const std::int64_t count : counts) {

@@ -12,11 +12,12 @@
 
 namespace lockstep {
 
-/// An ordered set of ranks and what they do together, all in place on contiguous f32 views
-/// (std::invalid_argument for others, and for members that there are not). Every rank of the group
-/// calls the same operations with the same sizes in the same order; each returns a Work whose
-/// wait() makes the compute stream go on no earlier than the operation's end. A Group outlives its
-/// Works.
+/// An ordered set of ranks and what they do together, all in place on contiguous views of
+/// f32, bf16 or f16 (std::invalid_argument for others, and for members that there are not). Narrow
+/// sums are made in f32 and rounded at every step of the algorithm; the backend's own collectives
+/// know f32 only, and std::invalid_argument says so. Every rank of the group calls the same
+/// operations with the same sizes in the same order; each returns a Work whose wait() makes the
+/// compute stream go on no earlier than the operation's end. A Group outlives its Works.
 ///
 /// Collectives run one after another on a communication stream of the group's own, from the point
 /// of the compute stream on where they were called, while this rank computes; until wait(). Their
@@ -82,6 +83,7 @@ class Group {
     std::int64_t scratch;  ///< elements
     std::source_location where;
     int root = -1;
+    DType dtype = DType::f32;  ///< of the scratch
   };
   class CollectiveTask;
 

@@ -10,9 +10,10 @@ namespace lockstep {
 /// Whose algorithms do collectives: ours over point-to-point, or the backend's own library.
 enum class Collectives { ring, native };
 
-/// The collectives that a backend brings along (MPI's here), on contiguous f32 views, in place like
-/// Group's. Called by one agent at a time, by every member in the same order; each call returns
-/// when this member's part is done. They throw RunError as the backend reports errors.
+/// The collectives that a backend brings along (MPI's here), on contiguous f32 views (MPI has no
+/// 16-bit floats), in place like Group's. Called by one agent at a time, by every member in the
+/// same order; each call returns when this member's part is done. They throw RunError as the
+/// backend reports errors.
 class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;

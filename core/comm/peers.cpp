@@ -6,10 +6,23 @@ namespace lockstep {
 
 namespace {
 
-void add_f32(std::byte* into, const std::byte* from, std::size_t bytes) {
-  const auto n = static_cast<std::int64_t>(bytes / sizeof(float));
-  const View sum{into, {n}};
-  cpu_kernels().add({}, sum, View{const_cast<std::byte*>(from), {n}}, sum);
+template <DType dtype>
+void add_bytes(std::byte* into, const std::byte* from, std::size_t bytes) {
+  const auto n = static_cast<std::int64_t>(bytes / size_of(dtype));
+  const View sum{into, {n}, dtype};
+  cpu_kernels().add({}, sum, View{const_cast<std::byte*>(from), {n}, dtype}, sum);
+}
+
+/// What adds elements that arrive; Group lets only floating types through.
+Combine adds(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return add_bytes<DType::bf16>;
+    case DType::f16:
+      return add_bytes<DType::f16>;
+    default:
+      return add_bytes<DType::f32>;
+  }
 }
 
 }  // namespace
@@ -49,7 +62,8 @@ void Peers::receive(View in, int from) {
 }
 
 void Peers::receive_add(View sum, int from) {
-  if (channel_.endpoint().transport.combines()) return received(start_receive(sum, from, add_f32));
+  if (channel_.endpoint().transport.combines())
+    return received(start_receive(sum, from, adds(sum.dtype)));
   const View in = slice(scratch_, 0, sum.elements());
   received(start_receive(in, from));
   add(in, sum);
@@ -67,7 +81,7 @@ void Peers::exchange_add(View out, int to, View sum, int from) {
   // What is still being sent must not change under the receiver's eyes.
   const bool apart = out.data != sum.data;
   if (apart && channel_.endpoint().transport.combines()) {
-    received(start_receive(sum, from, add_f32));
+    received(start_receive(sum, from, adds(sum.dtype)));
     return sent(std::move(going));
   }
   const View in = slice(scratch_, 0, sum.elements());

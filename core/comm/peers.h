@@ -32,7 +32,8 @@ class Peers {
   /// Returns when the receiver has taken it.
   void send(View out, int to);
   void receive(View in, int from);
-  /// sum += what comes.
+  /// sum += what comes. Narrow elements are added in f32 and each sum is rounded: a ring of N
+  /// rounds N - 1 times.
   void receive_add(View sum, int from);
   /// Sends to one and receives from another at once.
   void exchange(View out, int to, View in, int from);

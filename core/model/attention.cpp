@@ -15,7 +15,7 @@ View third(View qkv, int which) {
 Tensor AttentionCore::forward(Tensor qkv, Stash& stash) {
   const std::int64_t b = qkv.shape()[0], s = qkv.shape()[1], width = qkv.shape()[2] / 3;
   Tensor y = ops_.activation({b, s, width});
-  Tensor lse = ops_.activation({b, heads_, s});
+  Tensor lse = ops_.statistic({b, heads_, s});
   ops_.attention_forward(third(qkv, 0), third(qkv, 1), third(qkv, 2), heads_, y, lse);
   stash.of<Saved>(this) = {std::move(qkv), y.share(), std::move(lse)};
   return y;

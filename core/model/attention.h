@@ -12,7 +12,8 @@ namespace lockstep {
 class AttentionCore : public Layer {
  public:
   /// `heads`: how many of the heads are here.
-  AttentionCore(const LayerSite& site, int heads) : ops_(site.device, site.layer), heads_(heads) {}
+  AttentionCore(const LayerSite& site, int heads)
+      : ops_(site.device, site.layer, site.config.dtype), heads_(heads) {}
 
   Tensor forward(Tensor qkv, Stash& stash) override;
   Tensor backward_input(Tensor dy, Stash& stash) override;

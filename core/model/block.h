@@ -9,7 +9,7 @@ namespace lockstep {
 class Residual : public Layer {
  public:
   Residual(const LayerSite& site, std::unique_ptr<Layer> branch)
-      : ops_(site.device, site.layer), branch_(std::move(branch)) {}
+      : ops_(site.device, site.layer, site.config.dtype), branch_(std::move(branch)) {}
 
   Tensor forward(Tensor x, Stash& stash) override;
   Tensor backward_input(Tensor dy, Stash& stash) override;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -101,11 +102,15 @@ std::map<std::string, std::string> matched(const std::string& path, const Safete
 void save_checkpoint(const std::string& path, const GptConfig& config,
                      const std::vector<Parameter*>& parameters) {
   std::vector<NamedView> tensors;
+  std::list<std::vector<float>> widened;
   for (const ParameterSpec& spec : gpt_parameters(config)) {
     const auto found = std::ranges::find(parameters, spec.name, &Parameter::name);
     if (found == parameters.end())
       throw std::invalid_argument{"save_checkpoint: " + spec.name + " is not here"};
-    tensors.push_back({spec.name, (*found)->value});
+    View view = (*found)->value;
+    if (is_narrow(view.dtype))
+      view = View{widened.emplace_back((*found)->f32_values()).data(), view.shape};
+    tensors.push_back({spec.name, view});
   }
   if (!is_file_name(path)) {
     std::error_code error;
@@ -119,9 +124,19 @@ void load_checkpoint(const std::string& path, const GptConfig& config,
                      const std::vector<Parameter*>& parameters) {
   SafetensorsFile file{tensors_file(path)};
   const auto names = matched(path, file, config);
-  for (Parameter* parameter : parameters)
-    if (parameter->value)
-      file.read_part(names.at(parameter->name), parameter->first, parameter->value);
+  for (Parameter* parameter : parameters) {
+    if (!parameter->value) continue;
+    std::vector<float> wide;
+    View into = parameter->value;
+    if (is_narrow(into.dtype)) {
+      wide.resize(static_cast<std::size_t>(into.elements()));
+      into = View{wide.data(), into.shape};
+    }
+    file.read_part(names.at(parameter->name), parameter->first, into);
+    if (wide.empty()) continue;
+    cpu_kernels().convert(Queue{}, into, parameter->value);
+    if (parameter->master) cpu_kernels().copy(Queue{}, into, parameter->master);
+  }
 }
 
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/view.h"
+
 namespace lockstep {
 
 /// The size of a GPT-2: learned positions, pre-LayerNorm, tanh-GELU, Mlp of 4 h.
@@ -19,6 +21,10 @@ struct GptConfig {
   /// they begin with: they have neither gradients nor optimizer states.
   std::vector<int> frozen{};
   bool is_frozen(int unit) const { return std::ranges::count(frozen, unit) > 0; }
+
+  /// What weights, gradients and activations (logits too) are stored in. Arithmetic is f32, and so
+  /// are statistics (LayerNorm's, log-sum-exps, losses) and all that the optimizer keeps.
+  DType dtype = DType::f32;
 
   /// Throws UsageError, one line that names the flag, its value and what would do.
   void validate() const;

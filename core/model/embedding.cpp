@@ -3,7 +3,7 @@
 namespace lockstep {
 
 Embedding::Embedding(const LayerSite& site)
-    : ops_(site.device, site.layer),
+    : ops_(site.device, site.layer, site.config.dtype),
       tokens_(site.parameter(token_table_spec(site.config))),
       positions_(site.parameter(position_table_spec(site.config))) {}
 

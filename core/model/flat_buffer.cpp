@@ -38,8 +38,8 @@ void put_gradients(const FlatLayout::Bucket& bucket, View flat) {
   for (const FlatLayout::Slot& slot : bucket.slots) slot.parameter->gradient = slot_in(flat, slot);
 }
 
-Tensor zeros(Device device, std::int64_t elements, MemoryCategory category) {
-  Tensor tensor{device.memory, {elements}, category};
+Tensor zeros(Device device, std::int64_t elements, MemoryCategory category, DType dtype) {
+  Tensor tensor{device.memory, {elements}, category, dtype};
   device.compute.launch(Span{.name = "zeros"}, {.bytes = static_cast<double>(tensor.bytes())},
                         [&](const Kernels& k, Queue q) { k.fill(q, tensor, 0); });
   return tensor;
@@ -55,6 +55,7 @@ std::vector<Parameter> parts_of_shard(const FlatLayout& layout, const FlatLayout
     part.shape = {piece.elements};
     part.value = values.columns(piece.in_shard, piece.elements);
     if (gradients.elements() > 0) part.gradient = gradients.columns(piece.in_shard, piece.elements);
+    part.dtype = whole.dtype;
     part.decay = whole.decay;
     part.frozen = whole.frozen;
     part.order = whole.order;

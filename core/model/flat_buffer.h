@@ -17,7 +17,8 @@ void put_values(const FlatLayout::Bucket& bucket, View flat);
 void put_gradients(const FlatLayout::Bucket& bucket, View flat);
 
 /// `elements` zeros. Those that are made again in every step cost what writing them costs.
-Tensor zeros(Device device, std::int64_t elements, MemoryCategory category);
+Tensor zeros(Device device, std::int64_t elements, MemoryCategory category,
+             DType dtype = DType::f32);
 
 /// The parts of a bucket's parameters that one rank owns, as parameters of their own, for an
 /// optimizer to update: values and gradients are slices of the rank's shard of the bucket, which

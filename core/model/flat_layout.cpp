@@ -40,11 +40,12 @@ FlatLayout::FlatLayout(const std::vector<Unit>& units, int shards, std::int64_t 
     Bucket& bucket = buckets_.back();
     bucket.units.push_back(units[u].index);
     for (Parameter* parameter : own[u]) {
+      bucket.dtype = parameter->dtype;
       bucket.slots.push_back({parameter, bucket.elements});
       bucket.used += parameter->shape.elements();
       bucket.elements = rounded_up(bucket.elements + parameter->shape.elements(), alignment);
     }
-    open = bucket.elements * static_cast<std::int64_t>(sizeof(float)) < bucket_bytes;
+    open = bucket.elements * static_cast<std::int64_t>(size_of(bucket.dtype)) < bucket_bytes;
   }
   std::int64_t all = 0;
   for (Bucket& bucket : buckets_) {

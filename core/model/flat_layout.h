@@ -27,6 +27,7 @@ class FlatLayout {
     std::vector<Slot> slots;
     std::int64_t elements = 0;  ///< with padding; a multiple of the shards
     std::int64_t used = 0;      ///< without
+    DType dtype = DType::f32;   ///< of all its parameters
     bool frozen = false;        ///< no gradients, no updates; never with others in one bucket
 
     /// Backward comes to the bucket with its first unit, and has done with it after its last;

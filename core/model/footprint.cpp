@@ -6,27 +6,29 @@ namespace lockstep {
 
 Footprint::Footprint(const GptConfig& config, const StageLayers& stage, int batch) {
   constexpr std::int64_t f32 = 4;
+  const auto width = static_cast<std::int64_t>(size_of(config.dtype));
   const std::int64_t N = static_cast<std::int64_t>(batch) * config.sequence;
   const std::int64_t h = config.hidden, a = config.heads, V = config.vocabulary;
   const std::int64_t blocks = stage.count();
-  const std::int64_t head = stage.head ? 2 * N * h + N * V + 4 * N : 0;
+  const std::int64_t head = stage.head ? width * (2 * N * h + N * V) + f32 * 4 * N : 0;
 
-  boundary = f32 * N * h;
-  stash = f32 * (blocks * (16 * N * h + (4 + a) * N) + head);
-  pending = f32 * (blocks * 16 * N * h + (stage.head ? N * h + N * V : 0) +
-                   (stage.embedding ? N * h : 0));
+  boundary = width * N * h;
+  stash = blocks * (width * 16 * N * h + f32 * (4 + a) * N) + head;
+  pending = width * (blocks * 16 * N * h + (stage.head ? N * h + N * V : 0) +
+                     (stage.embedding ? N * h : 0));
 
   forward_working = stage.head ? 0 : boundary;
   if (stage.head) {
-    backward_working = f32 * std::max({std::int64_t{0}, N * h - 2 * N, 5 * N * h - head});
-    backward_input_working = f32 * (4 * N * h - 4 * N);
+    backward_working =
+        std::max({std::int64_t{0}, width * N * h - f32 * 2 * N, width * 5 * N * h - head});
+    backward_input_working = std::max(std::int64_t{0}, width * 4 * N * h - f32 * 4 * N);
   } else {
-    backward_working = backward_input_working = f32 * 5 * N * h;
+    backward_working = backward_input_working = width * 5 * N * h;
   }
 
   const auto count = [&](int unit, std::int64_t elements) {
-    parameters += f32 * elements;
-    if (!config.is_frozen(unit)) gradients += f32 * elements;
+    parameters += width * elements;
+    if (!config.is_frozen(unit)) gradients += width * elements;
   };
   const bool tied_here = config.tied && stage.embedding && stage.head;
   if (stage.embedding) count(0, (V + config.sequence) * h);
@@ -36,8 +38,8 @@ Footprint::Footprint(const GptConfig& config, const StageLayers& stage, int batc
     // Where the embedding is elsewhere, a tied head has a table of its own.
     if (!tied_here) count(config.tied ? 0 : config.layers + 1, V * h);
   }
-  optimizer = 2 * gradients;
-  if (tied_here && !config.is_frozen(0)) gradients += f32 * V * h;
+  optimizer = (is_narrow(config.dtype) ? 3 : 2) * f32 * (gradients / width);
+  if (tied_here && !config.is_frozen(0)) gradients += width * V * h;
 }
 
 std::int64_t Footprint::peak(int held) const {

@@ -6,10 +6,11 @@
 
 namespace lockstep {
 
-/// What one stage's activations take, in bytes of f32, as closed forms. The allocator agrees to the
-/// byte (tests/model/test_footprint.cpp).
+/// What one stage's activations take, in bytes, as closed forms. The allocator agrees to the byte
+/// (tests/model/test_footprint.cpp).
 ///
-/// With N = b s tokens a microbatch, a stash holds, in floats:
+/// With N = b s tokens a microbatch, a stash holds, in elements (of config.dtype, 4 or 2 bytes;
+/// mean, rstd, log-sum-exps and losses are always f32):
 ///
 ///   ln_1     x             N h          ln_2     x             N h
 ///            mean, rstd    2 N                   mean, rstd    2 N
@@ -33,7 +34,7 @@ struct Footprint {
   /// For microbatches of `batch` (b) sequences of config.sequence tokens.
   Footprint(const GptConfig& config, const StageLayers& stage, int batch);
 
-  std::int64_t boundary = 0;  ///< y or dy between two stages: N h floats
+  std::int64_t boundary = 0;  ///< y or dy between two stages: N h elements
   std::int64_t stash = 0;     ///< from a microbatch's forward to its backward
 
   /// What remains in the stash when the input half of backward is done and the weight half is not.
@@ -61,9 +62,11 @@ struct Footprint {
   std::int64_t peak(int held) const;
 
   std::int64_t parameters = 0;  ///< bytes of the stage's parameters
-  /// As many, but for what is frozen, and V h floats more where a tied head has both uses here.
+  /// As many, but for what is frozen, and V h elements more where a tied head has both uses here.
   std::int64_t gradients = 0;
-  std::int64_t optimizer = 0;  ///< AdamW: twice the parameters that are not frozen
+  /// AdamW: two f32 for each element that is not frozen, and with narrow weights a third, the
+  /// master.
+  std::int64_t optimizer = 0;
 };
 
 }  // namespace lockstep

@@ -63,7 +63,8 @@ Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_
   if (stage_.head) {
     Parameter* table = config_.tied && embedding_ ? &embedding_->table() : nullptr;
     if (table != nullptr && !table->frozen) {
-      tied_gradient_ = Tensor{device_.memory, table->shape, MemoryCategory::gradients};
+      tied_gradient_ =
+          Tensor{device_.memory, table->shape, MemoryCategory::gradients, table->dtype};
       fill_with_zeros(device_, tied_gradient_);
     }
     head_ = std::make_unique<Head>(ends, factory, table, tied_gradient_);

@@ -24,6 +24,7 @@ ParameterSpec vector(std::string name, int order, std::int64_t length, float mea
 
 ParameterSpec of_unit(int unit, const GptConfig& config, ParameterSpec spec) {
   spec.frozen = config.is_frozen(unit);
+  spec.dtype = config.dtype;
   return spec;
 }
 

@@ -20,7 +20,8 @@ struct ParameterSpec {
   bool decay = false;  ///< matrices decay, biases and gains do not
   float mean = 0;      ///< initial values: mean + deviation * normal
   float deviation = 0;
-  bool frozen = false;  ///< see GptConfig::frozen
+  bool frozen = false;       ///< see GptConfig::frozen
+  DType dtype = DType::f32;  ///< of value and gradient
 };
 
 /// The parameters of one block, in order.

@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-/// A function with parameters, and its derivative. Activations are f32, (b, s, width).
+/// A function with parameters, and its derivative. Activations are (b, s, width), in
+/// GptConfig::dtype.
 ///
 /// What backward needs of forward lies in the microbatch's Stash, never in the layer, so that
 /// several microbatches can be in flight. The two halves of backward can be apart: pipelines send

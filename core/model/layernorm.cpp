@@ -4,8 +4,8 @@ namespace lockstep {
 
 Tensor LayerNorm::forward(Tensor x, Stash& stash) {
   Saved& saved = stash.of<Saved>(this);
-  saved.mean = ops_.activation({x.shape().rows()});
-  saved.rstd = ops_.activation({x.shape().rows()});
+  saved.mean = ops_.statistic({x.shape().rows()});
+  saved.rstd = ops_.statistic({x.shape().rows()});
   Tensor y = ops_.activation(x.shape());
   ops_.layernorm_forward(x, gain_.value, bias_.value, y, saved.mean, saved.rstd);
   saved.x = std::move(x);

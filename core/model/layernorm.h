@@ -12,7 +12,9 @@ namespace lockstep {
 class LayerNorm : public Layer {
  public:
   LayerNorm(const LayerSite& site, const ParameterSpec& gain, const ParameterSpec& bias)
-      : ops_(site.device, site.layer), gain_(site.parameter(gain)), bias_(site.parameter(bias)) {}
+      : ops_(site.device, site.layer, site.config.dtype),
+        gain_(site.parameter(gain)),
+        bias_(site.parameter(bias)) {}
 
   Tensor forward(Tensor x, Stash& stash) override;
   Tensor backward_input(Tensor dy, Stash& stash) override;

@@ -3,7 +3,7 @@
 namespace lockstep {
 
 Linear::Linear(const LayerSite& site, const LinearSpec& spec)
-    : ops_(site.device, site.layer),
+    : ops_(site.device, site.layer, site.config.dtype),
       in_(spec.in),
       out_(spec.out),
       layout_(spec.layout),

@@ -9,7 +9,7 @@ namespace lockstep {
 /// logits (b s V floats), and per token the log-sum-exp and the loss (2 b s).
 class CrossEntropy : public LossLayer {
  public:
-  explicit CrossEntropy(const LayerSite& site) : ops_(site.device, site.layer) {}
+  explicit CrossEntropy(const LayerSite& site) : ops_(site.device, site.layer, site.config.dtype) {}
 
   void forward(Tensor logits, View targets, float scale, Stash& stash) override;
   double value(const Stash& stash) override;

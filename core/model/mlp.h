@@ -9,7 +9,7 @@ namespace lockstep {
 /// dy.
 class Gelu : public Layer {
  public:
-  explicit Gelu(const LayerSite& site) : ops_(site.device, site.layer) {}
+  explicit Gelu(const LayerSite& site) : ops_(site.device, site.layer, site.config.dtype) {}
 
   Tensor forward(Tensor x, Stash& stash) override;
   Tensor backward_input(Tensor dy, Stash& stash) override;

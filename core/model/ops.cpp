@@ -10,8 +10,8 @@ Cost moved(const Views&... views) {
   return {.flops = 0, .bytes = (static_cast<double>(views.bytes()) + ...)};
 }
 
-double f32_bytes(std::int64_t elements) {
-  return 4.0 * static_cast<double>(elements);
+double bytes_of(std::int64_t elements, std::size_t width) {
+  return static_cast<double>(width) * static_cast<double>(elements);
 }
 
 double product_flops(std::int64_t rows, std::int64_t in, std::int64_t out) {
@@ -25,44 +25,49 @@ double causal_product_flops(const Shape& y) {
 
 }  // namespace
 
-Cost cost::linear_forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias) {
+Cost cost::linear_forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
+                          std::size_t width) {
   return {product_flops(rows, in, out),
-          f32_bytes(rows * in + in * out + rows * out + (bias ? out : 0))};
+          bytes_of(rows * in + in * out + rows * out + (bias ? out : 0), width)};
 }
-Cost cost::linear_backward_input(std::int64_t rows, std::int64_t in, std::int64_t out) {
-  return {product_flops(rows, in, out), f32_bytes(rows * out + in * out + rows * in)};
+Cost cost::linear_backward_input(std::int64_t rows, std::int64_t in, std::int64_t out,
+                                 std::size_t width) {
+  return {product_flops(rows, in, out), bytes_of(rows * out + in * out + rows * in, width)};
 }
-Cost cost::linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias) {
+Cost cost::linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
+                                  std::size_t width) {
   // The gradient is read and written.
   return {product_flops(rows, in, out),
-          f32_bytes(rows * in + rows * out + 2 * in * out + (bias ? 2 * out : 0))};
+          bytes_of(rows * in + rows * out + 2 * in * out + (bias ? 2 * out : 0), width)};
 }
-Cost cost::attention_forward(const Shape& y, int heads, bool probabilities) {
+Cost cost::attention_forward(const Shape& y, int heads, std::size_t width, bool probabilities) {
   const std::int64_t rows = y.rows() * heads;
-  return {2 * causal_product_flops(y),
-          f32_bytes(4 * y.elements() + rows + (probabilities ? rows * y[1] : 0))};
+  return {2 * causal_product_flops(y), bytes_of(4 * y.elements(), width) +
+                                           bytes_of(rows + (probabilities ? rows * y[1] : 0), 4)};
 }
-Cost cost::attention_backward(const Shape& y, int heads, bool probabilities) {
+Cost cost::attention_backward(const Shape& y, int heads, std::size_t width, bool probabilities) {
   // Reads dy, q, k, v, y and lse or the probabilities, writes dq, dk, dv.
   const std::int64_t rows = y.rows() * heads;
   return {(probabilities ? 4 : 5) * causal_product_flops(y),
-          f32_bytes(8 * y.elements() + (probabilities ? rows * y[1] : rows))};
+          bytes_of(8 * y.elements(), width) + bytes_of(probabilities ? rows * y[1] : rows, 4)};
 }
 
 void Ops::linear_forward(View x, View w, View bias, View y, WeightLayout layout) const {
   launch("linear",
-         cost::linear_forward(x.shape.rows(), x.shape.last(), y.shape.last(), bias.elements() > 0),
+         cost::linear_forward(x.shape.rows(), x.shape.last(), y.shape.last(), bias.elements() > 0,
+                              size_of(x.dtype)),
          [&](const Kernels& k, Queue q) { k.linear_forward(q, x, w, bias, y, layout); });
 }
 void Ops::linear_backward_input(View dy, View w, View dx, WeightLayout layout) const {
   launch("linear_backward_input",
-         cost::linear_backward_input(dy.shape.rows(), dx.shape.last(), dy.shape.last()),
+         cost::linear_backward_input(dy.shape.rows(), dx.shape.last(), dy.shape.last(),
+                                     size_of(dx.dtype)),
          [&](const Kernels& k, Queue q) { k.linear_backward_input(q, dy, w, dx, layout); });
 }
 void Ops::linear_backward_weight(View x, View dy, View dw, View db, WeightLayout layout) const {
   launch("linear_backward_weight",
          cost::linear_backward_weight(x.shape.rows(), x.shape.last(), dy.shape.last(),
-                                      db.elements() > 0),
+                                      db.elements() > 0, size_of(x.dtype)),
          [&](const Kernels& k, Queue q) { k.linear_backward_weight(q, x, dy, dw, db, layout); });
 }
 
@@ -95,7 +100,8 @@ void Ops::gelu_backward(View x, View dy, View dx) const {
 
 void Ops::attention_forward(View queries, View keys, View values, int heads, View y, View lse,
                             View probabilities) const {
-  launch("attention", cost::attention_forward(y.shape, heads, probabilities.elements() > 0),
+  launch("attention",
+         cost::attention_forward(y.shape, heads, size_of(y.dtype), probabilities.elements() > 0),
          [&](const Kernels& k, Queue q) {
            k.attention_forward(q, queries, keys, values, heads, y, lse, probabilities);
          });
@@ -103,7 +109,7 @@ void Ops::attention_forward(View queries, View keys, View values, int heads, Vie
 void Ops::attention_backward(View dy, View queries, View keys, View values, View y, View lse,
                              View probabilities, int heads, View dq, View dk, View dv) const {
   launch("attention_backward",
-         cost::attention_backward(y.shape, heads, probabilities.elements() > 0),
+         cost::attention_backward(y.shape, heads, size_of(y.dtype), probabilities.elements() > 0),
          [&](const Kernels& k, Queue q) {
            k.attention_backward(q, dy, queries, keys, values, y, lse, probabilities, heads, dq, dk,
                                 dv);

@@ -6,28 +6,39 @@ namespace lockstep {
 
 /// What each kernel asks of a device. `flops` counts matrix multiplications only, as the papers'
 /// model FLOPs do (a multiply-add is two); everything else costs the memory it moves, each operand
-/// once.
+/// once, `width` bytes an element (statistics 4). Narrow elements change no FLOPs and no FLOP/s.
 namespace cost {
 /// 2 N in out: the same for forward, backward_input and backward_weight.
-Cost linear_forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias);
-Cost linear_backward_input(std::int64_t rows, std::int64_t in, std::int64_t out);
-Cost linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias);
+Cost linear_forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
+                    std::size_t width = 4);
+Cost linear_backward_input(std::int64_t rows, std::int64_t in, std::int64_t out,
+                           std::size_t width = 4);
+Cost linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
+                            std::size_t width = 4);
 /// q kᵀ and p v, counted *half*, because causal: 2 b s² h (in full it would be 4 b s² h).
-/// `probabilities`: whether they are written out, in full.
-Cost attention_forward(const Shape& y, int heads, bool probabilities = false);
+/// `probabilities`: whether they are written out, in full and in f32.
+Cost attention_forward(const Shape& y, int heads, std::size_t width = 4,
+                       bool probabilities = false);
 /// Five products (the scores again, dv, dp, dq, dk), counted half: 5 b s² h, 2.5 times the forward.
 /// Where the probabilities were kept, the scores are not made again: 4 b s² h.
-Cost attention_backward(const Shape& y, int heads, bool probabilities = false);
+Cost attention_backward(const Shape& y, int heads, std::size_t width = 4,
+                        bool probabilities = false);
 }  // namespace cost
 
 /// The kernels, launched: each with the span that names it in the trace and the cost that the
 /// modelled clock charges. What the arguments are is said in kernels/kernels.h.
 class Ops {
  public:
-  Ops(Device device, int layer) : device_(device), layer_(layer) {}
+  /// `dtype` is what activations are stored in.
+  Ops(Device device, int layer, DType dtype = DType::f32)
+      : device_(device), layer_(layer), dtype_(dtype) {}
 
   /// A new activation, uninitialised.
   Tensor activation(const Shape& shape) const {
+    return Tensor{device_.memory, shape, MemoryCategory::activations, dtype_};
+  }
+  /// A number a row that backward needs again: f32 whatever activations are.
+  Tensor statistic(const Shape& shape) const {
     return Tensor{device_.memory, shape, MemoryCategory::activations};
   }
 
@@ -67,6 +78,7 @@ class Ops {
 
   Device device_;
   int layer_;
+  DType dtype_;
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/device/device.h"
 #include "core/model/gpt_parameters.h"
@@ -32,13 +33,21 @@ struct Parameter {
   /// numbers wherever they are made. Host memory; nothing where there is none.
   void initial_values(View into, std::int64_t first, std::uint64_t seed) const;
 
+  /// What the parameter is in f32, as checkpoints and comparisons take it: the master where there
+  /// is one, otherwise the value, widened. Host memory; empty where there is none.
+  std::vector<float> f32_values() const;
+
   std::string name;  ///< Hugging Face's for GPT-2: "transformer.h.0.attn.c_attn.weight"
   Shape shape;
   View value;
   View gradient;
-  bool decay = false;   ///< whether AdamW's weight decay applies
-  bool frozen = false;  ///< keeps its initial values: has no gradient and no optimizer state
-  int order = 0;        ///< in the whole model, the same on every split; see ParameterSpec
+  /// Of a narrow value: the optimizer's f32 copy, which the value is rounded from (AdamW). Empty
+  /// where there is no optimizer, or the value is f32 itself.
+  View master;
+  DType dtype = DType::f32;  ///< of value and gradient
+  bool decay = false;        ///< whether AdamW's weight decay applies
+  bool frozen = false;       ///< keeps its initial values: has no gradient and no optimizer state
+  int order = 0;             ///< in the whole model, the same on every split; see ParameterSpec
   /// Of a part of a parameter, as a rank of ZeRO owns it: how many of the whole parameter's
   /// elements come before it. A part's shape is (elements).
   std::int64_t first = 0;

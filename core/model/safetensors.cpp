@@ -37,6 +37,8 @@ const char* dtype_name(DType dtype) {
       return "F32";
     case DType::bf16:
       return "BF16";
+    case DType::f16:
+      return "F16";
     case DType::i32:
       break;
   }

@@ -40,7 +40,12 @@ std::string generate(Gpt& model, const std::string& prompt, const SampleOptions&
         text.data() + (text.size() - length), {1, static_cast<std::int64_t>(length)}, DType::i32};
     const Tensor logits = model.logits(tokens);
     const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary);
-    const std::span<const float> last{logits.f32() + (length - 1) * vocabulary, vocabulary};
+    const View row = logits.view().reshaped({logits.elements()});
+    std::vector<float> last(vocabulary);
+    cpu_kernels().convert(
+        Queue{},
+        row.columns(static_cast<std::int64_t>((length - 1) * vocabulary), std::ssize(last)),
+        View{last.data(), {std::ssize(last)}});
     const auto next =
         options.temperature > 0
             ? draw(last, options.temperature, random.uniform(static_cast<std::uint64_t>(i)))

@@ -128,7 +128,8 @@ void PipelineExecutor::post_receives(Incoming& incoming, const std::vector<Messa
                                      std::size_t count, Shape shape) {
   for (; incoming.posted < std::min(count, expected.size()); ++incoming.posted) {
     const Message& next = expected[incoming.posted];
-    Tensor buffer{endpoint_.device.memory, shape, MemoryCategory::communication};
+    Tensor buffer{endpoint_.device.memory, shape, MemoryCategory::communication,
+                  stages_.begin()->second->config().dtype};
     Work work = incoming.channel->receive(
         buffer, incoming.from,
         {.span = {.name = "recv", .stage = next.stage, .microbatch = next.microbatch}});

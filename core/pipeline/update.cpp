@@ -68,7 +68,7 @@ double PipelineUpdate::global_norm() {
 std::int64_t PipelineUpdate::tied_bytes(const GptConfig& config, int rank, int ranks) {
   if (!config.tied || ranks == 1 || (rank != 0 && rank != ranks - 1)) return 0;
   // A ring of two: each sends one half to be added and the sum of the other half.
-  return std::int64_t{4} * config.vocabulary * config.hidden;
+  return static_cast<std::int64_t>(size_of(config.dtype)) * config.vocabulary * config.hidden;
 }
 
 std::int64_t PipelineUpdate::norm_bytes(const GptConfig& config, int ranks) {

@@ -71,6 +71,7 @@ void FlagParser::Impl::shared_flags() {
   o.steps = info.steps;
   o.batch = info.batch;
   o.cluster = info.cluster;
+  given.precision = info.precision;
   app.get_formatter()->column_width(34);
 
   app.option_defaults()->group("Where it runs");
@@ -119,6 +120,9 @@ void FlagParser::Impl::shared_flags() {
   if (info.freezes)
     word("--freeze", given.freeze,
          "what keeps its initial values: blocks such as 0,1,2, embedding, head");
+  if (info.narrow)
+    choice("--precision", given.precision, {"f32", "bf16", "f16"},
+           "what weights, gradients and activations are stored in");
   app.add_option("--lr", given.learning_rate, "learning rate of AdamW")
       ->check(positive(false))
       ->capture_default_str();

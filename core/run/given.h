@@ -15,6 +15,7 @@ struct Given {
   std::string comm = "auto";
   std::string launch = "threads";
   std::string time;
+  std::string precision = "f32";
   std::string parity = "on";
   std::string freeze;
   std::optional<int> ranks, dp, pp, cp, tp;

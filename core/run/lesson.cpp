@@ -112,7 +112,9 @@ int Lesson::tell() {
     const auto parameters = Report::collect_parameters(report.ranks);
     if (o.parity) {
       Progress progress{running_->console, o.steps, o.quiet || !running_->console.terminal};
-      const Reference reference = train_on_one_device(o, *corpus_, report.phases(), [&](int done) {
+      Options as = o;
+      if (info_.f32_reference) as.model.dtype = DType::f32;
+      const Reference reference = train_on_one_device(as, *corpus_, report.phases(), [&](int done) {
         progress.show(done,
                       fmt::format("the same on one device, to compare: step {}/{}", done, o.steps));
       });

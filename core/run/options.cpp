@@ -211,6 +211,13 @@ void settle(const Given& given, const LessonInfo& info, Options& o) {
   if (o.microbatches.size() > 1 && !info.sweeps)
     throw UsageError(fmt::format("--microbatches {}: this lesson takes one value; lesson 8 sweeps",
                                  given.microbatches));
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    if (given.precision == name_of(dtype)) o.model.dtype = dtype;
+  if (is_narrow(o.model.dtype) && given.comm == "native")
+    throw UsageError(
+        fmt::format("--comm native with --precision {}: MPI knows no 16-bit floats; leave one of "
+                    "them out",
+                    given.precision));
   if (!o.view.empty() && o.trace == "none")
     throw UsageError(fmt::format(
         "--trace none with --view {}: a viewer is sent what is in the trace; leave one of them out",

@@ -68,10 +68,13 @@ struct LessonInfo {
   int batch = 16;  ///< sequences a step
   std::string cluster = "classroom";
   std::vector<int> microbatches{8};
-  bool sweeps = false;      ///< --microbatches takes several values, one after another
-  bool freezes = false;     ///< takes --freeze
-  bool trains = true;       ///< there are batches, losses and parameters to compare
-  std::string axis = "pp";  ///< the axis that all ranks lie on unless told otherwise
+  bool sweeps = false;            ///< --microbatches takes several values, one after another
+  bool freezes = false;           ///< takes --freeze
+  bool narrow = false;            ///< takes --precision, so that bf16 and f16 can be asked for
+  std::string precision = "f32";  ///< the default of --precision
+  bool f32_reference = false;  ///< one device trains in f32 all the same: precision is the lesson
+  bool trains = true;          ///< there are batches, losses and parameters to compare
+  std::string axis = "pp";     ///< the axis that all ranks lie on unless told otherwise
   Tolerance tolerance{};
 };
 

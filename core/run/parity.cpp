@@ -39,9 +39,7 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
     }
   }
   for (const Parameter* parameter : model.parameters()) {
-    const float* values = parameter->value.f32();
-    reference.parameters.push_back(
-        {parameter->name, parameter->order, {values, values + parameter->value.elements()}});
+    reference.parameters.push_back({parameter->name, parameter->order, parameter->f32_values()});
   }
   return reference;
 }

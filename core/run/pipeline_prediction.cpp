@@ -22,7 +22,8 @@ StageTimes stage_times(const GptConfig& config, int stage, int stages, int batch
   const auto boundary = [&](bool there) {
     return there ? Tensor{memory,
                           {batch, config.sequence, config.hidden},
-                          MemoryCategory::activations}
+                          MemoryCategory::activations,
+                          config.dtype}
                  : Tensor{};
   };
   const auto cost = [&](Op op, const auto& work) {
@@ -47,7 +48,8 @@ PipelineTimes pipeline_times(const GptConfig& config, int stages, int batch, con
   PipelineTimes times;
   for (int stage = 0; stage < stages; ++stage)
     times.stages.push_back(stage_times(config, stage, stages, batch, clock));
-  times.boundary_bytes = std::int64_t{4} * batch * config.sequence * config.hidden;
+  times.boundary_bytes =
+      static_cast<std::int64_t>(size_of(config.dtype)) * batch * config.sequence * config.hidden;
   times.cluster = clock.cluster();
   return times;
 }

@@ -159,12 +159,10 @@ void Lesson::load(Rank&, const std::vector<Parameter*>& parameters) {
 
 void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters) {
   for (const Parameter* parameter : parameters) {
-    const float* values = parameter->value.f32();
-    running_->of(rank).record.parameters.push_back(
-        {.name = parameter->name,
-         .order = parameter->order,
-         .values = {values, values + parameter->value.elements()},
-         .first = parameter->first});
+    running_->of(rank).record.parameters.push_back({.name = parameter->name,
+                                                    .order = parameter->order,
+                                                    .values = parameter->f32_values(),
+                                                    .first = parameter->first});
   }
 }
 

@@ -11,10 +11,15 @@ namespace lockstep {
 
 namespace {
 
-/// A whole model on this thread's own device, for use outside of the ranks.
+/// A whole model on this thread's own device, for use outside of the ranks: in f32, which is what
+/// final parameters (of narrow ones the masters) and checkpoints are in.
 struct PlainModel {
+  static GptConfig in_f32(GptConfig config) {
+    config.dtype = DType::f32;
+    return config;
+  }
   explicit PlainModel(const GptConfig& config)
-      : model(config, {memory, compute}, StageLayers::whole(config), 0) {}
+      : model(in_f32(config), {memory, compute}, StageLayers::whole(config), 0) {}
 
   Clock clock = Clock::wall();
   Recorder silent{false};

@@ -15,23 +15,12 @@ std::string text(const View& view) {
   return "(" + extents + ")";
 }
 
-const char* text(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "f32";
-    case DType::bf16:
-      return "bf16";
-    case DType::i32:
-      return "i32";
-  }
-  return "unknown";
-}
-
 void want_dtype(const char* kernel, const Named& named, DType dtype) {
   const View& view = named.view;
   if (view.dtype != dtype)
     throw std::invalid_argument(fmt::format("{}: {} {} is {}, this kernel takes {}", kernel,
-                                            named.name, text(view), text(view.dtype), text(dtype)));
+                                            named.name, text(view), name_of(view.dtype),
+                                            name_of(dtype)));
   if (view.data == nullptr && view.elements() != 0)
     throw std::invalid_argument(
         fmt::format("{}: {} {} has no memory (its data is null)", kernel, named.name, text(view)));
@@ -82,6 +71,14 @@ void want_copyable(const char* kernel, Named from, Named to) {
   want_dtype(kernel, to, from.view.dtype);
   want_rows_apart(kernel, from);
   want_rows_apart(kernel, to);
+  want_same_rows(kernel, to, from);
+}
+
+void want_convertible(const char* kernel, Named from, Named to) {
+  for (const Named& named : {from, to}) {
+    want_dtype(kernel, named, is_floating(named.view.dtype) ? named.view.dtype : DType::f32);
+    want_rows_apart(kernel, named);
+  }
   want_same_rows(kernel, to, from);
 }
 

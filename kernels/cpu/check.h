@@ -28,6 +28,9 @@ void want_indices(const char* kernel, Named indices);
 /// overlap.
 void want_copyable(const char* kernel, Named from, Named to);
 
+/// The same of two floating types.
+void want_convertible(const char* kernel, Named from, Named to);
+
 /// Throws std::invalid_argument with both shapes and the rule they break, unless `fits`.
 void want(const char* kernel, bool fits, Named a, Named b, const char* rule);
 

@@ -2,6 +2,8 @@
 
 #include <cblas.h>
 
+#include "kernels/cpu/narrow.h"
+
 namespace lockstep {
 
 cpu::CpuKernels::CpuKernels() {
@@ -10,7 +12,7 @@ cpu::CpuKernels::CpuKernels() {
 
 // A local static: the first caller constructs it, and other threads wait for that.
 const Kernels& cpu_kernels() {
-  static const cpu::CpuKernels kernels;
+  static const cpu::NarrowKernels kernels;
   return kernels;
 }
 

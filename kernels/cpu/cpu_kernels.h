@@ -4,8 +4,9 @@
 
 namespace lockstep::cpu {
 
-/// The kernels of one processor core. Each runs at once on the calling thread; any number of rank
-/// threads may call at the same time. Every file beside this one holds one family.
+/// The kernels of one processor core, in f32 (narrow.cpp widens and rounds around them). Each runs
+/// at once on the calling thread; any number of rank threads may call at the same time. Every file
+/// beside this one holds one family.
 class CpuKernels final : public Kernels {
  public:
   /// Sets OpenBLAS, which the whole process shares, to one thread: ranks are the parallelism here.
@@ -50,11 +51,13 @@ class CpuKernels final : public Kernels {
   void scale(Queue, View x, float factor) const override;
   void fill(Queue, View x, float value) const override;
   void copy(Queue, View from, View to) const override;
+  void convert(Queue, View from, View to) const override;
 
   // optimizer.cpp
   void adamw(Queue, View parameter, View gradient, View momentum, View variance,
              const AdamWStep&) const override;
   double sum_of_squares(Queue, View x) const override;
+  bool finite(Queue, View x) const override;
   double sum(Queue, View x) const override;
 };
 

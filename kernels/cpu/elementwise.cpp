@@ -73,4 +73,49 @@ void CpuKernels::copy(Queue, View from, View to) const {
                 bytes(from.shape.last()));
 }
 
+namespace {
+
+/// Row by row, `round` of what `widen` makes of each element.
+template <class From, class To, class Widen, class Round>
+void convert_rows(View from, View to, Widen widen, Round round) {
+  const std::int64_t columns = from.shape.last();
+  for (std::int64_t row = 0; row < from.shape.rows(); ++row) {
+    const From* const in = static_cast<const From*>(from.data) + row * from.row_stride;
+    To* const out = static_cast<To*>(to.data) + row * to.row_stride;
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < columns; ++i) out[i] = round(widen(in[i]));
+  }
+}
+
+template <class From, class Widen>
+void convert_from(View from, View to, Widen widen) {
+  switch (to.dtype) {
+    case DType::f32:
+      return convert_rows<From, float>(from, to, widen, [](float x) { return x; });
+    case DType::bf16:
+      return convert_rows<From, std::uint16_t>(from, to, widen,
+                                               [](float x) { return element::to_bf16(x); });
+    default:
+      return convert_rows<From, std::uint16_t>(from, to, widen,
+                                               [](float x) { return element::to_f16(x); });
+  }
+}
+
+}  // namespace
+
+void CpuKernels::convert(Queue queue, View from, View to) const {
+  if (from.dtype == to.dtype) return copy(queue, from, to);
+  want_convertible("convert", {"from", from}, {"to", to});
+  switch (from.dtype) {
+    case DType::f32:
+      return convert_from<float>(from, to, [](float x) { return x; });
+    case DType::bf16:
+      return convert_from<std::uint16_t>(from, to,
+                                         [](std::uint16_t x) { return element::from_bf16(x); });
+    default:
+      return convert_from<std::uint16_t>(from, to,
+                                         [](std::uint16_t x) { return element::from_f16(x); });
+  }
+}
+
 }  // namespace lockstep::cpu

@@ -59,6 +59,13 @@ double CpuKernels::sum_of_squares(Queue, View x) const {
   });
 }
 
+bool CpuKernels::finite(Queue, View x) const {
+  want_contiguous("finite", {{"x", x}});
+  const float* const data = x.f32();
+  // Zero times what is finite is zero; times anything else NaN, which no addition makes good.
+  return lane_sum(x.elements(), [data](std::int64_t i) { return data[i] * 0.0F; }) == 0.0F;
+}
+
 double CpuKernels::sum(Queue, View x) const {
   want_contiguous("sum", {{"x", x}});
   const float* const data = x.f32();

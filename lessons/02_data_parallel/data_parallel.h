@@ -38,7 +38,8 @@ class DataParallel : public LayerHooks {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
       Bucket& flat = buckets_.emplace_back();
       if (bucket.frozen) continue;
-      flat.gradients = zeros(model.device(), bucket.elements, MemoryCategory::gradients);
+      flat.gradients =
+          zeros(model.device(), bucket.elements, MemoryCategory::gradients, bucket.dtype);
       move_gradients(bucket, flat.gradients);
     }
     model.set_hooks(this);

@@ -9,6 +9,7 @@
 #include "core/model/footprint.h"
 #include "core/run/options.h"
 #include "core/run/prediction.h"
+#include "core/run/rank.h"
 #include "lessons/02_data_parallel/data_parallel.h"
 
 namespace lockstep {

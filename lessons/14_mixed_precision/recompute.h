@@ -17,18 +17,19 @@ enum class Recompute {
   full,       ///< whole blocks, of which only the inputs are kept; the probabilities as well
 };
 
-/// Attention that keeps its probabilities, (b, heads, s, s), in the place of core's log-sum-exps.
-/// Its backward has four products a head where core's has five.
+/// Attention that keeps its probabilities, (b, heads, s, s) in f32 (narrow ones would not be the
+/// bits that backward makes again), in the place of core's log-sum-exps. Its backward has four
+/// products a head where core's has five.
 class KeepingAttentionCore : public Layer {
  public:
   KeepingAttentionCore(const LayerSite& site, int heads)
-      : ops_(site.device, site.layer), heads_(heads) {}
+      : ops_(site.device, site.layer, site.config.dtype), heads_(heads) {}
 
   Tensor forward(Tensor qkv, Stash& stash) override {
     const std::int64_t b = qkv.shape()[0], s = qkv.shape()[1], width = qkv.shape()[2] / 3;
     Tensor y = ops_.activation({b, s, width});
-    Tensor probabilities = ops_.activation({b, heads_, s, s});
-    const Tensor log_sums = ops_.activation({b, heads_, s});
+    Tensor probabilities = ops_.statistic({b, heads_, s, s});
+    const Tensor log_sums = ops_.statistic({b, heads_, s});
     ops_.attention_forward(third(qkv, 0), third(qkv, 1), third(qkv, 2), heads_, y, log_sums,
                            probabilities);
     stash.of<Saved>(this) = {std::move(qkv), y.share(), std::move(probabilities)};

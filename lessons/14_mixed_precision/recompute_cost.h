@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// What recomputation saves: one stage's activations, in bytes of f32. The allocator agrees to the
-/// byte (tests/lessons/test_recompute.cpp).
+/// What recomputation saves: one stage's activations, in bytes. The allocator agrees to the byte
+/// (tests/lessons/test_recompute.cpp).
 ///
-/// What a microbatch keeps of one block, in floats, for N = b s tokens; the tensors are listed in
-/// core/model/footprint.h:
+/// What a microbatch keeps of one block, for N = b s tokens, in elements of config.dtype (N h) and
+/// in f32 (all others); the tensors are listed in core/model/footprint.h:
 ///
 ///   none        16 N h + 4 N + a s N   the core keeps the probabilities (a s N) and not the
 ///                                      log-sum-exps (a N)
@@ -20,11 +20,11 @@ namespace lockstep {
 ///   full        N h                    the block's input; and of the one block that is worked on
 ///                                      the rest of what selective keeps, 15 N h + (4 + a) N
 ///
-/// Korthikanti 2022 has 34 N h + 5 a s N bytes, 34 N h and 2 N h, in 16 bits
-/// and with dropout. Of these, dropout is 2 N h (two masks of a byte) and 3 a s N (a mask, and the
-/// probabilities a second time, after it). Without it 32 N h + 2 a s N bytes are left, which is
-/// 16 N h + a s N numbers: ours, but for LayerNorm's mean and rstd, 4 N, which they leave out as
-/// small.
+/// Korthikanti 2022 has 34 N h + 5 a s N bytes, 34 N h and 2 N h, in 16 bits and with dropout. Of
+/// these, dropout is 2 N h (two masks of a byte) and 3 a s N (a mask, and the probabilities a
+/// second time, after it). Without it 32 N h + 2 a s N bytes are left, which is 16 N h + a s N
+/// numbers: ours, but for LayerNorm's mean and rstd, 4 N, which they leave out as small. (Their
+/// probabilities are in 16 bits as well; ours in f32, whatever the dtype.)
 struct RecomputeFootprint : Footprint {
   RecomputeFootprint(const GptConfig& config, const StageLayers& stage, int batch, Recompute mode)
       : Footprint(config, stage, batch) {
@@ -45,8 +45,10 @@ struct RecomputeFootprint : Footprint {
     // stays as it is: between the halves, the weight half's needs are all there, for all blocks.)
     backward_working = std::max(backward_working, rest + 5 * boundary - head);
     // Where the halves are apart, nothing goes before the weight half comes. So the first block is
-    // the highest: by then each of the others holds 16 N h where it held N h.
-    backward_input_working += rest + (blocks - 1) * 15 * boundary;
+    // the highest: by then each of the others holds 16 N h where it held N h, and of the head
+    // N h + 4 N have gone.
+    backward_input_working = (blocks - 1) * 15 * boundary + rest +
+                             (stage.head ? 4 * boundary - f32 * 4 * N : 5 * boundary);
   }
 };
 

@@ -85,14 +85,14 @@ inline void print_recompute_table(const std::string& title, const GptConfig& con
 
 /// The run's own model, and GPT-3 as if it fitted on one GPU.
 inline void print_recompute_tables(const GptConfig& config, int batch, const Cluster& cluster) {
-  print_recompute_table(
-      fmt::format("one microbatch of {} x {} tokens, {} layers, h = {} (modelled time)", batch,
-                  config.sequence, config.layers, config.hidden),
-      config, batch, cluster);
-  print_recompute_table(
-      "one sequence of 2048 tokens through GPT-3, 96 layers, h = 12288 (modelled time)",
-      {.layers = 96, .hidden = 12288, .heads = 96, .sequence = 2048, .vocabulary = 50257}, 1,
-      Cluster::load("a100"));
+  GptConfig gpt3{.layers = 96, .hidden = 12288, .heads = 96, .sequence = 2048, .vocabulary = 50257};
+  gpt3.dtype = config.dtype;
+  const auto title = [](const char* name, const GptConfig& c, int b) {
+    return fmt::format("{}: {} layers, h = {}, a microbatch of {} x {} tokens, {}, modelled time",
+                       name, c.layers, c.hidden, b, c.sequence, name_of(c.dtype));
+  };
+  print_recompute_table(title("this model", config, batch), config, batch, cluster);
+  print_recompute_table(title("GPT-3", gpt3, 1), gpt3, 1, Cluster::load("a100"));
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "tests/support/collective_checks.h"
+#include "tests/support/narrow_collective_checks.h"
 #include "tests/support/ranks.h"
 
 using namespace lockstep;
@@ -28,6 +29,37 @@ TEST_CASE(
       CHECK(wrong == "");
     }
   }
+}
+
+TEST_CASE("narrow elements are added in f32 and rounded at every step of the ring, to the bit") {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (const std::int64_t n : {0, 1, 30, 1009}) {
+      for (const DType dtype : {DType::bf16, DType::f16}) {
+        std::mutex mutex;
+        std::string wrong;
+        const std::string failure = on_threads(modelled_options(ranks), [&](Rank& rank) {
+          const std::string mine = NarrowCollectiveChecks{rank, dtype, n}();
+          std::lock_guard lock{mutex};
+          wrong += mine;
+        });
+        CHECK(failure == "");
+        CHECK(wrong == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("collectives of what can't be added are refused") {
+  on_threads(modelled_options(2), [&](Rank& rank) {
+    std::vector<std::int32_t> numbers(4);
+    std::vector<float> floats(4);
+    const View indices{numbers.data(), {4}, DType::i32};
+    CHECK_THROWS_WITH_AS(rank.world.all_reduce(indices),
+                         "all_reduce in world wants f32, bf16 or f16 elements, not i32",
+                         std::invalid_argument);
+    CHECK_THROWS_WITH_AS(rank.world.all_to_all(view(floats), View{floats.data(), {4}, DType::bf16}),
+                         "all_to_all_v of f32 into bf16 elements", std::invalid_argument);
+  });
 }
 
 TEST_CASE("an algorithm's name may be written with - or _; an unknown one is told the known") {

@@ -20,21 +20,27 @@ struct Call {
 std::vector<float> memory(4096, 0.5F);
 std::vector<std::int32_t> index_memory(64, 1);
 
+View view_of(Shape shape, DType dtype = DType::f32) {
+  return {memory.data(), shape, dtype};
+}
 View f(Shape shape) {
-  return {memory.data(), shape};
+  return view_of(shape);
 }
 View i(Shape shape) {
   return {index_memory.data(), shape, DType::i32};
 }
 
-/// Every kernel once, on small shapes: b 2, s 3, h 4, out 5, heads 2.
-std::vector<Call> calls() {
+/// Every kernel once, on small shapes: b 2, s 3, h 4, out 5, heads 2; all that may be narrow in
+/// `dtype`.
+std::vector<Call> calls(DType dtype = DType::f32) {
   const Kernels& k = kernels();
+  const auto f = [dtype](Shape shape) { return view_of(shape, dtype); };
   using Views = const std::vector<View>&;
   constexpr auto in_out = WeightLayout::in_out;
   constexpr auto out_in = WeightLayout::out_in;
-  const View bsh = f({2, 3, 4}), lse = f({2, 2, 3}), n = f({6}), h = f({4}), nh = f({6, 4}),
-             probabilities = f({2, 2, 3, 3});
+  const View bsh = f({2, 3, 4}), n = f({6}), h = f({4}), nh = f({6, 4});
+  const View lse = view_of({2, 2, 3}), per_row = view_of({6});  // statistics
+  const View probabilities = view_of({2, 2, 3, 3});
   return {
       {"linear_forward",
        {nh, f({4, 5}), f({5}), f({6, 5})},
@@ -49,13 +55,13 @@ std::vector<Call> calls() {
        {nh, f({6, 5}), f({4, 5}), f({5})},
        [&](Views v) { k.linear_backward_weight({}, v[0], v[1], v[2], v[3], in_out); }},
       {"layernorm_forward",
-       {nh, h, h, nh, n, n},
+       {nh, h, h, nh, per_row, per_row},
        [&](Views v) { k.layernorm_forward({}, v[0], v[1], v[2], v[3], v[4], v[5]); }},
       {"layernorm_backward_input",
-       {nh, nh, h, n, n, nh},
+       {nh, nh, h, per_row, per_row, nh},
        [&](Views v) { k.layernorm_backward_input({}, v[0], v[1], v[2], v[3], v[4], v[5]); }},
       {"layernorm_backward_weight",
-       {nh, nh, n, n, h, h},
+       {nh, nh, per_row, per_row, h, h},
        [&](Views v) { k.layernorm_backward_weight({}, v[0], v[1], v[2], v[3], v[4], v[5]); }},
       {"gelu_forward", {n, n}, [&](Views v) { k.gelu_forward({}, v[0], v[1]); }},
       {"gelu_backward", {n, n, n}, [&](Views v) { k.gelu_backward({}, v[0], v[1], v[2]); }},
@@ -79,15 +85,24 @@ std::vector<Call> calls() {
        {i({2, 3}), bsh, f({7, 4}), f({3, 4})},
        [&](Views v) { k.embedding_backward({}, v[0], v[1], v[2], v[3]); }},
       {"cross_entropy_forward",
-       {nh, i({6}), n, n},
+       {nh, i({6}), per_row, per_row},
        [&](Views v) { k.cross_entropy_forward({}, v[0], v[1], v[2], v[3]); }},
       {"cross_entropy_backward",
-       {nh, i({6}), n, nh},
+       {nh, i({6}), per_row, nh},
        [&](Views v) { k.cross_entropy_backward({}, v[0], v[1], v[2], 1.0F, v[3]); }},
       {"add", {n, n, n}, [&](Views v) { k.add({}, v[0], v[1], v[2]); }},
       {"copy", {nh, nh}, [&](Views v) { k.copy({}, v[0], v[1]); }},
-      {"adamw", {n, n, n, n}, [&](Views v) { k.adamw({}, v[0], v[1], v[2], v[3], {}); }},
+      {"adamw",
+       {n, n, per_row, per_row},
+       [&](Views v) { k.adamw({}, v[0], v[1], v[2], v[3], {}); }},
   };
+}
+
+std::vector<Call> all_calls() {
+  std::vector<Call> all;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (Call& call : calls(dtype)) all.push_back(std::move(call));
+  return all;
 }
 
 /// What the kernel says of these views; empty if it accepts them.
@@ -107,7 +122,7 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("every kernel accepts what fits, and names itself and two shapes for what does not") {
-  for (const Call& call : calls()) {
+  for (const Call& call : all_calls()) {
     CAPTURE(call.kernel);
     CHECK(complaint(call, call.views).empty());
     for (std::size_t position = 0; position < call.views.size(); ++position) {
@@ -136,14 +151,27 @@ TEST_CASE("every kernel accepts what fits, and names itself and two shapes for w
         CHECK(std::count(said.begin(), said.end(), '(') >= 2);
       }
       std::vector<View> views = call.views;
-      views[position].dtype = DType::bf16;
-      CHECK(contains(complaint(call, views), "bf16"));
+      const bool indices = views[position].dtype == DType::i32;
+      views[position].dtype = indices ? DType::f32 : DType::i32;
+      CHECK(contains(complaint(call, views), "i32"));
+    }
+  }
+}
+
+TEST_CASE("statistics and moments are f32 whatever the others are") {
+  for (Call& call : calls(DType::bf16)) {
+    CAPTURE(call.kernel);
+    for (View& view : call.views) {
+      if (view.dtype != DType::f32) continue;
+      view.dtype = DType::bf16;
+      CHECK(contains(complaint(call, call.views), "is bf16, this kernel takes f32"));
+      view.dtype = DType::f32;
     }
   }
 }
 
 TEST_CASE("views without memory and rows that overlap are refused") {
-  for (const Call& call : calls()) {
+  for (const Call& call : all_calls()) {
     CAPTURE(call.kernel);
     for (std::size_t position = 0; position < call.views.size(); ++position) {
       CAPTURE(position);

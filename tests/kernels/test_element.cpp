@@ -92,6 +92,102 @@ TEST_CASE("gelu and its derivative follow the formula") {
   CHECK(element::gelu_derivative(-1e4F) == 0.0F);
 }
 
+namespace {
+
+/// A narrow type, as IEEE 754 describes it: sign, exponent, fraction.
+struct Narrow {
+  const char* name;
+  int fraction_bits, bias;
+  float (*widen)(std::uint16_t);
+  std::uint16_t (*round)(float);
+
+  int exponents() const { return 1 << (15 - fraction_bits); }
+  std::uint16_t infinite() const {
+    return static_cast<std::uint16_t>((exponents() - 1) << fraction_bits);
+  }
+  /// What the bits mean, by the definition; of ∞ the number that would come next.
+  double value(unsigned magnitude) const {
+    const int exponent = static_cast<int>(magnitude) >> fraction_bits;
+    const int fraction = static_cast<int>(magnitude) & ((1 << fraction_bits) - 1);
+    if (exponent == 0) return std::ldexp(fraction, 1 - bias - fraction_bits);
+    return std::ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
+  }
+  /// The nearest magnitude to |x|, by searching for it; of two the even one.
+  std::uint16_t nearest(double x) const {
+    unsigned low = 0, high = infinite();  // value(low) <= x < value(high)
+    if (x >= value(high)) return infinite();
+    while (high - low > 1) {
+      const unsigned middle = (low + high) / 2;
+      (value(middle) <= x ? low : high) = middle;
+    }
+    const double down = x - value(low), up = value(high) - x;
+    const bool upward = up < down || (up == down && high % 2 == 0);
+    return static_cast<std::uint16_t>(upward ? high : low);
+  }
+};
+
+const Narrow narrow_types[] = {{"bf16", 7, 127, element::from_bf16, element::to_bf16},
+                               {"f16", 10, 15, element::from_f16, element::to_f16}};
+
+}  // namespace
+
+TEST_CASE("all 65536 patterns of a narrow type mean what the standard says, and come back") {
+  for (const Narrow& type : narrow_types) {
+    CAPTURE(type.name);
+    int wrong = 0, lost = 0, nan = 0;
+    for (unsigned bits = 0; bits < 65536; ++bits) {
+      const unsigned magnitude = bits & 0x7fffU;
+      const float got = type.widen(static_cast<std::uint16_t>(bits));
+      if (magnitude > type.infinite()) {
+        nan += std::isnan(got) && std::isnan(type.widen(type.round(got)));
+        continue;
+      }
+      const double want = magnitude == type.infinite() ? INFINITY : type.value(magnitude);
+      wrong += std::fabs(got) != want || std::signbit(got) != (bits >= 0x8000U);
+      lost += type.round(got) != bits;
+    }
+    CHECK(wrong == 0);
+    CHECK(lost == 0);
+    CHECK(nan == 2 * (0x7fff - type.infinite()));
+  }
+}
+
+TEST_CASE("rounding to a narrow type finds the nearest, of two the even one") {
+  for (const Narrow& type : narrow_types) {
+    CAPTURE(type.name);
+    int wrong = 0;
+    const auto check = [&](float x) {
+      const unsigned sign = std::signbit(x) ? 0x8000U : 0;
+      if (std::isnan(x))
+        wrong += !std::isnan(type.widen(type.round(x)));
+      else
+        wrong += type.round(x) != (type.nearest(std::fabs(x)) | sign);
+    };
+    // Half way between any two neighbours, and the floats next to that, is all that there is to
+    // decide.
+    for (unsigned magnitude = 0; magnitude < type.infinite(); ++magnitude) {
+      const auto middle =
+          static_cast<float>((type.value(magnitude) + type.value(magnitude + 1)) / 2);
+      for (const float x : {middle, std::nextafter(middle, 0.0F), std::nextafter(middle, infinity)})
+        for (const float signed_x : {x, -x}) check(signed_x);
+    }
+    for (std::uint64_t bits = 0; bits < (1ULL << 32U); bits += 9973)
+      check(element::from_bits(static_cast<std::uint32_t>(bits)));
+    check(infinity);
+    check(-infinity);
+    CHECK(wrong == 0);
+  }
+  CHECK(element::to_f16(65519.0F) == 0x7bff);  // the largest, 65504
+  CHECK(element::to_f16(65520.0F) == 0x7c00);
+  CHECK(element::to_f16(0x1p-24F) == 1);
+  CHECK(element::to_f16(0x1p-25F) == 0);  // to even
+  // A NaN whose payload is in the bits that go must not become ∞.
+  for (const std::uint32_t bits : {0x7f800001U, 0xff800001U, 0x7fffffffU}) {
+    CHECK(std::isnan(element::from_bf16(element::to_bf16(element::from_bits(bits)))));
+    CHECK(std::isnan(element::from_f16(element::to_f16(element::from_bits(bits)))));
+  }
+}
+
 TEST_CASE("softmax parts merge to the part of the whole, wherever the row is cut") {
   Random random{5};
   for (int trial = 0; trial < 200; ++trial) {

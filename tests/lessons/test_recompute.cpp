@@ -67,11 +67,12 @@ struct Lone {
       : stage(stage_),
         batch(random_batch(config, 3, b)),
         shape{b, config.sequence, config.hidden},
+        dtype(config.dtype),
         model(config, one.device(), stage_, 3, factory_of(mode)) {
     one.memory.reset_peak();
   }
   Tensor boundary(bool there) {
-    return there ? Tensor{one.memory, shape, MemoryCategory::activations} : Tensor{};
+    return there ? Tensor{one.memory, shape, MemoryCategory::activations, dtype} : Tensor{};
   }
   void forward(std::size_t microbatch, Stash& stash) {
     model.forward(batch.microbatches[microbatch], boundary(!stage.embedding), stash);
@@ -81,6 +82,7 @@ struct Lone {
   OneDevice one{DeviceKind::meta, flop_clock()};
   Batch batch;
   Shape shape;
+  DType dtype;
   Gpt model;
 };
 
@@ -88,11 +90,14 @@ template <class Check>
 void for_every_kind_of_stage(Check&& check) {
   std::mt19937 random{14};
   for (int i = 0; i < 40; ++i) {
-    const GptConfig config = random_config(random, 4);
+    GptConfig config = random_config(random, 4);
+    config.dtype = i % 3 == 0 ? DType::f32 : i % 3 == 1 ? DType::bf16 : DType::f16;
     const int batch = 1 + static_cast<int>(random() % 3);
     for (const StageLayers& stage : {StageLayers::whole(config), StageLayers::of(config, 0, 3),
                                      StageLayers::of(config, 1, 3), StageLayers::of(config, 2, 3)})
       for (const Recompute mode : modes) {
+        const std::string dtype = name_of(config.dtype);
+        CAPTURE(dtype);
         CAPTURE(config.layers);
         CAPTURE(config.hidden);
         CAPTURE(config.heads);
@@ -111,10 +116,18 @@ void for_every_kind_of_stage(Check&& check) {
 }  // namespace
 
 TEST_CASE("recomputation changes no bit: losses, gradients and parameters after some steps") {
-  for (const bool tied : {false, true}) {
+  for (const auto& [tied, dtype] :
+       {std::pair{false, DType::f32}, {true, DType::f32}, {false, DType::bf16}}) {
     CAPTURE(tied);
-    const GptConfig config{
-        .layers = 5, .hidden = 24, .heads = 3, .sequence = 70, .vocabulary = 40, .tied = tied};
+    const std::string name = name_of(dtype);
+    CAPTURE(name);
+    const GptConfig config{.layers = 5,
+                           .hidden = 24,
+                           .heads = 3,
+                           .sequence = 70,
+                           .vocabulary = 40,
+                           .tied = tied,
+                           .dtype = dtype};
     const Trained usual = train(config, 1, false, LayerFactory{});
     for (const Recompute mode : modes)
       for (const bool halves : {false, true}) {

@@ -37,8 +37,11 @@ inline Clock flop_clock() {
 
 using Floats = std::vector<float>;
 
+/// Of any floating type, widened.
 inline Floats floats(View view) {
-  return {view.f32(), view.f32() + view.elements()};
+  Floats result(static_cast<std::size_t>(view.elements()));
+  cpu_kernels().convert(Queue{}, view, View{result.data(), view.shape});
+  return result;
 }
 
 /// The same bits, not merely equal numbers.
@@ -164,8 +167,8 @@ struct Stages {
   /// Copies, as a message would.
   static Tensor move_to(OneDevice& device, const Tensor& from) {
     if (!from) return {};
-    Tensor to{device.memory, from.shape(), MemoryCategory::activations};
-    std::memcpy(to.f32(), from.f32(), from.bytes());
+    Tensor to{device.memory, from.shape(), MemoryCategory::activations, from.dtype()};
+    std::memcpy(to.view().data, from.view().data, from.bytes());
     return to;
   }
 

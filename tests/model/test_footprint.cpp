@@ -19,7 +19,7 @@ struct Lone {
     one.memory.reset_peak();
   }
   Tensor boundary(bool there) {
-    return there ? Tensor{one.memory, shape, MemoryCategory::activations} : Tensor{};
+    return there ? Tensor{one.memory, shape, MemoryCategory::activations, config.dtype} : Tensor{};
   }
   Tensor forward(int microbatch, Stash& stash) {
     return model.forward(batch.microbatches[static_cast<std::size_t>(microbatch)],
@@ -38,12 +38,15 @@ template <class Check>
 void for_every_kind_of_stage(Check&& check) {
   std::mt19937 random{9};
   for (int i = 0; i < 40; ++i) {
-    const GptConfig config = random_config(random, 3);
+    GptConfig config = random_config(random, 3);
+    config.dtype = i % 3 == 0 ? DType::f32 : i % 3 == 1 ? DType::bf16 : DType::f16;
     const int batch = 1 + static_cast<int>(random() % 3);
     const StageLayers whole = StageLayers::whole(config);
     for (const StageLayers& stage :
          {whole, StageLayers::of(config, 0, 3), StageLayers::of(config, 1, 3),
           StageLayers::of(config, 2, 3)}) {
+      const std::string dtype = name_of(config.dtype);
+      CAPTURE(dtype);
       CAPTURE(config.layers);
       CAPTURE(config.hidden);
       CAPTURE(config.heads);
@@ -113,7 +116,8 @@ TEST_CASE("the input half alone peaks where the closed form says, to the byte") 
   });
 }
 
-TEST_CASE("parameters, gradients and optimizer: 16 bytes a parameter, to the byte") {
+TEST_CASE(
+    "parameters, gradients and optimizer: 16 bytes a parameter in every precision, to the byte") {
   for_every_kind_of_stage([](auto& config, auto& stage, int batch, const Footprint& footprint) {
     Lone lone{config, stage, batch};
     const AdamW optimizer{lone.model.parameters(), lone.one.device()};
@@ -122,7 +126,8 @@ TEST_CASE("parameters, gradients and optimizer: 16 bytes a parameter, to the byt
     CHECK(use.of(MemoryCategory::gradients) == footprint.gradients);
     CHECK(use.of(MemoryCategory::optimizer) == footprint.optimizer);
     if (stage.embedding && stage.head) {
-      CHECK(footprint.parameters == 4 * config.parameter_count());
+      CHECK(footprint.parameters ==
+            static_cast<std::int64_t>(size_of(config.dtype)) * config.parameter_count());
       if (!config.tied) CHECK(use.total() == 16 * config.parameter_count());
     }
   });

@@ -14,6 +14,7 @@
 #include "core/comm/mpi_transport.h"
 #include "tests/comm/random_programs.h"
 #include "tests/support/mismatches.h"
+#include "tests/support/narrow_collective_checks.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -91,6 +92,20 @@ int run_checks(const MpiSession& session) {
   for (const std::int64_t n : {0, 1, 30, 1009, 100'000})
     for (const Collectives comm : {Collectives::ring, Collectives::native})
       check(comm, [&](Rank& rank) { return CollectiveChecks{rank, n, n < 10'000 ? 9 : 2}(); });
+  for (const std::int64_t n : {0, 1, 30, 1009})
+    for (const DType dtype : {DType::bf16, DType::f16})
+      check(Collectives::ring, [&](Rank& rank) {
+        return NarrowCollectiveChecks{rank, dtype, n}();
+      });
+  check(Collectives::native, [&](Rank& rank) -> std::string {
+    std::vector<std::uint16_t> bits(4);
+    try {
+      rank.world.all_reduce({bits.data(), {4}, DType::bf16}).wait();
+    } catch (const std::invalid_argument&) {
+      return "";
+    }
+    return rank.count == 1 ? "" : "native collectives take bf16\n";
+  });
   int programs = 0;
   for (unsigned seed = 1; seed <= 300 && programs < 20; ++seed) {
     const Program program = random_program(seed);

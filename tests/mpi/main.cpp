@@ -1,10 +1,11 @@
-// The pipeline's checks on processes, one per rank: run by ctest as mpirun -n P test_mpi. Prints
-// what is wrong and exits with 1, or says how many checks have passed.
+// The checks of pipelines, data parallelism and ZeRO on processes, one per rank: run by ctest as
+// mpirun -n P test_mpi. Prints what is wrong and exits with 1, or says how many checks have passed.
 
 #include <fmt/format.h>
 
 #include "core/comm/control.h"
 #include "core/comm/mpi_transport.h"
+#include "tests/support/copies_checks.h"
 #include "tests/support/pipeline_checks.h"
 
 using namespace lockstep;
@@ -59,6 +60,12 @@ int main() {
       check(options, [&](Rank& rank) {
         return check_memory(rank, options, one_f_one_b(p, m), std::min(m, p - rank.id));
       });
+    }
+    for (const bool tied : {false, true}) {
+      Options options = small_copies(p);
+      options.model.tied = tied;
+      if (tied && p > 2) options.model.frozen = {2};
+      check(options, [&](Rank& rank) { return check_copies(rank, options, 1); });
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());

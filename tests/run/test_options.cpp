@@ -60,6 +60,19 @@ TEST_CASE("without flags a lesson is what its defaults say") {
   CHECK(options->view.empty());
 }
 
+TEST_CASE("precision is a flag of lessons that say so") {
+  const LessonInfo narrow{
+      .name = "14 mixed precision", .question = "?", .narrow = true, .precision = "bf16"};
+  CHECK(parse({}, narrow)->model.dtype == DType::bf16);
+  CHECK(parse({"--precision", "f16"}, narrow)->model.dtype == DType::f16);
+  CHECK(parse({"--precision", "f32"}, narrow)->model.dtype == DType::f32);
+  CHECK(parse({})->model.dtype == DType::f32);
+  CHECK(refusal({"--precision", "bf16"}) == "--precision bf16: no such flag; --help lists them");
+  CHECK(refusal({"--precision", "fp8"}, narrow) == "--precision fp8: wants one of f32, bf16, f16");
+  CHECK(refusal({"--comm", "native"}, narrow) ==
+        "--comm native with --precision bf16: MPI knows no 16-bit floats; leave one of them out");
+}
+
 TEST_CASE("flags say what they say") {
   const auto options = parse({"--ranks",   "2",
                               "--steps=7", "--batch",

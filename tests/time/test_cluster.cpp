@@ -121,7 +121,7 @@ TEST_CASE("what a cluster writes of itself is read as the same cluster") {
 }
 
 TEST_CASE("presets are known by name, and free is free") {
-  CHECK(Cluster::presets() == std::vector<std::string>{"free", "classroom", "a100"});
+  CHECK(Cluster::presets() == std::vector<std::string>{"free", "classroom", "ethernet", "a100"});
   for (const std::string& name : Cluster::presets()) CHECK(Cluster::load(name).name == name);
   const Cluster free = Cluster::load("free");
   CHECK(free.latency(0, 1) == 0);

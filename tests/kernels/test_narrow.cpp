@@ -1,0 +1,220 @@
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "kernels/element.h"
+#include "tests/kernels/support.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+const DType narrow_types[] = {DType::bf16, DType::f16};
+
+float widened(DType dtype, std::uint16_t bits) {
+  return dtype == DType::bf16 ? element::from_bf16(bits) : element::from_f16(bits);
+}
+std::uint16_t rounded(DType dtype, float value) {
+  return dtype == DType::bf16 ? element::to_bf16(value) : element::to_f16(value);
+}
+
+/// Elements in f32 and the same, rounded, in a narrow type; after a kernel has run on both the
+/// narrow ones should be the f32 ones rounded. Between rows is what must not be touched.
+struct Pair {
+  Pair(DType dtype_, Shape shape_, Random& random, std::int64_t gap = 0)
+      : dtype(dtype_), shape(shape_), stride(shape.last() + gap) {
+    const auto count = static_cast<std::size_t>(shape.rows() * stride);
+    for (std::size_t i = 0; i < count; ++i) {
+      narrow.push_back(rounded(dtype, random.normal(0.5F)));
+      wide.push_back(widened(dtype, narrow.back()));
+    }
+  }
+
+  View view(bool as_narrow) {
+    View result{as_narrow ? static_cast<void*>(narrow.data()) : wide.data(), shape,
+                as_narrow ? dtype : DType::f32};
+    result.row_stride = stride;
+    return result;
+  }
+  /// How many elements differ, those between the rows included.
+  int wrong() const {
+    int count = 0;
+    for (std::size_t i = 0; i < wide.size(); ++i) count += narrow[i] != rounded(dtype, wide[i]);
+    return count;
+  }
+
+  DType dtype;
+  Shape shape;
+  std::int64_t stride;
+  std::vector<std::uint16_t> narrow;
+  std::vector<float> wide;
+};
+
+/// Calls `kernel` on the narrow views and on the f32 ones.
+int wrong_after(std::vector<Pair> pairs,
+                const std::function<void(const std::vector<View>&)>& kernel) {
+  for (const bool as_narrow : {true, false}) {
+    std::vector<View> views;
+    for (Pair& pair : pairs) views.push_back(pair.view(as_narrow));
+    kernel(views);
+  }
+  int wrong = 0;
+  for (const Pair& pair : pairs) wrong += pair.wrong();
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("a kernel on narrow elements is the f32 kernel on them, rounded once") {
+  const Kernels& k = kernels();
+  using Views = const std::vector<View>&;
+  Random random{21};
+  for (int trial = 0; trial < 20; ++trial) {
+    for (const DType dtype : narrow_types) {
+      const std::string type = name_of(dtype);
+      CAPTURE(type);
+      const std::int64_t b = random.between(1, 3), s = random.between(1, 70), heads = 2;
+      const std::int64_t h = heads * random.between(1, 9), out = random.between(1, 20),
+                         rows = b * s;
+      const auto of = [&](Shape shape, std::int64_t gap = 0) {
+        return Pair{dtype, shape, random, gap};
+      };
+      const auto layout = trial % 2 == 0 ? WeightLayout::in_out : WeightLayout::out_in;
+      const Shape weight = trial % 2 == 0 ? Shape{h, out} : Shape{out, h};
+      CHECK(wrong_after({of({rows, h}, 3), of(weight), of({out}), of({rows, out}, 2)},
+                        [&](Views v) { k.linear_forward({}, v[0], v[1], v[2], v[3], layout); }) ==
+            0);
+      CHECK(wrong_after({of({rows, h}), of(weight), of({rows, out})}, [&](Views v) {
+              k.linear_forward({}, v[0], v[1], View{}, v[2], layout);
+            }) == 0);
+      CHECK(wrong_after({of({rows, out}, 1), of(weight), of({rows, h}, 5)}, [&](Views v) {
+              k.linear_backward_input({}, v[0], v[1], v[2], layout);
+            }) == 0);
+      CHECK(wrong_after({of({rows, h}), of({rows, out}), of(weight), of({out})}, [&](Views v) {
+              k.linear_backward_weight({}, v[0], v[1], v[2], v[3], layout);
+            }) == 0);
+
+      Array mean{{rows}}, rstd{{rows}}, lse{{b, heads, s}};
+      const Pair x = of({rows, h}), gain = of({h});
+      CHECK(wrong_after({x, gain, of({h}), of({rows, h})}, [&](Views v) {
+              k.layernorm_forward({}, v[0], v[1], v[2], v[3], mean, rstd);
+            }) == 0);
+      CHECK(wrong_after({of({rows, h}), x, gain, of({rows, h})}, [&](Views v) {
+              k.layernorm_backward_input({}, v[0], v[1], v[2], mean, rstd, v[3]);
+            }) == 0);
+      CHECK(wrong_after({of({rows, h}), x, of({h}), of({h})}, [&](Views v) {
+              k.layernorm_backward_weight({}, v[0], v[1], mean, rstd, v[2], v[3]);
+            }) == 0);
+
+      const Shape bsh{b, s, h};
+      const Pair q = of(bsh, 7), key = of(bsh, 7), value = of(bsh, 7);
+      CHECK(wrong_after({q, key, value, of(bsh)}, [&](Views v) {
+              k.attention_forward({}, v[0], v[1], v[2], heads, v[3], lse, {});
+            }) == 0);
+      CHECK(wrong_after({of(bsh), q, key, value, of(bsh), of(bsh, 7), of(bsh, 7), of(bsh, 7)},
+                        [&](Views v) {
+                          k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], lse, {}, heads,
+                                               v[5], v[6], v[7]);
+                        }) == 0);
+      const Array probabilities{{b, heads, s, s}};
+      CHECK(wrong_after({q, key, value, of(bsh)}, [&](Views v) {
+              k.attention_forward({}, v[0], v[1], v[2], heads, v[3], lse, probabilities);
+            }) == 0);
+      CHECK(wrong_after({of(bsh), q, key, value, of(bsh), of(bsh, 7), of(bsh, 7), of(bsh, 7)},
+                        [&](Views v) {
+                          k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], {}, probabilities,
+                                               heads, v[5], v[6], v[7]);
+                        }) == 0);
+
+      auto tokens = random_indices(random, rows, 11);
+      const View t = indices(tokens, {b, s});
+      CHECK(wrong_after({of({11, h}), of({s + 2, h}), of(bsh)},
+                        [&](Views v) { k.embedding_forward({}, t, v[0], v[1], v[2]); }) == 0);
+      CHECK(wrong_after({of(bsh), of({11, h}), of({s + 2, h})},
+                        [&](Views v) { k.embedding_backward({}, t, v[0], v[1], v[2]); }) == 0);
+
+      Array losses{{rows}}, sums{{rows}};
+      const Pair logits = of({rows, 11});
+      CHECK(wrong_after({logits},
+                        [&](Views v) { k.cross_entropy_forward({}, v[0], t, losses, sums); }) == 0);
+      CHECK(wrong_after({logits}, [&](Views v) {
+              k.cross_entropy_backward({}, v[0], t, sums, 0.25F, v[0]);
+            }) == 0);
+
+      CHECK(wrong_after({of({rows}), of({rows})},
+                        [&](Views v) { k.gelu_forward({}, v[0], v[1]); }) == 0);
+      CHECK(wrong_after({of({rows}), of({rows})},
+                        [&](Views v) { k.gelu_backward({}, v[0], v[1], v[1]); }) == 0);
+      CHECK(wrong_after({of({rows}), of({rows})}, [&](Views v) { k.add({}, v[0], v[1], v[0]); }) ==
+            0);
+      CHECK(wrong_after({of({rows})}, [&](Views v) { k.scale({}, v[0], 0.3F); }) == 0);
+      CHECK(wrong_after({of({rows})}, [&](Views v) { k.fill({}, v[0], 0.3F); }) == 0);
+      CHECK(wrong_after({of({rows, h}, 2), of({rows, h}, 3)},
+                        [&](Views v) { k.copy({}, v[0], v[1]); }) == 0);
+
+      Array momentum{{rows}}, variance{{rows}};
+      const Pair p = of({rows}), g = of({rows});
+      CHECK(wrong_after({p, g}, [&](Views v) {
+              momentum.set(0.1F);
+              variance.set(0.2F);
+              k.adamw({}, v[0], v[1], momentum, variance, {.weight_decay = 0.1F});
+            }) == 0);
+    }
+  }
+}
+
+TEST_CASE("sums of narrow elements are those of the numbers they are") {
+  Random random{22};
+  for (const DType dtype : narrow_types) {
+    Pair x{dtype, {1001}, random};
+    CHECK(kernels().sum({}, x.view(true)) == kernels().sum({}, x.view(false)));
+    CHECK(kernels().sum_of_squares({}, x.view(true)) ==
+          kernels().sum_of_squares({}, x.view(false)));
+  }
+}
+
+TEST_CASE("one element that is not finite is found, wherever it is, in every type") {
+  Random random{23};
+  for (const DType dtype : narrow_types) {
+    for (const std::int64_t n : {1, 31, 33, 500}) {
+      for (const bool as_narrow : {true, false}) {
+        Pair x{dtype, {n}, random};
+        CHECK(kernels().finite({}, x.view(as_narrow)));
+        for (const float bad : {infinity, -infinity, not_a_number}) {
+          const auto at = static_cast<std::size_t>(random.between(0, n - 1));
+          Pair broken = x;
+          broken.wide[at] = bad;
+          broken.narrow[at] = rounded(dtype, bad);
+          CHECK_FALSE(kernels().finite({}, broken.view(as_narrow)));
+        }
+      }
+    }
+  }
+  CHECK(kernels().finite({}, Array{{0}}));
+}
+
+TEST_CASE("convert goes between any two types, rounding where there is less room") {
+  Random random{24};
+  const DType types[] = {DType::f32, DType::bf16, DType::f16};
+  for (const DType from : narrow_types) {
+    for (const DType to : types) {
+      Pair source{from, {5, 9}, random, 3};
+      std::vector<float> memory(200, 0.0F);
+      View target{memory.data(), {5, 9}, to};
+      target.row_stride = 11;
+      kernels().convert({}, source.view(true), target);
+      int wrong = 0;
+      for (std::int64_t i = 0; i < 5 * 11; ++i) {
+        const std::int64_t row = i / 11, column = i % 11;
+        const float want =
+            column < 9 ? source.wide[static_cast<std::size_t>(row * 12 + column)] : 0.0F;
+        wrong += to == DType::f32 ? target.f32()[i] != want : target.u16()[i] != rounded(to, want);
+      }
+      CHECK(wrong == 0);
+    }
+  }
+  Array numbers{{4}};
+  CHECK_THROWS_WITH_AS(kernels().convert({}, numbers, View{numbers.view().data, {4}, DType::i32}),
+                       "convert: to (4) is i32, this kernel takes f32", std::invalid_argument);
+}

@@ -1,0 +1,271 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/comm/control.h"
+#include "core/run/parity.h"
+#include "core/run/rank.h"
+#include "core/run/report.h"
+#include "lessons/05_zero_3/prediction.h"
+
+/// What data parallelism and the stages of ZeRO must satisfy, in a form that threads and processes
+/// can both run.
+namespace lockstep::testing {
+
+enum class Scheme { bucket, overlap, zero_1, zero_2, zero_3 };
+constexpr Scheme all_schemes[] = {Scheme::bucket, Scheme::overlap, Scheme::zero_1, Scheme::zero_2,
+                                  Scheme::zero_3};
+
+inline const char* name_of(Scheme scheme) {
+  constexpr const char* names[] = {"buckets", "overlap", "ZeRO-1", "ZeRO-2", "ZeRO-3"};
+  return names[static_cast<int>(scheme)];
+}
+
+/// One rank of a run of any of them.
+class Copies {
+ public:
+  Copies(Rank& rank, const Options& options, Scheme scheme, std::int64_t bucket_bytes,
+         int prefetch = 1)
+      : rank_(rank), options_(options), scheme_(scheme) {
+    const Storage storage = scheme == Scheme::zero_3 ? Storage::none : Storage::own;
+    model_ = std::make_unique<Gpt>(options.model, rank.device, StageLayers::whole(options.model),
+                                   options.seed, LayerFactory{}, storage);
+    Gpt& model = *model_;
+    const AdamWOptions& adamw = options.optimizer;
+    if (scheme == Scheme::bucket || scheme == Scheme::overlap) {
+      optimizer_ = std::make_unique<AdamW>(model.parameters(), rank.device, adamw);
+      copies_ = std::make_unique<DataParallel>(model, rank.world, bucket_bytes);
+      const Overlap when = scheme == Scheme::overlap ? Overlap::overlap : Overlap::bucket;
+      copies_->set(when);
+      predicted = predict_data_parallel(rank, copies_->layout(), options, when);
+    } else if (scheme == Scheme::zero_1) {
+      zero_1_ = std::make_unique<Zero1>(model, rank.world, bucket_bytes, adamw);
+      predicted = predict_zero_1(rank, zero_1_->layout(), options);
+    } else if (scheme == Scheme::zero_2) {
+      zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw);
+      predicted = predict_zero_2(rank, zero_2_->layout(), options);
+    } else {
+      zero_3_ = std::make_unique<Zero3>(model, rank.world, bucket_bytes, adamw, options.seed);
+      zero_3_->set_prefetch(prefetch);
+      predicted = predict_zero_3(rank, model, zero_3_->layout(), options, prefetch);
+    }
+  }
+
+  /// Forward and backward of this rank's share. Returns its share of the loss.
+  double backward(const Corpus& corpus, int step) {
+    if (zero_2_)
+      zero_2_->zero_gradients();
+    else if (zero_3_)
+      zero_3_->zero_gradients();
+    else
+      model_->zero_gradients();
+    const int m = options_.microbatches.front();
+    const Batch mine = corpus.batch(options_.seed, step,
+                                    {.microbatches = m,
+                                     .size = options_.batch / m / rank_.count,
+                                     .replicas = rank_.count,
+                                     .replica = rank_.id});
+    return accumulate_gradients(*model_, mine);
+  }
+  void update() {
+    if (copies_) {
+      copies_->sum_gradients();
+      optimizer_->step();
+    }
+    if (zero_1_) zero_1_->step();
+    if (zero_2_) zero_2_->step();
+    if (zero_3_) zero_3_->step();
+  }
+
+  /// What this rank knows at the end: whole parameters, or its own parts of them.
+  std::vector<Parameter*> parameters() const {
+    return zero_3_ ? zero_3_->optimizer().parts() : model_->parameters();
+  }
+  /// The parameters, or parts, whose gradients are complete here.
+  std::vector<Parameter*> updated() const {
+    if (zero_1_) return zero_1_->optimizer().parts();
+    if (zero_2_) return zero_2_->optimizer().parts();
+    return parameters();
+  }
+
+  Predicted predicted;
+
+ private:
+  Rank& rank_;
+  const Options& options_;
+  Scheme scheme_;
+  std::unique_ptr<Gpt> model_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<DataParallel> copies_;
+  std::unique_ptr<Zero1> zero_1_;
+  std::unique_ptr<Zero2> zero_2_;
+  std::unique_ptr<Zero3> zero_3_;
+};
+
+/// A model that is small enough to be trained some hundred times, and still learns; N may be 1, 2,
+/// 3, 4 or 8. Nothing of it is a multiple of N or of 64.
+inline Options small_copies(int ranks) {
+  Options options;
+  options.ranks = options.dp = ranks;
+  options.model = {.layers = 3, .hidden = 20, .heads = 2, .sequence = 11, .vocabulary = 257};
+  options.microbatches = {1};
+  options.batch = 24;
+  options.steps = 50;
+  options.optimizer.learning_rate = 1e-3F;  // the lessons' default
+  options.optimizer.clip = 0;
+  options.clock = Clock::modelled(Cluster::load("ethernet"));
+  return options;
+}
+
+inline Corpus copies_corpus(const GptConfig& config) {
+  std::string text;
+  for (int i = 0; i < 400; ++i)
+    text += fmt::format("rank {} has the sums of shard {} now. ", i % 7, (i * i) % 11);
+  return Corpus{text, config};
+}
+
+inline NamedValues named(const Parameter& parameter, View view) {
+  return {.name = parameter.name,
+          .order = parameter.order,
+          .values = {view.f32(), view.f32() + view.elements()},
+          .first = parameter.first};
+}
+
+/// What a run came to, put together on rank 0: nothing on others.
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<NamedValues> parameters;
+  std::vector<NamedValues> gradients;  ///< of the first step
+};
+
+/// Trains, and holds each step's bytes and peaks of memory against what was derived. `wrong`
+/// receives what is not as it should be.
+inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
+                            std::int64_t bucket_bytes, std::string& wrong, int prefetch = 1) {
+  const Corpus corpus = copies_corpus(options.model);
+  Copies copies{rank, options, scheme, bucket_bytes, prefetch};
+  RankRecord record{.rank = rank.id}, first{.rank = rank.id};
+  const auto complain = [&](const std::string& what) {
+    wrong += fmt::format("{}, rank {} of {}: {}\n", name_of(scheme), rank.id, rank.count, what);
+  };
+  for (int step = 0; step < options.steps; ++step) {
+    const auto before = rank.transport->bytes_sent();
+    rank.memory.reset_peak();
+    const double loss = copies.backward(corpus, step);
+    copies.update();
+    record.losses.emplace_back(step, loss);
+    if (step == 0)
+      for (const Parameter* part : copies.updated())
+        if (!part->frozen) first.parameters.push_back(named(*part, part->gradient));
+    if (step > 1) continue;  // all others are alike
+    for (int i = 0; i < memory_category_count; ++i) {
+      const char* category = name_of(static_cast<MemoryCategory>(i));
+      const std::int64_t seen = rank.memory.peak().bytes[static_cast<std::size_t>(i)];
+      if (const std::int64_t derived = copies.predicted.peak_bytes.at(category); seen != derived)
+        complain(fmt::format("{} peak at {} bytes, derived {}", category, seen, derived));
+    }
+    for (const auto& [operation, bytes] : rank.transport->bytes_sent()) {
+      const auto old = before.find(operation);
+      const std::int64_t sent = bytes - (old == before.end() ? 0 : old->second);
+      if (sent != copies.predicted.bytes_sent[operation])
+        complain(fmt::format("{} sent {} bytes, derived {}", operation, sent,
+                             copies.predicted.bytes_sent[operation]));
+    }
+  }
+  for (const Parameter* parameter : copies.parameters())
+    record.parameters.push_back(named(*parameter, parameter->value));
+
+  std::vector<RankRecord> records, firsts;
+  for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
+    records.push_back(RankRecord::from_bytes(bytes));
+  for (const std::string& bytes : gather_to_root(*rank.transport, first.to_bytes()))
+    firsts.push_back(RankRecord::from_bytes(bytes));
+  if (rank.id != 0) return {};
+  return {Report::collect_losses(records, options.steps), Report::collect_parameters(records),
+          Report::collect_parameters(firsts)};
+}
+
+/// Gradients of the first step on one device, whole model.
+inline std::vector<NamedValues> first_gradients(const Options& options) {
+  const Corpus corpus = copies_corpus(options.model);
+  const Clock clock = Clock::wall();
+  Recorder silent{false};
+  Memory memory;
+  Stream compute{clock, silent, 0, DeviceKind::cpu};
+  Gpt model{options.model, {memory, compute}, StageLayers::whole(options.model), options.seed};
+  const int pieces = options.dp * options.microbatches.front();
+  accumulate_gradients(
+      model,
+      corpus.batch(options.seed, 0, {.microbatches = pieces, .size = options.batch / pieces}));
+  std::vector<NamedValues> gradients;
+  for (const Parameter* parameter : model.parameters())
+    if (!parameter->frozen) gradients.push_back(named(*parameter, parameter->gradient));
+  return gradients;
+}
+
+/// The largest ‖a - b‖ / ‖b‖ over tensors.
+inline double worst_difference(const std::vector<NamedValues>& a,
+                               const std::vector<NamedValues>& b) {
+  if (a.size() != b.size()) return 1;
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].order != b[i].order || a[i].values.size() != b[i].values.size()) return 1;
+    double difference = 0, norm = 0;
+    for (std::size_t k = 0; k < a[i].values.size(); ++k) {
+      difference += std::pow(static_cast<double>(a[i].values[k]) - b[i].values[k], 2);
+      norm += std::pow(static_cast<double>(b[i].values[k]), 2);
+    }
+    worst = std::max(worst, norm > 0 ? std::sqrt(difference / norm) : difference);
+  }
+  return worst;
+}
+
+/// All schemes on this run's ranks: the same bits as one another, and near to one device; `left` of
+/// the loss, or less, is left at the end.
+inline std::string check_copies(Rank& rank, const Options& options, std::int64_t bucket_bytes,
+                                double left = 0.8) {
+  std::string wrong;
+  Reference expected;
+  std::vector<NamedValues> gradients;
+  if (rank.id == 0) {
+    expected = train_on_one_device(options, copies_corpus(options.model),
+                                   {{"", 0, options.steps, options.microbatches.front()}});
+    gradients = first_gradients(options);
+  }
+  Outcome before;
+  for (const Scheme scheme : all_schemes) {
+    const Outcome outcome = train_copies(rank, options, scheme, bucket_bytes, wrong);
+    if (rank.id != 0) continue;
+    const auto complain = [&](const std::string& what) {
+      wrong += fmt::format("{} on {} ranks: {}\n", name_of(scheme), rank.count, what);
+    };
+    const Parity parity = compare(outcome.losses, outcome.parameters, expected);
+    if (!parity.within({.loss = 1e-6, .parameter = 1e-5}))
+      complain(fmt::format("losses {:.1e}, parameters {:.1e} ({}) from one device",
+                           parity.max_relative_loss, parity.max_relative_parameter,
+                           parity.worst_parameter));
+    if (const double off = worst_difference(outcome.gradients, gradients); !(off <= 1e-6))
+      complain(fmt::format("first gradients {:.1e} from one device", off));
+    if (!(outcome.losses.back() < left * outcome.losses.front()))
+      complain(fmt::format("the loss fell only from {} to {}", outcome.losses.front(),
+                           outcome.losses.back()));
+    // With several microbatches ZeRO 2 and 3 add each one's sum over ranks to the last's, and data
+    // parallelism sums what each rank has added: another order.
+    if (scheme == Scheme::bucket ||
+        (scheme == Scheme::zero_2 && options.microbatches.front() > 1)) {
+      before = outcome;
+      continue;
+    }
+    if (!compare(outcome.losses, outcome.parameters, {before.losses, before.parameters}).bitwise)
+      complain("other bits than the scheme before it");
+  }
+  return wrong;
+}
+
+}  // namespace lockstep::testing
