@@ -51,11 +51,11 @@ using Generator = std::function<Schedule(int, int)>;
 
 /// Trains over the ranks of rank.world and compares with one device on rank 0.
 inline std::string check_parity(Rank& rank, const Options& options, const Generator& generate,
-                                const Reference& reference) {
+                                const Reference& reference, const LayerFactory& factory = {}) {
   const Corpus corpus = small_corpus(options.model);
   const int m = options.microbatches.front();
   Gpt stage{options.model, rank.device, StageLayers::of(options.model, rank.id, rank.count),
-            options.seed};
+            options.seed, factory};
   AdamW optimizer{stage.parameters(), rank.device, options.optimizer};
   PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
   PipelineExecutor pipeline{rank.endpoint, rank.world, generate(rank.count, m), {&stage}};
