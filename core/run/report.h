@@ -22,6 +22,7 @@ struct Report {
   std::vector<RankRecord> ranks;  ///< by rank
   std::vector<double> losses;     ///< by step
   std::optional<Parity> parity;
+  DType reference_dtype = DType::f32;  ///< what one device trained in
   std::vector<double> reference_losses;
   std::string sample;                       ///< what the model says now
   Timeline timeline;                        ///< empty without a trace

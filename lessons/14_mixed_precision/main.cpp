@@ -3,6 +3,7 @@
 #include "lessons/02_data_parallel/prediction.h"
 #include "lessons/14_mixed_precision/loss_scaling.h"
 #include "lessons/14_mixed_precision/mixed_precision.h"
+#include "lessons/14_mixed_precision/recompute_table.h"
 
 using namespace lockstep;
 
@@ -14,13 +15,13 @@ int main(int argc, char** argv) {
                  .question = "Which numbers may be stored in 16 bits, and what does that save?",
                  .ranks = 1,
                  .steps = 200,
-                 .batch = 8,
                  .microbatches = {1},
                  .narrow = true,
                  .precision = "bf16",
                  .f32_reference = true,
                  .axis = "dp",
-                 .tolerance = {.loss = 0.01, .parameter = 0.5}},
+                 .tolerance = {.loss = 1e-6, .parameter = 1e-5},
+                 .narrow_tolerance = {.final_loss = 0.01}},
                 argc,
                 argv};
   const double& scale = lesson.flag(
@@ -29,6 +30,9 @@ int main(int argc, char** argv) {
       lesson.flag("--growth-interval", 2000, "good steps after which the loss scale doubles");
   const int& overflow_at =
       lesson.flag("--overflow-at", -1, "a step whose loss is made so large that f16 overflows");
+  const std::string& remember =
+      lesson.flag("--recompute", std::string{"selective"}, {"none", "selective", "full"},
+                  "what backward makes again: nothing, attention's probabilities, or whole blocks");
   const int& bucket = lesson.flag("--bucket", 200'000, "bytes of gradients that are sent as one");
   lesson.check([&](const Options& options) {
     check_replicas(options, bucket);
@@ -36,18 +40,24 @@ int main(int argc, char** argv) {
   });
 
   return lesson.run([&](Rank& rank) {
-    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
+    const Options& options = lesson.options();
+    const DType dtype = lesson.model().dtype;
+    const Recompute recompute = recompute_of(remember);
+    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed(),
+              Recomputing<>{recompute}};
     AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
     lesson.load(rank, model.parameters(), optimizer);
     DataParallel replicas{model, rank.world, bucket};
-    const DType dtype = lesson.model().dtype;
     LossScaler scaler{first_scale(scale, dtype), interval};
 
     Phase phase = lesson.phases().front();
     phase.name = name_of(dtype);
-    Batches batches = lesson.batches(
-        rank, phase,
-        predict_data_parallel(rank, replicas.layout(), lesson.options(), Overlap::overlap));
+    const int sequences = options.batch / options.dp / phase.microbatches;
+    Predicted predicted = predict_data_parallel(rank, replicas.layout(), options, Overlap::overlap);
+    predicted.peak_bytes["activations"] =
+        RecomputeFootprint{lesson.model(), StageLayers::whole(lesson.model()), sequences, recompute}
+            .peak(1);
+    Batches batches = lesson.batches(rank, phase, predicted);
     const Batch* last = nullptr;
     for (const Batch& mine : batches) {
       const int step = rank.trace.step();
@@ -67,10 +77,12 @@ int main(int argc, char** argv) {
       last = &mine;
     }
     lesson.finish(rank, model.parameters(), optimizer);
-    if (rank.id != 0 || lesson.options().quiet) return;
-    print_scaling(scaler);
-    print_states(lesson.model(), is_narrow(dtype) ? dtype : DType::bf16,
-                 static_cast<int>(last->microbatches.front().tokens.shape[0]));
+    if (rank.id != 0 || options.quiet) return;
+    print_states(lesson.model(), is_narrow(dtype) ? dtype : DType::bf16, sequences);
     print_lost_gradients(lesson.model(), model.parameters(), *last);
+    if (dtype == DType::f16) print_scaling(scaler);
+    print_recompute_tables(
+        lesson.model(), sequences,
+        rank.clock.is_modelled() ? rank.clock.cluster() : Cluster::load(options.cluster));
   });
 }

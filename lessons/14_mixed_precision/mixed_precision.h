@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "core/model/adamw.h"
@@ -126,44 +128,51 @@ struct Probe {
   Gpt model;
 };
 
-/// What becomes of a batch's gradients.
+/// What becomes of a batch's gradients in a narrow type.
 struct Lost {
   double to_zero = 0;      ///< the share of those not zero in f32 that are zero
   double to_infinity = 0;  ///< the share that is infinite or NaN
+  double error = 0;        ///< ‖narrow / scale − f32‖₂ / ‖f32‖₂
 };
 
-inline Lost lost_gradients(const std::vector<float>& f32, const std::vector<float>& narrow) {
-  std::int64_t there = 0, zero = 0, infinite = 0;
+inline Lost lost_gradients(const std::vector<float>& f32, const std::vector<float>& narrow,
+                           double scale) {
+  double there = 0, zero = 0, infinite = 0, difference = 0, norm = 0;
   for (std::size_t i = 0; i < f32.size(); ++i) {
-    there += f32[i] != 0;
-    zero += f32[i] != 0 && narrow[i] == 0;
-    infinite += !std::isfinite(narrow[i]);
+    there += f32[i] != 0 ? 1 : 0;
+    zero += f32[i] != 0 && narrow[i] == 0 ? 1 : 0;
+    infinite += std::isfinite(narrow[i]) ? 0 : 1;
+    difference += std::pow(static_cast<double>(narrow[i]) / scale - static_cast<double>(f32[i]), 2);
+    norm += std::pow(static_cast<double>(f32[i]), 2);
   }
-  return {static_cast<double>(zero) / static_cast<double>(std::max<std::int64_t>(there, 1)),
-          static_cast<double>(infinite) / static_cast<double>(f32.size())};
+  return {zero / std::max(there, 1.0), infinite / static_cast<double>(f32.size()),
+          std::sqrt(difference / norm)};
 }
 
 /// The gradients of one batch at these weights, in each type, against those in f32.
 inline void print_lost_gradients(const GptConfig& config, const std::vector<Parameter*>& weights,
                                  const Batch& batch) {
   const std::vector<float> f32 = Probe{config, DType::f32, weights}.gradients(batch);
-  fmt::print("\n  gradient elements     loss scale   flushed to zero   overflowed\n");
-  struct Case {
-    DType dtype;
-    double scale;
-  };
-  for (const auto& [dtype, scale] : {Case{DType::bf16, 1},
-                                     {DType::f16, 1},
-                                     {DType::f16, 1024},
-                                     {DType::f16, 65536},
-                                     {DType::f16, 0x1p30}}) {
-    const auto narrow =
-        Probe{config, dtype, weights}.gradients(scaled(batch, static_cast<float>(scale)));
-    const Lost lost = lost_gradients(f32, narrow);
-    fmt::print("  {:<21} {:>10.0f} {:>15.2f} % {:>10.2f} %\n", name_of(dtype), scale,
-               100 * lost.to_zero, 100 * lost.to_infinity);
+  fmt::print("\n  gradients   loss scale   flushed to zero   overflowed   error\n");
+  const std::pair<DType, double> cases[] = {{DType::bf16, 1},
+                                            {DType::bf16, 1.0 / 1024},
+                                            {DType::f16, 1.0 / 1024},
+                                            {DType::f16, 1},
+                                            {DType::f16, LossScaler::f16_default},
+                                            {DType::f16, 0x1p30}};
+  for (const auto& [dtype, scale] : cases) {
+    const Lost lost = lost_gradients(
+        f32, Probe{config, dtype, weights}.gradients(scaled(batch, static_cast<float>(scale))),
+        scale);
+    fmt::print(
+        "  {:<9} {:>12} {:>15.2f} % {:>10.2f} %   {}\n", name_of(dtype),
+        scale < 1 ? fmt::format("1/{:.0f}", 1 / scale) : fmt::format("{:.0f}", scale),
+        100 * lost.to_zero, 100 * lost.to_infinity,
+        std::isfinite(lost.error) ? fmt::format("{:.2f} %", 100 * lost.error) : "all is lost");
   }
-  fmt::print("  of the last batch, at the final weights; of those that are not zero in f32\n");
+  fmt::print(
+      "  of the last batch, at the final weights; shares of those that are not zero in f32. 1/1024 "
+      "is\n  what a batch of 1024 times as many tokens does to the loss of each\n");
 }
 
 /// When the loss scale changed, and which steps that cost.

@@ -15,6 +15,13 @@ inline const char* name_of(Recompute mode) {
   return names[static_cast<int>(mode)];
 }
 
+/// Of --recompute.
+inline Recompute recompute_of(const std::string& word) {
+  for (const Recompute mode : {Recompute::none, Recompute::full})
+    if (word == name_of(mode)) return mode;
+  return Recompute::selective;
+}
+
 /// What one microbatch through the whole model takes.
 struct RecomputeCount {
   std::int64_t stash = 0;  ///< bytes from its forward to its backward
