@@ -30,6 +30,9 @@ int main(int argc, char** argv) {
       lesson.flag("--growth-interval", 2000, "good steps after which the loss scale doubles");
   const int& overflow_at =
       lesson.flag("--overflow-at", -1, "a step whose loss is made so large that f16 overflows");
+  const std::string& masters =
+      lesson.flag("--masters", std::string{"on"}, {"on", "off"},
+                  "f32 copies of the weights, which the optimizer updates");
   const std::string& remember =
       lesson.flag("--recompute", std::string{"selective"}, {"none", "selective", "full"},
                   "what backward makes again: nothing, attention's probabilities, or whole blocks");
@@ -45,7 +48,9 @@ int main(int argc, char** argv) {
     const Recompute recompute = recompute_of(remember);
     Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed(),
               Recomputing<>{recompute}};
-    AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
+    AdamWOptions adamw = lesson.optimizer();
+    adamw.masters = masters == "on";
+    AdamW optimizer{model.parameters(), rank.device, adamw};
     lesson.load(rank, model.parameters(), optimizer);
     DataParallel replicas{model, rank.world, bucket};
     LossScaler scaler{first_scale(scale, dtype), interval};
@@ -57,6 +62,7 @@ int main(int argc, char** argv) {
     predicted.peak_bytes["activations"] =
         RecomputeFootprint{lesson.model(), StageLayers::whole(lesson.model()), sequences, recompute}
             .peak(1);
+    if (!adamw.masters) predicted.peak_bytes["optimizer"] = 8 * lesson.model().trained_count();
     Batches batches = lesson.batches(rank, phase, predicted);
     const Batch* last = nullptr;
     for (const Batch& mine : batches) {
