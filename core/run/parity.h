@@ -18,8 +18,8 @@ struct Reference {
 };
 
 /// Trains the whole model on this thread, with `options`' model, data, optimizer and phases. Every
-/// microbatch of every replica is a microbatch here, in order of the replicas: so that products have
-/// the same shapes, and what differs is only in which order replicas' gradients are added.
+/// microbatch of every replica is a microbatch here, in order of the replicas: so that products
+/// have the same shapes, and what differs is only in which order replicas' gradients are added.
 /// `progress` is called after each step with how many are done.
 Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<Phase>& phases,
@@ -33,7 +33,7 @@ struct Parity {
   std::string worst_parameter;
   double final_loss = 0;      ///< the mean over the last tenth of the steps, rounded up
   double reference_loss = 0;  ///< the same of one device
-  bool bitwise = false;  ///< every loss (all finite) and every parameter has the same bits
+  bool bitwise = false;       ///< every loss (all finite) and every parameter has the same bits
 
   bool within(const Tolerance& tolerance) const {
     if (tolerance.final_loss > 0)  // false where there is no number

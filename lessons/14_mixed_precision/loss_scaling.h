@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "core/base/error.h"
@@ -58,6 +59,11 @@ class LossScaler {
   }
 
   const std::vector<Change>& changes() const { return changes_; }
+  /// The last of them, for the trace.
+  std::string json() const {
+    const Change& last = changes_.back();
+    return fmt::format(R"({{"step":{},"from":{},"to":{}}})", last.step, last.from, last.to);
+  }
 
  private:
   double scale_;

@@ -79,6 +79,7 @@ int main(int argc, char** argv) {
         optimizer.step(unscale);
       else
         rank.compute.range({.name = "skipped", .category = Category::optimizer}, [] {});
+      if (scaler.scale() * unscale != 1) rank.trace.metadata("loss_scale", scaler.json());
       lesson.record(rank, loss);
       last = &mine;
     }

@@ -14,6 +14,7 @@ run "$lesson" "${short[@]}" --steps 8 --parity off --precision f16 --overflow-at
 claim "an overflow is survived" ended 0
 claim "the skipped step is told, and the scale halved" says "step 3: overflow, step skipped, loss scale 65536 -> 32768"
 claim "after four good steps the scale doubles" says "step 7: no overflow for long, loss scale 32768 -> 65536"
+claim "the trace has the scale" grep -q '"loss_scale".*"step":3,"from":65536,"to":32768' "$scratch/run/trace.json"
 claim "the trace has the step that was skipped" grep -q '"name":"skipped"' "$scratch/run/trace.json"
 
 run "$lesson" "${short[@]}" --steps 8 --parity off --precision bf16
