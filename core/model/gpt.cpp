@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "core/base/error.h"
-#include "core/model/block.h"
 #include "core/model/head.h"
 #include "core/model/ops.h"
 
@@ -58,8 +57,7 @@ Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_
     units_.push_back(unit_of(0, *embedding_));
   }
   for (int layer = stage_.first; layer < stage_.last; ++layer) {
-    blocks_.push_back(
-        std::make_unique<Block>(LayerSite{config_, device_, seed, layer, storage}, factory));
+    blocks_.push_back(factory.block({config_, device_, seed, layer, storage}));
     units_.push_back(unit_of(layer + 1, *blocks_.back()));
   }
   if (stage_.head) {

@@ -133,6 +133,7 @@ int Lesson::tell() {
             orders);
       };
       const Reference reference = train({});
+      report.reference_dtype = as.model.dtype;
       report.reference_losses = reference.losses;
       report.parity = compare(report.losses, parameters, reference);
       failed = !report.parity->within(tolerance);
@@ -150,8 +151,10 @@ int Lesson::tell() {
   if (!o.quiet && running_->writer) fmt::print("{}\n", running_->folder.how_to_look(o.view));
   if (failed)
     fmt::print(stderr, "parity failed: this run is not what one device computes ({})\n",
-               tolerance.bitwise()
-                   ? "it should be, to the bit"
+               tolerance.bitwise() ? "it should be, to the bit"
+               : tolerance.final_loss > 0
+                   ? fmt::format("the last tenth's mean loss may differ by {:g} %",
+                                 100 * tolerance.final_loss)
                    : fmt::format("losses may differ by {:.0e}, parameters by {:.0e}",
                                  tolerance.loss, tolerance.parameter));
   return failed ? 1 : 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -33,9 +34,13 @@ struct Parity {
   /// Per tensor ‖a - b‖₂ / max(‖b‖₂, √n · 0.02), the largest over tensors.
   double max_relative_parameter = 0;
   std::string worst_parameter;
-  bool bitwise = false;  ///< every loss (all finite) and every parameter has the same bits
+  double final_loss = 0;      ///< the mean over the last tenth of the steps, rounded up
+  double reference_loss = 0;  ///< the same of one device
+  bool bitwise = false;       ///< every loss (all finite) and every parameter has the same bits
 
   bool within(const Tolerance& tolerance) const {
+    if (tolerance.final_loss > 0)  // false where there is no number
+      return std::abs(final_loss / reference_loss - 1) <= tolerance.final_loss;
     return bitwise || (!tolerance.bitwise() && max_relative_loss <= tolerance.loss &&
                        max_relative_parameter <= tolerance.parameter);
   }
