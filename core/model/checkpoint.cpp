@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <list>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -97,6 +98,36 @@ std::map<std::string, std::string> matched(const std::string& path, const Safete
   return names;
 }
 
+/// What shapes do not tell: the number of heads, where a config.json says it.
+void check_heads(const std::string& path, const GptConfig& config) {
+  if (is_file_name(path)) return;
+  std::ifstream file{path + "/config.json"};
+  const auto document = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) return;  // without one shapes have to do
+  const auto heads = document.find("n_head");
+  if (heads != document.end() && heads->is_number_integer() && *heads != config.heads)
+    throw UsageError{
+        fmt::format("--load {}: that model has {} heads, and --heads is {}; give "
+                    "--heads {}",
+                    path, heads->dump(), config.heads, heads->dump())};
+}
+
+/// A tied model's file may have its head written out, if that is the token table.
+void check_tied(const std::string& path, SafetensorsFile& file, const GptConfig& config,
+                const std::map<std::string, std::string>& names) {
+  const ParameterSpec table = token_table_spec(config);
+  const auto* head = file.find("lm_head.weight");
+  if (!config.tied || head == nullptr) return;
+  const auto read = [&](const std::string& name) {
+    std::vector<float> values(static_cast<std::size_t>(table.shape.elements()));
+    file.read(name, View{values.data(), table.shape});
+    return values;
+  };
+  if (read("lm_head.weight") != read(names.at(table.name)))
+    throw UsageError{fmt::format(
+        "--load {}: that model has a head of its own, lm_head.weight; leave --tied out", path)};
+}
+
 }  // namespace
 
 void save_checkpoint(const std::string& path, const GptConfig& config,
@@ -124,6 +155,8 @@ void load_checkpoint(const std::string& path, const GptConfig& config,
                      const std::vector<Parameter*>& parameters) {
   SafetensorsFile file{tensors_file(path)};
   const auto names = matched(path, file, config);
+  check_heads(path, config);
+  check_tied(path, file, config, names);
   for (Parameter* parameter : parameters) {
     if (!parameter->value) continue;
     std::vector<float> wide;

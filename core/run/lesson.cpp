@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include <cmath>
 #include <cstdio>
 #include <exception>
 
@@ -118,6 +119,13 @@ int Lesson::tell() {
   const Tolerance& tolerance = is_narrow(o.model.dtype) ? info_.narrow_tolerance : info_.tolerance;
   if (trained) {
     report.losses = Report::collect_losses(report.ranks, o.steps);
+    const auto lost =
+        std::ranges::find_if_not(report.losses, [](double loss) { return std::isfinite(loss); });
+    if (lost != report.losses.end())
+      throw RunError(
+          fmt::format("the loss is not a number from step {} on; a smaller --lr than {} "
+                      "would do",
+                      lost - report.losses.begin(), o.optimizer.learning_rate));
     const auto parameters = Report::collect_parameters(report.ranks);
     if (o.parity) {
       Progress progress{running_->console, o.steps, o.quiet || !running_->console.terminal};

@@ -155,9 +155,10 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
   const double seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
   const double tokens =
       static_cast<double>(options_->batch) * options_->model.sequence * (step + 1);
-  running_->progress.show(step + 1,
-                          fmt::format("step {:>3}/{}  loss {:.4f}  {:.0f} tokens/s", step + 1,
-                                      options_->steps, own_mean, tokens / seconds));
+  running_->progress.show(
+      step + 1,
+      fmt::format("step {:>3}/{}  {}loss {:.4f}  {:.0f} tokens/s", step + 1, options_->steps,
+                  options_->dp > 1 ? "rank 0's " : "", own_mean, tokens / seconds));
 }
 
 void Lesson::add_to_report(const Rank& rank, const std::string& name, const std::string& json) {

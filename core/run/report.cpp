@@ -80,7 +80,8 @@ std::string exposure_table(const Report& report) {
       {"communication", "a rank and step", "exposed", "hidden", "a step takes"}};
   for (const ObservedOverlap& seen : report.overlaps) {
     if (seen.communication == 0) continue;
-    rows.push_back({seen.phase, fmt::format("{:.3f} ms", seen.communication * 1e3),
+    rows.push_back({report.overlaps.size() > 1 ? seen.phase : "all steps",
+                    fmt::format("{:.3f} ms", seen.communication * 1e3),
                     fmt::format("{:.3f} ms", seen.exposed * 1e3),
                     percent(1 - seen.exposed / seen.communication),
                     fmt::format("{:.3f} ms", seen.step * 1e3)});
@@ -91,7 +92,6 @@ std::string exposure_table(const Report& report) {
          "steps\n";
 }
 
-/// How much each rank had to remember in each phase: only where there are several.
 /// Peaks of memory by phase, of those categories in which phases differ.
 std::string varying_memory(const Report& report) {
   std::string text;
@@ -138,13 +138,16 @@ std::string memory_table(const Report& report) {
     for (const auto& [operation, bytes] : record.predicted.bytes_sent) predicted += bytes;
     std::int64_t sent = 0;
     for (const auto& [operation, bytes] : record.bytes_sent) sent += bytes;
-    rows.push_back(
-        {fmt::format("rank {}", rank.rank),
-         compared(record.predicted.bytes_sent.empty() ? std::nullopt : std::optional{predicted},
-                  sent / record.phase.steps),
-         cell(MemoryCategory::activations), cell(MemoryCategory::communication),
-         cell(MemoryCategory::parameters), cell(MemoryCategory::gradients),
-         cell(MemoryCategory::optimizer)});
+    rows.push_back({fmt::format("rank {}", rank.rank),
+                    // What a library's collectives send is not seen.
+                    report.options.comm == Collectives::native && sent == 0
+                        ? "not counted"
+                        : compared(record.predicted.bytes_sent.empty() ? std::nullopt
+                                                                       : std::optional{predicted},
+                                   sent / record.phase.steps),
+                    cell(MemoryCategory::activations), cell(MemoryCategory::communication),
+                    cell(MemoryCategory::parameters), cell(MemoryCategory::gradients),
+                    cell(MemoryCategory::optimizer)});
   }
   const std::string& name = report.phases().back().name;
   return table(rows) +
@@ -278,6 +281,12 @@ std::string Report::text(const Console& console) const {
       text += console.colour
                   ? "  blue: forward, green: backward, dots: idle; digits are microbatches\n"
                   : "  3--: forward of microbatch 3, 3==: its backward, dots: idle\n";
+    else if (!losses.empty())
+      text += console.colour
+                  ? "  blue: forward, green: backward, o: optimizer, dots: waiting; digits are "
+                    "microbatches\n"
+                  : "  0--: forward of microbatch 0, 0==: its backward, o: optimizer, dots: "
+                    "waiting\n";
   }
   if (const std::string shares = bubble_table(*this); !shares.empty()) text += "\n" + shares;
   if (const std::string exposed = exposure_table(*this); !exposed.empty()) text += "\n" + exposed;

@@ -1,5 +1,7 @@
 #include "core/run/trained_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/base/error.h"
@@ -61,6 +63,11 @@ std::string use_trained_model(const Options& options, const std::vector<NamedVal
   const auto& targets = plain.model.parameters();
   if (targets.size() != parameters.size())
     throw RunError("the ranks' parameters are not a whole model");
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    if (static_cast<std::int64_t>(parameters[i].values.size()) != targets[i]->value.elements())
+      throw RunError(fmt::format("the ranks have {} elements of {}, which has {}",
+                                 parameters[i].values.size(), targets[i]->name,
+                                 targets[i]->value.elements()));
   for (std::size_t i = 0; i < targets.size(); ++i)
     std::copy(parameters[i].values.begin(), parameters[i].values.end(), targets[i]->value.f32());
   if (!options.save.empty()) save_checkpoint(options.save, options.model, targets);

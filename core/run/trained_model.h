@@ -13,8 +13,8 @@ namespace lockstep {
 int check_checkpoint(const std::string& path, const GptConfig& config);
 
 /// Puts the trained parameters into a whole model, saves it where --save asks, with the optimizer's
-/// moments where they are given, and returns one line
-/// that it generates.
+/// moments where they are given, and returns one line that it generates. Throws RunError where the
+/// parameters are not a whole model.
 std::string use_trained_model(const Options& options, const std::vector<NamedValues>& parameters,
                               const std::vector<NamedValues>& moments);
 

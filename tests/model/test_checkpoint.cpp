@@ -147,10 +147,31 @@ TEST_CASE("names without `transformer.` and transformers' buffers are accepted")
   Model model{tiny(false), 2};
   model.load(file.path);
   CHECK(values(model.gpt) == values(Model{tiny(false), 1}.gpt));
+}
 
-  // A tied model has no use of the head that is written with it.
+TEST_CASE("a tied model takes a head that is the token table, and no other") {
+  Spoilt file;
+  CHECK(contains(file.message(tiny(true)), "leave --tied out"));
+  const auto table = file["wte.weight"]["data_offsets"],
+             head = file.header["lm_head.weight"]["data_offsets"];
+  const std::size_t bytes = table[1].get<std::size_t>() - table[0].get<std::size_t>();
+  file.data.replace(head[0].get<std::size_t>(), bytes,
+                    file.data.substr(table[0].get<std::size_t>(), bytes));
+  spill(file.path, with_length(file.header.dump(), file.data));
   Model tied{tiny(true), 2};
   tied.load(file.path);
+  CHECK(values(tied.gpt).front() == values(Model{tiny(false), 1}.gpt).front());
+}
+
+TEST_CASE("config.json tells what shapes do not: the number of heads") {
+  const TemporaryFolder folder;
+  Model{tiny(false)}.save(folder / "run");
+  GptConfig other = tiny(false);
+  other.heads = other.heads == 1 ? 2 : 1;
+  Model model{other, 3};
+  const auto before = values(model.gpt);
+  CHECK(contains(usage_error([&] { model.load(folder / "run"); }), "--heads"));
+  CHECK(values(model.gpt) == before);
 }
 
 TEST_CASE("a spoilt file is one line that says what is wrong, and nothing is read") {
