@@ -1,0 +1,187 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/comm/control.h"
+#include "tests/bench/side_by_side.h"
+#include "tests/support/copies_checks.h"
+
+/// Training steps of data parallelism and ZeRO on two ranks, in turn with others on the same ranks.
+/// For ranks that are threads and for processes.
+namespace lockstep::bench {
+
+/// What is trained: `batch` sequences a rank.
+struct CopiesWork {
+  const char* name;
+  GptConfig model;
+  int batch;
+};
+
+/// A model in which compute exceeds communication, and the lessons' own.
+inline const std::vector<CopiesWork>& copies_works() {
+  static const std::vector<CopiesWork> works{
+      {"h128", {.layers = 4, .hidden = 128, .heads = 4, .sequence = 64, .vocabulary = 256}, 16},
+      {"default", GptConfig{}, 12}};
+  return works;
+}
+
+inline Options two_copies(const CopiesWork& work) {
+  Options options;
+  options.ranks = options.dp = 2;
+  options.model = work.model;
+  options.microbatches = {1};
+  options.batch = 2 * work.batch;
+  options.optimizer.clip = 0;
+  options.trace = "none";
+  return options;
+}
+
+/// Bytes of a bucket, as the lessons have it.
+constexpr std::int64_t copies_bucket = 50'000;
+
+/// A copy that trains on its rank's share and asks nobody.
+class Alone {
+ public:
+  Alone(Rank& rank, const Options& options)
+      : rank_(rank),
+        options_(options),
+        model_(options.model, rank.device, StageLayers::whole(options.model), options.seed),
+        optimizer_(model_.parameters(), rank.device, options.optimizer) {}
+
+  void step(const Corpus& corpus, int step) {
+    model_.zero_gradients();
+    accumulate_gradients(model_, corpus.batch(options_.seed, step,
+                                              {.microbatches = 1,
+                                               .size = options_.batch / rank_.count,
+                                               .replicas = rank_.count,
+                                               .replica = rank_.id}));
+    optimizer_.step();
+  }
+
+ private:
+  Rank& rank_;
+  const Options& options_;
+  Gpt model_;
+  AdamW optimizer_;
+};
+
+/// What one rank took for a turn, in seconds.
+struct TurnTime {
+  double wall = 0;
+  double processor = 0;  ///< of the whole process, all its threads
+};
+
+inline TurnTime turn_time(const std::function<void()>& work) {
+  const auto processor = [] {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    const auto seconds = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+    };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
+  };
+  const double before = processor();
+  const double wall = seconds_of(work);
+  return {wall, processor() - before};
+}
+
+/// Two ways to train on the same ranks, in turn; each is called with the number of the step. Every
+/// turn begins with all ranks. Rank 0 learns what the ranks reached together: the sum of their
+/// rates, as the seconds that a step takes one rank; and the ratio of processor times.
+struct Compared {
+  SideBySide sides;
+  double processor_ratio = 0;
+};
+inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(int)>& ours,
+                              const std::function<void(int)>& other) {
+  std::vector<TurnTime> times;
+  int step = 0;
+  const auto turn = [&](const std::function<void(int)>& side) {
+    rank.world.barrier().wait();
+    times.push_back(turn_time([&] { side(step); }));
+    return 0.0;
+  };
+  for (int round = 0; round < 2; ++round) {  // to warm up
+    ours(step);
+    other(step);
+  }
+  for (int round = 0; round < rounds; ++round, ++step) {
+    const bool first = round % 2 == 0;
+    turn(first ? ours : other);
+    turn(first ? other : ours);
+    if (!first) std::swap(times[times.size() - 2], times.back());
+  }
+  std::string mine(times.size() * sizeof(TurnTime), '\0');
+  std::memcpy(mine.data(), times.data(), mine.size());
+  std::vector<double> rates(times.size()), processor(times.size());
+  for (const std::string& bytes : gather_to_root(*rank.transport, mine)) {
+    std::memcpy(times.data(), bytes.data(), bytes.size());
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      rates[i] += 1 / times[i].wall / rank.count;
+      processor[i] += times[i].processor;
+    }
+  }
+  Compared compared;
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i + 1 < times.size() && rank.id == 0; i += 2) {
+    compared.sides.add(1 / rates[i], 1 / rates[i + 1]);
+    ratios.push_back(processor[i] / processor[i + 1]);
+  }
+  compared.processor_ratio = median(ratios);
+  return compared;
+}
+
+/// Data parallelism with overlap against two copies that do not talk to one another.
+inline Compared overlap_against_alone(Rank& rank, const CopiesWork& work, int rounds) {
+  const Options options = two_copies(work);
+  const Corpus corpus = testing::copies_corpus(options.model);
+  testing::Copies replicas{rank, options, testing::Scheme::overlap, copies_bucket};
+  Alone alone{rank, options};
+  return compare_steps(
+      rank, rounds,
+      [&](int step) {
+        replicas.backward(corpus, step);
+        replicas.update();
+      },
+      [&](int step) { alone.step(corpus, step); });
+}
+
+/// ZeRO-3 with its parameters gathered one use ahead against data parallelism with overlap.
+inline Compared zero_3_against_overlap(Rank& rank, const CopiesWork& work, int rounds) {
+  const Options options = two_copies(work);
+  const Corpus corpus = testing::copies_corpus(options.model);
+  testing::Copies sharded{rank, options, testing::Scheme::zero_3, copies_bucket, 1};
+  testing::Copies replicas{rank, options, testing::Scheme::overlap, copies_bucket};
+  const auto step_of = [&](testing::Copies& copies) {
+    return [&](int step) {
+      copies.backward(corpus, step);
+      copies.update();
+    };
+  };
+  return compare_steps(rank, rounds, step_of(sharded), step_of(replicas));
+}
+
+/// A row of the table. `time_at_most`: the figure is ours' time over the other's, and not its
+/// speed.
+inline void report(benchmark::State& state, const Compared& compared, double at_least,
+                   double time_at_most, const std::string& what) {
+  report(state, compared.sides, at_least, what);
+  state.counters["processor_ratio"] = compared.processor_ratio;
+  if (time_at_most == 0) return;
+  std::vector<double> times = compared.sides.speeds();
+  for (double& each : times) each = 1 / each;
+  state.counters["value"] = median(times);
+  state.counters["low"] = quantile(times, 0.25);
+  state.counters["high"] = quantile(times, 0.75);
+  state.counters["at_most"] = time_at_most;
+}
+
+}  // namespace lockstep::bench
