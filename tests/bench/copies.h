@@ -23,13 +23,19 @@ struct CopiesWork {
   const char* name;
   GptConfig model;
   int batch;
+  bool bound;  ///< whether compute exceeds communication, so that requirements hold
+  const char* what;
 };
 
 /// A model in which compute exceeds communication, and the lessons' own.
 inline const std::vector<CopiesWork>& copies_works() {
   static const std::vector<CopiesWork> works{
-      {"h128", {.layers = 4, .hidden = 128, .heads = 4, .sequence = 64, .vocabulary = 256}, 16},
-      {"default", GptConfig{}, 12}};
+      {"h128",
+       {.layers = 4, .hidden = 128, .heads = 4, .sequence = 64, .vocabulary = 256},
+       16,
+       true,
+       "4 layers of h = 128, 16 x 64 tokens a rank"},
+      {"h64", GptConfig{}, 12, false, "the lessons' model: 8 layers of h = 64, 12 x 64 tokens"}};
   return works;
 }
 
@@ -93,13 +99,16 @@ inline TurnTime turn_time(const std::function<void()>& work) {
   return {wall, processor() - before};
 }
 
-/// Two ways to train on the same ranks, in turn; each is called with the number of the step. Every
-/// turn begins with all ranks. Rank 0 learns what the ranks reached together: the sum of their
-/// rates, as the seconds that a step takes one rank; and the ratio of processor times.
+/// Two ways to train, on the same ranks and in turn, as rank 0 learns it.
 struct Compared {
-  SideBySide sides;
-  double processor_ratio = 0;
+  SideBySide sides;  ///< what the ranks reach together, the sum of their rates: as a step's seconds
+  /// The same, by the slowest rank of each turn. Ranks that sum their gradients wait for the one
+  /// that others keep from its core, independent copies do not; here both sides do, so that what is
+  /// left is the communication's own.
+  SideBySide slowest;
+  double processor_ratio = 0;  ///< processor time, ours over the other's
 };
+/// Each is called with the number of the step; every turn is one step, and begins with all ranks.
 inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(int)>& ours,
                               const std::function<void(int)>& other) {
   std::vector<TurnTime> times;
@@ -121,21 +130,24 @@ inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(i
   }
   std::string mine(times.size() * sizeof(TurnTime), '\0');
   std::memcpy(mine.data(), times.data(), mine.size());
-  std::vector<double> rates(times.size()), processor(times.size());
+  std::vector<TurnTime> together(times.size());  // wall: the rates of all ranks
+  std::vector<double> most(times.size());
   for (const std::string& bytes : gather_to_root(*rank.transport, mine)) {
     std::memcpy(times.data(), bytes.data(), bytes.size());
     for (std::size_t i = 0; i < times.size(); ++i) {
-      rates[i] += 1 / times[i].wall / rank.count;
-      processor[i] += times[i].processor;
+      together[i].wall += 1 / times[i].wall;
+      together[i].processor += times[i].processor;
+      most[i] = std::max(most[i], times[i].wall);
     }
   }
   Compared compared;
-  std::vector<double> ratios;
+  std::vector<double> processor;
   for (std::size_t i = 0; i + 1 < times.size() && rank.id == 0; i += 2) {
-    compared.sides.add(1 / rates[i], 1 / rates[i + 1]);
-    ratios.push_back(processor[i] / processor[i + 1]);
+    compared.sides.add(rank.count / together[i].wall, rank.count / together[i + 1].wall);
+    compared.slowest.add(most[i], most[i + 1]);
+    processor.push_back(together[i].processor / together[i + 1].processor);
   }
-  compared.processor_ratio = median(ratios);
+  compared.processor_ratio = median(processor);
   return compared;
 }
 
@@ -169,19 +181,63 @@ inline Compared zero_3_against_overlap(Rank& rank, const CopiesWork& work, int r
   return compare_steps(rank, rounds, step_of(sharded), step_of(replicas));
 }
 
-/// A row of the table. `time_at_most`: the figure is ours' time over the other's, and not its
-/// speed.
-inline void report(benchmark::State& state, const Compared& compared, double at_least,
-                   double time_at_most, const std::string& what) {
+/// A row of the table: how many times as fast as the other ours is.
+inline void report_speed(benchmark::State& state, const Compared& compared, double at_least,
+                         const std::string& what) {
   report(state, compared.sides, at_least, what);
-  state.counters["processor_ratio"] = compared.processor_ratio;
-  if (time_at_most == 0) return;
-  std::vector<double> times = compared.sides.speeds();
-  for (double& each : times) each = 1 / each;
+  state.counters["by_slowest"] = median(compared.slowest.speeds());
+  state.counters["processor"] = compared.processor_ratio;
+}
+/// The same with ours' time over the other's as the figure.
+inline void report_time(benchmark::State& state, const Compared& compared, double at_most,
+                        const std::string& what) {
+  report_speed(state, compared, 0, what);
+  const auto times_of = [](const SideBySide& sides) {
+    std::vector<double> times = sides.speeds();
+    for (double& each : times) each = 1 / each;
+    return times;
+  };
+  const std::vector<double> times = times_of(compared.sides);
   state.counters["value"] = median(times);
   state.counters["low"] = quantile(times, 0.25);
   state.counters["high"] = quantile(times, 0.75);
-  state.counters["at_most"] = time_at_most;
+  state.counters["by_slowest"] = median(times_of(compared.slowest));
+  if (at_most > 0) state.counters["at_most"] = at_most;
+}
+
+/// What is compared, and how fast it has to be where compute exceeds communication.
+struct Comparison {
+  const char* name;
+  Compared (*run)(Rank&, const CopiesWork&, int rounds);
+  void (*report)(benchmark::State&, const Compared&, double bound, const std::string& what);
+  double bound;
+  const char* what;
+};
+constexpr Comparison copies_comparisons[] = {
+    {"dp", overlap_against_alone, report_speed, 0.95,
+     "DP with overlap, times as fast as 2 independent copies"},
+    {"zero_3", zero_3_against_overlap, report_time, 1.1,
+     "ZeRO-3 with prefetch, its time over DP's with overlap"}};
+
+/// Registers all of them; `on_ranks` calls its argument on every rank of a run of its options, and
+/// returns what went wrong, or "".
+template <class OnRanks>
+void add_copies(const std::string& launch, int rounds, OnRanks on_ranks) {
+  for (const CopiesWork& work : copies_works())
+    for (const Comparison& comparison : copies_comparisons) {
+      const bool bound = work.bound;
+      add(fmt::format("{}_{}_{}", comparison.name, launch, work.name),
+          [=](benchmark::State& state) {
+            Compared compared;
+            const std::string wrong = on_ranks(two_copies(work), [&](Rank& rank) {
+              Compared mine = comparison.run(rank, work, rounds);
+              if (rank.id == 0) compared = std::move(mine);
+            });
+            if (!wrong.empty()) return state.SkipWithError(wrong.c_str());
+            comparison.report(state, compared, bound ? comparison.bound : 0,
+                              fmt::format("{} ({})", comparison.what, work.what));
+          });
+    }
 }
 
 }  // namespace lockstep::bench
