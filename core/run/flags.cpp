@@ -63,6 +63,7 @@ struct FlagParser::Impl {
         });
   }
   void shared_flags();
+  void leave_out_the_model();
 };
 
 void FlagParser::Impl::shared_flags() {
@@ -159,11 +160,22 @@ void FlagParser::Impl::shared_flags() {
   app.option_defaults()->group("This lesson's own");
 }
 
+/// Of the shared flags those that would shape or train a model.
+void FlagParser::Impl::leave_out_the_model() {
+  for (const char* flag :
+       {"--batch", "--microbatches", "--layers", "--hidden", "--heads", "--sequence", "--vocab",
+        "--tied", "--lr", "--clip", "--data", "--load", "--save", "--parity"})
+    app.remove_option(app.get_option(flag));
+  app.get_option("--steps")->description("how many times")->group("What is done");
+  app.get_option("--seed")->description("of random numbers")->group("What is done");
+}
+
 FlagParser::FlagParser(const LessonInfo& info) : impl_(std::make_unique<Impl>()) {
   impl_->info = info;
   impl_->app.description(fmt::format("Lesson {}: {}", info.name, info.question));
   impl_->app.name("./lockstep lesson " + info.name.substr(0, info.name.find(' ')));
   impl_->shared_flags();
+  if (!info.model) impl_->leave_out_the_model();
 }
 FlagParser::~FlagParser() = default;
 
@@ -175,6 +187,9 @@ void FlagParser::add(const std::string& name, double& value, const std::string& 
 }
 void FlagParser::add(const std::string& name, std::string& value, const std::string& help) {
   impl_->word(name, value, help);
+}
+void FlagParser::add(const std::string& name, bool& value, const std::string& help) {
+  impl_->app.add_flag(name, value, help);
 }
 void FlagParser::add(const std::string& name, std::vector<int>& value, const std::string& help) {
   impl_->app

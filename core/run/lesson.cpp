@@ -84,9 +84,12 @@ int Lesson::run_launcher(SignalWatch& watch) {
 void Lesson::introduce(const std::string& hosts) const {
   const Options& o = *options_;
   if (o.quiet) return;
-  fmt::print("Lesson {}: {} ranks ({}), {} layers, hidden {}, {} heads, sequence {}\n", info_.name,
-             o.ranks, o.launch == Launch::mpi ? "processes under mpirun" : "threads",
-             o.model.layers, o.model.hidden, o.model.heads, o.model.sequence);
+  fmt::print("Lesson {}: {} rank{} ({})", info_.name, o.ranks, o.ranks > 1 ? "s" : "",
+             o.launch == Launch::mpi ? "processes under mpirun" : "threads");
+  if (info_.model)
+    fmt::print(", {} layers, hidden {}, {} heads, sequence {}", o.model.layers, o.model.hidden,
+               o.model.heads, o.model.sequence);
+  fmt::print("\n");
   if (!hosts.empty()) fmt::print("{}\n", hosts);
   fmt::print("{} clock{}: {}\n", o.clock.is_modelled() ? "modelled" : "wall",
              o.clock.is_modelled() ? ", cluster " + o.clock.cluster().name : "", o.why_this_clock);
@@ -99,6 +102,7 @@ void Lesson::introduce(const std::string& hosts) const {
 int Lesson::tell() {
   const Options& o = *options_;
   Report report{.options = o, .lesson = info_.name, .ranks = std::move(running_->records)};
+  report.own = std::move(running_->own);
   const bool trained = !report.ranks.front().parameters.empty();
   if (running_->writer) {
     running_->folder.merge(o.ranks);

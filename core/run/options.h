@@ -75,6 +75,7 @@ struct LessonInfo {
   std::string precision = "f32";  ///< the default of --precision
   bool f32_reference = false;  ///< one device trains in f32 all the same: precision is the lesson
   bool trains = true;          ///< there are batches, losses and parameters to compare
+  bool model = true;           ///< there is a model, whose shape can be asked for
   std::string axis = "pp";     ///< the axis that all ranks lie on unless told otherwise
   Tolerance tolerance{};
   /// In 16 bits, where another order of additions shows sooner.
@@ -91,6 +92,8 @@ class FlagParser {
   void add(const std::string& name, int& value, const std::string& help);
   void add(const std::string& name, double& value, const std::string& help);
   void add(const std::string& name, std::string& value, const std::string& help);
+  /// One without a value: it is there, or not.
+  void add(const std::string& name, bool& value, const std::string& help);
   /// Whole numbers of at least 0, such as 0,1,2.
   void add(const std::string& name, std::vector<int>& value, const std::string& help);
   /// One of several words.

@@ -154,6 +154,10 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
                                       options_->steps, own_mean, tokens / seconds));
 }
 
+void Lesson::add_to_report(const Rank& rank, const std::string& name, const std::string& json) {
+  if (rank.id == 0) running_->own[name] = json;
+}
+
 void Lesson::load(Rank&, const std::vector<Parameter*>& parameters, AdamW& optimizer) {
   const std::string& path = options_->load;
   if (path.empty()) return;

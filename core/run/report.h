@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,10 +24,11 @@ struct Report {
   std::vector<double> losses;     ///< by step
   std::optional<Parity> parity;
   std::vector<double> reference_losses;
-  std::string sample;                       ///< what the model says now
-  Timeline timeline;                        ///< empty without a trace
-  std::vector<ObservedBubble> bubbles{};    ///< by phase
-  std::vector<ObservedOverlap> overlaps{};  ///< by phase
+  std::string sample;                        ///< what the model says now
+  Timeline timeline;                         ///< empty without a trace
+  std::vector<ObservedBubble> bubbles{};     ///< by phase
+  std::vector<ObservedOverlap> overlaps{};   ///< by phase
+  std::map<std::string, std::string> own{};  ///< what the lesson adds to json(), as JSON by name
 
   /// Measures the timeline, once it has been read.
   void look_at_timeline();

@@ -82,6 +82,7 @@ std::string Report::json() const {
   document["step_seconds"] = step_seconds();
   document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
   document["sample"] = sample;
+  for (const auto& [name, text] : own) document[name] = ordered_json::parse(text);
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -76,6 +76,20 @@ TEST_CASE("... with tied weights, frozen units, larger buckets, several microbat
   }
 }
 
+TEST_CASE("... and in 16 bits, where sums over ranks are rounded at each step") {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const int n : {1, 2, 3, 8}) {
+      CAPTURE(n);
+      Options options = small_copies(n);
+      options.model.dtype = dtype;
+      options.model.tied = n == 3;
+      if (n == 2) options.model.frozen = {1};
+      CHECK(on_all(options,
+                   [&](Rank& rank) { return check_copies(rank, options, unit_buckets); }) == "");
+    }
+  }
+}
+
 TEST_CASE("ZeRO-3 holds as many gathered layers as one and those that it prefetches") {
   for (const int prefetch : {0, 1, 2, 3, 20}) {
     Options options = small_copies(2);

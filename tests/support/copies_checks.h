@@ -248,11 +248,16 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
       wrong += fmt::format("{} on {} ranks: {}\n", name_of(scheme), rank.count, what);
     };
     const Parity parity = compare(outcome.losses, outcome.parameters, expected);
-    if (!parity.within({.loss = 1e-6, .parameter = 1e-5}))
+    // In 16 bits a sum over ranks has lost half of a last place, 2⁻⁹ in bf16, at each step.
+    const bool narrow = is_narrow(options.model.dtype);
+    const Tolerance tolerance = narrow ? Tolerance{.loss = 1e-2, .parameter = 0.1}
+                                       : Tolerance{.loss = 1e-6, .parameter = 1e-5};
+    if (!parity.within(tolerance))
       complain(fmt::format("losses {:.1e}, parameters {:.1e} ({}) from one device",
                            parity.max_relative_loss, parity.max_relative_parameter,
                            parity.worst_parameter));
-    if (const double off = worst_difference(outcome.gradients, gradients); !(off <= 1e-6))
+    if (const double off = worst_difference(outcome.gradients, gradients);
+        !(off <= (narrow ? 2e-2 : 1e-6)))
       complain(fmt::format("first gradients {:.1e} from one device", off));
     if (!(outcome.losses.back() < left * outcome.losses.front()))
       complain(fmt::format("the loss fell only from {} to {}", outcome.losses.front(),

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/run/lesson.h"
+#include "lessons/01_collectives/prediction.h"
+#include "lessons/01_collectives/timing.h"
+
+namespace lockstep {
+
+constexpr int largest_by_default = 1 << 22;
+
+/// Throws UsageError for sizes that can't be.
+inline void check_sizes(const Options& options, int elements, bool sweep, int largest) {
+  constexpr int most = 1 << 26;
+  if (elements < 1 || elements > most)
+    throw UsageError(fmt::format("--elements {}: wants at least 1, at most {}", elements, most));
+  if (sweep && options.ranks < 2)
+    throw UsageError(
+        "--sweep with --ranks 1: one rank has nobody to send to; use --ranks 2 or more");
+  if (!sweep && largest != largest_by_default)
+    throw UsageError(fmt::format(
+        "--largest {}: is about the sweep's sizes; add --sweep, or leave it out", largest));
+  if (largest < 256 || largest % 4 != 0)
+    throw UsageError(fmt::format(
+        "--largest {}: wants a multiple of 4 bytes, and at least 256, the sweep's smallest",
+        largest));
+}
+
+/// All ranks, with our own algorithms also where --comm native is asked for: that is what it is
+/// compared with.
+inline Group our_own_collectives(Rank& rank) {
+  std::vector<int> all(static_cast<std::size_t>(rank.count));
+  std::iota(all.begin(), all.end(), 0);
+  return {{*rank.transport, rank.device, Collectives::ring},
+          all,
+          "ring",
+          rank.transport->open_channels(Group::channels_taken)};
+}
+
+/// Every step of the run is one all-reduce.
+inline Phase all_reduces(const Lesson& lesson, Algorithm algorithm) {
+  return {.name = name_of(algorithm), .first_step = 0, .steps = lesson.options().steps};
+}
+
+/// What this rank is to send, and to keep: the array, and one chunk of scratch.
+inline Predicted predict(const Rank& rank, Algorithm algorithm, std::int64_t elements) {
+  Predicted predicted;
+  const bool ring = algorithm == Algorithm::ring;
+  const std::int64_t sent = elements_sent(algorithm, elements, rank.count, rank.id);
+  if (rank.count > 1) predicted.bytes_sent[ring ? "send" : "all_reduce"] = 4 * sent;
+  const std::int64_t scratch =
+      rank.count == 1 ? 0
+      : ring          ? chunk_elements(elements, rank.count, 0)
+             : all_reduce_scratch(algorithm, elements, rank.count, rank.transport->combines());
+  predicted.peak_bytes[name_of(MemoryCategory::communication)] = 4 * (elements + scratch);
+  return predicted;
+}
+
+/// The machine that predictions are made for: the described cluster, or by the wall this machine's
+/// own α and β, measured here and now. Called by all ranks; rank 0 has the figures.
+inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
+  if (rank.clock.is_modelled()) return rank.clock.cluster();
+  Cluster machine{.name = "this machine"};
+  if (rank.count == 1) return machine;
+  machine.within = machine.between = measure_ping_pong(rank, group, buffer);
+  machine.ranks_per_node = rank.count;
+  machine.name = fmt::format("this machine's α {:.2f} µs and 1/β {:.2f} GB/s, by ping-pong",
+                             1e6 * machine.within.latency_seconds, 1e-9 * machine.within.bandwidth);
+  return machine;
+}
+
+/// What one all-reduce took, beside its formula. `native`: what the library's own took, if asked
+/// for.
+struct Told {
+  Algorithm algorithm;
+  std::int64_t elements = 0;
+  AllReduceTime predicted;
+  Picoseconds observed = 0;
+  std::optional<Picoseconds> native;
+};
+
+/// The library's own all-reduce of `data`, where --comm native is asked for. Called by all ranks.
+inline std::optional<Picoseconds> native_time(Rank& rank, View data) {
+  if (rank.endpoint.collectives != Collectives::native || rank.count == 1) return {};
+  rank.device.compute.kernels().fill({}, data, 0.0F);
+  return time_of(rank, static_cast<std::int64_t>(data.bytes()),
+                 [&] { rank.world.all_reduce(data).wait(); });
+}
+
+inline std::string json(const Told& told, int ranks) {
+  return fmt::format(
+      R"({{"algorithm":"{}","ranks":{},"bytes":{},"latency_seconds":{},"bandwidth_seconds":{},)"
+      R"("predicted_seconds":{},"observed_seconds":{},"native_seconds":{}}})",
+      name_of(told.algorithm), ranks, 4 * told.elements, seconds(told.predicted.latency),
+      seconds(told.predicted.bandwidth), seconds(told.predicted.total()), seconds(told.observed),
+      told.native ? fmt::format("{}", seconds(*told.native)) : "null");
+}
+
+inline void tell_time(const Rank& rank, const Cluster& machine, const Told& told) {
+  const int N = rank.count;
+  const std::int64_t bytes = 4 * told.elements;
+  fmt::print("\none {} all-reduce of {} B on {} rank{}, {} clock, {}\n", name_of(told.algorithm),
+             bytes, N, N > 1 ? "s" : "", rank.clock.name(), machine.name);
+  if (N == 1) {
+    fmt::print("  alone: nothing is sent, and it takes no time\n");
+    return;
+  }
+  const AllReduceTime& said = told.predicted;
+  const auto micro = [](Picoseconds time) { return 1e6 * seconds(time); };
+  const std::string how =
+      told.observed == said.total()
+          ? "=, to the picosecond"
+          : fmt::format("{:+.1f} %", 100 * (seconds(told.observed) / seconds(said.total()) - 1));
+  fmt::print("  latency    {:>12.6f} µs\n", micro(said.latency));
+  fmt::print("  bandwidth  {:>12.6f} µs\n", micro(said.bandwidth));
+  fmt::print("  predicted  {:>12.6f} µs   {}{}\n", micro(said.total()), said.formula,
+             said.exact || !rank.clock.is_modelled() ? "" : ", at most");
+  fmt::print("  observed   {:>12.6f} µs   {}\n", micro(told.observed), how);
+  if (told.native) fmt::print("  native     {:>12.6f} µs   MPI's own\n", micro(*told.native));
+  if (const int cores = available_cores(); !rank.clock.is_modelled() && N > cores)
+    fmt::print("  {} ranks share {} cores, which the formula does not know; --sweep measures it\n",
+               N, cores);
+  if (told.observed <= 0) return;
+  fmt::print("  algorithm bandwidth {:.3f} GB/s, bus bandwidth {:.3f} GB/s\n",
+             1e-9 * algorithm_bandwidth(bytes, seconds(told.observed)),
+             1e-9 * bus_bandwidth(bytes, seconds(told.observed), N));
+}
+
+}  // namespace lockstep

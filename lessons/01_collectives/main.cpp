@@ -1,0 +1,85 @@
+#include "core/run/lesson.h"
+#include "lessons/01_collectives/account.h"
+#include "lessons/01_collectives/grid.h"
+#include "lessons/01_collectives/proof.h"
+#include "lessons/01_collectives/ring_all_reduce.h"
+#include "lessons/01_collectives/sweep.h"
+
+using namespace lockstep;
+
+// Every rank has an array, and every rank wants the sum of all of them. Nobody has to talk to
+// everybody for that: each rank sends to its right neighbour and receives from its left one.
+int main(int argc, char** argv) {
+  Lesson lesson{{.name = "01 collectives",
+                 .question = "How do N ranks sum what they have, and what does that cost?",
+                 .steps = 4,
+                 .microbatches = {1},
+                 .trains = false,
+                 .model = false,
+                 .axis = "dp"},
+                argc,
+                argv};
+  const auto& name = lesson.flag<std::string>(
+      "--algorithm", "ring", "ring, naive, tree, recursive_doubling or rabenseifner");
+  const int& elements = lesson.flag("--elements", 1'000'000, "f32 numbers in each rank's array");
+  const bool& sweep = lesson.flag(
+      "--sweep", false, "then many sizes: among 2, 4, 8, ... ranks, and by every algorithm");
+  const int& largest =
+      lesson.flag("--largest", largest_by_default, "bytes of the sweep's largest array");
+  lesson.check([&](const Options& options) {
+    algorithm_of(name);
+    check_sizes(options, elements, sweep, largest);
+  });
+
+  return lesson.run([&](Rank& rank) {
+    const Algorithm algorithm = algorithm_of(name);
+    const bool ring = algorithm == Algorithm::ring;
+    const bool tells = rank.id == 0 && !lesson.options().quiet;
+    Group group = our_own_collectives(rank);
+    Tensor data{rank.memory, {elements}, MemoryCategory::communication};
+
+    // The lesson's own ring, or one of Group's for a second sitting.
+    const auto sum = [&](View array) {
+      if (ring)
+        ring_all_reduce(group, rank.device, array);
+      else
+        group.all_reduce(array, algorithm).wait();
+    };
+
+    Grid grid{group, data};
+    std::vector<Picoseconds> times;
+    const Phase phase = all_reduces(lesson, algorithm);
+    for ([[maybe_unused]] const Batch& none :
+         lesson.batches(rank, phase, predict(rank, algorithm, elements))) {
+      rank.device.compute.kernels().fill({}, data, contribution(rank.id, rank.count));
+      start_together(rank);
+      const Picoseconds start = rank.compute.now();
+      if (ring && grid.fits() && times.empty())  // to look on takes time: once is enough
+        ring_all_reduce(group, rank.device, data, [&](const RingStep& now) { grid.note(now); });
+      else
+        sum(data);
+      times.push_back(largest_of_all(*rank.transport, rank.compute.now() - start));
+      check_sum(rank, data);
+    }
+    check_bits(rank, group, data, lesson.seed(), ring, sum);
+
+    const Cluster machine = machine_of(rank, group, data);
+    const std::string drawing = grid.draw(*rank.transport, Console::detect());
+    if (times.size() > 1) times.erase(times.begin());  // the one that was looked at
+    const Told told{algorithm, elements,
+                    predict_all_reduce(algorithm, elements, rank.count, machine), median(times),
+                    native_time(rank, data)};
+    lesson.add_to_report(rank, "all_reduce", json(told, rank.count));
+    if (tells) {
+      fmt::print("{}", !ring || grid.fits() ? drawing : grid.too_many());
+      tell_proof(ring);
+      tell_time(rank, machine, told);
+    }
+    if (sweep) {
+      Sweep all{rank, machine, largest, lesson.options().quiet};
+      all.over_ranks(algorithm);
+      all.over_algorithms();
+      lesson.add_to_report(rank, "sweep", all.json());
+    }
+  });
+}

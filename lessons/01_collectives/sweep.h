@@ -1,0 +1,244 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "core/base/error.h"
+#include "lessons/01_collectives/account.h"
+#include "lessons/01_collectives/prediction.h"
+#include "lessons/01_collectives/timing.h"
+
+namespace lockstep {
+
+/// All-reduces of many sizes among 2, 4, 8, ... and all ranks, as nccl-tests prints them, beside
+/// the closed forms; then all algorithms against one another. Each method is called by all ranks;
+/// rank 0 prints.
+class Sweep {
+ public:
+  /// `machine` has the α and β of the predictions; needed on rank 0 only. `quiet`: prints nothing.
+  Sweep(Rank& rank, Cluster machine, std::int64_t largest_bytes, bool quiet)
+      : rank_(rank),
+        machine_(std::move(machine)),
+        largest_(largest_bytes),
+        quiet_(quiet),
+        native_(rank.endpoint.collectives == Collectives::native),
+        data_(rank.memory, {largest_bytes / 4}, MemoryCategory::communication) {}
+
+  /// One algorithm: how time and bandwidth change with the size and with the number of ranks.
+  void over_ranks(Algorithm algorithm) {
+    const bool modelled = rank_.clock.is_modelled();
+    print("\n{} all-reduce, {} clock, {}; times in µs, bandwidths in GB/s\n", name_of(algorithm),
+          rank_.clock.name(), machine_.name);
+    print("  {:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>11} {:>7} {:>7}{}\n", "ranks", "bytes",
+          "latency", "bandwidth", "predicted", modelled ? "" : "all busy", "observed  ", "alg.bw",
+          "bus bw", native_ ? fmt::format(" {:>10} {:>7}", "native", "bus bw") : "");
+    for (int N = 2; N <= rank_.count; N = N == rank_.count ? N + 1 : std::min(2 * N, rank_.count)) {
+      Members members{*this, N};
+      const Cluster busy = busy_machine(members);
+      for (std::int64_t bytes = smallest; bytes <= largest_; bytes *= 4)
+        row(members, algorithm, N, bytes, busy);
+    }
+    if (modelled) return print("  =: the formula's time, to the picosecond\n");
+    const int cores = available_cores();
+    print(
+        "  predicted: each message as in a ping-pong; all busy: as when all ranks exchange at "
+        "once");
+    print("{}\n",
+          rank_.count > cores ? fmt::format(" ({} ranks share {} cores)", rank_.count, cores) : "");
+    print("  native: {}\n", native_ ? "MPI's own all-reduce"
+                            : rank_.transport->name() == std::string{"threads"}
+                                ? "none, threads have no library's collectives"
+                                : "MPI's own, with --comm native");
+  }
+
+  /// All algorithms among all ranks: which is the fastest at which size, and by the formulas.
+  void over_algorithms() {
+    const int N = rank_.count;
+    Members members{*this, N};
+    const Cluster machine = busy_machine(members);
+    print("\nall algorithms on {} ranks, {} clock; observed times in µs\n  {:>10}", N,
+          rank_.clock.name(), "bytes");
+    for (const Algorithm each : all_reduce_algorithms) print(" {:>{}}", name_of(each), width(each));
+    print("   fastest\n");
+    for (std::int64_t bytes = smallest; bytes <= largest_; bytes *= 4) {
+      print("  {:>10}", bytes);
+      std::optional<Picoseconds> best;
+      Algorithm fastest{};
+      for (const Algorithm each : all_reduce_algorithms) {
+        const Picoseconds seen = members.time(each, bytes);
+        note({each, bytes / 4, predict_all_reduce(each, bytes / 4, N, machine_), seen, {}}, N);
+        print(" {:>{}.3f}", micro(seen), width(each));
+        if (!best || seen < *best) fastest = each;
+        if (!best || seen < *best) best = seen;
+      }
+      const Algorithm said = fastest_by_formula(bytes / 4, N, machine);
+      print("   {}{}\n", name_of(fastest),
+            said == fastest ? " =" : fmt::format(" (formulas: {})", name_of(said)));
+    }
+    print("  =: so say the formulas\n");
+    tell_crossings(N, machine);
+  }
+
+  /// All that was measured, as a JSON array; complete on every rank.
+  std::string json() const { return "[" + json_ + "]"; }
+
+ private:
+  static constexpr std::int64_t smallest = 256;  ///< bytes
+
+  class Members;
+  /// By the wall, with the α and β of ranks that are all at work; a modelled link is never shared.
+  Cluster busy_machine(Members& members) const {
+    Cluster machine = machine_;
+    if (!rank_.clock.is_modelled()) machine.within = machine.between = members.busy_link();
+    return machine;
+  }
+  void row(Members& members, Algorithm algorithm, int N, std::int64_t bytes, const Cluster& busy) {
+    Told told{algorithm,
+              bytes / 4,
+              predict_all_reduce(algorithm, bytes / 4, N, machine_),
+              members.time(algorithm, bytes),
+              {}};
+    const AllReduceTime loaded = predict_all_reduce(algorithm, bytes / 4, N, busy);
+    std::string theirs;
+    if (native_) {
+      told.native = members.native_time(bytes);
+      theirs = fmt::format(" {:>10.3f} {:>7.3f}", micro(*told.native),
+                           1e-9 * bus_bandwidth(bytes, seconds(*told.native), N));
+    }
+    note(told, N);
+    const AllReduceTime& said = told.predicted;
+    const double taken = seconds(told.observed);
+    print("  {:>5} {:>10} {:>10.3f} {:>10.3f} {:>10.3f} {:>10} {:>9.3f} {} {:>7.3f} {:>7.3f}{}\n",
+          N, bytes, micro(said.latency), micro(said.bandwidth), micro(said.total()),
+          rank_.clock.is_modelled() ? "" : fmt::format("{:.3f}", micro(loaded.total())),
+          micro(told.observed), said.total() == told.observed ? '=' : ' ',
+          1e-9 * algorithm_bandwidth(bytes, taken), 1e-9 * bus_bandwidth(bytes, taken, N), theirs);
+  }
+  void note(const Told& told, int N) {
+    json_ += (json_.empty() ? "" : ",") + lockstep::json(told, N);
+  }
+
+  /// The first N ranks, which do the work while the others wait.
+  class Members {
+   public:
+    Members(Sweep& sweep, int N) : sweep_(sweep) {
+      Rank& rank = sweep.rank_;
+      const int ours = rank.transport->open_channels(Group::channels_taken);
+      const int theirs = rank.transport->open_channels(Group::channels_taken);
+      if (rank.id >= N) return;
+      std::vector<int> ranks(static_cast<std::size_t>(N));
+      std::iota(ranks.begin(), ranks.end(), 0);
+      const Endpoint plain{rank.endpoint.transport, rank.endpoint.device, Collectives::ring};
+      ours_ = std::make_unique<Group>(plain, ranks, fmt::format("{} ranks", N), ours);
+      if (sweep.native_)
+        theirs_ = std::make_unique<Group>(rank.endpoint, ranks, fmt::format("{} ranks, native", N),
+                                          theirs);
+    }
+    Picoseconds time(Algorithm algorithm, std::int64_t bytes) {
+      return time(ours_.get(), algorithm, bytes);
+    }
+    Picoseconds native_time(std::int64_t bytes) {
+      return time(theirs_.get(), Algorithm::ring, bytes);
+    }
+
+    Link busy_link() { return measure_busy_ring(sweep_.rank_, ours_.get(), sweep_.data_); }
+
+   private:
+    Picoseconds time(Group* group, Algorithm algorithm, std::int64_t bytes) {
+      Rank& rank = sweep_.rank_;
+      const View data = slice(sweep_.data_, 0, bytes / 4);
+      if (group == nullptr) return time_of(rank, bytes, {});
+      // What is timed is right: ones give N in every place. After that zeros, which stay small.
+      rank.device.compute.kernels().fill({}, data, 1.0F);
+      group->all_reduce(data, algorithm).wait();
+      const bool right = std::all_of(data.f32(), data.f32() + data.elements(), [&](float value) {
+        return value == static_cast<float>(group->size());
+      });
+      if (!right)
+        throw RunError(fmt::format("rank {}: {} all-reduce of {} B in {} gave another sum", rank.id,
+                                   name_of(algorithm), bytes, group->name()));
+      rank.device.compute.kernels().fill({}, data, 0.0F);
+      return time_of(rank, bytes, [&] { group->all_reduce(data, algorithm).wait(); });
+    }
+
+    Sweep& sweep_;
+    std::unique_ptr<Group> ours_, theirs_;
+  };
+
+  template <class... Args>
+  void print(fmt::format_string<Args...> format, Args&&... args) const {
+    if (rank_.id == 0 && !quiet_) fmt::print(format, std::forward<Args>(args)...);
+  }
+  static double micro(Picoseconds time) { return 1e6 * seconds(time); }
+
+  static Algorithm fastest_by_formula(std::int64_t n, int N, const Cluster& machine) {
+    Algorithm best = Algorithm::ring;
+    for (const Algorithm each : all_reduce_algorithms)
+      if (predict_all_reduce(each, n, N, machine).total() <
+          predict_all_reduce(best, n, N, machine).total())
+        best = each;
+    return best;
+  }
+
+  /// Of an algorithm's column.
+  static std::size_t width(Algorithm algorithm) {
+    return std::max<std::size_t>(std::string_view{name_of(algorithm)}.size(), 10);
+  }
+
+  static const char* virtue(Algorithm algorithm) {
+    switch (algorithm) {
+      case Algorithm::ring:
+        return "least bytes, in messages of n/N";
+      case Algorithm::naive:
+        return "two messages deep, but all through one rank";
+      case Algorithm::tree:
+        return "few rounds, of all bytes";
+      case Algorithm::recursive_doubling:
+        return "fewest rounds, of all bytes";
+      case Algorithm::rabenseifner:
+        return "least bytes, in few rounds";
+    }
+    return "";
+  }
+
+  /// Where the formulas' fastest changes, within the sweep: among sizes that all algorithms can
+  /// cut evenly.
+  void tell_crossings(int N, const Cluster& machine) const {
+    const std::int64_t unit = std::lcm<std::int64_t>(
+        N, static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(N))));
+    const std::int64_t last = std::max(largest_ / 4 / unit, std::int64_t{1});
+    std::int64_t at = std::max(smallest / 4 / unit, std::int64_t{1});
+    Algorithm now = fastest_by_formula(at * unit, N, machine);
+    print("  by the formulas: {} ({})", name_of(now), virtue(now));
+    for (;;) {
+      std::int64_t other = at;  // in steps of some per cent, and then to the unit
+      while (other <= last && fastest_by_formula(other * unit, N, machine) == now) {
+        at = other;
+        other += std::max<std::int64_t>(other / 64, 1);
+      }
+      if (other > last) break;
+      while (other - at > 1) {
+        const std::int64_t middle = at + (other - at) / 2;
+        (fastest_by_formula(middle * unit, N, machine) == now ? at : other) = middle;
+      }
+      at = other;
+      now = fastest_by_formula(at * unit, N, machine);
+      print(",\n    from {} B on {} ({})", 4 * at * unit, name_of(now), virtue(now));
+    }
+    print("\n");
+  }
+
+  Rank& rank_;
+  Cluster machine_;
+  std::int64_t largest_;
+  bool quiet_;
+  bool native_;
+  Tensor data_;
+  std::string json_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# The lessons of data parallelism and ZeRO as a person starts them: what they say of themselves, going
+# on from a checkpoint of another number of ranks, and what they refuse. Prints "N passed, N failed".
+#
+#   test_copies.sh FOLDER LAUNCH...      FOLDER has the lessons' programs, LAUNCH is threads, mpi
+set -uo pipefail
+# shellcheck source=claims.sh
+source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
+folder=$1
+shift
+
+text=$scratch/text
+for ((i = 0; i < 600; ++i)); do echo "rank $((i % 7)) has shard $((i * i % 11)) now"; done >"$text"
+lesson() { # NUMBER_NAME FLAGS...
+  local name=$1 size=(--layers 2)
+  shift
+  [[ " $* " != *' --layers '* ]] || size=()
+  run "$folder/lesson_$name" --data "$text" --trace none --clock modelled "${size[@]}" "$@"
+}
+# Every figure that was predicted was seen: no cell says "predicted / observed".
+as_predicted() {
+  local rows
+  rows=$(grep -E '^  rank [0-9]' <<<"$out") && [[ $rows == *' ='* && $rows != *' / '* ]]
+}
+
+lessons=(02_data_parallel 03_zero_1 04_zero_2 05_zero_3)
+for name in "${lessons[@]}"; do
+  for launch in "$@"; do
+    for flags in "--ranks 2" "--ranks 3 --tied --freeze 0" "--ranks 2 --precision bf16 --microbatches 2"; do
+      # shellcheck disable=SC2086  # several flags
+      lesson "$name" --launch "$launch" --steps 6 $flags
+      claim "$name $flags ($launch) ends well" ended 0
+      claim "$name $flags ($launch): bytes and memory are as predicted" as_predicted
+      claim "$name $flags ($launch) tells its parity" says 'parity with one device over 6 steps'
+    done
+  done
+done
+
+for launch in "$@"; do
+  [[ $launch == mpi ]] || continue
+  run "$folder/lesson_05_zero_3" --data "$text" --trace none --launch mpi --comm native --clock wall \
+    --ranks 2 --steps 4 --layers 2
+  claim "ZeRO-3 with MPI's own collectives ends well" ended 0
+done
+
+# A checkpoint goes on as if there had been no end, and on another number of ranks.
+steps() { # FROM TO FLAGS...: $scratch/FROM, if any, goes on for 6 steps and becomes $scratch/TO
+  local from=$1 to=$2
+  shift 2
+  [[ $from == - ]] || set -- "$@" --load "$scratch/$from"
+  lesson 05_zero_3 --steps 6 --prefetch 1 --quiet --save "$scratch/$to" "$@"
+  claim "$from goes on and becomes $to" ended 0
+}
+lesson 05_zero_3 --ranks 4 --steps 12 --prefetch 1 --quiet --save "$scratch/at_once"
+steps - half --ranks 4
+steps half on_four --ranks 4
+for file in model optimizer; do
+  claim "a run that goes on has the bits of one that was never ended ($file)" \
+    cmp -s "$scratch/at_once/$file.safetensors" "$scratch/on_four/$file.safetensors"
+done
+for name in "${lessons[@]}"; do
+  for ranks in 1 3; do
+    lesson "$name" --ranks $ranks --steps 6 --load "$scratch/half" --batch 24
+    claim "$name takes a checkpoint of 4 ranks on $ranks" ended 0
+    claim "$name says where it goes on ($ranks)" says "goes on after the 6 steps of $scratch/half"
+  done
+done
+lesson 09_1f1b --ranks 2 --steps 6 --batch 24 --load "$scratch/half"
+claim "a pipeline takes a checkpoint of ZeRO-3" ended 0
+claim "a pipeline that goes on has one device's bits" says 'every bit is the same'
+
+is_refused() { # WHAT
+  claim "$1 is refused" ended 2
+  claim "$1 is refused in one line" complains_in_one_line
+  claim "$1 is refused on stderr alone" says_nothing
+}
+refuse() { # LESSON FLAGS... -- WORDS...
+  local flags=() word
+  while [[ $1 != -- ]]; do flags+=("$1"); shift; done
+  shift
+  lesson "${flags[@]}"
+  is_refused "${flags[*]}"
+  for word in "$@"; do claim "${flags[*]}: says $word" complains "$word"; done
+}
+for name in "${lessons[@]}"; do
+  refuse "$name" --bucket 0 -- '--bucket 0' 'at least 1'
+  refuse "$name" --bucket -5 -- '--bucket'
+  refuse "$name" --clip 1 -- '--clip 1'
+  refuse "$name" --freeze 2 -- '--freeze 2' 'blocks 0 to 1'
+  refuse "$name" --freeze tail -- '--freeze tail' 'embedding'
+  refuse "$name" --freeze embedding,0,1,head -- '--freeze' 'leave something'
+  refuse "$name" --batch 25 --ranks 3 -- '--batch 25' '--batch 24'
+  refuse "$name" --precision f8 -- '--precision' 'bf16'
+  refuse "$name" --ranks 128 --batch 128 --layers 1 --hidden 1 --heads 1 --freeze embedding,head -- \
+    '--ranks 128' '25 parameters'
+  refuse "$name" --load "$scratch/half" --freeze 1 -- '--load' '--freeze'
+done
+refuse 02_data_parallel --overlap some -- '--overlap' 'bucket'
+refuse 05_zero_3 --prefetch 0,x -- '--prefetch 0,x' "'x'"
+refuse 05_zero_3 --prefetch -1 -- '--prefetch'
+rm "$scratch/half/optimizer.safetensors"
+lesson 05_zero_3 --ranks 2 --steps 3 --load "$scratch/half"
+claim "a checkpoint without an optimizer is a model to begin from" ended 0
+conclude
