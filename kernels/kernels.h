@@ -37,7 +37,7 @@ struct AdamWStep {
 ///
 /// Views are f32, or bf16 or f16, which are storage: a kernel widens what it reads, computes in
 /// f32, and rounds each output once (of what is added to, the sum). Statistics (`mean`, `rstd`,
-/// `lse`, `losses`) and AdamW's moments are f32 always.
+/// `lse`, `probabilities`, `losses`) and AdamW's moments are f32 always.
 ///
 /// Every result
 /// is the same bits for the same shapes and inputs, wherever the data lies in memory. Shapes that
@@ -78,12 +78,16 @@ class Kernels {
   /// y (b, s, h) = softmax(q kᵀ / √(h / heads), causal) v, head by head: head i is columns
   /// [i h/heads, (i+1) h/heads). lse (b, heads, s) receives the log of each row's sum of
   /// exponentials, which is all that backward needs of the (s, s) probabilities. q, k, v strided
-  /// (columns of one (b, s, 3h) tensor).
-  virtual void attention_forward(Queue, View q, View k, View v, int heads, View y,
-                                 View lse) const = 0;
-  /// dq, dk, dv (b, s, h), overwritten, strided, from dy (b, s, h) and what forward kept.
+  /// (columns of one (b, s, 3h) tensor). `probabilities` (b, heads, s, s) receives the softmax
+  /// itself, zero above the diagonal; an empty one is left out.
+  virtual void attention_forward(Queue, View q, View k, View v, int heads, View y, View lse,
+                                 View probabilities) const = 0;
+  /// dq, dk, dv (b, s, h), overwritten, strided, from dy (b, s, h) and what forward kept: the
+  /// probabilities, or, where they are empty, lse, from which they are made again with one product
+  /// more (lse may be empty otherwise). The same bits either way.
   virtual void attention_backward(Queue, View dy, View q, View k, View v, View y, View lse,
-                                  int heads, View dq, View dk, View dv) const = 0;
+                                  View probabilities, int heads, View dq, View dk,
+                                  View dv) const = 0;
 
   // -- embedding
   // --------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ AdamW::AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions opt
     State& state = states_.emplace_back();
     state.momentum = zeros(value.shape);
     state.variance = zeros(value.shape);
-    if (!is_narrow(value.dtype)) continue;
+    if (!is_narrow(value.dtype) || !options_.masters) continue;
     state.master = Tensor{device_.memory, value.shape, MemoryCategory::optimizer};
     parameter->master = state.master;
     if (value) device_.compute.kernels().convert(Queue{}, value, state.master);

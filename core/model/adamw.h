@@ -18,6 +18,7 @@ struct AdamWOptions {
   float epsilon = 1e-5F;
   float weight_decay = 0.1F;  ///< of matrices only (Parameter::decay)
   float clip = 1.0F;          ///< the largest gradient norm; 0 for no clipping
+  bool masters = true;        ///< f32 copies of narrow values; without them small steps are lost
 };
 
 /// The sum of squares of one parameter's gradient, with the parameter's order in the whole model.

@@ -25,7 +25,7 @@ Tensor AttentionCore::backward_input(Tensor dy, Stash& stash) {
   const Saved& saved = stash.saved<Saved>(this);
   Tensor dqkv = ops_.activation(saved.qkv.shape());
   ops_.attention_backward(dy, third(saved.qkv, 0), third(saved.qkv, 1), third(saved.qkv, 2),
-                          saved.y, saved.lse, heads_, third(dqkv, 0), third(dqkv, 1),
+                          saved.y, saved.lse, {}, heads_, third(dqkv, 0), third(dqkv, 1),
                           third(dqkv, 2));
   stash.drop(this);
   return dqkv;

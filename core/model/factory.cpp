@@ -1,6 +1,7 @@
 #include "core/model/factory.h"
 
 #include "core/model/attention.h"
+#include "core/model/block.h"
 #include "core/model/embedding.h"
 #include "core/model/layernorm.h"
 #include "core/model/linear.h"
@@ -24,6 +25,9 @@ std::unique_ptr<Layer> LayerFactory::attention_core(const LayerSite& site) const
 }
 std::unique_ptr<Layer> LayerFactory::mlp(const LayerSite& site) const {
   return std::make_unique<Mlp>(site, *this);
+}
+std::unique_ptr<Layer> LayerFactory::block(const LayerSite& site) const {
+  return std::make_unique<Block>(site, *this);
 }
 std::unique_ptr<LossLayer> LayerFactory::loss(const LayerSite& site) const {
   return std::make_unique<CrossEntropy>(site);

@@ -49,6 +49,8 @@ class LayerFactory {
   /// (b, s, h) from queries, keys and values (b, s, 3h).
   virtual std::unique_ptr<Layer> attention_core(const LayerSite& site) const;
   virtual std::unique_ptr<Layer> mlp(const LayerSite& site) const;
+  /// A whole block, (b, s, h) -> (b, s, h), of the layers above.
+  virtual std::unique_ptr<Layer> block(const LayerSite& site) const;
   virtual std::unique_ptr<LossLayer> loss(const LayerSite& site) const;
 };
 

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "core/base/error.h"
-#include "core/model/block.h"
 #include "core/model/head.h"
 #include "core/model/ops.h"
 
@@ -58,8 +57,7 @@ Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_
     units_.push_back(unit_of(0, *embedding_));
   }
   for (int layer = stage_.first; layer < stage_.last; ++layer) {
-    blocks_.push_back(
-        std::make_unique<Block>(LayerSite{config_, device_, seed, layer, storage}, factory));
+    blocks_.push_back(factory.block({config_, device_, seed, layer, storage}));
     units_.push_back(unit_of(layer + 1, *blocks_.back()));
   }
   if (stage_.head) {
@@ -212,6 +210,9 @@ Tensor Gpt::logits(View tokens) {
 double accumulate_gradients(Gpt& model, const Batch& batch) {
   double loss = 0;
   Stream& compute = model.device().compute;
+  const auto record_memory = [&] {
+    compute.trace().memory(model.device().memory.current(), compute.now());
+  };
   for (int i = 0; i < static_cast<int>(batch.microbatches.size()); ++i) {
     const Microbatch& microbatch = batch.microbatches[static_cast<std::size_t>(i)];
     Stash stash;
@@ -219,8 +220,10 @@ double accumulate_gradients(Gpt& model, const Batch& batch) {
       model.forward(microbatch, {}, stash);
       loss += model.loss(stash);
     });
+    record_memory();
     compute.range({.name = "backward", .category = Category::backward, .microbatch = i},
                   [&] { model.backward({}, stash); });
+    record_memory();
   }
   return loss;
 }

@@ -40,14 +40,16 @@ Cost cost::linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64
   return {product_flops(rows, in, out),
           bytes_of(rows * in + rows * out + 2 * in * out + (bias ? 2 * out : 0), width)};
 }
-Cost cost::attention_forward(const Shape& y, int heads, std::size_t width) {
-  return {2 * causal_product_flops(y),
-          bytes_of(4 * y.elements(), width) + bytes_of(y.rows() * heads, 4)};
+Cost cost::attention_forward(const Shape& y, int heads, std::size_t width, bool probabilities) {
+  const std::int64_t rows = y.rows() * heads;
+  return {2 * causal_product_flops(y), bytes_of(4 * y.elements(), width) +
+                                           bytes_of(rows + (probabilities ? rows * y[1] : 0), 4)};
 }
-Cost cost::attention_backward(const Shape& y, int heads, std::size_t width) {
-  // Reads dy, q, k, v, y and lse, writes dq, dk, dv.
-  return {5 * causal_product_flops(y),
-          bytes_of(8 * y.elements(), width) + bytes_of(y.rows() * heads, 4)};
+Cost cost::attention_backward(const Shape& y, int heads, std::size_t width, bool probabilities) {
+  // Reads dy, q, k, v, y and lse or the probabilities, writes dq, dk, dv.
+  const std::int64_t rows = y.rows() * heads;
+  return {(probabilities ? 4 : 5) * causal_product_flops(y),
+          bytes_of(8 * y.elements(), width) + bytes_of(probabilities ? rows * y[1] : rows, 4)};
 }
 
 void Ops::linear_forward(View x, View w, View bias, View y, WeightLayout layout) const {
@@ -96,18 +98,21 @@ void Ops::gelu_backward(View x, View dy, View dx) const {
          [&](const Kernels& k, Queue q) { k.gelu_backward(q, x, dy, dx); });
 }
 
-void Ops::attention_forward(View queries, View keys, View values, int heads, View y,
-                            View lse) const {
-  launch("attention", cost::attention_forward(y.shape, heads, size_of(y.dtype)),
+void Ops::attention_forward(View queries, View keys, View values, int heads, View y, View lse,
+                            View probabilities) const {
+  launch("attention",
+         cost::attention_forward(y.shape, heads, size_of(y.dtype), probabilities.elements() > 0),
          [&](const Kernels& k, Queue q) {
-           k.attention_forward(q, queries, keys, values, heads, y, lse);
+           k.attention_forward(q, queries, keys, values, heads, y, lse, probabilities);
          });
 }
 void Ops::attention_backward(View dy, View queries, View keys, View values, View y, View lse,
-                             int heads, View dq, View dk, View dv) const {
-  launch("attention_backward", cost::attention_backward(y.shape, heads, size_of(y.dtype)),
+                             View probabilities, int heads, View dq, View dk, View dv) const {
+  launch("attention_backward",
+         cost::attention_backward(y.shape, heads, size_of(y.dtype), probabilities.elements() > 0),
          [&](const Kernels& k, Queue q) {
-           k.attention_backward(q, dy, queries, keys, values, y, lse, heads, dq, dk, dv);
+           k.attention_backward(q, dy, queries, keys, values, y, lse, probabilities, heads, dq, dk,
+                                dv);
          });
 }
 

@@ -16,9 +16,13 @@ Cost linear_backward_input(std::int64_t rows, std::int64_t in, std::int64_t out,
 Cost linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
                             std::size_t width = 4);
 /// q kᵀ and p v, counted *half*, because causal: 2 b s² h (in full it would be 4 b s² h).
-Cost attention_forward(const Shape& y, int heads, std::size_t width = 4);
+/// `probabilities`: whether they are written out, in full and in f32.
+Cost attention_forward(const Shape& y, int heads, std::size_t width = 4,
+                       bool probabilities = false);
 /// Five products (the scores again, dv, dp, dq, dk), counted half: 5 b s² h, 2.5 times the forward.
-Cost attention_backward(const Shape& y, int heads, std::size_t width = 4);
+/// Where the probabilities were kept, the scores are not made again: 4 b s² h.
+Cost attention_backward(const Shape& y, int heads, std::size_t width = 4,
+                        bool probabilities = false);
 }  // namespace cost
 
 /// The kernels, launched: each with the span that names it in the trace and the cost that the
@@ -50,9 +54,10 @@ class Ops {
   void gelu_forward(View x, View y) const;
   void gelu_backward(View x, View dy, View dx) const;
 
-  void attention_forward(View q, View k, View v, int heads, View y, View lse) const;
-  void attention_backward(View dy, View q, View k, View v, View y, View lse, int heads, View dq,
-                          View dk, View dv) const;
+  void attention_forward(View q, View k, View v, int heads, View y, View lse,
+                         View probabilities = {}) const;
+  void attention_backward(View dy, View q, View k, View v, View y, View lse, View probabilities,
+                          int heads, View dq, View dk, View dv) const;
 
   void embedding_forward(View tokens, View tokens_table, View positions_table, View x) const;
   void embedding_backward(View tokens, View dx, View dtokens_table, View dpositions_table) const;

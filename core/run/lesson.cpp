@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <cstdio>
 #include <exception>
 
@@ -121,13 +123,25 @@ int Lesson::tell() {
       Progress progress{running_->console, o.steps, o.quiet || !running_->console.terminal};
       Options as = o;
       if (info_.f32_reference) as.model.dtype = DType::f32;
-      const Reference reference = train_on_one_device(as, *corpus_, report.phases(), [&](int done) {
-        progress.show(done,
-                      fmt::format("the same on one device, to compare: step {}/{}", done, o.steps));
-      });
+      const auto train = [&](const std::vector<SumOrder>& orders) {
+        return train_on_one_device(
+            as, *corpus_, report.phases(),
+            [&](int done) {
+              progress.show(done, fmt::format("the same on one device, to compare: step {}/{}",
+                                              done, o.steps));
+            },
+            orders);
+      };
+      const Reference reference = train({});
+      report.reference_dtype = as.model.dtype;
       report.reference_losses = reference.losses;
       report.parity = compare(report.losses, parameters, reference);
       failed = !report.parity->within(tolerance);
+      const auto& orders = running_->orders;
+      if (failed && std::ranges::none_of(orders, &SumOrder::empty)) {
+        report.same_in_order = compare(report.losses, parameters, train(orders)).bitwise;
+        failed = !*report.same_in_order;
+      }
     }
     report.sample = use_trained_model(o, parameters, Report::collect_moments(report.ranks));
   }
@@ -137,8 +151,10 @@ int Lesson::tell() {
   if (!o.quiet && running_->writer) fmt::print("{}\n", running_->folder.how_to_look(o.view));
   if (failed)
     fmt::print(stderr, "parity failed: this run is not what one device computes ({})\n",
-               tolerance.bitwise()
-                   ? "it should be, to the bit"
+               tolerance.bitwise() ? "it should be, to the bit"
+               : tolerance.final_loss > 0
+                   ? fmt::format("the last tenth's mean loss may differ by {:g} %",
+                                 100 * tolerance.final_loss)
                    : fmt::format("losses may differ by {:.0e}, parameters by {:.0e}",
                                  tolerance.loss, tolerance.parameter));
   return failed ? 1 : 0;

@@ -13,6 +13,7 @@
 #include "core/run/options.h"
 #include "core/run/prediction.h"
 #include "core/run/rank.h"
+#include "core/run/sum_order.h"
 
 namespace lockstep {
 
@@ -113,6 +114,10 @@ class Lesson {
       }
     return turns;
   }
+
+  /// In which order replicas' gradients are added in the phases that follow, unless that is one
+  /// replica after another: so that a difference from one device can be told from rounding.
+  void sums_in(Rank& rank, SumOrder order);
 
   /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the
   /// phase's microbatches. Peaks and byte counts are taken per phase.

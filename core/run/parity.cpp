@@ -16,7 +16,8 @@ namespace lockstep {
 
 Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<Phase>& phases,
-                              const std::function<void(int)>& progress) {
+                              const std::function<void(int)>& progress,
+                              const std::vector<SumOrder>& orders) {
   const Clock clock = Clock::wall();
   Recorder silent{false};
   Memory memory;
@@ -29,14 +30,29 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
     load_moments(options.load, optimizer);
   }
 
-  Reference reference;
-  for (const Phase& phase : phases) {
-    const int pieces = phase.microbatches * options.dp;
-    const BatchShape shape{.microbatches = pieces, .size = options.batch / pieces};
-    for (int step = phase.first_step; step < phase.first_step + phase.steps; ++step) {
+  const auto gradients_of = [&](int step, const Phase& phase, const SumOrder& order) {
+    const int m = phase.microbatches, replicas = options.dp;
+    const int data = options.trained_steps + step;
+    if (order.empty()) {
       model.zero_gradients();
-      reference.losses.push_back(accumulate_gradients(
-          model, corpus.batch(options.seed, options.trained_steps + step, shape)));
+      const BatchShape shape{.microbatches = m * replicas, .size = options.batch / (m * replicas)};
+      return accumulate_gradients(model, corpus.batch(options.seed, data, shape));
+    }
+    std::vector<Batch> shares;
+    for (int replica = 0; replica < replicas; ++replica)
+      shares.push_back(corpus.batch(options.seed, data,
+                                    {.microbatches = m,
+                                     .size = options.batch / (m * replicas),
+                                     .replicas = replicas,
+                                     .replica = replica}));
+    return accumulate_in_order(model, shares, order);
+  };
+  Reference reference;
+  for (std::size_t p = 0; p < phases.size(); ++p) {
+    const Phase& phase = phases[p];
+    for (int step = phase.first_step; step < phase.first_step + phase.steps; ++step) {
+      reference.losses.push_back(
+          gradients_of(step, phase, p < orders.size() ? orders[p] : SumOrder{}));
       optimizer.step();
       if (progress) progress(step + 1);
     }
@@ -63,6 +79,11 @@ Parity compare(const std::vector<double>& losses, const std::vector<NamedValues>
     parity.bitwise =
         parity.bitwise && std::isfinite(losses[i]) &&
         std::bit_cast<std::uint64_t>(losses[i]) == std::bit_cast<std::uint64_t>(expected);
+  }
+  const std::size_t tenth = (losses.size() + 9) / 10;
+  for (std::size_t i = losses.size() - tenth; i < losses.size(); ++i) {
+    parity.final_loss += losses[i] / static_cast<double>(tenth);
+    parity.reference_loss += reference.losses[i] / static_cast<double>(tenth);
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, order, values, first_element] = parameters[i];

@@ -49,12 +49,18 @@ Phase Lesson::turn(std::size_t i, std::size_t count) const {
           .microbatches = options_->microbatches.front()};
 }
 
+void Lesson::sums_in(Rank& rank, SumOrder order) {
+  // A library's collectives add as they like.
+  if (rank.id == 0 && options_->comm == Collectives::ring) running_->order = std::move(order);
+}
+
 Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {
   Running::Live& live = running_->of(rank);
   // What a library's collectives send is not seen, and so not compared.
   if (options_->comm == Collectives::native)
     std::erase_if(predicted.bytes_sent, [](const auto& each) { return each.first != "send"; });
   live.record.phases.push_back({phase, predicted, {}, {}});
+  if (rank.id == 0) running_->orders.push_back(running_->order);
   live.bytes_before = rank.transport->bytes_sent();
   rank.memory.reset_peak();
 

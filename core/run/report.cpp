@@ -160,10 +160,27 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 std::string parity_text(const Report& report) {
   const Parity& parity = *report.parity;
+  if (report.reference_dtype != report.options.model.dtype) {
+    const std::size_t tenth = (report.losses.size() + 9) / 10;
+    return fmt::format(
+        "against one device in {} over {} steps: the mean loss of the last {} steps is {:.4f}, "
+        "there "
+        "{:.4f} ({:+.2f} %); single losses differ by up to {:.2f} %\n",
+        name_of(report.reference_dtype), report.losses.size(), tenth, parity.final_loss,
+        parity.reference_loss, 100 * (parity.final_loss / parity.reference_loss - 1),
+        100 * parity.max_relative_loss);
+  }
   std::string text = fmt::format(
       "parity with one device over {} steps: losses differ by {:.1e}, parameters by {:.1e}{}\n",
       report.losses.size(), parity.max_relative_loss, parity.max_relative_parameter,
       parity.bitwise ? " — every bit is the same" : " (" + parity.worst_parameter + ")");
+  if (report.same_in_order)
+    text += fmt::format(
+        "  that is more than rounding comes to at this lesson's defaults; {}\n",
+        *report.same_in_order
+            ? "one device that adds gradients in the order of these ranks has the same bits, so it "
+              "is rounding, which training has made grow"
+            : "one device that adds gradients in the order of these ranks has other bits, too");
   return text;
 }
 

@@ -23,6 +23,10 @@ struct Report {
   std::vector<RankRecord> ranks;  ///< by rank
   std::vector<double> losses;     ///< by step
   std::optional<Parity> parity;
+  /// Where that is further than rounding usually comes: whether one device has the same bits when
+  /// it adds in this run's order.
+  std::optional<bool> same_in_order{};
+  DType reference_dtype = DType::f32;  ///< what one device trained in
   std::vector<double> reference_losses;
   std::string sample;                        ///< what the model says now
   Timeline timeline;                         ///< empty without a trace

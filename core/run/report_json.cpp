@@ -32,7 +32,10 @@ std::string Report::json() const {
   if (parity)
     document["parity"] = {{"max_relative_loss", parity->max_relative_loss},
                           {"max_relative_parameter", parity->max_relative_parameter},
+                          {"final_loss", parity->final_loss},
+                          {"final_reference_loss", parity->reference_loss},
                           {"bitwise", parity->bitwise}};
+  if (same_in_order) document["parity"]["bitwise_in_order"] = *same_in_order;
   const auto optional = [](const std::optional<double>& value) {
     return value ? ordered_json(*value) : ordered_json();
   };

@@ -60,6 +60,8 @@ struct Lesson::Running {
   std::int64_t clock_uncertainty_ns = 0;  ///< of this process's clock against rank 0's
   mutable std::mutex known_mutex;
   std::map<int, const Recorder*> known;
+  SumOrder order;                          ///< rank 0's, of phases to come
+  std::vector<SumOrder> orders;            ///< by phase
   std::vector<Live> live;                  ///< by rank; each is its own rank's to touch
   std::map<std::string, std::string> own;  ///< the lesson's part of the report; rank 0's to touch
   std::vector<RankRecord> records;         ///< by rank; on rank 0, once all are done

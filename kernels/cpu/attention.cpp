@@ -3,9 +3,9 @@
 /// A block of 64 queries sees the keys up to its own last row, so of the (s, s) matrix of scores
 /// only the lower triangle and half of each diagonal block are computed: 2 s² d (1 + 64/s) FLOPs a
 /// head and product pair forward, d = h / heads, against 4 s² d in full. The scores of one block
-/// (64 s floats) stay in the second-level cache; the (s, s) probabilities are never in memory.
-/// Forward keeps each row's log-sum-exp, from which backward makes the probabilities again (Dao
-/// 2022, "FlashAttention", algorithm 4).
+/// (64 s floats) stay in the second-level cache; the (s, s) probabilities are in memory only where
+/// the caller asks for them. Otherwise forward keeps each row's log-sum-exp, from which backward
+/// makes the probabilities again (Dao 2022, "FlashAttention", algorithm 4).
 
 #include <fmt/format.h>
 
@@ -30,11 +30,9 @@ struct Sizes {
   float scale;  ///< 1 / √d
 };
 
-Sizes sizes(const char* kernel, Named q, std::initializer_list<Named> same_as_q, Named lse,
-            int heads) {
+Sizes sizes(const char* kernel, Named q, std::initializer_list<Named> same_as_q, int heads) {
   want_strided(kernel, {q});
   want_strided(kernel, same_as_q);
-  want_contiguous(kernel, {lse});
   for (const Named& other : same_as_q)
     want(kernel, other.view.shape.rank() == 3 && other.view.shape == q.view.shape, other, q,
          "both must be (b, s, h)");
@@ -42,10 +40,22 @@ Sizes sizes(const char* kernel, Named q, std::initializer_list<Named> same_as_q,
   if (heads < 1 || h % heads != 0)
     throw std::invalid_argument(
         fmt::format("{}: {} heads do not divide the {} columns of q", kernel, heads, h));
-  const Sizes n{q.view.shape[0], q.view.shape[1], heads, h / heads,
-                1.0F / std::sqrt(static_cast<float>(h / heads))};
+  return {q.view.shape[0], q.view.shape[1], heads, h / heads,
+          1.0F / std::sqrt(static_cast<float>(h / heads))};
+}
+
+void want_lse(const char* kernel, const Sizes& n, Named lse, Named q) {
+  want_contiguous(kernel, {lse});
   want(kernel, lse.view.shape == Shape{n.b, n.heads, n.s}, lse, q, "lse must be (b, heads, s)");
-  return n;
+}
+
+/// Whether there are any.
+bool want_probabilities(const char* kernel, const Sizes& n, Named probabilities, Named q) {
+  if (probabilities.view.elements() == 0) return false;
+  want_contiguous(kernel, {probabilities});
+  want(kernel, probabilities.view.shape == Shape{n.b, n.heads, n.s, n.s}, probabilities, q,
+       "probabilities must be (b, heads, s, s)");
+  return true;
 }
 
 /// The (s, d) matrix of one sequence and head in a (b, s, h) view.
@@ -74,21 +84,34 @@ std::unique_ptr<float[]> scores(const Sizes& n) {
   return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(block_rows * n.s));
 }
 
-/// One block of queries: y = softmax(scale q kᵀ) v and lse. p is scratch.
+/// A score as a probability. Forward and backward share it, so that a probability is the same bits
+/// whichever of them makes it.
+inline float probability(float score, float log_sum) {
+  return element::exp(score - log_sum);
+}
+
+/// One block of queries: y = softmax(scale q kᵀ) v and lse; and, unless `kept` is null, the
+/// probabilities, (s, s) there. p is scratch.
 void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, float* lse,
-                   float* p) {
+                   float* kept, float* p) {
   const std::int64_t keys = block.end;
   gemm(block.rows(), keys, n.d, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
   float inverse_sum[block_rows];
   for (std::int64_t i = 0; i < block.rows(); ++i) {
     float* const row = p + i * keys;
     const std::int64_t visible = block.visible(i);
+    float* const kept_row = kept == nullptr ? nullptr : kept + (block.first + i) * n.s;
+    if (kept_row != nullptr) std::copy(row, row + visible, kept_row);
     const float maximum = lane_max(visible, row);
     for (std::int64_t j = 0; j < visible; ++j) row[j] = element::exp(row[j] - maximum);
     std::fill(row + visible, row + keys, 0.0F);
     const float sum = lane_sum(visible, [row](std::int64_t j) { return row[j]; });
-    lse[block.first + i] = maximum + std::log(sum);
+    const float log_sum = lse[block.first + i] = maximum + std::log(sum);
     inverse_sum[i] = 1.0F / sum;
+    if (kept_row == nullptr) continue;
+    // From the scores, as backward would: row[j] / sum has other last bits.
+    for (std::int64_t j = 0; j < visible; ++j) kept_row[j] = probability(kept_row[j], log_sum);
+    std::fill(kept_row + visible, kept_row + n.s, 0.0F);
   }
   gemm(block.rows(), n.d, keys, 1.0F, {p, keys}, v.from(0), 0.0F, y.row(block.first), y.stride);
   // d factors a row here, rather than s in p.
@@ -98,34 +121,40 @@ void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, 
   }
 }
 
-/// One block of queries backward. The last block, which sees all keys, overwrites dk and dv; the
-/// others add to them. p and dp are scratch.
-void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v, Head y,
-                    const float* lse, Head dq, Head dk, Head dv, float* p, float* dp) {
+/// The probabilities of one block of queries, made again: zero where a query sees no key.
+void make_again(const Sizes& n, Block block, Head q, Head k, const float* lse, float* p) {
+  const std::int64_t keys = block.end;
+  gemm(block.rows(), keys, n.d, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
+  for (std::int64_t i = 0; i < block.rows(); ++i) {
+    float* const row = p + i * keys;
+    const std::int64_t visible = block.visible(i);
+    const float log_sum = lse[block.first + i];
+    for (std::int64_t j = 0; j < visible; ++j) row[j] = probability(row[j], log_sum);
+    std::fill(row + visible, row + keys, 0.0F);
+  }
+}
+
+/// One block of queries backward, from its probabilities: p starts at the block's first row. The
+/// last block, which sees all keys, overwrites dk and dv; the others add to them. dp is scratch.
+void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v, Head y, Matrix p,
+                    Head dq, Head dk, Head dv, float* dp) {
   const std::int64_t keys = block.end;
   const float accumulate = block.end == n.s ? 0.0F : 1.0F;
-  gemm(block.rows(), keys, n.d, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
   gemm(block.rows(), keys, n.d, 1.0F, dy.from(block.first), v.transposed(0), 0.0F, dp, keys);
   for (std::int64_t i = 0; i < block.rows(); ++i) {
-    float* const p_row = p + i * keys;
+    const float* const p_row = p.data + i * p.row_stride;
     float* const ds_row = dp + i * keys;
     const float* const dy_row = dy.row(block.first + i);
     const float* const y_row = y.row(block.first + i);
     const std::int64_t visible = block.visible(i);
-    const float log_sum = lse[block.first + i];
     // Softmax's backward wants Σ_j p_j dp_j, which is dy · y: d products rather than s.
     const float dot = lane_sum(n.d, [=](std::int64_t c) { return dy_row[c] * y_row[c]; });
 #pragma GCC ivdep
-    for (std::int64_t j = 0; j < visible; ++j) {
-      const float probability = element::exp(p_row[j] - log_sum);
-      p_row[j] = probability;
-      ds_row[j] = probability * (ds_row[j] - dot) * n.scale;
-    }
-    std::fill(p_row + visible, p_row + keys, 0.0F);
+    for (std::int64_t j = 0; j < visible; ++j) ds_row[j] = p_row[j] * (ds_row[j] - dot) * n.scale;
     std::fill(ds_row + visible, ds_row + keys, 0.0F);
   }
-  gemm(keys, n.d, block.rows(), 1.0F, {p, keys, true}, dy.from(block.first), accumulate, dv.data,
-       dv.stride);
+  gemm(keys, n.d, block.rows(), 1.0F, {p.data, p.row_stride, true}, dy.from(block.first),
+       accumulate, dv.data, dv.stride);
   gemm(keys, n.d, block.rows(), 1.0F, {dp, keys, true}, q.from(block.first), accumulate, dk.data,
        dk.stride);
   gemm(block.rows(), n.d, keys, 1.0F, {dp, keys}, k.from(0), 0.0F, dq.row(block.first), dq.stride);
@@ -133,34 +162,50 @@ void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v
 
 }  // namespace
 
-void CpuKernels::attention_forward(Queue, View q, View k, View v, int heads, View y,
-                                   View lse) const {
-  const Sizes n =
-      sizes("attention_forward", {"q", q}, {{"k", k}, {"v", v}, {"y", y}}, {"lse", lse}, heads);
+void CpuKernels::attention_forward(Queue, View q, View k, View v, int heads, View y, View lse,
+                                   View probabilities) const {
+  const char* const kernel = "attention_forward";
+  const Sizes n = sizes(kernel, {"q", q}, {{"k", k}, {"v", v}, {"y", y}}, heads);
+  want_lse(kernel, n, {"lse", lse}, {"q", q});
+  const bool keep = want_probabilities(kernel, n, {"probabilities", probabilities}, {"q", q});
   const auto p = scores(n);
   for (std::int64_t b = 0; b < n.b; ++b)
-    for (std::int64_t head = 0; head < n.heads; ++head)
+    for (std::int64_t head = 0; head < n.heads; ++head) {
+      const std::int64_t matrix = b * n.heads + head;
       for (std::int64_t first = 0; first < n.s; first += block_rows)
         forward_block(n, {first, std::min(first + block_rows, n.s)}, {q, n, b, head},
-                      {k, n, b, head}, {v, n, b, head}, {y, n, b, head},
-                      lse.f32() + (b * n.heads + head) * n.s, p.get());
+                      {k, n, b, head}, {v, n, b, head}, {y, n, b, head}, lse.f32() + matrix * n.s,
+                      keep ? probabilities.f32() + matrix * n.s * n.s : nullptr, p.get());
+    }
 }
 
 void CpuKernels::attention_backward(Queue, View dy, View q, View k, View v, View y, View lse,
-                                    int heads, View dq, View dk, View dv) const {
+                                    View probabilities, int heads, View dq, View dk,
+                                    View dv) const {
+  const char* const kernel = "attention_backward";
   const Sizes n =
-      sizes("attention_backward", {"q", q},
-            {{"k", k}, {"v", v}, {"y", y}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}},
-            {"lse", lse}, heads);
-  const auto p = scores(n);
+      sizes(kernel, {"q", q},
+            {{"k", k}, {"v", v}, {"y", y}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}}, heads);
+  const bool kept = want_probabilities(kernel, n, {"probabilities", probabilities}, {"q", q});
+  if (!kept) want_lse(kernel, n, {"lse", lse}, {"q", q});
+  const auto scratch = kept ? nullptr : scores(n);
   const auto dp = scores(n);
   for (std::int64_t b = 0; b < n.b; ++b)
-    for (std::int64_t head = 0; head < n.heads; ++head)
-      for (std::int64_t end = n.s; end > 0; end -= (end - 1) % block_rows + 1)
-        backward_block(n, {(end - 1) / block_rows * block_rows, end}, {dy, n, b, head},
-                       {q, n, b, head}, {k, n, b, head}, {v, n, b, head}, {y, n, b, head},
-                       lse.f32() + (b * n.heads + head) * n.s, {dq, n, b, head}, {dk, n, b, head},
-                       {dv, n, b, head}, p.get(), dp.get());
+    for (std::int64_t head = 0; head < n.heads; ++head) {
+      const std::int64_t matrix = b * n.heads + head;
+      for (std::int64_t end = n.s; end > 0; end -= (end - 1) % block_rows + 1) {
+        const Block block{(end - 1) / block_rows * block_rows, end};
+        Matrix p{scratch.get(), block.end};
+        if (kept)
+          p = {probabilities.f32() + (matrix * n.s + block.first) * n.s, n.s};
+        else
+          make_again(n, block, {q, n, b, head}, {k, n, b, head}, lse.f32() + matrix * n.s,
+                     scratch.get());
+        backward_block(n, block, {dy, n, b, head}, {q, n, b, head}, {k, n, b, head},
+                       {v, n, b, head}, {y, n, b, head}, p, {dq, n, b, head}, {dk, n, b, head},
+                       {dv, n, b, head}, dp.get());
+      }
+    }
 }
 
 }  // namespace lockstep::cpu

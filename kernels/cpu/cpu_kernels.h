@@ -27,9 +27,10 @@ class CpuKernels final : public Kernels {
                                  View dbias) const override;
 
   // attention.cpp
-  void attention_forward(Queue, View q, View k, View v, int heads, View y, View lse) const override;
-  void attention_backward(Queue, View dy, View q, View k, View v, View y, View lse, int heads,
-                          View dq, View dk, View dv) const override;
+  void attention_forward(Queue, View q, View k, View v, int heads, View y, View lse,
+                         View probabilities) const override;
+  void attention_backward(Queue, View dy, View q, View k, View v, View y, View lse,
+                          View probabilities, int heads, View dq, View dk, View dv) const override;
 
   // embedding.cpp
   void embedding_forward(Queue, View tokens, View tokens_table, View positions_table,

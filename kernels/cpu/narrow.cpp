@@ -116,20 +116,22 @@ void NarrowKernels::layernorm_backward_weight(Queue q, View dy, View x, View mea
 }
 
 void NarrowKernels::attention_forward(Queue queue, View q, View k, View v, int heads, View y,
-                                      View lse) const {
-  if (all_wide(q, k, v, y)) return f32_.attention_forward(queue, q, k, v, heads, y, lse);
+                                      View lse, View probabilities) const {
+  if (all_wide(q, k, v, y))
+    return f32_.attention_forward(queue, q, k, v, heads, y, lse, probabilities);
   Widened f{f32_};
-  f32_.attention_forward(queue, f.in(q), f.in(k), f.in(v), heads, f.out(y), lse);
+  f32_.attention_forward(queue, f.in(q), f.in(k), f.in(v), heads, f.out(y), lse, probabilities);
   f.round();
 }
 
 void NarrowKernels::attention_backward(Queue queue, View dy, View q, View k, View v, View y,
-                                       View lse, int heads, View dq, View dk, View dv) const {
+                                       View lse, View probabilities, int heads, View dq, View dk,
+                                       View dv) const {
   if (all_wide(dy, q, k, v, y, dq, dk, dv))
-    return f32_.attention_backward(queue, dy, q, k, v, y, lse, heads, dq, dk, dv);
+    return f32_.attention_backward(queue, dy, q, k, v, y, lse, probabilities, heads, dq, dk, dv);
   Widened f{f32_};
-  f32_.attention_backward(queue, f.in(dy), f.in(q), f.in(k), f.in(v), f.in(y), lse, heads,
-                          f.out(dq), f.out(dk), f.out(dv));
+  f32_.attention_backward(queue, f.in(dy), f.in(q), f.in(k), f.in(v), f.in(y), lse, probabilities,
+                          heads, f.out(dq), f.out(dk), f.out(dv));
   f.round();
 }
 

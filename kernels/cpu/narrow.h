@@ -20,9 +20,10 @@ class NarrowKernels final : public Kernels {
                                 View dx) const override;
   void layernorm_backward_weight(Queue, View dy, View x, View mean, View rstd, View dgain,
                                  View dbias) const override;
-  void attention_forward(Queue, View q, View k, View v, int heads, View y, View lse) const override;
-  void attention_backward(Queue, View dy, View q, View k, View v, View y, View lse, int heads,
-                          View dq, View dk, View dv) const override;
+  void attention_forward(Queue, View q, View k, View v, int heads, View y, View lse,
+                         View probabilities) const override;
+  void attention_backward(Queue, View dy, View q, View k, View v, View y, View lse,
+                          View probabilities, int heads, View dq, View dk, View dv) const override;
   void embedding_forward(Queue, View tokens, View tokens_table, View positions_table,
                          View x) const override;
   void embedding_backward(Queue, View tokens, View dx, View dtokens_table,

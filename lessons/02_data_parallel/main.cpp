@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
     for (const auto& [when, phase] :
          lesson.turns(overlaps_of(overlap), [](Overlap each) { return name_of(each); })) {
       replicas.set(when);
+      lesson.sums_in(rank, ring_order(replicas.layout(), when));
       const Predicted predicted =
           predict_data_parallel(rank, replicas.layout(), lesson.options(), when);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {

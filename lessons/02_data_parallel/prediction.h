@@ -10,6 +10,7 @@
 #include "core/run/options.h"
 #include "core/run/prediction.h"
 #include "core/run/rank.h"
+#include "core/run/sum_order.h"
 #include "lessons/02_data_parallel/data_parallel.h"
 
 namespace lockstep {
@@ -49,6 +50,31 @@ inline std::int64_t ring_scratch(std::int64_t elements, const Rank& rank) {
 /// Bytes of a value, or of a gradient.
 inline std::int64_t width_of(const Options& options) {
   return static_cast<std::int64_t>(size_of(options.model.dtype));
+}
+
+/// A ring's sum of chunk i begins with member i + 1: the order in which gradients are added.
+inline SumOrder ring_order(const FlatLayout& layout, Overlap overlap) {
+  SumOrder order;
+  const int n = layout.shards();
+  for (const FlatLayout::Bucket& bucket : layout.buckets()) {
+    if (bucket.frozen) continue;
+    for (int i = 0; i < n; ++i) {
+      const int begin = (i + 1) % n;
+      if (overlap != Overlap::none) {
+        for (const FlatLayout::Piece& piece : layout.shard(bucket, i))
+          order.segments.push_back(
+              {piece.parameter->order, piece.in_parameter, piece.elements, begin});
+        continue;
+      }
+      for (const FlatLayout::Slot& slot : bucket.slots) {  // each tensor is cut by itself
+        const std::int64_t all = slot.parameter->shape.elements(), more = all % n;
+        const std::int64_t first = i * (all / n) + std::min<std::int64_t>(i, more);
+        order.segments.push_back(
+            {slot.parameter->order, first, all / n + (i < more ? 1 : 0), begin});
+      }
+    }
+  }
+  return order;
 }
 
 /// One step of one rank: gradients are sent as they lie in the buckets, padding included; memory is

@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
     Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
     Zero2 zero{model, rank.world, bucket, lesson.optimizer()};
     lesson.load(rank, model.parameters(), zero.adamw());
+    lesson.sums_in(rank, scattered_order(zero.layout()));
 
     const Predicted predicted = predict_zero_2(rank, zero.layout(), lesson.options());
     for (const Phase& phase : lesson.phases())

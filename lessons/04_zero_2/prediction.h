@@ -4,6 +4,13 @@
 
 namespace lockstep {
 
+/// As data parallelism, but each microbatch's gradients are summed over ranks.
+inline SumOrder scattered_order(const FlatLayout& layout) {
+  SumOrder order = ring_order(layout, Overlap::overlap);
+  order.every_microbatch = true;
+  return order;
+}
+
 /// One step of one rank. Gradients are this rank's shards, and whole the bucket that is filled and
 /// the one before it, which is on its way. Every microbatch's are reduced.
 inline Predicted predict_zero_2(const Rank& rank, const FlatLayout& layout,

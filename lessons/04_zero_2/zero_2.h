@@ -33,6 +33,7 @@ class ScatteredGradients {
     if (bucket.frozen || unit.index != bucket.first_unit()) return;
     whole_ = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
     put_gradients(bucket, whole_);
+    record_memory(device_);
   }
 
   void after_backward(const Unit& unit) {
@@ -52,6 +53,7 @@ class ScatteredGradients {
     const View sum = own(leaving_.bucket);
     Ops{device_, -1}.add(sum, ranks_.chunk(leaving_.whole, ranks_.rank()), sum);
     leaving_.whole.reset();
+    record_memory(device_);
   }
 
   /// This rank's shard of a bucket's gradients.

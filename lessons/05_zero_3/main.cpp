@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
               lesson.seed(),  LayerFactory{}, Storage::none};
     Zero3 zero{model, rank.world, bucket, lesson.optimizer(), lesson.seed()};
     lesson.load(rank, zero.parts(), zero.adamw());
+    lesson.sums_in(rank, scattered_order(zero.layout()));
 
     const auto name = [](int uses) { return fmt::format("prefetch {}", uses); };
     for (const auto& [uses, phase] : lesson.turns(prefetch, name)) {

@@ -47,6 +47,7 @@ class GatheredParameters {
     if (unit_ < uses_[use_].units) return;
     for (Gathered& bucket : here_.front()) put_values(layout_.buckets()[bucket.bucket], {});
     here_.pop_front();
+    record_memory(device_);
     unit_ = 0;
     if (++use_ == uses_.size()) use_ = started_ = 0;  // the next microbatch
   }
@@ -95,6 +96,7 @@ class GatheredParameters {
       Work work = ranks_.all_gather(values);
       buckets.push_back({b, std::move(values), std::move(work)});
     }
+    record_memory(device_);
   }
   void copy(View from, View to) const {
     device_.compute.launch(Span{.name = "copy"}, {.bytes = 2 * static_cast<double>(from.bytes())},

@@ -252,6 +252,15 @@ lockstep diff 9; claim "diff shows main.cpp" says '+int main() { return 9; }'
 claim "and the technique, whatever its name" says '-int gpipe();'
 claim "without colour, off a terminal" is_silent_on $'\e['
 lockstep diff 10; claim "without a word in the README, the lesson before" says '09_1f1b/main.cpp'
+for lesson in 08_gpipe 09_1f1b; do    # two headers each, of which one is named after the lesson
+  echo "int technique_of_${lesson#*_}();" >"$house/lessons/$lesson/${lesson#*_}.h"
+  echo "int prediction_of_${lesson#*_}();" >"$house/lessons/$lesson/prediction.h"
+done
+lockstep diff 9
+claim "the headers that lessons are named after belong together" says $'--- 08_gpipe/gpipe.h\n+++ 09_1f1b/1f1b.h\n'
+claim "and others by name" says $'--- 08_gpipe/prediction.h\n+++ 09_1f1b/prediction.h\n'
+echo 'int gpipe();' >"$house/lessons/08_gpipe/gpipe.h"
+rm "$house"/lessons/{09_1f1b/1f1b,08_gpipe/prediction,09_1f1b/prediction}.h
 
 # bench and measure.
 lockstep bench 'a|b'; claim "bench makes a table of what is built" says 'table of 2 into bench.json'

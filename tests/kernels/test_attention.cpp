@@ -29,8 +29,10 @@ struct Attention {
   static std::int64_t whole(std::size_t x) { return static_cast<std::int64_t>(x); }
   Shape shape() const { return {whole(n.b), whole(n.s), whole(n.h)}; }
   int heads() const { return static_cast<int>(n.heads); }
-  void forward() { kernels().attention_forward({}, q, k, v, heads(), y, lse); }
-  void backward() { kernels().attention_backward({}, dy, q, k, v, y, lse, heads(), dq, dk, dv); }
+  void forward() { kernels().attention_forward({}, q, k, v, heads(), y, lse, {}); }
+  void backward() {
+    kernels().attention_backward({}, dy, q, k, v, y, lse, {}, heads(), dq, dk, dv);
+  }
 };
 
 oracle::Heads random_heads(Random& random, std::int64_t longest) {
@@ -84,12 +86,12 @@ TEST_CASE("attention takes q, k, v as columns of one (b, s, 3h) tensor") {
   Array y{{b, s, h}}, lse{{b, 3, s}};
   apart.forward();
   kernels().attention_forward({}, all.columns(0, h), all.columns(h, h), all.columns(2 * h, h), 3, y,
-                              lse);
+                              lse, {});
   CHECK(same_bits(y, apart.y));
   CHECK(same_bits(lse, apart.lse));
   apart.backward();
   kernels().attention_backward({}, apart.dy, all.columns(0, h), all.columns(h, h),
-                               all.columns(2 * h, h), y, lse, 3, dall.columns(0, h),
+                               all.columns(2 * h, h), y, lse, {}, 3, dall.columns(0, h),
                                dall.columns(h, h), dall.columns(2 * h, h));
   Array together{{b, s, 3 * h}};
   for (std::int64_t row = 0; row < b * s; ++row)
@@ -135,6 +137,51 @@ TEST_CASE("attention with scores of thousands, and with equal ones") {
   for (std::int64_t i = 0; i < 90; ++i) {
     mean += (flat.v[i * 4] - mean) / static_cast<double>(i + 1);
     CHECK(flat.y[i * 4] == doctest::Approx(mean).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("kept probabilities are the softmax, and backward has the same bits with or without") {
+  Random random{35};
+  for (int trial = 0; trial < 30; ++trial) {
+    Attention t{random_heads(random, trial % 2 ? 20 : 200), trial % 3, random};
+    CAPTURE(t.n.b);
+    CAPTURE(t.n.s);
+    CAPTURE(t.n.h);
+    CAPTURE(t.n.heads);
+    t.forward();
+    t.backward();
+
+    Attention kept = t;
+    for (Array* output : {&kept.y, &kept.lse, &kept.dq, &kept.dk, &kept.dv})
+      output->set(not_a_number);
+    const std::int64_t s = Attention::whole(t.n.s);
+    const std::int64_t matrices = Attention::whole(t.n.b * t.n.heads);
+    Array probabilities{Shape{Attention::whole(t.n.b), t.heads(), s, s}};
+    kernels().attention_forward({}, kept.q, kept.k, kept.v, t.heads(), kept.y, kept.lse,
+                                probabilities);
+    CHECK(same_bits(kept.y, t.y));
+    CHECK(same_bits(kept.lse, t.lse));
+    kernels().attention_backward({}, kept.dy, kept.q, kept.k, kept.v, kept.y, {}, probabilities,
+                                 t.heads(), kept.dq, kept.dk, kept.dv);
+    CHECK(same_bits(kept.dq, t.dq));
+    CHECK(same_bits(kept.dk, t.dk));
+    CHECK(same_bits(kept.dv, t.dv));
+
+    std::vector<double> lse(t.n.s);
+    for (std::int64_t matrix = 0; matrix < matrices; ++matrix) {
+      const auto at = static_cast<std::size_t>(matrix);
+      const auto want = oracle::probabilities(t.q.doubles(), t.k.doubles(), t.n, at / t.n.heads,
+                                              at % t.n.heads, lse.data());
+      double wrong = 0;
+      for (std::int64_t i = 0; i < s * s; ++i)
+        wrong = std::max(
+            wrong, std::abs(probabilities[matrix * s * s + i] - want[static_cast<std::size_t>(i)]));
+      CHECK(wrong < 1e-5);
+      for (std::int64_t i = 0; i < s; ++i)
+        for (std::int64_t j = i + 1; j < s; ++j)
+          if (probabilities[(matrix * s + i) * s + j] != 0) wrong = 1;
+      CHECK(wrong < 1);
+    }
   }
 }
 

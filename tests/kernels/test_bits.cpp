@@ -48,8 +48,8 @@ std::vector<Array> run_all(std::int64_t offset, std::int64_t gap) {
     const Array q = input({b, s, h}, gap), k = input({b, s, h}, gap), v = input({b, s, h}, gap),
                 dy = input({b, s, h});
     Array &y = output({b, s, h}), &lse = output({b, 3, s});
-    kernels().attention_forward({}, q, k, v, 3, y, lse);
-    kernels().attention_backward({}, dy, q, k, v, y, lse, 3, output({b, s, h}, gap),
+    kernels().attention_forward({}, q, k, v, 3, y, lse, {});
+    kernels().attention_backward({}, dy, q, k, v, y, lse, {}, 3, output({b, s, h}, gap),
                                  output({b, s, h}, gap), output({b, s, h}, gap));
   }
   {

@@ -40,6 +40,7 @@ std::vector<Call> calls(DType dtype = DType::f32) {
   constexpr auto out_in = WeightLayout::out_in;
   const View bsh = f({2, 3, 4}), n = f({6}), h = f({4}), nh = f({6, 4});
   const View lse = view_of({2, 2, 3}), per_row = view_of({6});  // statistics
+  const View probabilities = view_of({2, 2, 3, 3});
   return {
       {"linear_forward",
        {nh, f({4, 5}), f({5}), f({6, 5})},
@@ -65,12 +66,17 @@ std::vector<Call> calls(DType dtype = DType::f32) {
       {"gelu_forward", {n, n}, [&](Views v) { k.gelu_forward({}, v[0], v[1]); }},
       {"gelu_backward", {n, n, n}, [&](Views v) { k.gelu_backward({}, v[0], v[1], v[2]); }},
       {"attention_forward",
-       {bsh, bsh, bsh, bsh, lse},
-       [&](Views v) { k.attention_forward({}, v[0], v[1], v[2], 2, v[3], v[4]); }},
+       {bsh, bsh, bsh, bsh, lse, probabilities},
+       [&](Views v) { k.attention_forward({}, v[0], v[1], v[2], 2, v[3], v[4], v[5]); }},
       {"attention_backward",
        {bsh, bsh, bsh, bsh, bsh, lse, bsh, bsh, bsh},
        [&](Views v) {
-         k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], v[5], 2, v[6], v[7], v[8]);
+         k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], v[5], {}, 2, v[6], v[7], v[8]);
+       }},
+      {"attention_backward",
+       {bsh, bsh, bsh, bsh, bsh, probabilities, bsh, bsh, bsh},
+       [&](Views v) {
+         k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], {}, v[5], 2, v[6], v[7], v[8]);
        }},
       {"embedding_forward",
        {i({2, 3}), f({7, 4}), f({3, 4}), bsh},
@@ -135,7 +141,8 @@ TEST_CASE("every kernel accepts what fits, and names itself and two shapes for w
         for (int axis = 0; axis < fits.rank(); ++axis) e[axis] = fits[axis] - (axis == extent);
         const Shape wrong = fits.rank() == 1   ? Shape{e[0]}
                             : fits.rank() == 2 ? Shape{e[0], e[1]}
-                                               : Shape{e[0], e[1], e[2]};
+                            : fits.rank() == 3 ? Shape{e[0], e[1], e[2]}
+                                               : Shape{e[0], e[1], e[2], e[3]};
         views[position] = View{views[position].data, wrong, views[position].dtype};
         const std::string said = complaint(call, views);
         CAPTURE(said);
@@ -205,9 +212,9 @@ TEST_CASE("a message reads as a sentence about the two shapes") {
 
 TEST_CASE("heads that do not divide the columns are refused") {
   const View bsh = f({2, 3, 4});
-  CHECK_THROWS_WITH_AS(kernels().attention_forward({}, bsh, bsh, bsh, 3, bsh, f({2, 3, 3})),
+  CHECK_THROWS_WITH_AS(kernels().attention_forward({}, bsh, bsh, bsh, 3, bsh, f({2, 3, 3}), {}),
                        "attention_forward: 3 heads do not divide the 4 columns of q",
                        std::invalid_argument);
-  CHECK_THROWS_AS(kernels().attention_forward({}, bsh, bsh, bsh, 0, bsh, f({2, 1, 3})),
+  CHECK_THROWS_AS(kernels().attention_forward({}, bsh, bsh, bsh, 0, bsh, f({2, 1, 3}), {}),
                   std::invalid_argument);
 }

@@ -110,12 +110,21 @@ TEST_CASE("a kernel on narrow elements is the f32 kernel on them, rounded once")
       const Shape bsh{b, s, h};
       const Pair q = of(bsh, 7), key = of(bsh, 7), value = of(bsh, 7);
       CHECK(wrong_after({q, key, value, of(bsh)}, [&](Views v) {
-              k.attention_forward({}, v[0], v[1], v[2], heads, v[3], lse);
+              k.attention_forward({}, v[0], v[1], v[2], heads, v[3], lse, {});
             }) == 0);
       CHECK(wrong_after({of(bsh), q, key, value, of(bsh), of(bsh, 7), of(bsh, 7), of(bsh, 7)},
                         [&](Views v) {
-                          k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], lse, heads, v[5],
-                                               v[6], v[7]);
+                          k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], lse, {}, heads,
+                                               v[5], v[6], v[7]);
+                        }) == 0);
+      const Array probabilities{{b, heads, s, s}};
+      CHECK(wrong_after({q, key, value, of(bsh)}, [&](Views v) {
+              k.attention_forward({}, v[0], v[1], v[2], heads, v[3], lse, probabilities);
+            }) == 0);
+      CHECK(wrong_after({of(bsh), q, key, value, of(bsh), of(bsh, 7), of(bsh, 7), of(bsh, 7)},
+                        [&](Views v) {
+                          k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], {}, probabilities,
+                                               heads, v[5], v[6], v[7]);
                         }) == 0);
 
       auto tokens = random_indices(random, rows, 11);

@@ -134,11 +134,12 @@ struct TemporaryFolder {
 
 /// The whole model as stages, one device each, with what crosses the boundaries.
 struct Stages {
-  Stages(const GptConfig& config, int stages, std::uint64_t seed) : devices(count_of(stages)) {
+  Stages(const GptConfig& config, int stages, std::uint64_t seed, const LayerFactory& factory = {})
+      : devices(count_of(stages)) {
     for (int stage = 0; stage < stages; ++stage) {
       const auto i = static_cast<std::size_t>(stage);
-      models.push_back(std::make_unique<Gpt>(config, devices[i].device(),
-                                             StageLayers::of(config, stage, stages), seed));
+      models.push_back(std::make_unique<Gpt>(
+          config, devices[i].device(), StageLayers::of(config, stage, stages), seed, factory));
     }
   }
   static std::size_t count_of(int stages) { return static_cast<std::size_t>(stages); }

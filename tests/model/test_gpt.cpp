@@ -131,6 +131,24 @@ TEST_CASE("gradients are the loss's differences") {
   }
 }
 
+TEST_CASE("the timeline has the memory of every forward and backward") {
+  const GptConfig config = small(false);
+  OneDevice one;
+  Recorder trace;
+  Stream stream{one.clock, trace, 0, DeviceKind::cpu};
+  Gpt model{config, {one.memory, stream}, StageLayers::whole(config), 3};
+  accumulate_gradients(model, random_batch(config, 2, 2));
+  std::vector<std::int64_t> activations;
+  for (const TraceEvent& event : trace.drain())
+    if (event.kind == TraceEvent::Kind::memory)
+      activations.push_back(event.bytes[static_cast<std::size_t>(MemoryCategory::activations)]);
+  REQUIRE(activations.size() == 4);  // of two microbatches
+  CHECK(activations[0] > 0);
+  CHECK(activations[0] == activations[2]);
+  CHECK(activations[1] == 0);
+  CHECK(activations[3] == 0);
+}
+
 TEST_CASE("gradients start again from zero") {
   for (bool tied : {false, true}) {
     const GptConfig config = small(tied);

@@ -60,6 +60,22 @@ TEST_CASE("tied heads and clipped gradients: the same bits too") {
   }
 }
 
+TEST_CASE("in bf16 and f16 too, tied heads and clipping included") {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Options one = small_training(1, 4, true, 0.5F);
+    one.model.dtype = dtype;
+    const Reference reference =
+        train_on_one_device(one, small_corpus(one.model), {{"", 0, one.steps, 4}});
+    for (const int p : {2, 3}) {
+      Options options = small_training(p, 4, true, 0.5F);
+      options.model.dtype = dtype;
+      CHECK(on_all(options, [&](Rank& rank) {
+              return check_parity(rank, options, gpipe, reference);
+            }) == "");
+    }
+  }
+}
+
 TEST_CASE("modelled: a run lies where hand-worked times say, to the picosecond") {
   GptConfig config{.layers = 4, .hidden = 16, .heads = 2, .sequence = 16, .vocabulary = 256};
   const std::int64_t bytes = 4 * config.sequence * config.hidden;

@@ -47,16 +47,20 @@ class Copies {
                                                       : Overlap::none;
       copies_->set(when);
       predicted = predict_data_parallel(rank, copies_->layout(), options, when);
+      order = ring_order(copies_->layout(), when);
     } else if (scheme == Scheme::zero_1) {
       zero_1_ = std::make_unique<Zero1>(model, rank.world, bucket_bytes, adamw);
       predicted = predict_zero_1(rank, zero_1_->layout(), options);
+      order = ring_order(zero_1_->layout(), Overlap::overlap);
     } else if (scheme == Scheme::zero_2) {
       zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw);
       predicted = predict_zero_2(rank, zero_2_->layout(), options);
+      order = scattered_order(zero_2_->layout());
     } else {
       zero_3_ = std::make_unique<Zero3>(model, rank.world, bucket_bytes, adamw, options.seed);
       zero_3_->set_prefetch(prefetch);
       predicted = predict_zero_3(rank, model, zero_3_->layout(), options, prefetch);
+      order = scattered_order(zero_3_->layout());
     }
   }
 
@@ -98,6 +102,7 @@ class Copies {
   }
 
   Predicted predicted;
+  SumOrder order;  ///< in which gradients are added
 
  private:
   Rank& rank_;
@@ -147,6 +152,8 @@ struct Outcome {
   std::vector<double> losses;
   std::vector<NamedValues> parameters;
   std::vector<NamedValues> gradients;  ///< of the first step
+  /// One device that adds gradients in this run's order.
+  Reference in_order;
 };
 
 /// Trains, and holds each step's bytes and peaks of memory against what was derived. `wrong`
@@ -183,8 +190,11 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
                              copies.predicted.bytes_sent[operation]));
     }
   }
-  for (const Parameter* parameter : copies.parameters())
-    record.parameters.push_back(named(*parameter, parameter->value));
+  // In 16 bits the masters are what counts, and only their owners have them.
+  for (const Parameter* parameter :
+       is_narrow(options.model.dtype) ? copies.updated() : copies.parameters())
+    record.parameters.push_back(
+        named(*parameter, parameter->master ? parameter->master : parameter->value));
 
   std::vector<RankRecord> records, firsts;
   for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
@@ -192,8 +202,11 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
   for (const std::string& bytes : gather_to_root(*rank.transport, first.to_bytes()))
     firsts.push_back(RankRecord::from_bytes(bytes));
   if (rank.id != 0) return {};
-  return {Report::collect_losses(records, options.steps), Report::collect_parameters(records),
-          Report::collect_parameters(firsts)};
+  return {
+      Report::collect_losses(records, options.steps), Report::collect_parameters(records),
+      Report::collect_parameters(firsts),
+      train_on_one_device(options, corpus, {{"", 0, options.steps, options.microbatches.front()}},
+                          {}, {copies.order})};
 }
 
 /// Gradients of the first step on one device, whole model.
@@ -231,7 +244,8 @@ inline double worst_difference(const std::vector<NamedValues>& a,
   return worst;
 }
 
-/// All schemes on this run's ranks: the same bits as one another, and near to one device; `left` of
+/// All schemes on this run's ranks: the same bits as one another, and as one device that adds in
+/// their order; near to one device that adds one replica after another; `left` of
 /// the loss, or less, is left at the end.
 inline std::string check_copies(Rank& rank, const Options& options, std::int64_t bucket_bytes,
                                 double left = 0.8) {
@@ -262,6 +276,8 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
     if (const double off = worst_difference(outcome.gradients, gradients);
         !(off <= (narrow ? 2e-2 : 1e-6)))
       complain(fmt::format("first gradients {:.1e} from one device", off));
+    if (!compare(outcome.losses, outcome.parameters, outcome.in_order).bitwise)
+      complain("other bits than one device that adds in the same order");
     if (!(outcome.losses.back() < left * outcome.losses.front()))
       complain(fmt::format("the loss fell only from {} to {}", outcome.losses.front(),
                            outcome.losses.back()));

@@ -51,11 +51,11 @@ using Generator = std::function<Schedule(int, int)>;
 
 /// Trains over the ranks of rank.world and compares with one device on rank 0.
 inline std::string check_parity(Rank& rank, const Options& options, const Generator& generate,
-                                const Reference& reference) {
+                                const Reference& reference, const LayerFactory& factory = {}) {
   const Corpus corpus = small_corpus(options.model);
   const int m = options.microbatches.front();
   Gpt stage{options.model, rank.device, StageLayers::of(options.model, rank.id, rank.count),
-            options.seed};
+            options.seed, factory};
   AdamW optimizer{stage.parameters(), rank.device, options.optimizer};
   PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
   PipelineExecutor pipeline{rank.endpoint, rank.world, generate(rank.count, m), {&stage}};
@@ -68,11 +68,8 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
     update.step();
     if (loss) record.losses.emplace_back(step, *loss);
   }
-  for (const Parameter* parameter : stage.parameters()) {
-    const float* values = parameter->value.f32();
-    record.parameters.push_back(
-        {parameter->name, parameter->order, {values, values + parameter->value.elements()}});
-  }
+  for (const Parameter* parameter : stage.parameters())
+    record.parameters.push_back({parameter->name, parameter->order, parameter->f32_values()});
 
   std::vector<RankRecord> records;
   for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))

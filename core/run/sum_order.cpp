@@ -1,0 +1,73 @@
+#include "core/run/sum_order.h"
+
+#include <algorithm>
+#include <map>
+
+namespace lockstep {
+
+namespace {
+
+/// All gradients of a model, by the parameter's order.
+using Gradients = std::map<int, Tensor>;
+
+/// Takes the gradients away and leaves zeros; what a tied head keeps apart stays.
+Gradients taken(Gpt& model) {
+  Gradients gradients;
+  for (Parameter* parameter : model.parameters()) {
+    if (parameter->frozen) continue;
+    Tensor copy{model.device().memory, parameter->shape, MemoryCategory::gradients,
+                parameter->dtype};
+    model.device().compute.kernels().copy(Queue{}, parameter->gradient, copy);
+    fill_with_zeros(model.device(), parameter->gradient);
+    gradients.emplace(parameter->order, std::move(copy));
+  }
+  return gradients;
+}
+
+View part_of(View whole, const SumOrder::Segment& segment) {
+  return whole.reshaped({whole.elements()}).columns(segment.first, segment.elements);
+}
+
+}  // namespace
+
+double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const SumOrder& order) {
+  const std::size_t m = batches.front().microbatches.size();
+  std::vector<std::vector<Gradients>> rounds(order.every_microbatch ? m : 1);  // by replica
+  double loss = 0;
+  for (const Batch& batch : batches) {
+    model.zero_gradients();
+    double share = 0;
+    for (std::size_t i = 0; i < m; ++i) {
+      Stash stash;
+      model.forward(batch.microbatches[i], {}, stash);
+      share += model.loss(stash);
+      model.backward({}, stash);
+      if (order.every_microbatch)
+        rounds[i].push_back(taken(model));
+      else if (i + 1 == m)
+        rounds[0].push_back(taken(model));
+    }
+    loss += share;
+  }
+  std::map<int, View> sums;
+  for (const Parameter* parameter : model.parameters())
+    sums[parameter->order] = parameter->gradient;
+  const Kernels& k = model.device().compute.kernels();
+  for (const std::vector<Gradients>& replicas : rounds) {
+    for (const SumOrder::Segment& segment : order.segments) {
+      const std::size_t n = replicas.size();
+      const auto of = [&](std::size_t step) {
+        return part_of(
+            replicas[(static_cast<std::size_t>(segment.begin) + step) % n].at(segment.order),
+            segment);
+      };
+      const View ring = of(0);
+      for (std::size_t step = 1; step < n; ++step) k.add(Queue{}, ring, of(step), ring);
+      const View sum = part_of(sums.at(segment.order), segment);
+      k.add(Queue{}, sum, ring, sum);
+    }
+  }
+  return loss;
+}
+
+}  // namespace lockstep

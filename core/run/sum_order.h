@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/model/data.h"
+#include "core/model/gpt.h"
+
+namespace lockstep {
+
+/// In which order replicas' gradients are added, where that is not one replica after another. A sum
+/// of floating-point numbers depends on its order by a rounding error, and training makes that
+/// grow: a run and one device that add in the same order have the same bits after any number of
+/// steps.
+struct SumOrder {
+  /// Elements [first, first + elements) of a parameter: the sum begins with replica `begin`, goes
+  /// round, and ends with the one before it, as on a ring.
+  struct Segment {
+    int order = 0;  ///< the parameter's (Parameter::order)
+    std::int64_t first = 0;
+    std::int64_t elements = 0;
+    int begin = 0;
+  };
+  std::vector<Segment> segments;
+  /// Whether each microbatch's gradients are summed over replicas, and the sums added; otherwise
+  /// each replica adds its microbatches' first.
+  bool every_microbatch = false;
+
+  bool empty() const { return segments.empty(); }
+};
+
+/// Gradients of a whole batch on one device that plays all replicas, one after another, and adds
+/// their gradients in that order. `batches` has each replica's share. Returns the loss.
+double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const SumOrder& order);
+
+}  // namespace lockstep

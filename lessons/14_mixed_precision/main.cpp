@@ -1,0 +1,95 @@
+#include "core/run/lesson.h"
+#include "lessons/02_data_parallel/data_parallel.h"
+#include "lessons/02_data_parallel/prediction.h"
+#include "lessons/14_mixed_precision/loss_scaling.h"
+#include "lessons/14_mixed_precision/mixed_precision.h"
+#include "lessons/14_mixed_precision/recompute_table.h"
+
+using namespace lockstep;
+
+// Weights, gradients and activations are stored in 16 bits; the optimizer keeps an f32 master of
+// each weight. With f16 the loss is scaled, so that small gradients are not lost. One device that
+// does everything in f32 trains on the same batches, and the losses are compared.
+int main(int argc, char** argv) {
+  Lesson lesson{{.name = "14 mixed precision",
+                 .question = "Which numbers may be stored in 16 bits, and what does that save?",
+                 .ranks = 1,
+                 .steps = 200,
+                 .microbatches = {1},
+                 .narrow = true,
+                 .precision = "bf16",
+                 .f32_reference = true,
+                 .axis = "dp",
+                 .tolerance = {.loss = 1e-6, .parameter = 1e-5},
+                 .narrow_tolerance = {.final_loss = 0.01}},
+                argc,
+                argv};
+  const double& scale = lesson.flag(
+      "--scale", 0.0, "loss scale to begin with, a power of two; 0: 65536 in f16, otherwise 1");
+  const int& interval =
+      lesson.flag("--growth-interval", 2000, "good steps after which the loss scale doubles");
+  const int& overflow_at =
+      lesson.flag("--overflow-at", -1, "a step whose loss is made so large that f16 overflows");
+  const std::string& masters =
+      lesson.flag("--masters", std::string{"on"}, {"on", "off"},
+                  "f32 copies of the weights, which the optimizer updates");
+  const std::string& remember =
+      lesson.flag("--recompute", std::string{"selective"}, {"none", "selective", "full"},
+                  "what backward makes again: nothing, attention's probabilities, or whole blocks");
+  const int& bucket = lesson.flag("--bucket", 200'000, "bytes of gradients that are sent as one");
+  lesson.check([&](const Options& options) {
+    check_replicas(options, bucket);
+    check_scaling(options, scale, interval, overflow_at);
+  });
+
+  return lesson.run([&](Rank& rank) {
+    const Options& options = lesson.options();
+    const DType dtype = lesson.model().dtype;
+    const Recompute recompute = recompute_of(remember);
+    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed(),
+              Recomputing<>{recompute}};
+    AdamWOptions adamw = lesson.optimizer();
+    adamw.masters = masters == "on";
+    AdamW optimizer{model.parameters(), rank.device, adamw};
+    lesson.load(rank, model.parameters(), optimizer);
+    DataParallel replicas{model, rank.world, bucket};
+    LossScaler scaler{first_scale(scale, dtype), interval};
+
+    Phase phase = lesson.phases().front();
+    phase.name = name_of(dtype);
+    const int sequences = options.batch / options.dp / phase.microbatches;
+    Predicted predicted = predict_data_parallel(rank, replicas.layout(), options, Overlap::overlap);
+    predicted.peak_bytes["activations"] =
+        RecomputeFootprint{lesson.model(), StageLayers::whole(lesson.model()), sequences, recompute}
+            .peak(1);
+    if (!adamw.masters) predicted.peak_bytes["optimizer"] = 8 * lesson.model().trained_count();
+    Batches batches = lesson.batches(rank, phase, predicted);
+    const Batch* last = nullptr;
+    for (const Batch& mine : batches) {
+      const int step = rank.trace.step();
+      const float larger = scaler.scale() * (step == overflow_at ? outlier : 1);
+      model.zero_gradients();
+      const double loss = accumulate_gradients(model, scaled(mine, larger)) / larger;
+      replicas.sum_gradients();
+
+      // Only f16 can overflow where f32 does not.
+      const float unscale = scaler.unscale();
+      const bool good = dtype != DType::f16 || optimizer.finite();
+      if (scaler.take(step, good))
+        optimizer.step(unscale);
+      else
+        rank.compute.range({.name = "skipped", .category = Category::optimizer}, [] {});
+      if (scaler.scale() * unscale != 1) rank.trace.metadata("loss_scale", scaler.json());
+      lesson.record(rank, loss);
+      last = &mine;
+    }
+    lesson.finish(rank, model.parameters(), optimizer);
+    if (rank.id != 0 || options.quiet) return;
+    print_states(lesson.model(), is_narrow(dtype) ? dtype : DType::bf16, sequences);
+    print_lost_gradients(lesson.model(), model.parameters(), *last);
+    if (dtype == DType::f16) print_scaling(scaler);
+    print_recompute_tables(
+        lesson.model(), sequences,
+        rank.clock.is_modelled() ? rank.clock.cluster() : Cluster::load(options.cluster));
+  });
+}

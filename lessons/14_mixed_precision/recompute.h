@@ -1,0 +1,142 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "core/model/attention.h"
+#include "core/model/block.h"
+
+namespace lockstep {
+
+/// What backward makes again rather than remembers (Korthikanti 2022, "Reducing Activation
+/// Recomputation in Large Transformer Models"). All three give the same bits.
+enum class Recompute {
+  none,       ///< nothing: attention keeps its (s, s) probabilities
+  selective,  ///< the probabilities, from the log-sum-exps: what core's attention does anyhow
+  full,       ///< whole blocks, of which only the inputs are kept; the probabilities as well
+};
+
+/// Attention that keeps its probabilities, (b, heads, s, s) in f32 (narrow ones would not be the
+/// bits that backward makes again), in the place of core's log-sum-exps. Its backward has four
+/// products a head where core's has five.
+class KeepingAttentionCore : public Layer {
+ public:
+  KeepingAttentionCore(const LayerSite& site, int heads)
+      : ops_(site.device, site.layer, site.config.dtype), heads_(heads) {}
+
+  Tensor forward(Tensor qkv, Stash& stash) override {
+    const std::int64_t b = qkv.shape()[0], s = qkv.shape()[1], width = qkv.shape()[2] / 3;
+    Tensor y = ops_.activation({b, s, width});
+    Tensor probabilities = ops_.statistic({b, heads_, s, s});
+    const Tensor log_sums = ops_.statistic({b, heads_, s});
+    ops_.attention_forward(third(qkv, 0), third(qkv, 1), third(qkv, 2), heads_, y, log_sums,
+                           probabilities);
+    stash.of<Saved>(this) = {std::move(qkv), y.share(), std::move(probabilities)};
+    return y;
+  }
+
+  Tensor backward_input(Tensor dy, Stash& stash) override {
+    const Saved& saved = stash.saved<Saved>(this);
+    Tensor dqkv = ops_.activation(saved.qkv.shape());
+    ops_.attention_backward(dy, third(saved.qkv, 0), third(saved.qkv, 1), third(saved.qkv, 2),
+                            saved.y, {}, saved.probabilities, heads_, third(dqkv, 0),
+                            third(dqkv, 1), third(dqkv, 2));
+    stash.drop(this);
+    return dqkv;
+  }
+
+  void backward_weight(Stash&) override {}
+
+ private:
+  struct Saved {
+    Tensor qkv, y, probabilities;
+  };
+
+  static View third(View qkv, int which) {
+    const std::int64_t width = qkv.shape.last() / 3;
+    return qkv.columns(which * width, width);
+  }
+
+  Ops ops_;
+  int heads_;
+};
+
+/// A block that remembers its input and nothing else, and runs forward a second time when its
+/// gradient comes. Where the halves of backward are apart, the input half does so, and what the
+/// weight half needs is then kept as without recomputation.
+class RecomputedBlock : public Layer {
+ public:
+  RecomputedBlock(const LayerSite& site, std::unique_ptr<Layer> block)
+      : compute_(site.device.compute), layer_(site.layer), block_(std::move(block)) {}
+
+  Tensor forward(Tensor x, Stash& stash) override {
+    stash.of<Saved>(this).x = x.share();
+    Stash forgotten;
+    return block_->forward(std::move(x), forgotten);
+  }
+
+  Tensor backward_input(Tensor dy, Stash& stash) override {
+    return block_->backward_input(std::move(dy), forward_again(stash));
+  }
+
+  void backward_weight(Stash& stash) override {
+    block_->backward_weight(stash.saved<Saved>(this).again);
+    stash.drop(this);
+  }
+
+  Tensor backward(Tensor dy, Stash& stash) override {
+    Tensor dx = block_->backward(std::move(dy), forward_again(stash));
+    stash.drop(this);
+    return dx;
+  }
+
+  void collect(std::vector<Parameter*>& parameters) override { block_->collect(parameters); }
+
+ private:
+  struct Saved {
+    Tensor x;
+    Stash again;
+  };
+
+  /// What the block would have remembered. Its output is known already by those who came after it,
+  /// and is thrown away.
+  Stash& forward_again(Stash& stash) {
+    Saved& saved = stash.saved<Saved>(this);
+    compute_.range({.name = "recompute", .category = Category::recompute, .layer = layer_},
+                   [&] { block_->forward(std::move(saved.x), saved.again); });
+    return saved.again;
+  }
+
+  Stream& compute_;
+  int layer_;
+  std::unique_ptr<Layer> block_;
+};
+
+/// A factory whose blocks recompute as they are told. `Base` makes all layers, but for the
+/// attention core of Recompute::none. The embedding and the head (final LayerNorm, logits, loss)
+/// are outside of the blocks and never made again: the head's backward comes right after its
+/// forward, and what it remembers is needed at once.
+template <class Base = LayerFactory>
+class Recomputing : public Base {
+ public:
+  template <class... Arguments>
+  explicit Recomputing(Recompute mode, Arguments&&... base)
+      : Base(std::forward<Arguments>(base)...), mode_(mode) {}
+
+  std::unique_ptr<Layer> attention_core(const LayerSite& site) const override {
+    if (mode_ != Recompute::none) return Base::attention_core(site);
+    return std::make_unique<KeepingAttentionCore>(site, site.config.heads);
+  }
+
+  std::unique_ptr<Layer> block(const LayerSite& site) const override {
+    std::unique_ptr<Layer> block = Base::block(site);
+    if (mode_ != Recompute::full) return block;
+    return std::make_unique<RecomputedBlock>(site, std::move(block));
+  }
+
+ private:
+  Recompute mode_;
+};
+
+}  // namespace lockstep

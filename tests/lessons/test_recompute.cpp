@@ -1,0 +1,303 @@
+#include "lessons/14_mixed_precision/recompute.h"
+
+#include <map>
+#include <mutex>
+
+#include "core/model/adamw.h"
+#include "lessons/14_mixed_precision/recompute_table.h"
+#include "tests/model/fixture.h"
+#include "tests/support/pipeline_checks.h"
+#include "tests/support/ranks.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+constexpr Recompute modes[] = {Recompute::none, Recompute::selective, Recompute::full};
+
+Recomputing<> factory_of(Recompute mode) {
+  return Recomputing<>{mode};
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<Named> gradients, values;
+  bool operator==(const Trained&) const = default;
+};
+
+/// Some steps with AdamW on stages that are one device each, the halves of backward apart or not.
+Trained train(const GptConfig& config, int stages, bool halves, const LayerFactory& factory) {
+  Stages pipeline{config, stages, 3, factory};
+  std::vector<AdamW> optimizers;
+  for (std::size_t i = 0; i < pipeline.models.size(); ++i)
+    optimizers.emplace_back(pipeline.models[i]->parameters(), pipeline.devices[i].device(),
+                            AdamWOptions{.learning_rate = 1e-2F});
+  Trained result;
+  for (int step = 0; step < 4; ++step) {
+    for (auto& model : pipeline.models) model->zero_gradients();
+    for (const Microbatch& microbatch : random_batch(config, 3, 2, step).microbatches)
+      result.losses.push_back(pipeline.run(microbatch, halves));
+    for (AdamW& optimizer : optimizers) optimizer.step();
+  }
+  result.gradients = pipeline.all_gradients();
+  for (const auto& model : pipeline.models)
+    for (Named& value : values(*model)) result.values.push_back(std::move(value));
+  return result;
+}
+
+/// 1F1B with the weight halves left until the end, as a zero-bubble schedule would.
+Schedule halves_apart(int stages, int microbatches) {
+  Schedule schedule = one_f_one_b(stages, microbatches);
+  schedule.name = "halves apart";
+  for (std::vector<Action>& actions : schedule.actions) {
+    const std::vector<Action> whole = actions;
+    for (Action& action : actions)
+      if (action.op == Op::backward) action.op = Op::backward_input;
+    for (const Action& action : whole)
+      if (action.op == Op::backward)
+        actions.push_back({Op::backward_weight, action.stage, action.microbatch});
+  }
+  return schedule;
+}
+
+/// One stage of a model alone on a device that counts: x and dy come from nowhere.
+struct Lone {
+  Lone(const GptConfig& config, const StageLayers& stage_, int b, Recompute mode)
+      : stage(stage_),
+        batch(random_batch(config, 3, b)),
+        shape{b, config.sequence, config.hidden},
+        dtype(config.dtype),
+        model(config, one.device(), stage_, 3, factory_of(mode)) {
+    one.memory.reset_peak();
+  }
+  Tensor boundary(bool there) {
+    return there ? Tensor{one.memory, shape, MemoryCategory::activations, dtype} : Tensor{};
+  }
+  void forward(std::size_t microbatch, Stash& stash) {
+    model.forward(batch.microbatches[microbatch], boundary(!stage.embedding), stash);
+  }
+
+  StageLayers stage;
+  OneDevice one{DeviceKind::meta, flop_clock()};
+  Batch batch;
+  Shape shape;
+  DType dtype;
+  Gpt model;
+};
+
+template <class Check>
+void for_every_kind_of_stage(Check&& check) {
+  std::mt19937 random{14};
+  for (int i = 0; i < 40; ++i) {
+    GptConfig config = random_config(random, 4);
+    config.dtype = i % 3 == 0 ? DType::f32 : i % 3 == 1 ? DType::bf16 : DType::f16;
+    const int batch = 1 + static_cast<int>(random() % 3);
+    for (const StageLayers& stage : {StageLayers::whole(config), StageLayers::of(config, 0, 3),
+                                     StageLayers::of(config, 1, 3), StageLayers::of(config, 2, 3)})
+      for (const Recompute mode : modes) {
+        const std::string dtype = name_of(config.dtype);
+        CAPTURE(dtype);
+        CAPTURE(config.layers);
+        CAPTURE(config.hidden);
+        CAPTURE(config.heads);
+        CAPTURE(config.sequence);
+        CAPTURE(config.vocabulary);
+        CAPTURE(batch);
+        CAPTURE(stage.embedding);
+        CAPTURE(stage.head);
+        const int named = static_cast<int>(mode);
+        CAPTURE(named);
+        check(config, stage, batch, mode);
+      }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("recomputation changes no bit: losses, gradients and parameters after some steps") {
+  for (const auto& [tied, dtype] :
+       {std::pair{false, DType::f32}, {true, DType::f32}, {false, DType::bf16}}) {
+    CAPTURE(tied);
+    const std::string name = name_of(dtype);
+    CAPTURE(name);
+    const GptConfig config{.layers = 5,
+                           .hidden = 24,
+                           .heads = 3,
+                           .sequence = 70,
+                           .vocabulary = 40,
+                           .tied = tied,
+                           .dtype = dtype};
+    const Trained usual = train(config, 1, false, LayerFactory{});
+    for (const Recompute mode : modes)
+      for (const bool halves : {false, true}) {
+        const int named = static_cast<int>(mode);
+        CAPTURE(named);
+        CAPTURE(halves);
+        CHECK(train(config, 1, halves, factory_of(mode)) == usual);
+        // A tied table's two gradients would have to be added before the step: pipelines, below.
+        if (!tied) CHECK(train(config, 3, halves, factory_of(mode)) == usual);
+      }
+  }
+}
+
+TEST_CASE("in a pipeline: the bits of one device that recomputes nothing") {
+  for (const bool tied : {false, true}) {
+    const Options one = lockstep::testing::small_training(1, 4, tied);
+    const Reference reference = train_on_one_device(one, lockstep::testing::small_corpus(one.model),
+                                                    {{"", 0, one.steps, 4}});
+    const Options options = lockstep::testing::small_training(4, 4, tied);
+    for (const Recompute mode : modes)
+      for (const auto generate : {one_f_one_b, halves_apart}) {
+        const int named = static_cast<int>(mode);
+        CAPTURE(named);
+        std::mutex mutex;
+        std::string wrong;
+        const std::string failure = lockstep::testing::on_threads(options, [&](Rank& rank) {
+          const std::string mine =
+              lockstep::testing::check_parity(rank, options, generate, reference, factory_of(mode));
+          std::lock_guard lock{mutex};
+          wrong += mine;
+        });
+        CHECK(failure + wrong == "");
+      }
+  }
+}
+
+TEST_CASE("a stash, and what is pending, take what the closed forms say, to the byte") {
+  for_every_kind_of_stage([](auto& config, auto& stage, int batch, Recompute mode) {
+    const RecomputeFootprint footprint{config, stage, batch, mode};
+    Lone lone{config, stage, batch, mode};
+    Stash stash;
+    lone.forward(0, stash);
+    CHECK(lone.one.activations() == footprint.stash);
+    lone.model.backward_input(lone.boundary(!stage.head), stash);
+    CHECK(lone.one.activations() == footprint.pending);
+    lone.model.backward_weight(stash);
+    CHECK(lone.one.activations() == 0);
+    CHECK(stash.empty());
+  });
+}
+
+TEST_CASE("peaks of several microbatches in flight are what the closed forms say, to the byte") {
+  for_every_kind_of_stage([](auto& config, auto& stage, int batch, Recompute mode) {
+    const RecomputeFootprint footprint{config, stage, batch, mode};
+    for (const bool halves : {false, true}) {
+      CAPTURE(halves);
+      Lone lone{config, stage, batch, mode};
+      std::vector<Stash> stashes(3);
+      for (std::size_t i = 0; i < 3; ++i) {
+        const auto before = static_cast<std::int64_t>(i);
+        lone.one.memory.reset_peak();
+        lone.forward(i, stashes[i]);
+        CHECK(lone.one.peak_activations() ==
+              (before + 1) * footprint.stash + footprint.forward_working);
+      }
+      for (std::size_t i = 0; i < 3; ++i) {
+        const auto held = static_cast<std::int64_t>(3 - i);
+        lone.one.memory.reset_peak();
+        if (!halves) {
+          lone.model.backward(lone.boundary(!stage.head), stashes[i]);
+          CHECK(lone.one.peak_activations() == held * footprint.stash + footprint.backward_working);
+          continue;
+        }
+        lone.model.backward_input(lone.boundary(!stage.head), stashes[i]);
+        CHECK(lone.one.peak_activations() ==
+              held * footprint.stash + footprint.backward_input_working);
+        lone.model.backward_weight(stashes[i]);
+        CHECK(stashes[i].empty());
+      }
+    }
+  });
+}
+
+TEST_CASE("FLOPs charged are the model's and the extra ones as derived, halves apart or not") {
+  std::mt19937 random{15};
+  for (int i = 0; i < 40; ++i) {
+    const GptConfig config = random_config(random);
+    const int batch = 1 + static_cast<int>(random() % 3);
+    for (const Recompute mode : modes) {
+      CHECK(counted(config, batch, mode) == derived(config, batch, mode));
+      Lone lone{config, StageLayers::whole(config), batch, mode};
+      const Picoseconds start = lone.one.stream.now();
+      Stash stash;
+      lone.forward(0, stash);
+      lone.model.backward_input({}, stash);
+      lone.model.backward_weight(stash);
+      // One FLOP takes one picosecond on this clock, and nothing else takes any time.
+      CHECK(static_cast<double>(lone.one.stream.now() - start) ==
+            model_flops(config, batch) + extra_flops(config, config.layers, batch, mode));
+    }
+  }
+}
+
+TEST_CASE("a forward that is made again reads parameters where backward may: ZeRO-3 gathers them") {
+  /// Between forward and backward the parameters are somewhere else, and here are numbers of no
+  /// use.
+  struct TakenAway : LayerHooks {
+    void before_forward(const Unit& unit) override { give(unit); }
+    void after_forward(const Unit& unit) override { take(unit); }
+    void before_backward(const Unit& unit) override { give(unit); }
+    void after_backward(const Unit& unit) override { take(unit); }
+    void give(const Unit& unit) {
+      for (Parameter* parameter : unit.parameters)
+        parameter->value = View{kept[parameter].data(), parameter->shape};
+    }
+    void take(const Unit& unit) {
+      for (Parameter* parameter : unit.parameters)
+        parameter->value = View{useless.data(), parameter->shape};
+    }
+    std::map<Parameter*, Floats> kept;
+    Floats useless = Floats(4096, 1e30F);
+  };
+  const GptConfig config{.layers = 3, .hidden = 16, .heads = 2, .sequence = 9, .vocabulary = 20};
+  const auto run = [&](Recompute mode, bool taken_away) {
+    OneDevice one;
+    Gpt model{config, one.device(), StageLayers::whole(config), 3, factory_of(mode)};
+    TakenAway hooks;
+    for (Parameter* parameter : model.parameters())
+      hooks.kept[parameter] = floats(parameter->value);
+    if (taken_away) model.set_hooks(&hooks);
+    const double loss = accumulate_gradients(model, random_batch(config, 2, 2));
+    return std::pair{loss, gradients(model)};
+  };
+  for (const Recompute mode : modes) CHECK(run(mode, true) == run(Recompute::selective, false));
+}
+
+TEST_CASE("a forward that is made again is a range of category recompute, one a block") {
+  const GptConfig config{.layers = 3, .hidden = 8, .heads = 2, .sequence = 6, .vocabulary = 20};
+  for (const Recompute mode : modes) {
+    OneDevice one{DeviceKind::cpu, flop_clock()};
+    Recorder trace{true};
+    Stream stream{one.clock, trace, 0, DeviceKind::cpu};
+    Gpt model{config, {one.memory, stream}, StageLayers::whole(config), 3, factory_of(mode)};
+    trace.drain();
+    accumulate_gradients(model, random_batch(config, 1, 1));
+    std::vector<int> layers;
+    for (const TraceEvent& event : trace.drain())
+      if (event.kind == TraceEvent::Kind::span && event.span.category == Category::recompute) {
+        layers.push_back(event.span.layer);
+        // A forward's FLOPs; the backward that follows is no part of it.
+        CHECK(event.end - event.start == 24 * 6 * 8 * 8 + 2 * 6 * 6 * 8);
+      }
+    CHECK(layers == (mode == Recompute::full ? std::vector{2, 1, 0} : std::vector<int>{}));
+  }
+}
+
+TEST_CASE("Korthikanti's bytes of a block are ours, in 16 bits and with dropout") {
+  // Their 22B model: h 6144, a 64, s 2048, b 4.
+  const GptConfig config{
+      .layers = 1, .hidden = 6144, .heads = 64, .sequence = 2048, .vocabulary = 51200};
+  const StageLayers block{.first = 0, .last = 1};
+  const double s = 2048, h = 6144, a = 64, b = 4, N = b * s;
+  const auto ours = [&](Recompute mode) {
+    return static_cast<double>(RecomputeFootprint{config, block, 4, mode}.stash) / 4;  // numbers
+  };
+  const double mean_and_rstd = 4 * N, log_sums = a * N;
+  const double masks = 2 * N * h;                      // of the two residual branches
+  const double softmax_dropout = (1 + 2) * a * s * N;  // mask, and probabilities after it
+  CHECK(2 * (ours(Recompute::none) - mean_and_rstd) + masks + softmax_dropout ==
+        34 * s * b * h + 5 * a * s * s * b);
+  CHECK(2 * (ours(Recompute::selective) - mean_and_rstd - log_sums) + masks == 34 * s * b * h);
+  CHECK(2 * ours(Recompute::full) == 2 * s * b * h);
+}
