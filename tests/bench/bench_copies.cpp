@@ -7,7 +7,7 @@
 namespace {
 
 [[maybe_unused]] const bool registered = [] {
-  lockstep::bench::add_copies("threads", 41, lockstep::testing::on_threads);
+  lockstep::bench::add_copies("threads", 81, lockstep::testing::on_threads);
   return true;
 }();
 

@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
   int count = static_cast<int>(words.size());
   benchmark::Initialize(&count, words.data());
   try {
-    add_copies("mpi", 21, [&](const Options& options, const std::function<void(Rank&)>& body) {
+    add_copies("mpi", 41, [&](const Options& options, const std::function<void(Rank&)>& body) {
       Rank rank{options, session.endpoint()};
       body(rank);
       return std::string{};

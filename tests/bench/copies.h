@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include <array>
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -101,11 +101,13 @@ inline TurnTime turn_time(const std::function<void()>& work) {
 
 /// Two ways to train, on the same ranks and in turn, as rank 0 learns it.
 struct Compared {
-  SideBySide sides;  ///< what the ranks reach together, the sum of their rates: as a step's seconds
-  /// The same, by the slowest rank of each turn. Ranks that sum their gradients wait for the one
-  /// that others keep from its core, independent copies do not; here both sides do, so that what is
-  /// left is the communication's own.
-  SideBySide slowest;
+  /// What a turn takes until the last rank has done its step. Ranks that sum their gradients wait
+  /// for the one that other programs keep from its core, independent copies do not; so measured,
+  /// both sides do, and what is left is what communication costs.
+  SideBySide sides;
+  /// The same by the sum of the ranks' own rates. On a machine with nothing else to do the two
+  /// agree.
+  SideBySide by_rates;
   double processor_ratio = 0;  ///< processor time, ours over the other's
 };
 /// Each is called with the number of the step; every turn is one step, and begins with all ranks.
@@ -116,7 +118,6 @@ inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(i
   const auto turn = [&](const std::function<void(int)>& side) {
     rank.world.barrier().wait();
     times.push_back(turn_time([&] { side(step); }));
-    return 0.0;
   };
   for (int round = 0; round < 2; ++round) {  // to warm up
     ours(step);
@@ -143,8 +144,8 @@ inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(i
   Compared compared;
   std::vector<double> processor;
   for (std::size_t i = 0; i + 1 < times.size() && rank.id == 0; i += 2) {
-    compared.sides.add(rank.count / together[i].wall, rank.count / together[i + 1].wall);
-    compared.slowest.add(most[i], most[i + 1]);
+    compared.by_rates.add(rank.count / together[i].wall, rank.count / together[i + 1].wall);
+    compared.sides.add(most[i], most[i + 1]);
     processor.push_back(together[i].processor / together[i + 1].processor);
   }
   compared.processor_ratio = median(processor);
@@ -185,7 +186,7 @@ inline Compared zero_3_against_overlap(Rank& rank, const CopiesWork& work, int r
 inline void report_speed(benchmark::State& state, const Compared& compared, double at_least,
                          const std::string& what) {
   report(state, compared.sides, at_least, what);
-  state.counters["by_slowest"] = median(compared.slowest.speeds());
+  state.counters["by_rates"] = median(compared.by_rates.speeds());
   state.counters["processor"] = compared.processor_ratio;
 }
 /// The same with ours' time over the other's as the figure.
@@ -201,7 +202,7 @@ inline void report_time(benchmark::State& state, const Compared& compared, doubl
   state.counters["value"] = median(times);
   state.counters["low"] = quantile(times, 0.25);
   state.counters["high"] = quantile(times, 0.75);
-  state.counters["by_slowest"] = median(times_of(compared.slowest));
+  state.counters["by_rates"] = median(times_of(compared.by_rates));
   if (at_most > 0) state.counters["at_most"] = at_most;
 }
 
