@@ -90,6 +90,26 @@ TEST_CASE("... and in 16 bits, where sums over ranks are rounded at each step") 
   }
 }
 
+TEST_CASE("gradients summed tensor by tensor: bytes and memory as derived, near one device") {
+  for (const int n : {2, 3, 8}) {  // no tensor's size is a multiple of 3 or 8
+    CAPTURE(n);
+    Options options = small_copies(n);
+    options.model.tied = n == 3;
+    if (n == 2) options.model.frozen = {1};
+    CHECK(on_all(options, [&](Rank& rank) {
+            std::string wrong;
+            const Outcome outcome = train_copies(rank, options, Scheme::tensors, 1, wrong);
+            if (rank.id != 0) return wrong;
+            const Reference expected = train_on_one_device(options, copies_corpus(options.model),
+                                                           {{"", 0, options.steps, 1}});
+            if (!compare(outcome.losses, outcome.parameters, expected)
+                     .within({.loss = 1e-6, .parameter = 1e-5}))
+              wrong += "far from one device\n";
+            return wrong;
+          }) == "");
+  }
+}
+
 TEST_CASE("ZeRO-3 holds as many gathered layers as one and those that it prefetches") {
   for (const int prefetch : {0, 1, 2, 3, 20}) {
     Options options = small_copies(2);

@@ -1,3 +1,4 @@
+#include <map>
 #include <span>
 
 #include "tests/model/fixture.h"
@@ -201,6 +202,48 @@ TEST_CASE("hooks come around every unit, in order") {
   for (const Unit& unit : model.units()) count += unit.parameters.size();
   CHECK(count == model.parameters().size() + 1);
   CHECK(model.units().back().parameters.back() == model.parameters().front());
+}
+
+TEST_CASE("gradients are ready once a step, after the last microbatch, and change no more") {
+  struct Readiness : LayerHooks {
+    void after_backward(const Unit& unit) override { ++done[unit.index]; }
+    void gradients_ready(const Unit& unit) override {
+      units.push_back(unit.index);
+      CHECK(done[unit.index] == microbatches);
+      if (unit.index == 3) return;  // the tied table, also the head's, is the embedding's
+      for (const Parameter* parameter : unit.parameters)
+        seen.push_back({parameter->name, floats(parameter->gradient)});
+    }
+    int microbatches = 0;
+    std::map<int, int> done;
+    std::vector<int> units;
+    std::vector<Named> seen;
+  };
+  GptConfig config = small(true);
+  config.layers = 2;
+  for (const int microbatches : {1, 3}) {
+    for (const bool halves : {false, true}) {
+      CAPTURE(microbatches);
+      CAPTURE(halves);
+      OneDevice one;
+      Gpt model{config, one.device(), StageLayers::whole(config), 3};
+      Readiness hooks;
+      hooks.microbatches = microbatches;
+      model.set_hooks(&hooks);
+      for (const Microbatch& microbatch : random_batch(config, microbatches, 1).microbatches) {
+        Stash stash;
+        model.forward(microbatch, {}, stash);
+        if (!halves) model.backward({}, stash);
+        if (halves) model.backward_input({}, stash);
+        if (halves) model.backward_weight(stash);
+      }
+      CHECK(hooks.units == std::vector{3, 2, 1, 0});
+      const auto last = gradients(model);
+      for (const Named& each : hooks.seen) CHECK(std::ranges::count(last, each) == 1);
+      model.finish_gradients();  // has been done
+      CHECK(gradients(model) == last);
+    }
+  }
 }
 
 TEST_CASE("backward without forward is an error, not a crash") {

@@ -133,6 +133,64 @@ TEST_CASE("parameters come once each, in the model's order") {
   CHECK(parameters[2].name == "tied");
 }
 
+TEST_CASE("parts of parameters are put together, whoever has them and however they were cut") {
+  std::mt19937 random{9};
+  for (int round = 0; round < 50; ++round) {
+    const int ranks = 1 + round % 5;
+    std::vector<RankRecord> records(static_cast<std::size_t>(ranks));
+    std::vector<NamedValues> whole;
+    for (int order = 0; order < 6; ++order) {
+      NamedValues tensor{std::string{"t"} + std::to_string(order), order, {}};
+      for (auto left = 1 + random() % 40; left > 0; --left)
+        tensor.values.push_back(static_cast<float>(random()));
+      for (std::size_t at = 0; at < tensor.values.size();) {
+        const std::size_t count =
+            std::min<std::size_t>(1 + random() % 20, tensor.values.size() - at);
+        const auto from = tensor.values.begin() + static_cast<std::ptrdiff_t>(at);
+        const NamedValues part{tensor.name,
+                               order,
+                               {from, from + static_cast<std::ptrdiff_t>(count)},
+                               static_cast<std::int64_t>(at)};
+        for (auto copies = 1 + random() % 2; copies > 0; --copies)
+          records[random() % records.size()].moments.push_back(part);
+        at += count;
+      }
+      whole.push_back(tensor);
+    }
+    const auto together = Report::collect_moments(records);
+    REQUIRE(together.size() == whole.size());
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      CHECK(together[i].name == whole[i].name);
+      CHECK(together[i].order == whole[i].order);
+      CHECK(together[i].first == 0);
+      CHECK(bits_of(together[i].values) == bits_of(whole[i].values));
+    }
+    CHECK(Report::collect_parameters(records).empty());
+    const RankRecord copy = RankRecord::from_bytes(records[0].to_bytes());
+    REQUIRE(copy.moments.size() == records[0].moments.size());
+    for (std::size_t i = 0; i < copy.moments.size(); ++i)
+      CHECK(copy.moments[i].first == records[0].moments[i].first);
+  }
+}
+
+TEST_CASE("parts that leave a gap, overlap or differ are named") {
+  const auto complaint = [](std::vector<NamedValues> first, std::vector<NamedValues> second) {
+    std::vector<RankRecord> ranks(2);
+    ranks[1].rank = 1;
+    ranks[0].parameters = std::move(first);
+    ranks[1].parameters = std::move(second);
+    return complaint_of<RunError>([&] { Report::collect_parameters(ranks); });
+  };
+  const NamedValues begin{"w", 0, {1, 2}}, end{"w", 0, {3}, 2};
+  CHECK(complaint({begin}, {end}) == "(nothing thrown)");
+  CHECK(unlike(complaint({begin}, {{"w", 0, {3}, 3}}), {"before element 3 of w"}) == "");
+  CHECK(unlike(complaint({begin}, {{"w", 0, {3}, 1}}), {"before element 1 of w"}) == "");
+  CHECK(unlike(complaint({end}, {}), {"before element 2 of w"}) == "");
+  CHECK(unlike(complaint({begin}, {{"v", 1, {3}, 2}}), {"before element 2 of v"}) == "");
+  CHECK(unlike(complaint({begin, end}, {{"w", 0, {4}, 2}}), {"replicas differ", "rank 1", "w"}) ==
+        "");
+}
+
 TEST_CASE("the same bits are the same, and within any tolerance") {
   const Parity parity =
       compare({2.5, 1.25}, {{"w", 0, {1, -2, 3}}}, reference_of({2.5, 1.25}, {1, -2, 3}));

@@ -18,12 +18,13 @@
 /// can both run.
 namespace lockstep::testing {
 
-enum class Scheme { bucket, overlap, zero_1, zero_2, zero_3 };
+enum class Scheme { bucket, overlap, zero_1, zero_2, zero_3, tensors };
+/// Those over the flat layout. Tensor by tensor a ring cuts other chunks, and adds in other orders.
 constexpr Scheme all_schemes[] = {Scheme::bucket, Scheme::overlap, Scheme::zero_1, Scheme::zero_2,
                                   Scheme::zero_3};
 
 inline const char* name_of(Scheme scheme) {
-  constexpr const char* names[] = {"buckets", "overlap", "ZeRO-1", "ZeRO-2", "ZeRO-3"};
+  constexpr const char* names[] = {"buckets", "overlap", "ZeRO-1", "ZeRO-2", "ZeRO-3", "tensors"};
   return names[static_cast<int>(scheme)];
 }
 
@@ -38,10 +39,12 @@ class Copies {
                                    options.seed, LayerFactory{}, storage);
     Gpt& model = *model_;
     const AdamWOptions& adamw = options.optimizer;
-    if (scheme == Scheme::bucket || scheme == Scheme::overlap) {
+    if (scheme == Scheme::bucket || scheme == Scheme::overlap || scheme == Scheme::tensors) {
       optimizer_ = std::make_unique<AdamW>(model.parameters(), rank.device, adamw);
       copies_ = std::make_unique<DataParallel>(model, rank.world, bucket_bytes);
-      const Overlap when = scheme == Scheme::overlap ? Overlap::overlap : Overlap::bucket;
+      const Overlap when = scheme == Scheme::overlap  ? Overlap::overlap
+                           : scheme == Scheme::bucket ? Overlap::bucket
+                                                      : Overlap::none;
       copies_->set(when);
       predicted = predict_data_parallel(rank, copies_->layout(), options, when);
       order = ring_order(copies_->layout(), when);
