@@ -1,13 +1,11 @@
 #include "core/model/flat_buffer.h"
 
-#include <cstring>
-
 namespace lockstep {
 
 namespace {
 
-void move(View& at, Tensor& storage, View into) {
-  if (at.data != nullptr && into.data != nullptr) std::memcpy(into.data, at.data, into.bytes());
+void move(Device device, View& at, Tensor& storage, View into) {
+  if (at && into) device.compute.kernels().copy(Queue{}, at, into);
   at = into;
   storage.reset();
 }
@@ -20,14 +18,14 @@ View slot_in(View flat, const FlatLayout::Slot& slot) {
 
 }  // namespace
 
-void move_values(const FlatLayout::Bucket& bucket, View flat) {
+void move_values(Device device, const FlatLayout::Bucket& bucket, View flat) {
   for (const FlatLayout::Slot& slot : bucket.slots)
-    move(slot.parameter->value, slot.parameter->value_storage, slot_in(flat, slot));
+    move(device, slot.parameter->value, slot.parameter->value_storage, slot_in(flat, slot));
 }
 
-void move_gradients(const FlatLayout::Bucket& bucket, View flat) {
+void move_gradients(Device device, const FlatLayout::Bucket& bucket, View flat) {
   for (const FlatLayout::Slot& slot : bucket.slots)
-    move(slot.parameter->gradient, slot.parameter->gradient_storage, slot_in(flat, slot));
+    move(device, slot.parameter->gradient, slot.parameter->gradient_storage, slot_in(flat, slot));
 }
 
 void put_values(const FlatLayout::Bucket& bucket, View flat) {

@@ -5,10 +5,10 @@
 namespace lockstep {
 
 /// Makes the values of a bucket's parameters lie in `flat`, with the numbers that they have, and
-/// gives the parameters' own storage back.
-void move_values(const FlatLayout::Bucket& bucket, View flat);
+/// gives the parameters' own storage back. For setting up: the modelled clock is not charged.
+void move_values(Device device, const FlatLayout::Bucket& bucket, View flat);
 /// The same of their gradients.
-void move_gradients(const FlatLayout::Bucket& bucket, View flat);
+void move_gradients(Device device, const FlatLayout::Bucket& bucket, View flat);
 
 /// Makes the values of a bucket's parameters lie in `flat`, whatever stands there; nowhere, where
 /// `flat` is empty. For parameters without storage of their own.

@@ -58,12 +58,12 @@ double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const 
       const std::size_t n = replicas.size();
       const auto of = [&](std::size_t step) {
         return part_of(
-            replicas[(static_cast<std::size_t>(segment.begin) + step) % n].at(segment.order),
+            replicas[(static_cast<std::size_t>(segment.begin) + step) % n].at(segment.parameter),
             segment);
       };
       const View ring = of(0);
       for (std::size_t step = 1; step < n; ++step) k.add(Queue{}, ring, of(step), ring);
-      const View sum = part_of(sums.at(segment.order), segment);
+      const View sum = part_of(sums.at(segment.parameter), segment);
       k.add(Queue{}, sum, ring, sum);
     }
   }

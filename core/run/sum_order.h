@@ -16,7 +16,7 @@ struct SumOrder {
   /// Elements [first, first + elements) of a parameter: the sum begins with replica `begin`, goes
   /// round, and ends with the one before it, as on a ring.
   struct Segment {
-    int order = 0;  ///< the parameter's (Parameter::order)
+    int parameter = 0;  ///< its Parameter::order
     std::int64_t first = 0;
     std::int64_t elements = 0;
     int begin = 0;

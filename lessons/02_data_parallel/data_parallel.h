@@ -9,19 +9,21 @@
 namespace lockstep {
 
 /// When the replicas' gradients are summed.
-enum class Overlap {
+enum class WhenSummed {
   none,     ///< after backward, one all-reduce for every tensor
   bucket,   ///< after backward, one for every bucket of neighbouring tensors
   overlap,  ///< one for every bucket, as soon as its gradients are complete
 };
 
-inline const char* name_of(Overlap overlap) {
-  return overlap == Overlap::none ? "none" : overlap == Overlap::bucket ? "bucket" : "overlap";
+inline const char* name_of(WhenSummed overlap) {
+  return overlap == WhenSummed::none     ? "none"
+         : overlap == WhenSummed::bucket ? "bucket"
+                                         : "overlap";
 }
 /// Of --overlap: one of them, or for "all" each in turn.
-inline std::vector<Overlap> overlaps_of(const std::string& word) {
-  std::vector<Overlap> overlaps;
-  for (const Overlap each : {Overlap::none, Overlap::bucket, Overlap::overlap})
+inline std::vector<WhenSummed> overlaps_of(const std::string& word) {
+  std::vector<WhenSummed> overlaps;
+  for (const WhenSummed each : {WhenSummed::none, WhenSummed::bucket, WhenSummed::overlap})
     if (word == "all" || word == name_of(each)) overlaps.push_back(each);
   return overlaps;
 }
@@ -40,28 +42,28 @@ class DataParallel : public LayerHooks {
       if (bucket.frozen) continue;
       flat.gradients =
           zeros(model.device(), bucket.elements, MemoryCategory::gradients, bucket.dtype);
-      move_gradients(bucket, flat.gradients);
+      move_gradients(model.device(), bucket, flat.gradients);
     }
     model.set_hooks(this);
   }
   ~DataParallel() override { model_.set_hooks(nullptr); }
 
-  void set(Overlap overlap) { overlap_ = overlap; }
+  void set(WhenSummed overlap) { overlap_ = overlap; }
 
   /// Called from within the last microbatch's backward: nothing will be added to this unit's
   /// gradients any more. While its bucket travels, backward goes on with the layers before it.
   void gradients_ready(const Unit& unit) override {
     const std::size_t b = layout_.bucket_of(unit.index);
-    if (overlap_ == Overlap::overlap && unit.index == layout_.buckets()[b].last_unit())
+    if (overlap_ == WhenSummed::overlap && unit.index == layout_.buckets()[b].last_unit())
       start(buckets_[b]);
   }
 
   /// To be called after backward. Then every rank has the same gradients: the sum over replicas.
   void sum_gradients() {
-    if (overlap_ == Overlap::none)
+    if (overlap_ == WhenSummed::none)
       for (Parameter* parameter : model_.parameters())
         if (!parameter->frozen) replicas_.all_reduce(parameter->gradient).wait();
-    if (overlap_ == Overlap::bucket)
+    if (overlap_ == WhenSummed::bucket)
       for (Bucket& bucket : buckets_) start(bucket);
     for (Bucket& bucket : buckets_) bucket.work.wait();
   }
@@ -81,7 +83,7 @@ class DataParallel : public LayerHooks {
   Gpt& model_;
   Group& replicas_;
   FlatLayout layout_;
-  Overlap overlap_ = Overlap::overlap;
+  WhenSummed overlap_ = WhenSummed::overlap;
   std::vector<Bucket> buckets_;  ///< as the layout's
 };
 

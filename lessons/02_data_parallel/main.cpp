@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
     DataParallel replicas{model, rank.world, bucket};
 
     for (const auto& [when, phase] :
-         lesson.turns(overlaps_of(overlap), [](Overlap each) { return name_of(each); })) {
+         lesson.turns(overlaps_of(overlap), [](WhenSummed each) { return name_of(each); })) {
       replicas.set(when);
       lesson.sums_in(rank, ring_order(replicas.layout(), when));
       const Predicted predicted =

@@ -27,6 +27,10 @@ inline void check_replicas(const Options& options, int bucket_bytes) {
         fmt::format("--ranks {}: the model has {} parameters to train, fewer than one for each "
                     "rank; use at most {} ranks",
                     options.ranks, options.model.trained_count(), options.model.trained_count()));
+  if (options.clock.times().any())
+    throw UsageError(
+        "--time: what a whole backward takes does not say when each layer's gradients are ready; "
+        "leave it out, and let --cluster say what things cost");
   if (options.optimizer.clip > 0)
     throw UsageError(
         fmt::format("--clip {}: this lesson does not clip; leave it out", options.optimizer.clip));
@@ -53,14 +57,14 @@ inline std::int64_t width_of(const Options& options) {
 }
 
 /// A ring's sum of chunk i begins with member i + 1: the order in which gradients are added.
-inline SumOrder ring_order(const FlatLayout& layout, Overlap overlap) {
+inline SumOrder ring_order(const FlatLayout& layout, WhenSummed overlap) {
   SumOrder order;
   const int n = layout.shards();
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
     if (bucket.frozen) continue;
     for (int i = 0; i < n; ++i) {
       const int begin = (i + 1) % n;
-      if (overlap != Overlap::none) {
+      if (overlap != WhenSummed::none) {
         for (const FlatLayout::Piece& piece : layout.shard(bucket, i))
           order.segments.push_back(
               {piece.parameter->order, piece.in_parameter, piece.elements, begin});
@@ -80,12 +84,12 @@ inline SumOrder ring_order(const FlatLayout& layout, Overlap overlap) {
 /// One step of one rank: gradients are sent as they lie in the buckets, padding included; memory is
 /// that of one device, and does not shrink with N.
 inline Predicted predict_data_parallel(const Rank& rank, const FlatLayout& layout,
-                                       const Options& options, Overlap overlap) {
+                                       const Options& options, WhenSummed overlap) {
   Predicted predicted;
   std::int64_t sent = 0, scratch = 0;
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
     if (bucket.frozen) continue;
-    if (overlap == Overlap::none) {
+    if (overlap == WhenSummed::none) {
       for (const FlatLayout::Slot& slot : bucket.slots) {
         const std::int64_t elements = slot.parameter->shape.elements();
         sent += ring_all_reduce_sends(elements, rank);

@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
     Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
     Zero1 zero{model, rank.world, bucket, lesson.optimizer()};
     lesson.load(rank, model.parameters(), zero.adamw());
-    lesson.sums_in(rank, ring_order(zero.layout(), Overlap::overlap));
+    lesson.sums_in(rank, ring_order(zero.layout(), WhenSummed::overlap));
 
     const Predicted predicted = predict_zero_1(rank, zero.layout(), lesson.options());
     for (const Phase& phase : lesson.phases())

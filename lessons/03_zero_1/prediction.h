@@ -18,7 +18,7 @@ inline StateBytes state_bytes(const Options& options) {
 /// One step of one rank. The optimizer has no states for padding.
 inline Predicted predict_zero_1(const Rank& rank, const FlatLayout& layout,
                                 const Options& options) {
-  Predicted predicted = predict_data_parallel(rank, layout, options, Overlap::overlap);
+  Predicted predicted = predict_data_parallel(rank, layout, options, WhenSummed::overlap);
   const std::int64_t trained = layout.elements(false), frozen = layout.elements() - trained;
   const std::int64_t half = width_of(options) * ring_half_sends(trained, rank.count);
   predicted.bytes_sent = {{"reduce_scatter", half}, {"all_gather", half}};

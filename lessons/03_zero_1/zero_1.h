@@ -54,10 +54,10 @@ class Zero1 : public LayerHooks {
         return zeros(model.device(), bucket.elements, category, bucket.dtype);
       };
       flat.values = make(MemoryCategory::parameters);
-      move_values(bucket, flat.values);
+      move_values(model.device(), bucket, flat.values);
       if (!bucket.frozen) {
         flat.gradients = make(MemoryCategory::gradients);
-        move_gradients(bucket, flat.gradients);
+        move_gradients(model.device(), bucket, flat.gradients);
       }
       optimizer_.own(layout_, bucket, ranks.rank(), ranks.chunk(flat.values, ranks.rank()),
                      bucket.frozen ? View{} : ranks.chunk(flat.gradients, ranks.rank()));

@@ -6,7 +6,7 @@ namespace lockstep {
 
 /// As data parallelism, but each microbatch's gradients are summed over ranks.
 inline SumOrder scattered_order(const FlatLayout& layout) {
-  SumOrder order = ring_order(layout, Overlap::overlap);
+  SumOrder order = ring_order(layout, WhenSummed::overlap);
   order.every_microbatch = true;
   return order;
 }

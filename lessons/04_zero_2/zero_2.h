@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stdexcept>
 #include <vector>
 
 #include "core/model/ops.h"
@@ -13,7 +14,8 @@ namespace lockstep {
 ///
 /// The next bucket is filled while the one before it travels, so two of them are there at a time.
 /// With several microbatches each one's gradients are reduced: to keep them until the last would be
-/// to keep them whole.
+/// to keep them whole. The hooks must come as Gpt::backward calls them: not for its two halves
+/// apart, between which gradients of all buckets would be whole.
 class ScatteredGradients {
  public:
   /// All must outlive this.
@@ -31,6 +33,11 @@ class ScatteredGradients {
     const std::size_t b = layout_.bucket_of(unit.index);
     const FlatLayout::Bucket& bucket = layout_.buckets()[b];
     if (bucket.frozen || unit.index != bucket.first_unit()) return;
+    if (whole_)
+      throw std::logic_error{
+          "ScatteredGradients: backward came to a bucket before it had left another"};
+    // Of the microbatch before this one: it had all of a forward to travel.
+    if (leaving_.whole && leaving_.bucket >= b) wait();
     whole_ = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
     put_gradients(bucket, whole_);
     record_memory(device_);
@@ -91,7 +98,7 @@ class Zero2 : public LayerHooks {
       const FlatLayout::Bucket& bucket = layout_.buckets()[b];
       Tensor& values = values_.emplace_back(
           zeros(model.device(), bucket.elements, MemoryCategory::parameters, bucket.dtype));
-      move_values(bucket, values);
+      move_values(model.device(), bucket, values);
       optimizer_.own(layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
                      gradients_.own(b));
     }

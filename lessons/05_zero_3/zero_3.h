@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <deque>
+#include <stdexcept>
 #include <vector>
 
 #include "lessons/04_zero_2/zero_2.h"
@@ -29,8 +31,11 @@ class GatheredParameters {
 
   void set_prefetch(int prefetch) { prefetch_ = static_cast<std::size_t>(prefetch); }
 
-  /// Forward or backward of the next unit may begin when this returns.
-  void before() {
+  /// Forward or backward of the unit may begin when this returns. Units come as in Gpt::forward,
+  /// then Gpt::backward of one microbatch: std::logic_error otherwise.
+  void before(const Unit& unit) {
+    if (uses_[use_].units.at(unit_) != unit.index)
+      throw std::logic_error{"GatheredParameters: a unit ran out of the order of one microbatch"};
     if (unit_ == 0) {  // the first unit of a use: its buckets are wanted now, others soon
       const std::size_t last = std::min(use_ + prefetch_, uses_.size() - 1);
       while (started_ <= last) gather(uses_[started_++]);
@@ -44,7 +49,7 @@ class GatheredParameters {
 
   /// The unit is done.
   void after() {
-    if (unit_ < uses_[use_].units) return;
+    if (unit_ < uses_[use_].units.size()) return;
     for (Gathered& bucket : here_.front()) put_values(layout_.buckets()[bucket.bucket], {});
     here_.pop_front();
     record_memory(device_);
@@ -57,7 +62,7 @@ class GatheredParameters {
 
   /// Some units one after another, and the buckets that their parameters lie in.
   struct Use {
-    int units = 0;
+    std::vector<int> units;  ///< Unit::index
     std::vector<std::size_t> buckets;
   };
   const std::vector<Use>& uses() const { return uses_; }
@@ -69,14 +74,15 @@ class GatheredParameters {
     for (const Unit& unit : model.units()) {
       const std::size_t b = layout.bucket_of(unit.index);
       if (forward.empty() || forward.back().buckets.front() != b)
-        forward.push_back({.units = 0, .buckets = {b}});
+        forward.push_back({.units = {}, .buckets = {b}});
       Use& use = forward.back();
-      ++use.units;
+      use.units.push_back(unit.index);
       const bool tied = model.config().tied && unit.index == model.config().layers + 1;
       if (tied && b != layout.bucket_of(0)) use.buckets.push_back(layout.bucket_of(0));
     }
     std::vector<Use> all = forward;
     all.insert(all.end(), forward.rbegin(), forward.rend());
+    for (std::size_t i = forward.size(); i < all.size(); ++i) std::ranges::reverse(all[i].units);
     return all;
   }
 
@@ -111,7 +117,7 @@ class GatheredParameters {
   std::vector<Tensor> own_;  ///< by bucket
 
   std::size_t use_ = 0;                       ///< where the microbatch is,
-  int unit_ = 0;                              ///< and in it how many units have begun
+  std::size_t unit_ = 0;                      ///< and in it how many units have begun
   std::size_t started_ = 0;                   ///< uses whose gathers have been started
   std::deque<std::vector<Gathered>> here_{};  ///< from use_ on: at most 1 + prefetch
 };
@@ -139,10 +145,10 @@ class Zero3 : public LayerHooks {
   /// How many uses ahead parameters are gathered.
   void set_prefetch(int uses) { parameters_.set_prefetch(uses); }
 
-  void before_forward(const Unit&) override { parameters_.before(); }
+  void before_forward(const Unit& unit) override { parameters_.before(unit); }
   void after_forward(const Unit&) override { parameters_.after(); }
   void before_backward(const Unit& unit) override {
-    parameters_.before();
+    parameters_.before(unit);
     gradients_.before_backward(unit);
   }
   void after_backward(const Unit& unit) override {

@@ -58,7 +58,8 @@ int main(int argc, char** argv) {
     Phase phase = lesson.phases().front();
     phase.name = name_of(dtype);
     const int sequences = options.batch / options.dp / phase.microbatches;
-    Predicted predicted = predict_data_parallel(rank, replicas.layout(), options, Overlap::overlap);
+    Predicted predicted =
+        predict_data_parallel(rank, replicas.layout(), options, WhenSummed::overlap);
     predicted.peak_bytes["activations"] =
         RecomputeFootprint{lesson.model(), StageLayers::whole(lesson.model()), sequences, recompute}
             .peak(1);

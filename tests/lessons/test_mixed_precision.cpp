@@ -168,7 +168,7 @@ TEST_CASE("the 16 bytes of a parameter: 4 + 4 + 8, or 2 + 2 + 12") {
 TEST_CASE("data parallelism in narrow types: twice the same bits, on all ranks, by every overlap") {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const int ranks : {1, 2, 3}) {
-      const auto train = [&](Overlap overlap) {
+      const auto train = [&](WhenSummed overlap) {
         std::mutex mutex;
         std::vector<std::vector<Floats>> values(static_cast<std::size_t>(ranks));
         const std::string failure = on_threads(modelled_options(ranks), [&](Rank& rank) {
@@ -192,10 +192,10 @@ TEST_CASE("data parallelism in narrow types: twice the same bits, on all ranks, 
         CHECK(failure == "");
         return values;
       };
-      const auto first = train(Overlap::overlap);
+      const auto first = train(WhenSummed::overlap);
       for (const auto& of_rank : first) CHECK(of_rank == first.front());
-      CHECK(train(Overlap::overlap) == first);
-      CHECK(train(Overlap::bucket) == first);
+      CHECK(train(WhenSummed::overlap) == first);
+      CHECK(train(WhenSummed::bucket) == first);
     }
   }
 }

@@ -188,7 +188,7 @@ TEST_CASE("parameters move into a flat buffer, and parts of them are what they w
       const FlatLayout::Bucket& bucket = layout.buckets()[b];
       Tensor& all = flat.emplace_back(
           zeros(one.device(), bucket.elements, MemoryCategory::activations, bucket.dtype));
-      move_values(bucket, all);
+      move_values(one.device(), bucket, all);
       for (const FlatLayout::Slot& slot : bucket.slots) {
         CHECK(slot.parameter->value.f32() == all.f32() + slot.offset);
         CHECK_FALSE(slot.parameter->value_storage);

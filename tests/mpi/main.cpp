@@ -67,6 +67,12 @@ int main() {
       if (tied && p > 2) options.model.frozen = {2};
       check(options, [&](Rank& rank) { return check_copies(rank, options, 1); });
     }
+    Options options = small_copies(p);
+    options.model.layers = 1;
+    options.microbatches = {24 % (2 * p) == 0 ? 2 : 1};
+    check(options, [&](Rank& rank) { return check_copies(rank, options, 40'000); });
+    options.model.dtype = DType::bf16;
+    check(options, [&](Rank& rank) { return check_copies(rank, options, 10'000'000); });
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());
     session.abort(1);

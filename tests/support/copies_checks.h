@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <functional>
 #include <map>
@@ -42,16 +43,16 @@ class Copies {
     if (scheme == Scheme::bucket || scheme == Scheme::overlap || scheme == Scheme::tensors) {
       optimizer_ = std::make_unique<AdamW>(model.parameters(), rank.device, adamw);
       copies_ = std::make_unique<DataParallel>(model, rank.world, bucket_bytes);
-      const Overlap when = scheme == Scheme::overlap  ? Overlap::overlap
-                           : scheme == Scheme::bucket ? Overlap::bucket
-                                                      : Overlap::none;
+      const WhenSummed when = scheme == Scheme::overlap  ? WhenSummed::overlap
+                              : scheme == Scheme::bucket ? WhenSummed::bucket
+                                                         : WhenSummed::none;
       copies_->set(when);
       predicted = predict_data_parallel(rank, copies_->layout(), options, when);
       order = ring_order(copies_->layout(), when);
     } else if (scheme == Scheme::zero_1) {
       zero_1_ = std::make_unique<Zero1>(model, rank.world, bucket_bytes, adamw);
       predicted = predict_zero_1(rank, zero_1_->layout(), options);
-      order = ring_order(zero_1_->layout(), Overlap::overlap);
+      order = ring_order(zero_1_->layout(), WhenSummed::overlap);
     } else if (scheme == Scheme::zero_2) {
       zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw);
       predicted = predict_zero_2(rank, zero_2_->layout(), options);
@@ -100,6 +101,8 @@ class Copies {
     if (zero_2_) return zero_2_->parts();
     return parameters();
   }
+
+  Gpt& model() { return *model_; }
 
   Predicted predicted;
   SumOrder order;  ///< in which gradients are added
@@ -182,13 +185,16 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
       if (const std::int64_t derived = copies.predicted.peak_bytes.at(category); seen != derived)
         complain(fmt::format("{} peak at {} bytes, derived {}", category, seen, derived));
     }
+    std::map<std::string, std::int64_t> sent, derived;
     for (const auto& [operation, bytes] : rank.transport->bytes_sent()) {
       const auto old = before.find(operation);
-      const std::int64_t sent = bytes - (old == before.end() ? 0 : old->second);
-      if (sent != copies.predicted.bytes_sent[operation])
-        complain(fmt::format("{} sent {} bytes, derived {}", operation, sent,
-                             copies.predicted.bytes_sent[operation]));
+      if (const std::int64_t now = bytes - (old == before.end() ? 0 : old->second); now > 0)
+        sent[operation] = now;
     }
+    for (const auto& [operation, bytes] : copies.predicted.bytes_sent)
+      if (bytes > 0) derived[operation] = bytes;
+    if (sent != derived)
+      complain(fmt::format("sent {}, derived {}", fmt::join(sent, ", "), fmt::join(derived, ", ")));
   }
   // In 16 bits the masters are what counts, and only their owners have them.
   for (const Parameter* parameter :
