@@ -118,7 +118,7 @@ int Lesson::tell() {
   bool failed = false;
   const Tolerance& tolerance = is_narrow(o.model.dtype) ? info_.narrow_tolerance : info_.tolerance;
   if (trained) {
-    report.losses = Report::collect_losses(report.ranks, o.steps);
+    report.losses = collect_losses(report.ranks, o.steps);
     const auto lost =
         std::ranges::find_if_not(report.losses, [](double loss) { return std::isfinite(loss); });
     if (lost != report.losses.end())
@@ -126,7 +126,7 @@ int Lesson::tell() {
           fmt::format("the loss is not a number from step {} on; a smaller --lr than {} "
                       "would do",
                       lost - report.losses.begin(), o.optimizer.learning_rate));
-    const auto parameters = Report::collect_parameters(report.ranks);
+    const auto parameters = collect_parameters(report.ranks);
     if (o.parity) {
       Progress progress{running_->console, o.steps, o.quiet || !running_->console.terminal};
       Options as = o;
@@ -151,7 +151,7 @@ int Lesson::tell() {
         failed = !*report.same_in_order;
       }
     }
-    report.sample = use_trained_model(o, parameters, Report::collect_moments(report.ranks));
+    report.sample = use_trained_model(o, parameters, collect_moments(report.ranks));
   }
   if (!o.quiet) fmt::print("{}", report.text(running_->console));
   if (running_->writer) running_->folder.write_report(report.json());

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "core/base/error.h"
 #include "core/run/terminal_timeline.h"
 #include "core/trace/analysis.h"
 
@@ -157,8 +155,30 @@ std::string memory_table(const Report& report) {
              report.phases().size() > 1 ? name + ": " : "");
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+/// The last step; of a run that tries several things, the last step of each, with its name. (A
+/// pipeline's sweep is told by its table of bubbles.)
+std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
+  std::vector<std::pair<int, std::string>> steps;
+  const int last = report.options.steps - 1;
+  if (report.phases().size() > 1 && !bubble(report.timeline, last))
+    for (const Phase& phase : report.phases())
+      steps.emplace_back(phase.first_step + phase.steps - 1, phase.name + ", ");
+  else
+    steps.emplace_back(last, "");
+  return steps;
+}
+
+/// What the drawing's signs mean; nothing where it is of stretches that the lesson named itself.
+std::string legend(const Report& report, const Console& console) {
+  if (bubble(report.timeline, report.options.steps - 1))
+    return console.colour
+               ? "  blue: forward, green: backward, dots: idle; digits are microbatches\n"
+               : "  3--: forward of microbatch 3, 3==: its backward, dots: idle\n";
+  if (report.losses.empty()) return {};
+  return console.colour
+             ? "  blue: forward, green: backward, o: optimizer, dots: waiting; digits are "
+               "microbatches\n"
+             : "  0--: forward of microbatch 0, 0==: its backward, o: optimizer, dots: waiting\n";
 }
 
 std::string parity_text(const Report& report) {
@@ -189,63 +209,6 @@ std::string parity_text(const Report& report) {
 
 }  // namespace
 
-std::vector<double> Report::collect_losses(const std::vector<RankRecord>& ranks, int steps) {
-  std::vector<std::optional<double>> sums(static_cast<std::size_t>(steps));
-  for (const RankRecord& rank : ranks)
-    for (const auto& [step, loss] : rank.losses) {
-      auto& sum = sums.at(static_cast<std::size_t>(step));
-      sum = sum.value_or(0) + loss;
-    }
-  std::vector<double> losses;
-  for (const auto& sum : sums) {
-    if (!sum) throw RunError(fmt::format("no rank told the loss of step {}", losses.size()));
-    losses.push_back(*sum);
-  }
-  return losses;
-}
-
-namespace {
-
-/// Tensors of all ranks, whole, each once.
-std::vector<NamedValues> put_together(const std::vector<RankRecord>& ranks,
-                                      std::vector<NamedValues> RankRecord::*tensors) {
-  std::map<std::pair<int, std::int64_t>, const NamedValues*> parts;  // by order and first element
-  for (const RankRecord& rank : ranks) {
-    for (const NamedValues& part : rank.*tensors) {
-      const auto [known, is_new] = parts.emplace(std::pair{part.order, part.first}, &part);
-      if (!is_new && !same_bits(known->second->values, part.values))
-        throw RunError(
-            fmt::format("replicas differ: rank {} has other values of {} than a rank before it",
-                        rank.rank, part.name));
-    }
-  }
-  std::vector<NamedValues> all;
-  for (const auto& [place, part] : parts) {
-    const auto [order, first] = place;
-    if (first == 0) {
-      all.push_back(*part);
-      continue;
-    }
-    NamedValues* whole = all.empty() ? nullptr : &all.back();
-    if (whole == nullptr || whole->order != order ||
-        static_cast<std::int64_t>(whole->values.size()) != first)
-      throw RunError(fmt::format(
-          "no rank, or more than one, has what comes before element {} of {}", first, part->name));
-    whole->values.insert(whole->values.end(), part->values.begin(), part->values.end());
-  }
-  return all;
-}
-
-}  // namespace
-
-std::vector<NamedValues> Report::collect_parameters(const std::vector<RankRecord>& ranks) {
-  return put_together(ranks, &RankRecord::parameters);
-}
-
-std::vector<NamedValues> Report::collect_moments(const std::vector<RankRecord>& ranks) {
-  return put_together(ranks, &RankRecord::moments);
-}
-
 void Report::look_at_timeline() {
   for (const PhaseRecord& record : ranks.front().phases) {
     bubbles.push_back(observe_bubble(timeline, record.phase, record.predicted));
@@ -265,29 +228,17 @@ double Report::step_seconds() const {
 
 std::string Report::text(const Console& console) const {
   std::string text;
-  const int last_step = options.steps - 1;
-  const std::string drawing = draw_timeline(timeline, last_step, console.width, console.colour);
-  if (!drawing.empty()) {
-    const auto window = bubble(timeline, last_step);
-    text += fmt::format("\nstep {}, {} time{}\n", last_step, options.clock.name(),
-                        window ? fmt::format(": {:.3f} ms from the first action to the last",
-                                             seconds(window->window) * 1e3)
-                               : fmt::format(": {:.3f} ms of computing and waiting",
-                                             seconds(timeline.find_step(last_step)->end -
-                                                     timeline.find_step(last_step)->start) *
-                                                 1e3));
+  for (const auto& [step, phase] : steps_to_draw(*this)) {
+    const std::string drawing = draw_timeline(timeline, step, console.width, console.colour);
+    if (drawing.empty()) continue;
+    const auto window = bubble(timeline, step);
+    const auto whole = timeline.find_step(step);
+    text += fmt::format("\nstep {}, {}{} time: {:.3f} ms {}\n", step, phase, options.clock.name(),
+                        seconds(window ? window->window : whole->end - whole->start) * 1e3,
+                        window ? "from the first action to the last" : "of computing and waiting");
     text += drawing;
-    if (window)
-      text += console.colour
-                  ? "  blue: forward, green: backward, dots: idle; digits are microbatches\n"
-                  : "  3--: forward of microbatch 3, 3==: its backward, dots: idle\n";
-    else if (!losses.empty())
-      text += console.colour
-                  ? "  blue: forward, green: backward, o: optimizer, dots: waiting; digits are "
-                    "microbatches\n"
-                  : "  0--: forward of microbatch 0, 0==: its backward, o: optimizer, dots: "
-                    "waiting\n";
   }
+  if (!text.empty()) text += legend(*this, console);
   if (const std::string shares = bubble_table(*this); !shares.empty()) text += "\n" + shares;
   if (const std::string exposed = exposure_table(*this); !exposed.empty()) text += "\n" + exposed;
   if (const std::string peaks = varying_memory(*this); !peaks.empty()) text += "\n" + peaks;

@@ -37,16 +37,6 @@ struct Report {
   /// Measures the timeline, once it has been read.
   void look_at_timeline();
 
-  /// Losses by step: the sum over the ranks that know a share of it. Throws RunError where a step
-  /// has none.
-  static std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps);
-  /// Each parameter once, in the model's order, put together where ranks have parts of it. Throws
-  /// RunError where two ranks have different values of the same elements: replicas must be the same
-  /// to the bit; and where elements are missing between parts.
-  static std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks);
-  /// The same of the optimizer's moments.
-  static std::vector<NamedValues> collect_moments(const std::vector<RankRecord>& ranks);
-
   std::vector<Phase> phases() const;
   double step_seconds() const;
 

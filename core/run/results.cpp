@@ -1,7 +1,11 @@
 #include "core/run/results.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
 
 namespace lockstep {
 
@@ -113,6 +117,67 @@ RankRecord RankRecord::from_bytes(const std::string& bytes) {
                     .train_seconds = document["train_seconds"]};
   for (const json& phase : document["phases"]) record.phases.push_back(phase_from(phase));
   return record;
+}
+
+std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps) {
+  std::vector<std::optional<double>> sums(static_cast<std::size_t>(steps));
+  for (const RankRecord& rank : ranks)
+    for (const auto& [step, loss] : rank.losses) {
+      auto& sum = sums.at(static_cast<std::size_t>(step));
+      sum = sum.value_or(0) + loss;
+    }
+  std::vector<double> losses;
+  for (const auto& sum : sums) {
+    if (!sum) throw RunError(fmt::format("no rank told the loss of step {}", losses.size()));
+    losses.push_back(*sum);
+  }
+  return losses;
+}
+
+namespace {
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+/// Tensors of all ranks, whole, each once.
+std::vector<NamedValues> put_together(const std::vector<RankRecord>& ranks,
+                                      std::vector<NamedValues> RankRecord::*tensors) {
+  std::map<std::pair<int, std::int64_t>, const NamedValues*> parts;  // by order and first element
+  for (const RankRecord& rank : ranks) {
+    for (const NamedValues& part : rank.*tensors) {
+      const auto [known, is_new] = parts.emplace(std::pair{part.order, part.first}, &part);
+      if (!is_new && !same_bits(known->second->values, part.values))
+        throw RunError(
+            fmt::format("replicas differ: rank {} has other values of {} than a rank before it",
+                        rank.rank, part.name));
+    }
+  }
+  std::vector<NamedValues> all;
+  for (const auto& [place, part] : parts) {
+    const auto [order, first] = place;
+    if (first == 0) {
+      all.push_back(*part);
+      continue;
+    }
+    NamedValues* whole = all.empty() ? nullptr : &all.back();
+    if (whole == nullptr || whole->order != order ||
+        static_cast<std::int64_t>(whole->values.size()) != first)
+      throw RunError(fmt::format(
+          "no rank, or more than one, has what comes before element {} of {}", first, part->name));
+    whole->values.insert(whole->values.end(), part->values.begin(), part->values.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks) {
+  return put_together(ranks, &RankRecord::parameters);
+}
+
+std::vector<NamedValues> collect_moments(const std::vector<RankRecord>& ranks) {
+  return put_together(ranks, &RankRecord::moments);
 }
 
 }  // namespace lockstep

@@ -41,6 +41,16 @@ struct RankRecord {
   static RankRecord from_bytes(const std::string& bytes);
 };
 
+/// Losses by step: the sum over the ranks that know a share of it. Throws RunError where a step
+/// has none.
+std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps);
+/// Each parameter once, in the model's order, put together where ranks have parts of it. Throws
+/// RunError where two ranks have different values of the same elements: replicas must be the same
+/// to the bit; and where elements are missing between parts.
+std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks);
+/// The same of the optimizer's moments.
+std::vector<NamedValues> collect_moments(const std::vector<RankRecord>& ranks);
+
 /// What a trace says of a phase: JSON for the hello's `predicted`, and for the events that follow
 /// it.
 std::string predicted_json(const Phase& phase, const Predicted& predicted);

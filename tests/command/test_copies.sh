@@ -46,6 +46,11 @@ for launch in "$@"; do
   done
 done
 
+run "$folder/lesson_05_zero_3" --data "$text" --trace "$scratch/trace" --clock modelled --layers 2 --steps 4
+claim "a step of each prefetch is drawn" says 'step 1, prefetch 0, modelled time'
+claim "... and the last one" says 'step 3, prefetch 1, modelled time'
+claim "the drawing's signs are explained" says 'dots: waiting'
+
 # A checkpoint goes on as if there had been no end, and on another number of ranks.
 steps() { # FROM TO FLAGS...: $scratch/FROM, if any, goes on for 6 steps and becomes $scratch/TO
   local from=$1 to=$2

@@ -115,18 +115,17 @@ TEST_CASE("losses come from whoever knew them, and each step must have one") {
   std::vector<RankRecord> ranks(2);
   ranks[0].losses = {{1, 10.0}};
   ranks[1].losses = {{0, 9.0}, {2, 11.0}};
-  CHECK(Report::collect_losses(ranks, 3) == std::vector<double>{9, 10, 11});
+  CHECK(collect_losses(ranks, 3) == std::vector<double>{9, 10, 11});
   ranks[1].losses.push_back({1, 2.5});  // a share of the same step's
-  CHECK(Report::collect_losses(ranks, 3) == std::vector<double>{9, 12.5, 11});
-  CHECK(unlike(complaint_of<RunError>([&] { Report::collect_losses(ranks, 4); }), {"step 3"}) ==
-        "");
+  CHECK(collect_losses(ranks, 3) == std::vector<double>{9, 12.5, 11});
+  CHECK(unlike(complaint_of<RunError>([&] { collect_losses(ranks, 4); }), {"step 3"}) == "");
 }
 
 TEST_CASE("parameters come once each, in the model's order") {
   std::vector<RankRecord> ranks(2);
   ranks[0].parameters = {{"tied", 7, {1}}, {"b", 2, {2}}};
   ranks[1].parameters = {{"a", 0, {3}}, {"tied", 7, {1}}};
-  const auto parameters = Report::collect_parameters(ranks);
+  const auto parameters = collect_parameters(ranks);
   REQUIRE(parameters.size() == 3);
   CHECK(parameters[0].name == "a");
   CHECK(parameters[1].name == "b");
@@ -157,7 +156,7 @@ TEST_CASE("parts of parameters are put together, whoever has them and however th
       }
       whole.push_back(tensor);
     }
-    const auto together = Report::collect_moments(records);
+    const auto together = collect_moments(records);
     REQUIRE(together.size() == whole.size());
     for (std::size_t i = 0; i < whole.size(); ++i) {
       CHECK(together[i].name == whole[i].name);
@@ -165,7 +164,7 @@ TEST_CASE("parts of parameters are put together, whoever has them and however th
       CHECK(together[i].first == 0);
       CHECK(bits_of(together[i].values) == bits_of(whole[i].values));
     }
-    CHECK(Report::collect_parameters(records).empty());
+    CHECK(collect_parameters(records).empty());
     const RankRecord copy = RankRecord::from_bytes(records[0].to_bytes());
     REQUIRE(copy.moments.size() == records[0].moments.size());
     for (std::size_t i = 0; i < copy.moments.size(); ++i)
@@ -179,7 +178,7 @@ TEST_CASE("parts that leave a gap, overlap or differ are named") {
     ranks[1].rank = 1;
     ranks[0].parameters = std::move(first);
     ranks[1].parameters = std::move(second);
-    return complaint_of<RunError>([&] { Report::collect_parameters(ranks); });
+    return complaint_of<RunError>([&] { collect_parameters(ranks); });
   };
   const NamedValues begin{"w", 0, {1, 2}}, end{"w", 0, {3}, 2};
   CHECK(complaint({begin}, {end}) == "(nothing thrown)");

@@ -209,8 +209,8 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
     firsts.push_back(RankRecord::from_bytes(bytes));
   if (rank.id != 0) return {};
   return {
-      Report::collect_losses(records, options.steps), Report::collect_parameters(records),
-      Report::collect_parameters(firsts),
+      collect_losses(records, options.steps), collect_parameters(records),
+      collect_parameters(firsts),
       train_on_one_device(options, corpus, {{"", 0, options.steps, options.microbatches.front()}},
                           {}, {copies.order})};
 }

@@ -75,8 +75,8 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
   for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
     records.push_back(RankRecord::from_bytes(bytes));
   if (rank.id != 0) return "";
-  const auto losses = Report::collect_losses(records, options.steps);
-  const Parity parity = compare(losses, Report::collect_parameters(records), reference);
+  const auto losses = collect_losses(records, options.steps);
+  const Parity parity = compare(losses, collect_parameters(records), reference);
   if (!parity.bitwise)
     return fmt::format("p {} m {}: not the same bits: losses {:.1e}, parameters {:.1e} ({})",
                        rank.count, m, parity.max_relative_loss, parity.max_relative_parameter,
