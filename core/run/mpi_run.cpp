@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 #include "core/base/error.h"
@@ -69,6 +70,9 @@ void let_words_through() {
 
 // One rank as this process, under mpirun or srun.
 int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& watch) {
+  // A peer on another host that has been killed leaves a socket that nobody reads. MPI's own writes
+  // to it are to fail, and not to end this process before it has said what it was doing.
+  std::signal(SIGPIPE, SIG_IGN);
   MpiSession session;
   const int id = session.rank();
   const bool root = id == 0;
