@@ -158,13 +158,17 @@ int Lesson::tell() {
   if (!o.report.empty()) write_text_file(o.report, report.json());
   if (!o.quiet && running_->writer) fmt::print("{}\n", running_->folder.how_to_look(o.view));
   if (failed)
-    fmt::print(stderr, "parity failed: this run is not what one device computes ({})\n",
+    fmt::print(stderr, "parity failed: this run is not what one device computes ({}){}\n",
                tolerance.bitwise() ? "it should be, to the bit"
                : tolerance.final_loss > 0
                    ? fmt::format("the last tenth's mean loss may differ by {:g} %",
                                  100 * tolerance.final_loss)
                    : fmt::format("losses may differ by {:.0e}, parameters by {:.0e}",
-                                 tolerance.loss, tolerance.parameter));
+                                 tolerance.loss, tolerance.parameter),
+               o.comm == Collectives::native
+                   ? "; MPI's own collectives add in an order that is not known here: --comm ring "
+                     "can tell rounding from a mistake"
+                   : "");
   return failed ? 1 : 0;
 }
 
