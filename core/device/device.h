@@ -13,4 +13,9 @@ struct Device {
   Stream& compute;
 };
 
+/// Enters into the trace what is allocated now: where buffers come and go within a step.
+inline void record_memory(const Device& device) {
+  device.compute.trace().memory(device.memory.current(), device.compute.now());
+}
+
 }  // namespace lockstep

@@ -43,10 +43,6 @@ Tensor zeros(Device device, std::int64_t elements, MemoryCategory category, DTyp
   return tensor;
 }
 
-void record_memory(Device device) {
-  device.compute.trace().memory(device.memory.current(), device.compute.now());
-}
-
 std::vector<Parameter> parts_of_shard(const FlatLayout& layout, const FlatLayout::Bucket& bucket,
                                       int rank, View values, View gradients) {
   std::vector<Parameter> parts;

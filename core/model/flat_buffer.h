@@ -20,9 +20,6 @@ void put_gradients(const FlatLayout::Bucket& bucket, View flat);
 Tensor zeros(Device device, std::int64_t elements, MemoryCategory category,
              DType dtype = DType::f32);
 
-/// Enters into the trace what is allocated now: where buffers come and go within a step.
-void record_memory(Device device);
-
 /// The parts of a bucket's parameters that one rank owns, as parameters of their own, for an
 /// optimizer to update: values and gradients are slices of the rank's shard of the bucket, which
 /// must outlive them. `gradients` may be empty: of a frozen bucket, or where none are needed.

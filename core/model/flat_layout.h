@@ -15,7 +15,7 @@ namespace lockstep {
 /// every stage of ZeRO use the same layout, and so their sums have the same bits.
 class FlatLayout {
  public:
-  /// Parameters begin at multiples of 64 f32, 256 bytes.
+  /// Parameters begin at multiples of so many elements: 256 bytes of f32, 128 in 16 bits.
   static constexpr std::int64_t alignment = 64;
 
   struct Slot {

@@ -210,9 +210,6 @@ Tensor Gpt::logits(View tokens) {
 double accumulate_gradients(Gpt& model, const Batch& batch) {
   double loss = 0;
   Stream& compute = model.device().compute;
-  const auto record_memory = [&] {
-    compute.trace().memory(model.device().memory.current(), compute.now());
-  };
   for (int i = 0; i < static_cast<int>(batch.microbatches.size()); ++i) {
     const Microbatch& microbatch = batch.microbatches[static_cast<std::size_t>(i)];
     Stash stash;
@@ -220,10 +217,10 @@ double accumulate_gradients(Gpt& model, const Batch& batch) {
       model.forward(microbatch, {}, stash);
       loss += model.loss(stash);
     });
-    record_memory();
+    record_memory(model.device());
     compute.range({.name = "backward", .category = Category::backward, .microbatch = i},
                   [&] { model.backward({}, stash); });
-    record_memory();
+    record_memory(model.device());
   }
   return loss;
 }

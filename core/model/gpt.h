@@ -120,8 +120,9 @@ class Gpt {
   LayerHooks* hooks_ = &no_hooks_;
 };
 
-/// Forward and backward of all microbatches in order on a whole model: the
-/// gradients of the batch's mean loss are added to what is there. Returns the loss.
+/// Forward and backward of all microbatches in order on a whole model: the gradients of the batch's
+/// mean loss (of this replica's share of it) are added to what is there. Returns the loss, or
+/// share.
 double accumulate_gradients(Gpt& model, const Batch& batch);
 
 }  // namespace lockstep

@@ -90,7 +90,7 @@ std::optional<double> PipelineExecutor::step(const Batch& batch) {
                                           .microbatch = action.microbatch},
                                          [&] { return run(action, std::move(input), batch); });
     if (output) send_output(i, std::move(output));
-    device.compute.trace().memory(device.memory.current(), device.compute.now());
+    record_memory(device);
   }
 
   for (auto& [message, sent] : sent_) sent.work.finish();

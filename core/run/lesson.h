@@ -89,8 +89,8 @@ class Lesson {
   /// exit code: 0 all is well, 1 the run failed, 2 it was asked for something impossible.
   int run(const std::function<void(Rank&)>& body);
 
-  // -- for the body
-  // ---------------------------------------------------------------------------------
+  // For the body.
+
   const Options& options() const { return *options_; }
   const GptConfig& model() const { return options_->model; }
   const AdamWOptions& optimizer() const { return options_->optimizer; }

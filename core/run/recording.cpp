@@ -128,7 +128,7 @@ void Lesson::end_step(Rank& rank, int) {
   Running::Live& live = running_->of(rank);
   rank.trace.span(rank.compute.lane(), {.name = "step", .category = Category::step},
                   live.step_start, rank.compute.now());
-  rank.trace.memory(rank.memory.current(), rank.compute.now());
+  record_memory(rank.device);
   live.record.train_seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
 }
 

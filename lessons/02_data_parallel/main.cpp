@@ -10,18 +10,9 @@ using namespace lockstep;
 // tensor after backward, bucket by bucket after backward, and bucket by bucket while backward still
 // runs.
 int main(int argc, char** argv) {
-  Lesson lesson{{.name = "02 data parallel",
-                 .question = "When are gradients averaged, and what does that cost?",
-                 .batch = 24,
-                 .cluster = "ethernet",
-                 .microbatches = {1},
-                 .freezes = true,
-                 .narrow = true,
-                 .axis = "dp",
-                 .tolerance = {.loss = 1e-6, .parameter = 1e-5},
-                 .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}},
-                argc,
-                argv};
+  Lesson lesson{
+      of_replicas("02 data parallel", "When are gradients averaged, and what does that cost?"),
+      argc, argv};
   const std::string& overlap = lesson.flag(
       "--overlap", std::string{"all"}, {"all", "none", "bucket", "overlap"},
       "when gradients are summed: after backward by tensor, by bucket, or during it; or each in "

@@ -15,6 +15,21 @@
 
 namespace lockstep {
 
+/// A lesson in which every rank is a replica and has its share of the batch: 24 sequences can be
+/// cut into 1, 2, 3, 4 and 8. All of them take the same flags, and promise the same parity.
+inline LessonInfo of_replicas(const std::string& name, const std::string& question) {
+  return {.name = name,
+          .question = question,
+          .batch = 24,
+          .cluster = "ethernet",
+          .microbatches = {1},
+          .freezes = true,
+          .narrow = true,
+          .axis = "dp",
+          .tolerance = {.loss = 1e-6, .parameter = 1e-5},
+          .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
+}
+
 /// Throws UsageError for what neither data parallelism nor ZeRO can do.
 inline void check_replicas(const Options& options, int bucket_bytes) {
   if (bucket_bytes < 1)

@@ -8,18 +8,9 @@ using namespace lockstep;
 // variance of 1/N of the parameters, updates these, and gets the others from the ranks that have
 // updated them.
 int main(int argc, char** argv) {
-  Lesson lesson{{.name = "03 ZeRO-1",
-                 .question = "Why should every rank keep all of the optimizer's states?",
-                 .batch = 24,
-                 .cluster = "ethernet",
-                 .microbatches = {1},
-                 .freezes = true,
-                 .narrow = true,
-                 .axis = "dp",
-                 .tolerance = {.loss = 1e-6, .parameter = 1e-5},
-                 .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}},
-                argc,
-                argv};
+  Lesson lesson{
+      of_replicas("03 ZeRO-1", "Why should every rank keep all of the optimizer's states?"), argc,
+      argv};
   const int& bucket = lesson.flag("--bucket", 50'000, "bytes of gradients that are sent as one");
   lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 

@@ -7,18 +7,9 @@ using namespace lockstep;
 // As ZeRO-1, and of the gradients, too, each rank keeps only the sums of its own 1/N: a bucket of
 // gradients is reduced as soon as backward has left it, and its memory given back.
 int main(int argc, char** argv) {
-  Lesson lesson{{.name = "04 ZeRO-2",
-                 .question = "How long must a rank keep a gradient that another rank will use?",
-                 .batch = 24,
-                 .cluster = "ethernet",
-                 .microbatches = {1},
-                 .freezes = true,
-                 .narrow = true,
-                 .axis = "dp",
-                 .tolerance = {.loss = 1e-6, .parameter = 1e-5},
-                 .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}},
-                argc,
-                argv};
+  Lesson lesson{
+      of_replicas("04 ZeRO-2", "How long must a rank keep a gradient that another rank will use?"),
+      argc, argv};
   const int& bucket = lesson.flag("--bucket", 50'000, "bytes of gradients that are sent as one");
   lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 

@@ -8,18 +8,8 @@ using namespace lockstep;
 // gathered before it runs, forward and again backward, and thrown away after it. With a prefetch
 // of K, those of the next K layers are on their way while a layer computes.
 int main(int argc, char** argv) {
-  Lesson lesson{{.name = "05 ZeRO-3",
-                 .question = "How can a model be trained that no rank could hold?",
-                 .batch = 24,
-                 .cluster = "ethernet",
-                 .microbatches = {1},
-                 .freezes = true,
-                 .narrow = true,
-                 .axis = "dp",
-                 .tolerance = {.loss = 1e-6, .parameter = 1e-5},
-                 .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}},
-                argc,
-                argv};
+  Lesson lesson{of_replicas("05 ZeRO-3", "How can a model be trained that no rank could hold?"),
+                argc, argv};
   const int& bucket = lesson.flag("--bucket", 50'000, "bytes of parameters that are sent as one");
   const std::vector<int>& prefetch = lesson.flag(
       "--prefetch", std::vector{0, 1}, "how many layers ahead are gathered: each value in turn");

@@ -51,6 +51,10 @@ claim "a step of each prefetch is drawn" says 'step 1, prefetch 0, modelled time
 claim "... and the last one" says 'step 3, prefetch 1, modelled time'
 claim "the drawing's signs are explained" says 'dots: waiting'
 
+lesson 02_data_parallel --ranks 2 --steps 6 --lr 1e4 --parity off --quiet
+claim "a run that has diverged fails" ended 1
+claim "... and says from which step on" complains 'the loss is not a number from step'
+
 # A checkpoint goes on as if there had been no end, and on another number of ranks.
 steps() { # FROM TO FLAGS...: $scratch/FROM, if any, goes on for 6 steps and becomes $scratch/TO
   local from=$1 to=$2

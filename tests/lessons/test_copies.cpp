@@ -1,7 +1,5 @@
 #include <doctest/doctest.h>
 
-#include <mutex>
-
 #include "core/run/pipeline_prediction.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/ranks.h"
@@ -12,17 +10,6 @@ using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
-
-std::string on_all(const Options& options, const std::function<std::string(Rank&)>& check) {
-  std::mutex mutex;
-  std::string wrong;
-  const std::string failure = on_threads(options, [&](Rank& rank) {
-    const std::string mine = check(rank);
-    std::lock_guard lock{mutex};
-    wrong += mine;
-  });
-  return failure + wrong;
-}
 
 /// The head alone, each block alone, the embedding alone.
 constexpr std::int64_t unit_buckets = 1;

@@ -1,7 +1,6 @@
 #include "lessons/14_mixed_precision/recompute.h"
 
 #include <map>
-#include <mutex>
 
 #include "core/model/adamw.h"
 #include "lessons/14_mixed_precision/recompute_table.h"
@@ -86,31 +85,16 @@ struct Lone {
   Gpt model;
 };
 
+/// check(config, stage, batch, mode)
 template <class Check>
-void for_every_kind_of_stage(Check&& check) {
-  std::mt19937 random{14};
-  for (int i = 0; i < 40; ++i) {
-    GptConfig config = random_config(random, 4);
-    config.dtype = i % 3 == 0 ? DType::f32 : i % 3 == 1 ? DType::bf16 : DType::f16;
-    const int batch = 1 + static_cast<int>(random() % 3);
-    for (const StageLayers& stage : {StageLayers::whole(config), StageLayers::of(config, 0, 3),
-                                     StageLayers::of(config, 1, 3), StageLayers::of(config, 2, 3)})
-      for (const Recompute mode : modes) {
-        const std::string dtype = name_of(config.dtype);
-        CAPTURE(dtype);
-        CAPTURE(config.layers);
-        CAPTURE(config.hidden);
-        CAPTURE(config.heads);
-        CAPTURE(config.sequence);
-        CAPTURE(config.vocabulary);
-        CAPTURE(batch);
-        CAPTURE(stage.embedding);
-        CAPTURE(stage.head);
-        const int named = static_cast<int>(mode);
-        CAPTURE(named);
-        check(config, stage, batch, mode);
-      }
-  }
+void for_every_mode(Check&& check) {
+  test::for_every_kind_of_stage(14, 4, [&](auto& config, auto& stage, int batch) {
+    for (const Recompute mode : modes) {
+      const int named = static_cast<int>(mode);
+      CAPTURE(named);
+      check(config, stage, batch, mode);
+    }
+  });
 }
 
 }  // namespace
@@ -151,21 +135,16 @@ TEST_CASE("in a pipeline: the bits of one device that recomputes nothing") {
       for (const auto generate : {one_f_one_b, halves_apart}) {
         const int named = static_cast<int>(mode);
         CAPTURE(named);
-        std::mutex mutex;
-        std::string wrong;
-        const std::string failure = lockstep::testing::on_threads(options, [&](Rank& rank) {
-          const std::string mine =
-              lockstep::testing::check_parity(rank, options, generate, reference, factory_of(mode));
-          std::lock_guard lock{mutex};
-          wrong += mine;
-        });
-        CHECK(failure + wrong == "");
+        CHECK(lockstep::testing::on_all(options, [&](Rank& rank) {
+                return lockstep::testing::check_parity(rank, options, generate, reference,
+                                                       factory_of(mode));
+              }) == "");
       }
   }
 }
 
 TEST_CASE("a stash, and what is pending, take what the closed forms say, to the byte") {
-  for_every_kind_of_stage([](auto& config, auto& stage, int batch, Recompute mode) {
+  for_every_mode([](auto& config, auto& stage, int batch, Recompute mode) {
     const RecomputeFootprint footprint{config, stage, batch, mode};
     Lone lone{config, stage, batch, mode};
     Stash stash;
@@ -180,7 +159,7 @@ TEST_CASE("a stash, and what is pending, take what the closed forms say, to the 
 }
 
 TEST_CASE("peaks of several microbatches in flight are what the closed forms say, to the byte") {
-  for_every_kind_of_stage([](auto& config, auto& stage, int batch, Recompute mode) {
+  for_every_mode([](auto& config, auto& stage, int batch, Recompute mode) {
     const RecomputeFootprint footprint{config, stage, batch, mode};
     for (const bool halves : {false, true}) {
       CAPTURE(halves);

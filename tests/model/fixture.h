@@ -193,4 +193,32 @@ struct Stages {
   std::vector<std::unique_ptr<Gpt>> models;
 };
 
+/// Random configurations of at least so many layers, in all three dtypes; of each the whole model
+/// and three stages: check(config, stage, batch).
+template <class Check>
+void for_every_kind_of_stage(unsigned seed, int least_layers, Check&& check) {
+  std::mt19937 random{seed};
+  for (int i = 0; i < 40; ++i) {
+    GptConfig config = random_config(random, least_layers);
+    config.dtype = i % 3 == 0 ? DType::f32 : i % 3 == 1 ? DType::bf16 : DType::f16;
+    const int batch = 1 + static_cast<int>(random() % 3);
+    for (const StageLayers& stage :
+         {StageLayers::whole(config), StageLayers::of(config, 0, 3), StageLayers::of(config, 1, 3),
+          StageLayers::of(config, 2, 3)}) {
+      const std::string dtype = name_of(config.dtype);
+      CAPTURE(dtype);
+      CAPTURE(config.layers);
+      CAPTURE(config.hidden);
+      CAPTURE(config.heads);
+      CAPTURE(config.sequence);
+      CAPTURE(config.vocabulary);
+      CAPTURE(config.tied);
+      CAPTURE(batch);
+      CAPTURE(stage.embedding);
+      CAPTURE(stage.head);
+      check(config, stage, batch);
+    }
+  }
+}
+
 }  // namespace lockstep::test

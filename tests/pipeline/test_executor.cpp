@@ -14,18 +14,6 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Runs a check on all ranks and joins what is wrong.
-std::string on_all(const Options& options, const std::function<std::string(Rank&)>& check) {
-  std::mutex mutex;
-  std::string wrong;
-  const std::string failure = on_threads(options, [&](Rank& rank) {
-    const std::string mine = check(rank);
-    std::lock_guard lock{mutex};
-    wrong += mine;
-  });
-  return failure + wrong;
-}
-
 const std::vector<std::pair<const char*, Generator>> generators{{"GPipe", gpipe},
                                                                 {"1F1B", one_f_one_b}};
 

@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,6 +63,19 @@ struct ThreadRun {
 /// Calls `body` on `options.ranks` ranks that are threads. Returns the run's failure, or "".
 inline std::string on_threads(const Options& options, const std::function<void(Rank&)>& body) {
   return ThreadRun{options}(body);
+}
+
+/// Calls a check, which returns what is wrong, on every rank. Returns the run's failure and all
+/// that is wrong, or "".
+inline std::string on_all(const Options& options, const std::function<std::string(Rank&)>& check) {
+  std::mutex mutex;
+  std::string wrong;
+  const std::string failure = on_threads(options, [&](Rank& rank) {
+    const std::string mine = check(rank);
+    std::lock_guard lock{mutex};
+    wrong += mine;
+  });
+  return failure + wrong;
 }
 
 }  // namespace lockstep::testing
