@@ -52,12 +52,39 @@ class Endings {
   std::optional<std::chrono::steady_clock::time_point> failed_;
 };
 
+/// All at once, since ranks on GPUs wait for one another. The first that can't be made says why.
+std::vector<std::unique_ptr<Rank>> make_ranks(const Options& options, ThreadFabric& fabric,
+                                              const GpuPlan& plan) {
+  std::vector<std::unique_ptr<Rank>> ranks(static_cast<std::size_t>(options.ranks));
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (int id = 0; id < options.ranks; ++id)
+    threads.emplace_back([&, id] {
+      try {
+        ranks[static_cast<std::size_t>(id)] =
+            std::make_unique<Rank>(options, fabric.endpoint(id, plan.one_for_all), plan);
+      } catch (const std::exception& error) {
+        fabric.fail(error.what());
+        std::lock_guard lock{mutex};
+        if (!first) first = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+  return ranks;
+}
+
 }  // namespace
 
 // Ranks as threads of this process.
 int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch) {
   const int count = options_->ranks;
   ThreadFabric fabric{count, options_->patience_seconds};
+  std::vector<RankPlace> places;
+  for (int id = 0; id < count; ++id) places.push_back(this_place(options_->on_gpus(), id));
+  const GpuPlan plan{std::move(places)};
+  settle_on_gpus(plan, *options_);
   running_ = std::make_unique<Running>(*options_, RunFolder::create(options_->trace, info_.name),
                                        Console::detect());
   running_->folder.begin();
@@ -68,12 +95,10 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
     fmt::print(stderr, "\ninterrupted{}\n", running_->folder.where_the_trace_is());
     std::_Exit(130);
   });
-  introduce();
+  introduce(plan);
   options_->clock.set_start_nanoseconds(steady_nanoseconds());
 
-  std::vector<std::unique_ptr<Rank>> ranks;
-  for (int id = 0; id < count; ++id)
-    ranks.push_back(std::make_unique<Rank>(*options_, fabric.endpoint(id)));
+  const std::vector<std::unique_ptr<Rank>> ranks = make_ranks(*options_, fabric, plan);
   std::exception_ptr refusal;  // the first failure, if it is a UsageError
   std::string doing;           // what all ranks were doing when the first failed
   Endings endings{count};

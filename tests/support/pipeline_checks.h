@@ -69,7 +69,8 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
     if (loss) record.losses.emplace_back(step, *loss);
   }
   for (const Parameter* parameter : stage.parameters())
-    record.parameters.push_back({parameter->name, parameter->order, parameter->f32_values()});
+    record.parameters.push_back(
+        {parameter->name, parameter->order, parameter->f32_values(rank.device)});
 
   std::vector<RankRecord> records;
   for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
