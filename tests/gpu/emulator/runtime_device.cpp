@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "tests/gpu/emulator/machine.h"
 
@@ -61,6 +62,14 @@ int current_device() {
 cudaError_t noted(cudaError_t error) {
   if (error != cudaSuccess && error != cudaErrorNotReady) last = error;
   return error;
+}
+
+std::string take_failure() {
+  Machine& machine = Machine::get();
+  const Machine::Lock lock = machine.lock();
+  last = cudaSuccess;
+  machine.device(current).error = cudaSuccess;
+  return std::exchange(machine.device(current).words, "");
 }
 
 void must_be_allocated(const void* data, std::size_t bytes, const char* who) {

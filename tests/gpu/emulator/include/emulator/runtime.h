@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #define CUDART_VERSION 13000
 
@@ -170,6 +171,10 @@ namespace emulator {
 /// cudaGetLastError returns next. What `run` throws is the GPU's sticky error: every later call on
 /// it returns cudaErrorLaunchFailure, and cudaGetErrorString says the exception's words.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, const char* name = "kernel");
+
+/// The words of the current GPU's sticky error, which is forgotten (no CUDA can do that: for
+/// tests); empty if there is none. cudaGetLastError forgets too.
+std::string take_failure();
 
 /// Ends the process with a plain message unless [data, data + bytes) lies within one block of a
 /// GPU's memory that is allocated where the stream now stands, or is no GPU's memory. For whoever
