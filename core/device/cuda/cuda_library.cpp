@@ -1,0 +1,77 @@
+// What core loads at run time: see GpuLibrary in core/device/gpu.h. This library links nothing of
+// core, only its headers, so that a process has one of everything.
+
+#include <fmt/format.h>
+
+#include "core/comm/nccl/nccl_communicator.h"
+#include "core/device/cuda/check.h"
+#include "core/device/cuda/cuda_gpu.h"
+
+namespace lockstep::cuda {
+
+namespace {
+
+GpuInfo describe(int index) {
+  cudaDeviceProp properties{};
+  expect_success(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties", index);
+  char address[32] = "";
+  expect_success(cudaDeviceGetPCIBusId(address, sizeof address, index), "cudaDeviceGetPCIBusId",
+                 index);
+  return {.name = properties.name,
+          .address = address,
+          .compute_capability = 10 * properties.major + properties.minor,
+          .multiprocessors = properties.multiProcessorCount,
+          .memory = static_cast<std::int64_t>(properties.totalGlobalMem)};
+}
+
+/// 13020 is 13.2.
+std::string dotted(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+class CudaLibrary final : public GpuLibrary {
+ public:
+  /// Asks the driver, without making a context on any GPU. No GPU is an empty list; a driver that
+  /// is missing, or too old for this CUDA, throws RunError.
+  CudaLibrary() {
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaErrorNoDevice) {
+      cudaGetLastError();
+      return;
+    }
+    if (status != cudaSuccess)
+      throw RunError{fmt::format("cudaGetDeviceCount: {} ({})", cudaGetErrorName(status),
+                                 cudaGetErrorString(status))};
+    for (int i = 0; i < count; ++i) gpus_.push_back(describe(i));
+  }
+
+  const std::vector<GpuInfo>& gpus() const override { return gpus_; }
+
+  std::unique_ptr<Gpu> open(int index) override {
+    if (index < 0 || static_cast<std::size_t>(index) >= gpus_.size())
+      throw RunError{fmt::format("there is no GPU {}: this process sees {}", index, gpus_.size())};
+    return std::make_unique<CudaGpu>(index, gpus_[static_cast<std::size_t>(index)]);
+  }
+
+  std::string versions() const override {
+    int runtime = 0;
+    int driver = 0;
+    expect_success(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion", 0);
+    expect_success(cudaDriverGetVersion(&driver), "cudaDriverGetVersion", 0);
+    return fmt::format("CUDA {}, driver {}, {}", dotted(runtime), dotted(driver), nccl::version());
+  }
+
+ private:
+  std::vector<GpuInfo> gpus_;
+};
+
+}  // namespace
+
+}  // namespace lockstep::cuda
+
+/// The one symbol of this library. Throws RunError where the driver can't be asked for its GPUs.
+extern "C" __attribute__((visibility("default"))) lockstep::GpuLibrary* lockstep_gpu_library() {
+  static lockstep::cuda::CudaLibrary library;
+  return &library;
+}

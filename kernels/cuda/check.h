@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "kernels/kernels.h"
+
+namespace lockstep::cuda {
+
+/// What CUDA or one of its libraries refused, with the call and CUDA's words for it.
+class GpuError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws GpuError unless `status` is success. An error may be that of an earlier kernel: a GPU
+/// tells of it at the next call.
+inline void check(cudaError_t status, const char* call) {
+  if (status != cudaSuccess)
+    throw GpuError(std::string(call) + ": " + cudaGetErrorName(status) + ": " +
+                   cudaGetErrorString(status));
+}
+
+/// Evaluates a CUDA call once, and throws GpuError if it failed.
+#define LOCKSTEP_CUDA(call) ::lockstep::cuda::check((call), #call)
+
+inline cudaStream_t stream_of(Queue queue) {
+  return static_cast<cudaStream_t>(queue.handle);
+}
+
+/// Device memory for `count` elements while a kernel runs: taken from the stream-ordered pool, and
+/// given back, in the order of the queue, so two queues never share it.
+template <class T>
+class Scratch {
+ public:
+  Scratch(Queue queue, std::size_t count) : stream_(stream_of(queue)) {
+    LOCKSTEP_CUDA(cudaMallocAsync(&data_, (count == 0 ? 1 : count) * sizeof(T), stream_));
+  }
+  ~Scratch() {
+    // An error here is that of an earlier kernel, which the next checked call tells as well.
+    static_cast<void>(cudaFreeAsync(data_, stream_));
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  T* data() const { return static_cast<T*>(data_); }
+
+ private:
+  cudaStream_t stream_;
+  void* data_ = nullptr;
+};
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "kernels/cuda/check.h"
+
+namespace lockstep::cuda {
+
+/// Where and how wide a kernel runs.
+struct Launch {
+  const char* name;  ///< what an error is to call it
+  Queue queue;
+  dim3 blocks;
+  dim3 threads;
+  std::size_t shared_bytes = 0;  ///< dynamic shared memory of each block
+};
+
+/// Puts a kernel on its queue; without blocks there is nothing to do. Throws GpuError with the
+/// kernel's name.
+template <class... Wanted, class... Given>
+void launch(const Launch& how, void (*kernel)(Wanted...), Given&&... arguments) {
+  if (how.blocks.x * how.blocks.y * how.blocks.z == 0) return;
+  const auto want = [&how](cudaError_t status) {
+    if (status != cudaSuccess) check(status, (std::string("launching ") + how.name).c_str());
+  };
+  // More than 48 KiB must be asked for, kernel by kernel.
+  constexpr std::size_t unasked = 48 * 1024;
+  if (how.shared_bytes > unasked)
+    want(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(how.shared_bytes)));
+  cudaLaunchConfig_t config{};
+  config.gridDim = how.blocks;
+  config.blockDim = how.threads;
+  config.dynamicSmemBytes = how.shared_bytes;
+  config.stream = stream_of(how.queue);
+  want(cudaLaunchKernelEx(&config, kernel, std::forward<Given>(arguments)...));
+}
+
+/// How many groups of `size` hold `count`.
+constexpr std::int64_t groups_of(std::int64_t size, std::int64_t count) {
+  return (count + size - 1) / size;
+}
+
+}  // namespace lockstep::cuda

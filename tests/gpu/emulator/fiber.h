@@ -1,0 +1,56 @@
+#pragma once
+
+/// Threads of control that one thread of the operating system runs by turns. A switch costs about
+/// as much as a function call on x86-64, and two system calls elsewhere (ucontext).
+
+#include <cstddef>
+
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
+
+namespace emulator {
+
+/// Stacks of 256 KiB, only touched pages of which take memory, each with a page before it that
+/// must not be touched.
+class Stacks {
+ public:
+  explicit Stacks(unsigned count);
+  ~Stacks();
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+
+  static constexpr std::size_t bytes = 256 << 10U;
+  /// The lowest address that may be used.
+  std::byte* bottom(unsigned i) const { return memory_ + i * (bytes + guard) + guard; }
+
+ private:
+  static constexpr std::size_t guard = 4096;
+  std::size_t total_;
+  std::byte* memory_;
+};
+
+/// One thread of control. The caller of resume() and the fiber take turns.
+class Fiber {
+ public:
+  /// The next resume() calls `entry` on this stack. What was on it before is forgotten, not
+  /// unwound. `entry` must not return: its last act is done().
+  void start(std::byte* stack_bottom, void (*entry)());
+  /// Runs the fiber until it calls pause() or done().
+  void resume();
+  /// Called on the fiber: back to where it was resumed.
+  void pause();
+  [[noreturn]] void done();
+
+ private:
+  std::byte* bottom_ = nullptr;
+  void* asan_fiber_ = nullptr;
+#ifdef __x86_64__
+  void* here_ = nullptr;    // the fiber's stack pointer while it is paused
+  void* caller_ = nullptr;  // its caller's while it runs
+#else
+  ucontext_t here_{}, caller_{};
+#endif
+};
+
+}  // namespace emulator

@@ -1,0 +1,406 @@
+#pragma once
+
+/// The language extensions of CUDA that kernels use, as plain C++ over emulator/block.h, so that a
+/// .cu file compiles with any compiler (g++ -x c++, with this folder first in the include path).
+///
+/// __shared__ variables are static and lie in one section of the program, which is filled with NaN
+/// before each block. Those of templates are not in it (GCC bug 41091 forgets the attribute) and
+/// hold what the block before left there. `inline` functions that are no templates can't have any.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <source_location>
+#include <tuple>
+#include <type_traits>
+
+#include "emulator/block.h"
+#include "emulator/runtime.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __shared__ __attribute__((section("emulated_shared"))) static
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+
+// -- where a thread is ----------------------------------------------------------------------------
+
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+inline constexpr int warpSize = 32;
+
+// Set by run_grid whenever another thread goes on.
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+// -- vectors --------------------------------------------------------------------------------------
+
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) int2 {
+  int x, y;
+};
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
+struct alignas(16) double2 {
+  double x, y;
+};
+inline float2 make_float2(float x, float y) {
+  return {x, y};
+}
+inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+inline uint2 make_uint2(unsigned x, unsigned y) {
+  return {x, y};
+}
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+  return {x, y, z, w};
+}
+inline int2 make_int2(int x, int y) {
+  return {x, y};
+}
+inline int4 make_int4(int x, int y, int z, int w) {
+  return {x, y, z, w};
+}
+
+// -- barriers and warps ---------------------------------------------------------------------------
+
+inline void __syncthreads(std::source_location at = std::source_location::current()) {
+  emulator::block_collective(nullptr, nullptr, at);
+}
+inline void __syncwarp(unsigned mask = 0xffffffffU,
+                       std::source_location at = std::source_location::current()) {
+  emulator::warp_collective(mask, nullptr, nullptr, at);
+}
+
+namespace emulator {
+
+/// __syncthreads_or, _and, _count: a predicate of every thread.
+struct Vote {
+  bool mine;
+  unsigned count, threads;
+};
+inline Vote vote(bool predicate, std::source_location at) {
+  Vote vote{predicate, 0, 0};
+  block_collective(
+      &vote,
+      [](std::span<void* const> threads) {
+        unsigned count = 0, live = 0;
+        for (void* thread : threads)
+          if (thread != nullptr) ++live, count += static_cast<Vote*>(thread)->mine;
+        for (void* thread : threads)
+          if (thread != nullptr) {
+            static_cast<Vote*>(thread)->count = count;
+            static_cast<Vote*>(thread)->threads = live;
+          }
+      },
+      at);
+  return vote;
+}
+
+/// A lane's value, the lane that it wants one of, and what it gets.
+template <class T>
+struct Shuffle {
+  T value;
+  unsigned source;
+  T result;
+};
+template <class T>
+T shuffle(unsigned mask, T value, unsigned source, std::source_location at) {
+  static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8));
+  Shuffle<T> mine{value, source, value};
+  warp_collective(
+      mask, &mine,
+      [](unsigned, void* const* lanes) {
+        for (int i = 0; i < warpSize; ++i) {
+          if (lanes[i] == nullptr) continue;
+          auto& lane = *static_cast<Shuffle<T>*>(lanes[i]);
+          const void* const other = lanes[lane.source];
+          // A lane that takes no part has nothing to give: CUDA leaves the result undefined.
+          if (other == nullptr)
+            std::memset(&lane.result, 0xff, sizeof(T));
+          else
+            lane.result = static_cast<const Shuffle<T>*>(other)->value;
+        }
+      },
+      at);
+  return mine.result;
+}
+
+/// All lanes' values as one: what __ballot_sync, __reduce_*_sync and the votes have in common.
+template <class T, class Combine>
+T reduce_warp(unsigned mask, T value, Combine, std::source_location at) {
+  static_assert(std::is_empty_v<Combine>, "a lambda without captures");
+  Shuffle<T> mine{value, 0, value};
+  warp_collective(
+      mask, &mine,
+      [](unsigned, void* const* lanes) {
+        bool first = true;
+        T all{};
+        for (int i = 0; i < warpSize; ++i)
+          if (lanes[i] != nullptr) {
+            const T one = static_cast<Shuffle<T>*>(lanes[i])->value;
+            all = first ? one : Combine{}(all, one);
+            first = false;
+          }
+        for (int i = 0; i < warpSize; ++i)
+          if (lanes[i] != nullptr) static_cast<Shuffle<T>*>(lanes[i])->result = all;
+      },
+      at);
+  return mine.result;
+}
+
+/// Lanes are counted within groups of `width`, a power of two.
+inline unsigned group_start(int width) {
+  return lane() & ~static_cast<unsigned>(width - 1);
+}
+
+}  // namespace emulator
+
+inline int __syncthreads_or(int predicate,
+                            std::source_location at = std::source_location::current()) {
+  return emulator::vote(predicate != 0, at).count != 0;
+}
+inline int __syncthreads_and(int predicate,
+                             std::source_location at = std::source_location::current()) {
+  const auto vote = emulator::vote(predicate != 0, at);
+  return vote.count == vote.threads;
+}
+inline int __syncthreads_count(int predicate,
+                               std::source_location at = std::source_location::current()) {
+  return static_cast<int>(emulator::vote(predicate != 0, at).count);
+}
+
+template <class T>
+T __shfl_sync(unsigned mask, T value, int source, int width = warpSize,
+              std::source_location at = std::source_location::current()) {
+  const unsigned within = static_cast<unsigned>(source) & static_cast<unsigned>(width - 1);
+  return emulator::shuffle(mask, value, emulator::group_start(width) + within, at);
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = warpSize,
+                  std::source_location at = std::source_location::current()) {
+  const unsigned source = emulator::lane() ^ static_cast<unsigned>(lanes);
+  const bool inside = source < emulator::group_start(width) + static_cast<unsigned>(width);
+  return emulator::shuffle(mask, value, inside ? source : emulator::lane(), at);
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
+                   std::source_location at = std::source_location::current()) {
+  const unsigned source = emulator::lane() + delta;
+  const bool inside = source < emulator::group_start(width) + static_cast<unsigned>(width);
+  return emulator::shuffle(mask, value, inside ? source : emulator::lane(), at);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
+                 std::source_location at = std::source_location::current()) {
+  const bool inside = emulator::lane() >= emulator::group_start(width) + delta;
+  return emulator::shuffle(mask, value, inside ? emulator::lane() - delta : emulator::lane(), at);
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate,
+                              std::source_location at = std::source_location::current()) {
+  const unsigned bit = predicate != 0 ? 1U << emulator::lane() : 0U;
+  return emulator::reduce_warp(
+      mask, bit, [](unsigned a, unsigned b) { return a | b; }, at);
+}
+inline int __any_sync(unsigned mask, int predicate,
+                      std::source_location at = std::source_location::current()) {
+  return __ballot_sync(mask, predicate, at) != 0;
+}
+inline int __all_sync(unsigned mask, int predicate,
+                      std::source_location at = std::source_location::current()) {
+  return __ballot_sync(mask, predicate, at) == mask;
+}
+inline unsigned __reduce_add_sync(unsigned mask, unsigned value,
+                                  std::source_location at = std::source_location::current()) {
+  return emulator::reduce_warp(
+      mask, value, [](unsigned a, unsigned b) { return a + b; }, at);
+}
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value,
+                                  std::source_location at = std::source_location::current()) {
+  return emulator::reduce_warp(
+      mask, value, [](unsigned a, unsigned b) { return std::max(a, b); }, at);
+}
+inline unsigned __reduce_or_sync(unsigned mask, unsigned value,
+                                 std::source_location at = std::source_location::current()) {
+  return emulator::reduce_warp(
+      mask, value, [](unsigned a, unsigned b) { return a | b; }, at);
+}
+
+// -- memory ---------------------------------------------------------------------------------------
+
+// A fiber is not interrupted, so plain reads and writes are atomic among the threads of a grid.
+template <class T, class U>
+T atomicAdd(T* at, U value) {
+  const T before = *at;
+  *at = static_cast<T>(before + static_cast<T>(value));
+  return before;
+}
+template <class T, class U>
+T atomicMax(T* at, U value) {
+  const T before = *at;
+  *at = std::max(before, static_cast<T>(value));
+  return before;
+}
+template <class T, class U>
+T atomicMin(T* at, U value) {
+  const T before = *at;
+  *at = std::min(before, static_cast<T>(value));
+  return before;
+}
+template <class T, class U>
+T atomicOr(T* at, U value) {
+  const T before = *at;
+  *at = before | static_cast<T>(value);
+  return before;
+}
+template <class T, class U>
+T atomicExch(T* at, U value) {
+  const T before = *at;
+  *at = static_cast<T>(value);
+  return before;
+}
+template <class T>
+T atomicCAS(T* at, T expected, T value) {
+  const T before = *at;
+  if (before == expected) *at = value;
+  return before;
+}
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+template <class T>
+T __ldg(const T* at) {
+  return *at;
+}
+template <class T>
+T __ldcs(const T* at) {
+  return *at;
+}
+template <class T>
+void __stcs(T* at, T value) {
+  *at = value;
+}
+
+// -- arithmetic -----------------------------------------------------------------------------------
+
+inline float __expf(float x) {
+  return std::exp(x);
+}
+inline float __logf(float x) {
+  return std::log(x);
+}
+inline float __fdividef(float a, float b) {
+  return a / b;
+}
+inline float __frcp_rn(float x) {
+  return 1.0F / x;
+}
+inline float __fsqrt_rn(float x) {
+  return std::sqrt(x);
+}
+inline float __fmaf_rn(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+inline float __fadd_rn(float a, float b) {
+  return a + b;
+}
+inline float __fmul_rn(float a, float b) {
+  return a * b;
+}
+inline float rsqrtf(float x) {
+  return 1.0F / std::sqrt(x);
+}
+inline unsigned __float_as_uint(float x) {
+  return std::bit_cast<unsigned>(x);
+}
+inline float __uint_as_float(unsigned x) {
+  return std::bit_cast<float>(x);
+}
+inline int __float_as_int(float x) {
+  return std::bit_cast<int>(x);
+}
+inline float __int_as_float(int x) {
+  return std::bit_cast<float>(x);
+}
+inline int __popc(unsigned x) {
+  return std::popcount(x);
+}
+inline int __clz(int x) {
+  return std::countl_zero(static_cast<unsigned>(x));
+}
+inline int __ffs(int x) {
+  return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1;
+}
+/// The upper half of (high:low) shifted left by `shift` modulo 32.
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>(((std::uint64_t{high} << 32U | low) << (shift & 31U)) >> 32U);
+}
+/// The lower half of (high:low) shifted right by `shift` modulo 32.
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>((std::uint64_t{high} << 32U | low) >> (shift & 31U));
+}
+using std::max;
+using std::min;
+
+// -- launches -------------------------------------------------------------------------------------
+
+struct cudaLaunchAttribute {};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
+};
+
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+
+namespace emulator {
+
+/// What a launch is refused for, as a GPU refuses it at once; else enqueues it.
+cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
+                   std::function<void()> thread);
+/// Allows `kernel` that much dynamic shared memory, of which 48 KiB need no asking.
+cudaError_t allow_shared(const void* kernel, int bytes);
+
+}  // namespace emulator
+
+template <class... Wanted, class... Given>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Wanted...),
+                               Given&&... given) {
+  // The arguments are copied at the launch, as CUDA copies them.
+  return emulator::launch(reinterpret_cast<const void*>(kernel), *config,
+                          [kernel, arguments = std::tuple<std::decay_t<Wanted>...>(
+                                       static_cast<Wanted>(std::forward<Given>(given))...)] {
+                            std::apply(kernel, arguments);
+                          });
+}
+
+template <class... Arguments>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Arguments...), cudaFuncAttribute, int bytes) {
+  return emulator::allow_shared(reinterpret_cast<const void*>(kernel), bytes);
+}

@@ -1,0 +1,14 @@
+#pragma once
+
+/// Stands in for kernels/cuda/shared.cuh, whose declaration no C++ compiler takes.
+
+#include "emulator/device.h"
+
+namespace lockstep::cuda {
+
+template <class T>
+T* dynamic_shared() {
+  return static_cast<T*>(emulator::dynamic_shared_memory());
+}
+
+}  // namespace lockstep::cuda
