@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "core/comm/control.h"
+#include "core/device/host_copy.h"
 #include "core/run/parity.h"
 #include "core/run/rank.h"
 #include "core/run/report.h"
+#include "core/run/solo_device.h"
 #include "lessons/05_zero_3/prediction.h"
 
 /// What data parallelism and the stages of ZeRO must satisfy, in a form that threads and processes
