@@ -7,14 +7,11 @@
 /// the caller asks for them. Otherwise forward keeps each row's log-sum-exp, from which backward
 /// makes the probabilities again (Dao 2022, "FlashAttention", algorithm 4).
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <stdexcept>
 
-#include "kernels/cpu/check.h"
+#include "kernels/arguments.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/reduce.h"
@@ -25,38 +22,7 @@ namespace {
 
 constexpr std::int64_t block_rows = 64;
 
-struct Sizes {
-  std::int64_t b, s, heads, d;
-  float scale;  ///< 1 / √d
-};
-
-Sizes sizes(const char* kernel, Named q, std::initializer_list<Named> same_as_q, int heads) {
-  want_strided(kernel, {q});
-  want_strided(kernel, same_as_q);
-  for (const Named& other : same_as_q)
-    want(kernel, other.view.shape.rank() == 3 && other.view.shape == q.view.shape, other, q,
-         "both must be (b, s, h)");
-  const std::int64_t h = q.view.shape.last();
-  if (heads < 1 || h % heads != 0)
-    throw std::invalid_argument(
-        fmt::format("{}: {} heads do not divide the {} columns of q", kernel, heads, h));
-  return {q.view.shape[0], q.view.shape[1], heads, h / heads,
-          1.0F / std::sqrt(static_cast<float>(h / heads))};
-}
-
-void want_lse(const char* kernel, const Sizes& n, Named lse, Named q) {
-  want_contiguous(kernel, {lse});
-  want(kernel, lse.view.shape == Shape{n.b, n.heads, n.s}, lse, q, "lse must be (b, heads, s)");
-}
-
-/// Whether there are any.
-bool want_probabilities(const char* kernel, const Sizes& n, Named probabilities, Named q) {
-  if (probabilities.view.elements() == 0) return false;
-  want_contiguous(kernel, {probabilities});
-  want(kernel, probabilities.view.shape == Shape{n.b, n.heads, n.s, n.s}, probabilities, q,
-       "probabilities must be (b, heads, s, s)");
-  return true;
-}
+using Sizes = arguments::Attention;
 
 /// The (s, d) matrix of one sequence and head in a (b, s, h) view.
 struct Head {
@@ -164,10 +130,7 @@ void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v
 
 void CpuKernels::attention_forward(Queue, View q, View k, View v, int heads, View y, View lse,
                                    View probabilities) const {
-  const char* const kernel = "attention_forward";
-  const Sizes n = sizes(kernel, {"q", q}, {{"k", k}, {"v", v}, {"y", y}}, heads);
-  want_lse(kernel, n, {"lse", lse}, {"q", q});
-  const bool keep = want_probabilities(kernel, n, {"probabilities", probabilities}, {"q", q});
+  const Sizes n = arguments::attention_forward(q, k, v, heads, y, lse, probabilities);
   const auto p = scores(n);
   for (std::int64_t b = 0; b < n.b; ++b)
     for (std::int64_t head = 0; head < n.heads; ++head) {
@@ -175,20 +138,17 @@ void CpuKernels::attention_forward(Queue, View q, View k, View v, int heads, Vie
       for (std::int64_t first = 0; first < n.s; first += block_rows)
         forward_block(n, {first, std::min(first + block_rows, n.s)}, {q, n, b, head},
                       {k, n, b, head}, {v, n, b, head}, {y, n, b, head}, lse.f32() + matrix * n.s,
-                      keep ? probabilities.f32() + matrix * n.s * n.s : nullptr, p.get());
+                      n.probabilities ? probabilities.f32() + matrix * n.s * n.s : nullptr,
+                      p.get());
     }
 }
 
 void CpuKernels::attention_backward(Queue, View dy, View q, View k, View v, View y, View lse,
                                     View probabilities, int heads, View dq, View dk,
                                     View dv) const {
-  const char* const kernel = "attention_backward";
   const Sizes n =
-      sizes(kernel, {"q", q},
-            {{"k", k}, {"v", v}, {"y", y}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}}, heads);
-  const bool kept = want_probabilities(kernel, n, {"probabilities", probabilities}, {"q", q});
-  if (!kept) want_lse(kernel, n, {"lse", lse}, {"q", q});
-  const auto scratch = kept ? nullptr : scores(n);
+      arguments::attention_backward(dy, q, k, v, y, lse, probabilities, heads, dq, dk, dv);
+  const auto scratch = n.probabilities ? nullptr : scores(n);
   const auto dp = scores(n);
   for (std::int64_t b = 0; b < n.b; ++b)
     for (std::int64_t head = 0; head < n.heads; ++head) {
@@ -196,7 +156,7 @@ void CpuKernels::attention_backward(Queue, View dy, View q, View k, View v, View
       for (std::int64_t end = n.s; end > 0; end -= (end - 1) % block_rows + 1) {
         const Block block{(end - 1) / block_rows * block_rows, end};
         Matrix p{scratch.get(), block.end};
-        if (kept)
+        if (n.probabilities)
           p = {probabilities.f32() + (matrix * n.s + block.first) * n.s, n.s};
         else
           make_again(n, block, {q, n, b, head}, {k, n, b, head}, lse.f32() + matrix * n.s,

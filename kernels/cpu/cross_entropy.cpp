@@ -11,7 +11,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "kernels/cpu/check.h"
+#include "kernels/arguments.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/reduce.h"
 #include "kernels/element.h"
@@ -19,13 +19,9 @@
 namespace lockstep::cpu {
 namespace {
 
-void want_targets(const char* kernel, Named targets, Named logits) {
-  want_indices(kernel, targets);
-  want(kernel, targets.view.elements() == logits.view.shape.rows(), targets, logits,
-       "there must be one target for each row");
-  const std::int64_t vocabulary = logits.view.shape.last();
-  for (std::int64_t row = 0; row < targets.view.elements(); ++row) {
-    const std::int32_t target = targets.view.i32()[row];
+void want_targets(const char* kernel, View targets, std::int64_t vocabulary) {
+  for (std::int64_t row = 0; row < targets.elements(); ++row) {
+    const std::int32_t target = targets.i32()[row];
     if (target < 0 || target >= vocabulary)
       throw std::out_of_range(
           fmt::format("{}: target {} of row {} is outside the vocabulary [0, {})", kernel, target,
@@ -54,14 +50,9 @@ element::SoftmaxPart softmax_part(const float* x, std::int64_t n) {
 
 void CpuKernels::cross_entropy_forward(Queue, View logits, View targets, View losses,
                                        View lse) const {
-  constexpr const char* kernel = "cross_entropy_forward";
-  want_contiguous(kernel, {{"logits", logits}, {"losses", losses}, {"lse", lse}});
-  want_targets(kernel, {"targets", targets}, {"logits", logits});
-  want_same_elements(kernel, {"losses", losses}, {"targets", targets});
-  want_same_elements(kernel, {"lse", lse}, {"targets", targets});
-
-  const std::int64_t vocabulary = logits.shape.last();
-  for (std::int64_t row = 0; row < logits.shape.rows(); ++row) {
+  const auto [rows, vocabulary] = arguments::cross_entropy_forward(logits, targets, losses, lse);
+  want_targets("cross_entropy_forward", targets, vocabulary);
+  for (std::int64_t row = 0; row < rows; ++row) {
     const float* const in = logits.f32() + row * vocabulary;
     const element::SoftmaxPart part = softmax_part(in, vocabulary);
     const float log_sum = std::log(part.sum);
@@ -73,14 +64,9 @@ void CpuKernels::cross_entropy_forward(Queue, View logits, View targets, View lo
 
 void CpuKernels::cross_entropy_backward(Queue, View logits, View targets, View lse, float scale,
                                         View dlogits) const {
-  constexpr const char* kernel = "cross_entropy_backward";
-  want_contiguous(kernel, {{"logits", logits}, {"lse", lse}, {"dlogits", dlogits}});
-  want_targets(kernel, {"targets", targets}, {"logits", logits});
-  want_same_elements(kernel, {"lse", lse}, {"targets", targets});
-  want_same_rows(kernel, {"dlogits", dlogits}, {"logits", logits});
-
-  const std::int64_t vocabulary = logits.shape.last();
-  for (std::int64_t row = 0; row < logits.shape.rows(); ++row) {
+  const auto [rows, vocabulary] = arguments::cross_entropy_backward(logits, targets, lse, dlogits);
+  want_targets("cross_entropy_backward", targets, vocabulary);
+  for (std::int64_t row = 0; row < rows; ++row) {
     const float* const in = logits.f32() + row * vocabulary;
     float* const out = dlogits.f32() + row * vocabulary;
     const float log_sum = lse.f32()[row];

@@ -5,60 +5,50 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cpu/check.h"
+#include "kernels/arguments.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/element.h"
 
 namespace lockstep::cpu {
 
 void CpuKernels::gelu_forward(Queue, View x, View y) const {
-  want_contiguous("gelu_forward", {{"x", x}, {"y", y}});
-  want_same_elements("gelu_forward", {"y", y}, {"x", x});
+  const std::int64_t n = arguments::gelu_forward(x, y);
   const float* const in = x.f32();
   float* const out = y.f32();
-  const std::int64_t n = x.elements();
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) out[i] = element::gelu(in[i]);
 }
 
 void CpuKernels::gelu_backward(Queue, View x, View dy, View dx) const {
-  want_contiguous("gelu_backward", {{"x", x}, {"dy", dy}, {"dx", dx}});
-  want_same_elements("gelu_backward", {"dy", dy}, {"x", x});
-  want_same_elements("gelu_backward", {"dx", dx}, {"x", x});
+  const std::int64_t n = arguments::gelu_backward(x, dy, dx);
   const float* const in = x.f32();
   const float* const up = dy.f32();
   float* const out = dx.f32();
-  const std::int64_t n = x.elements();
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) out[i] = up[i] * element::gelu_derivative(in[i]);
 }
 
 void CpuKernels::add(Queue, View a, View b, View y) const {
-  want_contiguous("add", {{"a", a}, {"b", b}, {"y", y}});
-  want_same_elements("add", {"a", a}, {"b", b});
-  want_same_elements("add", {"y", y}, {"a", a});
+  const std::int64_t n = arguments::add(a, b, y);
   const float* const left = a.f32();
   const float* const right = b.f32();
   float* const out = y.f32();
-  const std::int64_t n = a.elements();
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) out[i] = left[i] + right[i];
 }
 
 void CpuKernels::scale(Queue, View x, float factor) const {
-  want_contiguous("scale", {{"x", x}});
+  const std::int64_t n = arguments::one_view("scale", x);
   float* const data = x.f32();
-  const std::int64_t n = x.elements();
   for (std::int64_t i = 0; i < n; ++i) data[i] *= factor;
 }
 
 void CpuKernels::fill(Queue, View x, float value) const {
-  want_contiguous("fill", {{"x", x}});
-  std::fill_n(x.f32(), x.elements(), value);
+  std::fill_n(x.f32(), arguments::one_view("fill", x), value);
 }
 
 void CpuKernels::copy(Queue, View from, View to) const {
-  want_copyable("copy", {"from", from}, {"to", to});
+  arguments::copy(from, to);
   const std::size_t element = size_of(from.dtype);
   const auto bytes = [element](std::int64_t n) { return static_cast<std::size_t>(n) * element; };
   const auto* source = static_cast<const std::byte*>(from.data);
@@ -105,7 +95,7 @@ void convert_from(View from, View to, Widen widen) {
 
 void CpuKernels::convert(Queue queue, View from, View to) const {
   if (from.dtype == to.dtype) return copy(queue, from, to);
-  want_convertible("convert", {"from", from}, {"to", to});
+  arguments::convert(from, to);
   switch (from.dtype) {
     case DType::f32:
       return convert_from<float>(from, to, [](float x) { return x; });

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "kernels/cpu/check.h"
+#include "kernels/arguments.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/reduce.h"
 
@@ -15,31 +15,11 @@ namespace {
 
 constexpr float epsilon = 1e-5F;
 
-void want_rows(const char* kernel, Named per_row, Named x) {
-  want_contiguous(kernel, {per_row});
-  want(kernel, per_row.view.elements() == x.view.shape.rows(), per_row, x,
-       "there must be one element for each row");
-}
-
-void want_columns(const char* kernel, Named per_column, Named x) {
-  want_contiguous(kernel, {per_column});
-  want(kernel, per_column.view.elements() == x.view.shape.last(), per_column, x,
-       "there must be one element for each column");
-}
-
 }  // namespace
 
 void CpuKernels::layernorm_forward(Queue, View x, View gain, View bias, View y, View mean,
                                    View rstd) const {
-  constexpr const char* kernel = "layernorm_forward";
-  want_contiguous(kernel, {{"x", x}, {"y", y}});
-  want_same_rows(kernel, {"y", y}, {"x", x});
-  want_columns(kernel, {"gain", gain}, {"x", x});
-  want_columns(kernel, {"bias", bias}, {"x", x});
-  want_rows(kernel, {"mean", mean}, {"x", x});
-  want_rows(kernel, {"rstd", rstd}, {"x", x});
-
-  const std::int64_t h = x.shape.last();
+  const std::int64_t h = arguments::layernorm_forward(x, gain, bias, y, mean, rstd).columns;
   const float* const g = gain.f32();
   const float* const b = bias.f32();
   for (std::int64_t row = 0; row < x.shape.rows(); ++row) {
@@ -59,16 +39,8 @@ void CpuKernels::layernorm_forward(Queue, View x, View gain, View bias, View y, 
 
 void CpuKernels::layernorm_backward_input(Queue, View dy, View x, View gain, View mean, View rstd,
                                           View dx) const {
-  constexpr const char* kernel = "layernorm_backward_input";
-  want_contiguous(kernel, {{"dy", dy}, {"x", x}, {"dx", dx}});
-  want_same_rows(kernel, {"dy", dy}, {"x", x});
-  want_same_rows(kernel, {"dx", dx}, {"x", x});
-  want_columns(kernel, {"gain", gain}, {"x", x});
-  want_rows(kernel, {"mean", mean}, {"x", x});
-  want_rows(kernel, {"rstd", rstd}, {"x", x});
-
   // With x̂ = (x - mean) rstd and d = dy gain:  dx = rstd (d - mean(d) - x̂ mean(d x̂)).
-  const std::int64_t h = x.shape.last();
+  const std::int64_t h = arguments::layernorm_backward_input(dy, x, gain, mean, rstd, dx).columns;
   const float* const g = gain.f32();
   for (std::int64_t row = 0; row < x.shape.rows(); ++row) {
     const float* const in = x.f32() + row * h;
@@ -89,15 +61,8 @@ void CpuKernels::layernorm_backward_input(Queue, View dy, View x, View gain, Vie
 
 void CpuKernels::layernorm_backward_weight(Queue, View dy, View x, View mean, View rstd, View dgain,
                                            View dbias) const {
-  constexpr const char* kernel = "layernorm_backward_weight";
-  want_contiguous(kernel, {{"dy", dy}, {"x", x}});
-  want_same_rows(kernel, {"dy", dy}, {"x", x});
-  want_columns(kernel, {"dgain", dgain}, {"x", x});
-  want_columns(kernel, {"dbias", dbias}, {"x", x});
-  want_rows(kernel, {"mean", mean}, {"x", x});
-  want_rows(kernel, {"rstd", rstd}, {"x", x});
-
-  const std::int64_t h = x.shape.last();
+  const std::int64_t h =
+      arguments::layernorm_backward_weight(dy, x, mean, rstd, dgain, dbias).columns;
   const float* const in = x.f32();
   const float* const up = dy.f32();
   const float* const mu = mean.f32();

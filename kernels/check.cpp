@@ -1,11 +1,11 @@
-#include "kernels/cpu/check.h"
+#include "kernels/check.h"
 
 #include <fmt/format.h>
 
 #include <stdexcept>
 #include <string>
 
-namespace lockstep::cpu {
+namespace lockstep {
 namespace {
 
 std::string text(const View& view) {
@@ -24,6 +24,10 @@ void want_dtype(const char* kernel, const Named& named, DType dtype) {
   if (view.data == nullptr && view.elements() != 0)
     throw std::invalid_argument(
         fmt::format("{}: {} {} has no memory (its data is null)", kernel, named.name, text(view)));
+}
+
+void want_floating(const char* kernel, const Named& named) {
+  want_dtype(kernel, named, is_floating(named.view.dtype) ? named.view.dtype : DType::f32);
 }
 
 // One row is contiguous whatever its stride says.
@@ -49,12 +53,19 @@ void want_rows_apart(const char* kernel, const Named& named) {
 
 void want_strided(const char* kernel, std::initializer_list<Named> views) {
   for (const Named& named : views) {
-    want_dtype(kernel, named, DType::f32);
+    want_floating(kernel, named);
     want_rows_apart(kernel, named);
   }
 }
 
 void want_contiguous(const char* kernel, std::initializer_list<Named> views) {
+  for (const Named& named : views) {
+    want_floating(kernel, named);
+    want_contiguous_rows(kernel, named);
+  }
+}
+
+void want_statistics(const char* kernel, std::initializer_list<Named> views) {
   for (const Named& named : views) {
     want_dtype(kernel, named, DType::f32);
     want_contiguous_rows(kernel, named);
@@ -74,12 +85,17 @@ void want_copyable(const char* kernel, Named from, Named to) {
   want_same_rows(kernel, to, from);
 }
 
-void want_convertible(const char* kernel, Named from, Named to) {
-  for (const Named& named : {from, to}) {
-    want_dtype(kernel, named, is_floating(named.view.dtype) ? named.view.dtype : DType::f32);
-    want_rows_apart(kernel, named);
+void want_one_type(const char* kernel, std::initializer_list<Named> views) {
+  const Named* first = nullptr;
+  for (const Named& named : views) {
+    if (!named.view) continue;
+    if (first == nullptr) first = &named;
+    if (named.view.dtype != first->view.dtype)
+      throw std::invalid_argument(
+          fmt::format("{}: {} {} is {} and {} {} is {}; a GPU's kernel takes one type", kernel,
+                      first->name, text(first->view), name_of(first->view.dtype), named.name,
+                      text(named.view), name_of(named.view.dtype)));
   }
-  want_same_rows(kernel, to, from);
 }
 
 void want(const char* kernel, bool fits, Named a, Named b, const char* rule) {
@@ -99,4 +115,4 @@ void want_same_elements(const char* kernel, Named a, Named b) {
        "both must have the same number of elements");
 }
 
-}  // namespace lockstep::cpu
+}  // namespace lockstep

@@ -1,12 +1,12 @@
 #pragma once
 
-/// What a kernel asks of its views, and the one place that says what is wrong with them.
+/// The words of a kernel that asks something of its views: what kernels/arguments.h is written in.
 
 #include <initializer_list>
 
 #include "kernels/view.h"
 
-namespace lockstep::cpu {
+namespace lockstep {
 
 /// A view under the name that the kernel's declaration gives it.
 struct Named {
@@ -14,22 +14,25 @@ struct Named {
   const View& view;
 };
 
-/// Throws std::invalid_argument unless every view is f32, has memory for its elements, and its rows
-/// don't overlap.
+/// Throws std::invalid_argument unless every view is of a floating type, has memory for its
+/// elements, and its rows don't overlap.
 void want_strided(const char* kernel, std::initializer_list<Named> views);
 
 /// The same, and contiguous.
 void want_contiguous(const char* kernel, std::initializer_list<Named> views);
 
-/// The same as want_contiguous for i32.
+/// The same as want_contiguous for f32: statistics and moments.
+void want_statistics(const char* kernel, std::initializer_list<Named> views);
+
+/// The same for i32.
 void want_indices(const char* kernel, Named indices);
+
+/// Throws unless all views that there are have one type.
+void want_one_type(const char* kernel, std::initializer_list<Named> views);
 
 /// For copies: one dtype, whichever it is, the same rows and columns, memory, rows that don't
 /// overlap.
 void want_copyable(const char* kernel, Named from, Named to);
-
-/// The same of two floating types.
-void want_convertible(const char* kernel, Named from, Named to);
 
 /// Throws std::invalid_argument with both shapes and the rule they break, unless `fits`.
 void want(const char* kernel, bool fits, Named a, Named b, const char* rule);
@@ -40,4 +43,4 @@ void want_same_rows(const char* kernel, Named a, Named b);
 /// The same number of elements.
 void want_same_elements(const char* kernel, Named a, Named b);
 
-}  // namespace lockstep::cpu
+}  // namespace lockstep

@@ -1,0 +1,244 @@
+#include "kernels/arguments.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "kernels/check.h"
+
+namespace lockstep::arguments {
+namespace {
+
+void want_one_per_row(const char* kernel, Named per_row, Named x) {
+  want_statistics(kernel, {per_row});
+  want(kernel, per_row.view.elements() == x.view.shape.rows(), per_row, x,
+       "there must be one element for each row");
+}
+
+void want_one_per_column(const char* kernel, Named per_column, Named x) {
+  want_contiguous(kernel, {per_column});
+  want(kernel, per_column.view.elements() == x.view.shape.last(), per_column, x,
+       "there must be one element for each column");
+}
+
+Matrix matrix(const View& view) {
+  return {view.shape.rows(), view.shape.last()};
+}
+
+/// The three matrices of one linear layer against each other. x stands for x or dx, y for y or dy,
+/// w for w or dw.
+Linear linear(const char* kernel, Named x, Named w, Named y, WeightLayout layout) {
+  want_strided(kernel, {x, y});
+  want_contiguous(kernel, {w});
+  const Linear n{x.view.shape.rows(), x.view.shape.last(), y.view.shape.last()};
+  const bool in_out = layout == WeightLayout::in_out;
+  const bool two = w.view.shape.rank() == 2;
+  want(kernel, two && w.view.shape[in_out ? 0 : 1] == n.in, x, w,
+       in_out ? "w must be (in, out), with as many rows as x has columns"
+              : "w must be (out, in), with as many columns as x");
+  want(kernel, two && w.view.shape[in_out ? 1 : 0] == n.out, y, w,
+       in_out ? "w must be (in, out), with as many columns as y"
+              : "w must be (out, in), with as many rows as y has columns");
+  want(kernel, n.rows == y.view.shape.rows(), x, y, "both must have the same number of rows");
+  return n;
+}
+
+Attention attention(const char* kernel, Named q, std::initializer_list<Named> same_as_q,
+                    Named probabilities, int heads) {
+  want_strided(kernel, {q});
+  want_strided(kernel, same_as_q);
+  for (const Named& other : same_as_q)
+    want(kernel, other.view.shape.rank() == 3 && other.view.shape == q.view.shape, other, q,
+         "both must be (b, s, h)");
+  const std::int64_t h = q.view.shape.last();
+  if (heads < 1 || h % heads != 0)
+    throw std::invalid_argument(
+        fmt::format("{}: {} heads do not divide the {} columns of q", kernel, heads, h));
+  Attention n{q.view.shape[0], q.view.shape[1], heads, h / heads, 0.0F, false};
+  n.scale = 1.0F / std::sqrt(static_cast<float>(n.d));
+  n.probabilities = probabilities.view.elements() != 0;
+  if (n.probabilities) {
+    want_statistics(kernel, {probabilities});
+    want(kernel, probabilities.view.shape == Shape{n.b, n.heads, n.s, n.s}, probabilities, q,
+         "probabilities must be (b, heads, s, s)");
+  }
+  return n;
+}
+
+void want_lse(const char* kernel, const Attention& n, Named lse, Named q) {
+  want_statistics(kernel, {lse});
+  want(kernel, lse.view.shape == Shape{n.b, n.heads, n.s}, lse, q, "lse must be (b, heads, s)");
+}
+
+Embedding embedding(const char* kernel, Named tokens, Named table, Named positions, Named x) {
+  want_indices(kernel, tokens);
+  want_contiguous(kernel, {table, positions, x});
+  const Embedding n{x.view.shape.rows(), tokens.view.shape.last(), x.view.shape.last(),
+                    table.view.shape.rows()};
+  want(kernel, tokens.view.elements() == n.rows, tokens, x, "there must be one token for each row");
+  want(kernel, table.view.shape.last() == n.h, table, x, "both must have h columns");
+  want(kernel, positions.view.shape.last() == n.h, positions, x, "both must have h columns");
+  want(kernel, positions.view.shape.rows() >= n.s, positions, tokens,
+       "there must be a position for each of the s tokens of a sequence");
+  return n;
+}
+
+void want_targets(const char* kernel, Named targets, Named logits) {
+  want_indices(kernel, targets);
+  want(kernel, targets.view.elements() == logits.view.shape.rows(), targets, logits,
+       "there must be one target for each row");
+}
+
+}  // namespace
+
+Linear linear_forward(View x, View w, View bias, View y, WeightLayout layout) {
+  constexpr const char* kernel = "linear_forward";
+  const Linear n = linear(kernel, {"x", x}, {"w", w}, {"y", y}, layout);
+  if (bias) want_one_per_column(kernel, {"bias", bias}, {"y", y});
+  return n;
+}
+
+Linear linear_backward_input(View dy, View w, View dx, WeightLayout layout) {
+  return linear("linear_backward_input", {"dx", dx}, {"w", w}, {"dy", dy}, layout);
+}
+
+Linear linear_backward_weight(View x, View dy, View dw, View db, WeightLayout layout) {
+  constexpr const char* kernel = "linear_backward_weight";
+  const Linear n = linear(kernel, {"x", x}, {"dw", dw}, {"dy", dy}, layout);
+  if (db) want_one_per_column(kernel, {"db", db}, {"dy", dy});
+  return n;
+}
+
+Matrix layernorm_forward(View x, View gain, View bias, View y, View mean, View rstd) {
+  constexpr const char* kernel = "layernorm_forward";
+  want_contiguous(kernel, {{"x", x}, {"y", y}});
+  want_same_rows(kernel, {"y", y}, {"x", x});
+  want_one_per_column(kernel, {"gain", gain}, {"x", x});
+  want_one_per_column(kernel, {"bias", bias}, {"x", x});
+  want_one_per_row(kernel, {"mean", mean}, {"x", x});
+  want_one_per_row(kernel, {"rstd", rstd}, {"x", x});
+  return matrix(x);
+}
+
+Matrix layernorm_backward_input(View dy, View x, View gain, View mean, View rstd, View dx) {
+  constexpr const char* kernel = "layernorm_backward_input";
+  want_contiguous(kernel, {{"dy", dy}, {"x", x}, {"dx", dx}});
+  want_same_rows(kernel, {"dy", dy}, {"x", x});
+  want_same_rows(kernel, {"dx", dx}, {"x", x});
+  want_one_per_column(kernel, {"gain", gain}, {"x", x});
+  want_one_per_row(kernel, {"mean", mean}, {"x", x});
+  want_one_per_row(kernel, {"rstd", rstd}, {"x", x});
+  return matrix(x);
+}
+
+Matrix layernorm_backward_weight(View dy, View x, View mean, View rstd, View dgain, View dbias) {
+  constexpr const char* kernel = "layernorm_backward_weight";
+  want_contiguous(kernel, {{"dy", dy}, {"x", x}});
+  want_same_rows(kernel, {"dy", dy}, {"x", x});
+  want_one_per_column(kernel, {"dgain", dgain}, {"x", x});
+  want_one_per_column(kernel, {"dbias", dbias}, {"x", x});
+  want_one_per_row(kernel, {"mean", mean}, {"x", x});
+  want_one_per_row(kernel, {"rstd", rstd}, {"x", x});
+  return matrix(x);
+}
+
+Attention attention_forward(View q, View k, View v, int heads, View y, View lse,
+                            View probabilities) {
+  constexpr const char* kernel = "attention_forward";
+  const Attention n = attention(kernel, {"q", q}, {{"k", k}, {"v", v}, {"y", y}},
+                                {"probabilities", probabilities}, heads);
+  want_lse(kernel, n, {"lse", lse}, {"q", q});
+  return n;
+}
+
+Attention attention_backward(View dy, View q, View k, View v, View y, View lse, View probabilities,
+                             int heads, View dq, View dk, View dv) {
+  constexpr const char* kernel = "attention_backward";
+  const Attention n =
+      attention(kernel, {"q", q},
+                {{"k", k}, {"v", v}, {"y", y}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}},
+                {"probabilities", probabilities}, heads);
+  if (!n.probabilities) want_lse(kernel, n, {"lse", lse}, {"q", q});
+  return n;
+}
+
+Embedding embedding_forward(View tokens, View tokens_table, View positions_table, View x) {
+  return embedding("embedding_forward", {"tokens", tokens}, {"tokens_table", tokens_table},
+                   {"positions_table", positions_table}, {"x", x});
+}
+
+Embedding embedding_backward(View tokens, View dx, View dtokens_table, View dpositions_table) {
+  return embedding("embedding_backward", {"tokens", tokens}, {"dtokens_table", dtokens_table},
+                   {"dpositions_table", dpositions_table}, {"dx", dx});
+}
+
+Matrix cross_entropy_forward(View logits, View targets, View losses, View lse) {
+  constexpr const char* kernel = "cross_entropy_forward";
+  want_contiguous(kernel, {{"logits", logits}});
+  want_statistics(kernel, {{"losses", losses}, {"lse", lse}});
+  want_targets(kernel, {"targets", targets}, {"logits", logits});
+  want_same_elements(kernel, {"losses", losses}, {"targets", targets});
+  want_same_elements(kernel, {"lse", lse}, {"targets", targets});
+  return matrix(logits);
+}
+
+Matrix cross_entropy_backward(View logits, View targets, View lse, View dlogits) {
+  constexpr const char* kernel = "cross_entropy_backward";
+  want_contiguous(kernel, {{"logits", logits}, {"dlogits", dlogits}});
+  want_statistics(kernel, {{"lse", lse}});
+  want_targets(kernel, {"targets", targets}, {"logits", logits});
+  want_same_elements(kernel, {"lse", lse}, {"targets", targets});
+  want_same_rows(kernel, {"dlogits", dlogits}, {"logits", logits});
+  return matrix(logits);
+}
+
+std::int64_t gelu_forward(View x, View y) {
+  want_contiguous("gelu_forward", {{"x", x}, {"y", y}});
+  want_same_elements("gelu_forward", {"y", y}, {"x", x});
+  return x.elements();
+}
+
+std::int64_t gelu_backward(View x, View dy, View dx) {
+  want_contiguous("gelu_backward", {{"x", x}, {"dy", dy}, {"dx", dx}});
+  want_same_elements("gelu_backward", {"dy", dy}, {"x", x});
+  want_same_elements("gelu_backward", {"dx", dx}, {"x", x});
+  return x.elements();
+}
+
+std::int64_t add(View a, View b, View y) {
+  want_contiguous("add", {{"a", a}, {"b", b}, {"y", y}});
+  want_same_elements("add", {"a", a}, {"b", b});
+  want_same_elements("add", {"y", y}, {"a", a});
+  return a.elements();
+}
+
+std::int64_t one_view(const char* kernel, View x) {
+  want_contiguous(kernel, {{"x", x}});
+  return x.elements();
+}
+
+Matrix copy(View from, View to) {
+  want_copyable("copy", {"from", from}, {"to", to});
+  return matrix(from);
+}
+
+Matrix convert(View from, View to) {
+  want_strided("convert", {{"from", from}, {"to", to}});
+  want_same_rows("convert", {"to", to}, {"from", from});
+  return matrix(from);
+}
+
+std::int64_t adamw(View parameter, View gradient, View momentum, View variance,
+                   const AdamWStep& step) {
+  const Named p{"parameter", parameter};
+  want_contiguous("adamw", {p, {"gradient", gradient}});
+  want_statistics("adamw", {{"momentum", momentum}, {"variance", variance}});
+  want_same_elements("adamw", {"gradient", gradient}, p);
+  want_same_elements("adamw", {"momentum", momentum}, p);
+  want_same_elements("adamw", {"variance", variance}, p);
+  if (step.step < 1) throw std::invalid_argument("adamw: steps are counted from 1");
+  return parameter.elements();
+}
+
+}  // namespace lockstep::arguments

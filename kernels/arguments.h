@@ -1,0 +1,58 @@
+#pragma once
+
+/// What the kernels of kernels.h ask of their arguments, on every device: each function here has
+/// the name of a kernel, throws std::invalid_argument (with the kernel's name and both shapes)
+/// where an argument doesn't fit, and returns the sizes that the kernel works with. What lies in
+/// the arguments' memory is not looked at.
+
+#include "kernels/kernels.h"
+
+namespace lockstep::arguments {
+
+/// Of a matrix, or of what is flattened to one.
+struct Matrix {
+  std::int64_t rows, columns;
+};
+struct Linear {
+  std::int64_t rows, in, out;
+};
+struct Attention {
+  std::int64_t b, s, heads, d;
+  float scale;         ///< 1 / √d
+  bool probabilities;  ///< whether the caller has memory for them
+};
+struct Embedding {
+  std::int64_t rows, s, h, vocabulary;
+};
+
+Linear linear_forward(View x, View w, View bias, View y, WeightLayout layout);
+Linear linear_backward_input(View dy, View w, View dx, WeightLayout layout);
+Linear linear_backward_weight(View x, View dy, View dw, View db, WeightLayout layout);
+
+Matrix layernorm_forward(View x, View gain, View bias, View y, View mean, View rstd);
+Matrix layernorm_backward_input(View dy, View x, View gain, View mean, View rstd, View dx);
+Matrix layernorm_backward_weight(View dy, View x, View mean, View rstd, View dgain, View dbias);
+
+Attention attention_forward(View q, View k, View v, int heads, View y, View lse,
+                            View probabilities);
+Attention attention_backward(View dy, View q, View k, View v, View y, View lse, View probabilities,
+                             int heads, View dq, View dk, View dv);
+
+Embedding embedding_forward(View tokens, View tokens_table, View positions_table, View x);
+Embedding embedding_backward(View tokens, View dx, View dtokens_table, View dpositions_table);
+
+Matrix cross_entropy_forward(View logits, View targets, View losses, View lse);
+Matrix cross_entropy_backward(View logits, View targets, View lse, View dlogits);
+
+// Of the kernels that treat each element alone, the number of elements.
+std::int64_t gelu_forward(View x, View y);
+std::int64_t gelu_backward(View x, View dy, View dx);
+std::int64_t add(View a, View b, View y);
+/// scale, fill, sum and the like.
+std::int64_t one_view(const char* kernel, View x);
+Matrix copy(View from, View to);
+Matrix convert(View from, View to);
+std::int64_t adamw(View parameter, View gradient, View momentum, View variance,
+                   const AdamWStep& step);
+
+}  // namespace lockstep::arguments
