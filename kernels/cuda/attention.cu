@@ -2,106 +2,74 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <stdexcept>
 
-#include "kernels/cpu/check.h"
+#include "kernels/arguments.h"
 #include "kernels/cuda/attention_problem.cuh"
 #include "kernels/cuda/check.h"
 
 namespace lockstep::cuda {
 namespace {
 
-using cpu::Named;
-
-/// Whether 16 bytes can be taken at once from every head's rows.
-bool aligned(std::initializer_list<View> views, int d) {
+/// Whether every row of every head can be taken in pieces of 16 bytes, and of 8 elements.
+bool aligned(std::initializer_list<View> views, std::int64_t d) {
   for (const View& view : views) {
     const auto bytes = static_cast<std::int64_t>(size_of(view.dtype));
-    if (reinterpret_cast<std::uintptr_t>(view.data) % 16 != 0 || d * bytes % 16 != 0 ||
-        view.row_stride * bytes % 16 != 0 || d % 8 != 0)
+    if (d % 8 != 0 || view.row_stride * bytes % 16 != 0 ||
+        reinterpret_cast<std::uintptr_t>(view.data) % 16 != 0)
       return false;
   }
   return true;
 }
 
-/// Refuses what does not fit; `views` are all the others of shape (b, s, h).
-Problem problem(const char* kernel, Named q, std::initializer_list<Named> views, int heads) {
-  const Shape& shape = q.view.shape;
-  for (const Named& named : views) {
-    cpu::want(kernel, shape.rank() == 3 && named.view.shape == shape, named, q,
-              "both must be (b, s, h)");
-    cpu::want(kernel, named.view.dtype == q.view.dtype && is_floating(q.view.dtype), named, q,
-              "both must be of one type, f32, bf16 or f16");
-  }
-  const std::int64_t h = shape.last();
-  if (heads < 1 || h % heads != 0)
+Problem problem(const char* kernel, const arguments::Attention& n,
+                std::initializer_list<View> views) {
+  if (n.d > widest_head)
     throw std::invalid_argument(
-        fmt::format("{}: {} heads do not divide the {} columns of q", kernel, heads, h));
-  const std::int64_t d = h / heads;
-  if (d > widest_head)
+        fmt::format("{}: heads of {} columns; on CUDA a head has at most {} (more heads make them "
+                    "narrower)",
+                    kernel, n.d, widest_head));
+  // A block for each 32 rows at least.
+  if (n.b * n.heads * (n.s / 32 + 1) > std::numeric_limits<int>::max())
     throw std::invalid_argument(fmt::format(
-        "{}: heads of {} columns; on CUDA a head has at most {} (more heads, or --device cpu)",
-        kernel, d, widest_head));
-  Problem n{};
-  n.s = static_cast<int>(shape[1]);
-  n.d = static_cast<int>(d);
-  n.heads = heads;
-  n.matrices = static_cast<int>(shape[0]) * heads;
-  n.scale = 1.0F / std::sqrt(static_cast<float>(d));
-  return n;
-}
-
-void want_lse(const char* kernel, Named lse, Named q, int heads) {
-  const Shape& shape = q.view.shape;
-  cpu::want_contiguous(kernel, {lse});
-  cpu::want(kernel, lse.view.shape == Shape{shape[0], heads, shape[1]}, lse, q,
-            "lse must be (b, heads, s)");
-}
-
-/// Whether there are any.
-bool want_probabilities(const char* kernel, Named probabilities, Named q, int heads) {
-  if (probabilities.view.elements() == 0) return false;
-  const Shape& shape = q.view.shape;
-  cpu::want_contiguous(kernel, {probabilities});
-  cpu::want(kernel, probabilities.view.shape == Shape{shape[0], heads, shape[1], shape[1]},
-            probabilities, q, "probabilities must be (b, heads, s, s)");
-  return true;
+        "{}: b {}, s {} and {} heads are more than one grid holds", kernel, n.b, n.s, n.heads));
+  return {static_cast<int>(n.s),
+          static_cast<int>(n.d),
+          static_cast<int>(n.heads),
+          static_cast<int>(n.b * n.heads),
+          n.scale,
+          aligned(views, n.d)};
 }
 
 }  // namespace
 
 void attention_forward(Queue queue, View q, View k, View v, int heads, View y, View lse,
                        View probabilities) {
-  const char* const kernel = "attention_forward";
-  Problem n = problem(kernel, {"q", q}, {{"k", k}, {"v", v}, {"y", y}}, heads);
-  want_lse(kernel, {"lse", lse}, {"q", q}, heads);
-  const bool keep = want_probabilities(kernel, {"probabilities", probabilities}, {"q", q}, heads);
+  const arguments::Attention sizes =
+      arguments::attention_forward(q, k, v, heads, y, lse, probabilities);
+  const Problem n = problem("attention_forward", sizes, {q, k, v, y});
   if (q.elements() == 0) return;
-  n.vectors = aligned({q, k, v, y}, n.d);
   const bool narrow = is_narrow(q.dtype);
   (narrow ? attention_forward_narrow : attention_forward_f32)(queue, n, q, k, v, y, lse);
-  if (keep)
+  if (sizes.probabilities)
     (narrow ? attention_probabilities_narrow : attention_probabilities_f32)(queue, n, q, k, lse,
                                                                             probabilities);
 }
 
 void attention_backward(Queue queue, View dy, View q, View k, View v, View y, View lse,
                         View probabilities, int heads, View dq, View dk, View dv) {
-  const char* const kernel = "attention_backward";
-  Problem n = problem(
-      kernel, {"q", q},
-      {{"k", k}, {"v", v}, {"y", y}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}}, heads);
-  const bool kept = want_probabilities(kernel, {"probabilities", probabilities}, {"q", q}, heads);
-  if (!kept) want_lse(kernel, {"lse", lse}, {"q", q}, heads);
+  const arguments::Attention sizes =
+      arguments::attention_backward(dy, q, k, v, y, lse, probabilities, heads, dq, dk, dv);
+  const Problem n = problem("attention_backward", sizes, {dy, q, k, v, y, dq, dk, dv});
   if (q.elements() == 0) return;
-  n.vectors = aligned({q, k, v, y, dy, dq, dk, dv}, n.d);
-  const Scratch<float> dots(queue,
-                            static_cast<std::size_t>(n.matrices) * static_cast<std::size_t>(n.s));
+  const Scratch<float> dots(queue, static_cast<std::size_t>(sizes.b * sizes.heads * sizes.s));
   attention_dots(queue, n, dy, y, dots.data());
   (is_narrow(q.dtype) ? attention_backward_narrow : attention_backward_f32)(
-      queue, n, dy, q, k, v, lse, probabilities, dots.data(), dq, dk, dv);
+      queue, n, dy, q, k, v, lse, sizes.probabilities ? probabilities : View{}, dots.data(), dq, dk,
+      dv);
 }
 
 }  // namespace lockstep::cuda

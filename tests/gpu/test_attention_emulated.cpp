@@ -338,7 +338,7 @@ TEST_CASE("what CUDA's attention can't do is said in a line") {
   Attention wide{{.b = 1, .s = 2, .h = 260, .heads = 2}, DType::bf16, random};
   CHECK_THROWS_WITH_AS(wide.forward(),
                        "attention_forward: heads of 130 columns; on CUDA a head has at most 128 "
-                       "(more heads, or --device cpu)",
+                       "(more heads make them narrower)",
                        std::invalid_argument);
   Attention none{{.b = 0, .s = 4, .h = 4, .heads = 2}, DType::bf16, random};
   none.forward();
