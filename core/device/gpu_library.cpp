@@ -23,6 +23,7 @@ std::string path_of_library() {
 #endif
 }
 
+/// Throws UsageError where there is none that can be used.
 GpuLibrary& load() {
   const std::string path = path_of_library();
   if (path.empty())
@@ -38,7 +39,16 @@ GpuLibrary& load() {
   auto* make = reinterpret_cast<MakeLibrary*>(dlsym(library, symbol));
   if (make == nullptr)
     throw UsageError(fmt::format("--device cuda: {} is no GPU part of Lockstep", path));
-  return *make();
+  std::string problem;
+  try {
+    GpuLibrary& loaded = *make();
+    if (!loaded.gpus().empty()) return loaded;
+    problem = "there is no GPU here";
+  } catch (const RunError& error) {
+    problem = error.what();
+  }
+  throw UsageError(
+      fmt::format("--device cuda: {}; leave the flag out to train on the CPU", problem));
 }
 
 }  // namespace
@@ -46,9 +56,6 @@ GpuLibrary& load() {
 GpuLibrary& gpu_library() {
   // Stays until the process ends: CUDA does not like to be unloaded.
   static GpuLibrary& library = load();
-  if (library.gpus().empty())
-    throw UsageError("--device cuda: no GPU here (" + library.versions() +
-                     "); leave the flag out to train on the CPU");
   return library;
 }
 

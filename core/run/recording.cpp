@@ -144,6 +144,15 @@ void Lesson::end_phase(Rank& rank) {
     if (const std::int64_t sent = bytes - live.bytes_before[operation]; sent > 0)
       record.bytes_sent[operation] = sent;
   rank.trace.set_step(-1);
+  if (rank.gpu == nullptr) return;
+  live.record.gpu = {.address = rank.gpu->info().address,
+                     .in_use = rank.gpu->memory_in_use(),
+                     .ours = rank.memory.current().total()};
+  if (GpuTimeline* timeline = rank.compute.timeline()) {
+    timeline->drain();
+    live.record.gpu.late = timeline->uncertainty();
+    live.record.gpu.least_delay = timeline->least_delay();
+  }
 }
 
 void Lesson::record(Rank& rank, std::optional<double> loss) {

@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "core/comm/threads_transport.h"
 #include "core/run/running.h"
 #include "core/run/signal_watch.h"
+#include "core/run/thread_ranks.h"
 
 namespace lockstep {
 
@@ -52,38 +52,13 @@ class Endings {
   std::optional<std::chrono::steady_clock::time_point> failed_;
 };
 
-/// All at once, since ranks on GPUs wait for one another. The first that can't be made says why.
-std::vector<std::unique_ptr<Rank>> make_ranks(const Options& options, ThreadFabric& fabric,
-                                              const GpuPlan& plan) {
-  std::vector<std::unique_ptr<Rank>> ranks(static_cast<std::size_t>(options.ranks));
-  std::mutex mutex;
-  std::exception_ptr first;
-  std::vector<std::thread> threads;
-  for (int id = 0; id < options.ranks; ++id)
-    threads.emplace_back([&, id] {
-      try {
-        ranks[static_cast<std::size_t>(id)] =
-            std::make_unique<Rank>(options, fabric.endpoint(id, plan.one_for_all), plan);
-      } catch (const std::exception& error) {
-        fabric.fail(error.what());
-        std::lock_guard lock{mutex};
-        if (!first) first = std::current_exception();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  if (first) std::rethrow_exception(first);
-  return ranks;
-}
-
 }  // namespace
 
 // Ranks as threads of this process.
 int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch) {
   const int count = options_->ranks;
   ThreadFabric fabric{count, options_->patience_seconds};
-  std::vector<RankPlace> places;
-  for (int id = 0; id < count; ++id) places.push_back(this_place(options_->on_gpus(), id));
-  const GpuPlan plan{std::move(places)};
+  const GpuPlan plan = plan_threads(*options_);
   settle_on_gpus(plan, *options_);
   running_ = std::make_unique<Running>(*options_, RunFolder::create(options_->trace, info_.name),
                                        Console::detect());

@@ -26,6 +26,11 @@ bool is_emulated() {
   return library().gpus().at(0).name == "emulated GPU";
 }
 
+bool is_lazy() {
+  const char* mode = std::getenv("LOCKSTEP_EMULATOR_MODE");
+  return is_emulated() && (mode == nullptr || std::string{mode} == "lazy");
+}
+
 bool passes_within(Gpu& gpu, const Mark& mark, double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>{seconds};
   while (!gpu.passed(mark)) {

@@ -23,6 +23,8 @@ namespace lockstep::test {
 GpuLibrary& library();
 /// Then there is more to be seen: what CUDA may do and seldom does.
 bool is_emulated();
+/// And then whether what is put on a queue waits there until somebody asks for it.
+bool is_lazy();
 inline int gpus() {
   return static_cast<int>(library().gpus().size());
 }

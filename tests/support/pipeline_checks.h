@@ -62,8 +62,8 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
   RankRecord record{.rank = rank.id};
   for (int step = 0; step < options.steps; ++step) {
     stage.zero_gradients();
-    const Batch batch =
-        corpus.batch(options.seed, step, {.microbatches = m, .size = options.batch / m});
+    Batch batch = corpus.batch(options.seed, step, {.microbatches = m, .size = options.batch / m});
+    move_to(rank.device, batch);
     const auto loss = pipeline.step(batch);
     update.step();
     if (loss) record.losses.emplace_back(step, *loss);
@@ -109,7 +109,9 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
   Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), 1};
   PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}};
   rank.trace.drain();
-  pipeline.step(corpus.batch(1, 0, {.microbatches = schedule.microbatches, .size = batch}));
+  Batch whole = corpus.batch(1, 0, {.microbatches = schedule.microbatches, .size = batch});
+  move_to(rank.device, whole);
+  pipeline.step(whole);
   const auto events = rank.trace.drain();
 
   const auto& actions = schedule.actions[static_cast<std::size_t>(rank.id)];
@@ -170,7 +172,9 @@ inline std::string check_memory(Rank& rank, const Options& options, const Schedu
   for (int step = 0; step < 2; ++step) {
     const auto before = rank.transport->bytes_sent();
     rank.memory.reset_peak();
-    pipeline.step(corpus.batch(1, step, {.microbatches = m, .size = batch}));
+    Batch whole = corpus.batch(1, step, {.microbatches = m, .size = batch});
+    move_to(rank.device, whole);
+    pipeline.step(whole);
     update.step();
     for (int i = 0; i < memory_category_count; ++i) {
       const auto category = static_cast<MemoryCategory>(i);

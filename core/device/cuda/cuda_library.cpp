@@ -31,18 +31,18 @@ std::string dotted(int version) {
 
 class CudaLibrary final : public GpuLibrary {
  public:
-  /// Asks the driver, without making a context on any GPU. No GPU is an empty list; a driver that
-  /// is missing, or too old for this CUDA, throws RunError.
+  /// Asks the driver, without making a context on any GPU. No driver, or none that finds a GPU, is
+  /// an empty list; one that can't be used with this CUDA throws UsageError.
   CudaLibrary() {
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
-    if (status == cudaErrorNoDevice) {
+    if (status == cudaErrorNoDevice || driver() == 0) {
       cudaGetLastError();
       return;
     }
     if (status != cudaSuccess)
-      throw RunError{fmt::format("cudaGetDeviceCount: {} ({})", cudaGetErrorName(status),
-                                 cudaGetErrorString(status))};
+      throw UsageError{fmt::format("--device cuda: {} ({}); this is {}", cudaGetErrorName(status),
+                                   cudaGetErrorString(status), versions())};
     for (int i = 0; i < count; ++i) gpus_.push_back(describe(i));
   }
 
@@ -56,13 +56,19 @@ class CudaLibrary final : public GpuLibrary {
 
   std::string versions() const override {
     int runtime = 0;
-    int driver = 0;
     expect_success(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion", 0);
-    expect_success(cudaDriverGetVersion(&driver), "cudaDriverGetVersion", 0);
-    return fmt::format("CUDA {}, driver {}, {}", dotted(runtime), dotted(driver), nccl::version());
+    return fmt::format("CUDA {}, {}, {}", dotted(runtime),
+                       driver() == 0 ? "no driver" : "driver " + dotted(driver()), nccl::version());
   }
 
  private:
+  /// The newest CUDA that it can do; 0: there is none.
+  static int driver() {
+    int version = 0;
+    expect_success(cudaDriverGetVersion(&version), "cudaDriverGetVersion", 0);
+    return version;
+  }
+
   std::vector<GpuInfo> gpus_;
 };
 
@@ -70,7 +76,7 @@ class CudaLibrary final : public GpuLibrary {
 
 }  // namespace lockstep::cuda
 
-/// The one symbol of this library. Throws RunError where the driver can't be asked for its GPUs.
+/// The one symbol of this library. Throws UsageError where the driver can't be used.
 extern "C" __attribute__((visibility("default"))) lockstep::GpuLibrary* lockstep_gpu_library() {
   static lockstep::cuda::CudaLibrary library;
   return &library;
