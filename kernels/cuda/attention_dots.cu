@@ -1,0 +1,79 @@
+/// dots (b, heads, s) = Σ dy * y over the columns of a head: what softmax's backward subtracts from
+/// every dP of a row. Σ_j P_ij dP_ij would be the same, but sums over s numbers rather than d,
+/// which no tile has together.
+///
+/// A row of a head is shared by a few lanes, 8 columns each (16 bytes of bf16 at once), whose sums
+/// are added pairwise. Reads 2 elements and computes 2 FLOPs for each of y; bound by memory.
+
+#include "kernels/cuda/attention_launch.cuh"
+#include "kernels/element.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int threads = 256;
+
+__device__ float widened(float x) {
+  return x;
+}
+__device__ float widened(Bf16 x) {
+  return element::from_bf16(x.bits);
+}
+__device__ float widened(F16 x) {
+  return element::from_f16(x.bits);
+}
+
+/// Eight elements, in one or two loads where they are aligned.
+template <class T>
+struct alignas(16) Eight {
+  T elements[8];
+};
+
+template <class T, int D>
+__global__ void __launch_bounds__(threads)
+    dots_of_rows(Problem n, Strided<const T> dy, Strided<const T> y, float* dots) {
+  constexpr int lanes = D <= 32 ? 4 : D <= 64 ? 8 : 16;  // of a row
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (threads / lanes) +
+                           static_cast<int>(threadIdx.x) / lanes;
+  const int column = static_cast<int>(threadIdx.x) % lanes * 8;
+  float sum = 0.0F;
+  if (row < static_cast<std::int64_t>(n.matrices) * n.s && column < n.d) {
+    const int matrix = static_cast<int>(row / n.s), position = static_cast<int>(row % n.s);
+    const T* const a = dy.matrix(n, matrix) + position * dy.stride + column;
+    const T* const b = y.matrix(n, matrix) + position * y.stride + column;
+    Eight<T> left{}, right{};
+    if (n.vectors) {
+      left = *reinterpret_cast<const Eight<T>*>(a);
+      right = *reinterpret_cast<const Eight<T>*>(b);
+    } else {
+      for (int e = 0; e < 8 && column + e < n.d; ++e) {
+        left.elements[e] = a[e];
+        right.elements[e] = b[e];
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+      sum = fmaf(widened(left.elements[e]), widened(right.elements[e]), sum);
+  }
+#pragma unroll
+  for (int other = lanes / 2; other > 0; other /= 2)
+    sum += __shfl_xor_sync(0xffffffffU, sum, other);
+  if (column == 0 && row < static_cast<std::int64_t>(n.matrices) * n.s) dots[row] = sum;
+}
+
+}  // namespace
+
+void attention_dots(Queue queue, const Problem& n, View dy, View y, float* dots) {
+  const auto enqueue = [&]<class T, int D>() {
+    constexpr int rows = threads / (D <= 32 ? 4 : D <= 64 ? 8 : 16);
+    const std::int64_t blocks = groups_of(rows, static_cast<std::int64_t>(n.matrices) * n.s);
+    launch({"attention_backward (dots)", queue, dim3(static_cast<unsigned>(blocks)), dim3(threads)},
+           dots_of_rows<T, D>, n, Strided<const T>{dy}, Strided<const T>{y}, dots);
+  };
+  if (dy.dtype == DType::f32)
+    for_head(n.d, [&]<int D>() { enqueue.template operator()<float, D>(); });
+  else
+    for_narrow_head(dy.dtype, n.d, enqueue);
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,168 @@
+/// Causal attention forward in f32: the idea of FlashAttention (Dao 2022) in plain CUDA.
+///
+/// softmax(q kᵀ / √d) v for one head is two products with an (s, s) matrix between them, which at
+/// s = 1024 is 16 times as large as q. It is never in memory. A block takes a tile of queries,
+/// walks over the keys and values tile by tile, and keeps for its queries what is needed to go on:
+///
+///     m   the largest score so far        l   Σ e^(score - m) so far        y   Σ e^(score - m) v
+///
+/// A tile of scores S brings a new maximum m' = max(m, row maximum of S). What was summed under the
+/// old one is worth e^(m - m') of it:
+///
+///     l ← e^(m - m') l + Σ e^(S - m')        y ← e^(m - m') y + e^(S - m') v
+///
+/// (the online softmax, Milakov & Gimelshein 2018; element::merge is the same step for two parts of
+/// a row). At the end y / l is the result and m + ln l the row's log-sum-exp, from which backward,
+/// or another rank's part of the same row, goes on.
+///
+/// Causality: query i sees the keys up to i, so the walk ends at the diagonal and only its last
+/// tile is masked. Blocks with the longest walks are started first.
+///
+/// For one head: 2 s² d (1 + 64 / s) FLOPs, and bytes: q and y once, k and v s / 128 times, mostly
+/// from the second-level cache. Tiles of 64 x 64, or 32 x 32 where d > 64; 66 KB of shared memory
+/// at d = 64, 53 KB at 128. Every FMA's operands come from shared memory (8 reads for 16): that
+/// bounds it, at about half of the FMA units' rate. The 16-bit kernels, which are made for speed,
+/// have tensor cores.
+
+#include "kernels/cuda/attention_f32_tile.cuh"
+#include "kernels/cuda/attention_launch.cuh"
+
+namespace lockstep::cuda {
+namespace {
+
+/// Of the 16 threads with the same y, which have a row together.
+__device__ float row_max(float x) {
+  for (int other = side / 2; other > 0; other /= 2)
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, other));
+  return x;
+}
+__device__ float row_sum(float x) {
+  for (int other = side / 2; other > 0; other /= 2) x += __shfl_xor_sync(0xffffffffU, x, other);
+  return x;
+}
+
+template <int D>
+__global__ void __launch_bounds__(f32_threads)
+    forward(Problem n, Strided<const float> q, Strided<const float> k, Strided<const float> v,
+            Strided<float> y, float* lse) {
+  constexpr int tile = f32_tile<D>, I = tile / side, J = D / side;
+  constexpr int elements = tile * f32_pitch<D>;
+  float* const queries = dynamic_shared<float>();
+  float* const keys = queries + elements;
+  float* const values = keys + elements;
+  float* const exponentials = values + elements;
+
+  const Place place =
+      place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, tile), n.matrices, true);
+  const int first = place.tile * tile;
+  load_tile<D>(queries, q.matrix(n, place.matrix), q.stride, first, n);
+
+  float maximum[I], sum[I] = {}, result[I][J] = {};
+  for (int i = 0; i < I; ++i) maximum[i] = -infinity;
+  for (int first_key = 0; first_key <= first; first_key += tile) {
+    load_tile<D>(keys, k.matrix(n, place.matrix), k.stride, first_key, n);
+    load_tile<D>(values, v.matrix(n, place.matrix), v.stride, first_key, n);
+    __syncthreads();
+
+    float scores[I][I] = {};
+    multiply(scores, tile_of<D>(queries), tile_of<D>(keys).transposed(), n.d);
+#pragma unroll
+    for (int i = 0; i < I; ++i) {
+      const int query = first + thread_y() + side * i;
+      float highest = maximum[i];
+#pragma unroll
+      for (int j = 0; j < I; ++j) {
+        const bool sees = first_key + thread_x() + side * j <= query;
+        scores[i][j] = sees ? scores[i][j] * n.scale : -infinity;
+        highest = fmaxf(highest, scores[i][j]);
+      }
+      // Finite from the first tile on: every query sees key 0.
+      highest = row_max(highest);
+      const float factor = element::exp(maximum[i] - highest);
+      maximum[i] = highest;
+      float part = 0.0F;
+#pragma unroll
+      for (int j = 0; j < I; ++j) {
+        scores[i][j] = element::exp(scores[i][j] - highest);
+        part += scores[i][j];
+      }
+      sum[i] = fmaf(sum[i], factor, part);
+#pragma unroll
+      for (int j = 0; j < J; ++j) result[i][j] *= factor;
+    }
+    share(scores, exponentials);
+    __syncthreads();
+    multiply(result, tile_of<tile>(exponentials), tile_of<D>(values), tile);
+    __syncthreads();  // before the next tile comes to where this one lies
+  }
+
+  float inverse[I];
+#pragma unroll
+  for (int i = 0; i < I; ++i) {
+    const float total = row_sum(sum[i]);
+    inverse[i] = 1.0F / total;
+    const int query = first + thread_y() + side * i;
+    if (thread_x() == 0 && query < n.s)
+      lse[static_cast<std::int64_t>(place.matrix) * n.s + query] = maximum[i] + logf(total);
+  }
+  store_rows(result, inverse, y.matrix(n, place.matrix), y.stride, first, n);
+}
+
+/// The probabilities themselves, where somebody wants to keep them: 4 s² bytes a head written, and
+/// the scores made once more for it, with lse known.
+template <int D>
+__global__ void __launch_bounds__(f32_threads)
+    write_probabilities(Problem n, Strided<const float> q, Strided<const float> k, const float* lse,
+                        float* probabilities) {
+  constexpr int tile = f32_tile<D>, I = tile / side;
+  float* const queries = dynamic_shared<float>();
+  float* const keys = queries + tile * f32_pitch<D>;
+  const int matrix = static_cast<int>(blockIdx.x) % n.matrices;
+  const int first = static_cast<int>(blockIdx.x) / n.matrices * tile;
+  const int first_key = static_cast<int>(blockIdx.y) * tile;
+  load_tile<D>(queries, q.matrix(n, matrix), q.stride, first, n);
+  load_tile<D>(keys, k.matrix(n, matrix), k.stride, first_key, n);
+  __syncthreads();
+  float scores[I][I] = {};
+  multiply(scores, tile_of<D>(queries), tile_of<D>(keys).transposed(), n.d);
+  const std::int64_t first_row = static_cast<std::int64_t>(matrix) * n.s;
+#pragma unroll
+  for (int i = 0; i < I; ++i)
+#pragma unroll
+    for (int j = 0; j < I; ++j) {
+      const int query = first + thread_y() + side * i, key = first_key + thread_x() + side * j;
+      if (query >= n.s || key >= n.s) continue;
+      probabilities[(first_row + query) * n.s + key] =
+          key > query ? 0.0F : probability_f32(scores[i][j], n.scale, lse[first_row + query]);
+    }
+}
+
+}  // namespace
+
+void attention_forward_f32(Queue queue, const Problem& n, View q, View k, View v, View y,
+                           View lse) {
+  for_head(n.d, [&]<int D>() {
+    constexpr int tile = f32_tile<D>;
+    constexpr int elements = tile * (3 * f32_pitch<D> + f32_pitch<tile>);
+    const int blocks = blocks_of(n.s, tile) * n.matrices;
+    launch({"attention_forward", queue, dim3(static_cast<unsigned>(blocks)), dim3(f32_threads),
+            elements * sizeof(float)},
+           forward<D>, n, Strided<const float>{q}, Strided<const float>{k}, Strided<const float>{v},
+           Strided<float>{y}, lse.f32());
+  });
+}
+
+void attention_probabilities_f32(Queue queue, const Problem& n, View q, View k, View lse,
+                                 View probabilities) {
+  for_head(n.d, [&]<int D>() {
+    constexpr int tile = f32_tile<D>;
+    const dim3 blocks(static_cast<unsigned>(blocks_of(n.s, tile) * n.matrices),
+                      static_cast<unsigned>(blocks_of(n.s, tile)));
+    launch({"attention_forward (probabilities)", queue, blocks, dim3(f32_threads),
+            2 * tile * f32_pitch<D> * sizeof(float)},
+           write_probabilities<D>, n, Strided<const float>{q}, Strided<const float>{k}, lse.f32(),
+           probabilities.f32());
+  });
+}
+
+}  // namespace lockstep::cuda

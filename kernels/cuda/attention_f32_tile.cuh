@@ -1,0 +1,104 @@
+#pragma once
+
+/// Tiles of f32 in shared memory and products of them: the vocabulary of attention in f32.
+///
+/// A block is 16 x 16 threads, and a result of (16 I, 16 J) is spread over them: thread (y, x)
+/// holds rows y + 16 i and columns x + 16 j in c[i][j]. For each step along the inner extent it
+/// reads I + J numbers from shared memory for I J multiply-adds.
+
+#include "kernels/cuda/attention_problem.cuh"
+#include "kernels/cuda/shared.cuh"
+#include "kernels/element.h"
+
+namespace lockstep::cuda {
+
+inline constexpr int side = 16;
+inline constexpr int f32_threads = side * side;
+
+/// Rows of a tile, of queries as of keys: four tiles and one of scores are at most 99 KB.
+template <int D>
+inline constexpr int f32_tile = D <= 64 ? 64 : 32;
+
+/// From one row of a tile of `columns` to the next: odd, so that a column, too, goes over all
+/// banks.
+template <int columns>
+inline constexpr int f32_pitch = columns + 1;
+
+__device__ inline int thread_x() {
+  return static_cast<int>(threadIdx.x) % side;
+}
+__device__ inline int thread_y() {
+  return static_cast<int>(threadIdx.x) / side;
+}
+
+/// Element (i, j) is data[i * row + j * column].
+struct SharedMatrix {
+  const float* data;
+  int row, column;
+  __device__ SharedMatrix transposed() const { return {data, column, row}; }
+};
+
+template <int columns>
+__device__ SharedMatrix tile_of(const float* data) {
+  return {data, f32_pitch<columns>, 1};
+}
+
+/// c (16 I, 16 J) += a (16 I, inner) b (inner, 16 J). The sum of an element runs along `inner`,
+/// whatever the tile: a score has the same bits in all kernels.
+template <int I, int J>
+__device__ void multiply(float (&c)[I][J], SharedMatrix a, SharedMatrix b, int inner) {
+#pragma unroll 4
+  for (int k = 0; k < inner; ++k) {
+    float left[I], right[J];
+#pragma unroll
+    for (int i = 0; i < I; ++i) left[i] = a.data[(thread_y() + side * i) * a.row + k * a.column];
+#pragma unroll
+    for (int j = 0; j < J; ++j) right[j] = b.data[k * b.row + (thread_x() + side * j) * b.column];
+#pragma unroll
+    for (int i = 0; i < I; ++i)
+#pragma unroll
+      for (int j = 0; j < J; ++j) c[i][j] = fmaf(left[i], right[j], c[i][j]);
+  }
+}
+
+/// Rows [first, first + f32_tile) of a matrix; zeros beyond s and d.
+template <int D>
+__device__ void load_tile(float* tile, const float* matrix, std::int64_t stride, int first,
+                          const Problem& n) {
+  for (int i = static_cast<int>(threadIdx.x); i < f32_tile<D> * D; i += f32_threads) {
+    const int row = i / D, column = i % D;
+    const bool inside = first + row < n.s && column < n.d;
+    tile[row * f32_pitch<D> + column] = inside ? matrix[(first + row) * stride + column] : 0.0F;
+  }
+}
+
+/// A tile's result, times `factor`, to rows [first, ...) of a matrix.
+template <int I, int J>
+__device__ void store_rows(const float (&c)[I][J], const float (&factor)[I], float* matrix,
+                           std::int64_t stride, int first, const Problem& n) {
+#pragma unroll
+  for (int i = 0; i < I; ++i)
+#pragma unroll
+    for (int j = 0; j < J; ++j) {
+      const int row = first + thread_y() + side * i, column = thread_x() + side * j;
+      if (row < n.s && column < n.d) matrix[row * stride + column] = c[i][j] * factor[i];
+    }
+}
+
+/// The products' results to a tile of scores in shared memory, which all threads then read.
+template <int I, int J>
+__device__ void share(const float (&c)[I][J], float* tile) {
+#pragma unroll
+  for (int i = 0; i < I; ++i)
+#pragma unroll
+    for (int j = 0; j < J; ++j)
+      tile[(thread_y() + side * i) * f32_pitch<side * J> + thread_x() + side * j] = c[i][j];
+}
+
+/// A score as a probability: one function for all kernels, as on the CPU. Its multiplication is not
+/// contracted with the subtraction, which would be other bits where the compiler does it.
+__device__ inline float probability_f32(float score, float scale, float lse) {
+  return element::exp(__fadd_rn(__fmul_rn(score, scale), -lse));
+}
+
+}  // namespace lockstep::cuda

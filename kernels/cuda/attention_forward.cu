@@ -1,0 +1,243 @@
+/// Causal attention forward for bf16 and f16, on tensor cores: FlashAttention-2 (Dao 2023).
+///
+/// The idea is that of attention_f32_forward.cu; read that first. A block takes 128 queries of one
+/// head, a warp 32 of them, and walks over the keys tile by tile up to its diagonal. What changes
+/// with tensor cores is where things are:
+///
+///   - The warp's scores (32 x 64) are the registers into which mma put them. A row lies in four
+///     lanes, so its maximum is two shuffles away, and its sum waits until the end: each lane adds
+///     up its own columns, rescaled as the maximum grows.
+///   - The exponentials, rounded to 16 bits, are the left operand of the second product as they
+///     lie (see ptx::mma_m16n8k16). They never see shared memory.
+///   - While one tile is computed with, cp.async brings the next: keys and values have two buffers.
+///   - e^x is 2^(x log2 e), the scale 1 / √d is folded into the same multiply-add, and the special
+///     function unit does the rest. Its error, 2^-22, is far below that of a 16-bit probability.
+///
+/// For one head: 4 s² d FLOPs in full, 2 s² d (1 + 128 / s) here, because tiles above the diagonal
+/// are left out (and by single warps, within the last tiles of their block). Bytes: q once and y
+/// once, k and v s / 256 times on average, most of that from the second-level cache: 8 s d in all
+/// from memory where a head's k and v stay there, for 2 s d FLOPs a byte.
+///
+///     d       tile   shared memory       registers a thread
+///     64      64     54 KB, 4 blocks     y 64, scores 64, q 32
+///     128     32     68 KB, 3 blocks     y 128, scores 32, q read from shared memory
+///
+/// At most 255 registers x 128 threads leave 2 blocks a multiprocessor. For a d between, columns
+/// are padded with zeros up to the next of 32, 64, 96, 128.
+
+#include "kernels/cuda/attention_launch.cuh"
+#include "kernels/cuda/attention_tile.cuh"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int strips = 2;  ///< of 16 queries, a warp
+constexpr int block_rows = warps * strips * 16;
+
+template <int D>
+constexpr int tile_rows = D <= 64 ? 64 : 32;
+
+template <int D>
+constexpr std::size_t shared_elements = (block_rows + 4 * tile_rows<D>)*pitch<D>;
+
+/// Where a lane keeps the queries of its warp.
+template <class T, int D>
+using Queries = std::conditional_t<D <= 64, Registers<T, strips, D>, InShared<T, strips, D>>;
+
+/// What a lane knows of its rows: of strip m, rows lane / 4 and that + 8.
+struct Softmax {
+  float maximum[strips][2];  ///< of the scores so far, not scaled
+  float sum[strips][2];      ///< of e^(scale (score - maximum)) over the lane's own columns
+};
+
+/// The largest and the sum over the four lanes that share a row.
+__device__ float row_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffU, x, 2));
+}
+__device__ float row_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffU, x, 1);
+  return x + __shfl_xor_sync(0xffffffffU, x, 2);
+}
+
+/// -∞ for keys that come after their query. `ahead` is the first query less the first key.
+template <int N>
+__device__ void mask(Sums<strips, N>& scores, int ahead) {
+#pragma unroll
+  for (int m = 0; m < strips; ++m)
+#pragma unroll
+    for (int j = 0; j < N / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 4; ++r)
+        if (8 * j + column_of(r) > ahead + 16 * m + row_of(r)) scores[m][j][r] = -infinity;
+}
+
+/// One step of the online softmax: scores become e^(scale (score - maximum)), and what was summed
+/// under the old maximum, y included, is brought to the new one.
+template <int N, int D>
+__device__ void softmax_step(Sums<strips, N>& scores, Softmax& row, Sums<strips, D>& y,
+                             float scale_log2_e) {
+#pragma unroll
+  for (int m = 0; m < strips; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float maximum = row.maximum[m][half];
+#pragma unroll
+      for (int j = 0; j < N / 8; ++j)
+        maximum = fmaxf(maximum, fmaxf(scores[m][j][2 * half], scores[m][j][2 * half + 1]));
+      // Finite from the first tile on: every query sees key 0.
+      maximum = row_max(maximum);
+      const float factor = ptx::exp2_approximate((row.maximum[m][half] - maximum) * scale_log2_e);
+      row.maximum[m][half] = maximum;
+      const float shift = maximum * scale_log2_e;
+      float sum = 0.0F;
+#pragma unroll
+      for (int j = 0; j < N / 8; ++j)
+#pragma unroll
+        for (int r = 2 * half; r < 2 * half + 2; ++r) {
+          scores[m][j][r] = ptx::exp2_approximate(fmaf(scores[m][j][r], scale_log2_e, -shift));
+          sum += scores[m][j][r];
+        }
+      row.sum[m][half] = fmaf(row.sum[m][half], factor, sum);
+#pragma unroll
+      for (int j = 0; j < D / 8; ++j) {
+        y[m][j][2 * half] *= factor;
+        y[m][j][2 * half + 1] *= factor;
+      }
+    }
+}
+
+template <class T, int D>
+__global__ void __launch_bounds__(threads, 2)
+    forward(Problem n, Strided<const T> q, Strided<const T> k, Strided<const T> v, Strided<T> y,
+            float* lse) {
+  constexpr int tile = tile_rows<D>, elements = tile * pitch<D>;
+  T* const queries = dynamic_shared<T>();
+  T* const keys = queries + block_rows * pitch<D>;  // two tiles
+  T* const values = keys + 2 * elements;            // two tiles
+
+  const Place place =
+      place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, block_rows), n.matrices, true);
+  const int first = place.tile * block_rows, mine = first + warp() * strips * 16;
+  const T* const k_matrix = k.matrix(n, place.matrix);
+  const T* const v_matrix = v.matrix(n, place.matrix);
+  T* const own = queries + warp() * strips * 16 * pitch<D>;
+  const float scale_log2_e = n.scale * log2_e;
+
+  load_tile<block_rows, D>(queries, q.matrix(n, place.matrix), q.stride, first, n);
+  ptx::cp_async_commit();
+  load_tile<tile, D>(keys, k_matrix, k.stride, 0, n);
+  load_tile<tile, D>(values, v_matrix, v.stride, 0, n);
+  ptx::cp_async_commit();
+  ptx::cp_async_wait<1>();
+  __syncthreads();
+  const Queries<T, D> my_queries{own};
+
+  Sums<strips, D> sums = {};
+  Softmax row;
+  for (int m = 0; m < strips; ++m)
+    for (int half = 0; half < 2; ++half) {
+      row.maximum[m][half] = -infinity;
+      row.sum[m][half] = 0.0F;
+    }
+
+  const int tiles = blocks_of(min(first + block_rows, n.s), tile);
+  for (int t = 0; t < tiles; ++t) {
+    // Tile t is there, for all; and all have done with tile t - 1, whose place t + 1 takes.
+    ptx::cp_async_wait<0>();
+    __syncthreads();
+    const int current = t % 2 * elements, next = elements - current;
+    if (t + 1 < tiles) {
+      load_tile<tile, D>(keys + next, k_matrix, k.stride, (t + 1) * tile, n);
+      load_tile<tile, D>(values + next, v_matrix, v.stride, (t + 1) * tile, n);
+      ptx::cp_async_commit();
+    }
+    const int ahead = mine - t * tile;
+    if (ahead + strips * 16 <= 0) continue;  // no query of this warp sees the tile
+
+    Sums<strips, tile> scores = {};
+    multiply_transposed<T, strips, tile, D>(scores, my_queries, keys + current);
+    if (ahead < tile - 1) mask<tile>(scores, ahead);
+    softmax_step<tile, D>(scores, row, sums, scale_log2_e);
+    multiply<T, strips, tile, D>(sums, rounded<T, strips, tile>(scores), values + current);
+  }
+
+  float inverse[strips][2];
+#pragma unroll
+  for (int m = 0; m < strips; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float sum = row_sum(row.sum[m][half]);
+      inverse[m][half] = 1.0F / sum;
+      const int query = mine + 16 * m + row_of(2 * half);
+      if (column_of(0) == 0 && query < n.s)
+        lse[static_cast<std::int64_t>(place.matrix) * n.s + query] =
+            fmaf(row.maximum[m][half], n.scale, logf(sum));
+    }
+  store_rows<T, strips, D>(sums, inverse, own, y.matrix(n, place.matrix), y.stride, mine, n);
+}
+
+/// The probabilities themselves, where somebody wants to keep them: 4 s² bytes a head written, and
+/// the scores made once more for it, with lse known. A block makes 128 rows of one tile's columns.
+template <class T, int D>
+__global__ void __launch_bounds__(threads, 2)
+    write_probabilities(Problem n, Strided<const T> q, Strided<const T> k, const float* lse,
+                        float* probabilities) {
+  constexpr int tile = tile_rows<D>;
+  T* const queries = dynamic_shared<T>();
+  T* const keys = queries + block_rows * pitch<D>;
+  const int matrix = static_cast<int>(blockIdx.x) % n.matrices;
+  const int first = static_cast<int>(blockIdx.x) / n.matrices * block_rows;
+  const int first_key = static_cast<int>(blockIdx.y) * tile;
+  const int mine = first + warp() * strips * 16;
+
+  load_tile<block_rows, D>(queries, q.matrix(n, matrix), q.stride, first, n);
+  load_tile<tile, D>(keys, k.matrix(n, matrix), k.stride, first_key, n);
+  ptx::cp_async_commit();
+  ptx::cp_async_wait<0>();
+  __syncthreads();
+  Sums<strips, tile> scores = {};
+  multiply_transposed<T, strips, tile, D>(
+      scores, Queries<T, D>{queries + warp() * strips * 16 * pitch<D>}, keys);
+  const std::int64_t first_row = static_cast<std::int64_t>(matrix) * n.s;
+#pragma unroll
+  for (int m = 0; m < strips; ++m)
+#pragma unroll
+    for (int j = 0; j < tile / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const int query = mine + 16 * m + row_of(r), key = first_key + 8 * j + column_of(r);
+        if (query >= n.s || key >= n.s) continue;
+        probabilities[(first_row + query) * n.s + key] =
+            key > query ? 0.0F
+                        : probability(scores[m][j][r], n.scale * log2_e, lse[first_row + query]);
+      }
+}
+
+}  // namespace
+
+void attention_forward_narrow(Queue queue, const Problem& n, View q, View k, View v, View y,
+                              View lse) {
+  for_narrow_head(q.dtype, n.d, [&]<class T, int D>() {
+    const int blocks = blocks_of(n.s, block_rows) * n.matrices;
+    launch({"attention_forward", queue, dim3(static_cast<unsigned>(blocks)), dim3(threads),
+            shared_elements<D> * sizeof(T)},
+           forward<T, D>, n, Strided<const T>{q}, Strided<const T>{k}, Strided<const T>{v},
+           Strided<T>{y}, lse.f32());
+  });
+}
+
+void attention_probabilities_narrow(Queue queue, const Problem& n, View q, View k, View lse,
+                                    View probabilities) {
+  for_narrow_head(q.dtype, n.d, [&]<class T, int D>() {
+    constexpr int tile = tile_rows<D>;
+    const dim3 blocks(static_cast<unsigned>(blocks_of(n.s, block_rows) * n.matrices),
+                      static_cast<unsigned>(blocks_of(n.s, tile)));
+    launch({"attention_forward (probabilities)", queue, blocks, dim3(threads),
+            (block_rows + tile) * pitch<D> * sizeof(T)},
+           write_probabilities<T, D>, n, Strided<const T>{q}, Strided<const T>{k}, lse.f32(),
+           probabilities.f32());
+  });
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,36 @@
+#pragma once
+
+/// From sizes known at run time to kernels compiled for them.
+
+#include "kernels/cuda/attention_problem.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/ptx.cuh"
+
+namespace lockstep::cuda {
+
+/// Calls body.template operator()<D>() with the columns that a head of d gets in shared memory: the
+/// next of 32, 64, 96, 128.
+template <class Body>
+void for_head(int d, const Body& body) {
+  if (d <= 32)
+    body.template operator()<32>();
+  else if (d <= 64)
+    body.template operator()<64>();
+  else if (d <= 96)
+    body.template operator()<96>();
+  else
+    body.template operator()<widest_head>();
+}
+
+/// The same with the type of elements first.
+template <class Body>
+void for_narrow_head(DType dtype, int d, const Body& body) {
+  for_head(d, [&]<int D>() {
+    if (dtype == DType::bf16)
+      body.template operator()<Bf16, D>();
+    else
+      body.template operator()<F16, D>();
+  });
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,81 @@
+#pragma once
+
+/// What the kernels of attention have in common: sizes, where a head lies, and which block does
+/// what. Of the functions declared here each is a file of its own.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <limits>
+
+#include "kernels/kernels.h"
+
+namespace lockstep::cuda {
+
+inline constexpr int widest_head = 128;
+inline constexpr float infinity = std::numeric_limits<float>::infinity();
+
+/// How many blocks of `size` hold `count` things.
+__host__ __device__ constexpr int blocks_of(int count, int size) {
+  return (count + size - 1) / size;
+}
+
+/// One call. A "matrix" is one head of one sequence: matrix i is head i % heads of sequence
+/// i / heads.
+struct Problem {
+  int s, d, heads;
+  int matrices;  ///< b * heads
+  float scale;   ///< 1 / √d
+  bool vectors;  ///< every row of every head starts at a multiple of 16 bytes, and d fills them
+};
+
+/// A (b, s, h) view on the device.
+template <class T>
+struct Strided {
+  T* data;
+  std::int64_t stride;
+
+  explicit Strided(const View& view) : data(static_cast<T*>(view.data)), stride(view.row_stride) {}
+
+  /// The first element of one matrix.
+  __device__ T* matrix(const Problem& n, int index) const {
+    return data + static_cast<std::int64_t>(index / n.heads) * n.s * stride + index % n.heads * n.d;
+  }
+};
+
+/// What one block works on.
+struct Place {
+  int matrix, tile;
+};
+
+/// The place of a block: a group of 32 matrices after the other, so that a group's keys and values
+/// (8 MB at s = 1024, d = 64) stay in the second-level cache for all of its tiles; within a group
+/// tile after tile, the first of all matrices first. Causality makes tiles unequal, and the
+/// hardware starts blocks in order: `last_first` says that the last tile is the heaviest.
+__device__ inline Place place_of(int block, int tiles, int matrices, bool last_first) {
+  constexpr int group = 32;
+  const int first = block / (group * tiles) * group;
+  const int within = block % (group * tiles);
+  const int members = min(group, matrices - first);
+  const int tile = within / members;
+  return {first + within % members, last_first ? tiles - 1 - tile : tile};
+}
+
+/// dots (b, heads, s) = Σ dy * y over a head's columns.
+void attention_dots(Queue, const Problem&, View dy, View y, float* dots);
+
+/// probabilities (b, heads, s, s) from lse, as backward makes them.
+void attention_forward_f32(Queue, const Problem&, View q, View k, View v, View y, View lse);
+void attention_probabilities_f32(Queue, const Problem&, View q, View k, View lse,
+                                 View probabilities);
+void attention_backward_f32(Queue, const Problem&, View dy, View q, View k, View v, View lse,
+                            View probabilities, const float* dots, View dq, View dk, View dv);
+
+/// The same for bf16 and f16.
+void attention_forward_narrow(Queue, const Problem&, View q, View k, View v, View y, View lse);
+void attention_probabilities_narrow(Queue, const Problem&, View q, View k, View lse,
+                                    View probabilities);
+void attention_backward_narrow(Queue, const Problem&, View dy, View q, View k, View v, View lse,
+                               View probabilities, const float* dots, View dq, View dk, View dv);
+
+}  // namespace lockstep::cuda

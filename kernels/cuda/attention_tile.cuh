@@ -1,0 +1,236 @@
+#pragma once
+
+/// Tiles in shared memory, and products of them on tensor cores: the vocabulary in which attention
+/// is written in attention_forward.cu and attention_backward.cu.
+///
+/// A block is four warps. Each owns 16 M rows of the block's result (M is 1 or 2), keeps them in
+/// registers from beginning to end, and meets the other side tile by tile. With M = 2 a piece of
+/// the other side, once loaded from shared memory, is used twice: ldmatrix brings 512 bytes in 4
+/// cycles, which is about as long as the two mma take that use it where M = 1.
+///
+/// A row of a tile is D elements, padded by 8: (D / 8 + 1) is odd, so that the 16-byte pieces of 8
+/// consecutive rows, which ldmatrix reads at once, lie in different banks.
+
+#include "kernels/cuda/attention_problem.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/shared.cuh"
+
+namespace lockstep::cuda {
+
+inline constexpr int warps = 4;
+inline constexpr int threads = 32 * warps;
+
+/// Elements from one row of a tile to the next.
+template <int D>
+inline constexpr int pitch = D + 8;
+
+__device__ inline int lane() {
+  return static_cast<int>(threadIdx.x) % 32;
+}
+__device__ inline int warp() {
+  return static_cast<int>(threadIdx.x) / 32;
+}
+
+/// Where a lane's part r (0 .. 3) of an mma's result lies within the 16 x 8; see ptx.cuh.
+__device__ inline int row_of(int r) {
+  return lane() / 4 + r / 2 * 8;
+}
+__device__ inline int column_of(int r) {
+  return lane() % 4 * 2 + r % 2;
+}
+
+/// (16 M, N) sums of a warp: M x N / 8 results of mma.
+template <int M, int N>
+using Sums = float[M][N / 8][4];
+
+// -- global to shared memory ----------------------------------------------------------------------
+
+/// Starts to copy rows [first, first + rows) of a matrix; zeros beyond s and d. Where rows are not
+/// aligned, element by element and at once: the same bits, more slowly.
+template <int rows, int D, class T>
+__device__ void load_tile(T* tile, const T* matrix, std::int64_t stride, int first,
+                          const Problem& n) {
+  constexpr int pieces = D / 8;
+  const T* const from = matrix + first * stride;
+  const int step = static_cast<int>(stride);  // 32 bits are enough within a tile, and cheaper
+  if (n.vectors) {
+#pragma unroll
+    for (int i = 0; i < rows * pieces / threads; ++i) {
+      const int piece = i * threads + static_cast<int>(threadIdx.x);
+      const int row = piece / pieces, column = piece % pieces * 8;
+      const bool inside = first + row < n.s && column < n.d;
+      ptx::cp_async_16(tile + row * pitch<D> + column, inside ? from + row * step + column : matrix,
+                       inside);
+    }
+  } else {
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < rows * D; i += threads) {
+      const int row = i / D, column = i % D;
+      const bool inside = first + row < n.s && column < n.d;
+      tile[row * pitch<D> + column] = inside ? from[row * step + column] : T{0};
+    }
+  }
+}
+
+/// The same of one number a row; zeros beyond s.
+template <int rows>
+__device__ void load_numbers(float* tile, const float* numbers, int first, const Problem& n) {
+  static_assert(rows <= threads);
+  const int row = static_cast<int>(threadIdx.x);
+  if (row < rows) {
+    const bool inside = first + row < n.s;
+    ptx::cp_async_4(tile + row, inside ? numbers + first + row : numbers, inside);
+  }
+}
+
+// -- left operands --------------------------------------------------------------------------------
+
+/// The left operand of a product: (16 M, K) in registers, in the layout that mma wants.
+template <class T, int M, int K>
+struct Registers {
+  std::uint32_t parts[M][K / 16][4];
+
+  Registers() = default;
+  /// A warp's 16 M rows of a tile.
+  __device__ explicit Registers(const T* rows) {
+    const T* const row = rows + lane() % 16 * pitch<K> + lane() / 16 * 8;
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int k = 0; k < K / 16; ++k)
+        ptx::ldmatrix_x4(parts[m][k], row + 16 * m * pitch<K> + 16 * k);
+  }
+
+  __device__ void get(int m, int k, std::uint32_t (&part)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) part[i] = parts[m][k][i];
+  }
+};
+
+/// The same left in shared memory and loaded at each use, where registers are too few.
+template <class T, int M, int K>
+struct InShared {
+  const T* row;
+
+  __device__ explicit InShared(const T* rows)
+      : row(rows + lane() % 16 * pitch<K> + lane() / 16 * 8) {}
+
+  __device__ void get(int m, int k, std::uint32_t (&part)[4]) const {
+    ptx::ldmatrix_x4(part, row + 16 * m * pitch<K> + 16 * k);
+  }
+};
+
+/// The sums of one product, rounded to T, as the left operand of the next: no lane needs another's.
+template <class T, int M, int N>
+__device__ Registers<T, M, N> rounded(const Sums<M, N>& sums) {
+  Registers<T, M, N> result;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int k = 0; k < N / 16; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const pair = &sums[m][2 * k + i / 2][i % 2 * 2];
+        result.parts[m][k][i] = ptx::pack<T>(pair[0], pair[1]);
+      }
+  return result;
+}
+
+// -- products -------------------------------------------------------------------------------------
+
+/// sums (16 M, N) += a (16 M, D) bᵀ, with b (N, D) rows of a tile. A lane wants consecutive
+/// elements of a column of bᵀ, which is a row of b: ldmatrix as it is. The four matrices of one
+/// load are rows 0-7 and 8-15 of b (the upper bit of the lane), columns 0-7 and 8-15 (the next).
+template <class T, int M, int N, int D, class Left>
+__device__ void multiply_transposed(Sums<M, N>& sums, const Left& a, const T* b) {
+  const T* const row = b + (lane() / 16 * 8 + lane() % 8) * pitch<D> + lane() / 8 % 2 * 8;
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k) {
+    std::uint32_t left[M][4];
+#pragma unroll
+    for (int m = 0; m < M; ++m) a.get(m, k, left[m]);
+#pragma unroll
+    for (int n = 0; n < N / 16; ++n) {
+      std::uint32_t right[4];
+      ptx::ldmatrix_x4(right, row + 16 * n * pitch<D> + 16 * k);
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        ptx::mma_m16n8k16<T>(sums[m][2 * n], left[m], right[0], right[1]);
+        ptx::mma_m16n8k16<T>(sums[m][2 * n + 1], left[m], right[2], right[3]);
+      }
+    }
+  }
+}
+
+/// sums (16 M, D) += a (16 M, K) b, with b (K, D) rows of a tile. Here a column of b runs across
+/// its rows: ldmatrix transposes. The four matrices are rows 0-7 and 8-15 (bit 3 of the lane),
+/// columns 0-7 and 8-15 (bit 4).
+template <class T, int M, int K, int D>
+__device__ void multiply(Sums<M, D>& sums, const Registers<T, M, K>& a, const T* b) {
+  const T* const row = b + lane() % 16 * pitch<D> + lane() / 16 * 8;
+#pragma unroll
+  for (int k = 0; k < K / 16; ++k)
+#pragma unroll
+    for (int n = 0; n < D / 16; ++n) {
+      std::uint32_t right[4];
+      ptx::ldmatrix_x4_transposed(right, row + 16 * k * pitch<D> + 16 * n);
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        ptx::mma_m16n8k16<T>(sums[m][2 * n], a.parts[m][k], right[0], right[1]);
+        ptx::mma_m16n8k16<T>(sums[m][2 * n + 1], a.parts[m][k], right[2], right[3]);
+      }
+    }
+}
+
+// -- probabilities --------------------------------------------------------------------------------
+
+inline constexpr float log2_e = 1.44269504F;
+
+/// e^(scale score - lse), as 2^(score scale log2 e - lse log2 e): one multiply-add and one
+/// instruction of the special function unit. All kernels share it, so that a probability has the
+/// same bits whichever makes it.
+__device__ inline float probability(float score, float scale_log2_e, float lse) {
+  return ptx::exp2_approximate(fmaf(score, scale_log2_e, -(lse * log2_e)));
+}
+
+// -- registers to global memory -------------------------------------------------------------------
+
+/// A warp's sums, times a factor for each row, rounded, to rows [first, first + 16 M) of a matrix.
+/// They go through `own`, the warp's 16 M rows of a tile that nobody else reads or writes any more,
+/// because a lane holds pairs (4 bytes) and memory wants 16 bytes at once.
+template <class T, int M, int D>
+__device__ void store_rows(const Sums<M, D>& sums, const float (&factor)[M][2], T* own, T* matrix,
+                           std::int64_t stride, int first, const Problem& n) {
+  constexpr int pieces = D / 8;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int j = 0; j < D / 8; ++j)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        T* const to = own + (16 * m + row_of(2 * half)) * pitch<D> + 8 * j + column_of(0);
+        *reinterpret_cast<std::uint32_t*>(to) = ptx::pack<T>(
+            sums[m][j][2 * half] * factor[m][half], sums[m][j][2 * half + 1] * factor[m][half]);
+      }
+  __syncwarp();
+  T* const to = matrix + first * stride;
+  const int step = static_cast<int>(stride);
+  if (n.vectors) {
+#pragma unroll
+    for (int i = 0; i < 16 * M * pieces / 32; ++i) {
+      const int piece = 32 * i + lane();
+      const int row = piece / pieces, column = piece % pieces * 8;
+      if (first + row < n.s && column < n.d)
+        *reinterpret_cast<uint4*>(to + row * step + column) =
+            *reinterpret_cast<const uint4*>(own + row * pitch<D> + column);
+    }
+  } else {
+#pragma unroll 1
+    for (int i = lane(); i < 16 * M * D; i += 32) {
+      const int row = i / D, column = i % D;
+      if (first + row < n.s && column < n.d) to[row * step + column] = own[row * pitch<D> + column];
+    }
+  }
+}
+
+}  // namespace lockstep::cuda
