@@ -25,6 +25,7 @@ struct ThreadFabric::Message {
   GpuLane* lane = nullptr;  ///< of whoever posted it; null for host memory
   MarkPtr ready;            ///< from when on the buffer may be used, on a GPU
   Marks marks;
+  int moved_on = -1;  ///< whose marks they are
 };
 
 class ThreadPending final : public Pending {
@@ -32,7 +33,17 @@ class ThreadPending final : public Pending {
   ThreadPending(ThreadFabric& fabric, std::shared_ptr<ThreadFabric::Message> message)
       : fabric_(fabric), message_(std::move(message)) {}
   ~ThreadPending() override { fabric_.withdraw(message_); }
-  void wait() override { fabric_.wait(*message_); }
+  void wait() override {
+    fabric_.wait(*message_);
+    // Marks of two GPUs have no time in common: this rank's own tell when the bytes had come.
+    GpuLane* lane = message_->lane;
+    if (lane == nullptr || message_->moved_on == lane->gpu().index()) return;
+    const MarkPtr moved = message_->marks.done;
+    message_->marks.begun = lane->record();
+    lane->wait({0, moved});
+    message_->marks.done = lane->record();
+    message_->moved_on = lane->gpu().index();
+  }
   Picoseconds departure() const override { return message_->departure; }
   std::int64_t done_nanoseconds() const override { return message_->done_nanoseconds; }
   Marks marks() const override { return message_->marks; }
@@ -202,6 +213,7 @@ void ThreadFabric::move_on_gpu(GpuLane& lane, Message& from, Message& to) {
     lane.gpu().copy(lane.queue(), to.data, from.data, from.size);
   marks.done = lane.record();
   from.marks = to.marks = std::move(marks);
+  from.moved_on = to.moved_on = lane.gpu().index();
 }
 
 void ThreadFabric::complete(Message& message) {
