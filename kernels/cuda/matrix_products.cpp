@@ -9,14 +9,14 @@
 namespace lockstep::cuda {
 namespace {
 
-void check(cublasStatus_t status, const char* call) {
+void check_cublas(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS)
     throw GpuError(fmt::format("{}: {}: {}", call, cublasLtGetStatusName(status),
                                cublasLtGetStatusString(status)));
 }
 
 /// Evaluates a call of cuBLASLt once, and throws GpuError if it failed.
-#define LOCKSTEP_CUBLAS(call) ::lockstep::cuda::check((call), #call)
+#define LOCKSTEP_CUBLAS(call) check_cublas((call), #call)
 
 constexpr std::int64_t alignment = 16;            // bytes
 constexpr std::size_t most_workspace = 32 << 20;  // what NVIDIA advises for Hopper
@@ -113,7 +113,7 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
 
 /// What cuBLASLt is told of one product: D = A B as Dᵀ = Bᵀ Aᵀ, since it sees all transposed.
 struct MatrixProducts::Call {
-  const View &first, &second, &d;  // B, A, D
+  View first, second, d;  // B, A, D
   Operation operation;
 
   Call(const Factor& a, const Factor& b, const View& bias, const View& d_, bool allow_tf32)
