@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(threads)
   float sum = 0.0F;
   if (row < static_cast<std::int64_t>(n.matrices) * n.s && column < n.d) {
     const int matrix = static_cast<int>(row / n.s), position = static_cast<int>(row % n.s);
-    const T* const a = dy.matrix(n, matrix) + position * dy.stride + column;
-    const T* const b = y.matrix(n, matrix) + position * y.stride + column;
+    const T* const a = dy.matrix(n, matrix).row(position) + column;
+    const T* const b = y.matrix(n, matrix).row(position) + column;
     Eight<T> left{}, right{};
     if (n.vectors) {
       left = *reinterpret_cast<const Eight<T>*>(a);
