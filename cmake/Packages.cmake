@@ -1,12 +1,30 @@
-# Every dependency comes from the distribution. What a lesson can't do without is REQUIRED; MPI,
-# the viewer and the benchmarks' library are found or left out, with a line that says so.
+# Every dependency comes from the distribution, but for NVIDIA's. What a lesson can't do without is
+# REQUIRED; MPI, CUDA, NCCL, the viewer and the benchmarks' library are found or left out, with a line
+# that says so.
 find_package(Threads REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(simdjson REQUIRED)
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
+find_package(PkgConfig)
+
+# Packages unpacked into a folder of CMAKE_PREFIX_PATH (tests/gpu/pack) have no pkg-config that knows it.
+add_library(lockstep_openblas INTERFACE)
+if(PkgConfig_FOUND)
+  pkg_check_modules(openblas QUIET IMPORTED_TARGET openblas)
+endif()
+if(openblas_FOUND)
+  target_link_libraries(lockstep_openblas INTERFACE PkgConfig::openblas)
+else()
+  find_path(openblas_INCLUDE_DIR cblas.h REQUIRED
+    PATH_SUFFIXES openblas openblas-serial openblas-pthread ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-serial
+      ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-pthread)
+  find_library(openblas_LIBRARY NAMES openblas libopenblas.so.0 REQUIRED
+    PATH_SUFFIXES openblas-serial openblas-pthread ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-serial
+      ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-pthread)
+  target_include_directories(lockstep_openblas SYSTEM INTERFACE ${openblas_INCLUDE_DIR})
+  target_link_libraries(lockstep_openblas INTERFACE ${openblas_LIBRARY})
+endif()
 
 set(LOCKSTEP_HAS_MPI OFF)
 if(LOCKSTEP_MPI)
@@ -16,8 +34,10 @@ if(LOCKSTEP_MPI)
   endif()
 endif()
 
+include(cmake/Cuda.cmake)
+
 set(LOCKSTEP_HAS_VIEWER OFF)
-if(LOCKSTEP_VIEWER)
+if(LOCKSTEP_VIEWER AND PkgConfig_FOUND)
   find_package(glfw3 3.3)
   find_package(OpenGL COMPONENTS OpenGL)
   pkg_check_modules(imgui IMPORTED_TARGET imgui)
@@ -34,12 +54,19 @@ if(LOCKSTEP_BENCH)
   endif()
 endif()
 
-foreach(part MPI VIEWER BENCH)
+# LOCKSTEP_ABOUT_* is which one was found, or why it is left out.
+foreach(part MPI CUDA NCCL VIEWER BENCH)
   if(LOCKSTEP_HAS_${part})
-    message(STATUS "Lockstep: ${part} found")
-  elseif(LOCKSTEP_${part})
-    message(STATUS "Lockstep: ${part} not found, left out")
+    set(said "found")
+  elseif(NOT LOCKSTEP_${part})
+    set(said "left out, as asked")
+  elseif(LOCKSTEP_ABOUT_${part})
+    set(said "left out")
   else()
-    message(STATUS "Lockstep: ${part} left out, as asked")
+    set(said "not found, left out")
   endif()
+  if(LOCKSTEP_${part} AND LOCKSTEP_ABOUT_${part})
+    string(APPEND said " (${LOCKSTEP_ABOUT_${part}})")
+  endif()
+  message(STATUS "Lockstep: ${part} ${said}")
 endforeach()

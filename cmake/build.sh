@@ -124,8 +124,8 @@ install_missing() { # GROUP...
 
 # --- Build ---------------------------------------------------------------------------------------
 
-# What the build was configured for. With other packages it is configured again.
-configuration() { printf '%s\n%s' "$root" "$missing"; }
+# What the build was configured for. With other packages, or another CUDA Toolkit, it is configured again.
+configuration() { printf '%s\n%s%s' "$root" "$missing" "$(command -v "${CUDACXX:-nvcc}")"; }
 
 is_configured() {
   [[ -e $build/build.ninja && -e $build/configured_for ]] &&

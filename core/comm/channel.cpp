@@ -18,6 +18,21 @@ std::uint64_t flow_id(int source, int destination, int channel, std::uint32_t co
          (static_cast<std::uint64_t>(channel & 0x3ff) << 22) | (count & 0x3fffff);
 }
 
+using Flow = GpuTimeline::Entry::Flow;
+
+/// A message as a GPU moved it.
+GpuTimeline::Entry entry(int lane, const Span& span, const Pending& pending, Picoseconds posted,
+                         std::uint64_t flow, Flow kind) {
+  const Marks marks = pending.marks();
+  return {.lane = lane,
+          .span = span,
+          .start = marks.begun,
+          .end = marks.done,
+          .launched = posted,
+          .flow = flow,
+          .kind = kind};
+}
+
 std::span<std::byte> bytes_of(View view) {
   if (view.data != nullptr && !view.contiguous())
     throw std::invalid_argument("a message wants contiguous elements; copy them together first");
@@ -46,6 +61,7 @@ class Channel::Message final : public Task {
   void take() {
     pending_->wait();
     end_ = note_(*pending_);
+    end_.mark = pending_->marks().done;
     pending_.reset();
     lane_.pop_front();
   }
@@ -89,6 +105,7 @@ Work Channel::send(View data, int to, Event ready, const Part& part) {
 
   Lanes* lanes = lanes_.get();
   Recorder& trace = compute.trace();
+  GpuTimeline* timeline = compute.timeline();
   const int lane = lanes->send.in(trace);
   if (clock.is_modelled()) {
     const Picoseconds start = std::max(ready.time, lanes->send_free);
@@ -98,15 +115,21 @@ Work Channel::send(View data, int to, Event ready, const Part& part) {
     trace.flow_start(lane, flow, start);
     return {compute, span,
             std::make_unique<Message>(
-                lanes->sends, endpoint_.transport.send(route(to, part), bytes_of(data), start),
+                lanes->sends,
+                endpoint_.transport.send(route(to, part), bytes_of(data), {start, ready.mark}),
                 [end](Pending&) { return Event{end}; })};
   }
 
   const Picoseconds posted = clock.now();
   return {compute, span,
           std::make_unique<Message>(
-              lanes->sends, endpoint_.transport.send(route(to, part), bytes_of(data), posted),
+              lanes->sends,
+              endpoint_.transport.send(route(to, part), bytes_of(data), {posted, ready.mark}),
               [=, &trace, &clock](Pending& pending) {
+                if (timeline != nullptr) {
+                  timeline->span(entry(lane, span, pending, posted, flow, Flow::starts));
+                  return Event{clock.now()};
+                }
                 const Picoseconds start = std::max(posted, lanes->send_free);
                 lanes->send_free = std::max(clock.since_start(pending.done_nanoseconds()), start);
                 trace.span(lane, span, start, lanes->send_free);
@@ -115,7 +138,11 @@ Work Channel::send(View data, int to, Event ready, const Part& part) {
               })};
 }
 
-Work Channel::receive(View into, int from, const Part& part, Combine combine) {
+Work Channel::receive(View into, int from, const Part& part) {
+  return receive(into, from, part, nullptr, endpoint_.device.compute.record());
+}
+
+Work Channel::receive(View into, int from, const Part& part, Combine combine, const Event& free) {
   Stream& compute = endpoint_.device.compute;
   const Clock& clock = compute.clock();
   const int self = endpoint_.transport.rank();
@@ -128,32 +155,37 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine) {
 
   Lanes* lanes = lanes_.get();
   Recorder& trace = compute.trace();
+  GpuTimeline* timeline = compute.timeline();
   const int lane = lanes->receive.in(trace);
   const Picoseconds posted = clock.now();
-  return {
-      compute, span,
-      std::make_unique<Message>(
-          lanes->receives, endpoint_.transport.receive(route(from, part), bytes_of(into), combine),
-          [=, &trace, &clock](Pending& pending) {
-            Picoseconds start = 0;
-            Picoseconds end = 0;
-            if (clock.is_modelled()) {
-              const Cluster& cluster = clock.cluster();
-              const Picoseconds held = cluster.transfer(from, self, span.bytes);
-              end = std::max(pending.departure() + held + cluster.latency(from, self),
-                             lanes->receive_free + held);
-              start = end - held;
-            } else {
-              // Before the sender has come there is nothing to receive: that is waiting, not a
-              // message.
-              start = std::max({posted, pending.departure(), lanes->receive_free});
-              end = std::max(clock.since_start(pending.done_nanoseconds()), start);
-            }
-            lanes->receive_free = end;
-            trace.span(lane, span, start, end);
-            trace.flow_end(lane, flow, end);
-            return Event{end};
-          })};
+  return {compute, span,
+          std::make_unique<Message>(
+              lanes->receives,
+              endpoint_.transport.receive(route(from, part), bytes_of(into), combine, free),
+              [=, &trace, &clock](Pending& pending) {
+                if (timeline != nullptr) {
+                  timeline->span(entry(lane, span, pending, posted, flow, Flow::ends));
+                  return Event{clock.now()};
+                }
+                Picoseconds start = 0;
+                Picoseconds end = 0;
+                if (clock.is_modelled()) {
+                  const Cluster& cluster = clock.cluster();
+                  const Picoseconds held = cluster.transfer(from, self, span.bytes);
+                  end = std::max(pending.departure() + held + cluster.latency(from, self),
+                                 lanes->receive_free + held);
+                  start = end - held;
+                } else {
+                  // Before the sender has come there is nothing to receive: that is waiting, not a
+                  // message.
+                  start = std::max({posted, pending.departure(), lanes->receive_free});
+                  end = std::max(clock.since_start(pending.done_nanoseconds()), start);
+                }
+                lanes->receive_free = end;
+                trace.span(lane, span, start, end);
+                trace.flow_end(lane, flow, end);
+                return Event{end};
+              })};
 }
 
 }  // namespace lockstep

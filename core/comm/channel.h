@@ -47,8 +47,11 @@ class Channel {
   /// Sends a contiguous view (std::invalid_argument for others) to rank `to` of the whole run; its
   /// data are ready at `ready`.
   Work send(View data, int to, Event ready, const Part& part);
-  /// Receives into a contiguous view from rank `from`; see Transport::receive for `combine`.
-  Work receive(View into, int from, const Part& part, Combine combine = nullptr);
+  /// Receives into a contiguous view from rank `from`, which nobody else uses after `free`; see
+  /// Transport::receive for `combine`.
+  Work receive(View into, int from, const Part& part, Combine combine, const Event& free);
+  /// One that nobody uses after what the compute stream has been given so far.
+  Work receive(View into, int from, const Part& part);
 
   const Endpoint& endpoint() const { return endpoint_; }
 

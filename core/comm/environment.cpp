@@ -45,8 +45,11 @@ int mpi_local_size_from_environment() {
   if (!under_mpi()) return 1;
   return number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, mpi_size_from_environment());
 }
+int mpi_local_rank_from_environment() {
+  return number({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0);
+}
 bool mpi_first_on_host() {
-  return number({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0) == 0;
+  return mpi_local_rank_from_environment() == 0;
 }
 
 }  // namespace lockstep

@@ -24,12 +24,17 @@ int narrow(std::int64_t count) {
 /// own thread, in program order.
 class Group::CollectiveTask final : public Task {
  public:
-  CollectiveTask(Worker& worker, std::shared_ptr<Worker::Job> job, Tensor scratch)
-      : worker_(worker), job_(std::move(job)), scratch_(std::move(scratch)) {}
+  CollectiveTask(Stream& compute, Worker& worker, std::shared_ptr<Worker::Job> job, Tensor scratch)
+      : compute_(compute), worker_(worker), job_(std::move(job)), scratch_(std::move(scratch)) {}
   ~CollectiveTask() override { worker_.drop(*job_); }
-  Event finish() override { return worker_.wait(*job_); }
+  Event finish() override {
+    Event end = worker_.wait(*job_);
+    if (scratch_) compute_.follow(end);  // which it is released after
+    return end;
+  }
 
  private:
+  Stream& compute_;
   Worker& worker_;
   std::shared_ptr<Worker::Job> job_;
   Tensor scratch_;
@@ -49,6 +54,7 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int ch
   rank_ = static_cast<int>(self - ranks_.begin());
   endpoint.transport.open_group(name_);
   if (size() == 1) return;
+  endpoint.transport.connect(ranks_, channels, channels_taken);
   worker_ = std::make_unique<Worker>(endpoint.transport, name_);
   collective_channel_ = std::make_unique<Channel>(
       Endpoint{worker_->agent(), endpoint.device}, channels + 1,
@@ -65,7 +71,7 @@ View Group::checked(const char* operation, View data) const {
   if (!is_floating(data.dtype))
     throw std::invalid_argument(fmt::format("{} in {} wants f32, bf16 or f16 elements, not {}",
                                             operation, name_, name_of(data.dtype)));
-  if (native_ && is_narrow(data.dtype))
+  if (native_ && is_narrow(data.dtype) && !native_->narrow())
     throw std::invalid_argument(fmt::format(
         "{} of {} in {}: the library's collectives know f32 only; --comm ring knows all", operation,
         name_of(data.dtype), name_));
@@ -102,10 +108,11 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
   if (size() == 1) {
     Peers alone{messages_, {ranks_, rank_}, part, ready, {}};
     ours(alone);
-    return {compute, part.span, ready};
+    return {compute, part.span, alone.end()};
   }
 
   part.span.sequence = issued_++;
+  if (native_ && native_->lane() != nullptr) return enqueue_native(part.span, ready, theirs);
   Tensor scratch;
   if (call.scratch > 0 && !native_)
     scratch =
@@ -120,7 +127,25 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
       },
       {.operation = part.span.name, .where = call.where, .group = kept_name_});
   return {compute, part.span,
-          std::make_unique<CollectiveTask>(*worker_, std::move(job), std::move(scratch))};
+          std::make_unique<CollectiveTask>(compute, *worker_, std::move(job), std::move(scratch))};
+}
+
+Work Group::enqueue_native(const Span& span, const Event& ready,
+                           const std::function<void(NativeCollectives&)>& work) {
+  Stream& compute = endpoint_.device.compute;
+  GpuLane& lane = *native_->lane();
+  const Picoseconds launched = compute.clock().now();
+  lane.wait(ready);
+  MarkPtr begun = lane.record();
+  work(*native_);
+  MarkPtr done = lane.record();
+  if (GpuTimeline* timeline = compute.timeline())
+    timeline->span({.lane = compute.trace().add_lane(name_ + " collectives: native"),
+                    .span = span,
+                    .start = std::move(begun),
+                    .end = done,
+                    .launched = launched});
+  return {compute, span, Event{compute.now(), std::move(done)}};
 }
 
 // The backend's call comes after a barrier of ours: there different calls are noticed, nobody

@@ -91,6 +91,9 @@ class Group {
   /// for.
   Work issue(const Call& call, std::function<void(Peers&)> ours,
              std::function<void(NativeCollectives&)> theirs);
+  /// On a GPU, whose library takes the operation at once.
+  Work enqueue_native(const Span& span, const Event& ready,
+                      const std::function<void(NativeCollectives&)>& work);
   Event run_native(Peers& peers, const Span& span, NativeCollectives& backend,
                    const std::function<void(NativeCollectives&)>& work);
   std::vector<int> chunk_counts(View data) const;

@@ -58,6 +58,57 @@ int tag_of(int channel, bool head) {
   return 2 * channel + (head ? 1 : 0);
 }
 
+/// Host memory that a message's bytes on a GPU pass through. Gives it back when they have.
+class Staged {
+ public:
+  Staged() = default;
+  Staged(GpuLane& lane, PinnedBuffers& buffers, std::size_t bytes)
+      : lane_(&lane), buffers_(&buffers), buffer_(buffers.take(std::max<std::size_t>(bytes, 1))) {}
+  ~Staged() {
+    if (buffers_ != nullptr && buffer_.data != nullptr) buffers_->give_back(std::move(buffer_));
+  }
+  Staged(Staged&& other) noexcept
+      : lane_(other.lane_),
+        buffers_(std::exchange(other.buffers_, nullptr)),
+        buffer_(std::move(other.buffer_)) {}
+  Staged& operator=(Staged&& other) noexcept {
+    std::swap(lane_, other.lane_);
+    std::swap(buffers_, other.buffers_);
+    std::swap(buffer_, other.buffer_);
+    return *this;
+  }
+
+  explicit operator bool() const { return buffers_ != nullptr; }
+  std::byte* data() const { return buffer_.data; }
+  /// From the GPU to the host, which waits for it.
+  Marks fetch(const std::byte* from, std::size_t bytes, const Event& ready) {
+    Marks marks = copy(buffer_.data, from, bytes, ready);
+    lane_->synchronise();
+    return marks;
+  }
+  /// From the host to the GPU; the host goes on.
+  Marks deliver(std::byte* to, std::size_t bytes, const Event& free) {
+    Marks marks = copy(to, buffer_.data, bytes, free);
+    buffer_.used_until = marks.done;
+    return marks;
+  }
+  /// MPI may write to it still: it is left to it.
+  void leave() { buffers_ = nullptr; }
+
+ private:
+  Marks copy(std::byte* to, const std::byte* from, std::size_t bytes, const Event& after) const {
+    lane_->wait(after);
+    Marks marks{.begun = lane_->record(), .done = nullptr};
+    if (bytes > 0) lane_->gpu().copy(lane_->queue(), to, from, bytes);
+    marks.done = lane_->record();
+    return marks;
+  }
+
+  GpuLane* lane_ = nullptr;
+  PinnedBuffers* buffers_ = nullptr;
+  PinnedBuffers::Buffer buffer_;
+};
+
 class MpiPending;
 
 /// The messages of one rank that are not done yet. MPI makes progress only inside its calls, so
@@ -90,10 +141,13 @@ class MpiPending final : public Pending {
     bool left_behind = false;
     for (MPI_Request* request : {&head_request, &body_request})
       left_behind = (*request != MPI_REQUEST_NULL && !withdraw(*request)) || left_behind;
-    if (left_behind) static_cast<void>(head.release());
+    if (!left_behind) return;
+    static_cast<void>(head.release());
+    staged.leave();
   }
 
   void wait() override;
+  Marks marks() const override { return moved; }
   Picoseconds departure() const override { return head->departure; }
   std::int64_t done_nanoseconds() const override { return done_nanoseconds_; }
 
@@ -105,6 +159,10 @@ class MpiPending final : public Pending {
   MPI_Request head_request = MPI_REQUEST_NULL;
   MPI_Request body_request = MPI_REQUEST_NULL;
   std::unique_ptr<Head> head = std::make_unique<Head>();
+  Staged staged;  ///< of bytes on a GPU, and what a receive has still to do with them
+  std::byte* into = nullptr;
+  Event free;
+  Marks moved;
 
  private:
   bool is_done();
@@ -166,7 +224,13 @@ class MpiTransport final : public Transport {
   bool gives_up() const { return gives_up_; }
 
   std::unique_ptr<Transport> worker(const std::string&) override {
-    return std::make_unique<MpiTransport>(shared_, account());
+    auto worker = std::make_unique<MpiTransport>(shared_, account());
+    if (lane() != nullptr) worker->use(lane()->gpu());
+    return worker;
+  }
+  void use(Gpu& gpu) override {
+    Transport::use(gpu);
+    pinned_ = std::make_unique<PinnedBuffers>(gpu);
   }
   void give_up(bool now) override { gives_up_ = now; }
 
@@ -174,40 +238,56 @@ class MpiTransport final : public Transport {
     return mpi_collectives(ranks, rank(), channel);
   }
 
-  std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into,
-                                   Combine) override {
+  std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into, Combine,
+                                   const Event& free) override {
     const std::size_t moved = into.data() != nullptr ? into.size() : 0;
     auto pending = std::make_unique<MpiPending>(shared_->live, *this, route, into.size(), false);
+    std::byte* place = into.data();
+    if (on_gpu(route)) {
+      pending->staged = Staged{*lane(), *pinned_, moved};
+      pending->into = std::exchange(place, pending->staged.data());
+      pending->free = free;
+    }
     check_mpi(MPI_Irecv(pending->head.get(), sizeof(Head), MPI_BYTE, route.peer,
                         tag_of(route.channel, true), shared_->communicator, &pending->head_request),
               "MPI_Irecv", rank());
-    check_mpi(
-        MPI_Irecv(into.data(), mpi_count(moved), MPI_BYTE, route.peer, tag_of(route.channel, false),
-                  shared_->communicator, &pending->body_request),
-        "MPI_Irecv", rank());
+    check_mpi(MPI_Irecv(place, mpi_count(moved), MPI_BYTE, route.peer, tag_of(route.channel, false),
+                        shared_->communicator, &pending->body_request),
+              "MPI_Irecv", rank());
     pending->started();
     return pending;
   }
 
  protected:
   std::unique_ptr<Pending> post_send(const Route& route, std::span<const std::byte> data,
-                                     Picoseconds departure) override {
+                                     const Event& ready) override {
     const std::size_t moved = data.data() != nullptr ? data.size() : 0;
     auto pending = std::make_unique<MpiPending>(shared_->live, *this, route, data.size(), true);
-    *pending->head = head_of(route, data.size(), departure);
+    *pending->head = head_of(route, data.size(), ready.time);
+    const std::byte* place = data.data();
+    if (on_gpu(route)) {
+      pending->staged = Staged{*lane(), *pinned_, moved};
+      pending->moved = pending->staged.fetch(data.data(), moved, ready);
+      place = pending->staged.data();
+    }
     check_mpi(MPI_Isend(pending->head.get(), sizeof(Head), MPI_BYTE, route.peer,
                         tag_of(route.channel, true), shared_->communicator, &pending->head_request),
               "MPI_Isend", rank());
     check_mpi(
-        MPI_Issend(data.data(), mpi_count(moved), MPI_BYTE, route.peer,
-                   tag_of(route.channel, false), shared_->communicator, &pending->body_request),
+        MPI_Issend(place, mpi_count(moved), MPI_BYTE, route.peer, tag_of(route.channel, false),
+                   shared_->communicator, &pending->body_request),
         "MPI_Issend", rank());
     pending->started();
     return pending;
   }
 
  private:
+  bool on_gpu(const Route& route) const {
+    return lane() != nullptr && route.channel != control_channel;
+  }
+
   std::shared_ptr<Shared> shared_;
+  std::unique_ptr<PinnedBuffers> pinned_;  ///< where bytes on a GPU pass through
   std::atomic<bool> gives_up_{false};
 };
 
@@ -222,7 +302,11 @@ void MpiPending::wait() {
   double patience = agent_.patience_seconds();
   while (true) {
     live_.look_after_all();
-    if (done_nanoseconds_ != 0) return;
+    if (done_nanoseconds_ != 0) {
+      if (staged && !is_send_) moved = staged.deliver(into, size_, free);
+      staged = {};
+      return;
+    }
     if (agent_.gives_up()) throw RunError("given up");
     if (patience < 0 && route_.channel != Transport::control_channel)
       throw RunError(fmt::format("has waited {:g} s {}", agent_.patience_seconds(),

@@ -19,8 +19,8 @@ class MpiSession {
   int size() const { return size_; }
 
   /// This process's end. Sends are MPI_Issend, so that a program which sends first on every rank
-  /// hangs here as it would under NCCL. Who has waited for `patience_seconds` gives the run up: its
-  /// wait() throws.
+  /// hangs here as it would under NCCL. Bytes on a GPU travel through pinned memory of the host.
+  /// Who has waited for `patience_seconds` gives the run up: its wait() throws.
   std::unique_ptr<Transport> endpoint(double patience_seconds = 60) const;
   /// Ends every process of the run with this exit code.
   [[noreturn]] void abort(int exit_code) const;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/comm/gpu_lane.h"
 #include "kernels/view.h"
 
 namespace lockstep {
@@ -10,13 +11,17 @@ namespace lockstep {
 /// Whose algorithms do collectives: ours over point-to-point, or the backend's own library.
 enum class Collectives { ring, native };
 
-/// The collectives that a backend brings along (MPI's here), on contiguous f32 views (MPI has no
-/// 16-bit floats), in place like Group's. Called by one agent at a time, by every member in the
-/// same order; each call returns when this member's part is done. They throw RunError as the
-/// backend reports errors.
+/// The collectives that a backend brings along (MPI's, NCCL's), on contiguous views, in place like
+/// Group's. Called by one agent at a time, by every member in the same order; each call returns
+/// when this member's part is done, or, where there is a lane, when it has been put on it. They
+/// throw RunError as the backend reports errors.
 class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;
+  /// The queue of a GPU that they go on; null on the CPU.
+  virtual GpuLane* lane() { return nullptr; }
+  /// Whether elements may be of 16 bits (MPI knows none); f32 always.
+  virtual bool narrow() const { return false; }
   virtual void broadcast(View data, int root) = 0;
   virtual void all_reduce(View data) = 0;
   /// `counts`: elements of each member's chunk, one after another in `data`; `own` receives this

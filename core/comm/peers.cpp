@@ -7,10 +7,11 @@ namespace lockstep {
 namespace {
 
 template <DType dtype>
-void add_bytes(std::byte* into, const std::byte* from, std::size_t bytes) {
+void add_bytes(const Kernels& kernels, Queue queue, std::byte* into, const std::byte* from,
+               std::size_t bytes) {
   const auto n = static_cast<std::int64_t>(bytes / size_of(dtype));
   const View sum{into, {n}, dtype};
-  cpu_kernels().add({}, sum, View{const_cast<std::byte*>(from), {n}, dtype}, sum);
+  kernels.add(queue, sum, View{const_cast<std::byte*>(from), {n}, dtype}, sum);
 }
 
 /// What adds elements that arrive; Group lets only floating types through.
@@ -38,19 +39,25 @@ View chunk_of(View data, int i, int count) {
 }
 
 Work Peers::start_send(View out, int to) {
-  return channel_.send(out, place_.ranks[static_cast<std::size_t>(to)], ready_, part_);
+  return channel_.send(out, place_.ranks[static_cast<std::size_t>(to)], now(), part_);
 }
 
 Work Peers::start_receive(View in, int from, Combine combine) {
-  return channel_.receive(in, place_.ranks[static_cast<std::size_t>(from)], part_, combine);
+  return channel_.receive(in, place_.ranks[static_cast<std::size_t>(from)], part_, combine, now());
+}
+
+Picoseconds Peers::finish(Work work) const {
+  const Event done = work.finish();
+  if (lane_ != nullptr) lane_->wait(done);
+  return done.time;
 }
 
 void Peers::sent(Work work) {
-  end_ = std::max(end_, work.finish().time);
+  end_ = std::max(end_, finish(std::move(work)));
 }
 
 void Peers::received(Work work) {
-  ready_.time = std::max(ready_.time, work.finish().time);
+  ready_ = std::max(ready_, finish(std::move(work)));
 }
 
 void Peers::send(View out, int to) {
@@ -93,11 +100,14 @@ void Peers::exchange_add(View out, int to, View sum, int from) {
 
 void Peers::add(View in, View sum) const {
   if (sum.data == nullptr) return;  // the meta device
-  channel_.endpoint().device.compute.kernels().add({}, sum, in, sum);
+  channel_.endpoint().device.compute.kernels().add(queue(), sum, in, sum);
 }
 
 void Peers::copy(View from, View into) const {
-  if (from.data != nullptr && into.data != nullptr && from.data != into.data)  // not of nothing
+  if (from.data == nullptr || into.data == nullptr || from.data == into.data) return;
+  if (lane_ != nullptr)
+    lane_->gpu().copy(queue(), into.data, from.data, from.bytes());
+  else
     std::memmove(into.data, from.data, from.bytes());
 }
 

@@ -23,7 +23,14 @@ class Peers {
   /// The first step begins at `ready`. `scratch` holds what comes in before it is added, as
   /// all_reduce_scratch says.
   Peers(Channel& channel, Place place, Channel::Part part, Event ready, View scratch)
-      : channel_(channel), place_(place), part_(part), ready_(ready), scratch_(scratch) {}
+      : channel_(channel),
+        place_(place),
+        part_(part),
+        lane_(channel.endpoint().transport.lane()),
+        ready_(ready.time),
+        scratch_(scratch) {
+    if (lane_ != nullptr) lane_->wait(ready);
+  }
 
   int rank() const { return place_.rank; }
   int size() const { return static_cast<int>(place_.ranks.size()); }
@@ -43,19 +50,25 @@ class Peers {
   void copy(View from, View into) const;
 
   /// When the last of this member's messages was over.
-  Event end() const { return {std::max(ready_.time, end_)}; }
+  Event end() const { return {std::max(ready_, end_), lane_ ? lane_->record() : nullptr}; }
 
  private:
   Work start_send(View out, int to);
   Work start_receive(View in, int from, Combine combine = nullptr);
   void sent(Work work);
   void received(Work work);
+  /// Waits until it is done, or, on a GPU, lets the lane wait.
+  Picoseconds finish(Work work) const;
+  /// Where this member stands.
+  Event now() const { return {ready_, lane_ ? lane_->record() : nullptr}; }
+  Queue queue() const { return lane_ ? lane_->queue() : Queue{}; }
   void add(View in, View sum) const;
 
   Channel& channel_;
   Place place_;
   Channel::Part part_;
-  Event ready_;
+  GpuLane* lane_;  ///< null on the CPU
+  Picoseconds ready_;
   Picoseconds end_ = 0;
   View scratch_;
 };

@@ -22,6 +22,10 @@ struct ThreadFabric::Message {
   Combine combine = nullptr;
   Picoseconds departure = 0;
   std::int64_t done_nanoseconds = 0;
+  GpuLane* lane = nullptr;  ///< of whoever posted it; null for host memory
+  MarkPtr ready;            ///< from when on the buffer may be used, on a GPU
+  Marks marks;
+  int moved_on = -1;  ///< whose marks they are
 };
 
 class ThreadPending final : public Pending {
@@ -29,9 +33,20 @@ class ThreadPending final : public Pending {
   ThreadPending(ThreadFabric& fabric, std::shared_ptr<ThreadFabric::Message> message)
       : fabric_(fabric), message_(std::move(message)) {}
   ~ThreadPending() override { fabric_.withdraw(message_); }
-  void wait() override { fabric_.wait(*message_); }
+  void wait() override {
+    fabric_.wait(*message_);
+    // Marks of two GPUs have no time in common: this rank's own tell when the bytes had come.
+    GpuLane* lane = message_->lane;
+    if (lane == nullptr || message_->moved_on == lane->gpu().index()) return;
+    const MarkPtr moved = message_->marks.done;
+    message_->marks.begun = lane->record();
+    lane->wait({0, moved});
+    message_->marks.done = lane->record();
+    message_->moved_on = lane->gpu().index();
+  }
   Picoseconds departure() const override { return message_->departure; }
   std::int64_t done_nanoseconds() const override { return message_->done_nanoseconds; }
+  Marks marks() const override { return message_->marks; }
 
  private:
   ThreadFabric& fabric_;
@@ -40,27 +55,33 @@ class ThreadPending final : public Pending {
 
 class ThreadTransport final : public Transport {
  public:
-  ThreadTransport(ThreadFabric& fabric, int agent,
+  ThreadTransport(ThreadFabric& fabric, int agent, bool one_gpu,
                   std::shared_ptr<Account> account = std::make_shared<Account>())
       : Transport(std::move(account)),
         fabric_(fabric),
         agent_(agent),
-        rank_(fabric.graph_.rank_of(agent)) {}
+        rank_(fabric.graph_.rank_of(agent)),
+        one_gpu_(one_gpu) {}
   int rank() const override { return rank_; }
   int size() const override { return fabric_.graph_.ranks(); }
   const char* name() const override { return "threads"; }
-  bool combines() const override { return true; }
+  bool combines() const override { return lane() == nullptr || one_gpu_; }
 
   std::unique_ptr<Transport> worker(const std::string& name) override {
     std::lock_guard lock{fabric_.mutex_};
     fabric_.sleepers_.push_back(std::make_unique<ThreadFabric::Sleeper>());
-    return std::make_unique<ThreadTransport>(fabric_, fabric_.graph_.add_worker(rank_, name),
-                                             account());
+    auto worker = std::make_unique<ThreadTransport>(fabric_, fabric_.graph_.add_worker(rank_, name),
+                                                    one_gpu_, account());
+    if (lane() != nullptr) worker->use(lane()->gpu());
+    return worker;
+  }
+  void check() const override {
+    if (const std::string failure = fabric_.failure(); !failure.empty()) throw RunError(failure);
   }
 
-  std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into,
-                                   Combine combine) override {
-    return post(route, false, into.data(), into.size(), combine, 0);
+  std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into, Combine combine,
+                                   const Event& free) override {
+    return post(route, false, into.data(), into.size(), combine, free);
   }
 
   void job_queued() override {
@@ -89,14 +110,14 @@ class ThreadTransport final : public Transport {
 
  protected:
   std::unique_ptr<Pending> post_send(const Route& route, std::span<const std::byte> data,
-                                     Picoseconds departure) override {
+                                     const Event& ready) override {
     // The fabric only ever reads a send's bytes.
-    return post(route, true, const_cast<std::byte*>(data.data()), data.size(), nullptr, departure);
+    return post(route, true, const_cast<std::byte*>(data.data()), data.size(), nullptr, ready);
   }
 
  private:
   std::unique_ptr<Pending> post(const Route& route, bool is_send, std::byte* data, std::size_t size,
-                                Combine combine, Picoseconds departure) {
+                                Combine combine, const Event& ready) {
     auto message = std::make_shared<ThreadFabric::Message>();
     message->is_send = is_send;
     message->agent = agent_;
@@ -106,13 +127,18 @@ class ThreadTransport final : public Transport {
     message->data = data;
     message->size = size;
     message->combine = combine;
-    message->departure = departure;
+    message->departure = ready.time;
+    if (route.channel != control_channel) {
+      message->lane = lane();
+      message->ready = ready.mark;
+    }
     return std::make_unique<ThreadPending>(fabric_, fabric_.post(std::move(message)));
   }
 
   ThreadFabric& fabric_;
   int agent_;
   int rank_;
+  bool one_gpu_;
 };
 
 ThreadFabric::ThreadFabric(int ranks, double patience_seconds)
@@ -121,8 +147,8 @@ ThreadFabric::ThreadFabric(int ranks, double patience_seconds)
 }
 ThreadFabric::~ThreadFabric() = default;
 
-std::unique_ptr<Transport> ThreadFabric::endpoint(int rank) {
-  return std::make_unique<ThreadTransport>(*this, rank);
+std::unique_ptr<Transport> ThreadFabric::endpoint(int rank, bool one_gpu) {
+  return std::make_unique<ThreadTransport>(*this, rank, one_gpu);
 }
 
 std::shared_ptr<ThreadFabric::Message> ThreadFabric::post(std::shared_ptr<Message> message) {
@@ -151,16 +177,43 @@ std::shared_ptr<ThreadFabric::Message> ThreadFabric::post(std::shared_ptr<Messag
   from.state = to.state = Message::State::copying;
   to.departure = from.departure;
   lock.unlock();
-  if (from.size > 0 && from.data != nullptr && to.data != nullptr) {
-    if (to.combine != nullptr)
-      to.combine(to.data, from.data, from.size);
+  try {
+    if (message->lane != nullptr)
+      move_on_gpu(*message->lane, from, to);
     else
-      std::memcpy(to.data, from.data, from.size);
+      move(from, to);
+  } catch (...) {
+    lock.lock();
+    from.state = to.state = Message::State::failed;
+    fail_locked("a message could not be moved on the GPU");
+    throw;
   }
   lock.lock();
   complete(from);
   complete(to);
   return message;
+}
+
+void ThreadFabric::move(const Message& from, const Message& to) {
+  if (from.size == 0 || from.data == nullptr || to.data == nullptr) return;
+  if (to.combine != nullptr)
+    to.combine(cpu_kernels(), {}, to.data, from.data, from.size);
+  else
+    std::memcpy(to.data, from.data, from.size);
+}
+
+// A message of nothing is a point of time all the same: a barrier is made of them.
+void ThreadFabric::move_on_gpu(GpuLane& lane, Message& from, Message& to) {
+  lane.wait({0, from.ready});
+  lane.wait({0, to.ready});
+  Marks marks{.begun = lane.record(), .done = nullptr};
+  if (from.size > 0 && to.combine != nullptr)
+    to.combine(lane.gpu().kernels(), lane.queue(), to.data, from.data, from.size);
+  else if (from.size > 0)
+    lane.gpu().copy(lane.queue(), to.data, from.data, from.size);
+  marks.done = lane.record();
+  from.marks = to.marks = std::move(marks);
+  from.moved_on = to.moved_on = lane.gpu().index();
 }
 
 void ThreadFabric::complete(Message& message) {

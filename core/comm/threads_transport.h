@@ -9,14 +9,17 @@
 #include <tuple>
 #include <vector>
 
+#include "core/comm/transport.h"
 #include "core/comm/wait_graph.h"
 
 namespace lockstep {
 
 /// What ranks that are threads of one process exchange messages through. A message is copied once,
 /// from the sender's buffer to the receiver's, by whichever of the two comes second; a receive that
-/// combines reads the sender's buffer in place. All bookkeeping is under one lock, and so a
-/// deadlock is seen exactly, in the moment in which it closes.
+/// combines reads the sender's buffer in place. Where ranks have GPUs it is the second one's lane
+/// that copies, from device memory to device memory, once both are ready; receives combine where
+/// all ranks share one GPU, and no host waits for any of it. All bookkeeping is under one lock, and
+/// so a deadlock is seen exactly, in the moment in which it closes.
 class ThreadFabric {
  public:
   /// Who has waited for `patience_seconds` without end is held up by a rank that has stalled, and
@@ -24,8 +27,8 @@ class ThreadFabric {
   explicit ThreadFabric(int ranks, double patience_seconds = 60);
   ~ThreadFabric();
 
-  /// One rank's end. The fabric must outlive it.
-  std::unique_ptr<Transport> endpoint(int rank);
+  /// One rank's end. The fabric must outlive it. `one_gpu`: all ranks' views are of one GPU.
+  std::unique_ptr<Transport> endpoint(int rank, bool one_gpu = false);
 
   /// The rank is done and will neither send nor receive again; who waits for it is told.
   void finish(int rank);
@@ -51,6 +54,8 @@ class ThreadFabric {
   };
 
   std::shared_ptr<Message> post(std::shared_ptr<Message> message);
+  static void move(const Message& from, const Message& to);
+  static void move_on_gpu(GpuLane& lane, Message& from, Message& to);
   void wait(Message& message);
   void withdraw(const std::shared_ptr<Message>& message);
   void complete(Message& message);

@@ -28,12 +28,19 @@ void Transport::close_group(const std::string& name) {
 }
 
 std::unique_ptr<Pending> Transport::send(const Route& route, std::span<const std::byte> data,
-                                         Picoseconds departure) {
+                                         const Event& ready) {
   if (route.channel != control_channel) {
     std::lock_guard lock{account_->mutex};
     account_->bytes_sent[route.operation] += static_cast<std::int64_t>(data.size());
   }
-  return post_send(route, data, departure);
+  return post_send(route, data, ready);
+}
+
+void Transport::connect(const std::vector<int>&, int, int) {}
+void Transport::connect(int, int, Directions) {}
+
+void Transport::use(Gpu& gpu) {
+  lane_ = std::make_unique<GpuLane>(gpu);
 }
 
 std::map<std::string, std::int64_t> Transport::bytes_sent() const {

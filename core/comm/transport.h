@@ -10,27 +10,34 @@
 #include <string>
 #include <vector>
 
+#include "core/comm/gpu_lane.h"
 #include "core/comm/route.h"
 #include "core/time/time.h"
 
 namespace lockstep {
 
-/// What becomes of bytes that arrive: `from` is combined into `into`, both of `bytes` bytes.
-using Combine = void (*)(std::byte* into, const std::byte* from, std::size_t bytes);
+/// What becomes of bytes that arrive: `from` is combined into `into`, both of `bytes` bytes, by a
+/// device's kernels.
+using Combine = void (*)(const Kernels& kernels, Queue queue, std::byte* into,
+                         const std::byte* from, std::size_t bytes);
 
-/// A message under way. Whoever posted it waits for it; a Pending that is destroyed early withdraws
-/// its message, or waits for a copy that has begun, so that the buffer may be freed after.
+/// A message under way, on a GPU once both sides have posted it. Whoever posted it waits for it; a
+/// Pending that is destroyed early withdraws its message, or waits for a copy that has begun, so
+/// that the buffer may be freed after.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Returns when the message is done: received, or matched by its receiver. Throws RunError where
-  /// the run has failed meanwhile, or can't go on (deadlock, a stalled rank, sizes that differ).
+  /// Returns when the message is done: received, or matched by its receiver; for bytes on a GPU,
+  /// when the GPU knows what to do, and marks().done says when it has. Throws RunError where the
+  /// run has failed meanwhile, or can't go on (deadlock, a stalled rank, sizes that differ).
   virtual void wait() = 0;
   /// For a receive that is done: the modelled time at which the sender put the message on its lane.
   virtual Picoseconds departure() const = 0;
   /// When the message was done, by the steady clock in nanoseconds: before wait() was called,
   /// maybe. (MPI makes progress only inside its calls: there it is when that was first seen.)
   virtual std::int64_t done_nanoseconds() const = 0;
+  /// After wait(), for bytes on a GPU: when they were moved.
+  virtual Marks marks() const { return {}; }
 };
 
 class NativeCollectives;
@@ -63,13 +70,34 @@ class Transport {
   void open_group(const std::string& name);
   void close_group(const std::string& name);
 
-  /// Both return at once. `departure` travels with the message (modelled time).
+  // A GPU's library wants to know beforehand who will talk over a channel; for others this is
+  // nothing. Both sides call it, and wait for one another.
+
+  /// All of `ranks`, which include this one, over `count` channels from `channel` on.
+  virtual void connect(const std::vector<int>& ranks, int channel, int count);
+  /// This rank and `peer`: every rank in ascending order of its peers.
+  struct Directions {
+    bool sends, receives;
+  };
+  virtual void connect(int peer, int channel, Directions directions);
+
+  /// From here on views are of this GPU's memory. Before anything is sent, and before workers.
+  virtual void use(Gpu& gpu);
+  /// Where this agent's messages move on its GPU; null on the CPU.
+  GpuLane* lane() const { return lane_.get(); }
+
+  /// Throws RunError if the run has failed, for who waits for something else than a message.
+  virtual void check() const {}
+
+  /// Both return at once (where bytes on a GPU travel through the host, when they are there). The
+  /// data are there at `ready`, whose time travels with the message (modelled time).
   std::unique_ptr<Pending> send(const Route& route, std::span<const std::byte> data,
-                                Picoseconds departure);
+                                const Event& ready);
   /// Without `combine` the bytes replace what is there. With it, which only a transport that
-  /// combines() takes, they are combined from the sender's own buffer.
+  /// combines() takes, they are combined from the sender's own buffer. On a GPU nobody uses `into`
+  /// after `free`.
   virtual std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into,
-                                           Combine combine = nullptr) = 0;
+                                           Combine combine = nullptr, const Event& free = {}) = 0;
   /// Whether a receive can read the peer's buffer in place.
   virtual bool combines() const { return false; }
 
@@ -107,10 +135,11 @@ class Transport {
   const std::shared_ptr<Account>& account() const { return account_; }
 
   virtual std::unique_ptr<Pending> post_send(const Route& route, std::span<const std::byte> data,
-                                             Picoseconds departure) = 0;
+                                             const Event& ready) = 0;
 
  private:
   std::shared_ptr<Account> account_;
+  std::unique_ptr<GpuLane> lane_;
 };
 
 }  // namespace lockstep

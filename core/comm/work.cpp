@@ -35,9 +35,10 @@ void Work::wait() {
   if (compute_ == nullptr) return;
   Stream& compute = *compute_;
   const Picoseconds before = compute.now();
-  OpenSpan waiting{compute.trace(), compute.lane(), span_, before};  // seen, should it never end
+  // Seen, should it never end.
+  OpenSpan waiting{compute.trace(), compute.host_lane(), span_, before};
   const Event done = finish();
-  if (compute.clock().is_modelled())
+  if (compute.clock().is_modelled() || done.mark)
     compute.wait(done, span_);
   else if (compute.now() - before > picoseconds(1e-6))
     waiting.end(compute.now());

@@ -10,7 +10,8 @@ namespace lockstep {
 class Task {
  public:
   virtual ~Task() = default;
-  /// Blocks until it is done and returns when that was. Throws RunError as Pending::wait does.
+  /// Blocks until it is done and returns when that was (on a GPU: until it is known when it will
+  /// be). Throws RunError as Pending::wait does.
   virtual Event finish() = 0;
 };
 
@@ -30,10 +31,12 @@ class [[nodiscard]] Work {
   /// Work that was over at `done` when it was asked for.
   Work(Stream& compute, Span span, Event done);
 
-  /// Blocks until it is done; on the modelled clock the compute stream takes the later of its own
-  /// time and the communication's. Time spent so is a `wait` span.
+  /// Blocks until it is done, on a GPU only the compute stream; on the modelled clock the compute
+  /// stream takes the later of its own time and the communication's. Time spent so is a `wait`
+  /// span.
   void wait();
-  /// Blocks until it is done and returns when that was, without holding the compute stream up.
+  /// Blocks until it is done and returns when that was, without holding the compute stream up. On a
+  /// GPU its buffers may be released once the compute stream follows that (Stream::follow).
   Event finish();
   explicit operator bool() const { return compute_ != nullptr; }
 

@@ -96,8 +96,8 @@ class GpuLibrary {
   virtual std::string versions() const = 0;
 };
 
-/// CUDA's, loaded at the first call from beside the program (or from $LOCKSTEP_GPU_LIBRARY). Throws
-/// UsageError, one line, where Lockstep was built without CUDA, the library can't be loaded, or
+/// CUDA's, loaded at the first call (or what $LOCKSTEP_GPU_LIBRARY names: tests have one that
+/// emulates CUDA). Throws UsageError, one line, where Lockstep was built without CUDA, the library can't be loaded, or
 /// there is no GPU.
 GpuLibrary& gpu_library();
 

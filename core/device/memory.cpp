@@ -5,6 +5,8 @@
 #include <new>
 #include <numeric>
 
+#include "core/device/gpu.h"
+
 namespace lockstep {
 
 namespace {
@@ -41,7 +43,9 @@ Memory::~Memory() {
 
 void* Memory::allocate(std::size_t bytes, MemoryCategory category) {
   void* data = nullptr;
-  if (device_ != DeviceKind::meta) {
+  if (device_ == DeviceKind::cuda) {
+    data = gpu_->allocate(std::max<std::size_t>(bytes, 1), queue_);
+  } else if (device_ == DeviceKind::cpu) {
     const std::size_t size = rounded(std::max<std::size_t>(bytes, 1));
     if (auto found = idle_.find(size); found != idle_.end() && !found->second.empty()) {
       data = found->second.back();
@@ -58,7 +62,9 @@ void* Memory::allocate(std::size_t bytes, MemoryCategory category) {
 void Memory::release(void* data, std::size_t bytes, MemoryCategory category) noexcept {
   current_.bytes[static_cast<std::size_t>(category)] -= static_cast<std::int64_t>(bytes);
   if (data == nullptr) return;
-  if (keep_blocks) {
+  if (device_ == DeviceKind::cuda) {
+    gpu_->release(data, queue_);
+  } else if (keep_blocks) {
     idle_[rounded(std::max<std::size_t>(bytes, 1))].push_back(data);
   } else {
     std::free(data);

@@ -6,7 +6,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/kernels.h"
+
 namespace lockstep {
+
+class Gpu;
 
 /// What a piece of memory is for. "16 bytes per parameter" is the first three.
 enum class MemoryCategory : std::uint8_t {
@@ -21,6 +25,7 @@ const char* name_of(MemoryCategory category);
 
 enum class DeviceKind : std::uint8_t {
   cpu,
+  cuda,
   meta,  ///< allocates and computes nothing, but counts and charges everything
 };
 
@@ -40,12 +45,16 @@ struct MemoryUse {
 class Memory {
  public:
   explicit Memory(DeviceKind device = DeviceKind::cpu) : device_(device) {}
+  /// A GPU's, from its stream-ordered pool: blocks come and go in the order of `queue`. Who uses
+  /// one on another queue lets `queue` wait for that before it is released (Stream::follow).
+  Memory(Gpu& gpu, Queue queue) : device_(DeviceKind::cuda), gpu_(&gpu), queue_(queue) {}
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
   DeviceKind device() const { return device_; }
-  /// Uninitialised, 64-byte aligned; null on the meta device. Throws std::bad_alloc.
+  /// Uninitialised, 64-byte aligned (256 on a GPU); null on the meta device. Throws
+  /// std::bad_alloc.
   void* allocate(std::size_t bytes, MemoryCategory category);
   void release(void* data, std::size_t bytes, MemoryCategory category) noexcept;
 
@@ -64,6 +73,8 @@ class Memory {
   void charge(std::size_t bytes, MemoryCategory category);
 
   DeviceKind device_;
+  Gpu* gpu_ = nullptr;
+  Queue queue_;
   MemoryUse current_, peak_;
   std::int64_t peak_total_ = 0;
   std::unordered_map<std::size_t, std::vector<void*>> idle_;

@@ -1,32 +1,164 @@
 #include "core/device/stream.h"
 
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+#include "core/trace/format.h"
+
 namespace lockstep {
+
+namespace {
+
+/// A wait that is shorter was none: the marks themselves take as long.
+constexpr Picoseconds shortest_wait = 2'000'000;
+
+void check_contiguous(View view) {
+  if (!view.contiguous())
+    throw std::invalid_argument("between host and device go contiguous elements only");
+}
+
+}  // namespace
 
 Stream::Stream(const Clock& clock, Recorder& trace, int lane, DeviceKind device,
                const Kernels& kernels)
-    : clock_(clock), trace_(trace), lane_(lane), device_(device), kernels_(kernels) {
+    : clock_(clock),
+      trace_(trace),
+      lane_(lane),
+      device_(device),
+      kernels_(kernels),
+      host_lane_(lane) {
   trace_.set_clock(clock_);
 }
 
-void Stream::kernel_done(const Span& span, const Cost& cost, Picoseconds start) {
-  time_ += clock_.is_modelled() ? clock_.cost(cost) : 0;
-  if (trace_.kernels()) trace_.span(lane_, span, start, now());
+Stream::Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu)
+    : clock_(clock),
+      trace_(trace),
+      lane_(lane),
+      device_(DeviceKind::cuda),
+      kernels_(gpu.kernels()),
+      gpu_(&gpu),
+      queue_(gpu.make_queue(/*urgent=*/false)),
+      host_lane_(lane) {
+  trace_.set_clock(clock_);
+  if (clock_.is_modelled()) return;
+  host_lane_ = trace_.add_lane("host");
+  timeline_ = std::make_unique<GpuTimeline>(gpu, queue_, clock_, trace_);
 }
 
-void Stream::range_done(Category category, OpenSpan& open) {
+Stream::~Stream() {
+  timeline_.reset();
+  if (gpu_ != nullptr) gpu_->drop_queue(queue_);
+}
+
+void Stream::kernel_done(const Span& span, const Cost& cost, Picoseconds start, MarkPtr begun) {
+  time_ += clock_.is_modelled() ? clock_.cost(cost) : 0;
+  if (!trace_.kernels()) return;
+  if (timeline_)
+    timeline_->span({.lane = lane_,
+                     .span = span,
+                     .start = std::move(begun),
+                     .end = gpu_->record(queue_),
+                     .launched = start});
+  else
+    trace_.span(lane_, span, start, now());
+}
+
+MarkPtr Stream::range_begins(const Span& span) {
+  if (gpu_ == nullptr) return nullptr;
+  std::string name;
+  append_name(name, span);
+  gpu_->push_range(name.c_str());
+  return timeline_ ? gpu_->record(queue_) : nullptr;
+}
+
+// Called from a destructor: where the GPU has failed, what is launched next says so.
+void Stream::range_done(const Span& span, Picoseconds launched, OpenSpan& open, MarkPtr begun) {
   if (clock_.is_modelled()) {
     // The launches inside have cost nothing; what was waited for inside stays.
-    if (auto fixed = clock_.times().of(category)) time_ += *fixed;
+    if (auto fixed = clock_.times().of(span.category)) time_ += *fixed;
     clock_.keep_pace(time_);
   }
-  open.end(now());
+  if (gpu_ != nullptr) gpu_->pop_range();
+  if (!timeline_) return open.end(now());
+  try {
+    timeline_->span({.lane = lane_,
+                     .span = span,
+                     .start = std::move(begun),
+                     .end = gpu_->record(queue_),
+                     .launched = launched});
+  } catch (const std::exception&) {
+  }
 }
 
-void Stream::wait(Event event, const Span& why) {
+void Stream::wait(const Event& event, const Span& why) {
+  if (event.mark && gpu_ != nullptr) {
+    const Picoseconds launched = now();
+    MarkPtr before = timeline_ ? gpu_->record(queue_) : nullptr;
+    gpu_->wait(queue_, *event.mark);
+    if (timeline_)
+      timeline_->span({.lane = lane_,
+                       .span = why,
+                       .start = std::move(before),
+                       .end = gpu_->record(queue_),
+                       .launched = launched,
+                       .least = shortest_wait});
+  }
   if (!clock_.is_modelled() || event.time <= time_) return;
   trace_.span(lane_, why, time_, event.time);
   time_ = event.time;
   clock_.keep_pace(time_);
+}
+
+void Stream::follow(const Event& event) {
+  if (event.mark && gpu_ != nullptr) gpu_->wait(queue_, *event.mark);
+}
+
+void Stream::read(View from, void* into) {
+  check_contiguous(from);
+  if (!from || from.bytes() == 0) return;
+  if (gpu_ == nullptr) {
+    std::memcpy(into, from.data, from.bytes());
+    return;
+  }
+  synchronise();  // a copy to memory that is not pinned waits inside CUDA, where nobody watches
+  gpu_->copy(queue_, into, from.data, from.bytes());
+  synchronise();
+}
+
+void Stream::write(const void* from, View into) {
+  check_contiguous(into);
+  if (!into || into.bytes() == 0) return;
+  if (gpu_ == nullptr) {
+    std::memcpy(into.data, from, into.bytes());
+    return;
+  }
+  gpu_->copy(queue_, into.data, from, into.bytes());
+  synchronise();
+}
+
+void Stream::synchronise() {
+  if (gpu_ == nullptr) return;
+  if (before_launch_) std::exchange(before_launch_, nullptr)();
+  wait_for(*gpu_->record(queue_));
+}
+
+// For some 100 µs the thread looks again and again, then it sleeps between looks: a core is not
+// held, and a wait of milliseconds ends a few percent late at most.
+void Stream::wait_for(const Mark& mark) {
+  using namespace std::chrono;
+  const auto begin = steady_clock::now();
+  while (!gpu_->passed(mark)) {
+    const auto waited = steady_clock::now() - begin;
+    if (waited < microseconds{100}) {
+      std::this_thread::yield();
+      continue;
+    }
+    if (watch_) watch_(duration<double>(waited).count());
+    std::this_thread::sleep_for(std::min<steady_clock::duration>(waited / 32, milliseconds{1}));
+  }
+  if (watch_) watch_(0);
 }
 
 }  // namespace lockstep

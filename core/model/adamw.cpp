@@ -28,7 +28,7 @@ AdamW::AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions opt
     if (!is_narrow(value.dtype) || !options_.masters) continue;
     state.master = Tensor{device_.memory, value.shape, MemoryCategory::optimizer};
     parameter->master = state.master;
-    if (value) device_.compute.kernels().convert(Queue{}, value, state.master);
+    if (value) device_.compute.kernels().convert(device_.compute.queue(), value, state.master);
   }
 }
 
@@ -51,6 +51,7 @@ std::vector<OrderedSquare> AdamW::squares() {
     result.emplace_back(parameter->order, 0.0);
     cost.bytes += static_cast<double>(parameter->gradient.bytes());
   }
+  device_.compute.synchronise();  // here the host waits where it is watched, not inside a kernel
   device_.compute.launch(Span{.name = "gradient_norm"}, cost, [&](const Kernels& k, Queue q) {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       result[i].second = k.sum_of_squares(q, parameters_[i]->gradient);
@@ -63,6 +64,7 @@ bool AdamW::finite() {
   Cost cost;
   for (const Parameter* parameter : parameters_)
     cost.bytes += static_cast<double>(parameter->gradient.bytes());
+  device_.compute.synchronise();
   device_.compute.launch(Span{.name = "finite"}, cost, [&](const Kernels& k, Queue q) {
     for (const Parameter* parameter : parameters_) all = all && k.finite(q, parameter->gradient);
   });

@@ -44,6 +44,8 @@ class AdamW {
   AdamW(AdamW&&) = default;
   AdamW& operator=(AdamW&&) = delete;
 
+  Device device() const { return device_; }
+
   /// Of this rank's parameters; to be gathered from all ranks where there are several. Waits for
   /// the device. Zeros on the meta device.
   std::vector<OrderedSquare> squares();

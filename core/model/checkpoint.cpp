@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "core/base/error.h"
+#include "core/device/host_copy.h"
 #include "core/model/safetensors.h"
 #include "core/model/write_file.h"
 
@@ -130,18 +131,16 @@ void check_tied(const std::string& path, SafetensorsFile& file, const GptConfig&
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const GptConfig& config,
+void save_checkpoint(const std::string& path, const GptConfig& config, Device device,
                      const std::vector<Parameter*>& parameters) {
   std::vector<NamedView> tensors;
-  std::list<std::vector<float>> widened;
+  std::list<std::vector<float>> values;
   for (const ParameterSpec& spec : gpt_parameters(config)) {
     const auto found = std::ranges::find(parameters, spec.name, &Parameter::name);
     if (found == parameters.end())
       throw std::invalid_argument{"save_checkpoint: " + spec.name + " is not here"};
-    View view = (*found)->value;
-    if (is_narrow(view.dtype))
-      view = View{widened.emplace_back((*found)->f32_values()).data(), view.shape};
-    tensors.push_back({spec.name, view});
+    tensors.push_back({spec.name, View{values.emplace_back((*found)->f32_values(device)).data(),
+                                       (*found)->value.shape}});
   }
   if (!is_file_name(path)) {
     std::error_code error;
@@ -151,25 +150,39 @@ void save_checkpoint(const std::string& path, const GptConfig& config,
   write_safetensors(tensors_file(path), tensors);
 }
 
-void load_checkpoint(const std::string& path, const GptConfig& config,
-                     const std::vector<Parameter*>& parameters) {
-  SafetensorsFile file{tensors_file(path)};
-  const auto names = matched(path, file, config);
+namespace {
+
+std::map<std::string, std::string> checked(const std::string& path, SafetensorsFile& file,
+                                           const GptConfig& config) {
+  auto names = matched(path, file, config);
   check_heads(path, config);
   check_tied(path, file, config, names);
-  for (Parameter* parameter : parameters) {
-    if (!parameter->value) continue;
-    std::vector<float> wide;
-    View into = parameter->value;
-    if (is_narrow(into.dtype)) {
-      wide.resize(static_cast<std::size_t>(into.elements()));
-      into = View{wide.data(), into.shape};
-    }
-    file.read_part(names.at(parameter->name), parameter->first, into);
-    if (wide.empty()) continue;
-    cpu_kernels().convert(Queue{}, into, parameter->value);
-    if (parameter->master) cpu_kernels().copy(Queue{}, into, parameter->master);
-  }
+  return names;
+}
+
+/// Elements of a tensor of the file, of `into`'s shape, to where they belong.
+void read_to(Device device, SafetensorsFile& file, const std::string& name, std::int64_t first,
+             const std::vector<View>& places) {
+  std::vector<float> values(static_cast<std::size_t>(places.front().elements()));
+  file.read_part(name, first, View{values.data(), places.front().shape});
+  for (const View& place : places) from_host(device, values, place);
+}
+
+}  // namespace
+
+void check_checkpoint_fits(const std::string& path, const GptConfig& config) {
+  SafetensorsFile file{tensors_file(path)};
+  checked(path, file, config);
+}
+
+void load_checkpoint(const std::string& path, const GptConfig& config, Device device,
+                     const std::vector<Parameter*>& parameters) {
+  SafetensorsFile file{tensors_file(path)};
+  const auto names = checked(path, file, config);
+  for (const Parameter* parameter : parameters)
+    if (parameter->value)
+      read_to(device, file, names.at(parameter->name), parameter->first,
+              {parameter->value, parameter->master});
 }
 
 namespace {
@@ -225,8 +238,9 @@ void load_moments(const std::string& path, AdamW& optimizer) {
   SafetensorsFile file{moments_file(path)};
   for (const auto& [parameter, momentum, variance] : optimizer.moments()) {
     if (!momentum) continue;  // the meta device
-    file.read_part(parameter->name + ".momentum", parameter->first, momentum);
-    file.read_part(parameter->name + ".variance", parameter->first, variance);
+    const Device device = optimizer.device();
+    read_to(device, file, parameter->name + ".momentum", parameter->first, {momentum});
+    read_to(device, file, parameter->name + ".variance", parameter->first, {variance});
   }
   std::int32_t steps = 0;
   file.read("steps", View{&steps, {1}, DType::i32});

@@ -19,19 +19,22 @@ namespace lockstep {
 // them takes the parts that are his.
 
 /// Writes all parameters of the model as F32 (of narrow ones the masters, where an optimizer has
-/// them), which must be here and in host memory (std::invalid_argument where one is missing). Each
-/// file is written whole or not at all. Throws UsageError where it can't be written.
-void save_checkpoint(const std::string& path, const GptConfig& config,
+/// them), which must be on `device` (std::invalid_argument where one is missing). Each file is
+/// written whole or not at all. Throws UsageError where it can't be written.
+void save_checkpoint(const std::string& path, const GptConfig& config, Device device,
                      const std::vector<Parameter*>& parameters);
 
-/// Reads the values of `parameters`: all of a model's, those of one stage, or the parts of them
-/// that one rank owns (Parameter::first). The file must be of the whole model `config`: with a
-/// tensor missing, unknown, or of another dtype or shape, or another number of heads in
-/// config.json, nothing is read and UsageError names it. Names may come without `transformer.`; the
-/// buffers attn.bias and attn.masked_bias are ignored, and where tied lm_head.weight, if it is the
-/// token table. Narrow values are the file's, rounded, and masters that are there already the
-/// file's own. Nothing is read on the meta device.
-void load_checkpoint(const std::string& path, const GptConfig& config,
+/// Throws UsageError where load_checkpoint would.
+void check_checkpoint_fits(const std::string& path, const GptConfig& config);
+
+/// Reads the values of `parameters`, which are on `device`: all of a model's, those of one stage,
+/// or the parts of them that one rank owns (Parameter::first). The file must be of the whole model
+/// `config`: with a tensor missing, unknown, or of another dtype or shape, or another number of
+/// heads in config.json, nothing is read and UsageError names it. Names may come without
+/// `transformer.`; the buffers attn.bias and attn.masked_bias are ignored, and where tied
+/// lm_head.weight, if it is the token table. Narrow values are the file's, rounded, and masters
+/// that are there already the file's own. Nothing is read on the meta device.
+void load_checkpoint(const std::string& path, const GptConfig& config, Device device,
                      const std::vector<Parameter*>& parameters);
 
 /// One moment of one parameter, whole.

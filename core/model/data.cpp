@@ -63,6 +63,26 @@ Corpus Corpus::from_file(const std::string& path, const GptConfig& config) {
   return Corpus{text, config, path};
 }
 
+void move_to(Device device, Batch& batch) {
+  Gpu* gpu = device.compute.gpu();
+  if (gpu == nullptr) return;
+  const Queue queue = device.compute.queue();
+  const auto n = static_cast<std::int64_t>(batch.tokens.size());
+  const View tokens{
+      gpu->allocate(2 * batch.tokens.size() * sizeof(std::int32_t), queue), {2 * n}, DType::i32};
+  batch.copy = {tokens.data, [gpu, queue](void* data) { gpu->release(data, queue); }};
+  std::vector<std::int32_t> all = batch.tokens;  // tokens, then targets
+  all.insert(all.end(), batch.targets.begin(), batch.targets.end());
+  device.compute.write(all.data(), tokens);
+  std::int64_t first = 0;
+  for (Microbatch& each : batch.microbatches) {
+    const Shape shape = each.tokens.shape;
+    each.tokens = tokens.columns(first, shape.elements()).reshaped(shape);
+    each.targets = tokens.columns(n + first, shape.elements()).reshaped(shape);
+    first += shape.elements();
+  }
+}
+
 Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const {
   const std::int64_t m = shape.microbatches, b = shape.size, s = sequence_;
   Batch batch;

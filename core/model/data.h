@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device/device.h"
 #include "core/model/config.h"
 #include "core/model/microbatch.h"
 
@@ -24,6 +25,10 @@ struct BatchShape {
   int replicas = 1;      ///< that share the step's samples between them, m * b each
   int replica = 0;       ///< which of them these are
 };
+
+/// Lets the microbatches be where a model on `device` reads them: copies them to a GPU, and is
+/// nothing on the CPU. The batch is released before the device's stream is.
+void move_to(Device device, Batch& batch);
 
 /// A text to train on.
 class Corpus {

@@ -5,7 +5,7 @@ namespace lockstep {
 namespace {
 
 void move(Device device, View& at, Tensor& storage, View into) {
-  if (at && into) device.compute.kernels().copy(Queue{}, at, into);
+  if (at && into) device.compute.kernels().copy(device.compute.queue(), at, into);
   at = into;
   storage.reset();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels/view.h"
@@ -16,15 +17,16 @@ struct Microbatch {
   bool last = false;     ///< of its batch: after its backward the gradients are complete
 };
 
-/// m microbatches of (b, s) tokens and targets, owned, in host memory. Move-only.
+/// m microbatches of (b, s) tokens and targets, owned. Move-only.
 struct Batch {
   Batch() = default;
   Batch(Batch&&) = default;
   Batch& operator=(Batch&&) = default;
 
-  std::vector<std::int32_t> tokens;   ///< (m, b, s)
-  std::vector<std::int32_t> targets;  ///< (m, b, s)
-  std::vector<Microbatch> microbatches;
+  std::vector<std::int32_t> tokens;      ///< (m, b, s)
+  std::vector<std::int32_t> targets;     ///< (m, b, s)
+  std::vector<Microbatch> microbatches;  ///< of these; or, on a GPU, of the copy there
+  std::shared_ptr<void> copy;            ///< on the GPU; in no account, as the vectors are not
 };
 
 }  // namespace lockstep

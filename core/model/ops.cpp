@@ -146,7 +146,9 @@ void Ops::add(View a, View b, View y) const {
   launch("add", moved(a, b, y), [&](const Kernels& k, Queue q) { k.add(q, a, b, y); });
 }
 double Ops::sum(View x) const {
-  return x ? device_.compute.kernels().sum(Queue{}, x) : 0;
+  if (!x) return 0;
+  device_.compute.synchronise();  // here the host waits where it is watched, not inside the kernel
+  return device_.compute.kernels().sum(device_.compute.queue(), x);
 }
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include "core/model/parameter.h"
 
-#include <algorithm>
-
+#include "core/device/host_copy.h"
 #include "core/model/philox.h"
 
 namespace lockstep {
@@ -27,36 +26,27 @@ Parameter::Parameter(const ParameterSpec& spec, Device device) : Parameter(spec)
 
 Parameter::Parameter(const ParameterSpec& spec, Device device, std::uint64_t seed)
     : Parameter(spec, device) {
-  initial_values(value, 0, seed);
+  initial_values(device, value, 0, seed);
 }
 
-void Parameter::initial_values(View into, std::int64_t begin, std::uint64_t seed) const {
+void Parameter::initial_values(Device device, View into, std::int64_t begin,
+                               std::uint64_t seed) const {
   if (!into) return;
-  if (is_narrow(into.dtype)) {
-    std::vector<float> wide(static_cast<std::size_t>(into.elements()));
-    const View f32{wide.data(), into.shape};
-    initial_values(f32, begin, seed);
-    cpu_kernels().convert(Queue{}, f32, into);
-    return;
-  }
-  if (deviation == 0) {
-    std::fill_n(into.f32(), into.elements(), mean);
-  } else {
+  std::vector<float> values(static_cast<std::size_t>(into.elements()), mean);
+  if (deviation != 0) {
     const RandomStream random{seed, Purpose::initial_values, static_cast<std::uint32_t>(order)};
-    const View flat = into.reshaped({into.elements()});
-    fill_normal(flat, random, mean, deviation, begin + flat.elements(), 0, begin);
+    fill_normal(View{values.data(), {into.elements()}}, random, mean, deviation,
+                begin + into.elements(), 0, begin);
   }
+  from_host(device, values, into);
 }
 
-std::vector<float> Parameter::f32_values() const {
-  const View from = master ? master : value;
-  std::vector<float> values(from ? static_cast<std::size_t>(from.elements()) : 0);
-  if (from) cpu_kernels().convert(Queue{}, from, View{values.data(), from.shape});
-  return values;
+std::vector<float> Parameter::f32_values(Device device) const {
+  return to_host(device, master ? master : value);
 }
 
 void fill_with_zeros(Device device, View view) {
-  if (view) device.compute.kernels().fill(Queue{}, view, 0);
+  if (view) device.compute.kernels().fill(device.compute.queue(), view, 0);
 }
 
 }  // namespace lockstep

@@ -30,12 +30,12 @@ struct Parameter {
   Parameter(const ParameterSpec& spec, Device device);
 
   /// The initial values of elements [first, first + into.elements()) of this parameter: the same
-  /// numbers wherever they are made. Host memory; nothing where there is none.
-  void initial_values(View into, std::int64_t first, std::uint64_t seed) const;
+  /// numbers wherever they are made. Nothing where there is no storage.
+  void initial_values(Device device, View into, std::int64_t first, std::uint64_t seed) const;
 
-  /// What the parameter is in f32, as checkpoints and comparisons take it: the master where there
-  /// is one, otherwise the value, widened. Host memory; empty where there is none.
-  std::vector<float> f32_values() const;
+  /// What the parameter, which lies on `device`, is in f32, as checkpoints and comparisons take it:
+  /// the master where there is one, otherwise the value, widened. Empty where there is no storage.
+  std::vector<float> f32_values(Device device) const;
 
   std::string name;  ///< Hugging Face's for GPT-2: "transformer.h.0.attn.c_attn.weight"
   Shape shape;

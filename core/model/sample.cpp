@@ -5,6 +5,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "core/device/host_copy.h"
 #include "core/model/data.h"
 #include "core/model/philox.h"
 
@@ -36,16 +37,17 @@ std::string generate(Gpt& model, const std::string& prompt, const SampleOptions&
   const auto context = static_cast<std::size_t>(model.config().sequence);
   for (int i = 0; i < options.tokens; ++i) {
     const std::size_t length = std::min(text.size(), context);
-    const View tokens{
-        text.data() + (text.size() - length), {1, static_cast<std::int64_t>(length)}, DType::i32};
+    Tensor tokens{model.device().memory,
+                  {1, static_cast<std::int64_t>(length)},
+                  MemoryCategory::activations,
+                  DType::i32};
+    model.device().compute.write(text.data() + (text.size() - length), tokens);
     const Tensor logits = model.logits(tokens);
     const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary);
     const View row = logits.view().reshaped({logits.elements()});
-    std::vector<float> last(vocabulary);
-    cpu_kernels().convert(
-        Queue{},
-        row.columns(static_cast<std::int64_t>((length - 1) * vocabulary), std::ssize(last)),
-        View{last.data(), {std::ssize(last)}});
+    const std::vector<float> last =
+        to_host(model.device(), row.columns(static_cast<std::int64_t>((length - 1) * vocabulary),
+                                            static_cast<std::int64_t>(vocabulary)));
     const auto next =
         options.temperature > 0
             ? draw(last, options.temperature, random.uniform(static_cast<std::uint64_t>(i)))

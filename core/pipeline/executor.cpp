@@ -50,6 +50,7 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
       const bool receives = !plan_.incoming(peer, forward).empty();
       if (!sends && !receives) continue;
       const int world = world_ranks_[static_cast<std::size_t>(peer)];
+      endpoint.transport.connect(world, forward ? activations : gradients, {sends, receives});
       const char* kind = forward ? "activations" : "gradients";
       channels_.emplace(std::pair{peer, forward},
                         Channel{endpoint, forward ? activations : gradients,
@@ -93,7 +94,7 @@ std::optional<double> PipelineExecutor::step(const Batch& batch) {
     record_memory(device);
   }
 
-  for (auto& [message, sent] : sent_) sent.work.finish();
+  for (auto& [message, sent] : sent_) device.compute.follow(sent.work.finish());
   sent_.clear();
   if (stages_.contains(schedule_.stages - 1)) return loss_;
   return {};
@@ -173,7 +174,7 @@ void PipelineExecutor::send_output(std::size_t i, Tensor data) {
 
 void PipelineExecutor::let_go(const std::vector<Message>& messages) {
   for (const Message& message : messages) {
-    sent_.at(message).work.finish();
+    endpoint_.device.compute.follow(sent_.at(message).work.finish());
     sent_.erase(message);
   }
 }

@@ -1,6 +1,5 @@
 #include "core/pipeline/update.h"
 
-#include <cstring>
 #include <map>
 
 #include "core/model/gpt_parameters.h"
@@ -50,15 +49,15 @@ double PipelineUpdate::global_norm() {
                {ranks, 2 * static_cast<std::int64_t>(specs.size())},
                MemoryCategory::communication};
   const auto row = [&](int rank) {
-    return reinterpret_cast<std::byte*>(table.f32()) +
-           static_cast<std::size_t>(rank) * mine.size() * sizeof(double);
+    return slice(table, rank * table.shape()[1], table.shape()[1]);
   };
-  std::memcpy(row(all_->rank()), mine.data(), mine.size() * sizeof(double));
+  Stream& compute = endpoint_.device.compute;
+  compute.write(mine.data(), row(all_->rank()));
   all_->all_gather(table).wait();
 
   std::map<int, double> squares;  // a tied table is on two ranks, and counts once
   for (int rank = 0; rank < all_->size(); ++rank) {
-    std::memcpy(mine.data(), row(rank), mine.size() * sizeof(double));
+    compute.read(row(rank), mine.data());
     for (std::size_t i = 0; i < specs.size(); ++i)
       if (mine[i] >= 0) squares.emplace(specs[i].order, mine[i]);
   }

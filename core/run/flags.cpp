@@ -86,9 +86,12 @@ void FlagParser::Impl::shared_flags() {
                  "seconds that a rank waits for another before the run is given up")
       ->check(positive(false))
       ->capture_default_str();
-  choice("--device", o.device, {"cpu"}, "where tensors live");
+  choice("--device", o.device, {"cpu", "cuda"},
+         "where tensors live and kernels run: here, or on GPUs, which ranks share where they are "
+         "more");
   choice("--comm", given.comm, {"auto", "native", "ring"},
-         "collectives: MPI's own, or our ring algorithms; auto: ours");
+         "collectives: MPI's or NCCL's own, or our ring algorithms; auto: ours, NCCL's where each "
+         "rank has a GPU");
   for (auto [flag, size, what] : {std::tuple{"--pp", &given.pp, "pipeline"},
                                   {"--dp", &given.dp, "data"},
                                   {"--cp", &given.cp, "context"},
@@ -97,8 +100,9 @@ void FlagParser::Impl::shared_flags() {
   word("--order", o.order, "the mesh's axes from the innermost");
 
   app.option_defaults()->group("Which time the timeline shows");
-  choice("--clock", given.clock, {"auto", "wall", "modelled"},
-         "this machine's, or a described cluster's; auto: wall where each rank has a core");
+  choice(
+      "--clock", given.clock, {"auto", "wall", "modelled"},
+      "this machine's, or a described cluster's; auto: wall where each rank has a core, or a GPU");
   word("--cluster", o.cluster,
        fmt::format("the cluster of modelled time: {}, or a file",
                    fmt::join(Cluster::presets(), ", ")));
@@ -157,6 +161,7 @@ void FlagParser::Impl::shared_flags() {
   word("--report", o.report, "write the report to this file as JSON");
   choice("--parity", given.parity, {"on", "off"}, "compare with one device at the end");
   app.add_flag("--quiet", o.quiet, "only errors");
+  app.add_flag("--verbose", o.verbose, "say where every rank runs: host, GPU, network, cores");
   app.option_defaults()->group("This lesson's own");
 }
 

@@ -84,7 +84,7 @@ int Lesson::run_launcher(SignalWatch& watch) {
                           });
 }
 
-void Lesson::introduce(const std::string& hosts) const {
+void Lesson::introduce(const GpuPlan& plan, const std::string& hosts) const {
   const Options& o = *options_;
   if (o.quiet) return;
   fmt::print("Lesson {}: {} rank{} ({})", info_.name, o.ranks, o.ranks > 1 ? "s" : "",
@@ -94,6 +94,8 @@ void Lesson::introduce(const std::string& hosts) const {
                o.model.heads, o.model.sequence);
   fmt::print("\n");
   if (!hosts.empty()) fmt::print("{}\n", hosts);
+  if (plan.any) fmt::print("{}\n", plan.told(o));
+  if (o.verbose) fmt::print("{}", plan.table());
   fmt::print("{} clock{}: {}\n", o.clock.is_modelled() ? "modelled" : "wall",
              o.clock.is_modelled() ? ", cluster " + o.clock.cluster().name : "", o.why_this_clock);
   if (o.trained_steps > 0)

@@ -149,7 +149,7 @@ class Lesson {
   void begin_step(Rank& rank, int step);
   void end_step(Rank& rank, int step);
   void end_phase(Rank& rank);
-  void introduce(const std::string& hosts = {}) const;
+  void introduce(const GpuPlan& plan, const std::string& hosts = {}) const;
   int tell();
 
   LessonInfo info_;

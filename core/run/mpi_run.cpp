@@ -33,6 +33,22 @@ void agree_on_clock(Transport& transport, Options& options) {
   options.why_this_clock = found.substr(found.find('\n') + 1) + " on one of the hosts";
 }
 
+/// All ranks' places, told to all.
+GpuPlan agree_on_gpus(Transport& transport, const Options& options) {
+  std::string all;
+  for (const std::string& each : gather_to_root(
+           transport, this_place(options.on_gpus(), mpi_local_rank_from_environment()).to_bytes()))
+    all += each + '\0';
+  all = broadcast_from_root(transport, all);
+  std::vector<RankPlace> places;
+  for (std::size_t from = 0; from < all.size();) {
+    const std::size_t to = all.find('\0', from);
+    places.push_back(RankPlace::from_bytes(all.substr(from, to - from)));
+    from = to + 1;
+  }
+  return GpuPlan{std::move(places)};
+}
+
 /// "on 2 hosts: a (ranks 0, 1), b (ranks 2, 3); their clocks agree to within 12.3 µs", or nothing
 /// where there is one.
 std::string told(const std::vector<HostClock>& clocks) {
@@ -87,6 +103,8 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
   };
   try {
     auto transport = session.endpoint(options_->patience_seconds);
+    const GpuPlan plan = agree_on_gpus(*transport, *options_);
+    settle_on_gpus(plan, *options_);
     agree_on_clock(*transport, *options_);
     const auto clocks = measure_clocks(*transport, host_name(), this_clock(), steady_nanoseconds);
     // One folder and one start for all: rank 0's.
@@ -102,7 +120,7 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
     options_->clock.set_start_nanoseconds(std::stoll(start) + mine.offset_ns);
     running_ = std::make_unique<Running>(*options_, std::move(folder), Console::detect());
     running_->clock_uncertainty_ns = mine.uncertainty_ns;
-    rank = std::make_unique<Rank>(*options_, std::move(transport));
+    rank = std::make_unique<Rank>(*options_, std::move(transport), plan);
     watch.now_call([&](int signal) {
       // Of an interruption nobody asks what ranks were doing.
       if (signal == end_traces_signal || signal == SIGINT)
@@ -113,7 +131,7 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
       if (signal == SIGCONT) let_words_through();
       if (signal != end_traces_signal) std::_Exit(signal == SIGCONT ? 1 : 130);
     });
-    if (root) introduce(told(clocks));
+    if (root) introduce(plan, told(clocks));
 
     train(*rank, body);
     const std::string record = running_->of(*rank).record.to_bytes();

@@ -42,6 +42,8 @@ std::vector<int> frozen_units(const std::string& text, int layers) {
 }
 
 void choose_clock(const Given& given, Options& options) {
+  options.clock_is_open =
+      options.on_gpus() && given.clock == "auto" && given.time.empty() && given.pace == 0;
   const int cores = available_cores();
   const int here = under_mpi() ? mpi_local_size_from_environment() : options.ranks;
   if (given.clock != "auto") {
@@ -66,12 +68,12 @@ void choose_clock(const Given& given, Options& options) {
         fmt::format("--pace {} with --clock wall: a wall clock runs at its own pace; use --clock "
                     "modelled",
                     given.pace));
-  const Cluster cluster = Cluster::load(options.cluster);
-  // Which cores ranks on other hosts have, they say themselves.
-  const bool they_choose = given.clock == "auto" && options.hosts.any() && !under_mpi();
-  if (modelled && !they_choose && options.ranks > cluster.nodes * cluster.ranks_per_node)
-    throw UsageError(fmt::format("--ranks {}: cluster '{}' has {} nodes of {} ranks", options.ranks,
-                                 cluster.name, cluster.nodes, cluster.ranks_per_node));
+  // Which cores ranks on other hosts have, they say themselves; and who has which GPU is not known
+  // yet.
+  const bool they_choose =
+      given.clock == "auto" && ((options.hosts.any() && !under_mpi()) || options.clock_is_open);
+  const Cluster cluster = they_choose || !modelled ? Cluster::load(options.cluster)
+                                                   : cluster_for(options.cluster, options.ranks);
   options.clock =
       modelled ? Clock::modelled(cluster,
                                  given.time.empty() ? FixedTimes{} : FixedTimes::parse(given.time),
@@ -80,8 +82,9 @@ void choose_clock(const Given& given, Options& options) {
 }
 
 void choose_collectives(const Given& given, Options& options) {
+  options.comm_is_open = options.on_gpus() && given.comm == "auto";
   if (given.comm != "native") return;
-  if (options.launch == Launch::threads)
+  if (options.launch == Launch::threads && !options.on_gpus())
     throw UsageError(
         "--comm native: threads have no library's collectives; leave it out, or use --launch mpi");
   if (options.clock.is_modelled())
@@ -134,6 +137,14 @@ void check_files(const Options& options) {
 }
 
 }  // namespace
+
+Cluster cluster_for(const std::string& name, int ranks) {
+  Cluster cluster = Cluster::load(name);
+  if (ranks > cluster.nodes * cluster.ranks_per_node)
+    throw UsageError(fmt::format("--ranks {}: cluster '{}' has {} nodes of {} ranks", ranks,
+                                 cluster.name, cluster.nodes, cluster.ranks_per_node));
+  return cluster;
+}
 
 int available_cores() {
   cpu_set_t set;
@@ -213,7 +224,7 @@ void settle(const Given& given, const LessonInfo& info, Options& o) {
                                  given.microbatches));
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (given.precision == name_of(dtype)) o.model.dtype = dtype;
-  if (is_narrow(o.model.dtype) && given.comm == "native")
+  if (is_narrow(o.model.dtype) && given.comm == "native" && !o.on_gpus())
     throw UsageError(
         fmt::format("--comm native with --precision {}: MPI knows no 16-bit floats; leave one of "
                     "them out",

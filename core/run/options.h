@@ -23,8 +23,10 @@ struct Options {
   int dp = 1, pp = 1, cp = 1, tp = 1;
   std::string order = "tp,cp,dp,pp";
   Launch launch = Launch::threads;
-  std::string device = "cpu";
+  std::string device = "cpu";  ///< or "cuda"
   Collectives comm = Collectives::ring;
+  bool comm_is_open = false;   ///< --comm auto on GPUs: see settle_on_gpus
+  bool clock_is_open = false;  ///< --clock auto there
   Clock clock = Clock::wall();
   std::string why_this_clock;
   std::string cluster = "classroom";
@@ -49,7 +51,9 @@ struct Options {
   std::string report;  ///< a file for the report as JSON
   bool parity = true;
   bool quiet = false;
+  bool verbose = false;  ///< say where every rank runs
 
+  bool on_gpus() const { return device == "cuda"; }
   Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}; }
 };
 
@@ -113,5 +117,8 @@ class FlagParser {
 
 /// Cores that this process may use.
 int available_cores();
+
+/// The cluster of that name or file, for that many ranks. Throws UsageError where it has fewer.
+Cluster cluster_for(const std::string& name, int ranks);
 
 }  // namespace lockstep

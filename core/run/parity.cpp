@@ -11,6 +11,7 @@
 #include "core/model/adamw.h"
 #include "core/model/checkpoint.h"
 #include "core/model/gpt.h"
+#include "core/run/solo_device.h"
 
 namespace lockstep {
 
@@ -18,15 +19,12 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<Phase>& phases,
                               const std::function<void(int)>& progress,
                               const std::vector<SumOrder>& orders) {
-  const Clock clock = Clock::wall();
-  Recorder silent{false};
-  Memory memory;
-  Stream compute{clock, silent, 0, DeviceKind::cpu};
-  const Device device{memory, compute};
+  SoloDevice one{options.on_gpus()};
+  const Device device = one;
   Gpt model{options.model, device, StageLayers::whole(options.model), options.seed};
   AdamW optimizer{model.parameters(), device, options.optimizer};
   if (!options.load.empty()) {
-    load_checkpoint(options.load, options.model, model.parameters());
+    load_checkpoint(options.load, options.model, device, model.parameters());
     load_moments(options.load, optimizer);
   }
 
@@ -36,7 +34,9 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
     if (order.empty()) {
       model.zero_gradients();
       const BatchShape shape{.microbatches = m * replicas, .size = options.batch / (m * replicas)};
-      return accumulate_gradients(model, corpus.batch(options.seed, data, shape));
+      Batch batch = corpus.batch(options.seed, data, shape);
+      move_to(device, batch);
+      return accumulate_gradients(model, batch);
     }
     std::vector<Batch> shares;
     for (int replica = 0; replica < replicas; ++replica)
@@ -45,6 +45,7 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
                                      .size = options.batch / (m * replicas),
                                      .replicas = replicas,
                                      .replica = replica}));
+    for (Batch& share : shares) move_to(device, share);
     return accumulate_in_order(model, shares, order);
   };
   Reference reference;
@@ -58,7 +59,8 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
     }
   }
   for (const Parameter* parameter : model.parameters()) {
-    reference.parameters.push_back({parameter->name, parameter->order, parameter->f32_values()});
+    reference.parameters.push_back(
+        {parameter->name, parameter->order, parameter->f32_values(device)});
   }
   return reference;
 }

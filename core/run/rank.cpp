@@ -1,6 +1,11 @@
 #include "core/run/rank.h"
 
+#include <fmt/format.h>
+
 #include <numeric>
+
+#include "core/base/error.h"
+#include "core/comm/nccl_transport.h"
 
 namespace lockstep {
 
@@ -12,20 +17,44 @@ std::vector<int> everybody(int count) {
   return ranks;
 }
 
+std::unique_ptr<Gpu> open_gpu(const GpuPlan& plan, int rank) {
+  if (!plan.any) return nullptr;
+  return gpu_library().open(plan.places[static_cast<std::size_t>(rank)].gpu);
+}
+
+/// The way to the other ranks from where this one's tensors are.
+std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Stream& compute,
+                                       bool nccl) {
+  if (nccl) return nccl_transport(std::move(transport), compute);
+  if (compute.gpu() != nullptr) transport->use(*compute.gpu());
+  return transport;
+}
+
 }  // namespace
 
-Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport)
+Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, const GpuPlan& plan)
     : id(own_transport->rank()),
       count(own_transport->size()),
       clock(options.clock),
       trace(options.trace != "none"),
-      compute(clock, trace, 0, DeviceKind::cpu),
+      gpu(open_gpu(plan, id)),
+      compute(gpu ? Stream{clock, trace, 0, *gpu} : Stream{clock, trace, 0, DeviceKind::cpu}),
+      memory(gpu ? Memory{*gpu, compute.queue()} : Memory{}),
       device{memory, compute},
-      transport(std::move(own_transport)),
+      transport(from_device(std::move(own_transport), compute, by_nccl(plan, options))),
       endpoint{*transport, device, options.comm},
       mesh(options.mesh()),
       world(endpoint, everybody(count), "world", transport->open_channels(Group::channels_taken)) {
   trace.set_kernels(options.kernels);
+  if (!gpu) return;
+  compute.watch([this, patience = options.patience_seconds](double waited) {
+    transport->check();
+    if (waited > patience)
+      throw RunError(fmt::format(
+          "rank {} has waited {:g} s for its GPU: a rank that it exchanges messages with has "
+          "stalled, or does not take part",
+          id, patience));
+  });
 }
 
 }  // namespace lockstep

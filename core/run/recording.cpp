@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/device/host_copy.h"
 #include "core/model/checkpoint.h"
 #include "core/run/running.h"
 #include "core/run/trained_model.h"
@@ -102,6 +103,7 @@ void Batches::load(int step) {
                                    .size = share / phase_.microbatches,
                                    .replicas = lesson_.info_.trains ? o.dp : 1,
                                    .replica = replica});
+  move_to(rank_.device, batch_);
 }
 
 Batches::Iterator& Batches::Iterator::operator++() {
@@ -126,6 +128,8 @@ void Lesson::begin_step(Rank& rank, int step) {
 
 void Lesson::end_step(Rank& rank, int) {
   Running::Live& live = running_->of(rank);
+  rank.compute.synchronise();
+  if (GpuTimeline* timeline = rank.compute.timeline()) timeline->realign(rank.compute.queue());
   rank.trace.span(rank.compute.lane(), {.name = "step", .category = Category::step},
                   live.step_start, rank.compute.now());
   record_memory(rank.device);
@@ -140,6 +144,15 @@ void Lesson::end_phase(Rank& rank) {
     if (const std::int64_t sent = bytes - live.bytes_before[operation]; sent > 0)
       record.bytes_sent[operation] = sent;
   rank.trace.set_step(-1);
+  if (rank.gpu == nullptr) return;
+  live.record.gpu = {.address = rank.gpu->info().address,
+                     .in_use = rank.gpu->memory_in_use(),
+                     .ours = rank.memory.current().total()};
+  if (GpuTimeline* timeline = rank.compute.timeline()) {
+    timeline->drain();
+    live.record.gpu.late = timeline->uncertainty();
+    live.record.gpu.least_delay = timeline->least_delay();
+  }
 }
 
 void Lesson::record(Rank& rank, std::optional<double> loss) {
@@ -165,12 +178,12 @@ void Lesson::add_to_report(const Rank& rank, const std::string& name, const std:
   if (rank.id == 0) running_->own[name] = json;
 }
 
-void Lesson::load(Rank&, const std::vector<Parameter*>& parameters, AdamW& optimizer) {
+void Lesson::load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer) {
   const std::string& path = options_->load;
   if (path.empty()) return;
-  load_checkpoint(path, options_->model, parameters);
+  load_checkpoint(path, options_->model, rank.device, parameters);
   // Where the optimizer has parts of its own, they have masters of their own.
-  load_checkpoint(path, options_->model, optimizer.parameters());
+  load_checkpoint(path, options_->model, rank.device, optimizer.parameters());
   load_moments(path, optimizer);
 }
 
@@ -179,7 +192,7 @@ void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters, const
   for (const Parameter* parameter : parameters)
     record.parameters.push_back({.name = parameter->name,
                                  .order = parameter->order,
-                                 .values = parameter->f32_values(),
+                                 .values = parameter->f32_values(rank.device),
                                  .first = parameter->first});
   if (!saves_moments(*options_)) return;
   for (const auto& [parameter, momentum, variance] : optimizer.moments()) {
@@ -187,7 +200,7 @@ void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters, const
     for (const auto& [name, view] : {std::pair{".momentum", momentum}, {".variance", variance}})
       record.moments.push_back({.name = parameter->name + name,
                                 .order = order++,
-                                .values = {view.f32(), view.f32() + view.elements()},
+                                .values = to_host(rank.device, view),
                                 .first = parameter->first});
   }
 }

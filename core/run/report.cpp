@@ -155,6 +155,36 @@ std::string memory_table(const Report& report) {
              report.phases().size() > 1 ? name + ": " : "");
 }
 
+/// What GPUs hold by their own account, beside what ranks have allocated there: NCCL, cuBLAS and
+/// CUDA itself take memory, too.
+std::string gpu_table(const Report& report) {
+  struct Use {
+    std::string ranks;
+    std::int64_t in_use = 0, ours = 0;
+  };
+  std::map<std::string, Use> gpus;
+  Picoseconds late = 0;
+  for (const RankRecord& rank : report.ranks) {
+    if (rank.gpu.address.empty()) continue;
+    Use& use = gpus[rank.host + " " + rank.gpu.address];
+    use.ranks += fmt::format("{}{}", use.ranks.empty() ? "" : ",", rank.rank);
+    use.in_use = std::max(use.in_use, rank.gpu.in_use);
+    use.ours += rank.gpu.ours;
+    late = std::max(late, rank.gpu.late);
+  }
+  if (gpus.empty()) return {};
+  std::vector<std::vector<std::string>> rows{{"GPU", "ranks", "in use", "ranks' tensors", "other"}};
+  for (const auto& [gpu, use] : gpus)
+    rows.push_back({gpu, use.ranks, human_bytes(use.in_use), human_bytes(use.ours),
+                    human_bytes(use.in_use - use.ours)});
+  return table(rows) +
+         "  after the last step, by the GPU's own account; other: CUDA, cuBLAS, NCCL, the pool's "
+         "spare blocks, other programs\n" +
+         (late > 0 ? fmt::format("  spans are of the GPU's clock, shown up to {:.1f} µs late\n",
+                                 seconds(late) * 1e6)
+                   : "");
+}
+
 /// The last step; of a run that tries several things, the last step of each, with its name. (A
 /// pipeline's sweep is told by its table of bubbles.)
 std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
@@ -243,6 +273,7 @@ std::string Report::text(const Console& console) const {
   if (const std::string exposed = exposure_table(*this); !exposed.empty()) text += "\n" + exposed;
   if (const std::string peaks = varying_memory(*this); !peaks.empty()) text += "\n" + peaks;
   if (!ranks.front().phases.empty()) text += "\n" + memory_table(*this);
+  if (const std::string gpus = gpu_table(*this); !gpus.empty()) text += "\n" + gpus;
   if (!losses.empty())
     text +=
         fmt::format("\nloss {:.4f} → {:.4f} in {} steps, {:.1f} ms of this machine's time a step\n",

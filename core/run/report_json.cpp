@@ -82,6 +82,14 @@ std::string Report::json() const {
                                     {"predicted", record.predicted.peak_bytes}});
     }
   }
+  for (const RankRecord& rank : ranks)
+    if (!rank.gpu.address.empty())
+      document["gpus"].push_back({{"rank", rank.rank},
+                                  {"address", rank.gpu.address},
+                                  {"bytes_in_use", rank.gpu.in_use},
+                                  {"bytes_of_tensors", rank.gpu.ours},
+                                  {"spans_late_seconds", seconds(rank.gpu.late)},
+                                  {"least_launch_delay_seconds", seconds(rank.gpu.least_delay)}});
   document["step_seconds"] = step_seconds();
   document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
   document["sample"] = sample;

@@ -101,6 +101,7 @@ std::string RankRecord::to_bytes() const {
   for (const PhaseRecord& phase : phases) document["phases"].push_back(to_json(phase));
   document["parameters"] = to_json(parameters);
   document["moments"] = to_json(moments);
+  document["gpu"] = {gpu.address, gpu.in_use, gpu.ours, gpu.late, gpu.least_delay};
   std::string bytes;
   json::to_cbor(document, nlohmann::detail::output_adapter<char>(bytes));
   return bytes;
@@ -116,6 +117,8 @@ RankRecord RankRecord::from_bytes(const std::string& bytes) {
                     .moments = tensors_from(document["moments"]),
                     .train_seconds = document["train_seconds"]};
   for (const json& phase : document["phases"]) record.phases.push_back(phase_from(phase));
+  const json& gpu = document["gpu"];
+  record.gpu = {gpu[0], gpu[1], gpu[2], gpu[3], gpu[4]};
   return record;
 }
 

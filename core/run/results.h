@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/device/memory.h"
+#include "core/time/time.h"
 #include "core/run/prediction.h"
 
 namespace lockstep {
@@ -27,6 +28,15 @@ struct NamedValues {
   std::int64_t first = 0;  ///< how many of the parameter's elements come before these
 };
 
+/// What a rank's GPU says of itself; of the CPU nothing.
+struct GpuRecord {
+  std::string address;         ///< empty: no GPU
+  std::int64_t in_use = 0;     ///< bytes that all its users hold, when training ends
+  std::int64_t ours = 0;       ///< of these, by this rank's allocator
+  Picoseconds late = 0;        ///< by so much its spans may be shown late; see GpuTimeline
+  Picoseconds least_delay = 0;  ///< between a launch and what was launched, at the least
+};
+
 /// What one rank has to tell when it is done. Travels to rank 0 as bytes.
 struct RankRecord {
   int rank = 0;
@@ -36,6 +46,7 @@ struct RankRecord {
   std::vector<NamedValues> parameters;
   std::vector<NamedValues> moments;  ///< of the optimizer, where they are to be saved
   double train_seconds = 0;  ///< wall time from the first step's begin to the last one's end
+  GpuRecord gpu;
 
   std::string to_bytes() const;
   static RankRecord from_bytes(const std::string& bytes);

@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "core/comm/threads_transport.h"
 #include "core/run/running.h"
 #include "core/run/signal_watch.h"
+#include "core/run/thread_ranks.h"
 
 namespace lockstep {
 
@@ -58,6 +58,8 @@ class Endings {
 int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch) {
   const int count = options_->ranks;
   ThreadFabric fabric{count, options_->patience_seconds};
+  const GpuPlan plan = plan_threads(*options_);
+  settle_on_gpus(plan, *options_);
   running_ = std::make_unique<Running>(*options_, RunFolder::create(options_->trace, info_.name),
                                        Console::detect());
   running_->folder.begin();
@@ -68,12 +70,10 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
     fmt::print(stderr, "\ninterrupted{}\n", running_->folder.where_the_trace_is());
     std::_Exit(130);
   });
-  introduce();
+  introduce(plan);
   options_->clock.set_start_nanoseconds(steady_nanoseconds());
 
-  std::vector<std::unique_ptr<Rank>> ranks;
-  for (int id = 0; id < count; ++id)
-    ranks.push_back(std::make_unique<Rank>(*options_, fabric.endpoint(id)));
+  const std::vector<std::unique_ptr<Rank>> ranks = make_ranks(*options_, fabric, plan);
   std::exception_ptr refusal;  // the first failure, if it is a UsageError
   std::string doing;           // what all ranks were doing when the first failed
   Endings endings{count};

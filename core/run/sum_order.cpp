@@ -17,7 +17,8 @@ Gradients taken(Gpt& model) {
     if (parameter->frozen) continue;
     Tensor copy{model.device().memory, parameter->shape, MemoryCategory::gradients,
                 parameter->dtype};
-    model.device().compute.kernels().copy(Queue{}, parameter->gradient, copy);
+    model.device().compute.kernels().copy(model.device().compute.queue(), parameter->gradient,
+                                          copy);
     fill_with_zeros(model.device(), parameter->gradient);
     gradients.emplace(parameter->order, std::move(copy));
   }
@@ -53,6 +54,7 @@ double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const 
   for (const Parameter* parameter : model.parameters())
     sums[parameter->order] = parameter->gradient;
   const Kernels& k = model.device().compute.kernels();
+  const Queue queue = model.device().compute.queue();
   for (const std::vector<Gradients>& replicas : rounds) {
     for (const SumOrder::Segment& segment : order.segments) {
       const std::size_t n = replicas.size();
@@ -62,9 +64,9 @@ double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const 
             segment);
       };
       const View ring = of(0);
-      for (std::size_t step = 1; step < n; ++step) k.add(Queue{}, ring, of(step), ring);
+      for (std::size_t step = 1; step < n; ++step) k.add(queue, ring, of(step), ring);
       const View sum = part_of(sums.at(segment.parameter), segment);
-      k.add(Queue{}, sum, ring, sum);
+      k.add(queue, sum, ring, sum);
     }
   }
   return loss;

@@ -8,12 +8,13 @@
 #include "core/model/checkpoint.h"
 #include "core/model/gpt.h"
 #include "core/model/sample.h"
+#include "core/run/solo_device.h"
 
 namespace lockstep {
 
 namespace {
 
-/// A whole model on this thread's own device, for use outside of the ranks: in f32, which is what
+/// A whole model on the CPU, for use outside of the ranks: in f32, which is what
 /// final parameters (of narrow ones the masters) and checkpoints are in.
 struct PlainModel {
   static GptConfig in_f32(GptConfig config) {
@@ -21,12 +22,9 @@ struct PlainModel {
     return config;
   }
   explicit PlainModel(const GptConfig& config)
-      : model(in_f32(config), {memory, compute}, StageLayers::whole(config), 0) {}
+      : model(in_f32(config), device, StageLayers::whole(config), 0) {}
 
-  Clock clock = Clock::wall();
-  Recorder silent{false};
-  Memory memory;
-  Stream compute{clock, silent, 0, DeviceKind::cpu};
+  SoloDevice device;
   Gpt model;
 };
 
@@ -48,7 +46,7 @@ std::string one_line(const std::string& text) {
 }  // namespace
 
 int check_checkpoint(const std::string& path, const GptConfig& config) {
-  load_checkpoint(path, config, {});  // no model is made: what the file has is what is checked
+  check_checkpoint_fits(path, config);
   return static_cast<int>(trained_steps(path, config).value_or(0));
 }
 
@@ -69,7 +67,8 @@ std::string use_trained_model(const Options& options, const std::vector<NamedVal
                                  targets[i]->value.elements()));
   for (std::size_t i = 0; i < targets.size(); ++i)
     std::copy(parameters[i].values.begin(), parameters[i].values.end(), targets[i]->value.f32());
-  if (!options.save.empty()) save_checkpoint(options.save, options.model, targets);
+  if (!options.save.empty())
+    save_checkpoint(options.save, options.model, plain.model.device(), targets);
   if (saves_moments(options)) {
     std::vector<NamedMoment> named;
     for (const NamedValues& moment : moments) named.push_back({moment.name, moment.values});

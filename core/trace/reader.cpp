@@ -71,7 +71,8 @@ void TraceReader::State::take_line(const char* begin, std::size_t size) {
     json::document parsed = parser.iterate(line.data(), line.size(), readable);
     event(parsed.get_object());
   } catch (const std::exception& error) {  // no JSON, or no event
-    if (form == Form::guess && lines == 0) {
+    const bool opens = as_written.front() == '{' || as_written.front() == '[';
+    if (form == Form::guess && lines == 0 && opens) {
       document = true;
     } else {
       skip(as_written, error.what());

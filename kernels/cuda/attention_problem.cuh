@@ -65,7 +65,7 @@ __device__ inline Place place_of(int block, int tiles, int matrices, bool last_f
   constexpr int group = 32;
   const int first = block / (group * tiles) * group;
   const int within = block % (group * tiles);
-  const int members = min(group, matrices - first);
+  const int members = group < matrices - first ? group : matrices - first;
   const int tile = within / members;
   return {first + within % members, last_first ? tiles - 1 - tile : tile};
 }

@@ -33,7 +33,7 @@ class DeviceKernels final : public Kernels {
   void gelu_forward(Queue, View x, View y) const override;
   void gelu_backward(Queue, View x, View dy, View dx) const override;
 
-  // attention.cu
+  // attention.h
   void attention_forward(Queue, View q, View k, View v, int heads, View y, View lse,
                          View probabilities) const override;
   void attention_backward(Queue, View dy, View q, View k, View v, View y, View lse,

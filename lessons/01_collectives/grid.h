@@ -6,11 +6,11 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "core/comm/control.h"
+#include "core/device/host_copy.h"
 #include "core/run/console.h"
 #include "core/run/rank.h"
 #include "lessons/01_collectives/ring_all_reduce.h"
@@ -26,7 +26,7 @@ class Grid {
 
   static float contribution(int rank) { return static_cast<float>(1U << rank); }
 
-  Grid(const Group& ring, View data) : ring_(ring), data_(data) {}
+  Grid(Device device, const Group& ring, View data) : device_(device), ring_(ring), data_(data) {}
 
   bool fits() const { return ring_.size() <= most_ranks; }
   std::string too_many() const {
@@ -55,9 +55,9 @@ class Grid {
   static constexpr const char* partial = "\033[48;5;25;97m";  ///< more than one's own
   static constexpr const char* own = "\033[2m";
 
-  static std::uint32_t held_in(View chunk) {
+  std::uint32_t held_in(View chunk) const {
     if (chunk.elements() == 0) return empty;
-    const std::span<const float> values{chunk.f32(), static_cast<std::size_t>(chunk.elements())};
+    const std::vector<float> values = to_host(device_, chunk);
     for (const float value : values)
       if (value != values.front()) return mixed;
     return static_cast<std::uint32_t>(values.front());
@@ -136,6 +136,7 @@ class Grid {
     return colour ? ink + text + plain + space : text + space;
   }
 
+  Device device_;
   const Group& ring_;
   View data_;
   std::vector<RingStep> steps_;

@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
         group.all_reduce(array, algorithm).wait();
     };
 
-    Grid grid{group, data};
+    Grid grid{rank.device, group, data};
     std::vector<Picoseconds> times;
     const Phase phase = all_reduces(lesson, algorithm);
     for ([[maybe_unused]] const Batch& none :

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/comm/control.h"
+#include "core/device/host_copy.h"
 #include "core/run/rank.h"
 #include "lessons/01_collectives/grid.h"
 #include "lessons/01_collectives/ring_all_reduce.h"
@@ -25,33 +26,37 @@ inline float contribution(int rank, int ranks) {
 inline void check_sum(const Rank& rank, View data) {
   float sum = 0;
   for (int r = 0; r < rank.count; ++r) sum += contribution(r, rank.count);
-  for (std::int64_t i = 0; i < data.elements(); ++i)
-    if (data.f32()[i] != sum)
+  const std::vector<float> values = to_host(rank.device, data);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] != sum)
       throw RunError(fmt::format("rank {}: element {} of the sum is {}, and should be {}", rank.id,
-                                 i, data.f32()[i], sum));
+                                 i, values[i], sum));
 }
 
 /// Sums of such numbers depend on the order in which they are added.
-inline void fill_with_noise(View data, std::uint64_t seed, int rank) {
-  std::minstd_rand random{static_cast<unsigned>(seed * 1009 + static_cast<unsigned>(rank) + 1)};
-  for (std::int64_t i = 0; i < data.elements(); ++i)
-    data.f32()[i] = static_cast<float>(random()) / 2147483648.0F - 0.5F;
+inline void fill_with_noise(const Rank& rank, View data, std::uint64_t seed) {
+  std::minstd_rand random{static_cast<unsigned>(seed * 1009 + static_cast<unsigned>(rank.id) + 1)};
+  std::vector<float> values(static_cast<std::size_t>(data.elements()));
+  for (float& value : values) value = static_cast<float>(random()) / 2147483648.0F - 0.5F;
+  from_host(rank.device, values, data);
 }
 
 /// Sums noise by `ours` and by Group::all_reduce's ring. Throws RunError unless all ranks have the
 /// same bits, and, where `like_the_group`, the same as Group's. Called by all ranks.
 inline void check_bits(Rank& rank, Group& group, View data, std::uint64_t seed, bool like_the_group,
                        const std::function<void(View)>& ours) {
-  fill_with_noise(data, seed, rank.id);
+  fill_with_noise(rank, data, seed);
   Tensor theirs{rank.memory, data.shape, MemoryCategory::communication};
-  std::memcpy(theirs.view().data, data.data, data.bytes());
+  fill_with_noise(rank, theirs, seed);
   ours(data);
   group.all_reduce(theirs).wait();
-  if (like_the_group && std::memcmp(theirs.view().data, data.data, data.bytes()) != 0)
+  const std::vector<float> sums = to_host(rank.device, data);
+  if (like_the_group &&
+      std::memcmp(to_host(rank.device, theirs).data(), sums.data(), data.bytes()) != 0)
     throw RunError(
         fmt::format("rank {}: other bits than Group::all_reduce makes of them", rank.id));
 
-  const std::string_view bytes{static_cast<const char*>(data.data), data.bytes()};
+  const std::string_view bytes{reinterpret_cast<const char*>(sums.data()), data.bytes()};
   const std::string mine = std::to_string(std::hash<std::string_view>{}(bytes));
   if (broadcast_from_root(*rank.transport, mine) != mine)
     throw RunError(fmt::format("rank {}: other bits than rank 0 has", rank.id));

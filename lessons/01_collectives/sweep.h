@@ -153,16 +153,21 @@ class Sweep {
       const View data = slice(sweep_.data_, 0, bytes / 4);
       if (group == nullptr) return time_of(rank, bytes, {});
       // What is timed is right: ones give N in every place. After that zeros, which stay small.
-      rank.device.compute.kernels().fill({}, data, 1.0F);
+      fill(data, 1.0F);
       group->all_reduce(data, algorithm).wait();
-      const bool right = std::all_of(data.f32(), data.f32() + data.elements(), [&](float value) {
+      const bool right = std::ranges::all_of(to_host(rank.device, data), [&](float value) {
         return value == static_cast<float>(group->size());
       });
       if (!right)
         throw RunError(fmt::format("rank {}: {} all-reduce of {} B in {} gave another sum", rank.id,
                                    name_of(algorithm), bytes, group->name()));
-      rank.device.compute.kernels().fill({}, data, 0.0F);
+      fill(data, 0.0F);
       return time_of(rank, bytes, [&] { group->all_reduce(data, algorithm).wait(); });
+    }
+
+    void fill(View data, float value) const {
+      Stream& compute = sweep_.rank_.compute;
+      compute.kernels().fill(compute.queue(), data, value);
     }
 
     Sweep& sweep_;

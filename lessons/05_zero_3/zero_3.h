@@ -25,7 +25,7 @@ class GatheredParameters {
       Tensor& shard = own_.emplace_back(zeros(device_, bucket.elements / layout.shards(),
                                               MemoryCategory::parameters, bucket.dtype));
       for (const Parameter& part : parts_of_shard(layout, bucket, ranks.rank(), shard, {}))
-        part.initial_values(part.value, part.first, seed);
+        part.initial_values(device_, part.value, part.first, seed);
     }
   }
 

@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
     lesson.finish(rank, model.parameters(), optimizer);
     if (rank.id != 0 || options.quiet) return;
     print_states(lesson.model(), is_narrow(dtype) ? dtype : DType::bf16, sequences);
-    print_lost_gradients(lesson.model(), model.parameters(), *last);
+    print_lost_gradients(lesson.model(), rank.device, model.parameters(), *last);
     if (dtype == DType::f16) print_scaling(scaler);
     print_recompute_tables(
         lesson.model(), sequences,

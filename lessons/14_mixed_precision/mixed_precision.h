@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/device/host_copy.h"
 #include "core/model/adamw.h"
 #include "core/model/footprint.h"
 #include "core/model/gpt.h"
+#include "core/run/solo_device.h"
 #include "lessons/03_zero_1/zero_memory.h"
 #include "lessons/14_mixed_precision/loss_scaling.h"
 
@@ -96,13 +98,11 @@ inline void print_states(const GptConfig& config, DType narrow, int batch) {
 
 /// A whole model with given weights, on a device of its own.
 struct Probe {
-  Probe(GptConfig config, DType dtype, const std::vector<Parameter*>& weights)
-      : model(as(config, dtype), {memory, compute}, StageLayers::whole(config), 0) {
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      std::vector<float> values = weights[i]->f32_values();
-      const View to = model.parameters()[i]->value;
-      cpu_kernels().convert(Queue{}, View{values.data(), to.shape}, to);
-    }
+  Probe(GptConfig config, DType dtype, Device from, const std::vector<Parameter*>& weights)
+      : device(from.compute.gpu() != nullptr),
+        model(as(config, dtype), device, StageLayers::whole(config), 0) {
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      from_host(device, weights[i]->f32_values(from), model.parameters()[i]->value);
   }
   static GptConfig as(GptConfig config, DType dtype) {
     config.dtype = dtype;
@@ -113,18 +113,13 @@ struct Probe {
     accumulate_gradients(model, batch);
     std::vector<float> all;
     for (const Parameter* parameter : model.parameters()) {
-      std::vector<float> wide(static_cast<std::size_t>(parameter->gradient.elements()));
-      cpu_kernels().convert(Queue{}, parameter->gradient,
-                            View{wide.data(), parameter->gradient.shape});
+      const std::vector<float> wide = to_host(device, parameter->gradient);
       all.insert(all.end(), wide.begin(), wide.end());
     }
     return all;
   }
 
-  Clock clock = Clock::wall();
-  Recorder silent{false};
-  Memory memory;
-  Stream compute{clock, silent, 0, DeviceKind::cpu};
+  SoloDevice device;
   Gpt model;
 };
 
@@ -150,9 +145,9 @@ inline Lost lost_gradients(const std::vector<float>& f32, const std::vector<floa
 }
 
 /// The gradients of one batch at these weights, in each type, against those in f32.
-inline void print_lost_gradients(const GptConfig& config, const std::vector<Parameter*>& weights,
-                                 const Batch& batch) {
-  const std::vector<float> f32 = Probe{config, DType::f32, weights}.gradients(batch);
+inline void print_lost_gradients(const GptConfig& config, Device device,
+                                 const std::vector<Parameter*>& weights, const Batch& batch) {
+  const std::vector<float> f32 = Probe{config, DType::f32, device, weights}.gradients(batch);
   fmt::print("\n  gradients   loss scale   flushed to zero   overflowed   error\n");
   const std::pair<DType, double> cases[] = {{DType::bf16, 1},
                                             {DType::bf16, 1.0 / 1024},
@@ -162,7 +157,8 @@ inline void print_lost_gradients(const GptConfig& config, const std::vector<Para
                                             {DType::f16, 0x1p30}};
   for (const auto& [dtype, scale] : cases) {
     const Lost lost = lost_gradients(
-        f32, Probe{config, dtype, weights}.gradients(scaled(batch, static_cast<float>(scale))),
+        f32,
+        Probe{config, dtype, device, weights}.gradients(scaled(batch, static_cast<float>(scale))),
         scale);
     fmt::print(
         "  {:<9} {:>12} {:>15.2f} % {:>10.2f} %   {}\n", name_of(dtype),

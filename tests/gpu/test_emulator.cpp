@@ -16,14 +16,11 @@ template <class... Wanted, class... Given>
 std::string complaint(unsigned blocks, unsigned threads, void (*kernel)(Wanted...),
                       Given... given) {
   const cudaLaunchConfig_t config{.gridDim = {blocks}, .blockDim = {threads}};
-  try {
-    const cudaError_t error = cudaLaunchKernelEx(&config, kernel, given...);
-    CHECK(error == cudaSuccess);
-    cudaStreamSynchronize(nullptr);
-  } catch (const emulator::KernelError& error) {
-    return error.what();
-  }
-  return "";
+  CHECK(cudaLaunchKernelEx(&config, kernel, given...) == cudaSuccess);
+  const cudaError_t error = cudaStreamSynchronize(nullptr);
+  const std::string words = emulator::take_failure();
+  CHECK(error == (words.empty() ? cudaSuccess : cudaErrorLaunchFailure));
+  return words;
 }
 
 bool contains(const std::string& text, const std::string& part) {

@@ -143,8 +143,10 @@ inline View indices(std::vector<std::int32_t>& values, Shape shape) {
 
 inline constexpr double tolerance = 1e-5;
 
-inline const Kernels& kernels() {
-  return cpu_kernels();
-}
+/// The kernels that this program tests.
+const Kernels& kernels();
+/// Whether they are the CPU's, of which more is promised: a token outside the vocabulary throws,
+/// and a kernel on narrow elements has the bits of the f32 kernel on them, rounded once.
+bool on_cpu();
 
 }  // namespace lockstep::testing

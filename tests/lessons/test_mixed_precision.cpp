@@ -121,7 +121,8 @@ TEST_CASE("an overflow costs one step: nothing is updated, and training goes on"
   one.optimizer.step(1);
   bool lost = false;
   for (const Parameter* parameter : one.model.parameters())
-    for (const float value : parameter->f32_values()) lost = lost || !std::isfinite(value);
+    for (const float value : parameter->f32_values(one.model.device()))
+      lost = lost || !std::isfinite(value);
   CHECK(lost);
 }
 
@@ -129,12 +130,13 @@ TEST_CASE("f16 loses small gradients, and loss scaling gives them back") {
   OneModel one{DType::f32};
   const Batch batch = random_batch(small(DType::f32), 1, 3);
   const auto weights = one.model.parameters();
-  const auto f32 = Probe{small(DType::f32), DType::f32, weights}.gradients(batch);
+  const auto f32 =
+      Probe{small(DType::f32), DType::f32, one.model.device(), weights}.gradients(batch);
   const auto lost = [&](DType dtype, double scale) {
-    return lost_gradients(
-        f32,
-        Probe{small(dtype), dtype, weights}.gradients(scaled(batch, static_cast<float>(scale))),
-        scale);
+    return lost_gradients(f32,
+                          Probe{small(dtype), dtype, one.model.device(), weights}.gradients(
+                              scaled(batch, static_cast<float>(scale))),
+                          scale);
   };
   const Lost small_loss = lost(DType::f16, 0x1p-12), scaled_up = lost(DType::f16, 1024);
   CHECK(small_loss.to_zero > 0.1);
@@ -187,7 +189,7 @@ TEST_CASE("data parallelism in narrow types: twice the same bits, on all ranks, 
           }
           std::lock_guard lock{mutex};
           for (const Parameter* parameter : model.parameters())
-            values[static_cast<std::size_t>(rank.id)].push_back(parameter->f32_values());
+            values[static_cast<std::size_t>(rank.id)].push_back(parameter->f32_values(rank.device));
         });
         CHECK(failure == "");
         return values;

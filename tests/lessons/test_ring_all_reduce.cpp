@@ -194,12 +194,12 @@ TEST_CASE("lesson 01: the grid tells what the buffers hold") {
       std::string spoilt;
       const std::string failure = on_threads(modelled_options(N), [&](Rank& rank) {
         std::vector<float> values(static_cast<std::size_t>(n), Grid::contribution(rank.id));
-        Grid grid{rank.world, view(values)};
+        Grid grid{rank.device, rank.world, view(values)};
         ring_all_reduce(rank.world, rank.device, view(values),
                         [&](const RingStep& step) { grid.note(step); });
         const std::string drawn = grid.draw(*rank.transport, {.width = 200});
         if (rank.id == N - 1) values.back() += 1;
-        Grid again{rank.world, view(values)};
+        Grid again{rank.device, rank.world, view(values)};
         again.note({.done = 1, .steps = 1});
         const std::string other = again.draw(*rank.transport, {});
         if (rank.id == 0) drawing = drawn;

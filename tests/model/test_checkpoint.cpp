@@ -25,9 +25,11 @@ GptConfig tiny(bool tied) {
 struct Model {
   explicit Model(const GptConfig& config, std::uint64_t seed = 1)
       : gpt(config, one.device(), StageLayers::whole(config), seed) {}
-  void load(const std::string& path) { load_checkpoint(path, gpt.config(), gpt.parameters()); }
+  void load(const std::string& path) {
+    load_checkpoint(path, gpt.config(), one.device(), gpt.parameters());
+  }
   void save(const std::string& path) const {
-    save_checkpoint(path, gpt.config(), gpt.parameters());
+    save_checkpoint(path, gpt.config(), gpt.device(), gpt.parameters());
   }
   OneDevice one;
   Gpt gpt;
@@ -108,7 +110,7 @@ TEST_CASE("a stage loads its part of the whole model's file") {
   saved.save(folder / "run");
   Stages stages{config, 3, 2};
   for (auto& stage : stages.models) {
-    load_checkpoint(folder / "run", config, stage->parameters());
+    load_checkpoint(folder / "run", config, stage->device(), stage->parameters());
     for (const Named& value : values(*stage)) {
       const auto all = values(saved.gpt);
       CHECK(std::ranges::count(all, value) == 1);

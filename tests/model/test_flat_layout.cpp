@@ -210,7 +210,7 @@ TEST_CASE("parameters move into a flat buffer, and parts of them are what they w
           CHECK(parts[p].gradient.elements() == 0);
           // Made where it lies, as it would be in the whole.
           CHECK(fresh[p].first == parts[p].first);
-          fresh[p].initial_values(fresh[p].value, fresh[p].first, 3);
+          fresh[p].initial_values(model.device(), fresh[p].value, fresh[p].first, 3);
           CHECK(same_bits(floats(fresh[p].value), floats(parts[p].value)));
         }
       }

@@ -29,7 +29,7 @@ struct Trained {
   }
   static StageLayers whole(const GptConfig& config) { return StageLayers::whole(config); }
   void save(const std::string& folder) const {
-    save_checkpoint(folder, gpt.config(), gpt.parameters());
+    save_checkpoint(folder, gpt.config(), gpt.device(), gpt.parameters());
     std::vector<NamedMoment> named;
     for (const auto& [parameter, momentum, variance] : optimizer.moments()) {
       named.push_back({parameter->name + ".momentum", floats(momentum)});
@@ -95,7 +95,8 @@ TEST_CASE("moments come back bit for bit, whole or the parts that a rank owns") 
 TEST_CASE("a model alone has no steps behind it, and leaves the optimizer as it is") {
   const TemporaryFolder folder;
   Trained trained{tiny()};
-  save_checkpoint(folder / "alone", trained.gpt.config(), trained.gpt.parameters());
+  save_checkpoint(folder / "alone", trained.gpt.config(), trained.gpt.device(),
+                  trained.gpt.parameters());
   CHECK_FALSE(trained_steps(folder / "alone", tiny()));
   trained.save(folder / "run");
   CHECK_FALSE(trained_steps(folder / "run/model.safetensors", tiny()));

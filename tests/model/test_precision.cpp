@@ -113,7 +113,7 @@ TEST_CASE("the optimizer updates an f32 master as it would an f32 parameter, and
         optimizer.step();
         wide_optimizer.step();
         CHECK(same_bits(floats(narrow.master), floats(wide.value)));
-        CHECK(same_bits(narrow.f32_values(), floats(wide.value)));
+        CHECK(same_bits(narrow.f32_values(optimizer.device()), floats(wide.value)));
         CHECK(same_bits(floats(narrow.value), rounded(floats(wide.value), dtype)));
       }
       CHECK_FALSE(wide.master);
@@ -139,7 +139,7 @@ TEST_CASE("steps too small for a narrow number add up in the master; without one
                         {.learning_rate = 1e-4F, .step = step});
   }
   CHECK(floats(without.value)[0] == 1.0F);
-  CHECK(with.f32_values()[0] == doctest::Approx(0.99).epsilon(1e-4));
+  CHECK(with.f32_values(one.device())[0] == doctest::Approx(0.99).epsilon(1e-4));
   CHECK(floats(with.value)[0] == doctest::Approx(0.99).epsilon(2e-3));
 }
 
@@ -165,17 +165,19 @@ TEST_CASE("a narrow model's checkpoint has its masters, as F32, and gives them b
     const std::string path = folder / "model.safetensors";
     Trained trained{small(dtype)};
     for (int step = 0; step < 3; ++step) trained.step(step);
-    save_checkpoint(path, trained.model.config(), trained.model.parameters());
+    save_checkpoint(path, trained.model.config(), trained.model.device(),
+                    trained.model.parameters());
     SafetensorsFile file{path};
     for (const auto& entry : file.entries()) CHECK(entry.dtype == "F32");
 
     Trained wide{small(DType::f32), 9}, narrow{small(dtype), 9};
-    load_checkpoint(path, wide.model.config(), wide.model.parameters());
-    load_checkpoint(path, narrow.model.config(), narrow.model.parameters());
+    load_checkpoint(path, wide.model.config(), wide.model.device(), wide.model.parameters());
+    load_checkpoint(path, narrow.model.config(), narrow.model.device(), narrow.model.parameters());
     for (std::size_t i = 0; i < trained.model.parameters().size(); ++i) {
       const Parameter& saved = *trained.model.parameters()[i];
       CHECK(same_bits(floats(wide.model.parameters()[i]->value), floats(saved.master)));
-      CHECK(same_bits(narrow.model.parameters()[i]->f32_values(), floats(saved.master)));
+      CHECK(same_bits(narrow.model.parameters()[i]->f32_values(narrow.model.device()),
+                      floats(saved.master)));
       CHECK(same_bits(floats(narrow.model.parameters()[i]->value), floats(saved.value)));
     }
     CHECK(generate(narrow.model, "ab", {.tokens = 20}) ==

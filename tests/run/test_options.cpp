@@ -236,7 +236,7 @@ TEST_CASE("a checkpoint that can't be begun from is one line that names file and
     Memory memory;
     Stream compute{clock, silent, 0, DeviceKind::cpu};
     Gpt model{config, {memory, compute}, StageLayers::whole(config), 1};
-    save_checkpoint(good, config, model.parameters());
+    save_checkpoint(good, config, model.device(), model.parameters());
   }
   CHECK_NOTHROW(check_checkpoint(good, config));
   const std::string bytes = read_file(good);

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "core/comm/control.h"
+#include "core/device/host_copy.h"
 #include "core/run/parity.h"
 #include "core/run/rank.h"
 #include "core/run/report.h"
+#include "core/run/solo_device.h"
 #include "lessons/05_zero_3/prediction.h"
 
 /// What data parallelism and the stages of ZeRO must satisfy, in a form that threads and processes
@@ -74,11 +76,12 @@ class Copies {
     else
       model_->zero_gradients();
     const int m = options_.microbatches.front();
-    const Batch mine = corpus.batch(options_.seed, step,
-                                    {.microbatches = m,
-                                     .size = options_.batch / m / rank_.count,
-                                     .replicas = rank_.count,
-                                     .replica = rank_.id});
+    Batch mine = corpus.batch(options_.seed, step,
+                              {.microbatches = m,
+                               .size = options_.batch / m / rank_.count,
+                               .replicas = rank_.count,
+                               .replica = rank_.id});
+    move_to(rank_.device, mine);
     return accumulate_gradients(*model_, mine);
   }
   void update() {
@@ -141,12 +144,10 @@ inline Corpus copies_corpus(const GptConfig& config) {
   return Corpus{text, config};
 }
 
-inline NamedValues named(const Parameter& parameter, View view) {
-  std::vector<float> values(static_cast<std::size_t>(view.elements()));
-  cpu_kernels().convert({}, view, View{values.data(), view.shape});
+inline NamedValues named(Device device, const Parameter& parameter, View view) {
   return {.name = parameter.name,
           .order = parameter.order,
-          .values = std::move(values),
+          .values = to_host(device, view),
           .first = parameter.first};
 }
 
@@ -177,7 +178,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
     record.losses.emplace_back(step, loss);
     if (step == 0)
       for (const Parameter* part : copies.updated())
-        if (!part->frozen) first.parameters.push_back(named(*part, part->gradient));
+        if (!part->frozen) first.parameters.push_back(named(rank.device, *part, part->gradient));
     if (step > 1) continue;  // all others are alike
     for (int i = 0; i < memory_category_count; ++i) {
       const char* category = name_of(static_cast<MemoryCategory>(i));
@@ -200,7 +201,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
   for (const Parameter* parameter :
        is_narrow(options.model.dtype) ? copies.updated() : copies.parameters())
     record.parameters.push_back(
-        named(*parameter, parameter->master ? parameter->master : parameter->value));
+        named(rank.device, *parameter, parameter->master ? parameter->master : parameter->value));
 
   std::vector<RankRecord> records, firsts;
   for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
@@ -218,18 +219,16 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
 /// Gradients of the first step on one device, whole model.
 inline std::vector<NamedValues> first_gradients(const Options& options) {
   const Corpus corpus = copies_corpus(options.model);
-  const Clock clock = Clock::wall();
-  Recorder silent{false};
-  Memory memory;
-  Stream compute{clock, silent, 0, DeviceKind::cpu};
-  Gpt model{options.model, {memory, compute}, StageLayers::whole(options.model), options.seed};
+  SoloDevice device{options.on_gpus()};
+  Gpt model{options.model, device, StageLayers::whole(options.model), options.seed};
   const int pieces = options.dp * options.microbatches.front();
-  accumulate_gradients(
-      model,
-      corpus.batch(options.seed, 0, {.microbatches = pieces, .size = options.batch / pieces}));
+  Batch batch =
+      corpus.batch(options.seed, 0, {.microbatches = pieces, .size = options.batch / pieces});
+  move_to(device, batch);
+  accumulate_gradients(model, batch);
   std::vector<NamedValues> gradients;
   for (const Parameter* parameter : model.parameters())
-    if (!parameter->frozen) gradients.push_back(named(*parameter, parameter->gradient));
+    if (!parameter->frozen) gradients.push_back(named(device, *parameter, parameter->gradient));
   return gradients;
 }
 

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/comm/threads_transport.h"
-#include "core/run/rank.h"
+#include "core/run/thread_ranks.h"
 
 namespace lockstep::testing {
 
@@ -25,11 +24,13 @@ inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTim
 }
 
 /// Ranks that are threads, kept after their run so that what they counted and recorded can be read.
+/// On GPUs where options say so: what they leave open of the clock and of collectives is settled.
 struct ThreadRun {
-  explicit ThreadRun(const Options& options, double patience_seconds = 60)
+  explicit ThreadRun(Options options, double patience_seconds = 60)
       : fabric(options.ranks, patience_seconds) {
-    for (int id = 0; id < options.ranks; ++id)
-      ranks.push_back(std::make_unique<Rank>(options, fabric.endpoint(id)));
+    const GpuPlan plan = plan_threads(options);
+    settle_on_gpus(plan, options);
+    ranks = make_ranks(options, fabric, plan);
   }
 
   /// Calls `body` on every rank. Returns the run's failure, or "".

@@ -1,6 +1,7 @@
 #include "viz/app/app.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -50,7 +51,13 @@ App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now())
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   // What can be refused is looked at first: files, the port, then the display.
-  if (options_.live()) {
+  if (options_.piped()) {
+    input_ = std::make_unique<InputFeed>(STDIN_FILENO, model_.timeline);
+    model_.source = {.live = true, .piped = true, .name = "standard input"};
+    model_.viewport.follow(true);
+    window_ =
+        std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
+  } else if (options_.listens()) {
     // Waking takes GLFW, which begins with the window; before that nobody sleeps.
     static std::atomic<bool> window_is_open{false};
     window_is_open = false;
@@ -118,27 +125,47 @@ void App::open_files() {
 }
 
 void App::receive() {
-  const auto progress = feed_->pump(parse_budget);
+  const auto progress = input_ ? take_input() : take_connections();
   backlog_ = progress.backlog;
+  if (progress.news) {
+    frames_due_ = std::max(frames_due_, 1);
+    model_.bubbles.update(model_.timeline);
+  }
+}
+
+LiveFeed::Progress App::take_connections() {
+  const auto progress = feed_->pump(parse_budget);
   if (progress.new_run) {
     model_.hovered = model_.selected = {};
     model_.bubbles.clear();
     model_.viewport.follow(true);
   }
   Source& source = model_.source;
-  if (progress.news || source.connected != server_->connected() ||
-      source.refused != server_->refused()) {
+  if (source.connected != server_->connected() || source.refused != server_->refused()) {
     frames_due_ = std::max(frames_due_, 1);
   }
   source.connected = server_->connected();
   source.refused = server_->refused();
   source.malformed = feed_->malformed();
   source.first_malformed = feed_->first_malformed();
-  if (progress.news) model_.bubbles.update(model_.timeline);
+  return progress;
+}
+
+LiveFeed::Progress App::take_input() {
+  const auto progress = input_->pump(parse_budget);
+  Source& source = model_.source;
+  source.connected = input_->ended() ? 0 : static_cast<int>(model_.timeline.ranks().size());
+  source.malformed = input_->malformed();
+  source.first_malformed = input_->first_malformed();
+  if (progress.news && input_->ended() && model_.timeline.empty()) {
+    throw UsageError("-: what was piped into it has no spans; give it a trace of a run");
+  }
+  return progress;
 }
 
 bool App::run_is_done() const {
-  return !options_.live() || (model_.timeline.ended() && !backlog_);
+  if (!options_.live()) return true;
+  return (model_.timeline.ended() || (input_ && input_->ended())) && !backlog_;
 }
 
 bool App::picture_is_due() const {
@@ -244,8 +271,10 @@ void App::draw() {
     const float x = size.x / 2, y = (middle.top + middle.bottom) / 2;
     painter.text(x, y - painter.px(30), "Waiting for a run on " + model_.source.name, colours::text,
                  painter.look().large, Align::centre);
-    std::string command = "Start one in another terminal:  ./lockstep lesson 9 --view";
-    if (options_.listen.port != Endpoint{}.port) {
+    std::string command = options_.piped()
+                              ? "Piped into it:  ssh HOST 'tail -n +1 -f RUN/rank*.json'"
+                              : "Start one in another terminal:  ./lockstep lesson 9 --view";
+    if (options_.listens() && options_.listen.port != Endpoint{}.port) {
       command += fmt::format(" 127.0.0.1:{}", server_->endpoint().port);
     }
     painter.text(x, y + painter.px(8), command, colours::text_dim, painter.look().body,

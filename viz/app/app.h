@@ -7,6 +7,7 @@
 
 #include "viz/app/options.h"
 #include "viz/app/window.h"
+#include "viz/data/input_feed.h"
 #include "viz/data/latency.h"
 #include "viz/data/live_feed.h"
 #include "viz/data/model.h"
@@ -34,6 +35,8 @@ class App {
  private:
   void open_files();
   void receive();
+  LiveFeed::Progress take_connections();
+  LiveFeed::Progress take_input();
   void frame(double seconds);
   void draw();
   bool picture_is_due() const;
@@ -47,6 +50,7 @@ class App {
   std::unique_ptr<Window> window_;
   std::unique_ptr<LiveServer> server_;
   std::unique_ptr<LiveFeed> feed_;
+  std::unique_ptr<InputFeed> input_;  ///< instead of these two, where a trace is piped
 
   StatusView status_;
   TimelineView timeline_;

@@ -1,6 +1,9 @@
 #include "viz/app/options.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "core/base/error.h"
@@ -33,10 +36,12 @@ ParsedOptions parse_options(int argc, char** argv) {
   CLI::App app{
       "The timeline of a run, live or from its traces.\n\n"
       "Without files it waits for a run to connect: start one with --view, in another terminal.\n"
-      "With files or folders (runs/latest) it shows those, ours or PyTorch's."};
+      "With files or folders (runs/latest) it shows those, ours or PyTorch's; with - what is "
+      "piped\n"
+      "into it, as it comes, and opens no port: ssh HOST 'tail -n +1 -f RUN/rank*.json' | ..."};
   app.name("lockstep_view");
-  app.add_option("traces", options.paths, "Trace files, or folders of a run")
-      ->type_name("FILE|DIR");
+  app.add_option("traces", options.paths, "Trace files, or folders of a run; - is standard input")
+      ->type_name("FILE|DIR|-");
   app.add_option("--listen", listen, "Where runs connect to (default 127.0.0.1:7077)")
       ->type_name("[HOST:]PORT");
   app.add_option("--token", options.token,
@@ -77,6 +82,13 @@ ParsedOptions parse_options(int argc, char** argv) {
   }
   if (!listen.empty() && !options.paths.empty()) {
     throw UsageError("--listen and files together: a live run or a trace, one at a time");
+  }
+  if (options.paths.size() > 1 &&
+      std::count(options.paths.begin(), options.paths.end(), std::filesystem::path{"-"}) > 0) {
+    throw UsageError("- and files together: what is piped or traces, one at a time");
+  }
+  if (options.piped() && ::isatty(STDIN_FILENO) != 0) {
+    throw UsageError("-: nothing is piped into it; as in: cat trace.json | ./lockstep view -");
   }
   if (!listen.empty()) options.listen = parse_endpoint(listen);
   if (!size.empty()) parse_size(size, options);

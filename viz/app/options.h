@@ -12,7 +12,7 @@ namespace lockstep::viz {
 
 /// What the viewer was asked for.
 struct ViewerOptions {
-  std::vector<std::filesystem::path> paths;  ///< traces to open; empty: listen
+  std::vector<std::filesystem::path> paths;  ///< traces to open; empty: listen; "-": what is piped
   Endpoint listen;
   std::string token;
   int width = 1600, height = 900;
@@ -23,7 +23,10 @@ struct ViewerOptions {
   bool exit_when_done = false;
   std::string steps;                         ///< "3" or "2-4": what to show of a file
   std::optional<std::pair<int, int>> hover;  ///< where the picture has the cursor
-  bool live() const { return paths.empty(); }
+  bool listens() const { return paths.empty(); }
+  bool piped() const { return paths.size() == 1 && paths.front() == "-"; }
+  /// More may come while it is shown.
+  bool live() const { return listens() || piped(); }
 };
 
 /// Parses the command line. Returns an exit code instead where there is nothing more to do

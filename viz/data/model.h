@@ -11,6 +11,7 @@ namespace lockstep::viz {
 /// Where the timeline comes from, and how that goes.
 struct Source {
   bool live = false;
+  bool piped = false;  ///< live, from standard input
   std::string name{};  ///< the address listened on, or the files
   int connected = 0;
   int refused = 0;

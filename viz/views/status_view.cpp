@@ -71,12 +71,17 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
   } else if (source.connected > 0) {
     right = right_pill(right, fmt::format("live, {} of {} ranks", source.connected, ranks),
                        colours::live, true);
+  } else if (source.piped) {
+    right = model.timeline.empty()
+                ? right_pill(right, "reading " + source.name, colours::accent, false)
+                : right_pill(right, "input ended", colours::text_dim, false);
   } else if (!model.timeline.ranks().empty()) {
     right = right_pill(right, "disconnected", colours::trouble, false);
   } else {
     right = right_pill(right, "listening on " + source.name, colours::accent, false);
   }
-  if (source.live && !model.timeline.ended() && !model.timeline.empty()) {
+  const bool input_ended = source.piped && source.connected == 0;
+  if (source.live && !model.timeline.ended() && !model.timeline.empty() && !input_ended) {
     right = right_pill(right, model.viewport.following() ? "following" : "L: follow",
                        model.viewport.following() ? colours::accent : colours::text_faint, false);
   }

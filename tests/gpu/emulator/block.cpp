@@ -335,8 +335,7 @@ cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
   }
   if (!blocks_fit || !threads_fit) return cudaErrorInvalidConfiguration;
   if (grid.shared_bytes > most) return cudaErrorInvalidValue;
-  enqueue(config.stream, [grid, thread = std::move(thread)] { run_grid(grid, thread); });
-  return cudaSuccess;
+  return enqueue(config.stream, [grid, thread = std::move(thread)] { run_grid(grid, thread); });
 }
 
 }  // namespace emulator

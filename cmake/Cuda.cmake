@@ -1,0 +1,256 @@
+# CUDA and NCCL: found wherever they usually are, or left out for a reason that is said.
+#
+#   LOCKSTEP_HAS_CUDA, LOCKSTEP_HAS_NCCL      ON or OFF
+#   LOCKSTEP_ABOUT_CUDA, LOCKSTEP_ABOUT_NCCL  which and where, or why not
+#   lockstep::cudart                          the runtime; with all headers: CUDA's, CUB's, NVTX's
+#   lockstep::cublas, lockstep::cublaslt, lockstep::nccl
+#
+# Asked in this order: what the user names (CMAKE_CUDA_COMPILER, CUDACXX, CUDAToolkit_ROOT, CUDA_HOME,
+# CUDA_PATH, NCCL_HOME), PATH (modules, conda), NVIDIA's folders, Debian's, PyPI's nvidia-* wheels. The
+# wheels of CUDA 12 have no nvcc, those of 13 do; neither has a libNAME.so without its version. So every
+# part is looked for by itself, and may come from another place than nvcc.
+set(LOCKSTEP_HAS_CUDA OFF)
+set(LOCKSTEP_HAS_NCCL OFF)
+set(LOCKSTEP_ABOUT_CUDA "")
+set(LOCKSTEP_ABOUT_NCCL "so is CUDA")
+if(NOT LOCKSTEP_CUDA)
+  return()
+elseif(LOCKSTEP_SANITIZE)
+  # Kernels have compute-sanitizer (tests/gpu); the host's side runs under sanitizers in tests/gpu/emulator.
+  set(LOCKSTEP_ABOUT_CUDA "a build with sanitizers")
+  return()
+endif()
+
+# --- Where to look -------------------------------------------------------------------------------
+
+# OUT: folders such as site-packages/nvidia/cu13, or of CUDA 12 site-packages/nvidia/cuda_runtime.
+function(lockstep_find_wheels out)
+  set(folders)
+  find_program(python NAMES python3 python NO_CACHE)
+  if(python)
+    execute_process(COMMAND ${python} -c "import nvidia; print(*nvidia.__path__, sep=';')"
+      OUTPUT_VARIABLE paths OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    foreach(path IN LISTS paths)
+      file(GLOB found LIST_DIRECTORIES true ${path}/*)
+      list(APPEND folders ${found})
+    endforeach()
+  endif()
+  list(SORT folders COMPARE NATURAL ORDER DESCENDING)
+  set(${out} ${folders} PARENT_SCOPE)
+endfunction()
+
+# OUT: every nvcc worth asking, the likeliest first; only that one where the user names it.
+function(lockstep_find_nvccs out)
+  set(nvccs ${CMAKE_CUDA_COMPILER} $ENV{CUDACXX})
+  if(nvccs)
+    list(SUBLIST nvccs 0 1 nvccs)
+  else()
+    find_program(in_path nvcc NO_CACHE NO_CMAKE_PATH NO_CMAKE_SYSTEM_PATH)
+    file(GLOB toolkits LIST_DIRECTORIES true /usr/local/cuda-* /opt/cuda-*)
+    list(SORT toolkits COMPARE NATURAL ORDER DESCENDING)
+    foreach(root ${CUDAToolkit_ROOT} $ENV{CUDAToolkit_ROOT} $ENV{CUDA_HOME} $ENV{CUDA_PATH} "PATH"
+        /usr/local/cuda /opt/cuda ${toolkits} /usr/lib/nvidia-cuda-toolkit ${ARGN})
+      if(root STREQUAL "PATH" AND in_path)
+        list(APPEND nvccs ${in_path})
+      elseif(EXISTS ${root}/bin/nvcc)
+        list(APPEND nvccs ${root}/bin/nvcc)
+      endif()
+    endforeach()
+    list(REMOVE_DUPLICATES nvccs)
+  endif()
+  set(${out} ${nvccs} PARENT_SCOPE)
+endfunction()
+
+# The folder of a header, as OUT; where it is not found, its name joins lockstep_missing.
+function(lockstep_find_header out header)
+  find_path(found ${header} NO_CACHE HINTS ${lockstep_roots} PATHS ENV CPATH PATH_SUFFIXES include include/cccl)
+  set(${out} ${found} PARENT_SCOPE)
+  if(NOT found)
+    set(lockstep_missing ${lockstep_missing} ${header} PARENT_SCOPE)
+  endif()
+endfunction()
+
+# lockstep::TARGET, or the library's name joins lockstep_missing. The name with the version goes first:
+# where several are about, libNAME.so may be another's.
+function(lockstep_find_library target name version includes)
+  find_library(found NAMES lib${name}.so.${version} ${name} NAMES_PER_DIR NO_CACHE HINTS ${lockstep_roots}
+    PATHS ENV LD_LIBRARY_PATH PATH_SUFFIXES lib64 lib lib/${CMAKE_HOST_SYSTEM_PROCESSOR}-linux-gnu)
+  if(NOT found)
+    set(lockstep_missing ${lockstep_missing} lib${name} PARENT_SCOPE)
+  elseif(NOT TARGET lockstep::${target})
+    add_library(lockstep::${target} SHARED IMPORTED GLOBAL)
+    set_target_properties(lockstep::${target} PROPERTIES IMPORTED_LOCATION ${found}
+      INTERFACE_INCLUDE_DIRECTORIES "${includes}")
+  endif()
+endfunction()
+
+# --- nvcc ----------------------------------------------------------------------------------------
+
+# OUT: why this nvcc is of no use, or nothing. It is to be new enough, and to compile a kernel with the
+# host compiler, which it refuses where that one is newer than it knows. Sets lockstep_cuda_version, _home
+# (of its toolkit), _includes, and lockstep_roots, where libraries may be.
+function(lockstep_judge_nvcc out nvcc)
+  execute_process(COMMAND ${nvcc} --version OUTPUT_VARIABLE said ERROR_QUIET RESULT_VARIABLE status)
+  if(NOT status EQUAL 0 OR NOT said MATCHES "release ([0-9.]+), V([0-9.]+)")
+    set(${out} "${nvcc} does not run" PARENT_SCOPE)
+    return()
+  endif()
+  set(version ${CMAKE_MATCH_2})
+  if(version VERSION_LESS 12)
+    set(${out} "${nvcc} is ${version}, and 12 is needed" PARENT_SCOPE)
+    return()
+  endif()
+
+  # Its toolkit's folder, by its own account: the nvcc that was found may be a link or a script.
+  execute_process(COMMAND ${nvcc} --dryrun -E -x cu /dev/null OUTPUT_VARIABLE said ERROR_VARIABLE said)
+  string(REGEX MATCH "TOP=([^\n]*)" home "${said}")
+  file(REAL_PATH "${CMAKE_MATCH_1}" home)
+  set(lockstep_roots)
+  foreach(root ${home} $ENV{CUDA_HOME} $ENV{CUDA_PATH} $ENV{CONDA_PREFIX})
+    list(APPEND lockstep_roots ${root} ${root}/targets/${CMAKE_HOST_SYSTEM_PROCESSOR}-linux)
+  endforeach()
+  list(APPEND lockstep_roots ${lockstep_wheels})
+  set(lockstep_missing)
+  set(includes)
+  foreach(header cuda_runtime.h crt/host_config.h cublasLt.h nvtx3/nvtx3.hpp cub/version.cuh)
+    lockstep_find_header(folder ${header})
+    list(APPEND includes ${folder})
+  endforeach()
+  list(REMOVE_DUPLICATES includes)
+  if(lockstep_missing)
+    list(JOIN lockstep_missing ", " missing)
+    set(${out} "${nvcc} is there, ${missing} not" PARENT_SCOPE)
+    return()
+  endif()
+
+  set(probed "${nvcc} ${version} ${lockstep_cuda_host} ${includes}")
+  if(NOT LOCKSTEP_CUDA_PROBED STREQUAL probed)
+    set(probe ${CMAKE_BINARY_DIR}/CMakeFiles/lockstep_cuda.cu)
+    file(WRITE ${probe} "#include <cuda_bf16.h>\n#include <cub/version.cuh>\n#include <span>\n"
+      "__global__ void one(float* x) { *x = 1; }\n"
+      "void run(std::span<float> x) { one<<<1, 1>>>(x.data()); }\n")
+    list(TRANSFORM includes PREPEND -I OUTPUT_VARIABLE flags)
+    execute_process(COMMAND ${nvcc} -std=c++20 -ccbin ${lockstep_cuda_host} ${flags} -c ${probe} -o ${probe}.o
+      OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE status)
+    if(NOT status EQUAL 0)
+      string(REGEX MATCH "[^\n]*(error|fatal)[^\n]*" line "${said}")
+      string(REGEX REPLACE "^.*(error|fatal)[^:a-z]*(: *| -- *)" "" line "${line}")
+      string(REGEX REPLACE " The nvcc flag.*" "" line "${line}")
+      set(${out} "${nvcc} with ${lockstep_cuda_host}: ${line} CUDAHOSTCXX names another" PARENT_SCOPE)
+      return()
+    endif()
+    set(LOCKSTEP_CUDA_PROBED "${probed}" CACHE INTERNAL "The nvcc, host compiler and headers that compile")
+  endif()
+  set(${out} "" PARENT_SCOPE)
+  set(lockstep_cuda_version ${version} PARENT_SCOPE)
+  set(lockstep_cuda_home ${home} PARENT_SCOPE)
+  set(lockstep_roots ${lockstep_roots} PARENT_SCOPE)
+  set(lockstep_cuda_includes ${includes} PARENT_SCOPE)
+endfunction()
+
+lockstep_find_wheels(lockstep_wheels)
+lockstep_find_nvccs(lockstep_nvccs ${lockstep_wheels})
+set(lockstep_cuda_host ${CMAKE_CUDA_HOST_COMPILER} $ENV{CUDAHOSTCXX} ${CMAKE_CXX_COMPILER})
+list(GET lockstep_cuda_host 0 lockstep_cuda_host)
+set(lockstep_nvcc)
+foreach(candidate IN LISTS lockstep_nvccs)
+  lockstep_judge_nvcc(lockstep_reason ${candidate})
+  if(NOT lockstep_reason)
+    set(lockstep_nvcc ${candidate})
+    break()
+  elseif(NOT LOCKSTEP_ABOUT_CUDA)
+    set(LOCKSTEP_ABOUT_CUDA ${lockstep_reason})    # of the likeliest one
+  endif()
+endforeach()
+if(NOT lockstep_nvcc)
+  return()
+endif()
+
+set(lockstep_missing)
+string(REGEX MATCH "^[0-9]+" lockstep_major ${lockstep_cuda_version})
+lockstep_find_library(cudart cudart ${lockstep_major} "${lockstep_cuda_includes}")
+lockstep_find_library(cublas cublas ${lockstep_major} "${lockstep_cuda_includes}")
+lockstep_find_library(cublaslt cublasLt ${lockstep_major} "${lockstep_cuda_includes}")
+if(lockstep_missing)
+  list(JOIN lockstep_missing ", " lockstep_missing)
+  set(LOCKSTEP_ABOUT_CUDA "${lockstep_nvcc} is there, ${lockstep_missing} not")
+  return()
+endif()
+
+# --- The language --------------------------------------------------------------------------------
+
+# The GPUs of the last years, A100 (80), H100 (90) and B200 (100), as far as this nvcc knows them, and
+# code for the newest that later ones translate.
+execute_process(COMMAND ${lockstep_nvcc} --list-gpu-arch OUTPUT_VARIABLE lockstep_known)
+set(lockstep_architectures)
+foreach(architecture 80 90 100)
+  if(lockstep_known MATCHES "compute_${architecture}\n")
+    list(APPEND lockstep_architectures ${architecture}-real)
+    set(lockstep_newest ${architecture})
+  endif()
+endforeach()
+list(APPEND lockstep_architectures ${lockstep_newest}-virtual)
+if(NOT CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+  set(CMAKE_CUDA_ARCHITECTURES ${lockstep_architectures})
+endif()
+set(CMAKE_CUDA_COMPILER ${lockstep_nvcc})
+if(NOT CMAKE_CUDA_HOST_COMPILER)
+  set(CMAKE_CUDA_HOST_COMPILER ${lockstep_cuda_host})
+endif()
+# What lies elsewhere than nvcc expects, as wheels do: headers for good, libraries while CMake tries it.
+foreach(folder IN LISTS lockstep_cuda_includes)
+  cmake_path(IS_PREFIX lockstep_cuda_home ${folder} lockstep_expected)
+  if(NOT lockstep_expected)
+    string(APPEND CMAKE_CUDA_FLAGS " -isystem=${folder}")
+  endif()
+endforeach()
+set(lockstep_library_path "$ENV{LIBRARY_PATH}")
+list(TRANSFORM lockstep_roots APPEND /lib OUTPUT_VARIABLE lockstep_folders)
+list(JOIN lockstep_folders ":" lockstep_folders)
+set(ENV{LIBRARY_PATH} "${lockstep_folders}:${lockstep_library_path}")
+enable_language(CUDA)
+set(ENV{LIBRARY_PATH} "${lockstep_library_path}")
+
+set(lockstep_for)
+if(CMAKE_CUDA_ARCHITECTURES STREQUAL "native" AND NOT CMAKE_CUDA_ARCHITECTURES_NATIVE)
+  set(CMAKE_CUDA_ARCHITECTURES ${lockstep_architectures})
+  set(lockstep_for "no native GPU here, so ")
+endif()
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)    # CMake 3.25 does not know that nvcc 12 has it
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+# lockstep::cudart, shared by all of a process, and no second one that is linked in unasked.
+set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+# As strict as what nvcc writes for the host compiler stands (-Wpedantic it doesn't). -lineinfo costs
+# nothing at run time and lets compute-sanitizer and Nsight name the line.
+target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--Werror all-warnings
+ --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra,-Wshadow,-Wconversion,-ffp-contract=off>")
+
+set(LOCKSTEP_HAS_CUDA ON)
+list(JOIN CMAKE_CUDA_ARCHITECTURES ", " lockstep_architectures)
+set(LOCKSTEP_ABOUT_CUDA "${lockstep_cuda_version}, ${lockstep_nvcc}, ${lockstep_for}for ${lockstep_architectures}")
+
+# --- NCCL ----------------------------------------------------------------------------------------
+
+set(LOCKSTEP_ABOUT_NCCL "")
+if(LOCKSTEP_NCCL)
+  set(lockstep_missing)
+  list(PREPEND lockstep_roots ${NCCL_HOME} $ENV{NCCL_HOME} ${NCCL_ROOT} $ENV{NCCL_ROOT})
+  lockstep_find_header(lockstep_nccl_h nccl.h)
+  lockstep_find_library(nccl nccl 2 "${lockstep_nccl_h};${lockstep_cuda_includes}")
+  list(JOIN lockstep_missing ", " LOCKSTEP_ABOUT_NCCL)
+  if(lockstep_missing)
+    string(PREPEND LOCKSTEP_ABOUT_NCCL "no ")
+  else()
+    set(LOCKSTEP_HAS_NCCL ON)
+    file(STRINGS ${lockstep_nccl_h}/nccl.h lockstep_nccl REGEX "define NCCL_(MAJOR|MINOR|PATCH) ")
+    string(REGEX REPLACE "[^0-9]+" "." lockstep_nccl "${lockstep_nccl}")
+    string(REGEX MATCH "[0-9].*[0-9]" lockstep_nccl "${lockstep_nccl}")
+    get_target_property(lockstep_library lockstep::nccl IMPORTED_LOCATION)
+    set(LOCKSTEP_ABOUT_NCCL "${lockstep_nccl}, ${lockstep_library}")
+  endif()
+endif()

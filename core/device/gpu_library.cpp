@@ -1,0 +1,62 @@
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "core/base/error.h"
+#include "core/device/gpu.h"
+
+namespace lockstep {
+
+namespace {
+
+using MakeLibrary = GpuLibrary*();
+constexpr const char* symbol = "lockstep_gpu_library";
+
+/// Where it is: as told, or where it was built. Empty for a build without CUDA.
+std::string path_of_library() {
+  if (const char* told = std::getenv("LOCKSTEP_GPU_LIBRARY")) return told;
+#ifdef LOCKSTEP_CUDA_LIBRARY
+  return LOCKSTEP_CUDA_LIBRARY;
+#else
+  return {};
+#endif
+}
+
+/// Throws UsageError where there is none that can be used.
+GpuLibrary& load() {
+  const std::string path = path_of_library();
+  if (path.empty())
+    throw UsageError(
+        "--device cuda: built without CUDA; install the CUDA Toolkit (12 or later) and build "
+        "again, or leave the flag out");
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr)
+    throw UsageError(
+        fmt::format("--device cuda: can't load the GPU's part of Lockstep ({}); build "
+                    "again, or leave the flag out",
+                    dlerror()));
+  auto* make = reinterpret_cast<MakeLibrary*>(dlsym(library, symbol));
+  if (make == nullptr)
+    throw UsageError(fmt::format("--device cuda: {} is no GPU part of Lockstep", path));
+  std::string problem;
+  try {
+    GpuLibrary& loaded = *make();
+    if (!loaded.gpus().empty()) return loaded;
+    problem = "there is no GPU here";
+  } catch (const RunError& error) {
+    problem = error.what();
+  }
+  throw UsageError(
+      fmt::format("--device cuda: {}; leave the flag out to train on the CPU", problem));
+}
+
+}  // namespace
+
+GpuLibrary& gpu_library() {
+  // Stays until the process ends: CUDA does not like to be unloaded.
+  static GpuLibrary& library = load();
+  return library;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+#include "core/device/gpu_timeline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+namespace lockstep {
+
+namespace {
+
+constexpr int tries = 5;
+constexpr Picoseconds realign_after = 1'000'000'000'000;  // a second
+/// How long the thread sleeps between two looks at a mark that is not passed: a live viewer sees a
+/// span that much later.
+constexpr std::chrono::microseconds nap{200};
+
+}  // namespace
+
+GpuTimeline::GpuTimeline(Gpu& gpu, Queue queue, const Clock& clock, Recorder& trace)
+    : gpu_(gpu), clock_(clock), trace_(trace), anchor_(align(queue)) {
+  thread_ = std::thread{[this] { work(); }};
+}
+
+GpuTimeline::~GpuTimeline() {
+  {
+    std::lock_guard lock{mutex_};
+    stop_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void GpuTimeline::span(Entry entry) {
+  if (entry.span.step < 0) entry.span.step = trace_.step();
+  std::lock_guard lock{mutex_};
+  pending_.push_back({std::move(entry), anchor_});
+  ++put_;
+  changed_.notify_all();
+}
+
+void GpuTimeline::drain() {
+  std::unique_lock lock{mutex_};
+  const std::int64_t until = put_;
+  changed_.wait(lock, [&] { return recorded_ >= until; });
+}
+
+void GpuTimeline::realign(Queue queue) {
+  drain();
+  std::unique_lock lock{mutex_};
+  const AnchorPtr before = anchor_;
+  lock.unlock();
+  if (clock_.now() - before->time < realign_after) return;
+  auto now = std::make_shared<Anchor>(*align(queue));
+  // What was recorded by the anchor before this one stays before what will be by this one.
+  now->time = std::max(now->time, time_of(*before, *now->mark));
+  lock.lock();
+  anchor_ = std::move(now);
+}
+
+Picoseconds GpuTimeline::uncertainty() const {
+  std::lock_guard lock{mutex_};
+  return anchor_->uncertainty;
+}
+
+Picoseconds GpuTimeline::least_delay() const {
+  std::lock_guard lock{mutex_};
+  return least_delay_.value_or(0);
+}
+
+GpuTimeline::AnchorPtr GpuTimeline::align(Queue queue) {
+  Anchor best;
+  for (int i = 0; i < tries; ++i) {
+    const Picoseconds before = clock_.now();
+    MarkPtr mark = gpu_.record(queue);
+    while (!gpu_.passed(*mark)) std::this_thread::yield();
+    const Picoseconds after = clock_.now();
+    if (i > 0 && after - before >= best.uncertainty) continue;
+    best = {std::move(mark), after, after - before};
+  }
+  return std::make_shared<const Anchor>(std::move(best));
+}
+
+Picoseconds GpuTimeline::time_of(const Anchor& anchor, const Mark& mark) const {
+  return anchor.time + std::llround(gpu_.milliseconds(*anchor.mark, mark) * 1e9);
+}
+
+void GpuTimeline::work() {
+  std::unique_lock lock{mutex_};
+  while (true) {
+    changed_.wait(lock, [&] { return stop_ || !pending_.empty(); });
+    if (pending_.empty()) return;
+    const Pending next = pending_.front();
+    const bool stop = stop_;
+    lock.unlock();
+    bool passed = false;
+    try {
+      passed = gpu_.passed(*next.entry.end);
+      if (passed) record(next);
+    } catch (const std::exception&) {
+      passed = true;  // the GPU has failed, which the rank hears of itself; this span has no end
+    }
+    if (!passed && !stop) std::this_thread::sleep_for(nap);
+    lock.lock();
+    if (!passed && !stop) continue;
+    pending_.pop_front();
+    ++recorded_;
+    changed_.notify_all();
+  }
+}
+
+void GpuTimeline::record(const Pending& pending) {
+  const Entry& entry = pending.entry;
+  const Picoseconds start = time_of(*pending.anchor, *entry.start);
+  const Picoseconds end = std::max(start, time_of(*pending.anchor, *entry.end));
+  {
+    std::lock_guard lock{mutex_};
+    least_delay_ = std::min(least_delay_.value_or(start - entry.launched), start - entry.launched);
+  }
+  if (end - start < entry.least) return;
+  trace_.span(entry.lane, entry.span, start, end);
+  if (entry.kind == Entry::Flow::starts) trace_.flow_start(entry.lane, entry.flow, start);
+  if (entry.kind == Entry::Flow::ends) trace_.flow_end(entry.lane, entry.flow, end);
+}
+
+}  // namespace lockstep

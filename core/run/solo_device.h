@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+
+#include "core/device/device.h"
+
+namespace lockstep {
+
+/// A device with nobody else: for what is computed beside the ranks, by the wall clock and without
+/// a trace. The first GPU, or the CPU.
+struct SoloDevice {
+  explicit SoloDevice(bool on_gpu = false)
+      : gpu(on_gpu ? gpu_library().open(0) : nullptr),
+        compute(gpu ? Stream{clock, silent, 0, *gpu} : Stream{clock, silent, 0, DeviceKind::cpu}),
+        memory(gpu ? Memory{*gpu, compute.queue()} : Memory{}) {}
+  SoloDevice(const SoloDevice&) = delete;
+  SoloDevice& operator=(const SoloDevice&) = delete;
+
+  operator Device() { return {memory, compute}; }
+
+  Clock clock = Clock::wall();
+  Recorder silent{false};
+  std::unique_ptr<Gpu> gpu;
+  Stream compute;
+  Memory memory;
+};
+
+}  // namespace lockstep

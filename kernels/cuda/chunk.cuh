@@ -1,0 +1,158 @@
+#pragma once
+
+/// Elements by the 16 bytes, which is the most that a thread moves with one instruction, wherever
+/// in memory they begin.
+///
+/// A view may begin at any multiple of its elements' size, and an odd number of columns puts nearly
+/// every row off the multiples of 16 (50257 logits). Reading such a row element by element takes
+/// four or eight times as many instructions. Instead a thread reads the two aligned 16 bytes that
+/// its own lie in, and shifts: twice the loads, of which the second finds in the first-level cache
+/// what the neighbour fetched, so memory is still read once. Which thread takes which elements
+/// therefore needn't depend on where they lie, and neither does the order of a sum.
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cuda/narrow.cuh"
+
+namespace lockstep::cuda {
+
+inline constexpr int vector_bytes = 16;
+
+/// How many elements 16 bytes are.
+template <class T>
+inline constexpr int per_vector = vector_bytes / static_cast<int>(sizeof(T));
+
+/// `size` elements in a thread's registers.
+template <class T, int size>
+struct Chunk {
+  T at[size];
+};
+
+template <class T>
+__device__ __forceinline__ int bytes_past_vector(const T* at) {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(at) % vector_bytes);
+}
+
+/// 16 bytes from any address that is even, out of the aligned ones around it.
+__device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, int bytes) {
+  unsigned word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int i = 0; i < 6; ++i) word[i] = (bytes & 8) != 0 ? word[i + 2] : word[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) word[i] = (bytes & 4) != 0 ? word[i + 1] : word[i];
+  const unsigned bits = (static_cast<unsigned>(bytes) & 3U) * 8U;
+  return {__funnelshift_r(word[0], word[1], bits), __funnelshift_r(word[1], word[2], bits),
+          __funnelshift_r(word[2], word[3], bits), __funnelshift_r(word[3], word[4], bits)};
+}
+
+/// Elements that are read: a row, or a whole array. Nothing outside [begin, end) is.
+template <class T>
+struct Source {
+  const T* begin;
+  const T* end;
+
+  /// Elements [first, first + count) of it, 0 <= count <= size; what is beyond count is `other`.
+  template <int size>
+  __device__ __forceinline__ Chunk<T, size> load(std::int64_t first, int count, T other) const {
+    Chunk<T, size> chunk;
+    constexpr int bytes = size * static_cast<int>(sizeof(T));
+    static_assert(bytes == 8 || bytes % vector_bytes == 0);
+    const T* const from = begin + first;
+    if constexpr (bytes == 8) {
+      if (count == size && bytes_past_vector(from) % 8 == 0) {
+        const uint2 all = *reinterpret_cast<const uint2*>(from);
+        memcpy(&chunk, &all, sizeof all);
+        return chunk;
+      }
+    } else {
+      const int past = bytes_past_vector(from);
+      if (count == size && past == 0) {
+        const auto* const vectors = reinterpret_cast<const uint4*>(from);
+#pragma unroll
+        for (int v = 0; v < bytes / vector_bytes; ++v) put(chunk, v, vectors[v]);
+        return chunk;
+      }
+      const T* const low = from - past / static_cast<int>(sizeof(T));
+      if (count == size && low >= begin && low + size + per_vector<T> <= end) {
+        const auto* const vectors = reinterpret_cast<const uint4*>(low);
+#pragma unroll
+        for (int v = 0; v < bytes / vector_bytes; ++v)
+          put(chunk, v, shifted(vectors[v], vectors[v + 1], past));
+        return chunk;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < size; ++i) chunk.at[i] = i < count ? from[i] : other;
+    return chunk;
+  }
+
+ private:
+  template <int size>
+  static __device__ __forceinline__ void put(Chunk<T, size>& chunk, int v, uint4 vector) {
+    memcpy(&chunk.at[v * per_vector<T>], &vector, vector_bytes);
+  }
+};
+
+/// Rows of elements, `stride` elements apart.
+template <class T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+
+  __device__ Source<std::remove_const_t<T>> row(std::int64_t i, std::int64_t columns) const {
+    return {data + i * stride, data + i * stride + columns};
+  }
+};
+
+template <class T>
+Rows<T> rows_of(const View& view) {
+  return {data_of<T>(view), view.row_stride};
+}
+
+/// Writes the first `count` elements of a chunk; with one instruction where all of it goes to an
+/// aligned address.
+template <class T, int size>
+__device__ __forceinline__ void store(T* to, const Chunk<T, size>& chunk, int count) {
+  constexpr int bytes = size * static_cast<int>(sizeof(T));
+  if constexpr (bytes == 8) {
+    if (count == size && bytes_past_vector(to) % 8 == 0) {
+      uint2 all;
+      memcpy(&all, &chunk, sizeof all);
+      *reinterpret_cast<uint2*>(to) = all;
+      return;
+    }
+  } else {
+    if (count == size && bytes_past_vector(to) == 0) {
+#pragma unroll
+      for (int v = 0; v < bytes / vector_bytes; ++v) {
+        uint4 vector;
+        memcpy(&vector, &chunk.at[v * per_vector<T>], vector_bytes);
+        reinterpret_cast<uint4*>(to)[v] = vector;
+      }
+      return;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < size; ++i)
+    if (i < count) to[i] = chunk.at[i];
+}
+
+/// Where a row of `columns` elements is cut so that all chunks but the first and the last begin at
+/// an aligned address of what is written: chunk i is elements [first, first + count).
+struct Cut {
+  std::int64_t first;
+  int count;  ///< 0 beyond the row
+
+  template <int size, class T>
+  static __device__ __forceinline__ Cut chunk(std::int64_t i, const T* written,
+                                              std::int64_t columns) {
+    const int before = bytes_past_vector(written) / static_cast<int>(sizeof(T)) % size;
+    const std::int64_t from = i * size - before;
+    const std::int64_t first = from > 0 ? from : 0;
+    const std::int64_t end = from + size < columns ? from + size : columns;
+    return {first, end > first ? static_cast<int>(end - first) : 0};
+  }
+};
+
+}  // namespace lockstep::cuda

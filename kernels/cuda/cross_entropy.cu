@@ -1,0 +1,144 @@
+/// Softmax and the negative log-likelihood of the target, a block a row.
+///
+/// Forward reads the N V logits once: each thread keeps the maximum so far of what it has seen and
+/// the sum of exponentials relative to it (online softmax, Milakov & Gimelshein 2018), and the
+/// block merges its threads'. Backward needs lse alone: it reads the logits once, and writes as
+/// much. With a vocabulary of 50257 nearly every row begins off the multiples of 16 bytes, and is
+/// read and written 16 bytes at a time all the same (chunk.cuh).
+///
+/// Exponentials are the hardware's: an exact one takes the time of moving ten bytes. They err by
+/// about 1e-6 where e^x matters, and the sum, whose terms err independently, by less.
+
+#include "kernels/arguments.h"
+#include "kernels/check.h"
+#include "kernels/cuda/chunk.cuh"
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/element.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int threads = 512;
+constexpr int chunks = 4;  // that a thread asks for before it computes
+
+__device__ bool inside(std::int32_t target, int vocabulary) {
+  return target >= 0 && target < vocabulary;
+}
+
+/// `part` and one more chunk of its row. Logits of -∞ have no probability, and a NaN makes the sum
+/// NaN.
+template <class T, int size>
+__device__ element::SoftmaxPart take(element::SoftmaxPart part, const Chunk<T, size>& chunk,
+                                     int count) {
+  float largest = part.maximum;
+#pragma unroll
+  for (int i = 0; i < size; ++i)
+    if (i < count) largest = fmaxf(largest, widen(chunk.at[i]));
+  // Nothing but -∞ has no maximum to take off.
+  const float shift = largest == -INFINITY ? 0.0F : largest;
+  float sum = part.sum * __expf(part.maximum - shift);
+#pragma unroll
+  for (int i = 0; i < size; ++i)
+    if (i < count) sum += __expf(widen(chunk.at[i]) - shift);
+  return {largest, sum};
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    forward_kernel(const T* logits, const std::int32_t* targets, float* losses, float* lse,
+                   int vocabulary) {
+  using Reduce = cub::BlockReduce<element::SoftmaxPart, threads>;
+  __shared__ typename Reduce::TempStorage storage;
+  constexpr int size = per_vector<T>;
+  const std::int64_t row = blockIdx.x;
+  const T* const in = logits + row * vocabulary;
+  const Source<T> source{in, in + vocabulary};
+
+  element::SoftmaxPart part;
+  for (int first = static_cast<int>(threadIdx.x) * size; first < vocabulary;
+       first += chunks * threads * size) {
+    Chunk<T, size> chunk[chunks];
+    int count[chunks];
+#pragma unroll
+    for (int c = 0; c < chunks; ++c) {
+      const int left = vocabulary - (first + c * threads * size);
+      count[c] = left >= size ? size : (left > 0 ? left : 0);
+      chunk[c] = source.template load<size>(first + c * threads * size, count[c], T{});
+    }
+#pragma unroll
+    for (int c = 0; c < chunks; ++c)
+      if (count[c] > 0) part = take(part, chunk[c], count[c]);
+  }
+  part = Reduce(storage).Reduce(part, [](const element::SoftmaxPart& a,
+                                         const element::SoftmaxPart& b) { return merge(a, b); });
+  if (threadIdx.x != 0) return;
+  const float log_sum = logf(part.sum);
+  const std::int32_t target = targets[row];
+  lse[row] = part.maximum + log_sum;
+  // Not lse - logit: with logits of 1e4 the difference of two rounded large numbers is noise.
+  losses[row] = inside(target, vocabulary) ? log_sum + (part.maximum - widen(in[target]))
+                                           : element::from_bits(0x7fc00000U);
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    backward_kernel(const T* logits, const std::int32_t* targets, const float* lse, float scale,
+                    T* dlogits, int vocabulary) {
+  constexpr int size = per_vector<T>;
+  const std::int64_t row = blockIdx.x;
+  const T* const in = logits + row * vocabulary;
+  T* const out = dlogits + row * vocabulary;
+  const Source<T> source{in, in + vocabulary};
+  const float log_sum = lse[row];
+  const std::int32_t target = targets[row];
+
+  const std::int64_t end = vocabulary + size - 1;  // the cut may make one chunk more
+  for (std::int64_t chunk = threadIdx.x; chunk * size < end; chunk += chunks * threads) {
+    Cut cut[chunks];
+    Chunk<T, size> x[chunks];
+#pragma unroll
+    for (int c = 0; c < chunks; ++c) {
+      cut[c] = Cut::chunk<size>(chunk + c * threads, out, vocabulary);
+      x[c] = source.template load<size>(cut[c].first, cut[c].count, T{});
+    }
+#pragma unroll
+    for (int c = 0; c < chunks; ++c) {
+      Chunk<T, size> dx;
+#pragma unroll
+      for (int i = 0; i < size; ++i) {
+        const float hit = cut[c].first + i == target ? 1.0F : 0.0F;
+        dx.at[i] = rounded<T>((__expf(widen(x[c].at[i]) - log_sum) - hit) * scale);
+      }
+      store(out + cut[c].first, dx, cut[c].count);
+    }
+  }
+}
+
+}  // namespace
+
+void DeviceKernels::cross_entropy_forward(Queue queue, View logits, View targets, View losses,
+                                          View lse) const {
+  const auto n = arguments::cross_entropy_forward(logits, targets, losses, lse);
+  with_type_of(logits.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({"cross_entropy_forward", queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)},
+           forward_kernel<T>, data_of<T>(logits), targets.i32(), losses.f32(), lse.f32(),
+           static_cast<int>(n.columns));
+  });
+}
+
+void DeviceKernels::cross_entropy_backward(Queue queue, View logits, View targets, View lse,
+                                           float scale, View dlogits) const {
+  const auto n = arguments::cross_entropy_backward(logits, targets, lse, dlogits);
+  want_one_type("cross_entropy_backward", {{"logits", logits}, {"dlogits", dlogits}});
+  with_type_of(logits.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({"cross_entropy_backward", queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)},
+           backward_kernel<T>, data_of<T>(logits), targets.i32(), lse.f32(), scale,
+           data_of<T>(dlogits), static_cast<int>(n.columns));
+  });
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,169 @@
+/// Token and position embeddings: rows of two tables, added (forward), and the scatter that is
+/// their gradient (backward).
+///
+/// Forward is a block a row: 3 N h elements move. Backward must add the rows of dx that belong to
+/// one token in ascending order of (b, s), whatever the order in which blocks run, so the row
+/// numbers are sorted by token first (CUB's radix sort, which keeps the order of equal keys: N
+/// pairs of 4 bytes, little beside the N h elements). The block of the first of each run of equal
+/// tokens then adds the run to the table's row, which it reads and writes once. A position's rows
+/// are b apart by s, and need no sorting. Traffic: dx twice, and each row of a table that occurs
+/// twice.
+///
+/// A token outside [0, V) is nobody's row: forward leaves the position alone, backward skips it.
+
+#include <bit>
+#include <cub/cub.cuh>
+
+#include "kernels/arguments.h"
+#include "kernels/check.h"
+#include "kernels/cuda/chunk.cuh"
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int threads = 128;
+constexpr int rows_at_once = 4;  // of dx that a thread asks for before it adds
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    forward_kernel(const std::int32_t* tokens, const T* table, const T* positions, T* x,
+                   arguments::Embedding n) {
+  constexpr int size = per_vector<T>;
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t token = tokens[row];
+  const bool known = token >= 0 && token < n.vocabulary;
+  T* const out = x + row * n.h;
+  const Rows<const T> words{table, n.h}, places{positions, n.h};
+  for (std::int64_t i = threadIdx.x; i * size < n.h + size - 1; i += threads) {
+    const Cut cut = Cut::chunk<size>(i, out, n.h);
+    const Chunk<T, size> place =
+        places.row(row % n.s, n.h).template load<size>(cut.first, cut.count, T{});
+    Chunk<T, size> sum = place;
+    if (known) {
+      const Chunk<T, size> word =
+          words.row(token, n.h).template load<size>(cut.first, cut.count, T{});
+      for (int k = 0; k < size; ++k) sum.at[k] = rounded<T>(widen(word.at[k]) + widen(place.at[k]));
+    }
+    store(out + cut.first, sum, cut.count);
+  }
+}
+
+/// What is sorted: each row's token, V for one that is nobody's, and the row's number.
+__global__ void __launch_bounds__(threads)
+    keys_kernel(const std::int32_t* tokens, arguments::Embedding n, std::uint32_t* keys,
+                std::int32_t* rows) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (i >= n.rows) return;
+  const std::int64_t token = tokens[i];
+  const bool known = token >= 0 && token < n.vocabulary;
+  keys[i] = static_cast<std::uint32_t>(known ? token : n.vocabulary);
+  rows[i] = static_cast<std::int32_t>(i);
+}
+
+/// to[c] += Σ_k dx[row_of(k)][c], k ascending, for the block's columns. The loads don't wait for
+/// the additions before them.
+template <class T, class RowOf>
+__device__ void add_rows(const T* dx, T* to, std::int64_t h, std::int64_t count, RowOf row_of) {
+  constexpr int size = per_vector<T>;
+  const Rows<const T> from{dx, h};
+  const Rows<const T> into{to, h};
+  for (std::int64_t i = threadIdx.x; i * size < h + size - 1; i += threads) {
+    const Cut cut = Cut::chunk<size>(i, to, h);
+    Chunk<T, size> total = into.row(0, h).template load<size>(cut.first, cut.count, T{});
+    float sum[size];
+    for (int c = 0; c < size; ++c) sum[c] = widen(total.at[c]);
+    for (std::int64_t k = 0; k < count; k += rows_at_once) {
+      Chunk<T, size> part[rows_at_once];
+#pragma unroll
+      for (int r = 0; r < rows_at_once; ++r)
+        if (k + r < count)
+          part[r] = from.row(row_of(k + r), h).template load<size>(cut.first, cut.count, T{});
+#pragma unroll
+      for (int r = 0; r < rows_at_once; ++r)
+        if (k + r < count)
+          for (int c = 0; c < size; ++c) sum[c] += widen(part[r].at[c]);
+    }
+    for (int c = 0; c < size; ++c) total.at[c] = rounded<T>(sum[c]);
+    store(to + cut.first, total, cut.count);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    tokens_kernel(const std::uint32_t* keys, const std::int32_t* rows, const T* dx, T* dtable,
+                  arguments::Embedding n) {
+  const std::int64_t first = blockIdx.x;
+  const std::uint32_t token = keys[first];
+  if (token >= n.vocabulary || (first > 0 && keys[first - 1] == token)) return;
+  // The run's end, by halves: keys[end - 1] is the token's, keys[beyond] another's.
+  std::int64_t end = first + 1, beyond = n.rows;
+  while (end < beyond) {
+    const std::int64_t middle = end + (beyond - end) / 2;
+    if (keys[middle] == token)
+      end = middle + 1;
+    else
+      beyond = middle;
+  }
+  add_rows(dx, dtable + token * n.h, n.h, end - first,
+           [=](std::int64_t k) { return rows[first + k]; });
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    positions_kernel(const T* dx, T* dpositions, arguments::Embedding n) {
+  const std::int64_t position = blockIdx.x;
+  add_rows(dx, dpositions + position * n.h, n.h, n.rows / n.s,
+           [=](std::int64_t k) { return k * n.s + position; });
+}
+
+}  // namespace
+
+void DeviceKernels::embedding_forward(Queue queue, View tokens, View tokens_table,
+                                      View positions_table, View x) const {
+  const auto n = arguments::embedding_forward(tokens, tokens_table, positions_table, x);
+  want_one_type("embedding_forward",
+                {{"tokens_table", tokens_table}, {"positions_table", positions_table}, {"x", x}});
+  with_type_of(x.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({"embedding_forward", queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)},
+           forward_kernel<T>, tokens.i32(), data_of<T>(tokens_table), data_of<T>(positions_table),
+           data_of<T>(x), n);
+  });
+}
+
+void DeviceKernels::embedding_backward(Queue queue, View tokens, View dx, View dtokens_table,
+                                       View dpositions_table) const {
+  constexpr const char* name = "embedding_backward";
+  const auto n = arguments::embedding_backward(tokens, dx, dtokens_table, dpositions_table);
+  want_one_type(
+      name, {{"dx", dx}, {"dtokens_table", dtokens_table}, {"dpositions_table", dpositions_table}});
+  if (n.rows == 0) return;
+  const auto rows = static_cast<std::size_t>(n.rows);
+  const Scratch<std::uint32_t> keys(queue, 2 * rows);
+  const Scratch<std::int32_t> numbers(queue, 2 * rows);
+  launch({name, queue, dim3(static_cast<unsigned>(groups_of(threads, n.rows))), dim3(threads)},
+         keys_kernel, tokens.i32(), n, keys.data(), numbers.data());
+
+  const int bits = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(n.vocabulary)));
+  const auto sort = [&](void* storage, std::size_t& bytes) {
+    LOCKSTEP_CUDA(cub::DeviceRadixSort::SortPairs(
+        storage, bytes, keys.data(), keys.data() + rows, numbers.data(), numbers.data() + rows,
+        static_cast<int>(n.rows), 0, bits, stream_of(queue)));
+  };
+  std::size_t bytes = 0;
+  sort(nullptr, bytes);
+  const Scratch<std::byte> storage(queue, bytes);
+  sort(storage.data(), bytes);
+
+  with_type_of(dx.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({name, queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)}, tokens_kernel<T>,
+           keys.data() + rows, numbers.data() + rows, data_of<T>(dx), data_of<T>(dtokens_table), n);
+    launch({name, queue, dim3(static_cast<unsigned>(n.s)), dim3(threads)}, positions_kernel<T>,
+           data_of<T>(dx), data_of<T>(dpositions_table), n);
+  });
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,66 @@
+#pragma once
+
+/// What treats each element alone, row by row: out[r][c] = f(in[r][c], ...).
+///
+/// Each thread takes two chunks of 16 bytes of the output, whose inputs it asks for before it
+/// computes, and chunks are cut where the output is aligned, so that every store but those at a
+/// row's ends is one of 16 bytes. Memory traffic is what the arguments are long: each element is
+/// read and written once. An output may be one of the inputs.
+
+#include "kernels/cuda/chunk.cuh"
+#include "kernels/cuda/launch.cuh"
+
+namespace lockstep::cuda {
+
+inline constexpr int map_threads = 256;
+inline constexpr int map_chunks = 2;  ///< a thread's
+
+template <class Out, class F, class... In>
+__global__ void __launch_bounds__(map_threads)
+    map_rows(F f, std::int64_t columns, std::int64_t blocks_per_row, Rows<Out> out,
+             Rows<const In>... in) {
+  constexpr int size = per_vector<Out>;
+  const std::int64_t row = blockIdx.x / blocks_per_row;
+  const std::int64_t part = blockIdx.x % blocks_per_row;
+  Out* const to = out.data + row * out.stride;
+  const auto apply = [&](Cut cut, const Chunk<In, size>&... chunks) {
+    Chunk<Out, size> result;
+#pragma unroll
+    for (int i = 0; i < size; ++i) result.at[i] = f(chunks.at[i]...);
+    store(to + cut.first, result, cut.count);
+  };
+  const auto load = [&](auto rows, Cut cut) {
+    using T = std::remove_const_t<Pointee<decltype(rows.data)>>;
+    return rows.row(row, columns).template load<size>(cut.first, cut.count, T{});
+  };
+  const std::int64_t first = part * map_threads * map_chunks + threadIdx.x;
+  const Cut one = Cut::chunk<size>(first, to, columns);
+  const Cut two = Cut::chunk<size>(first + map_threads, to, columns);
+  [&](const Chunk<In, size>&... ones) {
+    [&](const Chunk<In, size>&... twos) {
+      apply(one, ones...);
+      apply(two, twos...);
+    }(load(in, two)...);
+  }(load(in, one)...);
+}
+
+/// Runs it over a matrix; contiguous ones are best given as one long row.
+template <class Out, class F, class... In>
+void map(const char* name, Queue queue, F f, std::int64_t rows, std::int64_t columns, Rows<Out> out,
+         Rows<In>... in) {
+  if (rows == 0 || columns == 0) return;
+  constexpr std::int64_t tile = std::int64_t{map_threads} * map_chunks * per_vector<Out>;
+  // One chunk more than the row has, for the cut.
+  const std::int64_t blocks = groups_of(tile, columns + per_vector<Out> - 1);
+  launch({name, queue, dim3(static_cast<unsigned>(rows * blocks)), dim3(map_threads)},
+         map_rows<Out, F, std::remove_const_t<In>...>, f, columns, blocks, out,
+         Rows<const In>{in.data, in.stride}...);
+}
+
+/// Runs it over n elements that lie one after another.
+template <class Out, class F, class... In>
+void map(const char* name, Queue queue, F f, std::int64_t n, Out* out, In*... in) {
+  map(name, queue, f, n == 0 ? 0 : 1, n, Rows<Out>{out, n}, Rows<In>{in, n}...);
+}
+
+}  // namespace lockstep::cuda

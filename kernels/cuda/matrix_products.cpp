@@ -1,0 +1,213 @@
+#include "kernels/cuda/matrix_products.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace lockstep::cuda {
+namespace {
+
+void check_cublas(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw GpuError(fmt::format("{}: {}: {}", call, cublasLtGetStatusName(status),
+                               cublasLtGetStatusString(status)));
+}
+
+/// Evaluates a call of cuBLASLt once, and throws GpuError if it failed.
+#define LOCKSTEP_CUBLAS(call) check_cublas((call), #call)
+
+constexpr std::int64_t alignment = 16;            // bytes
+constexpr std::size_t most_workspace = 32 << 20;  // what NVIDIA advises for Hopper
+
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::f16:
+      return CUDA_R_16F;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+/// cuBLASLt's descriptions, which it hands out as pointers.
+template <class Handle, cublasStatus_t (*destroy)(Handle)>
+class Described {
+ public:
+  Described() = default;
+  ~Described() { static_cast<void>(destroy(handle_)); }
+  Described(const Described&) = delete;
+  Described& operator=(const Described&) = delete;
+
+  Handle get() const { return handle_; }
+  Handle* out() { return &handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+using Operation = Described<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Layout = Described<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = Described<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+/// How far apart rows of `columns` are that all begin aligned.
+std::int64_t aligned_stride(std::int64_t columns, DType dtype) {
+  const std::int64_t step = alignment / static_cast<std::int64_t>(size_of(dtype));
+  return (columns + step - 1) / step * step;
+}
+
+bool aligned(const View& view) {
+  const auto bytes = static_cast<std::uintptr_t>(view.row_stride) * size_of(view.dtype);
+  return reinterpret_cast<std::uintptr_t>(view.data) % alignment == 0 &&
+         (bytes % alignment == 0 || view.shape.rows() <= 1);
+}
+
+/// A view itself if it is aligned, or a copy of it that is.
+class Aligned {
+ public:
+  Aligned(const Kernels& kernels, Queue queue, const View& view, bool filled)
+      : kernels_(kernels), queue_(queue), original_(view), view_(view) {
+    if (aligned(view)) return;
+    view_ = View{nullptr, {view.shape.rows(), view.shape.last()}, view.dtype};
+    view_.row_stride = aligned_stride(view.shape.last(), view.dtype);
+    memory_.emplace(queue, static_cast<std::size_t>(view_.shape.rows() * view_.row_stride) *
+                               size_of(view.dtype));
+    view_.data = memory_->data();
+    if (filled) kernels_.copy(queue_, original_, view_);
+  }
+
+  const View& view() const { return view_; }
+  /// Of what was computed in the copy, if there is one.
+  void copy_back() const {
+    if (memory_) kernels_.copy(queue_, view_, original_);
+  }
+
+ private:
+  const Kernels& kernels_;
+  Queue queue_;
+  View original_, view_;
+  std::optional<Scratch<std::byte>> memory_;
+};
+
+/// To cuBLASLt, whose matrices are column-major, row-major is the transpose.
+void describe(Layout& layout, const View& view, std::int64_t stride) {
+  LOCKSTEP_CUBLAS(cublasLtMatrixLayoutCreate(
+      layout.out(), type_of(view.dtype), static_cast<std::uint64_t>(view.shape.last()),
+      static_cast<std::uint64_t>(view.shape.rows()), stride));
+}
+
+template <class Value>
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, Value value) {
+  LOCKSTEP_CUBLAS(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
+}
+
+template <class Value>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         Value value) {
+  LOCKSTEP_CUBLAS(
+      cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
+}
+
+}  // namespace
+
+/// What cuBLASLt is told of one product: D = A B as Dᵀ = Bᵀ Aᵀ, since it sees all transposed.
+struct MatrixProducts::Call {
+  View first, second, d;  // B, A, D
+  Operation operation;
+
+  Call(const Factor& a, const Factor& b, const View& bias, const View& d_, bool allow_tf32)
+      : first(b.matrix), second(a.matrix), d(d_) {
+    const bool tf32 = allow_tf32 && d.dtype == DType::f32;
+    LOCKSTEP_CUBLAS(cublasLtMatmulDescCreate(
+        operation.out(), tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    const auto whether = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+    set(operation.get(), CUBLASLT_MATMUL_DESC_TRANSA, whether(b.transposed));
+    set(operation.get(), CUBLASLT_MATMUL_DESC_TRANSB, whether(a.transposed));
+    if (!bias) return;
+    set(operation.get(), CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias.data));
+    set(operation.get(), CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(bias.dtype));
+  }
+};
+
+MatrixProducts::MatrixProducts(const Kernels& kernels, bool allow_tf32)
+    : kernels_(kernels), allow_tf32_(allow_tf32) {
+  LOCKSTEP_CUBLAS(cublasLtCreate(&handle_));
+}
+
+MatrixProducts::~MatrixProducts() {
+  static_cast<void>(cublasLtDestroy(handle_));
+}
+
+void MatrixProducts::multiply(Queue queue, Factor a, Factor b, View bias, View d) const {
+  run(queue, a, b, bias, d, false);
+}
+
+void MatrixProducts::accumulate(Queue queue, Factor a, Factor b, View d) const {
+  run(queue, a, b, View{}, d, true);
+}
+
+void MatrixProducts::run(Queue queue, Factor a, Factor b, View bias, View d,
+                         bool accumulates) const {
+  const std::int64_t rows = d.shape.rows(), columns = d.shape.last();
+  const std::int64_t inner = a.transposed ? a.matrix.shape.rows() : a.matrix.shape.last();
+  if (rows == 0 || columns == 0 || inner == 0) return;
+  const Aligned aligned_a(kernels_, queue, a.matrix, true);
+  const Aligned aligned_b(kernels_, queue, b.matrix, true);
+  const Aligned aligned_d(kernels_, queue, d, accumulates);
+  std::optional<Aligned> aligned_bias;
+  if (bias) aligned_bias.emplace(kernels_, queue, bias, true);
+  const Call call({aligned_a.view(), a.transposed}, {aligned_b.view(), b.transposed},
+                  bias ? aligned_bias->view() : bias, aligned_d.view(), allow_tf32_);
+  const auto chosen = algorithm(
+      {rows, columns, inner, a.transposed, b.transposed, d.dtype, bool{bias}, accumulates}, call);
+
+  Layout first, second, to;
+  describe(first, call.first, call.first.row_stride);
+  describe(second, call.second, call.second.row_stride);
+  describe(to, call.d, call.d.row_stride);
+  const Scratch<std::byte> workspace(queue, chosen.workspaceSize);
+  const float alpha = 1.0F, beta = accumulates ? 1.0F : 0.0F;
+  LOCKSTEP_CUBLAS(cublasLtMatmul(handle_, call.operation.get(), &alpha, call.first.data,
+                                 first.get(), call.second.data, second.get(), &beta, call.d.data,
+                                 to.get(), call.d.data, to.get(), &chosen.algo, workspace.data(),
+                                 chosen.workspaceSize, stream_of(queue)));
+  aligned_d.copy_back();
+}
+
+cublasLtMatmulHeuristicResult_t MatrixProducts::algorithm(const Key& key, const Call& call) const {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = algorithms_.find(key); found != algorithms_.end()) return found->second;
+  // As if the matrices had no more between their rows than alignment wants: their actual strides
+  // must not decide.
+  const auto describe_packed = [](Layout& layout, const View& view) {
+    describe(layout, view, aligned_stride(view.shape.last(), view.dtype));
+  };
+  Layout first, second, to;
+  describe_packed(first, call.first);
+  describe_packed(second, call.second);
+  describe_packed(to, call.d);
+  Preference preference;
+  LOCKSTEP_CUBLAS(cublasLtMatmulPreferenceCreate(preference.out()));
+  set(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{most_workspace});
+  // Parts of a sum are added in their order, and in f32; never as they come.
+  set(preference.get(), CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    set(preference.get(), attribute, static_cast<std::uint32_t>(alignment));
+  cublasLtMatmulHeuristicResult_t result{};
+  int found = 0;
+  LOCKSTEP_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle_, call.operation.get(), first.get(),
+                                                 second.get(), to.get(), to.get(), preference.get(),
+                                                 1, &result, &found));
+  if (found == 0)
+    throw GpuError(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}",
+                               std::get<0>(key), std::get<2>(key), std::get<1>(key),
+                               name_of(std::get<DType>(key))));
+  return algorithms_.emplace(key, result).first->second;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <nccl.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/gpu/emulator/machine.h"
+
+namespace emulator {
+
+enum class Kind { send_receive, broadcast, all_reduce, reduce_scatter, all_gather, reduce };
+
+/// One member's share of an operation: a send, a receive, or its part in a collective.
+struct Part {
+  Kind kind = Kind::send_receive;
+  const void* from = nullptr;
+  void* to = nullptr;
+  std::size_t count = 0;
+  ncclDataType_t type = ncclFloat32;
+  int root = 0;
+  int rank = 0;
+  int peer = -1;       ///< of a send or a receive; -1: a collective
+  bool sends = false;  ///< of a send or a receive
+  bool done = false;
+};
+
+class Clique;
+
+/// A communicator as one rank has it. All but the constants is used under the machine's lock.
+struct Member {
+  std::shared_ptr<Clique> clique;
+  int rank = 0;
+  int device = 0;
+  bool aborted = false;
+  int splits = 0;                         ///< how often this rank called ncclCommSplit
+  std::map<int, std::uint64_t> sends;     ///< to each peer, so far
+  std::map<int, std::uint64_t> receives;  ///< from each peer
+  std::uint64_t collectives = 0;
+  std::int64_t operations = 0;
+  std::int64_t fails_after = -1;          ///< operations; -1: never
+  std::deque<class GroupMeeting*> order;  ///< issued and not done: only the first may begin
+};
+
+/// What ranks of one communicator have in common.
+class Clique {
+ public:
+  explicit Clique(int size_) : size(size_) {}
+
+  /// The lesser rank, the other (or -1: a collective), which of them sends, and the how many-th.
+  using Key = std::tuple<int, int, int, std::uint64_t>;
+
+  /// Parts of groups that have begun, by what they are parts of.
+  std::map<Key, std::vector<std::shared_ptr<Part>>> begun;
+  const int size;
+  std::map<int, int> gpus;  ///< by rank, as they come
+
+  struct Split {
+    std::map<int, std::pair<int, int>> wanted;  ///< by rank: color and key
+    std::map<int, std::shared_ptr<Clique>> by_color;
+    int took = 0;  ///< ranks that have their part
+  };
+  std::map<int, Split> splits;
+
+  /// Whether all that take part in it have begun it, and say the same about it.
+  bool complete(const Key& key) const;
+  /// Does it, for all of them.
+  void perform(const Key& key) const;
+  /// A rank has no part in anything any more.
+  void forget(int rank);
+};
+
+/// What one rank issued on one communicator between ncclGroupStart and ncclGroupEnd, or one
+/// operation.
+class GroupMeeting final : public Meeting {
+ public:
+  GroupMeeting(std::shared_ptr<Member> member, std::vector<std::shared_ptr<Part>> parts);
+  ~GroupMeeting() override;
+
+  void arrive() override;
+  bool can_step() const override;
+  void step() override;
+  bool done() const override;
+  std::string waits_for() const override;
+
+ private:
+  std::shared_ptr<Member> member_;
+  std::vector<std::pair<Clique::Key, std::shared_ptr<Part>>> parts_;
+  bool begun_ = false;
+};
+
+std::size_t size_of(ncclDataType_t type);
+
+}  // namespace emulator

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "emulator/runtime.h"
+#include "tests/gpu/emulator/memory.h"
+
+namespace emulator {
+
+/// What one cudaEventRecord put on a stream.
+struct Record {
+  int device = 0;
+  bool passed = false;
+  std::chrono::steady_clock::time_point when;
+};
+
+/// Work that several streams do together: NCCL's. At the head of its stream it has arrived; each
+/// step does what can be done with those that have, too. Used under the machine's lock.
+class Meeting {
+ public:
+  virtual ~Meeting() = default;
+  virtual void arrive() = 0;
+  virtual bool can_step() const = 0;
+  virtual void step() = 0;
+  virtual bool done() const = 0;
+  virtual std::string waits_for() const = 0;
+};
+
+/// One thing on a stream; just one of the four is set.
+struct Work {
+  const char* name = "";
+  std::function<void()> run;
+  std::shared_ptr<Record> record;
+  std::shared_ptr<Record> wait;
+  std::shared_ptr<Meeting> meeting;
+};
+
+struct Stream {
+  std::uintptr_t id = 0;
+  int device = 0;
+  bool destroyed = false;
+  std::deque<Work> works;
+  std::uint64_t urgency = 0;  ///< drawn at random, now and then anew
+};
+
+struct Device {
+  cudaError_t error = cudaSuccess;  ///< sticky
+  std::string words;
+  Stream stream;  ///< the default one
+};
+
+/// All GPUs of the process. Putting work on a stream runs nothing. Whoever waits for something runs
+/// what is at the head of streams, one work at a time in the whole process, from a stream chosen at
+/// random among those that can go on (seed $LOCKSTEP_EMULATOR_SEED), until it has what it waits for
+/// and no further: what nobody waits for is not done. $LOCKSTEP_EMULATOR_MODE=eager runs all that
+/// can be run whenever something is put.
+class Machine {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  static Machine& get();
+
+  Lock lock() { return Lock{mutex_}; }
+  Memory& memory() { return memory_; }
+  /// The index on the bus of each GPU that the process sees.
+  const std::vector<int>& visible() const { return visible_; }
+  Device& device(int index) { return *devices_.at(static_cast<std::size_t>(index)); }
+
+  /// Null where there is no such stream. A null handle is the device's default stream.
+  Stream* find(cudaStream_t handle, int current);
+  cudaStream_t make_stream(int device);
+  /// When what is on it is done. Whether there was such a stream.
+  bool destroy(cudaStream_t handle);
+  bool idle(int device);
+  void put(Lock& lock, Stream& stream, Work work);
+
+  /// Until `done()`, which is called under the lock. Other threads may put work meanwhile.
+  void drive(Lock& lock, const std::function<bool()>& done);
+  /// A few works, or none.
+  void drive_a_little(Lock& lock);
+  /// To be called when something changes that a stream, or a thread in drive(), may wait for.
+  void changed() { changed_.notify_all(); }
+  void fail(int device, cudaError_t error, const std::string& words);
+
+  bool debug() const { return debug_; }
+
+ private:
+  explicit Machine(std::vector<int> visible);
+
+  Stream* choose();
+  bool can_go_on(Stream& stream);
+  bool step(Lock& lock);
+  void run(Lock& lock, Stream& stream);
+  void tell_who_waits();
+  template <class Do>
+  void each_stream(Do&& visit);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<int> visible_;
+  Memory memory_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::map<std::uintptr_t, std::unique_ptr<Stream>> streams_;
+  std::uintptr_t next_stream_ = 0x1000;
+  bool running_ = false;
+  bool eager_ = false;
+  bool debug_ = false;
+  std::mt19937_64 random_;
+};
+
+/// Of the calling thread.
+int current_device();
+/// Notes an error, as cudaGetLastError returns it, and returns it.
+cudaError_t noted(cudaError_t error);
+
+}  // namespace emulator

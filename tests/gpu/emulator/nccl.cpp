@@ -1,0 +1,337 @@
+// NCCL between the threads of one process. An operation goes on when it is at the head of its
+// stream on every member, and all before it on that communicator are done on that member: so two
+// that are issued in another order on another rank hang, as do sizes that differ, and a send and a
+// receive that are not in one group hang where both sides send first (NCCL's may be saved by its
+// buffers). $LOCKSTEP_EMULATOR_DEBUG=1 says what waits for what, when nothing goes on for 3 s.
+//
+// $LOCKSTEP_EMULATED_NCCL_ERROR=N, or RANK:N: a communicator (of that rank) made from now on falls
+// silent after N operations, and ncclCommGetAsyncError says ncclRemoteError.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "tests/gpu/emulator/clique.h"
+
+struct ncclComm {
+  std::shared_ptr<emulator::Member> member;
+};
+
+namespace emulator {
+
+namespace {
+
+thread_local std::string last_error;
+
+ncclResult_t refused(ncclResult_t result, std::string why) {
+  last_error = std::move(why);
+  return result;
+}
+
+/// What this thread has put between ncclGroupStart and ncclGroupEnd.
+struct Issued {
+  std::shared_ptr<Member> member;
+  cudaStream_t stream;
+  std::shared_ptr<Part> part;
+};
+thread_local int group_depth = 0;
+thread_local std::vector<Issued> group;
+
+struct Table {
+  std::map<std::string, std::shared_ptr<Clique>> joining;
+  std::set<ncclComm_t> live;
+  int ids = 0;
+};
+/// Under the machine's lock.
+Table& table() {
+  static Table& all = *new Table;
+  return all;
+}
+
+std::shared_ptr<Member> member_of(ncclComm_t communicator) {
+  if (table().live.count(communicator) == 0)
+    give_up("use of a communicator that was destroyed or aborted");
+  return communicator->member;
+}
+
+ncclComm_t enter(std::shared_ptr<Clique> clique, int rank, int device) {
+  auto member = std::make_shared<Member>();
+  member->clique = std::move(clique);
+  member->rank = rank;
+  member->device = device;
+  if (const char* setting = std::getenv("LOCKSTEP_EMULATED_NCCL_ERROR")) {
+    const std::string text = setting;
+    const auto colon = text.find(':');
+    if (colon == std::string::npos || std::stoi(text.substr(0, colon)) == rank)
+      member->fails_after = std::stoll(text.substr(colon == std::string::npos ? 0 : colon + 1));
+  }
+  auto* communicator = new ncclComm{std::move(member)};
+  table().live.insert(communicator);
+  return communicator;
+}
+
+/// Two ranks on one GPU, in words; or none.
+std::string shared_gpu(const Clique& clique) {
+  std::map<int, int> users;
+  for (const auto& [rank, gpu] : clique.gpus) {
+    const auto [other, alone] = users.emplace(gpu, rank);
+    if (!alone)
+      return fmt::format("Duplicate GPU detected : rank {} and rank {} both on CUDA device {}",
+                         other->second, rank, gpu);
+  }
+  return "";
+}
+
+/// One communicator's part of a group, with the streams it was put on: NCCL runs it on the first,
+/// which waits for the others, and they for it.
+void put_group(Machine::Lock& lock, const std::vector<Issued>& issued) {
+  Machine& machine = Machine::get();
+  const int device = issued.front().member->device;
+  std::vector<Stream*> streams;
+  std::vector<std::shared_ptr<Part>> parts;
+  for (const Issued& one : issued) {
+    Stream* stream = machine.find(one.stream, device);
+    if (std::find(streams.begin(), streams.end(), stream) == streams.end())
+      streams.push_back(stream);
+    parts.push_back(one.part);
+  }
+  const auto order_after = [&](Stream& later, Stream& earlier) {
+    auto record = std::make_shared<Record>();
+    record->device = device;
+    machine.put(lock, earlier, {.name = "record", .record = record});
+    machine.put(lock, later, {.name = "wait", .wait = record});
+  };
+  for (std::size_t i = 1; i < streams.size(); ++i) order_after(*streams[0], *streams[i]);
+  machine.put(lock, *streams[0],
+              {.name = "NCCL",
+               .meeting = std::make_shared<GroupMeeting>(issued.front().member, std::move(parts))});
+  for (std::size_t i = 1; i < streams.size(); ++i) order_after(*streams[i], *streams[0]);
+}
+
+ncclResult_t flush_group() {
+  Machine::Lock lock = Machine::get().lock();
+  std::vector<Issued> all = std::move(group);
+  group.clear();
+  while (!all.empty()) {
+    const Member* first = all.front().member.get();
+    const auto rest = std::stable_partition(
+        all.begin(), all.end(), [&](const Issued& one) { return one.member.get() == first; });
+    put_group(lock, {all.begin(), rest});
+    all.erase(all.begin(), rest);
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t issue(Part part, ncclComm_t communicator, cudaStream_t stream) {
+  {
+    Machine& machine = Machine::get();
+    const Machine::Lock lock = machine.lock();
+    const std::shared_ptr<Member> member = member_of(communicator);
+    const Stream* found = machine.find(stream, member->device);
+    if (found == nullptr || found->device != member->device)
+      return refused(ncclInvalidUsage, "the stream is not of the communicator's GPU");
+    for (const void* data : {part.from, static_cast<const void*>(part.to)})
+      if (data != nullptr && part.count > 0 && machine.memory().device_of(data) != member->device &&
+          machine.memory().where(data) != Where::pinned)
+        return refused(ncclInvalidArgument, "the buffer is not of the communicator's GPU");
+    if (std::max(part.peer, part.root) >= member->clique->size)
+      return refused(
+          ncclInvalidArgument,
+          fmt::format("rank {} of {}", std::max(part.peer, part.root), member->clique->size));
+    part.rank = member->rank;
+    group.push_back({member, stream, std::make_shared<Part>(part)});
+  }
+  return group_depth == 0 ? flush_group() : ncclSuccess;
+}
+
+}  // namespace
+
+}  // namespace emulator
+
+using emulator::Clique;
+using emulator::Kind;
+using emulator::Machine;
+using emulator::refused;
+using emulator::table;
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const Machine::Lock lock = Machine::get().lock();
+  *id = {};
+  fmt::format_to_n(id->internal, sizeof id->internal - 1, "process {}, communicator {}", getpid(),
+                   table().ids++);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t*) {
+  Machine& machine = Machine::get();
+  Machine::Lock lock = machine.lock();
+  const std::string name{id.internal};
+  if (!name.starts_with(fmt::format("process {},", getpid())))
+    return refused(ncclSystemError, "the emulator's communicators join threads of one process");
+  if (rank < 0 || rank >= ranks) return refused(ncclInvalidArgument, "no such rank");
+
+  auto& joining = table().joining[name];
+  if (!joining) joining = std::make_shared<Clique>(ranks);
+  const std::shared_ptr<Clique> clique = joining;
+  const int device = emulator::current_device();
+  if (!clique->gpus.emplace(rank, device).second)
+    return refused(ncclInvalidUsage, fmt::format("rank {} joins twice", rank));
+  const auto size = static_cast<std::size_t>(ranks);
+  if (clique->gpus.size() == size) table().joining.erase(name);
+  machine.changed();
+  machine.drive(lock, [&] { return clique->gpus.size() == size; });
+  if (const std::string twice = emulator::shared_gpu(*clique); !twice.empty())
+    return refused(ncclInvalidUsage, twice);
+  *communicator = emulator::enter(clique, rank, device);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t communicator, int color, int key, ncclComm_t* part,
+                           ncclConfig_t*) {
+  Machine& machine = Machine::get();
+  Machine::Lock lock = machine.lock();
+  const auto member = emulator::member_of(communicator);
+  const std::shared_ptr<Clique> clique = member->clique;
+  const int round = member->splits++;
+  const auto size = static_cast<std::size_t>(clique->size);
+  Clique::Split& split = clique->splits[round];
+  split.wanted[member->rank] = {color, key};
+  machine.changed();
+  machine.drive(lock, [&] { return split.wanted.size() == size || member->aborted; });
+  if (member->aborted) return refused(ncclInternalError, "aborted");
+
+  // In order of the key, and of the rank where keys are equal.
+  std::vector<std::pair<int, int>> chosen;
+  for (const auto& [rank, wanted] : split.wanted)
+    if (wanted.first == color) chosen.emplace_back(wanted.second, rank);
+  std::sort(chosen.begin(), chosen.end());
+  *part = nullptr;
+  if (color != NCCL_SPLIT_NOCOLOR) {
+    auto& made = split.by_color[color];
+    if (!made) made = std::make_shared<Clique>(static_cast<int>(chosen.size()));
+    const auto mine = std::find(chosen.begin(), chosen.end(), std::pair{key, member->rank});
+    *part = emulator::enter(made, static_cast<int>(mine - chosen.begin()), member->device);
+  }
+  if (++split.took == clique->size) clique->splits.erase(round);
+  return ncclSuccess;
+}
+
+/// Waits until what was issued is done.
+ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  Machine& machine = Machine::get();
+  Machine::Lock lock = machine.lock();
+  const auto member = emulator::member_of(communicator);
+  table().live.erase(communicator);
+  machine.drive(lock, [&] { return member->order.empty(); });
+  delete communicator;
+  return ncclSuccess;
+}
+
+/// What was issued vanishes from this rank's streams, and the streams go on. The others' operations
+/// wait until they abort, too.
+ncclResult_t ncclCommAbort(ncclComm_t communicator) {
+  Machine& machine = Machine::get();
+  const Machine::Lock lock = machine.lock();
+  const auto member = emulator::member_of(communicator);
+  member->aborted = true;
+  member->clique->forget(member->rank);
+  table().live.erase(communicator);
+  delete communicator;
+  machine.changed();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error) {
+  const Machine::Lock lock = Machine::get().lock();
+  const auto member = emulator::member_of(communicator);
+  const bool failed = member->fails_after >= 0 && member->operations >= member->fails_after;
+  *error = failed ? ncclRemoteError : ncclSuccess;
+  if (failed) emulator::last_error = "a network that fell silent, as the emulator was told";
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t communicator, int* count) {
+  *count = communicator->member->clique->size;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommUserRank(const ncclComm_t communicator, int* rank) {
+  *rank = communicator->member->rank;
+  return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  constexpr const char* texts[] = {"no error",
+                                   "unhandled cuda error",
+                                   "unhandled system error",
+                                   "internal error",
+                                   "invalid argument",
+                                   "invalid usage",
+                                   "remote process exited or there was a network error",
+                                   "NCCL operation in progress"};
+  return texts[result];
+}
+const char* ncclGetLastError(ncclComm_t) {
+  return emulator::last_error.c_str();
+}
+
+ncclResult_t ncclGroupStart() {
+  ++emulator::group_depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  if (emulator::group_depth == 0)
+    return refused(ncclInvalidUsage, "ncclGroupEnd: not in a group call.");
+  return --emulator::group_depth == 0 ? emulator::flush_group() : ncclSuccess;
+}
+
+ncclResult_t ncclSend(const void* data, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t communicator, cudaStream_t stream) {
+  return emulator::issue({.from = data, .count = count, .type = type, .peer = peer, .sends = true},
+                         communicator, stream);
+}
+ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t communicator, cudaStream_t stream) {
+  return emulator::issue({.to = data, .count = count, .type = type, .peer = peer}, communicator,
+                         stream);
+}
+ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type,
+                           int root, ncclComm_t communicator, cudaStream_t stream) {
+  return emulator::issue(
+      {.kind = Kind::broadcast, .from = from, .to = to, .count = count, .type = type, .root = root},
+      communicator, stream);
+}
+ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type,
+                           ncclRedOp_t, ncclComm_t communicator, cudaStream_t stream) {
+  return emulator::issue(
+      {.kind = Kind::all_reduce, .from = from, .to = to, .count = count, .type = type},
+      communicator, stream);
+}
+ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count_to,
+                               ncclDataType_t type, ncclRedOp_t, ncclComm_t communicator,
+                               cudaStream_t stream) {
+  return emulator::issue(
+      {.kind = Kind::reduce_scatter, .from = from, .to = to, .count = count_to, .type = type},
+      communicator, stream);
+}
+ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count_from, ncclDataType_t type,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  return emulator::issue(
+      {.kind = Kind::all_gather, .from = from, .to = to, .count = count_from, .type = type},
+      communicator, stream);
+}
+ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type,
+                        ncclRedOp_t, int root, ncclComm_t communicator, cudaStream_t stream) {
+  return emulator::issue(
+      {.kind = Kind::reduce, .from = from, .to = to, .count = count, .type = type, .root = root},
+      communicator, stream);
+}

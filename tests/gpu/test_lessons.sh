@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Whole lessons with --device cuda, over an emulator of CUDA on the CPU: which devices and which library do
+# what, that parity holds as without GPUs, and how runs end. Prints "N passed, N failed".
+#
+#   test_lessons.sh LESSONS FAILING LIBRARY    LESSONS is the folder of the lessons' programs; FAILING is
+#                                              tests/command/failing; LIBRARY is lockstep_cuda_emulated
+set -uo pipefail
+# shellcheck source=../command/claims.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../command/claims.sh"
+lessons=$(realpath "$1") failing=$(realpath "$2")
+LOCKSTEP_GPU_LIBRARY=$(realpath "$3")
+export LOCKSTEP_GPU_LIBRARY
+
+seq 1 2000 >"$scratch/text"
+# Small: what a GPU does in a microsecond takes the emulator a thousand.
+small=(--data "$scratch/text" --trace "$scratch/run" --device cuda --steps 3 --layers 2 --hidden 16 --heads 2
+  --sequence 8 --batch 4)
+lesson() { # NAME FLAGS...: $out, $err and $code of it, with "${small[@]}"
+  local program=("$lessons"/lesson_"$1"_*)
+  shift
+  rm -rf "$scratch/run"
+  # Longer than `run` waits: two cores may be busy with other tests.
+  timeout -k 2 100 "${program[0]}" "${small[@]}" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+  code=$?
+  out=$(<"$scratch/out") err=$(<"$scratch/err")
+}
+gpus() { export LOCKSTEP_EMULATED_GPUS=$1; }
+has_mpi=1
+[[ $("$lessons"/lesson_09_* --launch mpi --heads 7 2>&1) != *'without MPI'* ]] || has_mpi=0
+launches=threads
+((has_mpi == 0)) || launches='threads mpi'
+
+gpus 1
+for launch in $launches; do
+  lesson 09 --launch "$launch" --ranks 2 --microbatches 2
+  claim "1F1B, ranks share a GPU, $launch: good" ended 0
+  claim "1F1B, ranks share a GPU, $launch: every bit is that of one GPU" says 'every bit is the same'
+  claim "1F1B, ranks share a GPU, $launch: says so" says '2 ranks share 1 GPU'
+  claim "1F1B, ranks share a GPU, $launch: on the modelled clock" says 'modelled clock'
+  claim "the GPU's own account, $launch" says "ranks' tensors"
+done
+claim 'processes say how messages go' says 'pinned memory'
+
+gpus 4
+for name in 02 03 04 05; do
+  lesson "$name" --ranks 2 --batch 4 --microbatches 1
+  claim "lesson $name by NCCL: good" ended 0
+  claim "lesson $name by NCCL: says so" says 'messages and collectives by NCCL'
+  claim "lesson $name by NCCL: on the wall clock" says 'wall clock: each of 2 ranks has a GPU to itself'
+  claim "lesson $name: spans are the GPU's" says "spans are of the GPU's clock"
+  lesson "$name" --ranks 2 --batch 4 --microbatches 1 --comm ring
+  claim "lesson $name by our rings over NCCL: good" ended 0
+done
+lesson 09 --ranks 4 --layers 4 --microbatches 4 --verbose
+claim '1F1B by NCCL: good' ended 0
+claim '1F1B by NCCL: every bit is that of one GPU' says 'every bit is the same'
+claim '1F1B by NCCL: the table of places' grep -qE '^ +3 +[^ ]+ +3 ' <<<"$out"
+claim 'a trace of GPUs has messages' grep -q '"name":"recv"' "$scratch/run/trace.json"
+lesson 08 --ranks 3 --layers 3 --microbatches 2 --batch 4 --clock modelled
+claim 'GPipe on three GPUs, on the modelled clock: good' ended 0
+claim 'GPipe on three GPUs: every bit' says 'every bit is the same'
+lesson 14 --ranks 1 --precision bf16 --batch 4 --parity off
+claim 'lesson 14 on a GPU' ended 0
+
+run "$lessons"/lesson_01_* --device cuda --trace none --ranks 4 --steps 1 --quiet
+claim 'lesson 01 by NCCL' ended 0
+run "$lessons"/lesson_00_* --device cuda --trace none --ranks 2 --steps 2 --quiet
+claim 'lesson 00 on GPUs' ended 0
+
+# What can't be.
+gpus 0
+lesson 09
+claim 'no GPU: exit code 2' ended 2
+claim 'no GPU: one line' complains_in_one_line
+claim 'no GPU: the flag is named' complains '--device cuda'
+gpus 1
+lesson 02 --ranks 2 --comm native
+claim 'NCCL for ranks that share: exit code 2' ended 2
+claim 'NCCL for ranks that share: one line' complains_in_one_line
+LOCKSTEP_GPU_LIBRARY=$scratch/nothing.so lesson 09
+claim 'no library: exit code 2' ended 2
+claim 'no library: one line' complains_in_one_line
+
+# How runs end: on GPUs nobody waits for a rank that is gone inside a library.
+gpus 4
+fail() { # FLAGS...
+  run "$failing" --data "$scratch/text" --trace "$scratch/run" --device cuda --quiet --ranks 4 "$@"
+}
+fail --how throw
+claim 'a rank throws: exit code 1' ended 1
+claim 'a rank throws: its words' complains 'its own words'
+fail --how sleep --timeout 1
+claim 'a rank stalls: exit code 1' ended 1
+claim 'a rank stalls: somebody says that he waits for the GPU' complains 'has waited 1 s for its GPU'
+gpus 1
+fail --how throw
+claim 'a rank throws, the GPU is shared: exit code 1' ended 1
+fail --how sleep --timeout 1
+claim 'a rank stalls, the GPU is shared: exit code 1' ended 1
+gpus 4
+LOCKSTEP_EMULATED_NCCL_ERROR=20 fail --how not
+claim 'NCCL fails by itself: exit code 1' ended 1
+claim 'NCCL fails by itself: told so' complains 'NCCL'
+conclude

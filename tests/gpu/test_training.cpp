@@ -1,0 +1,276 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "core/device/host_copy.h"
+#include "tests/gpu/gpu_under_test.h"
+#include "tests/support/copies_checks.h"
+#include "tests/support/pipeline_checks.h"
+#include "tests/support/ranks.h"
+
+// Ranks that train on GPUs: on what $LOCKSTEP_GPU_LIBRARY names, with as many GPUs as there are.
+// Where ranks are more, they share one; then the modelled clock is asked for, as by --clock auto.
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+Options on_gpus(Options options, bool wall = false) {
+  options.device = "cuda";
+  options.comm_is_open = true;
+  if (wall) options.clock = Clock::wall();
+  return options;
+}
+
+bool enough_for(int ranks) {
+  return test::gpus() >= ranks;
+}
+
+/// Numbers that no two ranks share, whole, so that sums are exact.
+std::vector<float> wholes(std::int64_t n, int rank, unsigned seed) {
+  std::mt19937 random{seed * 101 + static_cast<unsigned>(rank)};
+  std::vector<float> values(static_cast<std::size_t>(n));
+  for (float& value : values) value = static_cast<float>(random() % 64);
+  return values;
+}
+
+/// Elements of a rank's device, of any type.
+struct Data {
+  Data(Rank& rank, const std::vector<float>& values, DType dtype)
+      : device(rank.device),
+        tensor(rank.memory, {static_cast<std::int64_t>(values.size())},
+               MemoryCategory::communication, dtype) {
+    from_host(device, values, tensor);
+  }
+  std::vector<float> values() const { return to_host(device, tensor); }
+  Device device;
+  Tensor tensor;
+};
+
+/// All operations of a group, with sizes that members don't divide, while the compute stream has
+/// work before and after. Returns what is wrong.
+std::string check_collectives(Rank& rank, std::int64_t n, DType dtype, unsigned seed) {
+  Group& group = rank.world;
+  const int N = group.size(), r = group.rank();
+  std::vector<std::vector<float>> brought;
+  std::vector<float> sum(static_cast<std::size_t>(n));
+  for (int i = 0; i < N; ++i) {
+    brought.push_back(wholes(n, i, seed));
+    std::ranges::transform(sum, brought.back(), sum.begin(), std::plus<>{});
+  }
+  const std::vector<float>& mine = brought[static_cast<std::size_t>(r)];
+  std::string wrong;
+  const auto expect = [&](const std::string& what, const std::vector<float>& seen,
+                          const std::vector<float>& want) {
+    if (seen != want)
+      wrong += fmt::format("rank {} of {}: {} of {} {}s\n", r, N, what, n, name_of(dtype));
+  };
+  const auto part = [&](const std::vector<float>& values, int i) {
+    Tensor whole{rank.memory, {n}, MemoryCategory::activations};
+    const View chunk = group.chunk(whole, i);
+    const auto first = (static_cast<float*>(chunk.data) - whole.f32());
+    return std::vector<float>(values.begin() + first, values.begin() + first + chunk.elements());
+  };
+
+  {  // what was launched before is in the sum, what is launched after sees it
+    Data data{rank, mine, dtype};
+    const auto twice = [&] {
+      rank.compute.launch({.name = "twice"}, {}, [&](const Kernels& k, Queue q) {
+        k.scale(q, data.tensor, 2);
+      });
+    };
+    twice();
+    group.all_reduce(data.tensor).wait();
+    twice();
+    std::vector<float> want = sum;
+    for (float& value : want) value *= 4;
+    expect("all_reduce", data.values(), want);
+  }
+  {
+    Data data{rank, mine, dtype};
+    group.reduce_scatter(data.tensor).wait();
+    expect("reduce_scatter", part(data.values(), r), part(sum, r));
+  }
+  {
+    std::vector<float> own(static_cast<std::size_t>(n), -1), want(own);
+    Tensor places{rank.memory, {n}, MemoryCategory::activations};
+    for (int i = 0; i < N; ++i) {
+      const auto first = static_cast<float*>(group.chunk(places, i).data) - places.f32();
+      const auto values = part(brought[static_cast<std::size_t>(i)], i);
+      if (i == r) std::ranges::copy(values, own.begin() + first);
+      std::ranges::copy(values, want.begin() + first);
+    }
+    Data data{rank, own, dtype};
+    group.all_gather(data.tensor).wait();
+    expect("all_gather", data.values(), want);
+    Data gathered{rank, own, dtype};
+    group.gather(gathered.tensor, N - 1).wait();
+    if (r == N - 1) expect("gather", gathered.values(), want);
+  }
+  {
+    Data data{rank, mine, dtype};
+    group.broadcast(data.tensor, N / 2).wait();
+    expect("broadcast", data.values(), brought[static_cast<std::size_t>(N / 2)]);
+  }
+  {  // i sends j (i + j) % 3 elements
+    std::vector<std::int64_t> counts;
+    for (int i = 0; i < N; ++i) counts.push_back((r + i) % 3);
+    std::vector<float> out, want;
+    for (int i = 0; i < N; ++i)
+      for (int k = 0; k < (r + i) % 3; ++k) {
+        out.push_back(static_cast<float>(16 * r + i));
+        want.push_back(static_cast<float>(16 * i + r));
+      }
+    Data from{rank, out, dtype}, into{rank, std::vector<float>(out.size(), -1), dtype};
+    group.all_to_all_v(from.tensor, counts, into.tensor, counts).wait();
+    expect("all_to_all_v", into.values(), want);
+  }
+  if (N > 1) {  // a ring: everybody sends first
+    Data out{rank, mine, dtype}, in{rank, std::vector<float>(mine.size(), -1), dtype};
+    Work sent = group.send(out.tensor, (r + 1) % N);
+    Work received = group.receive(in.tensor, (r + N - 1) % N);
+    received.wait();
+    sent.wait();
+    expect("send and receive", in.values(), brought[static_cast<std::size_t>((r + N - 1) % N)]);
+  }
+  group.barrier().wait();
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("collectives and messages between GPUs: by device copies, by NCCL, by rings over NCCL") {
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      for (const std::int64_t n : {1, 7, 64, 1003}) {
+        CAPTURE(ranks);
+        CAPTURE(n);
+        const auto check = [&](Rank& rank) {
+          return check_collectives(rank, n, dtype, static_cast<unsigned>(n));
+        };
+        Options options = on_gpus(modelled_options(ranks));
+        CHECK(on_all(options, check) == "");  // on the modelled clock: copies
+        if (!enough_for(ranks)) continue;
+        options.clock = Clock::wall();
+        CHECK(on_all(options, check) == "");
+        options.comm_is_open = false;
+        CHECK(on_all(options, check) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("GPipe and 1F1B on GPUs have the bits of one GPU") {
+  for (const int p : {1, 2, 4})
+    for (const bool wall : {false, true})
+      for (const int m : {1, 3, 4}) {
+        if (wall && !enough_for(p)) continue;
+        CAPTURE(p);
+        CAPTURE(m);
+        CAPTURE(wall);
+        Options options = on_gpus(small_training(p, m, /*tied=*/m == 3, m == 4 ? 1.0F : 0.0F), wall);
+        options.model.layers = 4;
+        options.steps = 8;
+        const Reference reference =
+            train_on_one_device(options, small_corpus(options.model), {{"", 0, options.steps, m}});
+        for (const Generator& generate : {Generator{gpipe}, Generator{one_f_one_b}})
+          CHECK(on_all(options, [&](Rank& rank) {
+                  return check_parity(rank, options, generate, reference, {}, 0.97);
+                }) == "");
+      }
+}
+
+TEST_CASE("peaks of memory and bytes of a pipeline on a GPU are those derived") {
+  for (const int p : {2, 4}) {
+    const Options options = on_gpus(small_training(p, 4));
+    CHECK(on_all(options, [&](Rank& rank) {
+            return check_memory(rank, options, one_f_one_b(p, 4), std::min(4, p - rank.id));
+          }) == "");
+  }
+}
+
+TEST_CASE("a modelled timeline is the same on a GPU, to the picosecond") {
+  const Options options = on_gpus(small_training(4, 4));
+  CHECK(on_all(options, [&](Rank& rank) {
+          return check_timeline(rank, options.model, one_f_one_b(4, 4), 1);
+        }) == "");
+}
+
+TEST_CASE("data parallelism and ZeRO 1, 2, 3 on GPUs have the bits of one GPU adding in order") {
+  for (const int ranks : {2, 3}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Options options = on_gpus(small_copies(ranks));
+      options.model.dtype = dtype;
+      options.steps = 6;
+      CHECK(on_all(options, [&](Rank& rank) {
+              return check_copies(rank, options, 1 << 12, 1.0);
+            }) == "");
+    }
+  }
+}
+
+TEST_CASE("20 steps on a GPU and on the CPU are near one another") {
+  Options options = small_copies(1);
+  options.steps = 20;
+  const Corpus corpus = copies_corpus(options.model);
+  const std::vector<Phase> phases{{"", 0, options.steps, 1}};
+  const Reference cpu = train_on_one_device(options, corpus, phases);
+  const Reference gpu = train_on_one_device(on_gpus(options), corpus, phases);
+  const Parity parity = compare(gpu.losses, gpu.parameters, cpu);
+  CHECK(parity.max_relative_loss < 1e-4);
+  CHECK(parity.max_relative_parameter < 1e-4);
+}
+
+TEST_CASE("spans of a GPU lie one after another or within one another, and after their launch") {
+  for (const int ranks : {1, 2}) {
+    if (!enough_for(ranks)) continue;
+    Options options = on_gpus(small_training(ranks, 4), /*wall=*/true);
+    options.model.layers = 2;
+    options.kernels = true;
+    ThreadRun run{options};
+    CHECK(run([&](Rank& rank) {
+            const Corpus corpus = small_corpus(options.model);
+            Gpt stage{options.model, rank.device,
+                      StageLayers::of(options.model, rank.id, rank.count), options.seed};
+            PipelineExecutor pipeline{rank.endpoint, rank.world, one_f_one_b(rank.count, 4),
+                                      {&stage}};
+            for (int step = 0; step < 2; ++step) {
+              Batch batch = corpus.batch(1, step, {.microbatches = 4, .size = 2});
+              move_to(rank.device, batch);
+              pipeline.step(batch);
+              rank.compute.synchronise();
+            }
+            rank.compute.timeline()->drain();
+            CHECK(rank.compute.timeline()->least_delay() >= 0);
+          }) == "");
+    for (const auto& rank : run.ranks) {
+      std::map<int, std::vector<TraceEvent>> lanes;
+      int actions = 0, kernels = 0, messages = 0;
+      for (const TraceEvent& event : rank->trace.drain()) {
+        if (event.kind != TraceEvent::Kind::span) continue;
+        lanes[event.lane].push_back(event);
+        actions += event.span.stage >= 0 && event.span.category != Category::communication ? 1 : 0;
+        kernels += event.span.category == Category::kernel ? 1 : 0;
+        messages += event.span.category == Category::communication ? 1 : 0;
+      }
+      CHECK(actions >= 2 * 2 * 4);
+      CHECK(kernels > 100);
+      CHECK(messages == (ranks > 1 ? 2 * 2 * 4 : 0));
+      for (auto& [lane, spans] : lanes) {
+        std::ranges::stable_sort(spans, [](const TraceEvent& a, const TraceEvent& b) {
+          return std::tuple{a.start, -a.end} < std::tuple{b.start, -b.end};
+        });
+        std::vector<Picoseconds> open;  // ends of the spans around
+        for (const TraceEvent& span : spans) {
+          while (!open.empty() && open.back() <= span.start) open.pop_back();
+          CHECK_MESSAGE((open.empty() || span.end <= open.back()), span.span.name, " on lane ",
+                        lane);
+          open.push_back(span.end);
+        }
+      }
+    }
+  }
+}
