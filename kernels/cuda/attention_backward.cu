@@ -135,12 +135,12 @@ __global__ void __launch_bounds__(threads, 2)
         p[m][j][r] = probability(p[m][j][r], scale_log2_e, lse[column_of(j, r)]);
       });
     }
-    multiply<T, M, tile, D>(dv_sums, rounded<T, M, tile>(p), dys);
+    multiply<T, M, tile, D>(dv_sums, as_left<T, M, tile>(p), dys);
     multiply_transposed<T, M, tile, D>(ds, my_values, dys);
     for_each<M, tile>([&](int m, int j, int r) {
       ds[m][j][r] = p[m][j][r] * (ds[m][j][r] - dots[column_of(j, r)]);
     });
-    multiply<T, M, tile, D>(dk_sums, rounded<T, M, tile>(ds), queries);
+    multiply<T, M, tile, D>(dk_sums, as_left<T, M, tile>(ds), queries);
   }
 
   float scale[M][2], one[M][2];
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(threads, 2) backward_queries(Backward<T> in, S
     }
     for_each<M, tile>(
         [&](int m, int j, int r) { ds[m][j][r] = p[m][j][r] * (ds[m][j][r] - dots[m][r / 2]); });
-    multiply<T, M, tile, D>(sums, rounded<T, M, tile>(ds), keys);
+    multiply<T, M, tile, D>(sums, as_left<T, M, tile>(ds), keys);
   }
 
   float scale[M][2];

@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(threads, 2)
     multiply_transposed<T, strips, tile, D>(scores, my_queries, keys + current);
     if (ahead < tile - 1) mask<tile>(scores, ahead);
     softmax_step<tile, D>(scores, row, sums, scale_log2_e);
-    multiply<T, strips, tile, D>(sums, rounded<T, strips, tile>(scores), values + current);
+    multiply<T, strips, tile, D>(sums, as_left<T, strips, tile>(scores), values + current);
   }
 
   float inverse[strips][2];

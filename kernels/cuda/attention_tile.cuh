@@ -133,7 +133,7 @@ struct InShared {
 
 /// The sums of one product, rounded to T, as the left operand of the next: no lane needs another's.
 template <class T, int M, int N>
-__device__ Registers<T, M, N> rounded(const Sums<M, N>& sums) {
+__device__ Registers<T, M, N> as_left(const Sums<M, N>& sums) {
   Registers<T, M, N> result;
 #pragma unroll
   for (int m = 0; m < M; ++m)
