@@ -252,7 +252,7 @@ TEST_CASE("emulated: memory that is used outside its lifetime ends the process, 
   if (!is_emulated()) return;
   const auto gpu = library().open(0);
   const Queue queue = gpu->make_queue(false);
-  std::vector<int> host(n);
+  std::vector<int> host(n + 1);
   const auto says = [](const std::string& words, const std::string& part) {
     INFO(words);
     CHECK(words.find(part) != std::string::npos);
