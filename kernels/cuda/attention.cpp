@@ -32,8 +32,8 @@ Problem problem(const char* kernel, const arguments::Attention& n,
         fmt::format("{}: heads of {} columns; on CUDA a head has at most {} (more heads make them "
                     "narrower)",
                     kernel, n.d, widest_head));
-  // A block for each 32 rows at least.
-  if (n.b * n.heads * (n.s / 32 + 1) > std::numeric_limits<int>::max())
+  // Rows are counted in 32 bits; 2^31 of them are more than any GPU's memory holds with their keys.
+  if (n.b * n.heads * n.s > std::numeric_limits<int>::max())
     throw std::invalid_argument(fmt::format(
         "{}: b {}, s {} and {} heads are more than one grid holds", kernel, n.b, n.s, n.heads));
   return {static_cast<int>(n.s),

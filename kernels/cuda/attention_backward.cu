@@ -12,7 +12,7 @@
 /// atomics, in whatever order they come, and no two runs agree to the last bit. Here a kernel for
 /// dk and dv (4 products) is followed by one for dq (3 products): 7 for 5, 40 % more work, and
 /// every sum has one owner and one order. That is what it costs that a pipeline, however it cuts
-/// the batch and orders the pieces, gives the bits of one device, which is how lessons prove
+/// the batch and orders the tiles, gives the bits of one device, which is how lessons prove
 /// themselves.
 ///
 /// Both are forward's kernel with other operands. In dk and dv a warp owns keys, and makes
@@ -31,7 +31,7 @@
 ///     128    dk, dv   64           32     70 KB           dk 64, dv 64, scores and dP 32
 ///     128    dq       64           32     70 KB           dq 64, q and dy 64, scores and dP 32
 ///
-/// A tile is worked off in pieces of 32 rows, because scores and dP are in registers together.
+/// A tile is worked off in tiles of 32 rows, because scores and dP are in registers together.
 
 #include <type_traits>
 
@@ -46,12 +46,18 @@ template <int D>
 constexpr int strips = D <= 64 ? 2 : 1;
 template <int D>
 constexpr int block_rows = warps* strips<D> * 16;
-/// Rows of the other side that come at once, and those that are worked on at once.
-template <int D>
-constexpr int tile_rows = D <= 64 ? 64 : 32;
-constexpr int piece = 32;
+/// Rows of the other side that come at once.
+constexpr int tile = 32;
 
-/// The inputs of both kernels. `probabilities`, if not null, are those that forward kept.
+/// A stage is what comes with one tile: two matrices' rows, and, for dk and dv, two numbers a row.
+template <class T, int D>
+constexpr int stage_elements = 2 * tile*(pitch<D> + static_cast<int>(sizeof(float) / sizeof(T)));
+template <class T, int D>
+constexpr std::size_t shared_bytes = 2 *
+                                     (block_rows<D> * pitch<D> + stage_elements<T, D>)*sizeof(T);
+
+/// The inputs of both kernels. `probabilities`, if not null, are those that forward kept, and then
+/// lse is read but not used.
 template <class T>
 struct Backward {
   Problem n;
@@ -60,177 +66,173 @@ struct Backward {
 };
 
 /// One kept probability; there are none outside the matrix.
-__device__ float kept(const float* probabilities, const Problem& n, int matrix, int query,
-                      int key) {
-  const bool exists = query < n.s && key < n.s;
-  return exists ? probabilities[(static_cast<std::int64_t>(matrix) * n.s + query) * n.s + key]
-                : 0.0F;
+template <class T>
+__device__ float kept(const Backward<T>& in, int matrix, int query, int key) {
+  const Problem& n = in.n;
+  if (query >= n.s || key >= n.s) return 0.0F;
+  return in.probabilities[(static_cast<std::int64_t>(matrix) * n.s + query) * n.s + key];
 }
 
 /// dk and dv of a tile of keys, over the tiles of queries from the diagonal on.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 2)
     backward_keys(Backward<T> in, Strided<T> dk, Strided<T> dv) {
-  constexpr int M = strips<D>, rows = block_rows<D>, tile = tile_rows<D>;
-  constexpr int elements = tile * pitch<D>;
+  constexpr int M = strips<D>, rows = block_rows<D>, elements = tile * pitch<D>;
   const Problem& n = in.n;
   T* const keys = dynamic_shared<T>();
   T* const values = keys + rows * pitch<D>;
-  T* const queries = values + rows * pitch<D>;  // two tiles, and so on
-  T* const dys = queries + 2 * elements;
-  float* const lses = reinterpret_cast<float*>(dys + 2 * elements);
-  float* const dots = lses + 2 * tile;
+  T* const stages = values + rows * pitch<D>;  // two, of q, dy, and lse and dots of their rows
 
   const Place place =
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, rows), n.matrices, false);
   const int first = place.tile * rows, mine = first + warp() * 16 * M;
-  const T* const q_matrix = in.q.matrix(n, place.matrix);
-  const T* const dy_matrix = in.dy.matrix(n, place.matrix);
-  const std::int64_t numbers = static_cast<std::int64_t>(place.matrix) * n.s;
+  const Matrix<const T> q_matrix = in.q.matrix(n, place.matrix);
+  const Matrix<const T> dy_matrix = in.dy.matrix(n, place.matrix);
+  const int first_row = place.matrix * n.s;
   T* const own_keys = keys + warp() * 16 * M * pitch<D>;
-  T* const own_values = values + warp() * 16 * M * pitch<D>;
-  const auto load = [&](int t) {
-    const int at = t % 2;
-    load_tile<tile, D>(queries + at * elements, q_matrix, in.q.stride, t * tile, n);
-    load_tile<tile, D>(dys + at * elements, dy_matrix, in.dy.stride, t * tile, n);
-    if (in.probabilities == nullptr)
-      load_numbers<tile>(lses + at * tile, in.lse + numbers, t * tile, n);
-    load_numbers<tile>(dots + at * tile, in.dots + numbers, t * tile, n);
+  T* const own_values = own_keys + rows * pitch<D>;
+  const auto load = [&](int first_query, T* stage) {
+    load_tile<tile, D>(stage, q_matrix, first_query, n);
+    load_tile<tile, D>(stage + elements, dy_matrix, first_query, n);
+    load_numbers<tile>(reinterpret_cast<float*>(stage + 2 * elements), in.lse + first_row,
+                       in.dots + first_row, first_query, n);
     ptx::cp_async_commit();
   };
 
-  const int tiles = blocks_of(n.s, tile);
-  load_tile<rows, D>(keys, in.k.matrix(n, place.matrix), in.k.stride, first, n);
-  load_tile<rows, D>(values, in.v.matrix(n, place.matrix), in.v.stride, first, n);
-  load(first / tile);
+  load_tile<rows, D>(keys, in.k.matrix(n, place.matrix), first, n);
+  load_tile<rows, D>(values, in.v.matrix(n, place.matrix), first, n);
+  load(first, stages);
 
+  const float scale_log2_e = n.scale * log2_e;
   const InShared<T, M, D> my_keys{own_keys}, my_values{own_values};
   Sums<M, D> dk_sums = {}, dv_sums = {};
-  for (int t = first / tile; t < tiles; ++t) {
+  for (int first_query = first, odd = 0; first_query < n.s; first_query += tile, odd ^= 1) {
+    // The tile is there, for all; and all have done with the one before, whose place the next
+    // takes.
     ptx::cp_async_wait<0>();
     __syncthreads();
-    if (t + 1 < tiles) load(t + 1);
-#pragma unroll 1
-    for (int start = 0; start < tile; start += piece) {
-      const int first_query = t * tile + start;
-      if (first_query + piece <= mine) continue;  // none of these queries sees the warp's keys
-      const int at = t % 2 * tile + start;
+    if (first_query + tile < n.s)
+      load(first_query + tile, stages + (odd ^ 1) * stage_elements<T, D>);
+    const int ahead = first_query - mine;
+    if (ahead + tile <= 0) continue;  // none of these queries sees the warp's keys
+    const T* const queries = stages + odd * stage_elements<T, D>;
+    const T* const dys = queries + elements;
+    const float* const lse = reinterpret_cast<const float*>(dys + elements);
+    const float* const dots = lse + tile;
 
-      Sums<M, piece> p = {}, ds = {};
-      multiply_transposed<T, M, piece, D>(p, my_keys, queries + at * pitch<D>);
-      multiply_transposed<T, M, piece, D>(ds, my_values, dys + at * pitch<D>);
-#pragma unroll
-      for (int j = 0; j < piece / 8; ++j)
-#pragma unroll
-        for (int r = 0; r < 4; ++r) {
-          const int column = 8 * j + column_of(r), query = first_query + column;
-#pragma unroll
-          for (int m = 0; m < M; ++m) {
-            const int key = mine + 16 * m + row_of(r);
-            float value;
-            if (in.probabilities != nullptr)
-              value = kept(in.probabilities, n, place.matrix, query, key);
-            else
-              value = probability(p[m][j][r], n.scale * log2_e, lses[at + column]);
-            p[m][j][r] = key > query ? 0.0F : value;
-            ds[m][j][r] = p[m][j][r] * (ds[m][j][r] - dots[at + column]);
-          }
-        }
-      multiply<T, M, piece, D>(dv_sums, rounded<T, M, piece>(p), dys + at * pitch<D>);
-      multiply<T, M, piece, D>(dk_sums, rounded<T, M, piece>(ds), queries + at * pitch<D>);
+    Sums<M, tile> p = {}, ds = {};
+    multiply_transposed<T, M, tile, D>(p, my_keys, queries);
+    if (in.probabilities != nullptr) {
+      for_each<M, tile>([&](int m, int j, int r) {
+        p[m][j][r] = kept(in, place.matrix, first_query + column_of(j, r), mine + row_of(m, r));
+      });
+    } else {
+      if (ahead < 16 * M - 1)  // at the diagonal
+        for_each<M, tile>([&](int m, int j, int r) {
+          if (row_of(m, r) > ahead + column_of(j, r)) p[m][j][r] = -infinity;
+        });
+      for_each<M, tile>([&](int m, int j, int r) {
+        p[m][j][r] = probability(p[m][j][r], scale_log2_e, lse[column_of(j, r)]);
+      });
     }
+    multiply<T, M, tile, D>(dv_sums, as_left<T, M, tile>(p), dys);
+    multiply_transposed<T, M, tile, D>(ds, my_values, dys);
+    for_each<M, tile>([&](int m, int j, int r) {
+      ds[m][j][r] = p[m][j][r] * (ds[m][j][r] - dots[column_of(j, r)]);
+    });
+    multiply<T, M, tile, D>(dk_sums, as_left<T, M, tile>(ds), queries);
   }
 
   float scale[M][2], one[M][2];
   for (int m = 0; m < M; ++m)
     for (int half = 0; half < 2; ++half) scale[m][half] = n.scale, one[m][half] = 1.0F;
-  store_rows<T, M, D>(dk_sums, scale, own_keys, dk.matrix(n, place.matrix), dk.stride, mine, n);
-  store_rows<T, M, D>(dv_sums, one, own_values, dv.matrix(n, place.matrix), dv.stride, mine, n);
+  store_rows<T, M, D>(dk_sums, scale, own_keys, dk.matrix(n, place.matrix), mine, n);
+  store_rows<T, M, D>(dv_sums, one, own_values, dv.matrix(n, place.matrix), mine, n);
 }
+
+/// Where a lane keeps the dy of its warp.
+template <class T, int D>
+using Dys = std::conditional_t<D <= 64, InShared<T, strips<D>, D>, Registers<T, strips<D>, D>>;
 
 /// dq of a tile of queries, over the tiles of keys up to the diagonal.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 2) backward_queries(Backward<T> in, Strided<T> dq) {
-  constexpr int M = strips<D>, rows = block_rows<D>, tile = tile_rows<D>;
-  constexpr int elements = tile * pitch<D>;
+  constexpr int M = strips<D>, rows = block_rows<D>, elements = tile * pitch<D>;
   const Problem& n = in.n;
   T* const queries = dynamic_shared<T>();
   T* const dys = queries + rows * pitch<D>;
-  T* const keys = dys + rows * pitch<D>;  // two tiles
-  T* const values = keys + 2 * elements;  // two tiles
+  T* const stages = dys + rows * pitch<D>;  // two, of k and v
 
   const Place place =
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, rows), n.matrices, true);
   const int first = place.tile * rows, mine = first + warp() * 16 * M;
-  const T* const k_matrix = in.k.matrix(n, place.matrix);
-  const T* const v_matrix = in.v.matrix(n, place.matrix);
-  const std::int64_t numbers = static_cast<std::int64_t>(place.matrix) * n.s;
+  const Matrix<const T> k_matrix = in.k.matrix(n, place.matrix);
+  const Matrix<const T> v_matrix = in.v.matrix(n, place.matrix);
   T* const own = queries + warp() * 16 * M * pitch<D>;
-  const auto load = [&](int t) {
-    load_tile<tile, D>(keys + t % 2 * elements, k_matrix, in.k.stride, t * tile, n);
-    load_tile<tile, D>(values + t % 2 * elements, v_matrix, in.v.stride, t * tile, n);
+  const auto load = [&](int first_key, T* stage) {
+    load_tile<tile, D>(stage, k_matrix, first_key, n);
+    load_tile<tile, D>(stage + elements, v_matrix, first_key, n);
     ptx::cp_async_commit();
   };
 
-  load_tile<rows, D>(queries, in.q.matrix(n, place.matrix), in.q.stride, first, n);
-  load_tile<rows, D>(dys, in.dy.matrix(n, place.matrix), in.dy.stride, first, n);
+  load_tile<rows, D>(queries, in.q.matrix(n, place.matrix), first, n);
+  load_tile<rows, D>(dys, in.dy.matrix(n, place.matrix), first, n);
   ptx::cp_async_commit();
-  load(0);
+  load(0, stages);
   float lse[M][2] = {}, dots[M][2] = {};
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int query = mine + 16 * m + row_of(2 * half);
+      const int query = mine + row_of(m, 2 * half);
       if (query >= n.s) continue;
-      if (in.probabilities == nullptr) lse[m][half] = in.lse[numbers + query];
-      dots[m][half] = in.dots[numbers + query];
+      const int row = place.matrix * n.s + query;
+      lse[m][half] = in.lse[row];
+      dots[m][half] = in.dots[row];
     }
   ptx::cp_async_wait<1>();
   __syncthreads();
-  const Registers<T, M, D> my_queries{own}, my_dys{dys + warp() * 16 * M * pitch<D>};
+  const Registers<T, M, D> my_queries{own};
+  const Dys<T, D> my_dys{dys + warp() * 16 * M * pitch<D>};
 
+  const float scale_log2_e = n.scale * log2_e;
   Sums<M, D> sums = {};
-  const int tiles = blocks_of(min(first + rows, n.s), tile);
-  for (int t = 0; t < tiles; ++t) {
+  const int end = min(first + rows, n.s);
+  for (int first_key = 0, odd = 0; first_key < end; first_key += tile, odd ^= 1) {
     ptx::cp_async_wait<0>();
     __syncthreads();
-    if (t + 1 < tiles) load(t + 1);
-#pragma unroll 1
-    for (int start = 0; start < tile; start += piece) {
-      const int first_key = t * tile + start;
-      if (first_key >= mine + 16 * M) continue;  // no query of this warp sees these keys
-      const int at = (t % 2 * tile + start) * pitch<D>;
+    if (first_key + tile < end) load(first_key + tile, stages + (odd ^ 1) * 2 * elements);
+    const int ahead = mine - first_key;
+    if (ahead + 16 * M <= 0) continue;  // no query of this warp sees these keys
+    const T* const keys = stages + odd * 2 * elements;
+    const T* const values = keys + elements;
 
-      Sums<M, piece> p = {}, ds = {};
-      multiply_transposed<T, M, piece, D>(p, my_queries, keys + at);
-      multiply_transposed<T, M, piece, D>(ds, my_dys, values + at);
-#pragma unroll
-      for (int m = 0; m < M; ++m)
-#pragma unroll
-        for (int j = 0; j < piece / 8; ++j)
-#pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            const int query = mine + 16 * m + row_of(r), key = first_key + 8 * j + column_of(r);
-            float value;
-            if (in.probabilities != nullptr)
-              value = kept(in.probabilities, n, place.matrix, query, key);
-            else
-              value = probability(p[m][j][r], n.scale * log2_e, lse[m][r / 2]);
-            ds[m][j][r] = (key > query ? 0.0F : value) * (ds[m][j][r] - dots[m][r / 2]);
-          }
-      multiply<T, M, piece, D>(sums, rounded<T, M, piece>(ds), keys + at);
+    Sums<M, tile> p = {}, ds = {};
+    multiply_transposed<T, M, tile, D>(p, my_queries, keys);
+    multiply_transposed<T, M, tile, D>(ds, my_dys, values);
+    if (in.probabilities != nullptr) {
+      for_each<M, tile>([&](int m, int j, int r) {
+        p[m][j][r] = kept(in, place.matrix, mine + row_of(m, r), first_key + column_of(j, r));
+      });
+    } else {
+      if (ahead < tile - 1)  // at the diagonal
+        for_each<M, tile>([&](int m, int j, int r) {
+          if (column_of(j, r) > ahead + row_of(m, r)) p[m][j][r] = -infinity;
+        });
+      for_each<M, tile>([&](int m, int j, int r) {
+        p[m][j][r] = probability(p[m][j][r], scale_log2_e, lse[m][r / 2]);
+      });
     }
+    for_each<M, tile>(
+        [&](int m, int j, int r) { ds[m][j][r] = p[m][j][r] * (ds[m][j][r] - dots[m][r / 2]); });
+    multiply<T, M, tile, D>(sums, as_left<T, M, tile>(ds), keys);
   }
 
   float scale[M][2];
   for (int m = 0; m < M; ++m)
     for (int half = 0; half < 2; ++half) scale[m][half] = n.scale;
-  store_rows<T, M, D>(sums, scale, own, dq.matrix(n, place.matrix), dq.stride, mine, n);
+  store_rows<T, M, D>(sums, scale, own, dq.matrix(n, place.matrix), mine, n);
 }
-
-template <int D>
-constexpr std::size_t shared_elements = 2 * (block_rows<D> + 2 * tile_rows<D>)*pitch<D>;
 
 }  // namespace
 
@@ -243,15 +245,13 @@ void attention_backward_narrow(Queue queue, const Problem& n, View dy, View q, V
                          Strided<const T>{q},
                          Strided<const T>{k},
                          Strided<const T>{v},
-                         lse.f32(),
+                         probabilities ? dots : lse.f32(),
                          dots,
                          probabilities.f32()};
     const dim3 blocks(static_cast<unsigned>(blocks_of(n.s, block_rows<D>) * n.matrices));
-    const std::size_t shared = shared_elements<D> * sizeof(T);
-    launch({"attention_backward (dk, dv)", queue, blocks, dim3(threads),
-            shared + 4 * tile_rows<D> * sizeof(float)},
+    launch({"attention_backward (dk, dv)", queue, blocks, dim3(threads), shared_bytes<T, D>},
            backward_keys<T, D>, in, Strided<T>{dk}, Strided<T>{dv});
-    launch({"attention_backward (dq)", queue, blocks, dim3(threads), shared},
+    launch({"attention_backward (dq)", queue, blocks, dim3(threads), shared_bytes<T, D>},
            backward_queries<T, D>, in, Strided<T>{dq});
   });
 }

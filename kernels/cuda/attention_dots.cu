@@ -6,22 +6,11 @@
 /// are added pairwise. Reads 2 elements and computes 2 FLOPs for each of y; bound by memory.
 
 #include "kernels/cuda/attention_launch.cuh"
-#include "kernels/element.h"
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr int threads = 256;
-
-__device__ float widened(float x) {
-  return x;
-}
-__device__ float widened(Bf16 x) {
-  return element::from_bf16(x.bits);
-}
-__device__ float widened(F16 x) {
-  return element::from_f16(x.bits);
-}
 
 /// Eight elements, in one or two loads where they are aligned.
 template <class T>
@@ -39,8 +28,8 @@ __global__ void __launch_bounds__(threads)
   float sum = 0.0F;
   if (row < static_cast<std::int64_t>(n.matrices) * n.s && column < n.d) {
     const int matrix = static_cast<int>(row / n.s), position = static_cast<int>(row % n.s);
-    const T* const a = dy.matrix(n, matrix) + position * dy.stride + column;
-    const T* const b = y.matrix(n, matrix) + position * y.stride + column;
+    const T* const a = dy.matrix(n, matrix).row(position) + column;
+    const T* const b = y.matrix(n, matrix).row(position) + column;
     Eight<T> left{}, right{};
     if (n.vectors) {
       left = *reinterpret_cast<const Eight<T>*>(a);
@@ -52,8 +41,7 @@ __global__ void __launch_bounds__(threads)
       }
     }
 #pragma unroll
-    for (int e = 0; e < 8; ++e)
-      sum = fmaf(widened(left.elements[e]), widened(right.elements[e]), sum);
+    for (int e = 0; e < 8; ++e) sum = fmaf(widen(left.elements[e]), widen(right.elements[e]), sum);
   }
 #pragma unroll
   for (int other = lanes / 2; other > 0; other /= 2)

@@ -75,13 +75,13 @@ __global__ void __launch_bounds__(f32_threads)
   const Place place =
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, tile), n.matrices, false);
   const int first = place.tile * tile;
-  load_tile<D>(at.keys, in.k.matrix(n, place.matrix), in.k.stride, first, n);
-  load_tile<D>(at.values, in.v.matrix(n, place.matrix), in.v.stride, first, n);
+  load_tile<D>(at.keys, in.k.matrix(n, place.matrix), first, n);
+  load_tile<D>(at.values, in.v.matrix(n, place.matrix), first, n);
 
   float dk_sums[I][J] = {}, dv_sums[I][J] = {};
   for (int first_query = first; first_query < n.s; first_query += tile) {
-    load_tile<D>(at.queries, in.q.matrix(n, place.matrix), in.q.stride, first_query, n);
-    load_tile<D>(at.dys, in.dy.matrix(n, place.matrix), in.dy.stride, first_query, n);
+    load_tile<D>(at.queries, in.q.matrix(n, place.matrix), first_query, n);
+    load_tile<D>(at.dys, in.dy.matrix(n, place.matrix), first_query, n);
     __syncthreads();
     float p[I][I] = {}, ds[I][I] = {};
     scores_backward(in, at, place.matrix, first_query, first, p, ds);
@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(f32_threads)
   }
   float one[I];
   for (int i = 0; i < I; ++i) one[i] = 1.0F;
-  store_rows(dk_sums, one, dk.matrix(n, place.matrix), dk.stride, first, n);
-  store_rows(dv_sums, one, dv.matrix(n, place.matrix), dv.stride, first, n);
+  store_rows(dk_sums, one, dk.matrix(n, place.matrix), first, n);
+  store_rows(dv_sums, one, dv.matrix(n, place.matrix), first, n);
 }
 
 /// dq of a tile of queries, over the tiles of keys up to the diagonal.
@@ -109,13 +109,13 @@ __global__ void __launch_bounds__(f32_threads) backward_queries(Backward in, Str
   const Place place =
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, tile), n.matrices, true);
   const int first = place.tile * tile;
-  load_tile<D>(at.queries, in.q.matrix(n, place.matrix), in.q.stride, first, n);
-  load_tile<D>(at.dys, in.dy.matrix(n, place.matrix), in.dy.stride, first, n);
+  load_tile<D>(at.queries, in.q.matrix(n, place.matrix), first, n);
+  load_tile<D>(at.dys, in.dy.matrix(n, place.matrix), first, n);
 
   float sums[I][J] = {};
   for (int first_key = 0; first_key <= first; first_key += tile) {
-    load_tile<D>(at.keys, in.k.matrix(n, place.matrix), in.k.stride, first_key, n);
-    load_tile<D>(at.values, in.v.matrix(n, place.matrix), in.v.stride, first_key, n);
+    load_tile<D>(at.keys, in.k.matrix(n, place.matrix), first_key, n);
+    load_tile<D>(at.values, in.v.matrix(n, place.matrix), first_key, n);
     __syncthreads();
     float p[I][I] = {}, ds[I][I] = {};
     scores_backward(in, at, place.matrix, first, first_key, p, ds);
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(f32_threads) backward_queries(Backward in, Str
   }
   float one[I];
   for (int i = 0; i < I; ++i) one[i] = 1.0F;
-  store_rows(sums, one, dq.matrix(n, place.matrix), dq.stride, first, n);
+  store_rows(sums, one, dq.matrix(n, place.matrix), first, n);
 }
 
 }  // namespace

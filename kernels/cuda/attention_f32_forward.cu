@@ -55,13 +55,13 @@ __global__ void __launch_bounds__(f32_threads)
   const Place place =
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, tile), n.matrices, true);
   const int first = place.tile * tile;
-  load_tile<D>(queries, q.matrix(n, place.matrix), q.stride, first, n);
+  load_tile<D>(queries, q.matrix(n, place.matrix), first, n);
 
   float maximum[I], sum[I] = {}, result[I][J] = {};
   for (int i = 0; i < I; ++i) maximum[i] = -infinity;
   for (int first_key = 0; first_key <= first; first_key += tile) {
-    load_tile<D>(keys, k.matrix(n, place.matrix), k.stride, first_key, n);
-    load_tile<D>(values, v.matrix(n, place.matrix), v.stride, first_key, n);
+    load_tile<D>(keys, k.matrix(n, place.matrix), first_key, n);
+    load_tile<D>(values, v.matrix(n, place.matrix), first_key, n);
     __syncthreads();
 
     float scores[I][I] = {};
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(f32_threads)
     if (thread_x() == 0 && query < n.s)
       lse[static_cast<std::int64_t>(place.matrix) * n.s + query] = maximum[i] + logf(total);
   }
-  store_rows(result, inverse, y.matrix(n, place.matrix), y.stride, first, n);
+  store_rows(result, inverse, y.matrix(n, place.matrix), first, n);
 }
 
 /// The probabilities themselves, where somebody wants to keep them: 4 s² bytes a head written, and
@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(f32_threads)
   const int matrix = static_cast<int>(blockIdx.x) % n.matrices;
   const int first = static_cast<int>(blockIdx.x) / n.matrices * tile;
   const int first_key = static_cast<int>(blockIdx.y) * tile;
-  load_tile<D>(queries, q.matrix(n, matrix), q.stride, first, n);
-  load_tile<D>(keys, k.matrix(n, matrix), k.stride, first_key, n);
+  load_tile<D>(queries, q.matrix(n, matrix), first, n);
+  load_tile<D>(keys, k.matrix(n, matrix), first_key, n);
   __syncthreads();
   float scores[I][I] = {};
   multiply(scores, tile_of<D>(queries), tile_of<D>(keys).transposed(), n.d);

@@ -63,25 +63,24 @@ __device__ void multiply(float (&c)[I][J], SharedMatrix a, SharedMatrix b, int i
 
 /// Rows [first, first + f32_tile) of a matrix; zeros beyond s and d.
 template <int D>
-__device__ void load_tile(float* tile, const float* matrix, std::int64_t stride, int first,
-                          const Problem& n) {
+__device__ void load_tile(float* tile, Matrix<const float> matrix, int first, const Problem& n) {
   for (int i = static_cast<int>(threadIdx.x); i < f32_tile<D> * D; i += f32_threads) {
     const int row = i / D, column = i % D;
     const bool inside = first + row < n.s && column < n.d;
-    tile[row * f32_pitch<D> + column] = inside ? matrix[(first + row) * stride + column] : 0.0F;
+    tile[row * f32_pitch<D> + column] = inside ? matrix.row(first + row)[column] : 0.0F;
   }
 }
 
 /// A tile's result, times `factor`, to rows [first, ...) of a matrix.
 template <int I, int J>
-__device__ void store_rows(const float (&c)[I][J], const float (&factor)[I], float* matrix,
-                           std::int64_t stride, int first, const Problem& n) {
+__device__ void store_rows(const float (&c)[I][J], const float (&factor)[I], Matrix<float> matrix,
+                           int first, const Problem& n) {
 #pragma unroll
   for (int i = 0; i < I; ++i)
 #pragma unroll
     for (int j = 0; j < J; ++j) {
       const int row = first + thread_y() + side * i, column = thread_x() + side * j;
-      if (row < n.s && column < n.d) matrix[row * stride + column] = c[i][j] * factor[i];
+      if (row < n.s && column < n.d) matrix.row(row)[column] = c[i][j] * factor[i];
     }
 }
 

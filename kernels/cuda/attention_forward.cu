@@ -63,13 +63,9 @@ __device__ float row_sum(float x) {
 /// -∞ for keys that come after their query. `ahead` is the first query less the first key.
 template <int N>
 __device__ void mask(Sums<strips, N>& scores, int ahead) {
-#pragma unroll
-  for (int m = 0; m < strips; ++m)
-#pragma unroll
-    for (int j = 0; j < N / 8; ++j)
-#pragma unroll
-      for (int r = 0; r < 4; ++r)
-        if (8 * j + column_of(r) > ahead + 16 * m + row_of(r)) scores[m][j][r] = -infinity;
+  for_each<strips, N>([&](int m, int j, int r) {
+    if (column_of(j, r) > ahead + row_of(m, r)) scores[m][j][r] = -infinity;
+  });
 }
 
 /// One step of the online softmax: scores become e^(scale (score - maximum)), and what was summed
@@ -119,15 +115,15 @@ __global__ void __launch_bounds__(threads, 2)
   const Place place =
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, block_rows), n.matrices, true);
   const int first = place.tile * block_rows, mine = first + warp() * strips * 16;
-  const T* const k_matrix = k.matrix(n, place.matrix);
-  const T* const v_matrix = v.matrix(n, place.matrix);
+  const Matrix<const T> k_matrix = k.matrix(n, place.matrix);
+  const Matrix<const T> v_matrix = v.matrix(n, place.matrix);
   T* const own = queries + warp() * strips * 16 * pitch<D>;
   const float scale_log2_e = n.scale * log2_e;
 
-  load_tile<block_rows, D>(queries, q.matrix(n, place.matrix), q.stride, first, n);
+  load_tile<block_rows, D>(queries, q.matrix(n, place.matrix), first, n);
   ptx::cp_async_commit();
-  load_tile<tile, D>(keys, k_matrix, k.stride, 0, n);
-  load_tile<tile, D>(values, v_matrix, v.stride, 0, n);
+  load_tile<tile, D>(keys, k_matrix, 0, n);
+  load_tile<tile, D>(values, v_matrix, 0, n);
   ptx::cp_async_commit();
   ptx::cp_async_wait<1>();
   __syncthreads();
@@ -148,8 +144,8 @@ __global__ void __launch_bounds__(threads, 2)
     __syncthreads();
     const int current = t % 2 * elements, next = elements - current;
     if (t + 1 < tiles) {
-      load_tile<tile, D>(keys + next, k_matrix, k.stride, (t + 1) * tile, n);
-      load_tile<tile, D>(values + next, v_matrix, v.stride, (t + 1) * tile, n);
+      load_tile<tile, D>(keys + next, k_matrix, (t + 1) * tile, n);
+      load_tile<tile, D>(values + next, v_matrix, (t + 1) * tile, n);
       ptx::cp_async_commit();
     }
     const int ahead = mine - t * tile;
@@ -159,7 +155,7 @@ __global__ void __launch_bounds__(threads, 2)
     multiply_transposed<T, strips, tile, D>(scores, my_queries, keys + current);
     if (ahead < tile - 1) mask<tile>(scores, ahead);
     softmax_step<tile, D>(scores, row, sums, scale_log2_e);
-    multiply<T, strips, tile, D>(sums, rounded<T, strips, tile>(scores), values + current);
+    multiply<T, strips, tile, D>(sums, as_left<T, strips, tile>(scores), values + current);
   }
 
   float inverse[strips][2];
@@ -169,12 +165,12 @@ __global__ void __launch_bounds__(threads, 2)
     for (int half = 0; half < 2; ++half) {
       const float sum = row_sum(row.sum[m][half]);
       inverse[m][half] = 1.0F / sum;
-      const int query = mine + 16 * m + row_of(2 * half);
-      if (column_of(0) == 0 && query < n.s)
+      const int query = mine + row_of(m, 2 * half);
+      if (lane() % 4 == 0 && query < n.s)
         lse[static_cast<std::int64_t>(place.matrix) * n.s + query] =
             fmaf(row.maximum[m][half], n.scale, logf(sum));
     }
-  store_rows<T, strips, D>(sums, inverse, own, y.matrix(n, place.matrix), y.stride, mine, n);
+  store_rows<T, strips, D>(sums, inverse, own, y.matrix(n, place.matrix), mine, n);
 }
 
 /// The probabilities themselves, where somebody wants to keep them: 4 s² bytes a head written, and
@@ -191,8 +187,8 @@ __global__ void __launch_bounds__(threads, 2)
   const int first_key = static_cast<int>(blockIdx.y) * tile;
   const int mine = first + warp() * strips * 16;
 
-  load_tile<block_rows, D>(queries, q.matrix(n, matrix), q.stride, first, n);
-  load_tile<tile, D>(keys, k.matrix(n, matrix), k.stride, first_key, n);
+  load_tile<block_rows, D>(queries, q.matrix(n, matrix), first, n);
+  load_tile<tile, D>(keys, k.matrix(n, matrix), first_key, n);
   ptx::cp_async_commit();
   ptx::cp_async_wait<0>();
   __syncthreads();
@@ -200,18 +196,12 @@ __global__ void __launch_bounds__(threads, 2)
   multiply_transposed<T, strips, tile, D>(
       scores, Queries<T, D>{queries + warp() * strips * 16 * pitch<D>}, keys);
   const std::int64_t first_row = static_cast<std::int64_t>(matrix) * n.s;
-#pragma unroll
-  for (int m = 0; m < strips; ++m)
-#pragma unroll
-    for (int j = 0; j < tile / 8; ++j)
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const int query = mine + 16 * m + row_of(r), key = first_key + 8 * j + column_of(r);
-        if (query >= n.s || key >= n.s) continue;
-        probabilities[(first_row + query) * n.s + key] =
-            key > query ? 0.0F
-                        : probability(scores[m][j][r], n.scale * log2_e, lse[first_row + query]);
-      }
+  for_each<strips, tile>([&](int m, int j, int r) {
+    const int query = mine + row_of(m, r), key = first_key + column_of(j, r);
+    if (query >= n.s || key >= n.s) return;
+    const float p = probability(scores[m][j][r], n.scale * log2_e, lse[first_row + query]);
+    probabilities[(first_row + query) * n.s + key] = key > query ? 0.0F : p;
+  });
 }
 
 }  // namespace

@@ -29,17 +29,26 @@ struct Problem {
   bool vectors;  ///< every row of every head starts at a multiple of 16 bytes, and d fills them
 };
 
+/// The (s, d) rows of one head of one sequence.
+template <class T>
+struct Matrix {
+  T* data;
+  int stride;
+  __device__ T* row(int i) const { return data + static_cast<std::int64_t>(i) * stride; }
+};
+
 /// A (b, s, h) view on the device.
 template <class T>
 struct Strided {
   T* data;
-  std::int64_t stride;
+  int stride;
 
-  explicit Strided(const View& view) : data(static_cast<T*>(view.data)), stride(view.row_stride) {}
+  explicit Strided(const View& view)
+      : data(static_cast<T*>(view.data)), stride(static_cast<int>(view.row_stride)) {}
 
-  /// The first element of one matrix.
-  __device__ T* matrix(const Problem& n, int index) const {
-    return data + static_cast<std::int64_t>(index / n.heads) * n.s * stride + index % n.heads * n.d;
+  __device__ Matrix<T> matrix(const Problem& n, int index) const {
+    const int first_row = index / n.heads * n.s, first_column = index % n.heads * n.d;
+    return {data + static_cast<std::int64_t>(first_row) * stride + first_column, stride};
   }
 };
 

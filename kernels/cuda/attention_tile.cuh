@@ -31,56 +31,67 @@ __device__ inline int warp() {
   return static_cast<int>(threadIdx.x) / 32;
 }
 
-/// Where a lane's part r (0 .. 3) of an mma's result lies within the 16 x 8; see ptx.cuh.
-__device__ inline int row_of(int r) {
-  return lane() / 4 + r / 2 * 8;
-}
-__device__ inline int column_of(int r) {
-  return lane() % 4 * 2 + r % 2;
-}
-
-/// (16 M, N) sums of a warp: M x N / 8 results of mma.
+/// (16 M, N) sums of a warp: M x N / 8 results of mma, of which sums[m][j][r] is the lane's part r
+/// in strip m of 16 rows and columns 8 j to 8 j + 7. Parts 0 and 1 are one row, 2 and 3 the other.
 template <int M, int N>
 using Sums = float[M][N / 8][4];
+
+/// Where the lane's part r of strip m, and of column group j, lies; see ptx::mma_m16n8k16.
+__device__ inline int row_of(int m, int r) {
+  return 16 * m + lane() / 4 + r / 2 * 8;
+}
+__device__ inline int column_of(int j, int r) {
+  return 8 * j + lane() % 4 * 2 + r % 2;
+}
+
+/// Calls body(m, j, r) for all of a lane's sums.
+template <int M, int N, class Body>
+__device__ void for_each(const Body& body) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int j = 0; j < N / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) body(m, j, r);
+}
 
 // -- global to shared memory ----------------------------------------------------------------------
 
 /// Starts to copy rows [first, first + rows) of a matrix; zeros beyond s and d. Where rows are not
 /// aligned, element by element and at once: the same bits, more slowly.
 template <int rows, int D, class T>
-__device__ void load_tile(T* tile, const T* matrix, std::int64_t stride, int first,
-                          const Problem& n) {
-  constexpr int pieces = D / 8;
-  const T* const from = matrix + first * stride;
-  const int step = static_cast<int>(stride);  // 32 bits are enough within a tile, and cheaper
+__device__ void load_tile(T* tile, Matrix<const T> matrix, int first, const Problem& n) {
+  constexpr unsigned pieces = D / 8, together = 1024 / (D <= 64 ? D : 128);  // rows at a time
   if (n.vectors) {
+    const int row = static_cast<int>(threadIdx.x / pieces);
+    const int column = static_cast<int>(threadIdx.x % pieces * 8);
+    if (pieces * together < threads && row >= static_cast<int>(together)) return;
+    const T* from = matrix.row(first + row) + column;
 #pragma unroll
-    for (int i = 0; i < rows * pieces / threads; ++i) {
-      const int piece = i * threads + static_cast<int>(threadIdx.x);
-      const int row = piece / pieces, column = piece % pieces * 8;
-      const bool inside = first + row < n.s && column < n.d;
-      ptx::cp_async_16(tile + row * pitch<D> + column, inside ? from + row * step + column : matrix,
-                       inside);
+    for (int i = 0; i < rows; i += together) {
+      const bool inside = first + row + i < n.s && column < n.d;
+      ptx::cp_async_16(tile + (row + i) * pitch<D> + column, inside ? from : matrix.data, inside);
+      from += static_cast<std::int64_t>(together) * matrix.stride;
     }
   } else {
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < rows * D; i += threads) {
       const int row = i / D, column = i % D;
       const bool inside = first + row < n.s && column < n.d;
-      tile[row * pitch<D> + column] = inside ? from[row * step + column] : T{0};
+      tile[row * pitch<D> + column] = inside ? matrix.row(first + row)[column] : T{0};
     }
   }
 }
 
-/// The same of one number a row; zeros beyond s.
+/// The same of two numbers a row: `rows` of a, then `rows` of b. Zeros beyond s.
 template <int rows>
-__device__ void load_numbers(float* tile, const float* numbers, int first, const Problem& n) {
-  static_assert(rows <= threads);
-  const int row = static_cast<int>(threadIdx.x);
-  if (row < rows) {
-    const bool inside = first + row < n.s;
-    ptx::cp_async_4(tile + row, inside ? numbers + first + row : numbers, inside);
-  }
+__device__ void load_numbers(float* tile, const float* a, const float* b, int first,
+                             const Problem& n) {
+  static_assert(2 * rows <= threads);
+  const int at = static_cast<int>(threadIdx.x), row = first + at % rows;
+  if (at >= 2 * rows) return;
+  const float* const from = at < rows ? a : b;
+  ptx::cp_async_4(tile + at, row < n.s ? from + row : from, row < n.s);
 }
 
 // -- left operands --------------------------------------------------------------------------------
@@ -122,7 +133,7 @@ struct InShared {
 
 /// The sums of one product, rounded to T, as the left operand of the next: no lane needs another's.
 template <class T, int M, int N>
-__device__ Registers<T, M, N> rounded(const Sums<M, N>& sums) {
+__device__ Registers<T, M, N> as_left(const Sums<M, N>& sums) {
   Registers<T, M, N> result;
 #pragma unroll
   for (int m = 0; m < M; ++m)
@@ -199,36 +210,31 @@ __device__ inline float probability(float score, float scale_log2_e, float lse) 
 /// They go through `own`, the warp's 16 M rows of a tile that nobody else reads or writes any more,
 /// because a lane holds pairs (4 bytes) and memory wants 16 bytes at once.
 template <class T, int M, int D>
-__device__ void store_rows(const Sums<M, D>& sums, const float (&factor)[M][2], T* own, T* matrix,
-                           std::int64_t stride, int first, const Problem& n) {
-  constexpr int pieces = D / 8;
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int j = 0; j < D / 8; ++j)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        T* const to = own + (16 * m + row_of(2 * half)) * pitch<D> + 8 * j + column_of(0);
-        *reinterpret_cast<std::uint32_t*>(to) = ptx::pack<T>(
-            sums[m][j][2 * half] * factor[m][half], sums[m][j][2 * half + 1] * factor[m][half]);
-      }
+__device__ void store_rows(const Sums<M, D>& sums, const float (&factor)[M][2], T* own,
+                           Matrix<T> matrix, int first, const Problem& n) {
+  for_each<M, D>([&](int m, int j, int r) {
+    if (r % 2 != 0) return;
+    T* const to = own + row_of(m, r) * pitch<D> + column_of(j, r);
+    const float times = factor[m][r / 2];
+    *reinterpret_cast<std::uint32_t*>(to) =
+        ptx::pack<T>(sums[m][j][r] * times, sums[m][j][r + 1] * times);
+  });
   __syncwarp();
-  T* const to = matrix + first * stride;
-  const int step = static_cast<int>(stride);
   if (n.vectors) {
+    constexpr unsigned pieces = D / 8;
 #pragma unroll
-    for (int i = 0; i < 16 * M * pieces / 32; ++i) {
-      const int piece = 32 * i + lane();
-      const int row = piece / pieces, column = piece % pieces * 8;
+    for (unsigned i = threadIdx.x % 32; i < 16 * M * pieces; i += 32) {
+      const int row = static_cast<int>(i / pieces), column = static_cast<int>(i % pieces * 8);
       if (first + row < n.s && column < n.d)
-        *reinterpret_cast<uint4*>(to + row * step + column) =
+        *reinterpret_cast<uint4*>(matrix.row(first + row) + column) =
             *reinterpret_cast<const uint4*>(own + row * pitch<D> + column);
     }
   } else {
 #pragma unroll 1
     for (int i = lane(); i < 16 * M * D; i += 32) {
       const int row = i / D, column = i % D;
-      if (first + row < n.s && column < n.d) to[row * step + column] = own[row * pitch<D> + column];
+      if (first + row < n.s && column < n.d)
+        matrix.row(first + row)[column] = own[row * pitch<D> + column];
     }
   }
 }

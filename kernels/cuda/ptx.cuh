@@ -22,17 +22,9 @@
 
 #include <cstdint>
 
-namespace lockstep::cuda {
+#include "kernels/cuda/narrow.cuh"
 
-/// 16-bit elements in memory; see lockstep::DType.
-struct Bf16 {
-  std::uint16_t bits;
-};
-struct F16 {
-  std::uint16_t bits;
-};
-
-namespace ptx {
+namespace lockstep::cuda::ptx {
 
 /// d (16, 8) += a (16, 16) b (16, 8), sums in f32. The whole warp takes part.
 ///
@@ -146,5 +138,4 @@ __device__ inline float exp2_approximate(float x) {
   return result;
 }
 
-}  // namespace ptx
-}  // namespace lockstep::cuda
+}  // namespace lockstep::cuda::ptx

@@ -17,31 +17,18 @@
 #include <vector>
 
 #include "emulator/device.h"
+#include "kernels/cuda/narrow.cuh"
 #include "kernels/element.h"
 
 namespace lockstep::cuda {
 
-struct Bf16 {
-  std::uint16_t bits;
-};
-struct F16 {
-  std::uint16_t bits;
-};
-
 namespace ptx {
 namespace emulated {
-
-inline float widened(Bf16 x) {
-  return element::from_bf16(x.bits);
-}
-inline float widened(F16 x) {
-  return element::from_f16(x.bits);
-}
 
 /// Element i (0 or 1) of a register of two: the lower half is the first.
 template <class T>
 float element_of(std::uint32_t pair, int i) {
-  return widened(T{static_cast<std::uint16_t>(pair >> (16 * i))});
+  return widen(T{static_cast<std::uint16_t>(pair >> (16 * i))});
 }
 
 struct Mma {
