@@ -265,6 +265,13 @@ TEST_CASE("emulated: memory that is used outside its lifetime ends the process, 
        }),
        "freed twice");
   says(last_words([&] {
+         const Queue gone = gpu->make_queue(false);
+         void* data = gpu->allocate(bytes, gone);
+         gpu->drop_queue(gone);
+         gpu->release(data, gone);
+       }),
+       "stream that was destroyed");
+  says(last_words([&] {
          void* data = gpu->allocate(bytes, queue);
          gpu->release(data, queue);
          gpu->copy(queue, host.data(), data, bytes);
