@@ -126,6 +126,23 @@ TEST_CASE("a token or target outside the vocabulary reads and writes nothing") {
     CHECK(logits[i] == doctest::Approx(i == 1 ? 1.0 / 7 - 1 : 1.0 / 7).epsilon(1e-5));
 }
 
+TEST_CASE("tokens outside the vocabulary part no token's rows from each other") {
+  Random random{94};
+  const std::int64_t b = 3, s = 20, h = 5, vocabulary = 7;
+  for (int trial = 0; trial < 20; ++trial) {
+    auto tokens = random_indices(random, b * s, 40);
+    for (std::int32_t& token : tokens) token -= 10;
+    Array dx{{b, s, h}}, table{{vocabulary, h}}, places{{s, h}}, want{{vocabulary, h}};
+    dx.randomize(random), table.randomize(random), places.set(0.0F), want.set(table);
+    for (std::int64_t i = 0; i < dx.elements(); ++i)
+      if (const std::int64_t token = tokens[static_cast<std::size_t>(i / h)];
+          token >= 0 && token < vocabulary)
+        want[token * h + i % h] += dx[i];
+    kernels().embedding_backward({}, indices(tokens, {b, s}), dx, table, places);
+    CHECK(same_bits(table, want));
+  }
+}
+
 TEST_CASE("arguments of two types are refused") {
   std::vector<std::uint16_t> narrow(8);
   Array x{{8}}, y{{8}};
