@@ -12,34 +12,38 @@ using namespace lockstep::testing;
 
 TEST_CASE("what both compute by kernels/element.h has the CPU's bits") {
   Random random{90};
-  const std::int64_t n = 3001;
-  Array x{{n}}, dy{{n}};
-  x.randomize(random, 4.0F), dy.randomize(random);
-  x[0] = 0.0F, x[1] = -0.0F, x[2] = 1e-40F, x[3] = -1e4F, x[4] = 1e4F;
-  const auto both = [&](auto kernel) {
-    Array mine{{n}}, theirs{{n}};
-    kernel(kernels(), mine);
-    kernel(cpu_kernels(), theirs);
-    CHECK(mine.untouched());
-    CHECK(same_bits(mine, theirs));
-  };
-  both([&](const Kernels& k, Array& y) { k.gelu_forward({}, x, y); });
-  both([&](const Kernels& k, Array& y) { k.gelu_backward({}, x, dy, y); });
-  both([&](const Kernels& k, Array& y) { k.add({}, x, dy, y); });
-  both([&](const Kernels& k, Array& y) { k.scale({}, y.set(x), 0.1F); });
-  both([&](const Kernels& k, Array& parameter) {
-    Array momentum{{n}}, variance{{n}};
-    momentum.set(0.01F), variance.set(1e-4F);
-    k.adamw({}, parameter.set(x), dy, momentum, variance, {.weight_decay = 0.1F, .step = 7});
-    for (std::int64_t i = 0; i < n; ++i) parameter[i] += momentum[i] + variance[i];
-  });
-  for (const DType dtype : {DType::bf16, DType::f16})
-    both([&](const Kernels& k, Array& y) {
-      std::vector<std::uint16_t> narrow(static_cast<std::size_t>(n) + 1);
-      const View view{narrow.data() + 1, {n}, dtype};
-      k.convert({}, x, view);
-      k.convert({}, view, y);
+  // Also of just so many elements as some blocks take.
+  for (const std::int64_t n : {3001, 1024, 2048, 4096}) {
+    // Inputs that are off the aligned addresses by other amounts than the output.
+    const std::int64_t offset = n % 3;
+    Array x{{n}, 0, offset + 2}, dy{{n}, 0, offset};
+    x.randomize(random, 4.0F), dy.randomize(random);
+    x[0] = 0.0F, x[1] = -0.0F, x[2] = 1e-40F, x[3] = -1e4F, x[4] = 1e4F;
+    const auto both = [&](auto kernel) {
+      Array mine{{n}}, theirs{{n}};
+      kernel(kernels(), mine);
+      kernel(cpu_kernels(), theirs);
+      CHECK(mine.untouched());
+      CHECK(same_bits(mine, theirs));
+    };
+    both([&](const Kernels& k, Array& y) { k.gelu_forward({}, x, y); });
+    both([&](const Kernels& k, Array& y) { k.gelu_backward({}, x, dy, y); });
+    both([&](const Kernels& k, Array& y) { k.add({}, x, dy, y); });
+    both([&](const Kernels& k, Array& y) { k.scale({}, y.set(x), 0.1F); });
+    both([&](const Kernels& k, Array& parameter) {
+      Array momentum{{n}}, variance{{n}};
+      momentum.set(0.01F), variance.set(1e-4F);
+      k.adamw({}, parameter.set(x), dy, momentum, variance, {.weight_decay = 0.1F, .step = 7});
+      for (std::int64_t i = 0; i < n; ++i) parameter[i] += momentum[i] + variance[i];
     });
+    for (const DType dtype : {DType::bf16, DType::f16})
+      both([&](const Kernels& k, Array& y) {
+        std::vector<std::uint16_t> narrow(static_cast<std::size_t>(n) + 1);
+        const View view{narrow.data() + 1, {n}, dtype};
+        k.convert({}, x, view);
+        k.convert({}, view, y);
+      });
+  }
 }
 
 TEST_CASE("gelu of narrow elements keeps its digits where it is tiny") {
