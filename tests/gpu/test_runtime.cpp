@@ -207,6 +207,29 @@ TEST_CASE("what is released serves again, and the GPU's memory doesn't fill") {
   gpu->drop_queue(queue);
 }
 
+TEST_CASE("what one queue releases, another gets only when the first has come to that") {
+  const auto gpu = library().open(0);
+  CHECK(right([&](int first) {
+          Scope scope{*gpu};
+          const Queue one = scope.queue();
+          const Queue other = scope.queue();
+          int* host = scope.pinned<int>(4 * n);
+          std::copy_n(numbers(first).begin(), n, host);
+          std::copy_n(numbers(-first - 5000).begin(), n, host + n);
+          void* data = gpu->allocate(bytes, one);
+          gpu->copy(one, data, host, bytes);
+          gpu->copy(one, host + 2 * n, data, bytes);
+          gpu->release(data, one);
+          void* next = gpu->allocate(bytes, other);
+          gpu->copy(other, next, host + n, bytes);
+          gpu->copy(other, host + 3 * n, next, bytes);
+          gpu->release(next, other);
+          finish(*gpu, other);
+          finish(*gpu, one);
+          return are(host + 2 * n, numbers(first)) && are(host + 3 * n, numbers(-first - 5000));
+        }) == trials);
+}
+
 TEST_CASE("where there is no more memory it is std::bad_alloc, and all else goes on") {
   const auto gpu = library().open(0);
   const Queue queue = gpu->make_queue(false);
