@@ -211,6 +211,25 @@ TEST_CASE("messages between two ranks meet in their order, and all to all goes o
   });
 }
 
+TEST_CASE("a group on two queues waits for both, and both for it") {
+  const int ranks = std::min(4, gpus());
+  on_ranks(ranks, [ranks](const Rank& rank) {
+    const Rank beside{rank.index, rank.gpu,           rank.world,
+                      rank.scope, rank.scope.queue(), rank.random};
+    for (int trial = 0; trial < 20; ++trial) {
+      const View out = on_gpu(beside, values(rank.index, 20, trial));
+      const View in = on_gpu(rank, Values(20, -77));
+      rank.world.begin_group();
+      rank.world.receive(rank.queue, in, (rank.index + ranks - 1) % ranks);
+      rank.world.send(beside.queue, out, (rank.index + 1) % ranks);
+      rank.world.end_group();
+      const View next = on_gpu(beside, values(rank.index, 20, -1));
+      rank.gpu.copy(beside.queue, out.data, next.data, out.bytes());
+      CHECK(from_gpu(rank, in) == values((rank.index + ranks - 1) % ranks, 20, trial));
+    }
+  });
+}
+
 TEST_CASE("members of one color make a communicator, in the order of their keys") {
   const int ranks = std::min(4, gpus());
   on_ranks(ranks, [ranks](const Rank& rank) {
