@@ -13,7 +13,7 @@ add_library(lockstep_openblas INTERFACE)
 if(PkgConfig_FOUND)
   pkg_check_modules(openblas QUIET IMPORTED_TARGET openblas)
 endif()
-if(openblas_FOUND)
+if(TARGET PkgConfig::openblas)
   target_link_libraries(lockstep_openblas INTERFACE PkgConfig::openblas)
 else()
   find_path(openblas_INCLUDE_DIR cblas.h REQUIRED

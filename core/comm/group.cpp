@@ -100,7 +100,11 @@ Channel::Part Group::part(const char* name, std::source_location where) const {
 Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
                   std::function<void(NativeCollectives&)> theirs) {
   Stream& compute = endpoint_.device.compute;
-  const Event ready = compute.record();
+  Tensor scratch;
+  if (call.scratch > 0 && size() > 1 && !native_)
+    scratch =
+        Tensor{endpoint_.device.memory, {call.scratch}, MemoryCategory::communication, call.dtype};
+  const Event ready = compute.record();  // by then a GPU has the scratch, too
   Channel::Part part = this->part(call.name, call.where);
   part.whole = call.whole;
   part.root = call.root;
@@ -113,10 +117,6 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
 
   part.span.sequence = issued_++;
   if (native_ && native_->lane() != nullptr) return enqueue_native(part.span, ready, theirs);
-  Tensor scratch;
-  if (call.scratch > 0 && !native_)
-    scratch =
-        Tensor{endpoint_.device.memory, {call.scratch}, MemoryCategory::communication, call.dtype};
   auto job = worker_->queue(
       [this, part, ready, ours = std::move(ours), theirs = std::move(theirs),
        view = scratch.view()] {

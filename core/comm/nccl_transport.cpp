@@ -64,9 +64,11 @@ class Watchdog {
  private:
   static constexpr std::chrono::milliseconds interval{50};
 
+  // The last look is when all is over: what is left of a run that has failed has no end by itself.
   void work() {
     std::unique_lock lock{mutex_};
-    while (!wake_.wait_for(lock, interval, [&] { return stop_; })) {
+    for (bool over = false; !over;) {
+      over = wake_.wait_for(lock, interval, [&] { return stop_; });
       try {
         control_.check();
         for (GpuCommunicator* each : watched_)

@@ -73,7 +73,7 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
   introduce(plan);
   options_->clock.set_start_nanoseconds(steady_nanoseconds());
 
-  const std::vector<std::unique_ptr<Rank>> ranks = make_ranks(*options_, fabric, plan);
+  const ThreadRanks ranks{*options_, fabric, plan};
   std::exception_ptr refusal;  // the first failure, if it is a UsageError
   std::string doing;           // what all ranks were doing when the first failed
   Endings endings{count};
@@ -89,7 +89,7 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
         fabric.fail(what);
       };
       try {
-        train(*ranks[static_cast<std::size_t>(id)], body);
+        train(ranks[id], body);
         fabric.finish(id);
       } catch (const UsageError& error) {
         fail(error.what(), true);

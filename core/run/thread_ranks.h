@@ -12,9 +12,22 @@ namespace lockstep {
 /// Throws UsageError where there are none.
 GpuPlan plan_threads(const Options& options);
 
-/// All ranks of `fabric`, made at once, since on GPUs they wait for one another. The first that
-/// can't be made says why: throws what it threw. They are good for use by a thread each.
-std::vector<std::unique_ptr<Rank>> make_ranks(const Options& options, ThreadFabric& fabric,
-                                              const GpuPlan& plan);
+/// All ranks of `fabric`, which outlives them, for use by a thread each. They are made at once, and
+/// ended at once, since on GPUs they wait for one another in either.
+class ThreadRanks {
+ public:
+  /// Where one can't be made, throws what the first of them threw.
+  ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan);
+  ~ThreadRanks();
+  ThreadRanks(const ThreadRanks&) = delete;
+  ThreadRanks& operator=(const ThreadRanks&) = delete;
+
+  Rank& operator[](int id) const { return *ranks_[static_cast<std::size_t>(id)]; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  const std::vector<std::unique_ptr<Rank>>& all() const { return ranks_; }
+
+ private:
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
 
 }  // namespace lockstep

@@ -90,7 +90,7 @@ struct Told {
 /// The library's own all-reduce of `data`, where --comm native is asked for. Called by all ranks.
 inline std::optional<Picoseconds> native_time(Rank& rank, View data) {
   if (rank.endpoint.collectives != Collectives::native || rank.count == 1) return {};
-  rank.device.compute.kernels().fill({}, data, 0.0F);
+  rank.device.compute.kernels().fill(rank.compute.queue(), data, 0.0F);
   return time_of(rank, static_cast<std::int64_t>(data.bytes()),
                  [&] { rank.world.all_reduce(data).wait(); });
 }

@@ -51,14 +51,15 @@ int main(int argc, char** argv) {
     const Phase phase = all_reduces(lesson, algorithm);
     for ([[maybe_unused]] const Batch& none :
          lesson.batches(rank, phase, predict(rank, algorithm, elements))) {
-      rank.device.compute.kernels().fill({}, data, contribution(rank.id, rank.count));
+      rank.device.compute.kernels().fill(rank.compute.queue(), data,
+                                         contribution(rank.id, rank.count));
       start_together(rank);
       const Picoseconds start = rank.compute.now();
       if (ring && grid.fits() && times.empty())  // to look on takes time: once is enough
         ring_all_reduce(group, rank.device, data, [&](const RingStep& now) { grid.note(now); });
       else
         sum(data);
-      times.push_back(largest_of_all(*rank.transport, rank.compute.now() - start));
+      times.push_back(largest_of_all(*rank.transport, time_when_done(rank) - start));
       check_sum(rank, data);
     }
     check_bits(rank, group, data, lesson.seed(), ring, sum);

@@ -69,7 +69,7 @@ void ring_all_reduce(Group& ring, Device device, View data, Seen seen) {
       Work sent = ring.send(out, right);
       Work received = ring.receive(in, left);
       received.wait();
-      device.compute.kernels().add({}, sum, in, sum);
+      device.compute.kernels().add(device.compute.queue(), sum, in, sum);
       sent.wait();
     });
   }

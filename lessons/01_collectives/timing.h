@@ -20,10 +20,16 @@ inline Picoseconds largest_of_all(Transport& transport, Picoseconds mine) {
   return std::stoll(broadcast_from_root(transport, std::to_string(largest)));
 }
 
+/// When all that this rank has begun is done; on a GPU the host waits for it.
+inline Picoseconds time_when_done(Rank& rank) {
+  rank.compute.synchronise();
+  return rank.compute.now();
+}
+
 /// From here on all ranks' times are comparable: on the modelled clock they are the same, by the
 /// wall all ranks have come.
 inline void start_together(Rank& rank) {
-  const Picoseconds latest = largest_of_all(*rank.transport, rank.compute.now());
+  const Picoseconds latest = largest_of_all(*rank.transport, time_when_done(rank));
   if (rank.clock.is_modelled())
     rank.compute.wait({latest}, {.name = "start together", .category = Category::wait});
 }
@@ -47,7 +53,7 @@ inline Picoseconds time_of(Rank& rank, std::int64_t bytes,
     const Picoseconds start = rank.compute.now();
     if (collective)
       for (int call = 0; call < calls; ++call) collective();
-    const Picoseconds mine = (rank.compute.now() - start) / calls;
+    const Picoseconds mine = (time_when_done(rank) - start) / calls;
     const Picoseconds slowest = largest_of_all(*rank.transport, mine);
     if (sample >= 0) taken.push_back(slowest);
   }

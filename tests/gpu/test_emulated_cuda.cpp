@@ -69,7 +69,9 @@ TEST_CASE("streams and events are of the GPU that was current when they were mad
   CHECK(cudaStreamSynchronize(nullptr) == cudaSuccess);
   CHECK(cudaEventQuery(event) == cudaSuccess);
   CHECK(cudaFree(data) == cudaSuccess);
-  CHECK(cudaSetDevice(2) == cudaErrorInvalidDevice);
+  int count = 0;
+  CHECK(cudaGetDeviceCount(&count) == cudaSuccess);
+  CHECK(cudaSetDevice(count) == cudaErrorInvalidDevice);
   CHECK(cudaEventDestroy(event) == cudaSuccess);
   CHECK(cudaStreamDestroy(stream) == cudaSuccess);
   cudaGetLastError();

@@ -13,14 +13,14 @@ export LOCKSTEP_GPU_LIBRARY
 
 seq 1 2000 >"$scratch/text"
 # Small: what a GPU does in a microsecond takes the emulator a thousand.
-small=(--data "$scratch/text" --trace "$scratch/run" --device cuda --steps 3 --layers 2 --hidden 16 --heads 2
-  --sequence 8 --batch 4)
-lesson() { # NAME FLAGS...: $out, $err and $code of it, with "${small[@]}"
-  local program=("$lessons"/lesson_"$1"_*)
-  shift
+small=(--data "$scratch/text" --trace "$scratch/run" --device cuda --steps 3 --hidden 16 --heads 2
+  --sequence 8)
+lesson() { # NAME LAYERS FLAGS...: $out, $err and $code of it, with "${small[@]}"
+  local program=("$lessons"/lesson_"$1"_*) layers=$2
+  shift 2
   rm -rf "$scratch/run"
   # Longer than `run` waits: two cores may be busy with other tests.
-  timeout -k 2 100 "${program[0]}" "${small[@]}" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+  timeout -k 2 100 "${program[0]}" "${small[@]}" --layers "$layers" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
   code=$?
   out=$(<"$scratch/out") err=$(<"$scratch/err")
 }
@@ -32,7 +32,7 @@ launches=threads
 
 gpus 1
 for launch in $launches; do
-  lesson 09 --launch "$launch" --ranks 2 --microbatches 2
+  lesson 09 2 --launch "$launch" --ranks 2 --microbatches 2 --batch 4
   claim "1F1B, ranks share a GPU, $launch: good" ended 0
   claim "1F1B, ranks share a GPU, $launch: every bit is that of one GPU" says 'every bit is the same'
   claim "1F1B, ranks share a GPU, $launch: says so" says '2 ranks share 1 GPU'
@@ -43,41 +43,41 @@ claim 'processes say how messages go' says 'pinned memory'
 
 gpus 4
 for name in 02 03 04 05; do
-  lesson "$name" --ranks 2 --batch 4 --microbatches 1
+  lesson "$name" 2 --ranks 2 --batch 4 --microbatches 1
   claim "lesson $name by NCCL: good" ended 0
   claim "lesson $name by NCCL: says so" says 'messages and collectives by NCCL'
   claim "lesson $name by NCCL: on the wall clock" says 'wall clock: each of 2 ranks has a GPU to itself'
   claim "lesson $name: spans are the GPU's" says "spans are of the GPU's clock"
-  lesson "$name" --ranks 2 --batch 4 --microbatches 1 --comm ring
+  lesson "$name" 2 --ranks 2 --batch 4 --microbatches 1 --comm ring
   claim "lesson $name by our rings over NCCL: good" ended 0
 done
-lesson 09 --ranks 4 --layers 4 --microbatches 4 --verbose
+lesson 09 4 --ranks 4 --microbatches 4 --batch 4 --verbose
 claim '1F1B by NCCL: good' ended 0
 claim '1F1B by NCCL: every bit is that of one GPU' says 'every bit is the same'
 claim '1F1B by NCCL: the table of places' grep -qE '^ +3 +[^ ]+ +3 ' <<<"$out"
 claim 'a trace of GPUs has messages' grep -q '"name":"recv"' "$scratch/run/trace.json"
-lesson 08 --ranks 3 --layers 3 --microbatches 2 --batch 4 --clock modelled
+lesson 08 3 --ranks 3 --microbatches 2 --batch 4 --clock modelled
 claim 'GPipe on three GPUs, on the modelled clock: good' ended 0
 claim 'GPipe on three GPUs: every bit' says 'every bit is the same'
-lesson 14 --ranks 1 --precision bf16 --batch 4 --parity off
+lesson 14 2 --precision bf16 --batch 4 --parity off
 claim 'lesson 14 on a GPU' ended 0
 
 run "$lessons"/lesson_01_* --device cuda --trace none --ranks 4 --steps 1 --quiet
 claim 'lesson 01 by NCCL' ended 0
-run "$lessons"/lesson_00_* --device cuda --trace none --ranks 2 --steps 2 --quiet
+run "$lessons"/lesson_00_* --device cuda --trace none --ranks 3 --steps 2 --quiet
 claim 'lesson 00 on GPUs' ended 0
 
 # What can't be.
 gpus 0
-lesson 09
+lesson 09 4 --microbatches 2 --batch 4
 claim 'no GPU: exit code 2' ended 2
 claim 'no GPU: one line' complains_in_one_line
 claim 'no GPU: the flag is named' complains '--device cuda'
 gpus 1
-lesson 02 --ranks 2 --comm native
+lesson 02 2 --ranks 2 --batch 4 --comm native
 claim 'NCCL for ranks that share: exit code 2' ended 2
 claim 'NCCL for ranks that share: one line' complains_in_one_line
-LOCKSTEP_GPU_LIBRARY=$scratch/nothing.so lesson 09
+LOCKSTEP_GPU_LIBRARY=$scratch/nothing.so lesson 09 4 --microbatches 2 --batch 4
 claim 'no library: exit code 2' ended 2
 claim 'no library: one line' complains_in_one_line
 

@@ -27,16 +27,12 @@ inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTim
 /// On GPUs where options say so: what they leave open of the clock and of collectives is settled.
 struct ThreadRun {
   explicit ThreadRun(Options options, double patience_seconds = 60)
-      : fabric(options.ranks, patience_seconds) {
-    const GpuPlan plan = plan_threads(options);
-    settle_on_gpus(plan, options);
-    ranks = make_ranks(options, fabric, plan);
-  }
+      : fabric(options.ranks, patience_seconds), made(settled(options), fabric, plan) {}
 
   /// Calls `body` on every rank. Returns the run's failure, or "".
   std::string operator()(const std::function<void(Rank&)>& body) {
     std::vector<std::thread> threads;
-    for (auto& rank : ranks) {
+    for (const auto& rank : ranks) {
       threads.emplace_back([&] {
         try {
           body(*rank);
@@ -58,7 +54,16 @@ struct ThreadRun {
   }
 
   ThreadFabric fabric;
-  std::vector<std::unique_ptr<Rank>> ranks;
+  GpuPlan plan;
+  ThreadRanks made;
+  const std::vector<std::unique_ptr<Rank>>& ranks = made.all();
+
+ private:
+  const Options& settled(Options& options) {
+    plan = plan_threads(options);
+    settle_on_gpus(plan, options);
+    return options;
+  }
 };
 
 /// Calls `body` on `options.ranks` ranks that are threads. Returns the run's failure, or "".

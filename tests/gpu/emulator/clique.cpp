@@ -70,7 +70,9 @@ void Clique::perform(const Key& key) const {
   auto parts = begun.at(key);
   std::sort(parts.begin(), parts.end(),
             [](const auto& a, const auto& b) { return a->rank < b->rank; });
+  for (const auto& part : parts) part->done = true;
   const Part& first = *parts.front();
+  if (first.count == 0) return;
   const std::size_t share = first.count * size_of(first.type);
   const auto ranks = static_cast<std::size_t>(size);
   const auto root = static_cast<std::size_t>(first.root);
@@ -116,7 +118,6 @@ void Clique::perform(const Key& key) const {
       break;
     }
   }
-  for (const auto& part : parts) part->done = true;
 }
 
 void Clique::forget(int rank) {

@@ -95,4 +95,9 @@ class GroupMeeting final : public Meeting {
 
 std::size_t size_of(ncclDataType_t type);
 
+/// Of a communicator that is in use; any other ends the process.
+std::shared_ptr<Member> member_of(ncclComm_t communicator);
+/// `result`, and `why` as ncclGetLastError returns it to the calling thread.
+ncclResult_t refused(ncclResult_t result, std::string why);
+
 }  // namespace emulator

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <set>
 
 #include "tests/gpu/emulator/clique.h"
@@ -27,20 +26,6 @@ namespace {
 
 thread_local std::string last_error;
 
-ncclResult_t refused(ncclResult_t result, std::string why) {
-  last_error = std::move(why);
-  return result;
-}
-
-/// What this thread has put between ncclGroupStart and ncclGroupEnd.
-struct Issued {
-  std::shared_ptr<Member> member;
-  cudaStream_t stream;
-  std::shared_ptr<Part> part;
-};
-thread_local int group_depth = 0;
-thread_local std::vector<Issued> group;
-
 struct Table {
   std::map<std::string, std::shared_ptr<Clique>> joining;
   std::set<ncclComm_t> live;
@@ -50,12 +35,6 @@ struct Table {
 Table& table() {
   static Table& all = *new Table;
   return all;
-}
-
-std::shared_ptr<Member> member_of(ncclComm_t communicator) {
-  if (table().live.count(communicator) == 0)
-    give_up("use of a communicator that was destroyed or aborted");
-  return communicator->member;
 }
 
 ncclComm_t enter(std::shared_ptr<Clique> clique, int rank, int device) {
@@ -86,74 +65,22 @@ std::string shared_gpu(const Clique& clique) {
   return "";
 }
 
-/// One communicator's part of a group, with the streams it was put on: NCCL runs it on the first,
-/// which waits for the others, and they for it.
-void put_group(Machine::Lock& lock, const std::vector<Issued>& issued) {
-  Machine& machine = Machine::get();
-  const int device = issued.front().member->device;
-  std::vector<Stream*> streams;
-  std::vector<std::shared_ptr<Part>> parts;
-  for (const Issued& one : issued) {
-    Stream* stream = machine.find(one.stream, device);
-    if (std::find(streams.begin(), streams.end(), stream) == streams.end())
-      streams.push_back(stream);
-    parts.push_back(one.part);
-  }
-  const auto order_after = [&](Stream& later, Stream& earlier) {
-    auto record = std::make_shared<Record>();
-    record->device = device;
-    machine.put(lock, earlier, {.name = "record", .record = record});
-    machine.put(lock, later, {.name = "wait", .wait = record});
-  };
-  for (std::size_t i = 1; i < streams.size(); ++i) order_after(*streams[0], *streams[i]);
-  machine.put(lock, *streams[0],
-              {.name = "NCCL",
-               .meeting = std::make_shared<GroupMeeting>(issued.front().member, std::move(parts))});
-  for (std::size_t i = 1; i < streams.size(); ++i) order_after(*streams[i], *streams[0]);
-}
-
-ncclResult_t flush_group() {
-  Machine::Lock lock = Machine::get().lock();
-  std::vector<Issued> all = std::move(group);
-  group.clear();
-  while (!all.empty()) {
-    const Member* first = all.front().member.get();
-    const auto rest = std::stable_partition(
-        all.begin(), all.end(), [&](const Issued& one) { return one.member.get() == first; });
-    put_group(lock, {all.begin(), rest});
-    all.erase(all.begin(), rest);
-  }
-  return ncclSuccess;
-}
-
-ncclResult_t issue(Part part, ncclComm_t communicator, cudaStream_t stream) {
-  {
-    Machine& machine = Machine::get();
-    const Machine::Lock lock = machine.lock();
-    const std::shared_ptr<Member> member = member_of(communicator);
-    const Stream* found = machine.find(stream, member->device);
-    if (found == nullptr || found->device != member->device)
-      return refused(ncclInvalidUsage, "the stream is not of the communicator's GPU");
-    for (const void* data : {part.from, static_cast<const void*>(part.to)})
-      if (data != nullptr && part.count > 0 && machine.memory().device_of(data) != member->device &&
-          machine.memory().where(data) != Where::pinned)
-        return refused(ncclInvalidArgument, "the buffer is not of the communicator's GPU");
-    if (std::max(part.peer, part.root) >= member->clique->size)
-      return refused(
-          ncclInvalidArgument,
-          fmt::format("rank {} of {}", std::max(part.peer, part.root), member->clique->size));
-    part.rank = member->rank;
-    group.push_back({member, stream, std::make_shared<Part>(part)});
-  }
-  return group_depth == 0 ? flush_group() : ncclSuccess;
-}
-
 }  // namespace
+
+ncclResult_t refused(ncclResult_t result, std::string why) {
+  last_error = std::move(why);
+  return result;
+}
+
+std::shared_ptr<Member> member_of(ncclComm_t communicator) {
+  if (table().live.count(communicator) == 0)
+    give_up("use of a communicator that was destroyed or aborted");
+  return communicator->member;
+}
 
 }  // namespace emulator
 
 using emulator::Clique;
-using emulator::Kind;
 using emulator::Machine;
 using emulator::refused;
 using emulator::table;
@@ -282,56 +209,4 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 const char* ncclGetLastError(ncclComm_t) {
   return emulator::last_error.c_str();
-}
-
-ncclResult_t ncclGroupStart() {
-  ++emulator::group_depth;
-  return ncclSuccess;
-}
-ncclResult_t ncclGroupEnd() {
-  if (emulator::group_depth == 0)
-    return refused(ncclInvalidUsage, "ncclGroupEnd: not in a group call.");
-  return --emulator::group_depth == 0 ? emulator::flush_group() : ncclSuccess;
-}
-
-ncclResult_t ncclSend(const void* data, std::size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t communicator, cudaStream_t stream) {
-  return emulator::issue({.from = data, .count = count, .type = type, .peer = peer, .sends = true},
-                         communicator, stream);
-}
-ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t communicator, cudaStream_t stream) {
-  return emulator::issue({.to = data, .count = count, .type = type, .peer = peer}, communicator,
-                         stream);
-}
-ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type,
-                           int root, ncclComm_t communicator, cudaStream_t stream) {
-  return emulator::issue(
-      {.kind = Kind::broadcast, .from = from, .to = to, .count = count, .type = type, .root = root},
-      communicator, stream);
-}
-ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type,
-                           ncclRedOp_t, ncclComm_t communicator, cudaStream_t stream) {
-  return emulator::issue(
-      {.kind = Kind::all_reduce, .from = from, .to = to, .count = count, .type = type},
-      communicator, stream);
-}
-ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count_to,
-                               ncclDataType_t type, ncclRedOp_t, ncclComm_t communicator,
-                               cudaStream_t stream) {
-  return emulator::issue(
-      {.kind = Kind::reduce_scatter, .from = from, .to = to, .count = count_to, .type = type},
-      communicator, stream);
-}
-ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count_from, ncclDataType_t type,
-                           ncclComm_t communicator, cudaStream_t stream) {
-  return emulator::issue(
-      {.kind = Kind::all_gather, .from = from, .to = to, .count = count_from, .type = type},
-      communicator, stream);
-}
-ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type,
-                        ncclRedOp_t, int root, ncclComm_t communicator, cudaStream_t stream) {
-  return emulator::issue(
-      {.kind = Kind::reduce, .from = from, .to = to, .count = count, .type = type, .root = root},
-      communicator, stream);
 }

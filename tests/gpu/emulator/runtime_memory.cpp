@@ -153,7 +153,9 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t handle) {
   Machine& machine = Machine::get();
   Machine::Lock lock = machine.lock();
   Stream* stream = machine.find(handle, current_device());
-  if (stream == nullptr) return noted(cudaErrorInvalidResourceHandle);
+  // CUDA doesn't say what happens then; callers tend not to look at what a free returns.
+  if (stream == nullptr)
+    emulator::give_up(fmt::format("free of {} on a stream that was destroyed", data));
   if (const cudaError_t error = machine.device(stream->device).error) return noted(error);
   machine.memory().take_back(data, id_of(*stream));
   machine.put(lock, *stream, {.name = "free", .run = [data, &machine] {

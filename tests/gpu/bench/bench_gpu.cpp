@@ -1,0 +1,52 @@
+// How fast a GPU's kernels are, against what the GPU can do: the bandwidth of a copy for those that
+// only move memory, and cuBLAS's rate for a large product for those that compute. Every line is one
+// figure: name, value, unit, detail, with tabs between them.
+//
+//   bench_gpu [--gpu N] [--samples N] [--tiny] [--list]
+//
+// --tiny takes shapes that prove only that it runs. --list names the GPUs and ends.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "core/base/error.h"
+#include "tests/gpu/bench/memory_bound.h"
+#include "tests/gpu/bench/products.h"
+
+using namespace lockstep;
+
+int main(int argc, char** argv) {
+  int index = 0, samples = 15;
+  bool small = false, list = false;
+  CLI::App app{"How fast a GPU's kernels are."};
+  app.add_option("--gpu", index, "which GPU");
+  app.add_option("--samples", samples, "of which the median is taken")->check(CLI::PositiveNumber);
+  app.add_flag("--tiny", small, "shapes that prove only that it runs");
+  app.add_flag("--list", list, "name the GPUs and end");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    GpuLibrary& library = gpu_library();
+    if (list) {
+      fmt::print("{}\n", library.versions());
+      for (const GpuInfo& gpu : library.gpus())
+        fmt::print("{}\t{}\tsm_{}\t{} multiprocessors\t{} MiB\n", gpu.name, gpu.address,
+                   gpu.compute_capability, gpu.multiprocessors, gpu.memory >> 20);
+      return 0;
+    }
+    const auto gpu = library.open(index);
+    Bench bench{*gpu, small ? 1 : 1000};
+    const Shapes shapes = small ? tiny : Shapes{};
+    if (small) samples = 2;
+    MemoryBound{bench, shapes, samples}.run();
+    Products{bench, shapes, samples}.run();
+    return 0;
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "bench_gpu: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_gpu: {}\n", error.what());
+    return 1;
+  }
+}

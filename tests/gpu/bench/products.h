@@ -1,0 +1,124 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/bench/shapes.h"
+#include "tests/gpu/bench/timing.h"
+
+namespace lockstep {
+
+/// Kernels that compute: the model's products and attention, as shares of the rate that cuBLAS
+/// reaches for a large product in the same run.
+class Products {
+ public:
+  Products(Bench& bench, const Shapes& shapes, int samples)
+      : bench_(bench), k_(bench.kernels()), q_(bench.queue()), s_(shapes), samples_(samples) {}
+
+  void run() {
+    for (DType dtype : {DType::bf16, DType::f32}) large_product(dtype);
+    for (DType dtype : {DType::bf16, DType::f32}) attention(dtype, s_.batch, s_.sequence);
+    attention(DType::bf16, std::max<std::int64_t>(s_.batch / 8, 1), 4 * s_.sequence);
+    linears();
+  }
+
+ private:
+  void print_rate(const std::string& name, double flops, double seconds, DType dtype,
+                  const std::string& detail) {
+    const double reached = dtype == DType::bf16 ? bf16_rate_ : f32_rate_;
+    print({name, flops / seconds / 1e12, "TFLOP/s",
+           fmt::format("{:.0f} % of the large product, {:.1f} us, {}",
+                       100 * flops / seconds / reached, seconds * 1e6, detail)});
+  }
+
+  // cuBLAS, through linear_forward without a bias.
+  void large_product(DType dtype) {
+    const std::int64_t n = dtype == DType::bf16 ? s_.product : s_.product / 2;
+    const View w = bench_.random({n, n}, dtype), none;
+    const std::vector<View> x{bench_.random({n, n}, dtype), bench_.random({n, n}, dtype)};
+    const View y = bench_.random({n, n}, dtype);
+    const double seconds = bench_.seconds(samples_, [&](int i) {
+      k_.linear_forward(q_, x[static_cast<std::size_t>(i % 2)], w, none, y, WeightLayout::in_out);
+    });
+    const auto extent = static_cast<double>(n);
+    const double rate = 2 * extent * extent * extent / seconds;
+    (dtype == DType::bf16 ? bf16_rate_ : f32_rate_) = rate;
+    print({fmt::format("large product {}", name_of(dtype)), rate / 1e12, "TFLOP/s",
+           fmt::format("cuBLAS, {0} x {0} x {0}{1}", n,
+                       dtype == DType::f32 ? ", without TF32" : "")});
+    bench_.release_all();
+  }
+
+  // Causal, counted in half: 2 b s² h forward. Backward makes the scores again, five products for
+  // two, and so is counted 2.5 times that.
+  void attention(DType dtype, std::int64_t batch, std::int64_t sequence) {
+    const auto make = [&](std::int64_t columns) {
+      return bench_.random({batch, sequence, columns}, dtype);
+    };
+    const View none;
+    const View qkv = make(3 * s_.hidden), dqkv = make(3 * s_.hidden);
+    const View y = make(s_.hidden), dy = make(s_.hidden);
+    const View lse = bench_.random({batch, s_.heads, sequence}, DType::f32);
+    const auto part = [&](const View& of, int i) { return of.columns(i * s_.hidden, s_.hidden); };
+    const double flops =
+        2.0 * static_cast<double>(batch * sequence) * static_cast<double>(sequence * s_.hidden);
+    const std::string shape = fmt::format("b {}, s {}, {} heads of {}; causal, counted in half",
+                                          batch, sequence, s_.heads, s_.hidden / s_.heads);
+    const auto forward = [&](int) {
+      k_.attention_forward(q_, part(qkv, 0), part(qkv, 1), part(qkv, 2), s_.heads, y, lse, none);
+    };
+    const std::string suffix = fmt::format(" {}, s {}", name_of(dtype), sequence);
+    print_rate("attention forward" + suffix, flops, bench_.seconds(samples_, forward), dtype,
+               shape);
+    const double backward = bench_.seconds(samples_, [&](int) {
+      k_.attention_backward(q_, dy, part(qkv, 0), part(qkv, 1), part(qkv, 2), y, lse, none,
+                            s_.heads, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2));
+    });
+    print_rate("attention backward" + suffix, 2.5 * flops, backward, dtype, shape);
+    bench_.release_all();
+  }
+
+  // Each product of the model. The head is (V, h), as the token embedding is, and gets an eighth of
+  // the rows.
+  void linears() {
+    const std::int64_t h = s_.hidden;
+    linear("qkv", s_.rows(), h, 3 * h, WeightLayout::in_out);
+    linear("projection", s_.rows(), h, h, WeightLayout::in_out);
+    linear("mlp up", s_.rows(), h, 4 * h, WeightLayout::in_out);
+    linear("mlp down", s_.rows(), 4 * h, h, WeightLayout::in_out);
+    linear("head", s_.rows() / 8, h, s_.vocabulary, WeightLayout::out_in);
+  }
+
+  void linear(const std::string& name, std::int64_t rows, std::int64_t in, std::int64_t out,
+              WeightLayout layout) {
+    constexpr DType dtype = DType::bf16;
+    const View x = bench_.random({rows, in}, dtype), y = bench_.random({rows, out}, dtype);
+    const Shape shape = layout == WeightLayout::in_out ? Shape{in, out} : Shape{out, in};
+    const View w = bench_.random(shape, dtype), dw = bench_.random(shape, dtype);
+    const View bias =
+        layout == WeightLayout::in_out ? bench_.random({out}, dtype) : View{};  // a head has none
+    const double flops = 2.0 * static_cast<double>(rows * in) * static_cast<double>(out);
+    const std::string detail = fmt::format("({0}, {1}) by ({1}, {2})", rows, in, out);
+    const auto measure = [&](const std::string& what, const std::function<void(int)>& work) {
+      print_rate(fmt::format("linear {} {} bf16", name, what), flops,
+                 bench_.seconds(samples_, work), dtype, detail);
+    };
+    measure("forward", [&](int) { k_.linear_forward(q_, x, w, bias, y, layout); });
+    measure("backward input", [&](int) { k_.linear_backward_input(q_, y, w, x, layout); });
+    measure("backward weight", [&](int) { k_.linear_backward_weight(q_, x, y, dw, bias, layout); });
+    bench_.release_all();
+  }
+
+  Bench& bench_;
+  const Kernels& k_;
+  Queue q_;
+  Shapes s_;
+  int samples_;
+  double bf16_rate_ = 0, f32_rate_ = 0;  ///< FLOP/s of the large products
+};
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// GPT-2 124M (12 layers, h 768, 12 heads, V 50257, s 1024), batch 32.
+struct Shapes {
+  std::int64_t batch = 32, sequence = 1024, hidden = 768, vocabulary = 50257;
+  int heads = 12;
+  std::int64_t product = 8192;            ///< of the large product, each extent
+  std::int64_t copied = 256 << 20;        ///< bytes
+  std::int64_t adamw = 32 << 20;          ///< parameters
+  std::int64_t between_uses = 512 << 20;  ///< bytes that pass until a buffer is used again
+  std::int64_t rows() const { return batch * sequence; }
+};
+/// They prove only that it runs.
+constexpr Shapes tiny{.batch = 2,
+                      .sequence = 16,
+                      .hidden = 64,
+                      .vocabulary = 257,
+                      .heads = 2,
+                      .product = 64,
+                      .copied = 1 << 16,
+                      .adamw = 1000,
+                      .between_uses = 1};
+
+}  // namespace lockstep
