@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -32,10 +33,13 @@ Problem problem(const char* kernel, const arguments::Attention& n,
         fmt::format("{}: heads of {} columns; on CUDA a head has at most {} (more heads make them "
                     "narrower)",
                     kernel, n.d, widest_head));
-  // Rows are counted in 32 bits; 2^31 of them are more than any GPU's memory holds with their keys.
-  if (n.b * n.heads * n.s > std::numeric_limits<int>::max())
-    throw std::invalid_argument(fmt::format(
-        "{}: b {}, s {} and {} heads are more than one grid holds", kernel, n.b, n.s, n.heads));
+  // Rows are counted in 32 bits: 2^31 of them are more than a GPU's memory holds.
+  std::int64_t largest = n.b * n.heads * n.s;
+  for (const View& view : views) largest = std::max(largest, view.row_stride);
+  if (largest > std::numeric_limits<int>::max())
+    throw std::invalid_argument(
+        fmt::format("{}: b {}, s {}, {} heads of {} are more than a GPU holds", kernel, n.b, n.s,
+                    n.heads, n.d));
   return {static_cast<int>(n.s),
           static_cast<int>(n.d),
           static_cast<int>(n.heads),

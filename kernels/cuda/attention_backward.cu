@@ -17,21 +17,23 @@
 ///
 /// Both are forward's kernel with other operands. In dk and dv a warp owns keys, and makes
 /// *transposed* scores, k qᵀ: their rows are keys, so that Pᵀ and dSᵀ lie in registers as the left
-/// operand that the next product wants. An element of a product is the same sum whichever operand
-/// is the left one (each product of two is exact, and their order in the sum goes along k), so both
-/// kernels have the same P.
+/// operand that the next product wants. That backward has forward's P to the bit asks of mma that
+/// an element's sum doesn't depend on which operand is the left one. No manual says so; each
+/// product of two is exact, and their order runs along k alone. The test of kept probabilities
+/// holds a GPU to it.
 ///
-/// FLOPs for one head: 7 s² d, half of the 14 s² d without causality, plus half a tile at the
-/// diagonal. Bytes: the owned side once, the other side s / (2 rows owned) times, from the
-/// second-level cache; the results once.
+/// FLOPs for one head: 7 s² d (1 + 32 / s), half of the 14 s² d without causality. Bytes: what a
+/// block owns once, the other side s / (2 block_rows) times, mostly from the second-level cache;
+/// the results once. Over the other side it goes in tiles of 32 rows, because scores and dP are in
+/// registers together.
 ///
-///     d      kernel   rows owned   tile   shared memory   registers a thread
-///     64     dk, dv   128          64     75 KB           dk 64, dv 64, scores and dP 64
-///     64     dq       128          64     74 KB           dq 64, q and dy 64, scores and dP 64
-///     128    dk, dv   64           32     70 KB           dk 64, dv 64, scores and dP 32
-///     128    dq       64           32     70 KB           dq 64, q and dy 64, scores and dP 32
+///     d      kernel   rows of a block   shared memory   registers a thread (of 255)
+///     64     dk, dv   128               55 KB           dk 64, dv 64, scores 32, dP 32
+///     64     dq       128               55 KB           dq 64, q 32, scores 32, dP 32
+///     128    dk, dv   64                69 KB           dk 64, dv 64, scores 16, dP 16
+///     128    dq       64                69 KB           dq 64, q 32, dy 32, scores 16, dP 16
 ///
-/// A tile is worked off in tiles of 32 rows, because scores and dP are in registers together.
+/// As in forward, 2 blocks fit on a multiprocessor, and nothing is spilled.
 
 #include <type_traits>
 

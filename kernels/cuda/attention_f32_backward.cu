@@ -10,8 +10,8 @@
 /// dk and dv sum over queries, dq over keys: a kernel each, so that every sum has one owner and one
 /// order. attention_backward.cu says why that is worth 7 products instead of 5.
 ///
-/// For one head: 7 s² d FLOPs (1 + 64 / s). Tiles of 64 x 64, or 32 x 32 where d > 64; 83 KB of
-/// shared memory at d = 64, 70 KB at 128.
+/// For one head: 7 s² d FLOPs (1 + 64 / s). Tiles of 64 x 64, or 32 x 32 where d > 64; 81 KB of
+/// shared memory at d = 64, 69 KB at 128.
 
 #include "kernels/cuda/attention_f32_tile.cuh"
 #include "kernels/cuda/attention_launch.cuh"

@@ -19,7 +19,7 @@
 /// tile is masked. Blocks with the longest walks are started first.
 ///
 /// For one head: 2 s² d (1 + 64 / s) FLOPs, and bytes: q and y once, k and v s / 128 times, mostly
-/// from the second-level cache. Tiles of 64 x 64, or 32 x 32 where d > 64; 66 KB of shared memory
+/// from the second-level cache. Tiles of 64 x 64, or 32 x 32 where d > 64; 65 KB of shared memory
 /// at d = 64, 53 KB at 128. Every FMA's operands come from shared memory (8 reads for 16): that
 /// bounds it, at about half of the FMA units' rate. The 16-bit kernels, which are made for speed,
 /// have tensor cores.

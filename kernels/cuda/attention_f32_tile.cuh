@@ -15,7 +15,7 @@ namespace lockstep::cuda {
 inline constexpr int side = 16;
 inline constexpr int f32_threads = side * side;
 
-/// Rows of a tile, of queries as of keys: four tiles and one of scores are at most 99 KB.
+/// Rows of a tile, of queries as of keys: four tiles and one of scores are at most 81 KB.
 template <int D>
 inline constexpr int f32_tile = D <= 64 ? 64 : 32;
 
@@ -94,10 +94,11 @@ __device__ void share(const float (&c)[I][J], float* tile) {
       tile[(thread_y() + side * i) * f32_pitch<side * J> + thread_x() + side * j] = c[i][j];
 }
 
-/// A score as a probability: one function for all kernels, as on the CPU. Its multiplication is not
-/// contracted with the subtraction, which would be other bits where the compiler does it.
+/// A score as a probability: one function for all kernels, so that it has the same bits whichever
+/// makes it. (These files are compiled without fusing products and sums, which the compiler might
+/// do here and not there; where it is wanted they say fmaf.)
 __device__ inline float probability_f32(float score, float scale, float lse) {
-  return element::exp(__fadd_rn(__fmul_rn(score, scale), -lse));
+  return element::exp(score * scale - lse);
 }
 
 }  // namespace lockstep::cuda

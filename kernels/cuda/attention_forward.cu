@@ -13,17 +13,17 @@
 ///   - e^x is 2^(x log2 e), the scale 1 / √d is folded into the same multiply-add, and the special
 ///     function unit does the rest. Its error, 2^-22, is far below that of a 16-bit probability.
 ///
-/// For one head: 4 s² d FLOPs in full, 2 s² d (1 + 128 / s) here, because tiles above the diagonal
-/// are left out (and by single warps, within the last tiles of their block). Bytes: q once and y
-/// once, k and v s / 256 times on average, most of that from the second-level cache: 8 s d in all
-/// from memory where a head's k and v stay there, for 2 s d FLOPs a byte.
+/// For one head: 4 s² d FLOPs in full, 2 s² d (1 + 64 / s) here, because tiles above the diagonal
+/// are left out, and by single warps within the last tiles of their block. Bytes: q read and y
+/// written once, k and v read s / 256 times, mostly from the second-level cache: where they stay
+/// there, 8 s d from memory, and so s / 4 FLOPs a byte.
 ///
-///     d       tile   shared memory       registers a thread
-///     64      64     54 KB, 4 blocks     y 64, scores 64, q 32
-///     128     32     68 KB, 3 blocks     y 128, scores 32, q read from shared memory
+///     d       tile   shared memory   registers a thread (of 255)
+///     64      64     54 KB           y 64, scores 64, q 32
+///     128     32     68 KB           y 128, scores 32, q read from shared memory
 ///
-/// At most 255 registers x 128 threads leave 2 blocks a multiprocessor. For a d between, columns
-/// are padded with zeros up to the next of 32, 64, 96, 128.
+/// By registers 2 blocks (8 warps) fit on a multiprocessor; nothing is spilled. For a d between,
+/// columns are padded with zeros up to the next of 32, 64, 96, 128.
 
 #include "kernels/cuda/attention_launch.cuh"
 #include "kernels/cuda/attention_tile.cuh"

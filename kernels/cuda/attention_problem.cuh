@@ -1,7 +1,7 @@
 #pragma once
 
 /// What the kernels of attention have in common: sizes, where a head lies, and which block does
-/// what. Of the functions declared here each is a file of its own.
+/// what.
 
 #include <cuda_runtime.h>
 
@@ -70,17 +70,20 @@ __device__ inline Place place_of(int block, int tiles, int matrices, bool last_f
   return {first + within % members, last_first ? tiles - 1 - tile : tile};
 }
 
+// -- the kernels' launches, each in the file of its name ------------------------------------------
+
 /// dots (b, heads, s) = Σ dy * y over a head's columns.
 void attention_dots(Queue, const Problem&, View dy, View y, float* dots);
 
-/// probabilities (b, heads, s, s) from lse, as backward makes them.
 void attention_forward_f32(Queue, const Problem&, View q, View k, View v, View y, View lse);
+/// probabilities (b, heads, s, s), from the lse that forward wrote, as backward would make them.
 void attention_probabilities_f32(Queue, const Problem&, View q, View k, View lse,
                                  View probabilities);
+/// From lse, or from probabilities where there are any, and dots.
 void attention_backward_f32(Queue, const Problem&, View dy, View q, View k, View v, View lse,
                             View probabilities, const float* dots, View dq, View dk, View dv);
 
-/// The same for bf16 and f16.
+// The same for bf16 and f16.
 void attention_forward_narrow(Queue, const Problem&, View q, View k, View v, View y, View lse);
 void attention_probabilities_narrow(Queue, const Problem&, View q, View k, View lse,
                                     View probabilities);
