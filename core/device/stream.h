@@ -36,7 +36,7 @@ class Stream {
     if (before_launch_) std::exchange(before_launch_, nullptr)();
     const Picoseconds start = now();
     MarkPtr begun = timeline_ && trace_.kernels() ? gpu_->record(queue_) : nullptr;
-    if (device_ != DeviceKind::meta) work(kernels_, queue_);
+    if (device_ != DeviceKind::meta) work(kernels(), queue_);
     kernel_done(span, cost, start, std::move(begun));
   }
 
@@ -76,7 +76,8 @@ class Stream {
 
   const Clock& clock() const { return clock_; }
   Recorder& trace() const { return trace_; }
-  const Kernels& kernels() const { return kernels_; }
+  /// For the calling thread: a GPU's run on the one that is the thread's current.
+  const Kernels& kernels() const { return gpu_ ? gpu_->kernels() : kernels_; }
   Queue queue() const { return queue_; }
   /// Null on the CPU.
   Gpu* gpu() const { return gpu_; }
