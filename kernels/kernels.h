@@ -93,7 +93,7 @@ class Kernels {
   // --------------------------------------------------------------------------------------
   /// x (b, s, h) = tokens_table[tokens] + positions_table[0 .. s). tokens (b, s) i32,
   /// tokens_table (V, h), positions_table (at least s, h). A token outside [0, V) throws
-  /// std::out_of_range on the CPU.
+  /// std::out_of_range on the CPU; on a GPU it has no row, and x is the position's.
   virtual void embedding_forward(Queue, View tokens, View tokens_table, View positions_table,
                                  View x) const = 0;
   /// Adds dx (b, s, h) to the rows that forward read, in ascending order of (b, s).

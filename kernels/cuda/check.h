@@ -31,16 +31,16 @@ inline cudaStream_t stream_of(Queue queue) {
 }
 
 /// Device memory for `count` elements while a kernel runs: taken from the stream-ordered pool, and
-/// given back, in the order of the queue, so two queues never share it.
+/// given back, in the order of the queue, so two queues never share it. Null for none.
 template <class T>
 class Scratch {
  public:
   Scratch(Queue queue, std::size_t count) : stream_(stream_of(queue)) {
-    LOCKSTEP_CUDA(cudaMallocAsync(&data_, (count == 0 ? 1 : count) * sizeof(T), stream_));
+    if (count > 0) LOCKSTEP_CUDA(cudaMallocAsync(&data_, count * sizeof(T), stream_));
   }
   ~Scratch() {
     // An error here is that of an earlier kernel, which the next checked call tells as well.
-    static_cast<void>(cudaFreeAsync(data_, stream_));
+    if (data_ != nullptr) static_cast<void>(cudaFreeAsync(data_, stream_));
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;

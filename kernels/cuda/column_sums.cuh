@@ -6,8 +6,8 @@
 /// each column cut into pieces of rows. First each block takes 32 chunks of columns, a lane one
 /// chunk, and a piece of the rows, a warp every eighth row; the warps' sums are added in order, and
 /// written in f32. Then the pieces are added in double, in order, and to `out` once. How the rows
-/// are cut depends on the shape alone. The values are read once; the pieces' sums are at most 1/64
-/// of that.
+/// are cut depends on the shape alone. The values are read once; a piece has 64 rows at
+/// least, so its sums are a few hundredths of that.
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/chunk.cuh"

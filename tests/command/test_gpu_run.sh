@@ -23,6 +23,7 @@ done
 run "$gpu/run" --only kernels,none
 claim "an unknown step is refused" ended 2
 claim "those that there are are listed" complains sanitizer
+claim "and nothing else is said" complains_in_one_line
 run "$gpu/run" --only
 claim "--only without a step is refused" ended 2
 if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then

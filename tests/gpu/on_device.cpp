@@ -24,6 +24,9 @@ struct Region {
   std::byte *begin, *end;
   std::byte* device = nullptr;  // of the allocation
   std::size_t first = 0;        // where in it `begin` is
+  /// What margins are filled with: large numbers in every type, others in each region, so that what
+  /// a kernel makes of one margin is not by chance what another one holds. (NaN would stay NaN.)
+  std::byte poison{};
 
   static constexpr std::size_t margin = 512, alignment = 256;
   std::size_t bytes() const { return static_cast<std::size_t>(end - begin); }
@@ -63,7 +66,7 @@ class Transfer {
                                     stream_));
       LOCKSTEP_CUDA(cudaStreamSynchronize(stream_));
       for (std::size_t i = 0; i < copy.size(); ++i)
-        if ((i < region.first || i >= region.first + region.bytes()) && copy[i] != poison)
+        if ((i < region.first || i >= region.first + region.bytes()) && copy[i] != region.poison)
           throw std::logic_error(fmt::format(
               "a kernel wrote {} bytes {} its arguments",
               i < region.first ? region.first - i : i - region.first - region.bytes() + 1,
@@ -75,8 +78,6 @@ class Transfer {
   }
 
  private:
-  static constexpr std::byte poison{0xff};  // NaN in every type
-
   void add(const View& view) {
     if (view.data == nullptr || view.elements() == 0) return;
     const std::int64_t elements =
@@ -103,7 +104,8 @@ class Transfer {
     void* device = nullptr;
     LOCKSTEP_CUDA(cudaMallocAsync(&device, region.allocated(), stream_));
     region.device = static_cast<std::byte*>(device);
-    std::vector<std::byte> copy(region.allocated(), poison);
+    region.poison = static_cast<std::byte>(0xf1 + (&region - regions_.data()) % 10);
+    std::vector<std::byte> copy(region.allocated(), region.poison);
     std::memcpy(copy.data() + region.first, region.begin, region.bytes());
     LOCKSTEP_CUDA(
         cudaMemcpyAsync(region.device, copy.data(), copy.size(), cudaMemcpyHostToDevice, stream_));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <latch>
 
 #include "kernels/element.h"
 #include "tests/gpu/gpu_under_test.h"
@@ -210,6 +211,25 @@ TEST_CASE("messages between two ranks meet in their order, and all to all goes o
   });
 }
 
+TEST_CASE("a group on two queues waits for both, and both for it") {
+  const int ranks = std::min(4, gpus());
+  on_ranks(ranks, [ranks](const Rank& rank) {
+    const Rank beside{rank.index, rank.gpu,           rank.world,
+                      rank.scope, rank.scope.queue(), rank.random};
+    for (int trial = 0; trial < 20; ++trial) {
+      const View out = on_gpu(beside, values(rank.index, 20, trial));
+      const View in = on_gpu(rank, Values(20, -77));
+      rank.world.begin_group();
+      rank.world.receive(rank.queue, in, (rank.index + ranks - 1) % ranks);
+      rank.world.send(beside.queue, out, (rank.index + 1) % ranks);
+      rank.world.end_group();
+      const View next = on_gpu(beside, values(rank.index, 20, -1));
+      rank.gpu.copy(beside.queue, out.data, next.data, out.bytes());
+      CHECK(from_gpu(rank, in) == values((rank.index + ranks - 1) % ranks, 20, trial));
+    }
+  });
+}
+
 TEST_CASE("members of one color make a communicator, in the order of their keys") {
   const int ranks = std::min(4, gpus());
   on_ranks(ranks, [ranks](const Rank& rank) {
@@ -237,7 +257,7 @@ TEST_CASE("members of one color make a communicator, in the order of their keys"
   });
 }
 
-TEST_CASE("operations on one communicator keep their order, whichever queue they are on") {
+TEST_CASE("operations on one communicator meet in their order, whichever queue they are on") {
   const int ranks = std::min(4, gpus());
   on_ranks(ranks, [ranks](const Rank& rank) {
     const Queue other = rank.scope.queue();
@@ -361,6 +381,31 @@ TEST_CASE("emulated: what may hang on GPUs does") {
       CHECK(passes_within(rank.gpu, *end, 20));
     });
   }
+}
+
+TEST_CASE("an operation waits for those before it on its communicator, on other queues too") {
+  if (gpus() < 2) return;
+  std::latch seen{2};
+  on_ranks(2, [&](const Rank& rank) {
+    const auto second = rank.world.split(0, rank.index);
+    const Queue stuck = rank.scope.queue();
+    const Queue free = rank.scope.queue();
+    const View a = on_gpu(rank, values(rank.index, 10, 0));
+    const View b = on_gpu(rank, values(rank.index, 10, 1));
+    const View c = on_gpu(rank, values(rank.index, 10, 2));
+    finish(rank.gpu, rank.queue);
+    // The first operation of rank 0 stands behind one that rank 1 comes to late.
+    if (rank.index == 0) second->all_reduce(stuck, a);
+    rank.gpu.wait(rank.queue, *rank.gpu.record(stuck));
+    rank.world.all_reduce(rank.queue, b);
+    rank.world.all_reduce(free, c);
+    CHECK_FALSE(passes_within(rank.gpu, *rank.gpu.record(free), 0.2));
+    seen.arrive_and_wait();
+    if (rank.index == 1) second->all_reduce(stuck, a);
+    finish(rank.gpu, free);
+    for (const auto& [view, seed] : {std::pair{a, 0}, {b, 1}, {c, 2}})
+      CHECK(from_gpu(rank, view) == sum_of(2, 10, seed));
+  });
 }
 
 TEST_CASE("emulated: a network that falls silent is reported, and abort ends the waiting") {

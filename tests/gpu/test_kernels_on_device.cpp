@@ -12,34 +12,38 @@ using namespace lockstep::testing;
 
 TEST_CASE("what both compute by kernels/element.h has the CPU's bits") {
   Random random{90};
-  const std::int64_t n = 3001;
-  Array x{{n}}, dy{{n}};
-  x.randomize(random, 4.0F), dy.randomize(random);
-  x[0] = 0.0F, x[1] = -0.0F, x[2] = 1e-40F, x[3] = -1e4F, x[4] = 1e4F;
-  const auto both = [&](auto kernel) {
-    Array mine{{n}}, theirs{{n}};
-    kernel(kernels(), mine);
-    kernel(cpu_kernels(), theirs);
-    CHECK(mine.untouched());
-    CHECK(same_bits(mine, theirs));
-  };
-  both([&](const Kernels& k, Array& y) { k.gelu_forward({}, x, y); });
-  both([&](const Kernels& k, Array& y) { k.gelu_backward({}, x, dy, y); });
-  both([&](const Kernels& k, Array& y) { k.add({}, x, dy, y); });
-  both([&](const Kernels& k, Array& y) { k.scale({}, y.set(x), 0.1F); });
-  both([&](const Kernels& k, Array& parameter) {
-    Array momentum{{n}}, variance{{n}};
-    momentum.set(0.01F), variance.set(1e-4F);
-    k.adamw({}, parameter.set(x), dy, momentum, variance, {.weight_decay = 0.1F, .step = 7});
-    for (std::int64_t i = 0; i < n; ++i) parameter[i] += momentum[i] + variance[i];
-  });
-  for (const DType dtype : {DType::bf16, DType::f16})
-    both([&](const Kernels& k, Array& y) {
-      std::vector<std::uint16_t> narrow(static_cast<std::size_t>(n) + 1);
-      const View view{narrow.data() + 1, {n}, dtype};
-      k.convert({}, x, view);
-      k.convert({}, view, y);
+  // Also of just so many elements as some blocks take.
+  for (const std::int64_t n : {3001, 1024, 2048, 4096}) {
+    // Inputs that are off the aligned addresses by other amounts than the output.
+    const std::int64_t offset = n % 3;
+    Array x{{n}, 0, offset + 2}, dy{{n}, 0, offset};
+    x.randomize(random, 4.0F), dy.randomize(random);
+    x[0] = 0.0F, x[1] = -0.0F, x[2] = 1e-40F, x[3] = -1e4F, x[4] = 1e4F;
+    const auto both = [&](auto kernel) {
+      Array mine{{n}}, theirs{{n}};
+      kernel(kernels(), mine);
+      kernel(cpu_kernels(), theirs);
+      CHECK(mine.untouched());
+      CHECK(same_bits(mine, theirs));
+    };
+    both([&](const Kernels& k, Array& y) { k.gelu_forward({}, x, y); });
+    both([&](const Kernels& k, Array& y) { k.gelu_backward({}, x, dy, y); });
+    both([&](const Kernels& k, Array& y) { k.add({}, x, dy, y); });
+    both([&](const Kernels& k, Array& y) { k.scale({}, y.set(x), 0.1F); });
+    both([&](const Kernels& k, Array& parameter) {
+      Array momentum{{n}}, variance{{n}};
+      momentum.set(0.01F), variance.set(1e-4F);
+      k.adamw({}, parameter.set(x), dy, momentum, variance, {.weight_decay = 0.1F, .step = 7});
+      for (std::int64_t i = 0; i < n; ++i) parameter[i] += momentum[i] + variance[i];
     });
+    for (const DType dtype : {DType::bf16, DType::f16})
+      both([&](const Kernels& k, Array& y) {
+        std::vector<std::uint16_t> narrow(static_cast<std::size_t>(n) + 1);
+        const View view{narrow.data() + 1, {n}, dtype};
+        k.convert({}, x, view);
+        k.convert({}, view, y);
+      });
+  }
 }
 
 TEST_CASE("gelu of narrow elements keeps its digits where it is tiny") {
@@ -124,6 +128,23 @@ TEST_CASE("a token or target outside the vocabulary reads and writes nothing") {
   kernels().cross_entropy_backward({}, logits, indices(tokens, {4}), lse, 1.0F, logits);
   for (std::int64_t i = 0; i < 28; ++i)
     CHECK(logits[i] == doctest::Approx(i == 1 ? 1.0 / 7 - 1 : 1.0 / 7).epsilon(1e-5));
+}
+
+TEST_CASE("tokens outside the vocabulary part no token's rows from each other") {
+  Random random{94};
+  const std::int64_t b = 3, s = 20, h = 5, vocabulary = 7;
+  for (int trial = 0; trial < 20; ++trial) {
+    auto tokens = random_indices(random, b * s, 40);
+    for (std::int32_t& token : tokens) token -= 10;
+    Array dx{{b, s, h}}, table{{vocabulary, h}}, places{{s, h}}, want{{vocabulary, h}};
+    dx.randomize(random), table.randomize(random), places.set(0.0F), want.set(table);
+    for (std::int64_t i = 0; i < dx.elements(); ++i)
+      if (const std::int64_t token = tokens[static_cast<std::size_t>(i / h)];
+          token >= 0 && token < vocabulary)
+        want[token * h + i % h] += dx[i];
+    kernels().embedding_backward({}, indices(tokens, {b, s}), dx, table, places);
+    CHECK(same_bits(table, want));
+  }
 }
 
 TEST_CASE("arguments of two types are refused") {

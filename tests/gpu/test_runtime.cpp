@@ -166,18 +166,24 @@ TEST_CASE("marks know how much time passed between them") {
   const Queue queue = scope.queue();
   int* host = scope.pinned<int>(n);
   int* data = scope.device<int>(n, queue);
+  finish(*gpu, queue);
+  const auto start = std::chrono::steady_clock::now();
   std::vector<MarkPtr> marks{gpu->record(queue)};
   for (int i = 0; i < 10; ++i) {
     gpu->copy(queue, data, host, bytes);
     marks.push_back(gpu->record(queue));
   }
   finish(*gpu, queue);
+  const std::chrono::duration<double, std::milli> by_host =
+      std::chrono::steady_clock::now() - start;
   double sum = 0.0;
   for (std::size_t i = 1; i < marks.size(); ++i) {
     const double step = gpu->milliseconds(*marks[i - 1], *marks[i]);
     CHECK(step >= 0.0);
     sum += step;
   }
+  CHECK(sum > 0.0);
+  CHECK(sum <= 1.01 * by_host.count() + 0.01);
   CHECK(gpu->milliseconds(*marks.front(), *marks.back()) == doctest::Approx(sum).epsilon(0.02));
   CHECK(gpu->milliseconds(*marks.back(), *marks.front()) == doctest::Approx(-sum).epsilon(0.02));
 }
@@ -199,6 +205,29 @@ TEST_CASE("what is released serves again, and the GPU's memory doesn't fill") {
   finish(*gpu, queue);
   CHECK(gpu->memory_in_use() == before);
   gpu->drop_queue(queue);
+}
+
+TEST_CASE("what one queue releases, another gets only when the first has come to that") {
+  const auto gpu = library().open(0);
+  CHECK(right([&](int first) {
+          Scope scope{*gpu};
+          const Queue one = scope.queue();
+          const Queue other = scope.queue();
+          int* host = scope.pinned<int>(4 * n);
+          std::copy_n(numbers(first).begin(), n, host);
+          std::copy_n(numbers(-first - 5000).begin(), n, host + n);
+          void* data = gpu->allocate(bytes, one);
+          gpu->copy(one, data, host, bytes);
+          gpu->copy(one, host + 2 * n, data, bytes);
+          gpu->release(data, one);
+          void* next = gpu->allocate(bytes, other);
+          gpu->copy(other, next, host + n, bytes);
+          gpu->copy(other, host + 3 * n, next, bytes);
+          gpu->release(next, other);
+          finish(*gpu, other);
+          finish(*gpu, one);
+          return are(host + 2 * n, numbers(first)) && are(host + 3 * n, numbers(-first - 5000));
+        }) == trials);
 }
 
 TEST_CASE("where there is no more memory it is std::bad_alloc, and all else goes on") {
@@ -314,13 +343,15 @@ TEST_CASE("emulated: new memory holds no number") {
   const auto gpu = library().open(0);
   Scope scope{*gpu};
   const Queue queue = scope.queue();
-  std::vector<int> host(n, 5);
+  // First of a size that nobody used before.
+  std::vector<int> host(13 * n, 5);
+  const std::size_t size = 13 * bytes;
   for (int i = 0; i < 3; ++i) {
-    void* data = gpu->allocate(bytes, queue);
-    gpu->copy(queue, host.data(), data, bytes);
+    void* data = gpu->allocate(size, queue);
+    gpu->copy(queue, host.data(), data, size);
     CHECK(std::all_of(host.begin(), host.end(), [](int x) { return x == -1; }));
     std::fill(host.begin(), host.end(), 5);
-    gpu->copy(queue, data, host.data(), bytes);
+    gpu->copy(queue, data, host.data(), size);
     gpu->release(data, queue);
   }
 }

@@ -88,9 +88,8 @@ std::string check_collectives(Rank& rank, std::int64_t n, DType dtype, unsigned 
   {  // what was launched before is in the sum, what is launched after sees it
     Data data{rank, mine, dtype};
     const auto twice = [&] {
-      rank.compute.launch({.name = "twice"}, {}, [&](const Kernels& k, Queue q) {
-        k.scale(q, data.tensor, 2);
-      });
+      rank.compute.launch({.name = "twice"}, {},
+                          [&](const Kernels& k, Queue q) { k.scale(q, data.tensor, 2); });
     };
     twice();
     group.all_reduce(data.tensor).wait();
@@ -213,9 +212,8 @@ TEST_CASE("data parallelism and ZeRO 1, 2, 3 on GPUs have the bits of one GPU ad
     Options options = on_gpus(tiny(small_copies(ranks), 2));
     options.batch = 2 * ranks;
     options.model.dtype = dtype;
-    CHECK(on_all(options, [&](Rank& rank) {
-            return check_copies(rank, options, 1 << 12, 1.0);
-          }) == "");
+    CHECK(on_all(options, [&](Rank& rank) { return check_copies(rank, options, 1 << 12, 1.0); }) ==
+          "");
   }
 }
 
@@ -242,8 +240,8 @@ TEST_CASE("spans of a GPU lie one after another or within one another, and after
             const Corpus corpus = small_corpus(options.model);
             Gpt stage{options.model, rank.device,
                       StageLayers::of(options.model, rank.id, rank.count), options.seed};
-            PipelineExecutor pipeline{rank.endpoint, rank.world, one_f_one_b(rank.count, 4),
-                                      {&stage}};
+            PipelineExecutor pipeline{
+                rank.endpoint, rank.world, one_f_one_b(rank.count, 4), {&stage}};
             for (int step = 0; step < 2; ++step) {
               Batch batch = corpus.batch(1, step, {.microbatches = 4, .size = 2});
               move_to(rank.device, batch);

@@ -195,9 +195,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   if (algo != nullptr) {
     scratch = algo->data[0];
     const std::array<const void*, 4> matrices{a, b, c, d};
-    for (std::size_t i = 0; i < 4; ++i)
-      if (reinterpret_cast<std::uintptr_t>(matrices[i]) % algo->data[i + 1] != 0)
+    const std::array<const emulator::Layout*, 4> layouts{a_layout, b_layout, c_layout, d_layout};
+    for (std::size_t i = 0; i < 4; ++i) {
+      const auto stride =
+          static_cast<std::size_t>(layouts[i]->ld) * emulator::size_of(layouts[i]->type);
+      const bool many =
+          layouts[i]->order == CUBLASLT_ORDER_COL ? layouts[i]->columns > 1 : layouts[i]->rows > 1;
+      if (reinterpret_cast<std::uintptr_t>(matrices[i]) % algo->data[i + 1] != 0 ||
+          (many && stride % algo->data[i + 1] != 0))
         return CUBLAS_STATUS_INVALID_VALUE;
+    }
   }
   if (scratch > workspace_bytes || (scratch > 0 && workspace == nullptr))
     return CUBLAS_STATUS_INVALID_VALUE;

@@ -1,0 +1,125 @@
+#include "core/run/gpus.h"
+
+#include <doctest/doctest.h>
+
+#include "core/base/error.h"
+#include "tests/support/complaints.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// Ranks on these GPUs, "host/address" each; "" is none.
+GpuPlan plan_of(const std::vector<std::string>& gpus) {
+  std::vector<RankPlace> places;
+  for (const std::string& gpu : gpus) {
+    RankPlace place{.host = "here", .cores = "0-3"};
+    if (const auto slash = gpu.find('/'); slash != std::string::npos) {
+      place.host = gpu.substr(0, slash);
+      place.gpu = 0;  // as srun shows each task its own
+      place.gpu_name = "GPU X";
+      place.gpu_address = gpu.substr(slash + 1);
+    }
+    places.push_back(place);
+  }
+  return GpuPlan{places};
+}
+
+Options asked(int ranks, const std::string& clock = "auto", const std::string& comm = "auto") {
+  Options options;
+  options.ranks = ranks;
+  options.device = "cuda";
+  options.clock_is_open = clock == "auto";
+  if (clock == "modelled") options.clock = Clock::modelled(Cluster{});
+  options.comm_is_open = comm == "auto";
+  if (comm == "native") options.comm = Collectives::native;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("GPUs are told apart by host and address, not by how a process counts them") {
+  CHECK_FALSE(plan_of({}).any);
+  CHECK_FALSE(plan_of({"", ""}).any);
+  CHECK_FALSE(plan_of({"a/1", ""}).any);
+  const GpuPlan own = plan_of({"a/1", "a/2", "b/1"});
+  CHECK(own.one_each);
+  CHECK_FALSE(own.one_for_all);
+  const GpuPlan one = plan_of({"a/1", "a/1"});
+  CHECK_FALSE(one.one_each);
+  CHECK(one.one_for_all);
+  const GpuPlan some = plan_of({"a/1", "a/2", "a/1"});
+  CHECK_FALSE(some.one_each);
+  CHECK_FALSE(some.one_for_all);
+}
+
+TEST_CASE("with a GPU for each rank the clock is the wall's, and NCCL's collectives are taken") {
+  const GpuPlan plan = plan_of({"a/1", "b/1"});
+  Options options = asked(2);
+  settle_on_gpus(plan, options);
+  CHECK_FALSE(options.clock.is_modelled());
+  CHECK(options.why_this_clock == "each of 2 ranks has a GPU to itself");
+  CHECK(options.comm == Collectives::native);
+  CHECK(by_nccl(plan, options));
+  CHECK(plan.told(options) == "a GPU to each rank (GPU X); messages and collectives by NCCL");
+
+  Options rings = asked(2, "auto", "ring");
+  settle_on_gpus(plan, rings);
+  CHECK(rings.comm == Collectives::ring);
+  CHECK(by_nccl(plan, rings));
+}
+
+TEST_CASE("where ranks share GPUs, or time is modelled, messages go through the hosts' transport") {
+  const GpuPlan plan = plan_of({"a/1", "a/1", "a/2"});
+  Options options = asked(3);
+  settle_on_gpus(plan, options);
+  CHECK(options.clock.is_modelled());
+  CHECK(options.why_this_clock == "3 ranks share 2 GPUs");
+  CHECK(options.comm == Collectives::ring);
+  CHECK_FALSE(by_nccl(plan, options));
+  CHECK(plan.told(options).find("copies on the device") != std::string::npos);
+  options.launch = Launch::mpi;
+  CHECK(plan.told(options).find("pinned memory") != std::string::npos);
+
+  Options modelled = asked(2, "modelled");
+  settle_on_gpus(plan_of({"a/1", "a/2"}), modelled);
+  CHECK_FALSE(by_nccl(plan_of({"a/1", "a/2"}), modelled));
+  CHECK(modelled.comm == Collectives::ring);
+}
+
+TEST_CASE("NCCL's own collectives are refused where they can't be") {
+  Options shared = asked(2, "wall", "native");
+  CHECK(complaint_of<UsageError>([&] {
+          settle_on_gpus(plan_of({"a/1", "a/1"}), shared);
+        }) == "--comm native: 2 ranks share GPUs, and NCCL wants one for each; leave it out");
+  Options alone = asked(1, "wall", "native");
+  CHECK_NOTHROW(settle_on_gpus(plan_of({"a/1"}), alone));
+  Options on_cpus = asked(2, "wall", "native");
+  CHECK_NOTHROW(settle_on_gpus(plan_of({"", ""}), on_cpus));
+}
+
+TEST_CASE("a place survives its way between processes, and fills a row of the table") {
+  const RankPlace place{.host = "node1",
+                        .cores = "0-7,16",
+                        .gpu = 3,
+                        .gpu_name = "GPU X 80GB",
+                        .gpu_address = "0000:41:00.0",
+                        .nic = "mlx5_2"};
+  const RankPlace again = RankPlace::from_bytes(place.to_bytes());
+  CHECK(again.to_bytes() == place.to_bytes());
+  CHECK(again.gpu == 3);
+  const RankPlace bare = RankPlace::from_bytes(RankPlace{.host = "h", .cores = "0"}.to_bytes());
+  CHECK(bare.gpu == -1);
+  CHECK(bare.nic.empty());
+  const std::string table = GpuPlan{{place, bare}}.table();
+  for (const char* word : {"node1", "3 GPU X 80GB 0000:41:00.0", "mlx5_2", "0-7,16"})
+    CHECK(table.find(word) != std::string::npos);
+}
+
+TEST_CASE("this process has a place, with cores and no GPU unless one is asked for") {
+  const RankPlace place = this_place(/*cuda=*/false, 0);
+  CHECK(place.gpu == -1);
+  CHECK_FALSE(place.cores.empty());
+  CHECK_FALSE(place.host.empty());
+}
