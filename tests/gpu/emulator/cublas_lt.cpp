@@ -195,10 +195,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   if (algo != nullptr) {
     scratch = algo->data[0];
     const std::array<const void*, 4> matrices{a, b, c, d};
-    const std::array<const emulator::Layout*, 4> layouts{a_layout, b_layout, c_layout, d_layout};
+    const std::array<cublasLtMatrixLayout_t, 4> layouts{a_layout, b_layout, c_layout, d_layout};
     for (std::size_t i = 0; i < 4; ++i) {
-      const auto stride =
-          static_cast<std::size_t>(layouts[i]->ld) * emulator::size_of(layouts[i]->type);
+      const std::size_t bytes = layouts[i]->type == CUDA_R_32F ? 4 : 2;
+      const auto stride = static_cast<std::size_t>(layouts[i]->ld) * bytes;
       const bool many =
           layouts[i]->order == CUBLASLT_ORDER_COL ? layouts[i]->columns > 1 : layouts[i]->rows > 1;
       if (reinterpret_cast<std::uintptr_t>(matrices[i]) % algo->data[i + 1] != 0 ||
