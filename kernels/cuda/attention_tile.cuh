@@ -212,6 +212,7 @@ __device__ inline float probability(float score, float scale_log2_e, float lse) 
 template <class T, int M, int D>
 __device__ void store_rows(const Sums<M, D>& sums, const float (&factor)[M][2], T* own,
                            Matrix<T> matrix, int first, const Problem& n) {
+  __syncwarp();  // all lanes have read what was here
   for_each<M, D>([&](int m, int j, int r) {
     if (r % 2 != 0) return;
     T* const to = own + row_of(m, r) * pitch<D> + column_of(j, r);
