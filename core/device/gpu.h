@@ -20,8 +20,8 @@ using MarkPtr = std::shared_ptr<const Mark>;
 
 /// What is known of a GPU without using it.
 struct GpuInfo {
-  std::string name;     ///< "NVIDIA H100 80GB HBM3"
-  std::string address;  ///< on the PCI bus: the same for two processes that share the GPU
+  std::string name;            ///< "NVIDIA H100 80GB HBM3"
+  std::string address;         ///< on the PCI bus: the same for two processes that share the GPU
   int compute_capability = 0;  ///< 90 for 9.0
   int multiprocessors = 0;
   std::int64_t memory = 0;  ///< bytes
@@ -97,8 +97,8 @@ class GpuLibrary {
 };
 
 /// CUDA's, loaded at the first call (or what $LOCKSTEP_GPU_LIBRARY names: tests have one that
-/// emulates CUDA). Throws UsageError, one line, where Lockstep was built without CUDA, the library can't be loaded, or
-/// there is no GPU.
+/// emulates CUDA). Throws UsageError, one line, where Lockstep was built without CUDA, the library
+/// can't be loaded, or there is no GPU.
 GpuLibrary& gpu_library();
 
 }  // namespace lockstep

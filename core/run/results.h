@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/device/memory.h"
-#include "core/time/time.h"
 #include "core/run/prediction.h"
+#include "core/time/time.h"
 
 namespace lockstep {
 
@@ -30,10 +30,10 @@ struct NamedValues {
 
 /// What a rank's GPU says of itself; of the CPU nothing.
 struct GpuRecord {
-  std::string address;         ///< empty: no GPU
-  std::int64_t in_use = 0;     ///< bytes that all its users hold, when training ends
-  std::int64_t ours = 0;       ///< of these, by this rank's allocator
-  Picoseconds late = 0;        ///< by so much its spans may be shown late; see GpuTimeline
+  std::string address;          ///< empty: no GPU
+  std::int64_t in_use = 0;      ///< bytes that all its users hold, when training ends
+  std::int64_t ours = 0;        ///< of these, by this rank's allocator
+  Picoseconds late = 0;         ///< by so much its spans may be shown late; see GpuTimeline
   Picoseconds least_delay = 0;  ///< between a launch and what was launched, at the least
 };
 

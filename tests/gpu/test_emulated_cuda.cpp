@@ -271,6 +271,12 @@ TEST_CASE("cuBLASLt's algorithm wants the workspace and the alignments that it w
   const std::uint64_t most = 1U << 20U;
   CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &most, sizeof most) == CUBLAS_STATUS_SUCCESS);
+  const std::uint32_t alignment = 4;  // as its rows are, whatever lies between them
+  for (const auto which :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    CHECK(cublasLtMatmulPreferenceSetAttribute(preference, which, &alignment, sizeof alignment) ==
+          CUBLAS_STATUS_SUCCESS);
   cublasLtMatmulHeuristicResult_t result;
   int found = 0;
   CHECK(cublasLtMatmulAlgoGetHeuristic(handle, product, x.layout, x.layout, x.layout, x.layout,
@@ -290,7 +296,7 @@ TEST_CASE("cuBLASLt's algorithm wants the workspace and the alignments that it w
   CHECK(call(d, workspace, result.workspaceSize) == CUBLAS_STATUS_SUCCESS);
   CHECK(call(d, workspace, result.workspaceSize - 1) != CUBLAS_STATUS_SUCCESS);
   CHECK(call(d, nullptr, 0) != CUBLAS_STATUS_SUCCESS);
-  CHECK(call(static_cast<std::byte*>(d) + 4, workspace, result.workspaceSize) !=
+  CHECK(call(static_cast<std::byte*>(d) + 2, workspace, result.workspaceSize) !=
         CUBLAS_STATUS_SUCCESS);
   CHECK(cudaDeviceSynchronize() == cudaSuccess);
   for (void* data : {x.data, workspace, d}) cudaFree(data);
