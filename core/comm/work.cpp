@@ -38,6 +38,7 @@ void Work::wait() {
   // Seen, should it never end.
   OpenSpan waiting{compute.trace(), compute.host_lane(), span_, before};
   const Event done = finish();
+  compute.host_done(waiting, before);
   if (compute.clock().is_modelled() || done.mark)
     compute.wait(done, span_);
   else if (compute.now() - before > picoseconds(1e-6))

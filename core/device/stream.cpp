@@ -13,6 +13,8 @@ namespace {
 
 /// A wait that is shorter was none: the marks themselves take as long.
 constexpr Picoseconds shortest_wait = 2'000'000;
+/// Spans that have been open for 100 ms are announced, give or take when somebody looks.
+constexpr Picoseconds may_be_announced = 50'000'000'000;
 
 void check_contiguous(View view) {
   if (!view.contiguous())
@@ -65,12 +67,18 @@ void Stream::kernel_done(const Span& span, const Cost& cost, Picoseconds start, 
     trace_.span(lane_, span, start, now());
 }
 
-MarkPtr Stream::range_begins(const Span& span) {
-  if (gpu_ == nullptr) return nullptr;
+Span Stream::announced(const Span& span) {
+  if (gpu_ == nullptr) return span;
   std::string name;
   append_name(name, span);
   gpu_->push_range(name.c_str());
-  return timeline_ ? gpu_->record(queue_) : nullptr;
+  if (!timeline_) return span;
+  // To launch is no work of its category's: on the host it counts as waiting.
+  return {.name = trace_.keep(name), .category = Category::wait, .step = span.step};
+}
+
+void Stream::host_done(OpenSpan& open, Picoseconds since) {
+  if (timeline_ && now() - since >= may_be_announced) open.end(now());
 }
 
 // Called from a destructor: where the GPU has failed, what is launched next says so.
@@ -82,6 +90,7 @@ void Stream::range_done(const Span& span, Picoseconds launched, OpenSpan& open, 
   }
   if (gpu_ != nullptr) gpu_->pop_range();
   if (!timeline_) return open.end(now());
+  host_done(open, launched);
   try {
     timeline_->span({.lane = lane_,
                      .span = span,

@@ -87,6 +87,9 @@ class Stream {
   /// The lane on which it is seen what the host is in the middle of: where the GPU's own time is
   /// recorded, another than lane().
   int host_lane() const { return host_lane_; }
+  /// Ends what was open there. Of the host's own spans those stay that others may have been told of
+  /// meanwhile.
+  void host_done(OpenSpan& open, Picoseconds since);
 
  private:
   class Range {
@@ -95,8 +98,8 @@ class Stream {
         : stream_(stream),
           span_(span),
           launched_(stream.now()),
-          open_(stream.trace_, stream.host_lane_, span, launched_),
-          begun_(stream.range_begins(span)) {}
+          open_(stream.trace_, stream.host_lane_, stream.announced(span), launched_),
+          begun_(stream.timeline_ ? stream.gpu_->record(stream.queue_) : nullptr) {}
     ~Range() { stream_.range_done(span_, launched_, open_, std::move(begun_)); }
     Range(const Range&) = delete;
     Range& operator=(const Range&) = delete;
@@ -110,7 +113,8 @@ class Stream {
   };
 
   void kernel_done(const Span& span, const Cost& cost, Picoseconds start, MarkPtr begun);
-  MarkPtr range_begins(const Span& span);
+  /// The span as what the host is in the middle of; profilers are told, too.
+  Span announced(const Span& span);
   void range_done(const Span& span, Picoseconds launched, OpenSpan& open, MarkPtr begun);
   void wait_for(const Mark& mark);
 
