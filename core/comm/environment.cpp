@@ -43,7 +43,9 @@ int mpi_size_from_environment() {
 }
 int mpi_local_size_from_environment() {
   if (!under_mpi()) return 1;
-  return number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, mpi_size_from_environment());
+  // Slurm's is such as "8(x2)": 8 on each of 2 hosts.
+  return number({"OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE"},
+                mpi_size_from_environment());
 }
 int mpi_local_rank_from_environment() {
   return number({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0);

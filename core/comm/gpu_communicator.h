@@ -1,8 +1,10 @@
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "kernels/kernels.h"
 
@@ -43,6 +45,30 @@ class GpuCommunicator {
   /// Gives up whatever is on a queue (ncclCommAbort), from any thread; the communicator is of no
   /// use after.
   virtual void abort() noexcept = 0;
+};
+
+/// Between its making and go() sends and receives are gathered, which then go on together. Where an
+/// exception passes it is ended all the same: what is gathered is the thread's, and would hold back
+/// whatever comes next.
+class GpuGroup {
+ public:
+  explicit GpuGroup(GpuCommunicator& communicator) : communicator_(&communicator) {
+    communicator.begin_group();
+  }
+  ~GpuGroup() {
+    if (communicator_ == nullptr) return;
+    try {
+      communicator_->end_group();
+    } catch (const std::exception&) {  // one is on its way already
+    }
+  }
+  GpuGroup(const GpuGroup&) = delete;
+  GpuGroup& operator=(const GpuGroup&) = delete;
+
+  void go() { std::exchange(communicator_, nullptr)->end_group(); }
+
+ private:
+  GpuCommunicator* communicator_;
 };
 
 }  // namespace lockstep

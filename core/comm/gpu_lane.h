@@ -42,7 +42,8 @@ class GpuLane {
   Queue queue_;
 };
 
-/// Host memory that a GPU copies from and to while the host goes on. Belongs to one agent.
+/// Host memory that a GPU copies from and to while the host goes on; in no account, which is of the
+/// GPU's. Belongs to one agent.
 class PinnedBuffers {
  public:
   explicit PinnedBuffers(Gpu& gpu) : gpu_(gpu) {}
@@ -57,7 +58,7 @@ class PinnedBuffers {
     std::size_t size = 0;
     MarkPtr used_until;  ///< a copy that still uses it; none: nobody
   };
-  /// Of at least `bytes`: one that is not used any more, or a new one. Never waits.
+  /// Of at least `bytes`: one that is not used any more, or a new one.
   Buffer take(std::size_t bytes) {
     for (auto each = idle_.begin(); each != idle_.end(); ++each) {
       if (each->size < bytes || (each->used_until && !gpu_.passed(*each->used_until))) continue;

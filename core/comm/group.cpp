@@ -139,6 +139,7 @@ Work Group::enqueue_native(const Span& span, const Event& ready,
   MarkPtr begun = lane.record();
   work(*native_);
   MarkPtr done = lane.record();
+  endpoint_.transport.expect(done);
   if (GpuTimeline* timeline = compute.timeline())
     timeline->span({.lane = compute.trace().add_lane(name_ + " collectives: native"),
                     .span = span,

@@ -14,8 +14,8 @@ namespace lockstep {
 
 /// An ordered set of ranks and what they do together, all in place on contiguous views of
 /// f32, bf16 or f16 (std::invalid_argument for others, and for members that there are not). Narrow
-/// sums are made in f32 and rounded at every step of the algorithm; the backend's own collectives
-/// know f32 only, and std::invalid_argument says so. Every rank of the group calls the same
+/// sums are made in f32 and rounded at every step of the algorithm; MPI's own collectives know
+/// f32 only, and std::invalid_argument says so. Every rank of the group calls the same
 /// operations with the same sizes in the same order; each returns a Work whose wait() makes the
 /// compute stream go on no earlier than the operation's end. A Group outlives its Works.
 ///

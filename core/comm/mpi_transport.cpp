@@ -233,6 +233,10 @@ class MpiTransport final : public Transport {
     pinned_ = std::make_unique<PinnedBuffers>(gpu);
   }
   void give_up(bool now) override { gives_up_ = now; }
+  void check() const override {
+    std::lock_guard lock{shared_->live.mutex};
+    if (!shared_->live.failure.empty()) throw RunError(shared_->live.failure);
+  }
 
   std::unique_ptr<NativeCollectives> native(const std::vector<int>& ranks, int channel) override {
     return mpi_collectives(ranks, rank(), channel);

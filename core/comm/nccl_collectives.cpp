@@ -23,19 +23,6 @@ void for_chunks(View data, std::span<const int> counts,
   }
 }
 
-/// What is begun while it lives goes on together.
-class Together {
- public:
-  explicit Together(GpuCommunicator& communicator) : communicator_(communicator) {
-    communicator_.begin_group();
-  }
-  /// To be called last; without it, as where an exception passes, nothing more is begun.
-  void go() { communicator_.end_group(); }
-
- private:
-  GpuCommunicator& communicator_;
-};
-
 }  // namespace
 
 void NcclCollectives::broadcast(View data, int root) {
@@ -48,7 +35,7 @@ void NcclCollectives::all_reduce(View data) {
 
 void NcclCollectives::reduce_scatter(View data, View own, std::span<const int> counts) {
   if (all_equal(counts)) return communicator_.reduce_scatter(queue(), data, own);
-  Together together{communicator_};
+  GpuGroup together{communicator_};
   for_chunks(data, counts,
              [&](int member, View chunk) { communicator_.reduce(queue(), chunk, member); });
   together.go();
@@ -56,7 +43,7 @@ void NcclCollectives::reduce_scatter(View data, View own, std::span<const int> c
 
 void NcclCollectives::all_gather(View data, std::span<const int> counts) {
   if (all_equal(counts)) return communicator_.all_gather(queue(), data);
-  Together together{communicator_};
+  GpuGroup together{communicator_};
   for_chunks(data, counts,
              [&](int member, View chunk) { communicator_.broadcast(queue(), chunk, member); });
   together.go();
@@ -64,7 +51,7 @@ void NcclCollectives::all_gather(View data, std::span<const int> counts) {
 
 void NcclCollectives::gather(View data, std::span<const int> counts, int root) {
   const int self = communicator_.rank();
-  Together together{communicator_};
+  GpuGroup together{communicator_};
   for_chunks(data, counts, [&](int member, View chunk) {
     if (member == root) return;
     if (self == root) communicator_.receive(queue(), chunk, member);
@@ -77,7 +64,7 @@ void NcclCollectives::all_to_all(View out, std::span<const int> send_counts, Vie
                                  std::span<const int> receive_counts) {
   const int self = communicator_.rank();
   View mine;
-  Together together{communicator_};
+  GpuGroup together{communicator_};
   for_chunks(out, send_counts, [&](int member, View chunk) {
     if (member == self)
       mine = chunk;

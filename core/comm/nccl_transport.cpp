@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
 #include <list>
 #include <numeric>
-#include <thread>
 #include <tuple>
 
 #include "core/base/error.h"
 #include "core/comm/control.h"
 #include "core/comm/gpu_communicator.h"
 #include "core/comm/nccl_collectives.h"
+#include "core/comm/nccl_watchdog.h"
 
 namespace lockstep {
 
@@ -21,84 +19,30 @@ namespace {
 
 /// Some ranks that talk to each other: their communicator, and the queue that its work goes on.
 struct Line {
+  GpuLane lane;  ///< outlives the communicator, which uses it
   std::unique_ptr<GpuCommunicator> communicator;
   std::vector<int> ranks;  ///< of the whole run, by place in the communicator
-  GpuLane lane;
-  bool one_way;  ///< a pipeline's: nothing is gathered
+  bool one_way;            ///< a pipeline's: nothing is gathered
 
   Line(std::unique_ptr<GpuCommunicator> communicator_, std::vector<int> ranks_, Gpu& gpu,
        bool one_way_)
-      : communicator(std::move(communicator_)),
+      : lane(gpu),
+        communicator(std::move(communicator_)),
         ranks(std::move(ranks_)),
-        lane(gpu),
         one_way(one_way_) {}
   int member(int rank) const {
     return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
   }
 };
 
-/// Ends what NCCL has begun once the run has failed, or NCCL itself.
-class Watchdog {
- public:
-  explicit Watchdog(const Transport& control) : control_(control), thread_([this] { work(); }) {}
-  ~Watchdog() {
-    {
-      std::lock_guard lock{mutex_};
-      stop_ = true;
-    }
-    wake_.notify_all();
-    thread_.join();
-  }
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-
-  void add(GpuCommunicator& communicator) {
-    std::lock_guard lock{mutex_};
-    watched_.push_back(&communicator);
-  }
-  void check() const {
-    std::lock_guard lock{mutex_};
-    if (!failure_.empty()) throw RunError(failure_);
-  }
-
- private:
-  static constexpr std::chrono::milliseconds interval{50};
-
-  // The last look is when all is over: what is left of a run that has failed has no end by itself.
-  void work() {
-    std::unique_lock lock{mutex_};
-    for (bool over = false; !over;) {
-      over = wake_.wait_for(lock, interval, [&] { return stop_; });
-      try {
-        control_.check();
-        for (GpuCommunicator* each : watched_)
-          if (const auto error = each->error())
-            throw RunError(fmt::format("rank {}: NCCL: {}", control_.rank(), *error));
-      } catch (const std::exception& error) {
-        failure_ = error.what();
-        for (GpuCommunicator* each : watched_) each->abort();
-        return;
-      }
-    }
-  }
-
-  const Transport& control_;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<GpuCommunicator*> watched_;
-  std::string failure_;
-  bool stop_ = false;
-  std::thread thread_;
-};
-
 /// What the agents of one rank have in common.
 struct Shared {
-  Shared(std::unique_ptr<Transport> control_, Stream& compute_)
+  Shared(std::unique_ptr<Transport> control_, Stream& compute_, double patience_seconds)
       : control(std::move(control_)), compute(compute_), gpu(*compute.gpu()) {
     std::vector<int> all(static_cast<std::size_t>(control->size()));
     std::iota(all.begin(), all.end(), 0);
     world = join(all);
-    watchdog = std::make_unique<Watchdog>(*control);
+    watchdog = std::make_unique<NcclWatchdog>(*control, gpu, patience_seconds);
     watchdog->add(*world);
     nothing = gpu.allocate(2 * word, compute.queue());
     compute.synchronise();
@@ -121,7 +65,7 @@ struct Shared {
     return gpu.join(id, static_cast<int>(ranks.size()), static_cast<int>(place));
   }
 
-  void add_line(std::tuple<int, int, int> key, std::vector<int> ranks, bool one_way) {
+  Line& add_line(std::tuple<int, int, int> key, std::vector<int> ranks, bool one_way) {
     // All ranks together split the communicator that they have; some of them make a new one, for
     // which the others need not come.
     auto communicator =
@@ -130,9 +74,9 @@ struct Shared {
                   0, static_cast<int>(std::ranges::find(ranks, control->rank()) - ranks.begin()))
             : join(ranks);
     watchdog->add(*communicator);
+    auto line = std::make_unique<Line>(std::move(communicator), std::move(ranks), gpu, one_way);
     std::lock_guard lock{mutex};
-    lines.insert_or_assign(
-        key, std::make_unique<Line>(std::move(communicator), std::move(ranks), gpu, one_way));
+    return *lines.insert_or_assign(key, std::move(line)).first->second;
   }
   Line& line(int channel, int source, int destination) {
     std::lock_guard lock{mutex};
@@ -145,7 +89,10 @@ struct Shared {
     return *found->second;
   }
 
-  /// A message of nothing is a word, so that it is waited for.
+  /// What stands for a message of nothing, so that it is waited for.
+  View word_out() const { return {nothing, {1}, DType::i32}; }
+  View word_in() const { return {static_cast<std::byte*>(nothing) + word, {1}, DType::i32}; }
+
   static constexpr std::size_t word = 256;
   std::unique_ptr<Transport> control;
   Stream& compute;
@@ -154,7 +101,7 @@ struct Shared {
   std::mutex mutex;
   std::map<std::tuple<int, int, int>, std::unique_ptr<Line>> lines;  ///< by channel; one way: ends
   void* nothing = nullptr;
-  std::unique_ptr<Watchdog> watchdog;  ///< last: it looks at the others
+  std::unique_ptr<NcclWatchdog> watchdog;  ///< last: it looks at the others
 };
 
 /// Messages of one line that go on together.
@@ -199,13 +146,21 @@ class NcclTransport final : public Transport {
   void connect(const std::vector<int>& ranks, int channel, int count) override {
     for (int i = 0; i < count; ++i) shared_->add_line({channel + i, -1, -1}, ranks, false);
   }
-  // From the lower rank to the higher first.
+  // From the lower rank to the higher first. A word goes ahead: NCCL connects the two at the first
+  // message, and the host waits for the other's inside the call. In the midst of a schedule that
+  // would be a deadlock, where rank 0 waits for a gradient of rank 1, which waits for an activation.
   void connect(int peer, int channel, Directions directions) override {
     const int self = rank();
     const std::vector<int> ends{std::min(self, peer), std::max(self, peer)};
-    for (const auto& [from, to] : {std::pair{ends[0], ends[1]}, {ends[1], ends[0]}})
-      if (from == self ? directions.sends : directions.receives)
-        shared_->add_line({channel, from, to}, ends, true);
+    for (const auto& [from, to] : {std::pair{ends[0], ends[1]}, {ends[1], ends[0]}}) {
+      if (!(from == self ? directions.sends : directions.receives)) continue;
+      Line& line = shared_->add_line({channel, from, to}, ends, true);
+      if (from == self)
+        line.communicator->send(line.lane.queue(), shared_->word_out(), line.member(peer));
+      else
+        line.communicator->receive(line.lane.queue(), shared_->word_in(), line.member(peer));
+      shared_->watchdog->expect(line.lane.record());
+    }
   }
 
   std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into, Combine,
@@ -214,6 +169,7 @@ class NcclTransport final : public Transport {
     return post(route, into.data(), into.size(), false, free);
   }
 
+  void expect(MarkPtr done) override { shared_->watchdog->expect(std::move(done)); }
   void check() const override {
     shared_->control->check();
     shared_->watchdog->check();
@@ -282,8 +238,7 @@ std::unique_ptr<Pending> NcclTransport::post(const Route& route, std::byte* data
   if (batch == nullptr || batch->gone) batch = std::make_shared<Batch>();
   // NCCL counts in elements, whose type does not matter here.
   const bool words = size % 4 == 0;
-  auto* place = static_cast<std::byte*>(shared_->nothing) + (is_send ? 0 : Shared::word);
-  const View view = size == 0 ? View{place, {1}, DType::i32}
+  const View view = size == 0 ? is_send ? shared_->word_out() : shared_->word_in()
                     : words   ? View{data, {static_cast<std::int64_t>(size / 4)}, DType::i32}
                               : View{data, {static_cast<std::int64_t>(size / 2)}, DType::bf16};
   const auto which = batch->messages.insert(batch->messages.end(),
@@ -298,17 +253,18 @@ std::unique_ptr<Pending> NcclTransport::post(const Route& route, std::byte* data
 
 void NcclTransport::go(Line& line, Batch& batch) {
   if (batch.gone) return;
-  batch.gone = true;
   for (const Batch::Message& each : batch.messages) line.lane.wait({0, each.ready});
   batch.marks.begun = line.lane.record();
-  line.communicator->begin_group();
+  GpuGroup together{*line.communicator};
   for (const Batch::Message& each : batch.messages)
     if (each.is_send)
       line.communicator->send(line.lane.queue(), each.data, each.peer);
     else
       line.communicator->receive(line.lane.queue(), each.data, each.peer);
-  line.communicator->end_group();
+  together.go();
   batch.marks.done = line.lane.record();
+  batch.gone = true;
+  shared_->watchdog->expect(batch.marks.done);
 }
 
 void NcclTransport::send_all_off() {
@@ -317,8 +273,9 @@ void NcclTransport::send_all_off() {
 
 }  // namespace
 
-std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> control, Stream& compute) {
-  return std::make_unique<NcclTransport>(std::make_shared<Shared>(std::move(control), compute));
+std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> control, Stream& compute,
+                                          double patience_seconds) {
+  return std::make_unique<NcclTransport>(std::make_shared<Shared>(std::move(control), compute, patience_seconds));
 }
 
 }  // namespace lockstep

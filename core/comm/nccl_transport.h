@@ -21,11 +21,10 @@ namespace lockstep {
 /// other transports. They leave with the next launch, or when one of them is waited for.
 ///
 /// What one rank takes a message for can't be compared with what the other does: NCCL sends bytes
-/// alone. Who waits for the GPU longer than `patience_seconds` gives the run up (Stream::watch). A
-/// thread looks for NCCL's asynchronous errors and for the run's failure; either ends all that NCCL
-/// has begun (ncclCommAbort), so that no queue is stuck.
+/// alone. Where a rank does not come, an NcclWatchdog ends what waits for it.
 ///
 /// All ranks make it at the same time. `compute` is the rank's own stream, which outlives it.
-std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> control, Stream& compute);
+std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> control, Stream& compute,
+                                          double patience_seconds);
 
 }  // namespace lockstep

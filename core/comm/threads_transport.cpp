@@ -1,5 +1,7 @@
 #include "core/comm/threads_transport.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -25,7 +27,7 @@ struct ThreadFabric::Message {
   GpuLane* lane = nullptr;  ///< of whoever posted it; null for host memory
   MarkPtr ready;            ///< from when on the buffer may be used, on a GPU
   Marks marks;
-  int moved_on = -1;  ///< whose marks they are
+  const GpuLane* moved_on = nullptr;  ///< whose marks they are
 };
 
 class ThreadPending final : public Pending {
@@ -35,14 +37,15 @@ class ThreadPending final : public Pending {
   ~ThreadPending() override { fabric_.withdraw(message_); }
   void wait() override {
     fabric_.wait(*message_);
-    // Marks of two GPUs have no time in common: this rank's own tell when the bytes had come.
+    // What the other side has moved was in the order of its lane. Here it is put into the order of
+    // this one (and marks of two GPUs have no time in common).
     GpuLane* lane = message_->lane;
-    if (lane == nullptr || message_->moved_on == lane->gpu().index()) return;
+    if (lane == nullptr || message_->moved_on == lane) return;
     const MarkPtr moved = message_->marks.done;
     message_->marks.begun = lane->record();
     lane->wait({0, moved});
     message_->marks.done = lane->record();
-    message_->moved_on = lane->gpu().index();
+    message_->moved_on = lane;
   }
   Picoseconds departure() const override { return message_->departure; }
   std::int64_t done_nanoseconds() const override { return message_->done_nanoseconds; }
@@ -182,10 +185,11 @@ std::shared_ptr<ThreadFabric::Message> ThreadFabric::post(std::shared_ptr<Messag
       move_on_gpu(*message->lane, from, to);
     else
       move(from, to);
-  } catch (...) {
+  } catch (const std::exception& error) {
     lock.lock();
     from.state = to.state = Message::State::failed;
-    fail_locked("a message could not be moved on the GPU");
+    fail_locked(fmt::format("a message of rank {} to rank {}: {}", from.source, from.destination,
+                            error.what()));
     throw;
   }
   lock.lock();
@@ -213,7 +217,7 @@ void ThreadFabric::move_on_gpu(GpuLane& lane, Message& from, Message& to) {
     lane.gpu().copy(lane.queue(), to.data, from.data, from.size);
   marks.done = lane.record();
   from.marks = to.marks = std::move(marks);
-  from.moved_on = to.moved_on = lane.gpu().index();
+  from.moved_on = to.moved_on = &lane;
 }
 
 void ThreadFabric::complete(Message& message) {

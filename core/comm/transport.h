@@ -88,6 +88,8 @@ class Transport {
 
   /// Throws RunError if the run has failed, for who waits for something else than a message.
   virtual void check() const {}
+  /// A collective of the backend's own is over when `done` is passed: for who looks after that.
+  virtual void expect(MarkPtr /*done*/) {}
 
   /// Both return at once (where bytes on a GPU travel through the host, when they are there). The
   /// data are there at `ready`, whose time travels with the message (modelled time).

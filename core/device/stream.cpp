@@ -143,6 +143,7 @@ void Stream::write(const void* from, View into) {
     std::memcpy(into.data, from, into.bytes());
     return;
   }
+  synchronise();
   gpu_->copy(queue_, into.data, from, into.bytes());
   synchronise();
 }

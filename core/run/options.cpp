@@ -87,7 +87,7 @@ void choose_collectives(const Given& given, Options& options) {
   if (options.launch == Launch::threads && !options.on_gpus())
     throw UsageError(
         "--comm native: threads have no library's collectives; leave it out, or use --launch mpi");
-  if (options.clock.is_modelled())
+  if (options.clock.is_modelled() && !options.clock_is_open)
     throw UsageError(
         "--comm native: modelled time is known of our own algorithms only; leave it out, or use "
         "--clock wall");

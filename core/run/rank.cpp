@@ -24,8 +24,8 @@ std::unique_ptr<Gpu> open_gpu(const GpuPlan& plan, int rank) {
 
 /// The way to the other ranks from where this one's tensors are.
 std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Stream& compute,
-                                       bool nccl) {
-  if (nccl) return nccl_transport(std::move(transport), compute);
+                                       const Options& options, bool nccl) {
+  if (nccl) return nccl_transport(std::move(transport), compute, options.patience_seconds);
   if (compute.gpu() != nullptr) transport->use(*compute.gpu());
   return transport;
 }
@@ -41,7 +41,7 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
       compute(gpu ? Stream{clock, trace, 0, *gpu} : Stream{clock, trace, 0, DeviceKind::cpu}),
       memory(gpu ? Memory{*gpu, compute.queue()} : Memory{}),
       device{memory, compute},
-      transport(from_device(std::move(own_transport), compute, by_nccl(plan, options))),
+      transport(from_device(std::move(own_transport), compute, options, by_nccl(plan, options))),
       endpoint{*transport, device, options.comm},
       mesh(options.mesh()),
       world(endpoint, everybody(count), "world", transport->open_channels(Group::channels_taken)) {

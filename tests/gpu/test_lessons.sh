@@ -9,7 +9,7 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../command/claims.sh"
 lessons=$(realpath "$1") failing=$(realpath "$2")
 LOCKSTEP_GPU_LIBRARY=$(realpath "$3")
-export LOCKSTEP_GPU_LIBRARY
+export LOCKSTEP_GPU_LIBRARY LOCKSTEP_EMULATED_NCCL_CONNECTS=1    # hosts wait for connections, as with NCCL
 
 seq 1 2000 >"$scratch/text"
 # Small: what a GPU does in a microsecond takes the emulator a thousand.

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -58,6 +59,8 @@ class Clique {
   std::map<Key, std::vector<std::shared_ptr<Part>>> begun;
   const int size;
   std::map<int, int> gpus;  ///< by rank, as they come
+  /// Who has come to make a connection: from one rank to another, or (-1, -1) for collectives.
+  std::map<std::pair<int, int>, std::set<int>> connecting;
 
   struct Split {
     std::map<int, std::pair<int, int>> wanted;  ///< by rank: color and key

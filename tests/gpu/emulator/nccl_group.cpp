@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 
 #include "tests/gpu/emulator/clique.h"
 
@@ -46,10 +49,36 @@ void put_group(Machine::Lock& lock, const std::vector<Issued>& issued) {
   for (std::size_t i = 1; i < streams.size(); ++i) order_after(*streams[i], *streams[0]);
 }
 
+/// NCCL makes a connection at the first operation that needs it, and the host waits there, inside
+/// the call, for the other side to come. (Only where $LOCKSTEP_EMULATED_NCCL_CONNECTS is set: tests
+/// of what a GPU does with operations that don't fit together go on without.)
+void connect(Machine::Lock& lock, const std::vector<Issued>& issued) {
+  static const bool waits = std::getenv("LOCKSTEP_EMULATED_NCCL_CONNECTS") != nullptr;
+  if (!waits) return;
+  const auto ends = [](const Part& part) {
+    return part.peer < 0 ? std::pair{-1, -1}
+           : part.sends  ? std::pair{part.rank, part.peer}
+                         : std::pair{part.peer, part.rank};
+  };
+  for (const Issued& one : issued)
+    one.member->clique->connecting[ends(*one.part)].insert(one.member->rank);
+  for (const Issued& one : issued) {
+    const auto wanted = static_cast<std::size_t>(
+        one.part->peer == one.part->rank ? 1 : one.part->peer < 0 ? one.member->clique->size : 2);
+    while (one.member->clique->connecting[ends(*one.part)].size() < wanted &&
+           !one.member->aborted) {
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::microseconds{200});
+      lock.lock();
+    }
+  }
+}
+
 ncclResult_t flush_group() {
   Machine::Lock lock = Machine::get().lock();
   std::vector<Issued> all = std::move(group);
   group.clear();
+  connect(lock, all);
   while (!all.empty()) {
     const Member* first = all.front().member.get();
     const auto rest = std::stable_partition(
