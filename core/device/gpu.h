@@ -32,7 +32,7 @@ class GpuCommunicator;
 /// What one rank uses of a GPU: memory, queues and marks on them, copies, kernels. Implemented over
 /// CUDA in core/device/cuda, and found at run time (see GpuLibrary), so that nothing else of
 /// Lockstep needs CUDA to be built or started. Every call is good from any of the rank's threads;
-/// all throw RunError, which names the call and what the device said.
+/// all throw std::runtime_error, which names the call, the GPU and what it said.
 class Gpu {
  public:
   virtual ~Gpu() = default;
@@ -90,8 +90,12 @@ class GpuLibrary {
   virtual ~GpuLibrary() = default;
   /// In the order of their index.
   virtual const std::vector<GpuInfo>& gpus() const = 0;
-  /// For one rank. Several ranks may open the same.
-  virtual std::unique_ptr<Gpu> open(int index) = 0;
+  /// For one rank. Several ranks may open the same. `allow_tf32`: products of f32 may round what
+  /// goes in to 10 bits of fraction, for tensor cores.
+  virtual std::unique_ptr<Gpu> open(int index, bool allow_tf32) = 0;
+  std::unique_ptr<Gpu> open(int index) { return open(index, false); }
+  /// Whether there is NCCL, so that Gpu::join can be called.
+  virtual bool has_nccl() const = 0;
   /// "CUDA 13.0, driver 13.0, NCCL 2.28.3".
   virtual std::string versions() const = 0;
 };

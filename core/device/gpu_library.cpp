@@ -44,7 +44,9 @@ GpuLibrary& load() {
     GpuLibrary& loaded = *make();
     if (!loaded.gpus().empty()) return loaded;
     problem = "there is no GPU here";
-  } catch (const RunError& error) {
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::exception& error) {
     problem = error.what();
   }
   throw UsageError(

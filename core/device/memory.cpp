@@ -1,9 +1,12 @@
 #include "core/device/memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <numeric>
+#include <stdexcept>
 
 #include "core/device/gpu.h"
 
@@ -44,7 +47,7 @@ Memory::~Memory() {
 void* Memory::allocate(std::size_t bytes, MemoryCategory category) {
   void* data = nullptr;
   if (device_ == DeviceKind::cuda) {
-    data = gpu_->allocate(std::max<std::size_t>(bytes, 1), queue_);
+    data = allocate_on_gpu(std::max<std::size_t>(bytes, 1), category);
   } else if (device_ == DeviceKind::cpu) {
     const std::size_t size = rounded(std::max<std::size_t>(bytes, 1));
     if (auto found = idle_.find(size); found != idle_.end() && !found->second.empty()) {
@@ -57,6 +60,21 @@ void* Memory::allocate(std::size_t bytes, MemoryCategory category) {
   }
   charge(bytes, category);
   return data;
+}
+
+void* Memory::allocate_on_gpu(std::size_t bytes, MemoryCategory category) const {
+  try {
+    return gpu_->allocate(bytes, queue_);
+  } catch (const std::bad_alloc&) {
+    constexpr double MB = 1e6;
+    throw std::runtime_error(fmt::format(
+        "GPU {} has no {:.1f} MB more, wanted for {}: {:.1f} of its {:.1f} MB are in use, {:.1f} "
+        "of "
+        "them by this rank; a smaller --batch, or more --microbatches, would do",
+        gpu_->index(), static_cast<double>(bytes) / MB, name_of(category),
+        static_cast<double>(gpu_->memory_in_use()) / MB,
+        static_cast<double>(gpu_->info().memory) / MB, static_cast<double>(current_.total()) / MB));
+  }
 }
 
 void Memory::release(void* data, std::size_t bytes, MemoryCategory category) noexcept {

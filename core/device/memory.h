@@ -54,7 +54,7 @@ class Memory {
 
   DeviceKind device() const { return device_; }
   /// Uninitialised, 64-byte aligned (256 on a GPU); null on the meta device. Throws
-  /// std::bad_alloc.
+  /// std::bad_alloc; where a GPU has no more, std::runtime_error, which says what is where.
   void* allocate(std::size_t bytes, MemoryCategory category);
   void release(void* data, std::size_t bytes, MemoryCategory category) noexcept;
 
@@ -71,6 +71,7 @@ class Memory {
 
  private:
   void charge(std::size_t bytes, MemoryCategory category);
+  void* allocate_on_gpu(std::size_t bytes, MemoryCategory category) const;
 
   DeviceKind device_;
   Gpu* gpu_ = nullptr;

@@ -89,6 +89,8 @@ void FlagParser::Impl::shared_flags() {
   choice("--device", o.device, {"cpu", "cuda"},
          "where tensors live and kernels run: here, or on GPUs, which ranks share where they are "
          "more");
+  app.add_flag("--tf32", o.tf32,
+               "with --device cuda: f32 products on tensor cores, rounded to TF32");
   choice("--comm", given.comm, {"auto", "native", "ring"},
          "collectives: MPI's or NCCL's own, or our ring algorithms; auto: ours, NCCL's where each "
          "rank has a GPU");

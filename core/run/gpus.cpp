@@ -66,17 +66,19 @@ std::string gpu_of(const RankPlace& place) {
 }  // namespace
 
 std::string RankPlace::to_bytes() const {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", host, cores, gpu, gpu_name, gpu_address, nic);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, cores, gpu, gpu_name, gpu_address,
+                     nccl ? "nccl" : "", nic);
 }
 
 RankPlace RankPlace::from_bytes(const std::string& bytes) {
   std::istringstream lines{bytes};
   RankPlace place;
-  std::string gpu;
+  std::string gpu, nccl;
   for (std::string* each :
-       {&place.host, &place.cores, &gpu, &place.gpu_name, &place.gpu_address, &place.nic})
+       {&place.host, &place.cores, &gpu, &place.gpu_name, &place.gpu_address, &nccl, &place.nic})
     std::getline(lines, *each);
   place.gpu = std::stoi(gpu);
+  place.nccl = !nccl.empty();
   return place;
 }
 
@@ -88,6 +90,7 @@ RankPlace this_place(bool cuda, int local) {
   const GpuInfo& info = gpus[static_cast<std::size_t>(place.gpu)];
   place.gpu_name = info.name;
   place.gpu_address = info.address;
+  place.nccl = gpu_library().has_nccl();
   place.nic = nearest_nic(info.address);
   return place;
 }
@@ -99,6 +102,7 @@ GpuPlan::GpuPlan(std::vector<RankPlace> places_) : places(std::move(places_)) {
   for (const RankPlace& each : places) gpus.insert(gpu_of(each));
   one_each = any && gpus.size() == places.size();
   one_for_all = any && gpus.size() == 1;
+  nccl = std::ranges::all_of(places, &RankPlace::nccl);
 }
 
 std::string GpuPlan::told(const Options& options) const {
@@ -113,7 +117,8 @@ std::string GpuPlan::told(const Options& options) const {
   if (one_each)
     return fmt::format(
         "a GPU to each rank ({}); {}", name,
-        !by_nccl(*this, options) ? "messages through the hosts, as the modelled clock wants it"
+        !nccl                      ? "messages through the hosts: this build has no NCCL"
+        : !by_nccl(*this, options) ? "messages through the hosts, as the modelled clock wants it"
         : options.comm == Collectives::native ? "messages and collectives by NCCL"
                                               : "messages by NCCL, collectives by our rings");
   return fmt::format(
@@ -136,7 +141,7 @@ std::string GpuPlan::table() const {
 }
 
 bool by_nccl(const GpuPlan& plan, const Options& options) {
-  return plan.one_each && plan.places.size() > 1 && !options.clock.is_modelled();
+  return plan.nccl && plan.one_each && plan.places.size() > 1 && !options.clock.is_modelled();
 }
 
 void settle_on_gpus(const GpuPlan& plan, Options& options) {
@@ -157,7 +162,8 @@ void settle_on_gpus(const GpuPlan& plan, Options& options) {
   } else if (options.comm == Collectives::native && ranks > 1) {
     throw UsageError(fmt::format(
         "--comm native: {}; leave it out",
-        plan.one_each
+        !plan.nccl ? "this build has no NCCL"
+        : plan.one_each
             ? "modelled time is known of our own algorithms only"
             : fmt::format("{} share GPUs, and NCCL wants one for each", plural(ranks, "rank"))));
   }

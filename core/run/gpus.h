@@ -14,6 +14,7 @@ struct RankPlace {
   std::string cores;  ///< "0-7": those it may use
   int gpu = -1;       ///< as its process counts them; -1: none
   std::string gpu_name, gpu_address;
+  bool nccl = false;  ///< whether it is a build with NCCL
   std::string nic;  ///< the InfiniBand device nearest to its GPU, as "mlx5_0"; empty: none is known
 
   std::string to_bytes() const;
@@ -33,6 +34,7 @@ struct GpuPlan {
   bool any = false;               ///< ranks have GPUs
   bool one_each = false;          ///< no two have the same
   bool one_for_all = false;       ///< all have the same
+  bool nccl = false;              ///< all can talk by NCCL
 
   /// "4 ranks share one NVIDIA H200: ..." for the first lines of a run.
   std::string told(const Options& options) const;
@@ -44,8 +46,8 @@ struct GpuPlan {
 /// itself), and whose collectives (NCCL's there). Throws UsageError for what can't be.
 void settle_on_gpus(const GpuPlan& plan, Options& options);
 
-/// Whether ranks talk by NCCL: each has a GPU, and the clock is the wall's. On the modelled clock
-/// messages carry their times, and go through the hosts' transport.
+/// Whether ranks talk by NCCL: it is there, each has a GPU, and the clock is the wall's. On the
+/// modelled clock messages carry their times, and go through the hosts' transport.
 bool by_nccl(const GpuPlan& plan, const Options& options);
 
 }  // namespace lockstep

@@ -234,6 +234,8 @@ void settle(const Given& given, const LessonInfo& info, Options& o) {
         "--trace none with --view {}: a viewer is sent what is in the trace; leave one of them out",
         o.view));
   if (info.trains) check_batch(o);
+  if (o.tf32 && !o.on_gpus())
+    throw UsageError("--tf32: is about GPUs; use --device cuda, or leave it out");
   check_files(o);
   choose_clock(given, o);
   choose_collectives(given, o);

@@ -50,6 +50,7 @@ struct Options {
   std::string view_token;
   std::string report;  ///< a file for the report as JSON
   bool parity = true;
+  bool tf32 = false;  ///< on GPUs: products of f32 with inputs rounded to TF32
   bool quiet = false;
   bool verbose = false;  ///< say where every rank runs
 

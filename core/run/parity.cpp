@@ -19,7 +19,7 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<Phase>& phases,
                               const std::function<void(int)>& progress,
                               const std::vector<SumOrder>& orders) {
-  SoloDevice one{options.on_gpus()};
+  SoloDevice one{options.on_gpus(), options.tf32};
   const Device device = one;
   Gpt model{options.model, device, StageLayers::whole(options.model), options.seed};
   AdamW optimizer{model.parameters(), device, options.optimizer};

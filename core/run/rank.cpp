@@ -17,9 +17,9 @@ std::vector<int> everybody(int count) {
   return ranks;
 }
 
-std::unique_ptr<Gpu> open_gpu(const GpuPlan& plan, int rank) {
+std::unique_ptr<Gpu> open_gpu(const GpuPlan& plan, int rank, bool allow_tf32) {
   if (!plan.any) return nullptr;
-  return gpu_library().open(plan.places[static_cast<std::size_t>(rank)].gpu);
+  return gpu_library().open(plan.places[static_cast<std::size_t>(rank)].gpu, allow_tf32);
 }
 
 /// The way to the other ranks from where this one's tensors are.
@@ -37,7 +37,7 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
       count(own_transport->size()),
       clock(options.clock),
       trace(options.trace != "none"),
-      gpu(open_gpu(plan, id)),
+      gpu(open_gpu(plan, id, options.tf32)),
       compute(gpu ? Stream{clock, trace, 0, *gpu} : Stream{clock, trace, 0, DeviceKind::cpu}),
       memory(gpu ? Memory{*gpu, compute.queue()} : Memory{}),
       device{memory, compute},

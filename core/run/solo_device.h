@@ -9,8 +9,8 @@ namespace lockstep {
 /// A device with nobody else: for what is computed beside the ranks, by the wall clock and without
 /// a trace. The first GPU, or the CPU.
 struct SoloDevice {
-  explicit SoloDevice(bool on_gpu = false)
-      : gpu(on_gpu ? gpu_library().open(0) : nullptr),
+  explicit SoloDevice(bool on_gpu = false, bool allow_tf32 = false)
+      : gpu(on_gpu ? gpu_library().open(0, allow_tf32) : nullptr),
         compute(gpu ? Stream{clock, silent, 0, *gpu} : Stream{clock, silent, 0, DeviceKind::cpu}),
         memory(gpu ? Memory{*gpu, compute.queue()} : Memory{}) {}
   SoloDevice(const SoloDevice&) = delete;

@@ -1,7 +1,11 @@
 #include "core/run/thread_ranks.h"
 
+#include <fmt/format.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -16,34 +20,56 @@ GpuPlan plan_threads(const Options& options) {
 
 namespace {
 
-/// Calls it for every rank, each on a thread.
-void at_once(int ranks, const std::function<void(int)>& call) {
-  std::vector<std::thread> threads;
-  for (int id = 0; id < ranks; ++id) threads.emplace_back([&call, id] { call(id); });
-  for (std::thread& thread : threads) thread.join();
-}
+/// How long the others get to come, once a rank could not be made.
+constexpr std::chrono::milliseconds to_come{1500};
+
+/// Ranks on their way to be made, and the first that could not be.
+struct Making {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int left = 0;
+  std::exception_ptr first;
+};
 
 }  // namespace
 
+// A rank that waits inside NCCL for one that has failed can't be called back: then the process
+// ends.
 ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan)
     : ranks_(static_cast<std::size_t>(options.ranks)) {
-  std::mutex mutex;
-  std::exception_ptr first;
-  at_once(size(), [&](int id) {
-    try {
-      ranks_[static_cast<std::size_t>(id)] =
-          std::make_unique<Rank>(options, fabric.endpoint(id, plan.one_for_all), plan);
-    } catch (const std::exception& error) {
-      fabric.fail(error.what());
-      std::lock_guard lock{mutex};
-      if (!first) first = std::current_exception();
-    }
-  });
-  if (first) std::rethrow_exception(first);
+  Making making;
+  making.left = options.ranks;
+  std::vector<std::thread> threads;
+  for (int id = 0; id < options.ranks; ++id)
+    threads.emplace_back([&, id] {
+      std::exception_ptr error;
+      try {
+        ranks_[static_cast<std::size_t>(id)] =
+            std::make_unique<Rank>(options, fabric.endpoint(id, plan.one_for_all), plan);
+      } catch (const std::exception& failure) {
+        fabric.fail(failure.what());
+        error = std::current_exception();
+      }
+      std::lock_guard lock{making.mutex};
+      if (error && !making.first) making.first = error;
+      --making.left;
+      making.changed.notify_all();
+    });
+  std::unique_lock lock{making.mutex};
+  making.changed.wait(lock, [&] { return making.left == 0 || making.first; });
+  if (!making.changed.wait_for(lock, to_come, [&] { return making.left == 0; })) {
+    fmt::print(stderr, "the run failed: {}\n", fabric.failure());
+    std::_Exit(1);
+  }
+  lock.unlock();
+  for (std::thread& thread : threads) thread.join();
+  if (making.first) std::rethrow_exception(making.first);
 }
 
 ThreadRanks::~ThreadRanks() {
-  at_once(size(), [&](int id) { ranks_[static_cast<std::size_t>(id)].reset(); });
+  std::vector<std::thread> threads;
+  for (std::unique_ptr<Rank>& rank : ranks_) threads.emplace_back([&rank] { rank.reset(); });
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace lockstep

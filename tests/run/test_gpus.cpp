@@ -11,7 +11,7 @@ using namespace lockstep::testing;
 namespace {
 
 /// Ranks on these GPUs, "host/address" each; "" is none.
-GpuPlan plan_of(const std::vector<std::string>& gpus) {
+GpuPlan plan_of(const std::vector<std::string>& gpus, bool nccl = true) {
   std::vector<RankPlace> places;
   for (const std::string& gpu : gpus) {
     RankPlace place{.host = "here", .cores = "0-3"};
@@ -19,6 +19,7 @@ GpuPlan plan_of(const std::vector<std::string>& gpus) {
       place.host = gpu.substr(0, slash);
       place.gpu = 0;  // as srun shows each task its own
       place.gpu_name = "GPU X";
+      place.nccl = nccl;
       place.gpu_address = gpu.substr(slash + 1);
     }
     places.push_back(place);
@@ -88,6 +89,16 @@ TEST_CASE("where ranks share GPUs, or time is modelled, messages go through the 
   CHECK(modelled.comm == Collectives::ring);
 }
 
+TEST_CASE("a build without NCCL does without it") {
+  const GpuPlan plan = plan_of({"a/1", "a/2"}, /*nccl=*/false);
+  Options options = asked(2);
+  settle_on_gpus(plan, options);
+  CHECK_FALSE(options.clock.is_modelled());
+  CHECK(options.comm == Collectives::ring);
+  CHECK_FALSE(by_nccl(plan, options));
+  CHECK(plan.told(options).find("no NCCL") != std::string::npos);
+}
+
 TEST_CASE("NCCL's own collectives are refused where they can't be") {
   Options shared = asked(2, "wall", "native");
   CHECK(complaint_of<UsageError>([&] {
@@ -105,10 +116,12 @@ TEST_CASE("a place survives its way between processes, and fills a row of the ta
                         .gpu = 3,
                         .gpu_name = "GPU X 80GB",
                         .gpu_address = "0000:41:00.0",
+                        .nccl = true,
                         .nic = "mlx5_2"};
   const RankPlace again = RankPlace::from_bytes(place.to_bytes());
   CHECK(again.to_bytes() == place.to_bytes());
   CHECK(again.gpu == 3);
+  CHECK(again.nccl);
   const RankPlace bare = RankPlace::from_bytes(RankPlace{.host = "h", .cores = "0"}.to_bytes());
   CHECK(bare.gpu == -1);
   CHECK(bare.nic.empty());

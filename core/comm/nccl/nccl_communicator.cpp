@@ -10,8 +10,6 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "core/base/error.h"
-
 namespace lockstep::nccl {
 
 namespace {
@@ -26,7 +24,7 @@ std::string words(ncclResult_t result, const char* call, ncclComm_t communicator
 }
 
 void expect_success(ncclResult_t result, const char* call, ncclComm_t communicator) {
-  if (result != ncclSuccess) throw RunError{words(result, call, communicator)};
+  if (result != ncclSuccess) throw std::runtime_error{words(result, call, communicator)};
 }
 
 ncclDataType_t type_of(DType dtype) {
@@ -204,7 +202,7 @@ class NcclCommunicator final : public GpuCommunicator {
   template <class Call>
   void enter(const char* name, Call&& call) {
     const Gate::Visit visit{gate_};
-    if (!visit.let_in()) throw RunError{fmt::format("{}: {}", name, given_up)};
+    if (!visit.let_in()) throw std::runtime_error{fmt::format("{}: {}", name, given_up)};
     cudaSetDevice(gpu_);
     expect_success(call(), name, handle_);
   }
@@ -224,6 +222,8 @@ class NcclCommunicator final : public GpuCommunicator {
 };
 
 }  // namespace
+
+const bool is_here = true;
 
 std::vector<std::byte> make_id() {
   ncclUniqueId id;

@@ -9,7 +9,11 @@
 
 namespace lockstep::nccl {
 
-// What core/device/cuda makes of NCCL. In a build without it, make_id and join throw RunError.
+// What core/device/cuda makes of NCCL. In a build without it, make_id and join throw
+// std::runtime_error.
+
+/// Whether this is a build with it.
+extern const bool is_here;
 
 /// ncclUniqueId's bytes. Where one rank asks, NCCL opens a port for the others to come to.
 std::vector<std::byte> make_id();

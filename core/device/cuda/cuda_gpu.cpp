@@ -12,9 +12,6 @@ namespace lockstep::cuda {
 
 namespace {
 
-cudaStream_t stream_of(Queue queue) {
-  return static_cast<cudaStream_t>(queue.handle);
-}
 cudaEvent_t event_of(const Mark& mark) {
   return static_cast<const CudaMark&>(mark).event();
 }
@@ -47,12 +44,12 @@ void EventPool::give_back(cudaEvent_t event) noexcept {
   idle_.push_back(event);
 }
 
-CudaGpu::CudaGpu(int index, const GpuInfo& info) : index_(index), info_(info) {
+CudaGpu::CudaGpu(int index, const GpuInfo& info, bool allow_tf32) : index_(index), info_(info) {
   make_current();
   // A thread that waits sleeps: ranks may be more than cores.
   check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "cudaSetDeviceFlags");
   open_pool();
-  kernels_ = make_cuda_kernels();
+  kernels_ = make_cuda_kernels(allow_tf32);
 }
 
 /// What is freed stays in the pool (by default each wait for the host gives it back to the system,
@@ -94,7 +91,12 @@ void* CudaGpu::allocate(std::size_t bytes, Queue queue) {
   make_current();
   void* data = nullptr;
   // No bytes would be no address.
-  check(cudaMallocAsync(&data, bytes == 0 ? 1 : bytes, stream_of(queue)), "cudaMallocAsync");
+  const cudaError_t status = cudaMallocAsync(&data, bytes == 0 ? 1 : bytes, stream_of(queue));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // not met again by the next call
+    throw std::bad_alloc{};
+  }
+  check(status, "cudaMallocAsync");
   return data;
 }
 

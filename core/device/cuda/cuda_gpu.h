@@ -50,7 +50,7 @@ class CudaMark final : public Mark {
 /// some tens of nanoseconds, and leaves no way to have it wrong.
 class CudaGpu final : public Gpu {
  public:
-  CudaGpu(int index, const GpuInfo& info);
+  CudaGpu(int index, const GpuInfo& info, bool allow_tf32);
 
   int index() const override { return index_; }
   const GpuInfo& info() const override { return info_; }

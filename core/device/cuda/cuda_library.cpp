@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.h"
 #include "core/comm/nccl/nccl_communicator.h"
 #include "core/device/cuda/check.h"
 #include "core/device/cuda/cuda_gpu.h"
@@ -48,11 +49,14 @@ class CudaLibrary final : public GpuLibrary {
 
   const std::vector<GpuInfo>& gpus() const override { return gpus_; }
 
-  std::unique_ptr<Gpu> open(int index) override {
+  using GpuLibrary::open;
+  std::unique_ptr<Gpu> open(int index, bool allow_tf32) override {
     if (index < 0 || static_cast<std::size_t>(index) >= gpus_.size())
-      throw RunError{fmt::format("there is no GPU {}: this process sees {}", index, gpus_.size())};
-    return std::make_unique<CudaGpu>(index, gpus_[static_cast<std::size_t>(index)]);
+      throw GpuError{fmt::format("there is no GPU {}: this process sees {}", index, gpus_.size())};
+    return std::make_unique<CudaGpu>(index, gpus_[static_cast<std::size_t>(index)], allow_tf32);
   }
+
+  bool has_nccl() const override { return nccl::is_here; }
 
   std::string versions() const override {
     int runtime = 0;
