@@ -1,8 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
-#include <deque>
 #include <thread>
 #include <utility>
 
@@ -40,39 +38,6 @@ class GpuLane {
  private:
   Gpu& gpu_;
   Queue queue_;
-};
-
-/// Host memory that a GPU copies from and to while the host goes on; in no account, which is of the
-/// GPU's. Belongs to one agent.
-class PinnedBuffers {
- public:
-  explicit PinnedBuffers(Gpu& gpu) : gpu_(gpu) {}
-  ~PinnedBuffers() {
-    for (const Buffer& each : idle_) gpu_.release_pinned(each.data);
-  }
-  PinnedBuffers(const PinnedBuffers&) = delete;
-  PinnedBuffers& operator=(const PinnedBuffers&) = delete;
-
-  struct Buffer {
-    std::byte* data = nullptr;
-    std::size_t size = 0;
-    MarkPtr used_until;  ///< a copy that still uses it; none: nobody
-  };
-  /// Of at least `bytes`: one that is not used any more, or a new one.
-  Buffer take(std::size_t bytes) {
-    for (auto each = idle_.begin(); each != idle_.end(); ++each) {
-      if (each->size < bytes || (each->used_until && !gpu_.passed(*each->used_until))) continue;
-      Buffer found = std::move(*each);
-      idle_.erase(each);
-      return found;
-    }
-    return {static_cast<std::byte*>(gpu_.allocate_pinned(bytes)), bytes, nullptr};
-  }
-  void give_back(Buffer buffer) { idle_.push_back(std::move(buffer)); }
-
- private:
-  Gpu& gpu_;
-  std::deque<Buffer> idle_;
 };
 
 }  // namespace lockstep

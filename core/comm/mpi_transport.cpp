@@ -10,6 +10,7 @@
 
 #include "core/comm/mpi_check.h"
 #include "core/comm/mpi_native.h"
+#include "core/comm/staging.h"
 #include "core/time/clock.h"
 
 namespace lockstep {
@@ -57,57 +58,6 @@ Head head_of(const Route& route, std::size_t bytes, Picoseconds departure) {
 int tag_of(int channel, bool head) {
   return 2 * channel + (head ? 1 : 0);
 }
-
-/// Host memory that a message's bytes on a GPU pass through. Gives it back when they have.
-class Staged {
- public:
-  Staged() = default;
-  Staged(GpuLane& lane, PinnedBuffers& buffers, std::size_t bytes)
-      : lane_(&lane), buffers_(&buffers), buffer_(buffers.take(std::max<std::size_t>(bytes, 1))) {}
-  ~Staged() {
-    if (buffers_ != nullptr && buffer_.data != nullptr) buffers_->give_back(std::move(buffer_));
-  }
-  Staged(Staged&& other) noexcept
-      : lane_(other.lane_),
-        buffers_(std::exchange(other.buffers_, nullptr)),
-        buffer_(std::move(other.buffer_)) {}
-  Staged& operator=(Staged&& other) noexcept {
-    std::swap(lane_, other.lane_);
-    std::swap(buffers_, other.buffers_);
-    std::swap(buffer_, other.buffer_);
-    return *this;
-  }
-
-  explicit operator bool() const { return buffers_ != nullptr; }
-  std::byte* data() const { return buffer_.data; }
-  /// From the GPU to the host, which waits for it.
-  Marks fetch(const std::byte* from, std::size_t bytes, const Event& ready) {
-    Marks marks = copy(buffer_.data, from, bytes, ready);
-    lane_->synchronise();
-    return marks;
-  }
-  /// From the host to the GPU; the host goes on.
-  Marks deliver(std::byte* to, std::size_t bytes, const Event& free) {
-    Marks marks = copy(to, buffer_.data, bytes, free);
-    buffer_.used_until = marks.done;
-    return marks;
-  }
-  /// MPI may write to it still: it is left to it.
-  void leave() { buffers_ = nullptr; }
-
- private:
-  Marks copy(std::byte* to, const std::byte* from, std::size_t bytes, const Event& after) const {
-    lane_->wait(after);
-    Marks marks{.begun = lane_->record(), .done = nullptr};
-    if (bytes > 0) lane_->gpu().copy(lane_->queue(), to, from, bytes);
-    marks.done = lane_->record();
-    return marks;
-  }
-
-  GpuLane* lane_ = nullptr;
-  PinnedBuffers* buffers_ = nullptr;
-  PinnedBuffers::Buffer buffer_;
-};
 
 class MpiPending;
 

@@ -148,7 +148,8 @@ class NcclTransport final : public Transport {
   }
   // From the lower rank to the higher first. A word goes ahead: NCCL connects the two at the first
   // message, and the host waits for the other's inside the call. In the midst of a schedule that
-  // would be a deadlock, where rank 0 waits for a gradient of rank 1, which waits for an activation.
+  // would be a deadlock, where rank 0 waits for a gradient of rank 1, which waits for an
+  // activation.
   void connect(int peer, int channel, Directions directions) override {
     const int self = rank();
     const std::vector<int> ends{std::min(self, peer), std::max(self, peer)};
@@ -239,7 +240,7 @@ std::unique_ptr<Pending> NcclTransport::post(const Route& route, std::byte* data
   // NCCL counts in elements, whose type does not matter here.
   const bool words = size % 4 == 0;
   const View view = size == 0 ? is_send ? shared_->word_out() : shared_->word_in()
-                    : words   ? View{data, {static_cast<std::int64_t>(size / 4)}, DType::i32}
+                    : words ? View{data, {static_cast<std::int64_t>(size / 4)}, DType::i32}
                               : View{data, {static_cast<std::int64_t>(size / 2)}, DType::bf16};
   const auto which = batch->messages.insert(batch->messages.end(),
                                             {view, line.member(route.peer), is_send, ready.mark});
@@ -275,7 +276,8 @@ void NcclTransport::send_all_off() {
 
 std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> control, Stream& compute,
                                           double patience_seconds) {
-  return std::make_unique<NcclTransport>(std::make_shared<Shared>(std::move(control), compute, patience_seconds));
+  return std::make_unique<NcclTransport>(
+      std::make_shared<Shared>(std::move(control), compute, patience_seconds));
 }
 
 }  // namespace lockstep

@@ -13,8 +13,9 @@ namespace lockstep {
 
 /// Looks after what one rank has begun in NCCL, which has no end of its own where another rank does
 /// not come: a kernel on the GPU waits for ever, and a host thread inside a call. Once the run has
-/// failed, NCCL says that it has, or nothing has been done for `patience_seconds`, all communicators
-/// are given up (ncclCommAbort), and everything that waited goes on, to learn of it by check().
+/// failed, NCCL says that it has, or nothing has been done for `patience_seconds`, all
+/// communicators are given up (ncclCommAbort), and everything that waited goes on, to learn of it
+/// by check().
 class NcclWatchdog {
  public:
   /// `control` and `gpu` outlive it.
