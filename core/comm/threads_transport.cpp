@@ -58,12 +58,12 @@ class ThreadPending final : public Pending {
 
 class ThreadTransport final : public Transport {
  public:
-  ThreadTransport(ThreadFabric& fabric, int agent, bool one_gpu,
+  ThreadTransport(ThreadFabric& fabric, int agent, int rank, bool one_gpu,
                   std::shared_ptr<Account> account = std::make_shared<Account>())
       : Transport(std::move(account)),
         fabric_(fabric),
         agent_(agent),
-        rank_(fabric.graph_.rank_of(agent)),
+        rank_(rank),
         one_gpu_(one_gpu) {}
   int rank() const override { return rank_; }
   int size() const override { return fabric_.graph_.ranks(); }
@@ -74,7 +74,7 @@ class ThreadTransport final : public Transport {
     std::lock_guard lock{fabric_.mutex_};
     fabric_.sleepers_.push_back(std::make_unique<ThreadFabric::Sleeper>());
     auto worker = std::make_unique<ThreadTransport>(fabric_, fabric_.graph_.add_worker(rank_, name),
-                                                    one_gpu_, account());
+                                                    rank_, one_gpu_, account());
     if (lane() != nullptr) worker->use(lane()->gpu());
     return worker;
   }
@@ -151,7 +151,8 @@ ThreadFabric::ThreadFabric(int ranks, double patience_seconds)
 ThreadFabric::~ThreadFabric() = default;
 
 std::unique_ptr<Transport> ThreadFabric::endpoint(int rank, bool one_gpu) {
-  return std::make_unique<ThreadTransport>(*this, rank, one_gpu);
+  // The first agents are the ranks' own.
+  return std::make_unique<ThreadTransport>(*this, rank, rank, one_gpu);
 }
 
 std::shared_ptr<ThreadFabric::Message> ThreadFabric::post(std::shared_ptr<Message> message) {
