@@ -40,8 +40,8 @@ class GpuTimeline {
     std::uint64_t flow = 0;    ///< see Recorder::flow_start
     enum class Flow { none, starts, ends } kind = Flow::none;
   };
-  /// A lane that is recorded here is recorded elsewhere only right after drain(), by who puts in. The
-  /// span's step is the recorder's now.
+  /// A lane that is recorded here is recorded elsewhere only right after drain(), by who puts in.
+  /// The span's step is the recorder's now.
   void span(Entry entry);
 
   /// Returns when everything put in before is recorded. The GPU has done it all.

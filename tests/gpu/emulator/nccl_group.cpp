@@ -63,8 +63,9 @@ void connect(Machine::Lock& lock, const std::vector<Issued>& issued) {
   for (const Issued& one : issued)
     one.member->clique->connecting[ends(*one.part)].insert(one.member->rank);
   for (const Issued& one : issued) {
-    const auto wanted = static_cast<std::size_t>(
-        one.part->peer == one.part->rank ? 1 : one.part->peer < 0 ? one.member->clique->size : 2);
+    const auto wanted = static_cast<std::size_t>(one.part->peer == one.part->rank ? 1
+                                                 : one.part->peer < 0 ? one.member->clique->size
+                                                                      : 2);
     while (one.member->clique->connecting[ends(*one.part)].size() < wanted &&
            !one.member->aborted) {
       lock.unlock();
