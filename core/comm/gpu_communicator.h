@@ -13,7 +13,7 @@ namespace lockstep {
 /// An ordered set of ranks, each with a GPU of its own, and NCCL's operations between them
 /// (core/comm/nccl). All put their work on a queue and return; all members call the same operations
 /// in the same order. Views are contiguous, of f32, bf16, f16 or i32. Members are counted within
-/// the communicator. Throw RunError as NCCL reports errors.
+/// the communicator. All throw std::runtime_error as NCCL reports errors.
 class GpuCommunicator {
  public:
   virtual ~GpuCommunicator() = default;
@@ -24,7 +24,7 @@ class GpuCommunicator {
   /// of `key` (ncclCommSplit). All members call it together; -1 makes none, and returns null.
   virtual std::unique_ptr<GpuCommunicator> split(int color, int key) = 0;
 
-  /// Sends and receives between begin() and end() go on together.
+  /// Sends and receives between the two go on together; see GpuGroup.
   virtual void begin_group() = 0;
   virtual void end_group() = 0;
   virtual void send(Queue queue, View data, int to) = 0;

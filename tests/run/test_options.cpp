@@ -164,6 +164,7 @@ TEST_CASE("what can't be done is one line with the flag, the value and what woul
       {{"--order", "tp,dp"}, {"--order tp,dp", "tp,cp,dp,pp"}},
       {{"--launch", "ssh"}, {"--launch ssh", "threads, mpi"}},
       {{"--device", "tpu"}, {"--device tpu", "cpu"}},
+      {{"--tf32"}, {"--tf32", "--device cuda"}},
       {{"--comm", "nccl"}, {"--comm nccl", "auto, native, ring"}},
       {{"--comm", "native"}, {"--comm native", "--launch mpi"}},
       {{"--clock", "sun"}, {"--clock sun", "auto, wall, modelled"}},

@@ -1,0 +1,116 @@
+#pragma once
+
+/// Ranks that are threads with a GPU each and a communicator between them, and numbers to send.
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <latch>
+
+#include "kernels/element.h"
+#include "tests/gpu/gpu_under_test.h"
+
+namespace lockstep::test {
+
+/// One rank, with all it has.
+struct Rank {
+  int index;
+  Gpu& gpu;
+  GpuCommunicator& world;
+  Scope& scope;
+  Queue queue;
+  std::mt19937& random;
+
+  void dawdle() const { std::this_thread::sleep_for(std::chrono::microseconds{random() % 500}); }
+};
+
+inline void on_ranks(int ranks, const std::function<void(const Rank&)>& work) {
+  const std::vector<std::byte> id = library().open(0)->make_communicator_id();
+  CHECK(id.size() == 128);
+  on_threads(ranks, [&](int index) {
+    const auto gpu = library().open(index);
+    const auto world = gpu->join(id, ranks, index);
+    CHECK(world->rank() == index);
+    CHECK(world->size() == ranks);
+    Scope scope{*gpu};
+    std::mt19937 random{static_cast<unsigned>(index)};
+    work({index, *gpu, *world, scope, scope.queue(), random});
+  });
+}
+
+/// Small whole numbers: their sums are exact in all types, in any order.
+inline int value(int rank, int i, int seed) {
+  return (17 * rank + 5 * i + seed) % 23 - 11;
+}
+using Values = std::vector<int>;
+inline Values values(int rank, int count, int seed) {
+  Values all;
+  for (int i = 0; i < count; ++i) all.push_back(value(rank, i, seed));
+  return all;
+}
+inline Values sum_of(int ranks, int count, int seed) {
+  Values sum(static_cast<std::size_t>(count));
+  for (int rank = 0; rank < ranks; ++rank)
+    for (int i = 0; i < count; ++i) sum[static_cast<std::size_t>(i)] += value(rank, i, seed);
+  return sum;
+}
+
+inline void write(void* data, std::size_t i, DType dtype, int x) {
+  switch (dtype) {
+    case DType::f32:
+      static_cast<float*>(data)[i] = static_cast<float>(x);
+      break;
+    case DType::i32:
+      static_cast<std::int32_t*>(data)[i] = x;
+      break;
+    case DType::bf16:
+      static_cast<std::uint16_t*>(data)[i] = element::to_bf16(static_cast<float>(x));
+      break;
+    case DType::f16:
+      static_cast<std::uint16_t*>(data)[i] = element::to_f16(static_cast<float>(x));
+      break;
+  }
+}
+inline int read(const void* data, std::size_t i, DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return static_cast<int>(static_cast<const float*>(data)[i]);
+    case DType::i32:
+      return static_cast<const std::int32_t*>(data)[i];
+    case DType::bf16:
+      return static_cast<int>(element::from_bf16(static_cast<const std::uint16_t*>(data)[i]));
+    case DType::f16:
+      return static_cast<int>(element::from_f16(static_cast<const std::uint16_t*>(data)[i]));
+  }
+  return 0;
+}
+
+/// A View of a GPU's memory, in which these numbers are when the queue comes to it.
+inline View on_gpu(const Rank& rank, const Values& all, DType dtype = DType::f32) {
+  std::vector<std::byte> host(all.size() * size_of(dtype));
+  for (std::size_t i = 0; i < all.size(); ++i) write(host.data(), i, dtype, all[i]);
+  void* data = rank.scope.device<std::byte>(std::max<std::size_t>(host.size(), 1), rank.queue);
+  rank.gpu.copy(rank.queue, data, host.data(), host.size());
+  return View{data, Shape{static_cast<std::int64_t>(all.size())}, dtype};
+}
+inline Values from_gpu(const Rank& rank, View view) {
+  auto* host = rank.scope.pinned<std::byte>(view.bytes());
+  rank.gpu.copy(rank.queue, host, view.data, view.bytes());
+  finish(rank.gpu, rank.queue);
+  Values all(static_cast<std::size_t>(view.elements()));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = read(host, i, view.dtype);
+  return all;
+}
+/// The chunk of a rank.
+inline View chunk(View all, int rank, int ranks) {
+  const std::int64_t count = all.elements() / ranks;
+  return View{static_cast<std::byte*>(all.data) +
+                  static_cast<std::size_t>(count * rank) * size_of(all.dtype),
+              Shape{count}, all.dtype};
+}
+inline Values slice(const Values& all, int rank, int ranks) {
+  const auto count = static_cast<std::ptrdiff_t>(all.size()) / ranks;
+  return {all.begin() + rank * count, all.begin() + (rank + 1) * count};
+}
+
+}  // namespace lockstep::test

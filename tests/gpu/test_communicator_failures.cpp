@@ -1,0 +1,173 @@
+// What becomes of operations of core/comm/gpu_communicator.h that don't fit together, or have no
+// end.
+
+#include "tests/gpu/communicator_ranks.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+TEST_CASE("what doesn't fit is refused before anybody waits for it") {
+  on_ranks(1, [](const Rank& rank) {
+    const View data = on_gpu(rank, values(0, 12, 0));
+    View strided = data.reshaped(Shape{3, 4}).columns(0, 2);
+    CHECK_THROWS_AS(rank.world.all_reduce(rank.queue, strided), std::invalid_argument);
+    CHECK_THROWS_AS(rank.world.reduce_scatter(rank.queue, data, chunk(data, 0, 2)),
+                    std::invalid_argument);
+    CHECK(!rank.world.error());
+  });
+  CHECK_THROWS_AS(library().open(0)->join(std::vector<std::byte>(5), 1, 0), std::invalid_argument);
+}
+
+TEST_CASE("two ranks on one GPU are refused") {
+  const std::vector<std::byte> id = library().open(0)->make_communicator_id();
+  on_threads(2, [&](int rank) {
+    const auto gpu = library().open(0);
+    std::string words;
+    try {
+      gpu->join(id, 2, rank);
+    } catch (const std::runtime_error& error) {
+      words = error.what();
+    }
+    INFO(words);
+    CHECK(words.find("Duplicate GPU") != std::string::npos);
+  });
+}
+
+TEST_CASE("a queue that is stuck in a communicator is free when that is aborted") {
+  if (gpus() < 2) return;
+  on_ranks(2, [](const Rank& rank) {
+    const View data = on_gpu(rank, values(rank.index, 10, 0));
+    finish(rank.gpu, rank.queue);
+    // The other one never comes.
+    if (rank.index == 0) rank.world.all_reduce(rank.queue, data);
+    const MarkPtr end = rank.gpu.record(rank.queue);
+    CHECK(passes_within(rank.gpu, *end, 0.3) == (rank.index == 1));
+    // From another thread, as whoever watches over a rank does.
+    std::thread watch{[&] { rank.world.abort(); }};
+    CHECK(passes_within(rank.gpu, *end, 20));
+    watch.join();
+    rank.world.abort();
+    CHECK_THROWS_AS(rank.world.all_reduce(rank.queue, data), std::runtime_error);
+    CHECK(rank.world.error().has_value());
+  });
+}
+
+TEST_CASE("abort meets operations that are being issued") {
+  for (int trial = 0; trial < 30; ++trial)
+    on_ranks(1, [&](const Rank& rank) {
+      const View data = on_gpu(rank, values(0, 10, 0));
+      std::thread watch{[&] {
+        std::this_thread::sleep_for(std::chrono::microseconds{20 * trial});
+        rank.world.abort();
+      }};
+      try {
+        for (;;) rank.world.all_reduce(rank.queue, data);
+      } catch (const std::runtime_error&) {
+      }
+      watch.join();
+    });
+}
+
+TEST_CASE("emulated: what may hang on GPUs does") {
+  if (!is_emulated() || gpus() < 2) return;
+  const auto hangs = [](const std::function<void(const Rank&, View, View)>& work) {
+    on_ranks(2, [&](const Rank& rank) {
+      const View a = on_gpu(rank, values(rank.index, 10, 0));
+      const View b = on_gpu(rank, values(rank.index, 10, 1));
+      work(rank, a, b);
+      const MarkPtr end = rank.gpu.record(rank.queue);
+      CHECK_FALSE(passes_within(rank.gpu, *end, 0.2));
+      rank.world.abort();
+      CHECK(passes_within(rank.gpu, *end, 20));
+    });
+  };
+  SUBCASE("both send first, not in a group") {
+    hangs([](const Rank& rank, View a, View b) {
+      rank.world.send(rank.queue, a, 1 - rank.index);
+      rank.world.receive(rank.queue, b, 1 - rank.index);
+    });
+  }
+  SUBCASE("sizes differ") {
+    hangs([](const Rank& rank, View a, View) {
+      rank.world.all_reduce(rank.queue, rank.index == 0 ? a : chunk(a, 0, 2));
+    });
+  }
+  SUBCASE("another operation comes first on one of them") {
+    hangs([](const Rank& rank, View a, View b) {
+      if (rank.index == 0) rank.world.all_reduce(rank.queue, a);
+      rank.world.broadcast(rank.queue, b, 0);
+      if (rank.index == 1) rank.world.all_reduce(rank.queue, a);
+    });
+  }
+  SUBCASE("two operations that wait for each other, on two queues in another order") {
+    on_ranks(2, [](const Rank& rank) {
+      const auto second = rank.world.split(0, rank.index);
+      const View a = on_gpu(rank, values(rank.index, 10, 0));
+      // One queue: the first stands in the way of the second.
+      (rank.index == 0 ? rank.world : *second).all_reduce(rank.queue, a);
+      (rank.index == 0 ? *second : rank.world).all_reduce(rank.queue, a);
+      const MarkPtr end = rank.gpu.record(rank.queue);
+      CHECK_FALSE(passes_within(rank.gpu, *end, 0.2));
+      rank.world.abort();
+      second->abort();
+      CHECK(passes_within(rank.gpu, *end, 20));
+    });
+  }
+}
+
+TEST_CASE("an operation waits for those before it on its communicator, on other queues too") {
+  if (gpus() < 2) return;
+  std::latch seen{2};
+  on_ranks(2, [&](const Rank& rank) {
+    const auto second = rank.world.split(0, rank.index);
+    const Queue stuck = rank.scope.queue();
+    const Queue free = rank.scope.queue();
+    const View a = on_gpu(rank, values(rank.index, 10, 0));
+    const View b = on_gpu(rank, values(rank.index, 10, 1));
+    const View c = on_gpu(rank, values(rank.index, 10, 2));
+    finish(rank.gpu, rank.queue);
+    // The first operation of rank 0 stands behind one that rank 1 comes to late.
+    if (rank.index == 0) second->all_reduce(stuck, a);
+    rank.gpu.wait(rank.queue, *rank.gpu.record(stuck));
+    rank.world.all_reduce(rank.queue, b);
+    rank.world.all_reduce(free, c);
+    CHECK_FALSE(passes_within(rank.gpu, *rank.gpu.record(free), 0.2));
+    seen.arrive_and_wait();
+    if (rank.index == 1) second->all_reduce(stuck, a);
+    finish(rank.gpu, free);
+    for (const auto& [view, seed] : {std::pair{a, 0}, {b, 1}, {c, 2}})
+      CHECK(from_gpu(rank, view) == sum_of(2, 10, seed));
+  });
+}
+
+TEST_CASE("emulated: a network that falls silent is reported, and abort ends the waiting") {
+  if (!is_emulated() || gpus() < 2) return;
+  setenv("LOCKSTEP_EMULATED_NCCL_ERROR", "1:3", 1);
+  on_ranks(2, [](const Rank& rank) {
+    const View data = on_gpu(rank, values(rank.index, 10, 0));
+    CHECK(!rank.world.error());
+    for (int i = 0; i < 5; ++i) rank.world.all_reduce(rank.queue, data);
+    const MarkPtr end = rank.gpu.record(rank.queue);
+    CHECK_FALSE(passes_within(rank.gpu, *end, 0.2));
+    const std::optional<std::string> error = rank.world.error();
+    CHECK(error.has_value() == (rank.index == 1));
+    if (error) CHECK(error->find("remote process exited") != std::string::npos);
+    rank.world.abort();
+    CHECK(passes_within(rank.gpu, *end, 20));
+  });
+  unsetenv("LOCKSTEP_EMULATED_NCCL_ERROR");
+}
+
+TEST_CASE("emulated: a process that ends with work on its queues doesn't hang") {
+  if (!is_emulated()) return;
+  const auto gpu = library().open(0);
+  const std::string words = last_words([&] {
+    const Queue queue = gpu->make_queue(false);
+    const auto world = gpu->join(gpu->make_communicator_id(), 1, 0);
+    void* data = gpu->allocate(4, queue);
+    world->all_reduce(queue, View{data, Shape{1}});
+    std::fprintf(stderr, "the end");
+    std::exit(0);
+  });
+  CHECK(words == "");
+}
