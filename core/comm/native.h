@@ -4,12 +4,10 @@
 #include <span>
 
 #include "core/comm/gpu_lane.h"
+#include "core/plan/communication.h"
 #include "kernels/view.h"
 
 namespace lockstep {
-
-/// Whose algorithms do collectives: ours over point-to-point, or the backend's own library.
-enum class Collectives { ring, native };
 
 /// The collectives that a backend brings along (MPI's, NCCL's), on contiguous views, in place like
 /// Group's. Called by one agent at a time, by every member in the same order; each call returns

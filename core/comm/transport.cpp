@@ -30,8 +30,9 @@ void Transport::close_group(const std::string& name) {
 std::unique_ptr<Pending> Transport::send(const Route& route, std::span<const std::byte> data,
                                          const Event& ready) {
   if (route.channel != control_channel) {
+    const Operation operation = operation_named(route.operation);
     std::lock_guard lock{account_->mutex};
-    account_->bytes_sent[route.operation] += static_cast<std::int64_t>(data.size());
+    account_->bytes_sent[operation] += static_cast<std::int64_t>(data.size());
   }
   return post_send(route, data, ready);
 }
@@ -43,7 +44,7 @@ void Transport::use(Gpu& gpu) {
   lane_ = std::make_unique<GpuLane>(gpu);
 }
 
-std::map<std::string, std::int64_t> Transport::bytes_sent() const {
+BytesSent Transport::bytes_sent() const {
   std::lock_guard lock{account_->mutex};
   return account_->bytes_sent;
 }

@@ -12,6 +12,7 @@
 
 #include "core/comm/gpu_lane.h"
 #include "core/comm/route.h"
+#include "core/plan/communication.h"
 #include "core/time/time.h"
 
 namespace lockstep {
@@ -108,7 +109,7 @@ class Transport {
   virtual std::unique_ptr<NativeCollectives> native(const std::vector<int>& ranks, int channel);
 
   /// Bytes sent by this rank, all agents together, by operation.
-  std::map<std::string, std::int64_t> bytes_sent() const;
+  BytesSent bytes_sent() const;
 
   // What a Worker tells of its agent, so that waiting is seen for what it is (see WaitGraph).
 
@@ -129,7 +130,7 @@ class Transport {
   /// What the agents of one rank have in common.
   struct Account {
     mutable std::mutex mutex;
-    std::map<std::string, std::int64_t> bytes_sent;
+    BytesSent bytes_sent;
     std::set<std::string> groups;
     int next_channel = control_channel + 1;
   };

@@ -21,6 +21,9 @@ enum class MemoryCategory : std::uint8_t {
   communication
 };
 constexpr int memory_category_count = 5;
+inline constexpr std::array all_memory_categories{
+    MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer,
+    MemoryCategory::activations, MemoryCategory::communication};
 const char* name_of(MemoryCategory category);
 
 enum class DeviceKind : std::uint8_t {

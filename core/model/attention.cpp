@@ -31,16 +31,16 @@ Tensor AttentionCore::backward_input(Tensor dy, Stash& stash) {
   return dqkv;
 }
 
-Attention::Attention(const LayerSite& site, const LayerFactory& factory) {
+Attention::Attention(const LayerSite& site, const ModelBuilder& builder) {
   const auto spec = [&](BlockSlot slot) { return block_spec(site.config, site.layer, slot); };
   const int h = site.config.hidden;
-  add(factory.linear(site, {.weight = spec(BlockSlot::qkv_weight),
+  add(builder.linear(site, {.weight = spec(BlockSlot::qkv_weight),
                             .bias = spec(BlockSlot::qkv_bias),
                             .in = h,
                             .out = 3 * h,
                             .split = LinearSplit::column}));
-  add(factory.attention_core(site));
-  add(factory.linear(site, {.weight = spec(BlockSlot::projection_weight),
+  add(builder.attention_core(site));
+  add(builder.linear(site, {.weight = spec(BlockSlot::projection_weight),
                             .bias = spec(BlockSlot::projection_bias),
                             .in = h,
                             .out = h,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/model/factory.h"
+#include "core/model/builder.h"
 #include "core/model/ops.h"
 
 namespace lockstep {
@@ -31,7 +31,7 @@ class AttentionCore : public Layer {
 /// Multi-head attention (Vaswani 2017): qkv Linear, core, projection.
 class Attention : public Chain {
  public:
-  Attention(const LayerSite& site, const LayerFactory& factory);
+  Attention(const LayerSite& site, const ModelBuilder& builder);
 };
 
 }  // namespace lockstep

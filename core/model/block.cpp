@@ -22,17 +22,17 @@ Tensor Residual::backward(Tensor dy, Stash& stash) {
   return dx;
 }
 
-Block::Block(const LayerSite& site, const LayerFactory& factory) {
+Block::Block(const LayerSite& site, const ModelBuilder& builder) {
   const auto spec = [&](BlockSlot slot) { return block_spec(site.config, site.layer, slot); };
 
   auto attention = std::make_unique<Chain>();
-  attention->add(factory.layernorm(site, spec(BlockSlot::ln_1_weight), spec(BlockSlot::ln_1_bias)));
-  attention->add(std::make_unique<Attention>(site, factory));
+  attention->add(builder.layernorm(site, spec(BlockSlot::ln_1_weight), spec(BlockSlot::ln_1_bias)));
+  attention->add(std::make_unique<Attention>(site, builder));
   add(std::make_unique<Residual>(site, std::move(attention)));
 
   auto mlp = std::make_unique<Chain>();
-  mlp->add(factory.layernorm(site, spec(BlockSlot::ln_2_weight), spec(BlockSlot::ln_2_bias)));
-  mlp->add(factory.mlp(site));
+  mlp->add(builder.layernorm(site, spec(BlockSlot::ln_2_weight), spec(BlockSlot::ln_2_bias)));
+  mlp->add(builder.mlp(site));
   add(std::make_unique<Residual>(site, std::move(mlp)));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/model/factory.h"
+#include "core/model/builder.h"
 #include "core/model/ops.h"
 
 namespace lockstep {
@@ -26,7 +26,7 @@ class Residual : public Layer {
 ///   x = x + attention(ln_1(x)); y = x + mlp(ln_2(x)).
 class Block : public Chain {
  public:
-  Block(const LayerSite& site, const LayerFactory& factory);
+  Block(const LayerSite& site, const ModelBuilder& builder);
 };
 
 }  // namespace lockstep

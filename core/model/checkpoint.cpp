@@ -69,7 +69,8 @@ std::string text_of(const Shape& shape) {
 /// The name in the file of each parameter of the model. Throws UsageError for the first that is
 /// missing, unknown, or not what the configuration says.
 std::map<std::string, std::string> matched(const std::string& path, const SafetensorsFile& file,
-                                           const GptConfig& config) {
+                                           const Plan& plan) {
+  const GptConfig& config = plan.model;
   const auto unfit = [&](const std::string& name, const std::string& what) {
     return UsageError{
         fmt::format("--load {}: tensor {} {}; give a file of a model with --layers {} --hidden {} "
@@ -79,7 +80,7 @@ std::map<std::string, std::string> matched(const std::string& path, const Safete
                     config.vocabulary, config.tied ? "a tied" : "an untied")};
   };
   std::map<std::string, std::string> names;
-  const std::vector<ParameterSpec> specs = gpt_parameters(config);
+  const std::vector<ParameterSpec>& specs = plan.parameters();
   for (const SafetensorsFile::Entry& entry : file.entries()) {
     if (is_buffer(entry.name, config.tied)) continue;
     const std::string name = with_prefix(entry.name);
@@ -131,21 +132,21 @@ void check_tied(const std::string& path, SafetensorsFile& file, const GptConfig&
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const GptConfig& config, Device device,
+void save_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters) {
   std::vector<NamedView> tensors;
   std::list<std::vector<float>> values;
-  for (const ParameterSpec& spec : gpt_parameters(config)) {
+  for (const ParameterSpec& spec : plan.parameters()) {
     const auto found = std::ranges::find(parameters, spec.name, &Parameter::name);
     if (found == parameters.end())
       throw std::invalid_argument{"save_checkpoint: " + spec.name + " is not here"};
     tensors.push_back({spec.name, View{values.emplace_back((*found)->f32_values(device)).data(),
-                                       (*found)->value.shape}});
+                                       spec.shape}});
   }
   if (!is_file_name(path)) {
     std::error_code error;
     std::filesystem::create_directories(path, error);
-    write_file(path + "/config.json", [&](std::ostream& file) { file << config_json(config); });
+    write_file(path + "/config.json", [&](std::ostream& file) { file << config_json(plan.model); });
   }
   write_safetensors(tensors_file(path), tensors);
 }
@@ -153,35 +154,36 @@ void save_checkpoint(const std::string& path, const GptConfig& config, Device de
 namespace {
 
 std::map<std::string, std::string> checked(const std::string& path, SafetensorsFile& file,
-                                           const GptConfig& config) {
-  auto names = matched(path, file, config);
-  check_heads(path, config);
-  check_tied(path, file, config, names);
+                                           const Plan& plan) {
+  auto names = matched(path, file, plan);
+  check_heads(path, plan.model);
+  check_tied(path, file, plan.model, names);
   return names;
 }
 
-/// Elements of a tensor of the file, of `into`'s shape, to where they belong.
-void read_to(Device device, SafetensorsFile& file, const std::string& name, std::int64_t first,
+/// A slice of a tensor of the file, or of its flat moments, to where it belongs; zero in padding.
+void read_to(Device device, SafetensorsFile& file, const std::string& name, const Slice& slice,
              const std::vector<View>& places) {
-  std::vector<float> values(static_cast<std::size_t>(places.front().elements()));
-  file.read_part(name, first, View{values.data(), places.front().shape});
+  std::vector<float> values(static_cast<std::size_t>(slice.local().elements()));
+  for (const auto& [in_whole, in_local, elements] : slice.runs())
+    file.read_part(name, in_whole, View{values.data() + in_local, {elements}});
   for (const View& place : places) from_host(device, values, place);
 }
 
 }  // namespace
 
-void check_checkpoint_fits(const std::string& path, const GptConfig& config) {
+void check_checkpoint_fits(const std::string& path, const Plan& plan) {
   SafetensorsFile file{tensors_file(path)};
-  checked(path, file, config);
+  checked(path, file, plan);
 }
 
-void load_checkpoint(const std::string& path, const GptConfig& config, Device device,
+void load_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters) {
   SafetensorsFile file{tensors_file(path)};
-  const auto names = checked(path, file, config);
+  const auto names = checked(path, file, plan);
   for (const Parameter* parameter : parameters)
     if (parameter->value)
-      read_to(device, file, names.at(parameter->name), parameter->first,
+      read_to(device, file, names.at(parameter->name), parameter->slice,
               {parameter->value, parameter->master});
 }
 
@@ -207,11 +209,11 @@ void save_moments(const std::string& folder, const std::vector<NamedMoment>& mom
   write_safetensors(moments_file(folder), tensors);
 }
 
-std::optional<std::int64_t> trained_steps(const std::string& path, const GptConfig& config) {
+std::optional<std::int64_t> trained_steps(const std::string& path, const Plan& plan) {
   if (!has_moments(path)) return {};
   SafetensorsFile file{moments_file(path)};
   std::size_t wanted = 1;
-  for (const ParameterSpec& spec : gpt_parameters(config)) {
+  for (const ParameterSpec& spec : plan.parameters()) {
     if (spec.frozen) continue;
     wanted += 2;
     for (const char* moment : {".momentum", ".variance"})
@@ -239,8 +241,8 @@ void load_moments(const std::string& path, AdamW& optimizer) {
   for (const auto& [parameter, momentum, variance] : optimizer.moments()) {
     if (!momentum) continue;  // the meta device
     const Device device = optimizer.device();
-    read_to(device, file, parameter->name + ".momentum", parameter->first, {momentum});
-    read_to(device, file, parameter->name + ".variance", parameter->first, {variance});
+    read_to(device, file, parameter->name + ".momentum", parameter->slice, {momentum});
+    read_to(device, file, parameter->name + ".variance", parameter->slice, {variance});
   }
   std::int32_t steps = 0;
   file.read("steps", View{&steps, {1}, DType::i32});

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/model/adamw.h"
-#include "core/model/config.h"
+#include "core/plan/plan.h"
 #include "core/model/parameter.h"
 
 namespace lockstep {
@@ -21,20 +21,20 @@ namespace lockstep {
 /// Writes all parameters of the model as F32 (of narrow ones the masters, where an optimizer has
 /// them), which must be on `device` (std::invalid_argument where one is missing). Each file is
 /// written whole or not at all. Throws UsageError where it can't be written.
-void save_checkpoint(const std::string& path, const GptConfig& config, Device device,
+void save_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
 
 /// Throws UsageError where load_checkpoint would.
-void check_checkpoint_fits(const std::string& path, const GptConfig& config);
+void check_checkpoint_fits(const std::string& path, const Plan& plan);
 
 /// Reads the values of `parameters`, which are on `device`: all of a model's, those of one stage,
-/// or the parts of them that one rank owns (Parameter::first). The file must be of the whole model
-/// `config`: with a tensor missing, unknown, or of another dtype or shape, or another number of
+/// or slices of them. The file must be of the whole model
+/// of `plan`: with a tensor missing, unknown, or of another dtype or shape, or another number of
 /// heads in config.json, nothing is read and UsageError names it. Names may come without
 /// `transformer.`; the buffers attn.bias and attn.masked_bias are ignored, and where tied
 /// lm_head.weight, if it is the token table. Narrow values are the file's, rounded, and masters
 /// that are there already the file's own. Nothing is read on the meta device.
-void load_checkpoint(const std::string& path, const GptConfig& config, Device device,
+void load_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
 
 /// One moment of one parameter, whole.
@@ -49,8 +49,8 @@ void save_moments(const std::string& folder, const std::vector<NamedMoment>& mom
                   std::int64_t steps);
 
 /// How many steps the checkpoint has been trained for; nothing where it is a model alone. Throws
-/// UsageError unless its moments are of just the parameters that `config` trains.
-std::optional<std::int64_t> trained_steps(const std::string& path, const GptConfig& config);
+/// UsageError unless its moments are of just the parameters that `plan` trains.
+std::optional<std::int64_t> trained_steps(const std::string& path, const Plan& plan);
 
 /// Reads the moments of all that `optimizer` updates, and goes on after the steps taken. Nothing
 /// where the checkpoint is a model alone.

@@ -84,20 +84,26 @@ void move_to(Device device, Batch& batch) {
 }
 
 Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const {
-  const std::int64_t m = shape.microbatches, b = shape.size, s = sequence_;
+  const std::int64_t m = shape.microbatches, b = shape.size;
+  const std::vector<Positions> all{{0, sequence_}};
+  const std::vector<Positions>& positions = shape.positions.empty() ? all : shape.positions;
+  std::int64_t s = 0;  // positions that are read of each sequence
+  for (const Positions& each : positions) s += each.end - each.begin;
   Batch batch;
   batch.tokens.reserve(static_cast<std::size_t>(m * b * s));
   batch.targets.reserve(batch.tokens.capacity());
   const RandomStream random{seed, Purpose::data, static_cast<std::uint32_t>(step)};
-  const std::uint64_t windows = tokens_.size() - static_cast<std::size_t>(s);
+  const std::uint64_t windows = tokens_.size() - static_cast<std::size_t>(sequence_);
   for (std::int64_t sample = 0; sample < m * b; ++sample) {
     const auto bits = random.bits(static_cast<std::uint64_t>(shape.replica * m * b + sample));
     const std::uint64_t wide = (std::uint64_t{bits[0]} << 32) | bits[1];
     const auto start = tokens_.begin() + static_cast<std::ptrdiff_t>(wide % windows);
-    batch.tokens.insert(batch.tokens.end(), start, start + s);
-    batch.targets.insert(batch.targets.end(), start + 1, start + 1 + s);
+    for (const auto [begin, end] : positions) {
+      batch.tokens.insert(batch.tokens.end(), start + begin, start + end);
+      batch.targets.insert(batch.targets.end(), start + begin + 1, start + end + 1);
+    }
   }
-  const float scale = 1.0F / static_cast<float>(shape.replicas * m * b * s);
+  const float scale = 1.0F / static_cast<float>(shape.replicas * m * b * sequence_);
   for (std::int64_t i = 0; i < m; ++i) {
     const auto offset = i * b * s;
     batch.microbatches.push_back({View{batch.tokens.data() + offset, {b, s}, DType::i32},

@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "core/device/device.h"
-#include "core/model/config.h"
+#include "core/plan/config.h"
 #include "core/model/microbatch.h"
+#include "core/plan/batch.h"
 
 namespace lockstep {
 
@@ -16,14 +17,6 @@ struct Tokenizer {
   static std::vector<std::int32_t> encode(const std::string& text);
   /// Tokens outside [0, 256) become '?'.
   static std::string decode(const std::vector<std::int32_t>& tokens);
-};
-
-/// How many samples a batch has, and which of the step's samples they are.
-struct BatchShape {
-  int microbatches = 1;  ///< m
-  int size = 1;          ///< b, sequences a microbatch
-  int replicas = 1;      ///< that share the step's samples between them, m * b each
-  int replica = 0;       ///< which of them these are
 };
 
 /// Lets the microbatches be where a model on `device` reads them: copies them to a GPU, and is

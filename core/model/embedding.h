@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/model/factory.h"
+#include "core/model/builder.h"
 #include "core/model/ops.h"
 
 namespace lockstep {

@@ -1,39 +1,81 @@
 #include "core/model/flat_buffer.h"
 
+#include <exception>
+
 namespace lockstep {
 
 namespace {
 
-void move(Device device, View& at, Tensor& storage, View into) {
-  if (at && into) device.compute.kernels().copy(device.compute.queue(), at, into);
-  at = into;
-  storage.reset();
+void copy(Device device, View from, View to) {
+  if (from && to) device.compute.kernels().copy(device.compute.queue(), from, to);
 }
 
 View slot_in(View flat, const FlatLayout::Slot& slot) {
   if (flat.elements() == 0) return {};
-  const Shape& shape = slot.parameter->shape;
-  return flat.columns(slot.offset, shape.elements()).reshaped(shape);
+  return flat.columns(slot.offset, slot.elements()).reshaped(slot.parameter.slice.local());
+}
+
+/// `from` is where the numbers were, (slice.local()), or empty.
+void fill_again(Device device, View from, View to) {
+  if (from.elements() > 0)
+    copy(device, from, to);
+  else
+    fill_with_zeros(device, to);
 }
 
 }  // namespace
 
-void move_values(Device device, const FlatLayout::Bucket& bucket, View flat) {
+void move_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat) {
+  for (const FlatLayout::Slot& slot : bucket.slots) {
+    Parameter& parameter = model.parameter(slot.parameter.order);
+    copy(model.device(), parameter.value, slot_in(flat, slot));
+    parameter.value = slot_in(flat, slot);
+    parameter.value_storage.reset();
+  }
+}
+
+void move_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat) {
+  for (const FlatLayout::Slot& slot : bucket.slots) {
+    Parameter& parameter = model.parameter(slot.parameter.order);
+    copy(model.device(), parameter.gradient, slot_in(flat, slot));
+    parameter.gradient = slot_in(flat, slot);
+    parameter.gradient_storage.reset();
+  }
+}
+
+void return_values(Gpt& model, const FlatLayout::Bucket& bucket) noexcept {
+  for (const FlatLayout::Slot& slot : bucket.slots) {
+    Parameter& parameter = model.parameter(slot.parameter.order);
+    const View lent = std::exchange(parameter.value, {});
+    try {
+      parameter.allocate_value(model.device());
+      fill_again(model.device(), lent, parameter.value);
+    } catch (const std::exception&) {
+    }
+  }
+}
+
+void return_gradients(Gpt& model, const FlatLayout::Bucket& bucket) noexcept {
+  for (const FlatLayout::Slot& slot : bucket.slots) {
+    Parameter& parameter = model.parameter(slot.parameter.order);
+    if (parameter.frozen) continue;
+    const View lent = std::exchange(parameter.gradient, {});
+    try {
+      parameter.allocate_gradient(model.device());
+      fill_again(model.device(), lent, parameter.gradient);
+    } catch (const std::exception&) {
+    }
+  }
+}
+
+void put_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat) {
   for (const FlatLayout::Slot& slot : bucket.slots)
-    move(device, slot.parameter->value, slot.parameter->value_storage, slot_in(flat, slot));
+    model.parameter(slot.parameter.order).value = slot_in(flat, slot);
 }
 
-void move_gradients(Device device, const FlatLayout::Bucket& bucket, View flat) {
+void put_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat) {
   for (const FlatLayout::Slot& slot : bucket.slots)
-    move(device, slot.parameter->gradient, slot.parameter->gradient_storage, slot_in(flat, slot));
-}
-
-void put_values(const FlatLayout::Bucket& bucket, View flat) {
-  for (const FlatLayout::Slot& slot : bucket.slots) slot.parameter->value = slot_in(flat, slot);
-}
-
-void put_gradients(const FlatLayout::Bucket& bucket, View flat) {
-  for (const FlatLayout::Slot& slot : bucket.slots) slot.parameter->gradient = slot_in(flat, slot);
+    model.parameter(slot.parameter.order).gradient = slot_in(flat, slot);
 }
 
 Tensor zeros(Device device, std::int64_t elements, MemoryCategory category, DType dtype) {
@@ -43,23 +85,15 @@ Tensor zeros(Device device, std::int64_t elements, MemoryCategory category, DTyp
   return tensor;
 }
 
-std::vector<Parameter> parts_of_shard(const FlatLayout& layout, const FlatLayout::Bucket& bucket,
-                                      int rank, View values, View gradients) {
+std::vector<Parameter> parts_of_shard(const Gpt& model, const FlatLayout& layout,
+                                      const FlatLayout::Bucket& bucket, int rank, View values,
+                                      View gradients) {
   std::vector<Parameter> parts;
   for (const FlatLayout::Piece& piece : layout.shard(bucket, rank)) {
-    const Parameter& whole = *piece.parameter;
-    Parameter part;
-    part.name = whole.name;
-    part.shape = {piece.elements};
+    const int order = bucket.slots[piece.slot].parameter.order;
+    Parameter part{model.parameter(order), FlatLayout::slice(bucket, piece)};
     part.value = values.columns(piece.in_shard, piece.elements);
     if (gradients.elements() > 0) part.gradient = gradients.columns(piece.in_shard, piece.elements);
-    part.dtype = whole.dtype;
-    part.decay = whole.decay;
-    part.frozen = whole.frozen;
-    part.order = whole.order;
-    part.first = piece.in_parameter;
-    part.mean = whole.mean;
-    part.deviation = whole.deviation;
     parts.push_back(std::move(part));
   }
   return parts;

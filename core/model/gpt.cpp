@@ -6,31 +6,11 @@
 #include <stdexcept>
 
 #include "core/base/error.h"
+#include "core/model/builder.h"
 #include "core/model/head.h"
 #include "core/model/ops.h"
 
 namespace lockstep {
-
-StageLayers StageLayers::whole(const GptConfig& config) {
-  return {.first = 0, .last = config.layers, .embedding = true, .head = true};
-}
-
-StageLayers StageLayers::of(const GptConfig& config, int stage, int stages) {
-  if (stages < 1 || stage < 0 || stage >= stages)
-    throw std::invalid_argument{fmt::format("stage {} of {}", stage, stages)};
-  if (config.layers < stages) {
-    throw UsageError{
-        fmt::format("--layers {}: {} pipeline stages need at least one layer each; --layers {} or "
-                    "at most {} stages would do",
-                    config.layers, stages, stages, config.layers)};
-  }
-  const int each = config.layers / stages, left_over = config.layers % stages;
-  const int first = stage * each + std::min(stage, left_over);
-  return {.first = first,
-          .last = first + each + (stage < left_over ? 1 : 0),
-          .embedding = stage == 0,
-          .head = stage == stages - 1};
-}
 
 namespace {
 
@@ -49,26 +29,29 @@ Unit unit_of(int index, Part& part) {
 }  // namespace
 
 Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
-         const LayerFactory& factory, Storage storage)
+         const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices)
     : config_(valid(config)), device_(device), stage_(stage) {
-  const LayerSite ends{config_, device_, seed, -1, storage};
+  const auto site = [&](int layer) {
+    return LayerSite{config_, device_, seed, layer, storage, slices.empty() ? nullptr : &slices};
+  };
+  const LayerSite ends = site(-1);
   if (stage_.embedding) {
-    embedding_ = factory.embedding(ends);
+    embedding_ = builder.embedding(ends);
     units_.push_back(unit_of(0, *embedding_));
   }
   for (int layer = stage_.first; layer < stage_.last; ++layer) {
-    blocks_.push_back(factory.block({config_, device_, seed, layer, storage}));
+    blocks_.push_back(builder.block(site(layer)));
     units_.push_back(unit_of(layer + 1, *blocks_.back()));
   }
   if (stage_.head) {
     Parameter* table = config_.tied && embedding_ ? &embedding_->table() : nullptr;
     if (table != nullptr && !table->frozen) {
       tied_gradient_ =
-          Tensor{device_.memory, table->shape, MemoryCategory::gradients, table->dtype};
+          Tensor{device_.memory, table->slice.local(), MemoryCategory::gradients, table->dtype};
       fill_with_zeros(device_, tied_gradient_);
     }
-    head_ = std::make_unique<Head>(ends, factory, table, tied_gradient_);
-    loss_ = factory.loss(ends);
+    head_ = std::make_unique<Head>(ends, builder, table, tied_gradient_);
+    loss_ = builder.loss(ends);
     units_.push_back(unit_of(config_.layers + 1, *head_));
   }
   for (const Unit& unit : units_)
@@ -78,10 +61,78 @@ Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_
   std::ranges::sort(parameters_, {}, &Parameter::order);
 }
 
+Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
+         const ModelBuilder& builder, Storage storage)
+    : Gpt(config, device, stage, seed, builder, storage, {}) {}
+
+namespace {
+
+std::map<int, Slice> slices_of(const Plan& plan, const Place& place, int stage) {
+  std::map<int, Slice> slices;
+  for (const Held& held : place.held)
+    if (held.stage == stage)
+      slices[plan.parameters()[static_cast<std::size_t>(held.parameter)].order] = held.slice;
+  return slices;
+}
+
+int only_stage(const Place& place) {
+  if (place.stages.size() != 1)
+    throw std::invalid_argument{
+        fmt::format("rank {} holds {} stages; build a model for each", place.rank,
+                    place.stages.size())};
+  return place.stages.front();
+}
+
+}  // namespace
+
+Gpt::Gpt(const Plan& plan, const Place& place, int stage, Device device, Storage storage)
+    : Gpt(plan.model, device, plan.layers_of(stage), plan.seed, builder_of(plan), storage,
+          slices_of(plan, place, stage)) {}
+
+Gpt::Gpt(const Plan& plan, const Place& place, Device device, Storage storage)
+    : Gpt(plan, place, only_stage(place), device, storage) {}
+
 Gpt::~Gpt() = default;
 
-void Gpt::set_hooks(LayerHooks* hooks) {
-  hooks_ = hooks != nullptr ? hooks : &no_hooks_;
+std::vector<StoredUnit> Gpt::stored_units() const {
+  std::vector<StoredUnit> stored;
+  for (const Unit& unit : units_) {
+    stored.push_back({.index = unit.index});
+    for (const Parameter* parameter : unit.parameters)
+      stored.back().parameters.push_back(
+          {parameter->order, parameter->slice, parameter->dtype, parameter->frozen});
+  }
+  return stored;
+}
+
+Parameter& Gpt::parameter(int order) const {
+  const auto found = std::ranges::lower_bound(parameters_, order, {}, &Parameter::order);
+  if (found == parameters_.end() || (*found)->order != order)
+    throw std::out_of_range{fmt::format("no parameter of order {} is here", order)};
+  return **found;
+}
+
+HookScope::HookScope(Gpt& model, LayerHooks& hooks) : model_(&model), hooks_(&hooks) {
+  model.hooks_.push_back(&hooks);
+}
+HookScope::~HookScope() {
+  if (model_ != nullptr) std::erase(model_->hooks_, hooks_);
+}
+HookScope::HookScope(HookScope&& other) noexcept {
+  *this = std::move(other);
+}
+HookScope& HookScope::operator=(HookScope&& other) noexcept {
+  std::swap(model_, other.model_);
+  std::swap(hooks_, other.hooks_);
+  return *this;
+}
+
+void Gpt::inwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit) {
+  for (LayerHooks* hooks : hooks_) (hooks->*hook)(unit);
+}
+
+void Gpt::outwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit) {
+  for (auto hooks = hooks_.rbegin(); hooks != hooks_.rend(); ++hooks) ((*hooks)->*hook)(unit);
 }
 
 namespace {
@@ -96,9 +147,9 @@ struct Remembered {
 Tensor Gpt::forward(const Microbatch& microbatch, Tensor x, Stash& stash) {
   stash.of<Remembered>(this).last = microbatch.last;
   const auto with_hooks = [&](const Unit& unit, auto&& run) {
-    hooks_->before_forward(unit);
+    inwards(&LayerHooks::before_forward, unit);
     run();
-    hooks_->after_forward(unit);
+    outwards(&LayerHooks::after_forward, unit);
   };
   if (embedding_)
     with_hooks(units_.front(), [&] { x = embedding_->forward(microbatch.tokens, stash); });
@@ -117,45 +168,45 @@ double Gpt::loss(const Stash& stash) {
   return loss_->value(stash);
 }
 
-void Gpt::backward_done(const Unit& unit, bool last) {
+void Gpt::weight_half_done(const Unit& unit, bool last) {
   if (last && embedding_ && unit.index == 0) finish_gradients();
-  hooks_->after_backward(unit);
-  if (last) hooks_->gradients_ready(unit);
+  outwards(&LayerHooks::after_backward, unit);
+  if (last) outwards(&LayerHooks::gradients_ready, unit);
 }
 
 Tensor Gpt::backward(Tensor dy, Stash& stash) {
   const bool last = stash.saved<Remembered>(this).last;
   stash.drop(this);
-  if (head_) {
-    hooks_->before_backward(units_.back());
-    dy = head_->backward(loss_->backward(stash), stash);
-    backward_done(units_.back(), last);
-  }
-  for (std::size_t i = blocks_.size(); i-- > 0;) {
-    hooks_->before_backward(unit_of_block(i));
-    dy = blocks_[i]->backward(std::move(dy), stash);
-    backward_done(unit_of_block(i), last);
-  }
+  const auto with_hooks = [&](const Unit& unit, auto&& run) {
+    inwards(&LayerHooks::before_backward, unit);
+    run();
+    outwards(&LayerHooks::after_backward_input, unit);
+    weight_half_done(unit, last);
+  };
+  if (head_)
+    with_hooks(units_.back(), [&] { dy = head_->backward(loss_->backward(stash), stash); });
+  for (std::size_t i = blocks_.size(); i-- > 0;)
+    with_hooks(unit_of_block(i), [&] { dy = blocks_[i]->backward(std::move(dy), stash); });
   if (!embedding_) return dy;
-  hooks_->before_backward(units_.front());
-  embedding_->backward_input(std::move(dy), stash);
-  embedding_->backward_weight(stash);
-  backward_done(units_.front(), last);
+  with_hooks(units_.front(), [&] {
+    embedding_->backward_input(std::move(dy), stash);
+    embedding_->backward_weight(stash);
+  });
   return {};
 }
 
 Tensor Gpt::backward_input(Tensor dy, Stash& stash) {
-  if (head_) {
-    hooks_->before_backward(units_.back());
-    dy = head_->backward_input(loss_->backward(stash), stash);
-  }
-  for (std::size_t i = blocks_.size(); i-- > 0;) {
-    hooks_->before_backward(unit_of_block(i));
-    dy = blocks_[i]->backward_input(std::move(dy), stash);
-  }
+  const auto with_hooks = [&](const Unit& unit, auto&& run) {
+    inwards(&LayerHooks::before_backward, unit);
+    run();
+    outwards(&LayerHooks::after_backward_input, unit);
+  };
+  if (head_)
+    with_hooks(units_.back(), [&] { dy = head_->backward_input(loss_->backward(stash), stash); });
+  for (std::size_t i = blocks_.size(); i-- > 0;)
+    with_hooks(unit_of_block(i), [&] { dy = blocks_[i]->backward_input(std::move(dy), stash); });
   if (!embedding_) return dy;
-  hooks_->before_backward(units_.front());
-  embedding_->backward_input(std::move(dy), stash);
+  with_hooks(units_.front(), [&] { embedding_->backward_input(std::move(dy), stash); });
   return {};
 }
 
@@ -164,15 +215,15 @@ void Gpt::backward_weight(Stash& stash) {
   stash.drop(this);
   if (head_) {
     head_->backward_weight(stash);
-    backward_done(units_.back(), last);
+    weight_half_done(units_.back(), last);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     blocks_[i]->backward_weight(stash);
-    backward_done(unit_of_block(i), last);
+    weight_half_done(unit_of_block(i), last);
   }
   if (!embedding_) return;
   embedding_->backward_weight(stash);
-  backward_done(units_.front(), last);
+  weight_half_done(units_.front(), last);
 }
 
 void Gpt::finish_gradients() {

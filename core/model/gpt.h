@@ -1,29 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
-#include "core/model/factory.h"
+#include "core/model/builder.h"
 #include "core/model/layer.h"
+#include "core/plan/stage_layers.h"
 
 namespace lockstep {
-
-/// Which part of a model a pipeline stage holds: blocks [first, last), and what lies at the ends.
-struct StageLayers {
-  int first = 0;
-  int last = 0;
-  bool embedding = false;
-  bool head = false;  ///< final LayerNorm, output head and loss
-
-  int count() const { return last - first; }
-  /// The model on one device.
-  static StageLayers whole(const GptConfig& config);
-  /// Stage `stage` of `stages`: contiguous blocks, as even as can be, the earlier stages having one
-  /// more where it does not come out. Throws UsageError, naming --layers, for more stages than
-  /// blocks.
-  static StageLayers of(const GptConfig& config, int stage, int stages);
-};
 
 /// What is gathered, run and discarded as one: the embedding, a block, or the head.
 struct Unit {
@@ -32,21 +18,44 @@ struct Unit {
   std::vector<Parameter*> parameters;
 };
 
-/// What a lesson does around each unit: gather and discard parameters (ZeRO-3), send gradients off
-/// while backward goes on (data parallel). A unit's parameters are read from before_forward to
-/// after_forward and from before_backward to after_backward. With the halves apart, before_backward
-/// comes before the input half and after_backward after the weight half; by then the unit's
-/// gradients have this microbatch's share. gradients_ready comes once a step, after the backward of
-/// the batch's last microbatch: nothing will be added to the unit's gradients any more (a tied
-/// table is the embedding's, the head's use counted in).
+/// What a technique does around each unit: gather and discard parameters (ZeRO-3), send gradients
+/// off while backward goes on (data parallel). Backward may come whole or as its two halves, with
+/// other microbatches' halves in between:
+///
+///   before_backward        the input half begins: parameters are read, and gradients may be added
+///                          (LayerNorm's are, in this half)
+///   after_backward_input   the unit's parameters are no longer read
+///   after_backward         the weight half is done, too: this microbatch's share is in the gradients
+///   gradients_ready        once a step, after the backward that comes last: nothing more will be
+///                          added to the unit's gradients (the embedding's include a tied head's)
+///
+/// Several techniques can be on one model. They nest: of two, the one that was added later is the
+/// inner one. Its `before_` hooks run last, and its other hooks run first.
 class LayerHooks {
  public:
   virtual ~LayerHooks() = default;
   virtual void before_forward(const Unit&) {}
   virtual void after_forward(const Unit&) {}
   virtual void before_backward(const Unit&) {}
+  virtual void after_backward_input(const Unit&) {}
   virtual void after_backward(const Unit&) {}
   virtual void gradients_ready(const Unit&) {}
+};
+
+class Gpt;
+
+/// Hooks on a model, until this is destroyed; those of other techniques stay.
+class [[nodiscard]] HookScope {
+ public:
+  HookScope() = default;
+  HookScope(Gpt& model, LayerHooks& hooks);
+  ~HookScope();
+  HookScope(HookScope&& other) noexcept;
+  HookScope& operator=(HookScope&& other) noexcept;
+
+ private:
+  Gpt* model_ = nullptr;
+  LayerHooks* hooks_ = nullptr;
 };
 
 /// GPT-2, or one pipeline stage of it, with explicit forward and backward. Stages composed give,
@@ -55,9 +64,15 @@ class Gpt {
  public:
   /// Builds the layers of `stage` and fills them with initial values that depend only on the seed
   /// and on each element's place in the whole model. Throws UsageError (GptConfig::validate).
-  /// `device`'s memory and stream, and `factory` for the length of this call, must outlive it.
+  /// `device`'s memory and stream, and `builder` for the length of this call, must outlive it.
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
-      const LayerFactory& factory = {}, Storage storage = Storage::own);
+      const ModelBuilder& builder = {}, Storage storage = Storage::own);
+  /// One of the stages that a rank of the plan holds: its slices of the parameters, built by the
+  /// plan's builder.
+  Gpt(const Plan& plan, const Place& place, int stage, Device device,
+      Storage storage = Storage::own);
+  /// The same for a rank with one stage. Throws std::invalid_argument if it has several.
+  Gpt(const Plan& plan, const Place& place, Device device, Storage storage = Storage::own);
   ~Gpt();
   Gpt(const Gpt&) = delete;
   Gpt& operator=(const Gpt&) = delete;
@@ -91,15 +106,24 @@ class Gpt {
   /// Ascending order; they stay the model's.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   const std::vector<Unit>& units() const { return units_; }
-  /// The hooks must outlive their use; nullptr for none.
-  void set_hooks(LayerHooks* hooks);
+  /// The same as values, which layouts are made of. Equal to Plan::units of the model's plan.
+  std::vector<StoredUnit> stored_units() const;
+  /// The parameter of that order. Throws std::out_of_range if it is not here.
+  Parameter& parameter(int order) const;
 
   const GptConfig& config() const { return config_; }
   const StageLayers& stage() const { return stage_; }
   Device device() const { return device_; }
 
  private:
-  void backward_done(const Unit& unit, bool last);
+  friend class HookScope;
+  Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
+      const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices);
+
+  /// Calls a hook of every technique: from the outermost, or from the innermost.
+  void inwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
+  void outwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
+  void weight_half_done(const Unit& unit, bool last);
   const Unit& unit_of_block(std::size_t block) const {
     return units_[block + (embedding_ ? 1 : 0)];
   }
@@ -116,8 +140,7 @@ class Gpt {
   bool tied_is_added_ = false;
   std::vector<Parameter*> parameters_;
   std::vector<Unit> units_;
-  LayerHooks no_hooks_;
-  LayerHooks* hooks_ = &no_hooks_;
+  std::vector<LayerHooks*> hooks_;  ///< from the outermost
 };
 
 /// Forward and backward of all microbatches in order on a whole model: the gradients of the batch's

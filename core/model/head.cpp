@@ -2,10 +2,10 @@
 
 namespace lockstep {
 
-Head::Head(const LayerSite& site, const LayerFactory& factory, Parameter* tied,
+Head::Head(const LayerSite& site, const ModelBuilder& builder, Parameter* tied,
            View tied_gradient) {
-  add(factory.layernorm(site, final_gain_spec(site.config), final_bias_spec(site.config)));
-  add(factory.linear(site, {.weight = head_spec(site.config),
+  add(builder.layernorm(site, final_gain_spec(site.config), final_bias_spec(site.config)));
+  add(builder.linear(site, {.weight = head_spec(site.config),
                             .bias = {},
                             .in = site.config.hidden,
                             .out = site.config.vocabulary,

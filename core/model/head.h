@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/model/factory.h"
+#include "core/model/builder.h"
 
 namespace lockstep {
 
@@ -9,7 +9,7 @@ namespace lockstep {
 /// the table's own; otherwise it has a Parameter (head_spec).
 class Head : public Chain {
  public:
-  Head(const LayerSite& site, const LayerFactory& factory, Parameter* tied = nullptr,
+  Head(const LayerSite& site, const ModelBuilder& builder, Parameter* tied = nullptr,
        View tied_gradient = {});
 };
 

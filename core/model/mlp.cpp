@@ -16,16 +16,16 @@ Tensor Gelu::backward_input(Tensor dy, Stash& stash) {
   return dx;
 }
 
-Mlp::Mlp(const LayerSite& site, const LayerFactory& factory) {
+Mlp::Mlp(const LayerSite& site, const ModelBuilder& builder) {
   const auto spec = [&](BlockSlot slot) { return block_spec(site.config, site.layer, slot); };
   const int h = site.config.hidden;
-  add(factory.linear(site, {.weight = spec(BlockSlot::fc_weight),
+  add(builder.linear(site, {.weight = spec(BlockSlot::fc_weight),
                             .bias = spec(BlockSlot::fc_bias),
                             .in = h,
                             .out = 4 * h,
                             .split = LinearSplit::column}));
   add(std::make_unique<Gelu>(site));
-  add(factory.linear(site, {.weight = spec(BlockSlot::mlp_projection_weight),
+  add(builder.linear(site, {.weight = spec(BlockSlot::mlp_projection_weight),
                             .bias = spec(BlockSlot::mlp_projection_bias),
                             .in = 4 * h,
                             .out = h,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/model/factory.h"
+#include "core/model/builder.h"
 #include "core/model/ops.h"
 
 namespace lockstep {
@@ -26,7 +26,7 @@ class Gelu : public Layer {
 /// h -> 4 h -> GELU -> h, for each token on its own. A seam: experts take its place.
 class Mlp : public Chain {
  public:
-  Mlp(const LayerSite& site, const LayerFactory& factory);
+  Mlp(const LayerSite& site, const ModelBuilder& builder);
 };
 
 }  // namespace lockstep

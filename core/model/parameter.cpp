@@ -5,40 +5,42 @@
 
 namespace lockstep {
 
-Parameter::Parameter(const ParameterSpec& spec)
-    : name(spec.name),
-      shape(spec.shape),
-      dtype(spec.dtype),
-      decay(spec.decay),
-      frozen(spec.frozen),
-      order(spec.order),
-      mean(spec.mean),
-      deviation(spec.deviation) {}
+Parameter::Parameter(const ParameterSpec& spec, Slice slice_)
+    : ParameterSpec(spec), slice(std::move(slice_)) {
+  if (slice.whole().rank() == 0) slice = Slice{shape};
+}
 
-Parameter::Parameter(const ParameterSpec& spec, Device device) : Parameter(spec) {
-  value_storage = Tensor{device.memory, spec.shape, MemoryCategory::parameters, dtype};
-  value = value_storage;
+Parameter::Parameter(const ParameterSpec& spec, Slice slice_, Device device, std::uint64_t seed)
+    : Parameter(spec, std::move(slice_)) {
+  allocate_value(device);
+  fill_initial(device, seed);
   if (frozen) return;
-  gradient_storage = Tensor{device.memory, spec.shape, MemoryCategory::gradients, dtype};
-  gradient = gradient_storage;
+  allocate_gradient(device);
   fill_with_zeros(device, gradient);
 }
 
-Parameter::Parameter(const ParameterSpec& spec, Device device, std::uint64_t seed)
-    : Parameter(spec, device) {
-  initial_values(device, value, 0, seed);
+void Parameter::allocate_value(Device device) {
+  value_storage = Tensor{device.memory, slice.local(), MemoryCategory::parameters, dtype};
+  value = value_storage;
 }
 
-void Parameter::initial_values(Device device, View into, std::int64_t begin,
-                               std::uint64_t seed) const {
-  if (!into) return;
-  std::vector<float> values(static_cast<std::size_t>(into.elements()), mean);
-  if (deviation != 0) {
-    const RandomStream random{seed, Purpose::initial_values, static_cast<std::uint32_t>(order)};
-    fill_normal(View{values.data(), {into.elements()}}, random, mean, deviation,
-                begin + into.elements(), 0, begin);
+void Parameter::allocate_gradient(Device device) {
+  gradient_storage = Tensor{device.memory, slice.local(), MemoryCategory::gradients, dtype};
+  gradient = gradient_storage;
+}
+
+void Parameter::fill_initial(Device device, std::uint64_t seed) const {
+  if (!value) return;
+  std::vector<float> values(static_cast<std::size_t>(slice.local().elements()));
+  const RandomStream random{seed, Purpose::initial_values, static_cast<std::uint32_t>(order)};
+  for (const auto& [in_whole, in_local, elements] : slice.runs()) {
+    float* const run = values.data() + in_local;
+    if (deviation != 0)
+      fill_normal(View{run, {elements}}, random, mean, deviation, in_whole + elements, 0, in_whole);
+    else
+      std::fill_n(run, elements, mean);
   }
-  from_host(device, values, into);
+  from_host(device, values, value);
 }
 
 std::vector<float> Parameter::f32_values(Device device) const {

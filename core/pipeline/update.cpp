@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "core/model/gpt_parameters.h"
+#include "core/plan/gpt_parameters.h"
 
 namespace lockstep {
 

@@ -97,7 +97,8 @@ void FlagParser::Impl::shared_flags() {
   for (auto [flag, size, what] : {std::tuple{"--pp", &given.pp, "pipeline"},
                                   {"--dp", &given.dp, "data"},
                                   {"--cp", &given.cp, "context"},
-                                  {"--tp", &given.tp, "tensor"}})
+                                  {"--tp", &given.tp, "tensor"},
+                                  {"--ep", &given.ep, "expert"}})
     number(flag, *size, fmt::format("ranks along the {}-parallel axis", what));
   word("--order", o.order, "the mesh's axes from the innermost");
 

@@ -18,7 +18,7 @@ struct Given {
   std::string precision = "f32";
   std::string parity = "on";
   std::string freeze;
-  std::optional<int> ranks, dp, pp, cp, tp;
+  std::optional<int> ranks, dp, pp, cp, tp, ep;
   double pace = 0;
   double learning_rate = 1e-3;
   double clip = 0;

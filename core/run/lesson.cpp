@@ -57,10 +57,11 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   const Options& o = *options_;
   if (o.pp > 1) StageLayers::of(o.model, 0, o.pp);  // throws for fewer layers than stages
   if (check_) check_(o);
+  if (builder_) options_->builder = builder_(o);
   corpus_ = std::make_unique<Corpus>(
       o.data.empty() ? Corpus{text_of_the_lessons(), o.model, "the lessons' texts"}
                      : Corpus::from_file(o.data, o.model));
-  if (!o.load.empty()) options_->trained_steps = check_checkpoint(o.load, o.model);
+  if (!o.load.empty()) options_->trained_steps = check_checkpoint(o.load, o.plan());
 
   if (o.launch == Launch::mpi && !under_mpi()) return run_launcher(watch);
 #ifdef LOCKSTEP_HAS_MPI

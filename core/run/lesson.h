@@ -11,7 +11,7 @@
 #include "core/model/data.h"
 #include "core/model/gpt.h"
 #include "core/run/options.h"
-#include "core/run/prediction.h"
+#include "core/plan/prediction.h"
 #include "core/run/rank.h"
 #include "core/run/sum_order.h"
 
@@ -85,6 +85,12 @@ class Lesson {
   /// What the lesson asks of its flags beyond what all lessons do: throws UsageError.
   void check(std::function<void(const Options&)> check) { check_ = std::move(check); }
 
+  /// The model that the lesson trains, if it is not GPT-2 as it stands: made once the flags are
+  /// known, and used by the ranks, by the one device that they are compared with, and for sampling.
+  void build(std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder) {
+    builder_ = std::move(builder);
+  }
+
   /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's
   /// exit code: 0 all is well, 1 the run failed, 2 it was asked for something impossible.
   int run(const std::function<void(Rank&)>& body);
@@ -120,8 +126,9 @@ class Lesson {
   void sums_in(Rank& rank, SumOrder order);
 
   /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the
-  /// phase's microbatches. Peaks and byte counts are taken per phase.
-  Batches batches(Rank& rank, const Phase& phase, Predicted predicted = {});
+  /// phase's microbatches. Peaks and byte counts are taken per phase and compared with what is
+  /// predicted. Throws std::logic_error if a peak has neither a figure nor a reason for having none.
+  Batches batches(Rank& rank, const Phase& phase, Predicted predicted);
   /// Notes the step's loss, from ranks that know it: nothing from others. A replica of several
   /// gives its share; the shares add up to the batch's mean.
   void record(Rank& rank, std::optional<double> loss);
@@ -157,6 +164,7 @@ class Lesson {
   char** argv_;
   FlagParser flags_;
   std::function<void(const Options&)> check_;
+  std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder_;
   std::vector<std::shared_ptr<void>> kept_;
   std::unique_ptr<Options> options_;
   std::unique_ptr<Corpus> corpus_;

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/run/prediction.h"
+#include "core/plan/prediction.h"
 #include "core/trace/timeline.h"
 
 namespace lockstep {

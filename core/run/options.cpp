@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/comm/environment.h"
+#include "core/model/builder.h"
 #include "core/model/data.h"
 #include "core/run/given.h"
 #include "core/run/run_folder.h"
@@ -138,6 +139,24 @@ void check_files(const Options& options) {
 
 }  // namespace
 
+Plan Options::plan() const {
+  Plan plan{model, mesh()};
+  plan.batch = {.sequences = batch, .microbatches = microbatches.front()};
+  plan.optimizer = optimizer;
+  plan.seed = seed;
+  if (clock.is_modelled()) plan.modelled = {clock.cluster(), clock.times()};
+  plan.collectives = comm;
+  plan.receives_combine = launch == Launch::threads;
+  build_with(plan, builder);
+  return plan;
+}
+
+Plan Options::plan_of_one_device() const {
+  Options one = *this;
+  one.ranks = one.dp = one.pp = one.cp = one.tp = one.ep = 1;
+  return one.plan();
+}
+
 Cluster cluster_for(const std::string& name, int ranks) {
   Cluster cluster = Cluster::load(name);
   if (ranks > cluster.nodes * cluster.ranks_per_node)
@@ -190,16 +209,17 @@ void settle(const Given& given, const LessonInfo& info, Options& o) {
                                  o.hosts.hosts.empty() ? "--hostfile" : "--hosts",
                                  o.hosts.hosts.empty() ? o.hosts.hostfile : o.hosts.hosts));
   if (!under_mpi()) o.hosts.check(o.ranks);  // a rank has its place, and may not see the file
-  // What is left out is 1, but for the lesson's own axis, which takes the ranks that remain.
-  for (auto [name, size, asked] : {std::tuple{"dp", &o.dp, given.dp},
-                                   {"pp", &o.pp, given.pp},
-                                   {"cp", &o.cp, given.cp},
-                                   {"tp", &o.tp, given.tp}}) {
-    *size = asked.value_or(info.axis == name ? 0 : 1);
-    if (info.axis != name && *size > 1)
+  // The lesson's first axis takes the ranks that the other sizes leave.
+  for (auto [axis, size, asked] : {std::tuple{Axis::dp, &o.dp, given.dp},
+                                   {Axis::pp, &o.pp, given.pp},
+                                   {Axis::cp, &o.cp, given.cp},
+                                   {Axis::tp, &o.tp, given.tp},
+                                   {Axis::ep, &o.ep, given.ep}}) {
+    *size = asked.value_or(info.axes.front() == axis ? 0 : 1);
+    if (std::ranges::count(info.axes, axis) == 0 && *size > 1)
       throw UsageError(
-          fmt::format("--{} {}: this lesson lays all its ranks on the {} axis; leave it out", name,
-                      *size, info.axis));
+          fmt::format("--{} {}: this lesson lays all its ranks on the {} axis; leave it out",
+                      name_of(axis), *size, name_of(info.axes.front())));
   }
   const Mesh mesh = o.mesh();
   o.dp = mesh.size(Axis::dp);

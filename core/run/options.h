@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/mesh.h"
 #include "core/comm/native.h"
-#include "core/model/adamw.h"
-#include "core/model/config.h"
+#include "core/plan/plan.h"
 #include "core/run/hosts.h"
 #include "core/time/clock.h"
 
@@ -20,7 +18,7 @@ enum class Launch { threads, mpi };
 /// What every lesson can be asked for: the shared flags (DESIGN §8), checked against one another.
 struct Options {
   int ranks = 4;
-  int dp = 1, pp = 1, cp = 1, tp = 1;
+  int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1;
   std::string order = "tp,cp,dp,pp";
   Launch launch = Launch::threads;
   std::string device = "cpu";  ///< or "cuda"
@@ -54,8 +52,15 @@ struct Options {
   bool quiet = false;
   bool verbose = false;  ///< say where every rank runs
 
+  /// Makes the model on every rank and wherever else it is needed; null for GPT-2's own.
+  std::shared_ptr<const ModelBuilder> builder;
+
   bool on_gpus() const { return device == "cuda"; }
-  Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}; }
+  Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}.with_experts(ep); }
+  /// What these options ask for, as a value.
+  Plan plan() const;
+  /// The same on a mesh of one rank: what the run is compared with.
+  Plan plan_of_one_device() const;
 };
 
 /// How far from one device a run may be (DESIGN §3): not at all, unless said otherwise.
@@ -84,7 +89,8 @@ struct LessonInfo {
   bool f32_reference = false;  ///< one device trains in f32 all the same: precision is the lesson
   bool trains = true;          ///< there are batches, losses and parameters to compare
   bool model = true;           ///< there is a model, whose shape can be asked for
-  std::string axis = "pp";     ///< the axis that all ranks lie on unless told otherwise
+  /// The axes on which the lesson's ranks can lie. The first takes what the flags leave open.
+  std::vector<Axis> axes{Axis::pp};
   Tolerance tolerance{};
   /// In 16 bits, where another order of additions shows sooner.
   Tolerance narrow_tolerance{};

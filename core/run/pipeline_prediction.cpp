@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/model/footprint.h"
+#include "core/plan/footprint.h"
 #include "core/pipeline/executor.h"
 #include "core/pipeline/update.h"
 
@@ -80,27 +80,32 @@ std::int64_t peak_in_flight(const Schedule& schedule, int rank, std::int64_t bou
 Predicted predict_pipeline(const Rank& rank, const Options& options, const Schedule& schedule) {
   const GptConfig& config = options.model;
   const int batch = options.batch / options.dp / schedule.microbatches;
-  Predicted prediction{.schedule = schedule.name, .stages = schedule.stages};
+  Predicted prediction;
+  prediction.schedule = schedule.name;
+  prediction.stages = schedule.stages;
   const PipelineTimes times = pipeline_times(config, schedule.stages, batch, rank.clock);
   if (rank.clock.is_modelled()) {
     prediction.bubble_simulated = simulate(schedule, times).bubble;
   }
 
-  const int here = rank.mesh.coordinate(rank.id, Axis::pp);
+  const int here = rank.place.coordinate(Axis::pp);
   const bool first = here == 0;
   const bool last = here == schedule.ranks - 1;
-  prediction.bytes_sent["send"] =
+  prediction.bytes_sent[Operation::send] =
       ((first ? 0 : 1) + (last ? 0 : 1)) * times.boundary_bytes * schedule.microbatches;
-  if (const auto bytes = PipelineUpdate::tied_bytes(config, here, schedule.ranks); bytes > 0)
-    prediction.bytes_sent["all_reduce"] = bytes;
+  prediction.bytes_sent[Operation::all_reduce] =
+      PipelineUpdate::tied_bytes(config, here, schedule.ranks);
   if (options.optimizer.clip > 0 && schedule.ranks > 1)
-    prediction.bytes_sent["all_gather"] = PipelineUpdate::norm_bytes(config, schedule.ranks);
+    prediction.bytes_sent[Operation::all_gather] =
+        PipelineUpdate::norm_bytes(config, schedule.ranks);
   const Footprint footprint{config, StageLayers::of(config, here, schedule.stages), batch};
-  prediction.peak_bytes = {{"parameters", footprint.parameters},
-                           {"gradients", footprint.gradients},
-                           {"optimizer", footprint.optimizer},
-                           {"activations", footprint.peak(peak_live_microbatches(schedule, here))},
-                           {"communication", peak_in_flight(schedule, here, times.boundary_bytes)}};
+  prediction.peak_bytes[MemoryCategory::parameters] = footprint.parameters;
+  prediction.peak_bytes[MemoryCategory::gradients] = footprint.gradients;
+  prediction.peak_bytes[MemoryCategory::optimizer] = footprint.optimizer;
+  prediction.peak_bytes[MemoryCategory::activations] =
+      footprint.peak(peak_live_microbatches(schedule, here));
+  prediction.peak_bytes[MemoryCategory::communication] =
+      peak_in_flight(schedule, here, times.boundary_bytes);
   return prediction;
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "core/model/config.h"
+#include "core/plan/config.h"
 #include "core/pipeline/schedule.h"
 #include "core/pipeline/simulator.h"
-#include "core/run/prediction.h"
+#include "core/plan/prediction.h"
 #include "core/run/rank.h"
 
 namespace lockstep {

@@ -30,21 +30,30 @@ std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Str
   return transport;
 }
 
+/// The run's plan, on this way to the other ranks.
+Plan plan_over(const Transport& transport, const Options& options) {
+  Plan plan = options.plan();
+  plan.receives_combine = transport.combines();
+  return plan;
+}
+
 }  // namespace
 
-Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, const GpuPlan& plan)
+Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, const GpuPlan& gpus)
     : id(own_transport->rank()),
       count(own_transport->size()),
       clock(options.clock),
       trace(options.trace != "none"),
-      gpu(open_gpu(plan, id, options.tf32)),
+      gpu(open_gpu(gpus, id, options.tf32)),
       compute(gpu ? Stream{clock, trace, 0, *gpu} : Stream{clock, trace, 0, DeviceKind::cpu}),
       memory(gpu ? Memory{*gpu, compute.queue()} : Memory{}),
       device{memory, compute},
-      transport(from_device(std::move(own_transport), compute, options, by_nccl(plan, options))),
+      transport(from_device(std::move(own_transport), compute, options, by_nccl(gpus, options))),
+      plan(plan_over(*transport, options)),
+      place(plan.place(id)),
       endpoint{*transport, device, options.comm},
-      mesh(options.mesh()),
-      world(endpoint, everybody(count), "world", transport->open_channels(Group::channels_taken)) {
+      world(endpoint, everybody(count), "world", transport->open_channels(Group::channels_taken)),
+      axis_channels_(transport->open_channels(axes_with_experts * Group::channels_taken)) {
   trace.set_kernels(options.kernels);
   if (!gpu) return;
   compute.watch([this, patience = options.patience_seconds](double waited) {
@@ -55,6 +64,16 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
           "stalled, or does not take part",
           id, patience));
   });
+}
+
+Group& Rank::group(Axis axis) {
+  if (place.size(axis) == count) return world;
+  const auto i = static_cast<std::size_t>(axis);
+  if (!axis_groups_[i])
+    axis_groups_[i] =
+        std::make_unique<Group>(endpoint, place.group(axis), name_of(axis),
+                                axis_channels_ + static_cast<int>(i) * Group::channels_taken);
+  return *axis_groups_[i];
 }
 
 }  // namespace lockstep

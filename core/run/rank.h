@@ -1,9 +1,10 @@
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "core/comm/group.h"
-#include "core/comm/mesh.h"
+#include "core/plan/plan.h"
 #include "core/run/gpus.h"
 #include "core/run/options.h"
 
@@ -15,9 +16,14 @@ struct Rank {
   /// `transport` is between the ranks' hosts. On GPUs all ranks of the run are made at the same
   /// time: their communicators are.
   explicit Rank(const Options& options, std::unique_ptr<Transport> transport,
-                const GpuPlan& plan = GpuPlan{});
+                const GpuPlan& gpus = GpuPlan{});
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
+
+  /// The ranks that differ from this one on one axis only, in order of their place on it: the
+  /// replicas of this rank along dp, the stages of its pipeline along pp. Made at its first use,
+  /// which all members come to at the same point of the program.
+  Group& group(Axis axis);
 
   const int id;  ///< 0 .. count - 1
   const int count;
@@ -28,9 +34,14 @@ struct Rank {
   Memory memory;
   Device device;
   std::unique_ptr<Transport> transport;
+  const Plan plan;    ///< of the run, the same on every rank
+  const Place place;  ///< what this rank is and holds in it
   Endpoint endpoint;
-  Mesh mesh;
   Group world;  ///< all ranks
+
+ private:
+  int axis_channels_;  ///< the first of the channels that the axes' groups take
+  std::array<std::unique_ptr<Group>, axes_with_experts> axis_groups_;
 };
 
 }  // namespace lockstep

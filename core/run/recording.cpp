@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "core/device/host_copy.h"
 #include "core/model/checkpoint.h"
@@ -57,9 +58,17 @@ void Lesson::sums_in(Rank& rank, SumOrder order) {
 
 Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {
   Running::Live& live = running_->of(rank);
-  // What a library's collectives send is not seen, and so not compared.
+  for (const MemoryCategory category : all_memory_categories)
+    if (!predicted.peak_bytes[category].is_set())
+      throw std::logic_error(fmt::format(
+          "the lesson predicts no peak of {}, and gives no reason: Figure::not_predicted is for that",
+          name_of(category)));
   if (options_->comm == Collectives::native)
-    std::erase_if(predicted.bytes_sent, [](const auto& each) { return each.first != "send"; });
+    for (const Operation operation : all_operations)
+      if (Figure& figure = predicted.bytes_sent[operation];
+          operation != Operation::send && figure && *figure > 0)
+        figure =
+            Figure::not_predicted("the bytes inside a library's own collectives are not counted");
   live.record.phases.push_back({phase, predicted, {}, {}});
   if (rank.id == 0) running_->orders.push_back(running_->order);
   live.bytes_before = rank.transport->bytes_sent();
@@ -74,7 +83,7 @@ Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {
                            .lesson = info_.name,
                            .rank = rank.id,
                            .ranks = rank.count,
-                           .mesh = rank.mesh.json(),
+                           .mesh = rank.plan.mesh.json(),
                            .device = o.device,
                            .launch = o.launch == Launch::mpi ? "mpi" : "threads",
                            .clock = o.clock.name(),
@@ -96,13 +105,10 @@ Batches::Iterator Batches::begin() {
 void Batches::load(int step) {
   lesson_.begin_step(rank_, step);
   const Options& o = lesson_.options();
-  const int replica = rank_.mesh.coordinate(rank_.id, Axis::dp);
-  const int share = lesson_.info_.trains ? o.batch / o.dp : o.batch;
-  batch_ = lesson_.corpus_->batch(o.seed, o.trained_steps + step,
-                                  {.microbatches = phase_.microbatches,
-                                   .size = share / phase_.microbatches,
-                                   .replicas = lesson_.info_.trains ? o.dp : 1,
-                                   .replica = replica});
+  BatchShape samples = rank_.plan.samples(rank_.place, phase_.microbatches);
+  if (!lesson_.info_.trains)  // every rank looks at all of them
+    samples = {.microbatches = phase_.microbatches, .size = o.batch / phase_.microbatches};
+  batch_ = lesson_.corpus_->batch(o.seed, o.trained_steps + step, samples);
   move_to(rank_.device, batch_);
 }
 
@@ -140,9 +146,7 @@ void Lesson::end_phase(Rank& rank) {
   Running::Live& live = running_->of(rank);
   PhaseRecord& record = live.record.phases.back();
   record.peak = rank.memory.peak();
-  for (const auto& [operation, bytes] : rank.transport->bytes_sent())
-    if (const std::int64_t sent = bytes - live.bytes_before[operation]; sent > 0)
-      record.bytes_sent[operation] = sent;
+  record.bytes_sent = rank.transport->bytes_sent() - live.bytes_before;
   rank.trace.set_step(-1);
   if (rank.gpu == nullptr) return;
   live.record.gpu = {.address = rank.gpu->info().address,
@@ -164,7 +168,7 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
   // over its own sequences; of the replicas, the first is heard.
   const double own_mean = *loss * options_->dp;
   rank.trace.loss(own_mean, rank.compute.now());
-  if (rank.mesh.coordinate(rank.id, Axis::dp) > 0) return;
+  if (rank.place.coordinate(Axis::dp) > 0) return;
   const double seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
   const double tokens =
       static_cast<double>(options_->batch) * options_->model.sequence * (step + 1);
@@ -181,9 +185,9 @@ void Lesson::add_to_report(const Rank& rank, const std::string& name, const std:
 void Lesson::load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer) {
   const std::string& path = options_->load;
   if (path.empty()) return;
-  load_checkpoint(path, options_->model, rank.device, parameters);
+  load_checkpoint(path, rank.plan, rank.device, parameters);
   // Where the optimizer has parts of its own, they have masters of their own.
-  load_checkpoint(path, options_->model, rank.device, optimizer.parameters());
+  load_checkpoint(path, rank.plan, rank.device, optimizer.parameters());
   load_moments(path, optimizer);
 }
 
@@ -193,7 +197,7 @@ void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters, const
     record.parameters.push_back({.name = parameter->name,
                                  .order = parameter->order,
                                  .values = parameter->f32_values(rank.device),
-                                 .first = parameter->first});
+                                 .slice = parameter->slice});
   if (!saves_moments(*options_)) return;
   for (const auto& [parameter, momentum, variance] : optimizer.moments()) {
     int order = 2 * parameter->order;
@@ -201,7 +205,7 @@ void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters, const
       record.moments.push_back({.name = parameter->name + name,
                                 .order = order++,
                                 .values = to_host(rank.device, view),
-                                .first = parameter->first});
+                                .slice = parameter->slice});
   }
 }
 

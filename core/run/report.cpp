@@ -1,9 +1,11 @@
 #include "core/run/report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/run/terminal_timeline.h"
 #include "core/trace/analysis.h"
@@ -114,10 +116,22 @@ std::string varying_memory(const Report& report) {
 }
 
 /// The formula's figure and what was seen; one figure and "=" where they are the same.
-std::string compared(std::optional<std::int64_t> predicted, std::int64_t observed) {
+std::string compared(const Figure& predicted, std::int64_t observed) {
   if (!predicted) return human_bytes(observed);
   if (*predicted == observed) return human_bytes(observed) + " =";
   return human_bytes(*predicted) + " / " + human_bytes(observed);
+}
+
+/// A line for each reason why figures are missing, with the figures.
+std::string what_is_not_compared(const Report& report) {
+  std::map<std::string, std::set<std::string>> missing;  // by reason
+  for (const RankRecord& rank : report.ranks)
+    for (const PhaseRecord& record : rank.phases)
+      for (const auto& [figure, why] : record.predicted.missing()) missing[why].insert(figure);
+  std::string text;
+  for (const auto& [why, figures] : missing)
+    text += fmt::format("  not compared: {} ({})\n", fmt::join(figures, ", "), why);
+  return text;
 }
 
 /// Of the last phase.
@@ -127,22 +141,19 @@ std::string memory_table(const Report& report) {
   for (const RankRecord& rank : report.ranks) {
     const PhaseRecord& record = rank.phases.back();
     const auto cell = [&](MemoryCategory category) {
-      const auto found = record.predicted.peak_bytes.find(name_of(category));
-      return compared(
-          found != record.predicted.peak_bytes.end() ? std::optional{found->second} : std::nullopt,
-          record.peak.of(category));
+      return compared(record.predicted.peak_bytes[category], record.peak.of(category));
     };
-    std::int64_t predicted = 0;
-    for (const auto& [operation, bytes] : record.predicted.bytes_sent) predicted += bytes;
-    std::int64_t sent = 0;
-    for (const auto& [operation, bytes] : record.bytes_sent) sent += bytes;
+    std::int64_t predicted = 0, sent = 0;  // of the operations that are predicted
+    for (const Operation operation : all_operations)
+      if (const Figure& figure = record.predicted.bytes_sent[operation]) {
+        predicted += *figure;
+        sent += record.bytes_sent[operation] / record.phase.steps;
+      }
     rows.push_back({fmt::format("rank {}", rank.rank),
                     // What a library's collectives send is not seen.
                     report.options.comm == Collectives::native && sent == 0
                         ? "not counted"
-                        : compared(record.predicted.bytes_sent.empty() ? std::nullopt
-                                                                       : std::optional{predicted},
-                                   sent / record.phase.steps),
+                        : compared(predicted, sent),
                     cell(MemoryCategory::activations), cell(MemoryCategory::communication),
                     cell(MemoryCategory::parameters), cell(MemoryCategory::gradients),
                     cell(MemoryCategory::optimizer)});
@@ -152,7 +163,8 @@ std::string memory_table(const Report& report) {
          fmt::format(
              "  {}bytes sent, and peaks of memory by the allocator's account; '=': just what the "
              "formula says, otherwise formula / observed\n",
-             report.phases().size() > 1 ? name + ": " : "");
+             report.phases().size() > 1 ? name + ": " : "") +
+         what_is_not_compared(report);
 }
 
 /// What GPUs hold by their own account, beside what ranks have allocated there: NCCL, cuBLAS and

@@ -62,24 +62,33 @@ std::string Report::json() const {
                                   {"exposed_communication_seconds", overlap.exposed}});
     document["bubble"] = bubble;  // of the last phase
   }
+  ordered_json missing = ordered_json::object();  // figures that are not predicted, and why
   document["communication"] = ordered_json::array();
   document["memory"] = ordered_json::array();
   for (const RankRecord& rank : ranks) {
     for (const PhaseRecord& record : rank.phases) {
-      auto per_step = record.bytes_sent;
-      for (auto& [operation, bytes] : per_step) bytes /= record.phase.steps;
+      for (const auto& [figure, why] : record.predicted.missing()) missing[figure] = why;
+      ordered_json per_step = ordered_json::object(), predicted = ordered_json::object();
+      for (const Operation operation : all_operations) {
+        if (const std::int64_t sent = record.bytes_sent[operation]; sent > 0)
+          per_step[name_of(operation)] = sent / record.phase.steps;
+        if (const Figure& figure = record.predicted.bytes_sent[operation]; figure && *figure > 0)
+          predicted[name_of(operation)] = *figure;
+      }
       document["communication"].push_back({{"rank", rank.rank},
                                            {"phase", record.phase.name},
                                            {"bytes_sent", per_step},
-                                           {"predicted", record.predicted.bytes_sent}});
-      ordered_json peak;
-      for (int i = 0; i < memory_category_count; ++i)
-        peak[name_of(static_cast<MemoryCategory>(i))] =
-            record.peak.bytes[static_cast<std::size_t>(i)];
+                                           {"predicted", predicted}});
+      ordered_json peak, predicted_peak = ordered_json::object();
+      for (const MemoryCategory category : all_memory_categories) {
+        peak[name_of(category)] = record.peak.of(category);
+        if (const Figure& figure = record.predicted.peak_bytes[category])
+          predicted_peak[name_of(category)] = *figure;
+      }
       document["memory"].push_back({{"rank", rank.rank},
                                     {"phase", record.phase.name},
                                     {"peak", peak},
-                                    {"predicted", record.predicted.peak_bytes}});
+                                    {"predicted", predicted_peak}});
     }
   }
   for (const RankRecord& rank : ranks)
@@ -90,6 +99,7 @@ std::string Report::json() const {
                                   {"bytes_of_tensors", rank.gpu.ours},
                                   {"spans_late_seconds", seconds(rank.gpu.late)},
                                   {"least_launch_delay_seconds", seconds(rank.gpu.least_delay)}});
+  document["not_predicted"] = missing;
   document["step_seconds"] = step_seconds();
   document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
   document["sample"] = sample;

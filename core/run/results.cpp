@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -20,33 +22,49 @@ std::optional<double> optional(const json& value) {
   return value.is_null() ? std::optional<double>{} : value.get<double>();
 }
 
+json to_json(const Figure& figure) {
+  return figure ? json(*figure) : json(figure.why_not());
+}
+Figure figure_from(const json& value) {
+  if (value.is_number()) return value.get<std::int64_t>();
+  return Figure::not_predicted(value.get<std::string>());
+}
+
 json to_json(const PhaseRecord& record) {
-  return {{"name", record.phase.name},
-          {"first_step", record.phase.first_step},
-          {"steps", record.phase.steps},
-          {"microbatches", record.phase.microbatches},
-          {"formula", record.predicted.formula},
-          {"bubble", optional(record.predicted.bubble)},
-          {"bubble_simulated", optional(record.predicted.bubble_simulated)},
-          {"predicted_bytes", record.predicted.bytes_sent},
-          {"predicted_peak", record.predicted.peak_bytes},
-          {"schedule", record.predicted.schedule},
-          {"stages", record.predicted.stages},
-          {"bytes_sent", record.bytes_sent},
-          {"peak", record.peak.bytes}};
+  json document{{"name", record.phase.name},
+                {"first_step", record.phase.first_step},
+                {"steps", record.phase.steps},
+                {"microbatches", record.phase.microbatches},
+                {"formula", record.predicted.formula},
+                {"bubble", optional(record.predicted.bubble)},
+                {"bubble_simulated", optional(record.predicted.bubble_simulated)},
+                {"schedule", record.predicted.schedule},
+                {"stages", record.predicted.stages},
+                {"peak", record.peak.bytes}};
+  for (const Operation operation : all_operations) {
+    document["predicted_bytes"].push_back(to_json(record.predicted.bytes_sent[operation]));
+    document["bytes_sent"].push_back(record.bytes_sent[operation]);
+  }
+  for (const MemoryCategory category : all_memory_categories)
+    document["predicted_peak"].push_back(to_json(record.predicted.peak_bytes[category]));
+  return document;
 }
 
 PhaseRecord phase_from(const json& value) {
   PhaseRecord record;
   record.phase = {value["name"], value["first_step"], value["steps"], value["microbatches"]};
-  record.predicted = {.formula = value["formula"],
-                      .bubble = optional(value["bubble"]),
-                      .bubble_simulated = optional(value["bubble_simulated"]),
-                      .bytes_sent = value["predicted_bytes"],
-                      .peak_bytes = value["predicted_peak"],
-                      .schedule = value["schedule"],
-                      .stages = value["stages"]};
-  record.bytes_sent = value["bytes_sent"];
+  record.predicted.formula = value["formula"];
+  record.predicted.bubble = optional(value["bubble"]);
+  record.predicted.bubble_simulated = optional(value["bubble_simulated"]);
+  record.predicted.schedule = value["schedule"];
+  record.predicted.stages = value["stages"];
+  for (std::size_t i = 0; i < all_operations.size(); ++i) {
+    record.predicted.bytes_sent[all_operations[i]] = figure_from(value["predicted_bytes"][i]);
+    record.bytes_sent[all_operations[i]] = value["bytes_sent"][i];
+  }
+  for (std::size_t i = 0; i < all_memory_categories.size(); ++i)
+    record.predicted.peak_bytes[all_memory_categories[i]] =
+        figure_from(value["predicted_peak"][i]);
   record.peak.bytes = value["peak"];
   return record;
 }
@@ -68,6 +86,31 @@ std::string predicted_json(const Phase& phase, const Predicted& predicted) {
 
 namespace {
 
+/// A slice as the numbers that it is made of.
+json to_json(const Slice& slice) {
+  const auto extents = [](const Shape& shape) {
+    json list = json::array();
+    for (int d = 0; d < shape.rank(); ++d) list.push_back(shape[d]);
+    return list;
+  };
+  json pieces = json::array();
+  for (const Slice::Piece& piece : slice.pieces())
+    pieces.push_back(
+        {piece.box.begin, extents(piece.box.extent), piece.offset, piece.strides});
+  return {extents(slice.whole()), extents(slice.local()), pieces};
+}
+Slice slice_from(const json& value) {
+  std::vector<Slice::Piece> pieces;
+  const auto shape = [](const json& extents) {
+    return shape_of(extents.get<std::vector<std::int64_t>>());
+  };
+  for (const json& piece : value[2])
+    pieces.push_back({.box = {.begin = piece[0], .extent = shape(piece[1])},
+                      .offset = piece[2],
+                      .strides = piece[3]});
+  return Slice::of_pieces(shape(value[0]), shape(value[1]), std::move(pieces));
+}
+
 json to_json(const std::vector<NamedValues>& tensors) {
   json list = json::array();
   for (const NamedValues& tensor : tensors) {
@@ -75,7 +118,7 @@ json to_json(const std::vector<NamedValues>& tensors) {
     if (!raw.empty()) std::memcpy(raw.data(), tensor.values.data(), raw.size());
     list.push_back({{"name", tensor.name},
                     {"order", tensor.order},
-                    {"first", tensor.first},
+                    {"slice", to_json(tensor.slice)},
                     {"values", json::binary(raw)}});
   }
   return list;
@@ -87,7 +130,8 @@ std::vector<NamedValues> tensors_from(const json& list) {
     const auto& raw = tensor["values"].get_binary();
     std::vector<float> values(raw.size() / sizeof(float));
     if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
-    tensors.push_back({tensor["name"], tensor["order"], std::move(values), tensor["first"]});
+    tensors.push_back(
+        {tensor["name"], tensor["order"], std::move(values), slice_from(tensor["slice"])});
   }
   return tensors;
 }
@@ -139,36 +183,52 @@ std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int ste
 
 namespace {
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
+/// A tensor on its way to being whole.
+struct Assembly {
+  NamedValues tensor;
+  std::vector<bool> here;  ///< by element
+};
 
-/// Tensors of all ranks, whole, each once.
+/// The tensors of all ranks, whole, each once.
 std::vector<NamedValues> put_together(const std::vector<RankRecord>& ranks,
                                       std::vector<NamedValues> RankRecord::*tensors) {
-  std::map<std::pair<int, std::int64_t>, const NamedValues*> parts;  // by order and first element
+  std::map<int, Assembly> assemblies;  // by order
   for (const RankRecord& rank : ranks) {
     for (const NamedValues& part : rank.*tensors) {
-      const auto [known, is_new] = parts.emplace(std::pair{part.order, part.first}, &part);
-      if (!is_new && !same_bits(known->second->values, part.values))
-        throw RunError(
-            fmt::format("replicas differ: rank {} has other values of {} than a rank before it",
-                        rank.rank, part.name));
+      const auto stored = static_cast<std::int64_t>(part.values.size());
+      const Slice slice = part.slice.whole().rank() > 0 ? part.slice : Slice{Shape{stored}};
+      Assembly& whole = assemblies[part.order];
+      if (whole.here.empty()) {
+        const auto elements = static_cast<std::size_t>(slice.whole().elements());
+        whole = {{part.name, part.order, std::vector<float>(elements), Slice{slice.whole()}},
+                 std::vector<bool>(elements)};
+      }
+      if (slice.whole().elements() != static_cast<std::int64_t>(whole.here.size()) ||
+          slice.local().elements() != stored)
+        throw RunError(fmt::format("rank {} has {} elements of {}, which is {}", rank.rank, stored,
+                                   part.name, slice.text()));
+      for (const auto& [in_whole, in_local, elements] : slice.runs())
+        for (std::int64_t i = 0; i < elements; ++i) {
+          const auto at = static_cast<std::size_t>(in_whole + i);
+          const float value = part.values[static_cast<std::size_t>(in_local + i)];
+          float& known = whole.tensor.values[at];
+          if (!whole.here[at])
+            known = value;
+          else if (std::bit_cast<std::uint32_t>(known) != std::bit_cast<std::uint32_t>(value))
+            throw RunError(
+                fmt::format("replicas differ: rank {} has other values of {} than a rank before it",
+                            rank.rank, part.name));
+          whole.here[at] = true;
+        }
     }
   }
   std::vector<NamedValues> all;
-  for (const auto& [place, part] : parts) {
-    const auto [order, first] = place;
-    if (first == 0) {
-      all.push_back(*part);
-      continue;
-    }
-    NamedValues* whole = all.empty() ? nullptr : &all.back();
-    if (whole == nullptr || whole->order != order ||
-        static_cast<std::int64_t>(whole->values.size()) != first)
-      throw RunError(fmt::format(
-          "no rank, or more than one, has what comes before element {} of {}", first, part->name));
-    whole->values.insert(whole->values.end(), part->values.begin(), part->values.end());
+  for (auto& [order, whole] : assemblies) {
+    const auto missing = std::ranges::find(whole.here, false);
+    if (missing != whole.here.end())
+      throw RunError(fmt::format("no rank has element {} of {}", missing - whole.here.begin(),
+                                 whole.tensor.name));
+    all.push_back(std::move(whole.tensor));
   }
   return all;
 }

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "core/device/memory.h"
-#include "core/run/prediction.h"
+#include "core/plan/prediction.h"
+#include "core/plan/slice.h"
 #include "core/time/time.h"
 
 namespace lockstep {
@@ -16,16 +17,16 @@ namespace lockstep {
 struct PhaseRecord {
   Phase phase;
   Predicted predicted;
-  std::map<std::string, std::int64_t> bytes_sent;  ///< by operation, over the phase
+  BytesSent bytes_sent;  ///< over the phase
   MemoryUse peak;
 };
 
-/// A parameter's final values, or those of a part of it.
+/// A parameter's final values, or those of a slice of it.
 struct NamedValues {
   std::string name;
-  int order = 0;  ///< in the whole model
-  std::vector<float> values;
-  std::int64_t first = 0;  ///< how many of the parameter's elements come before these
+  int order = 0;              ///< in the whole model
+  std::vector<float> values;  ///< (slice.local())
+  Slice slice{};              ///< default: `values` are the whole
 };
 
 /// What a rank's GPU says of itself; of the CPU nothing.
@@ -55,9 +56,9 @@ struct RankRecord {
 /// Losses by step: the sum over the ranks that know a share of it. Throws RunError where a step
 /// has none.
 std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps);
-/// Each parameter once, in the model's order, put together where ranks have parts of it. Throws
-/// RunError where two ranks have different values of the same elements: replicas must be the same
-/// to the bit; and where elements are missing between parts.
+/// Each parameter once, whole, in the model's order, put together from the slices of all ranks.
+/// Throws RunError if two ranks have different values of the same element (replicas must be the same
+/// to the bit), and if no rank has an element.
 std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks);
 /// The same of the optimizer's moments.
 std::vector<NamedValues> collect_moments(const std::vector<RankRecord>& ranks);

@@ -15,7 +15,7 @@ Gradients taken(Gpt& model) {
   Gradients gradients;
   for (Parameter* parameter : model.parameters()) {
     if (parameter->frozen) continue;
-    Tensor copy{model.device().memory, parameter->shape, MemoryCategory::gradients,
+    Tensor copy{model.device().memory, parameter->slice.local(), MemoryCategory::gradients,
                 parameter->dtype};
     model.device().compute.kernels().copy(model.device().compute.queue(), parameter->gradient,
                                           copy);
@@ -25,8 +25,8 @@ Gradients taken(Gpt& model) {
   return gradients;
 }
 
-View part_of(View whole, const SumOrder::Segment& segment) {
-  return whole.reshaped({whole.elements()}).columns(segment.first, segment.elements);
+View part_of(View whole, const Slice::Run& run) {
+  return whole.reshaped({whole.elements()}).columns(run.in_whole, run.elements);
 }
 
 }  // namespace
@@ -56,18 +56,18 @@ double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const 
   const Kernels& k = model.device().compute.kernels();
   const Queue queue = model.device().compute.queue();
   for (const std::vector<Gradients>& replicas : rounds) {
-    for (const SumOrder::Segment& segment : order.segments) {
-      const std::size_t n = replicas.size();
-      const auto of = [&](std::size_t step) {
-        return part_of(
-            replicas[(static_cast<std::size_t>(segment.begin) + step) % n].at(segment.parameter),
-            segment);
-      };
-      const View ring = of(0);
-      for (std::size_t step = 1; step < n; ++step) k.add(queue, ring, of(step), ring);
-      const View sum = part_of(sums.at(segment.parameter), segment);
-      k.add(queue, sum, ring, sum);
-    }
+    const std::size_t n = replicas.size();
+    for (const SumOrder::Segment& segment : order.segments)
+      for (const Slice::Run& run : segment.slice.runs()) {
+        const auto of = [&](std::size_t step) {
+          const std::size_t replica = (static_cast<std::size_t>(segment.begin) + step) % n;
+          return part_of(replicas[replica].at(segment.parameter), run);
+        };
+        const View ring = of(0);
+        for (std::size_t step = 1; step < n; ++step) k.add(queue, ring, of(step), ring);
+        const View sum = part_of(sums.at(segment.parameter), run);
+        k.add(queue, sum, ring, sum);
+      }
   }
   return loss;
 }

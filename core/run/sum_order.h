@@ -5,6 +5,7 @@
 
 #include "core/model/data.h"
 #include "core/model/gpt.h"
+#include "core/plan/slice.h"
 
 namespace lockstep {
 
@@ -13,12 +14,11 @@ namespace lockstep {
 /// grow: a run and one device that add in the same order have the same bits after any number of
 /// steps.
 struct SumOrder {
-  /// Elements [first, first + elements) of a parameter: the sum begins with replica `begin`, goes
-  /// round, and ends with the one before it, as on a ring.
+  /// A slice of a parameter: the sum begins with replica `begin`, goes round, and ends with the one
+  /// before it, as on a ring.
   struct Segment {
-    int parameter = 0;  ///< its Parameter::order
-    std::int64_t first = 0;
-    std::int64_t elements = 0;
+    int parameter = 0;  ///< its order (ParameterSpec)
+    Slice slice;
     int begin = 0;
   };
   std::vector<Segment> segments;

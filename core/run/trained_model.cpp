@@ -17,13 +17,15 @@ namespace {
 /// A whole model on the CPU, for use outside of the ranks: in f32, which is what
 /// final parameters (of narrow ones the masters) and checkpoints are in.
 struct PlainModel {
-  static GptConfig in_f32(GptConfig config) {
-    config.dtype = DType::f32;
-    return config;
+  static Plan in_f32(const Options& options) {
+    Options plain = options;
+    plain.model.dtype = DType::f32;
+    return plain.plan_of_one_device();
   }
-  explicit PlainModel(const GptConfig& config)
-      : model(in_f32(config), device, StageLayers::whole(config), 0) {}
+  explicit PlainModel(const Options& options)
+      : plan(in_f32(options)), model(plan, plan.place(0), device) {}
 
+  Plan plan;
   SoloDevice device;
   Gpt model;
 };
@@ -45,9 +47,9 @@ std::string one_line(const std::string& text) {
 
 }  // namespace
 
-int check_checkpoint(const std::string& path, const GptConfig& config) {
-  check_checkpoint_fits(path, config);
-  return static_cast<int>(trained_steps(path, config).value_or(0));
+int check_checkpoint(const std::string& path, const Plan& plan) {
+  check_checkpoint_fits(path, plan);
+  return static_cast<int>(trained_steps(path, plan).value_or(0));
 }
 
 bool saves_moments(const Options& options) {
@@ -56,7 +58,7 @@ bool saves_moments(const Options& options) {
 
 std::string use_trained_model(const Options& options, const std::vector<NamedValues>& parameters,
                               const std::vector<NamedValues>& moments) {
-  PlainModel plain{options.model};
+  PlainModel plain{options};
   const auto& targets = plain.model.parameters();
   if (targets.size() != parameters.size())
     throw RunError("the ranks' parameters are not a whole model");
@@ -68,7 +70,7 @@ std::string use_trained_model(const Options& options, const std::vector<NamedVal
   for (std::size_t i = 0; i < targets.size(); ++i)
     std::copy(parameters[i].values.begin(), parameters[i].values.end(), targets[i]->value.f32());
   if (!options.save.empty())
-    save_checkpoint(options.save, options.model, plain.model.device(), targets);
+    save_checkpoint(options.save, plain.plan, plain.model.device(), targets);
   if (saves_moments(options)) {
     std::vector<NamedMoment> named;
     for (const NamedValues& moment : moments) named.push_back({moment.name, moment.values});

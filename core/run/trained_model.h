@@ -9,8 +9,8 @@
 namespace lockstep {
 
 /// How many steps the checkpoint has behind it; 0 where it is a model without an optimizer. Throws
-/// UsageError unless it can be loaded into a model of `config`.
-int check_checkpoint(const std::string& path, const GptConfig& config);
+/// UsageError unless it can be loaded into the plan's model.
+int check_checkpoint(const std::string& path, const Plan& plan);
 
 /// Puts the trained parameters into a whole model, saves it where --save asks, with the optimizer's
 /// moments where they are given, and returns one line that it generates. Throws RunError where the

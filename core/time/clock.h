@@ -27,6 +27,7 @@ class FixedTimes {
     times_[static_cast<std::size_t>(category)] = time;
     any_ = true;
   }
+  bool operator==(const FixedTimes&) const = default;
 
  private:
   std::array<std::optional<Picoseconds>, category_count> times_{};

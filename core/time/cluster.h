@@ -13,6 +13,7 @@ namespace lockstep {
 struct Link {
   double latency_seconds = 0;
   double bandwidth = std::numeric_limits<double>::infinity();  ///< bytes per second
+  bool operator==(const Link&) const = default;
 };
 
 /// The machine that modelled time describes. It turns costs into picoseconds, each rounded once,
@@ -44,6 +45,7 @@ struct Cluster {
   static std::vector<std::string> presets();
   /// The text of a cluster file that load() reads as this one.
   std::string json() const;
+  bool operator==(const Cluster&) const = default;
 };
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
                  .steps = 4,
                  .microbatches = {1},
                  .trains = false,
-                 .axis = "dp"},
+                 .axes = {Axis::dp}},
                 argc,
                 argv};
   const int& late = lesson.flag("--late", 2, "the rank that has more to do than the others");
@@ -45,8 +45,8 @@ int main(int argc, char** argv) {
     Tensor mine{rank.memory, {1000}, MemoryCategory::communication};
     Tensor theirs{rank.memory, {1000}, MemoryCategory::communication};
     fill_with_zeros(rank.device, mine);
-    Predicted predicted;
-    predicted.bytes_sent["send"] = 4 * 1000;
+    auto predicted = Predicted::without_memory("this lesson is about time");
+    predicted.bytes_sent[Operation::send] = 4 * 1000;
 
     for (const Batch& batch : lesson.batches(rank, lesson.phases().front(), predicted)) {
       rank.compute.range({.name = "compute", .category = Category::forward}, [&] {

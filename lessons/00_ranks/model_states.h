@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "core/model/config.h"
+#include "core/plan/config.h"
 
 namespace lockstep {
 

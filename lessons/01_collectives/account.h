@@ -50,17 +50,21 @@ inline Phase all_reduces(const Lesson& lesson, Algorithm algorithm) {
   return {.name = name_of(algorithm), .first_step = 0, .steps = lesson.options().steps};
 }
 
-/// What this rank is to send, and to keep: the array, and one chunk of scratch.
-inline Predicted predict(const Rank& rank, Algorithm algorithm, std::int64_t elements) {
+/// What a rank sends, and keeps: the array, and one chunk of scratch.
+inline Predicted predict(const Plan& plan, const Place& place, Algorithm algorithm,
+                         std::int64_t elements) {
   Predicted predicted;
+  const int n = plan.mesh.ranks();
   const bool ring = algorithm == Algorithm::ring;
-  const std::int64_t sent = elements_sent(algorithm, elements, rank.count, rank.id);
-  if (rank.count > 1) predicted.bytes_sent[ring ? "send" : "all_reduce"] = 4 * sent;
+  if (n > 1)
+    predicted.bytes_sent[ring ? Operation::send : Operation::all_reduce] =
+        4 * elements_sent(algorithm, elements, n, place.rank);
   const std::int64_t scratch =
-      rank.count == 1 ? 0
-      : ring          ? chunk_elements(elements, rank.count, 0)
-             : all_reduce_scratch(algorithm, elements, rank.count, rank.transport->combines());
-  predicted.peak_bytes[name_of(MemoryCategory::communication)] = 4 * (elements + scratch);
+      n == 1 ? 0
+      : ring ? chunk_elements(elements, n, 0)
+             : all_reduce_scratch(algorithm, elements, n, plan.receives_combine);
+  predicted.peak_bytes.fill(0);  // there is no model
+  predicted.peak_bytes[MemoryCategory::communication] = 4 * (elements + scratch);
   return predicted;
 }
 

@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
                  .microbatches = {1},
                  .trains = false,
                  .model = false,
-                 .axis = "dp"},
+                 .axes = {Axis::dp}},
                 argc,
                 argv};
   const auto& name = lesson.flag<std::string>(
@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
     std::vector<Picoseconds> times;
     const Phase phase = all_reduces(lesson, algorithm);
     for ([[maybe_unused]] const Batch& none :
-         lesson.batches(rank, phase, predict(rank, algorithm, elements))) {
+         lesson.batches(rank, phase, predict(rank.plan, rank.place, algorithm, elements))) {
       rank.device.compute.kernels().fill(rank.compute.queue(), data,
                                          contribution(rank.id, rank.count));
       start_together(rank);

@@ -34,19 +34,24 @@ inline std::vector<WhenSummed> overlaps_of(const std::string& word) {
 class DataParallel : public LayerHooks {
  public:
   /// One all-reduce sends about `bucket_bytes`. The model's gradients move into the buckets, and so
-  /// lie side by side in memory. Model and group must outlive this.
+  /// lie side by side in memory, until this is destroyed. Model and group must outlive this.
   DataParallel(Gpt& model, Group& replicas, std::int64_t bucket_bytes)
-      : model_(model), replicas_(replicas), layout_(model.units(), replicas.size(), bucket_bytes) {
+      : model_(model), replicas_(replicas), layout_(model.stored_units(), replicas.size(), bucket_bytes) {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
       Bucket& flat = buckets_.emplace_back();
       if (bucket.frozen) continue;
       flat.gradients =
           zeros(model.device(), bucket.elements, MemoryCategory::gradients, bucket.dtype);
-      move_gradients(model.device(), bucket, flat.gradients);
+      move_gradients(model, bucket, flat.gradients);
     }
-    model.set_hooks(this);
+    hooks_ = HookScope{model, *this};
   }
-  ~DataParallel() override { model_.set_hooks(nullptr); }
+  ~DataParallel() override {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      buckets_[b].work = {};
+      if (buckets_[b].gradients) return_gradients(model_, layout_.buckets()[b]);
+    }
+  }
 
   void set(WhenSummed overlap) { overlap_ = overlap; }
 
@@ -85,6 +90,7 @@ class DataParallel : public LayerHooks {
   FlatLayout layout_;
   WhenSummed overlap_ = WhenSummed::overlap;
   std::vector<Bucket> buckets_;  ///< as the layout's
+  HookScope hooks_;
 };
 
 }  // namespace lockstep

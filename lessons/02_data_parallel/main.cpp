@@ -21,17 +21,16 @@ int main(int argc, char** argv) {
   lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 
   return lesson.run([&](Rank& rank) {
-    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
+    Gpt model{rank.plan, rank.place, rank.device};
     AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
     lesson.load(rank, model.parameters(), optimizer);
-    DataParallel replicas{model, rank.world, bucket};
+    DataParallel replicas{model, rank.group(Axis::dp), bucket};
 
     for (const auto& [when, phase] :
          lesson.turns(overlaps_of(overlap), [](WhenSummed each) { return name_of(each); })) {
       replicas.set(when);
       lesson.sums_in(rank, ring_order(replicas.layout(), when));
-      const Predicted predicted =
-          predict_data_parallel(rank, replicas.layout(), lesson.options(), when);
+      const Predicted predicted = predict_data_parallel(rank.plan, rank.place, when, bucket);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();
         const double loss = accumulate_gradients(model, mine);

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/model/footprint.h"
+#include "core/comm/algorithms.h"
+#include "core/plan/footprint.h"
 #include "core/run/options.h"
-#include "core/run/prediction.h"
-#include "core/run/rank.h"
+#include "core/plan/prediction.h"
 #include "core/run/sum_order.h"
 #include "lessons/02_data_parallel/data_parallel.h"
 
@@ -25,7 +25,7 @@ inline LessonInfo of_replicas(const std::string& name, const std::string& questi
           .microbatches = {1},
           .freezes = true,
           .narrow = true,
-          .axis = "dp",
+          .axes = {Axis::dp},
           .tolerance = {.loss = 1e-6, .parameter = 1e-5},
           .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
 }
@@ -51,24 +51,31 @@ inline void check_replicas(const Options& options, int bucket_bytes) {
         fmt::format("--clip {}: this lesson does not clip; leave it out", options.optimizer.clip));
 }
 
-/// What a ring all-reduce of n elements sends from one rank, in elements: in each half all chunks
-/// but one, together 2 (N-1)/N n where N divides n.
-inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Rank& rank) {
-  const auto chunk = [&](int i) {
-    return elements / rank.count + (i < elements % rank.count ? 1 : 0);
-  };
-  return 2 * elements - chunk(rank.id) - chunk((rank.id + 1) % rank.count);
+/// A rank's parameters in buckets that its replicas share.
+inline FlatLayout layout_of_replicas(const Plan& plan, const Place& place,
+                                     std::int64_t bucket_bytes) {
+  return {plan.units(place, place.stages.front()), place.size(Axis::dp), bucket_bytes};
 }
 
-/// What a ring's reductions need for what comes in before it is added, in elements.
-inline std::int64_t ring_scratch(std::int64_t elements, const Rank& rank) {
-  if (rank.count == 1 || rank.endpoint.collectives != Collectives::ring) return 0;
-  return all_reduce_scratch(Algorithm::ring, elements, rank.count, rank.transport->combines());
+/// What a ring all-reduce of n elements sends from one replica, in elements: in each half all chunks
+/// but one, together 2 (N-1)/N n if N divides n.
+inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Place& place) {
+  const int n = place.size(Axis::dp), i = place.coordinate(Axis::dp);
+  const auto chunk = [&](int which) { return elements / n + (which < elements % n ? 1 : 0); };
+  return 2 * elements - chunk(i) - chunk((i + 1) % n);
+}
+
+/// The space that a ring's reductions take for incoming elements before they are added, in
+/// elements.
+inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan) {
+  const int n = plan.mesh.size(Axis::dp);
+  if (n == 1 || plan.collectives != Collectives::ring) return 0;
+  return all_reduce_scratch(Algorithm::ring, elements, n, plan.receives_combine);
 }
 
 /// Bytes of a value, or of a gradient.
-inline std::int64_t width_of(const Options& options) {
-  return static_cast<std::int64_t>(size_of(options.model.dtype));
+inline std::int64_t width_of(const Plan& plan) {
+  return static_cast<std::int64_t>(size_of(plan.model.dtype));
 }
 
 /// A ring's sum of chunk i begins with member i + 1: the order in which gradients are added.
@@ -81,15 +88,16 @@ inline SumOrder ring_order(const FlatLayout& layout, WhenSummed overlap) {
       const int begin = (i + 1) % n;
       if (overlap != WhenSummed::none) {
         for (const FlatLayout::Piece& piece : layout.shard(bucket, i))
-          order.segments.push_back(
-              {piece.parameter->order, piece.in_parameter, piece.elements, begin});
+          order.segments.push_back({bucket.slots[piece.slot].parameter.order,
+                                    FlatLayout::slice(bucket, piece), begin});
         continue;
       }
       for (const FlatLayout::Slot& slot : bucket.slots) {  // each tensor is cut by itself
-        const std::int64_t all = slot.parameter->shape.elements(), more = all % n;
+        const std::int64_t all = slot.elements(), more = all % n;
         const std::int64_t first = i * (all / n) + std::min<std::int64_t>(i, more);
         order.segments.push_back(
-            {slot.parameter->order, first, all / n + (i < more ? 1 : 0), begin});
+            {slot.parameter.order, slot.parameter.slice.range(first, all / n + (i < more ? 1 : 0)),
+             begin});
       }
     }
   }
@@ -98,35 +106,39 @@ inline SumOrder ring_order(const FlatLayout& layout, WhenSummed overlap) {
 
 /// One step of one rank: gradients are sent as they lie in the buckets, padding included; memory is
 /// that of one device, and does not shrink with N.
-inline Predicted predict_data_parallel(const Rank& rank, const FlatLayout& layout,
-                                       const Options& options, WhenSummed overlap) {
+inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
+                                       const FlatLayout& layout, WhenSummed overlap) {
   Predicted predicted;
   std::int64_t sent = 0, scratch = 0;
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
     if (bucket.frozen) continue;
     if (overlap == WhenSummed::none) {
       for (const FlatLayout::Slot& slot : bucket.slots) {
-        const std::int64_t elements = slot.parameter->shape.elements();
-        sent += ring_all_reduce_sends(elements, rank);
-        scratch = std::max(scratch, ring_scratch(elements, rank));  // one after another
+        sent += ring_all_reduce_sends(slot.elements(), place);
+        scratch = std::max(scratch, ring_scratch(slot.elements(), plan));  // one after another
       }
     } else {
-      sent += ring_all_reduce_sends(bucket.elements, rank);
-      scratch += ring_scratch(bucket.elements, rank);  // all at once
+      sent += ring_all_reduce_sends(bucket.elements, place);
+      scratch += ring_scratch(bucket.elements, plan);  // all at once
     }
   }
-  const std::int64_t width = width_of(options);
-  predicted.bytes_sent["all_reduce"] = width * sent;
+  const std::int64_t width = width_of(plan);
+  predicted.bytes_sent[Operation::all_reduce] = width * sent;
 
-  const int sequences = options.batch / options.dp / options.microbatches.front();
-  const Footprint footprint{options.model, StageLayers::whole(options.model), sequences};
-  const std::int64_t tied = footprint.gradients - width * options.model.trained_count();
-  predicted.peak_bytes = {{"parameters", footprint.parameters},
-                          {"gradients", width * layout.elements(false) + tied},
-                          {"optimizer", footprint.optimizer},
-                          {"activations", footprint.peak(1)},
-                          {"communication", width * scratch}};
+  const Footprint footprint{plan.model, plan.layers_of(place.stages.front()),
+                            plan.microbatch_size(plan.batch.microbatches)};
+  const std::int64_t tied = footprint.gradients - width * layout.used(false);
+  predicted.peak_bytes[MemoryCategory::parameters] = footprint.parameters;
+  predicted.peak_bytes[MemoryCategory::gradients] = width * layout.elements(false) + tied;
+  predicted.peak_bytes[MemoryCategory::optimizer] = footprint.optimizer;
+  predicted.peak_bytes[MemoryCategory::activations] = footprint.peak(1);
+  predicted.peak_bytes[MemoryCategory::communication] = width * scratch;
   return predicted;
+}
+
+inline Predicted predict_data_parallel(const Plan& plan, const Place& place, WhenSummed overlap,
+                                       std::int64_t bucket_bytes) {
+  return predict_data_parallel(plan, place, layout_of_replicas(plan, place, bucket_bytes), overlap);
 }
 
 }  // namespace lockstep

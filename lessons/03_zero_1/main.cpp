@@ -15,12 +15,12 @@ int main(int argc, char** argv) {
   lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 
   return lesson.run([&](Rank& rank) {
-    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
-    Zero1 zero{model, rank.world, bucket, lesson.optimizer()};
+    Gpt model{rank.plan, rank.place, rank.device};
+    Zero1 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer()};
     lesson.load(rank, model.parameters(), zero.adamw());
     lesson.sums_in(rank, ring_order(zero.layout(), WhenSummed::overlap));
 
-    const Predicted predicted = predict_zero_1(rank, zero.layout(), lesson.options());
+    const Predicted predicted = predict_zero_1(rank.plan, rank.place, bucket);
     for (const Phase& phase : lesson.phases())
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();

@@ -11,22 +11,29 @@ inline std::int64_t ring_half_sends(std::int64_t elements, int ranks) {
   return elements - elements / ranks;
 }
 
-inline StateBytes state_bytes(const Options& options) {
-  return options.model.dtype == DType::f32 ? f32_states : mixed_states;
+inline StateBytes state_bytes(const Plan& plan) {
+  return plan.model.dtype == DType::f32 ? f32_states : mixed_states;
 }
 
 /// One step of one rank. The optimizer has no states for padding.
-inline Predicted predict_zero_1(const Rank& rank, const FlatLayout& layout,
-                                const Options& options) {
-  Predicted predicted = predict_data_parallel(rank, layout, options, WhenSummed::overlap);
+inline Predicted predict_zero_1(const Plan& plan, const Place& place, const FlatLayout& layout) {
+  Predicted predicted = predict_data_parallel(plan, place, layout, WhenSummed::overlap);
+  const int n = layout.shards();
   const std::int64_t trained = layout.elements(false), frozen = layout.elements() - trained;
-  const std::int64_t half = width_of(options) * ring_half_sends(trained, rank.count);
-  predicted.bytes_sent = {{"reduce_scatter", half}, {"all_gather", half}};
-  const StateBytes each = state_bytes(options);
-  predicted.peak_bytes["parameters"] =
-      zero_states(1, trained, rank.count, each).parameters + each.value * frozen;
-  predicted.peak_bytes["optimizer"] = each.optimizer * layout.owned(rank.id);
+  const std::int64_t half = width_of(plan) * ring_half_sends(trained, n);
+  predicted.bytes_sent[Operation::all_reduce] = 0;
+  predicted.bytes_sent[Operation::reduce_scatter] = half;
+  predicted.bytes_sent[Operation::all_gather] = half;
+  const StateBytes each = state_bytes(plan);
+  predicted.peak_bytes[MemoryCategory::parameters] =
+      zero_states(1, trained, n, each).parameters + each.value * frozen;
+  predicted.peak_bytes[MemoryCategory::optimizer] =
+      each.optimizer * layout.owned(place.coordinate(Axis::dp));
   return predicted;
+}
+
+inline Predicted predict_zero_1(const Plan& plan, const Place& place, std::int64_t bucket_bytes) {
+  return predict_zero_1(plan, place, layout_of_replicas(plan, place, bucket_bytes));
 }
 
 }  // namespace lockstep

@@ -14,9 +14,9 @@ namespace lockstep {
 class ShardedAdamW {
  public:
   /// Adds `rank`'s shard of a bucket; see parts_of_shard.
-  void own(const FlatLayout& layout, const FlatLayout::Bucket& bucket, int rank, View values,
-           View gradients) {
-    for (Parameter& part : parts_of_shard(layout, bucket, rank, values, gradients))
+  void own(const Gpt& model, const FlatLayout& layout, const FlatLayout::Bucket& bucket, int rank,
+           View values, View gradients) {
+    for (Parameter& part : parts_of_shard(model, layout, bucket, rank, values, gradients))
       parts_.push_back(std::move(part));
   }
   /// To be called once, when all shards are here.
@@ -45,27 +45,34 @@ class ShardedAdamW {
 /// sent than before.
 class Zero1 : public LayerHooks {
  public:
-  /// The model's values and gradients move into flat buckets. Model and group must outlive this.
+  /// The model's values and gradients move into flat buckets, until this is destroyed. Model and
+  /// group must outlive this.
   Zero1(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options)
-      : model_(model), ranks_(ranks), layout_(model.units(), ranks.size(), bucket_bytes) {
+      : model_(model), ranks_(ranks), layout_(model.stored_units(), ranks.size(), bucket_bytes) {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
       Bucket& flat = buckets_.emplace_back();
       const auto make = [&](MemoryCategory category) {
         return zeros(model.device(), bucket.elements, category, bucket.dtype);
       };
       flat.values = make(MemoryCategory::parameters);
-      move_values(model.device(), bucket, flat.values);
+      move_values(model, bucket, flat.values);
       if (!bucket.frozen) {
         flat.gradients = make(MemoryCategory::gradients);
-        move_gradients(model.device(), bucket, flat.gradients);
+        move_gradients(model, bucket, flat.gradients);
       }
-      optimizer_.own(layout_, bucket, ranks.rank(), ranks.chunk(flat.values, ranks.rank()),
+      optimizer_.own(model, layout_, bucket, ranks.rank(), ranks.chunk(flat.values, ranks.rank()),
                      bucket.frozen ? View{} : ranks.chunk(flat.gradients, ranks.rank()));
     }
     optimizer_.begin(model.device(), options);
-    model.set_hooks(this);
+    hooks_ = HookScope{model, *this};
   }
-  ~Zero1() override { model_.set_hooks(nullptr); }
+  ~Zero1() override {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      buckets_[b].work = {};
+      return_values(model_, layout_.buckets()[b]);
+      if (buckets_[b].gradients) return_gradients(model_, layout_.buckets()[b]);
+    }
+  }
 
   /// As data parallelism overlaps, but each rank gets the sum of its own shard only.
   void gradients_ready(const Unit& unit) override {
@@ -75,9 +82,13 @@ class Zero1 : public LayerHooks {
       flat.work = ranks_.reduce_scatter(flat.gradients);
   }
 
-  /// To be called after backward. Then every rank has the same updated parameters.
-  void step() {
+  /// To be called after backward. Then each rank has the sum of its own shard's gradients.
+  void wait() {
     for (Bucket& flat : buckets_) flat.work.wait();
+  }
+  /// The same, and the update. Then every rank has the same updated parameters.
+  void step() {
+    wait();
     optimizer_.step();
     for (Bucket& flat : buckets_)
       if (flat.gradients) flat.work = ranks_.all_gather(flat.values);
@@ -101,6 +112,7 @@ class Zero1 : public LayerHooks {
   FlatLayout layout_;
   std::vector<Bucket> buckets_;  ///< as the layout's
   ShardedAdamW optimizer_;
+  HookScope hooks_;
 };
 
 }  // namespace lockstep

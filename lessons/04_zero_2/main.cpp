@@ -14,12 +14,12 @@ int main(int argc, char** argv) {
   lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 
   return lesson.run([&](Rank& rank) {
-    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed()};
-    Zero2 zero{model, rank.world, bucket, lesson.optimizer()};
+    Gpt model{rank.plan, rank.place, rank.device};
+    Zero2 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer()};
     lesson.load(rank, model.parameters(), zero.adamw());
     lesson.sums_in(rank, scattered_order(zero.layout()));
 
-    const Predicted predicted = predict_zero_2(rank, zero.layout(), lesson.options());
+    const Predicted predicted = predict_zero_2(rank.plan, rank.place, bucket);
     for (const Phase& phase : lesson.phases())
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         zero.zero_gradients();

@@ -11,26 +11,31 @@ inline SumOrder scattered_order(const FlatLayout& layout) {
   return order;
 }
 
-/// One step of one rank. Gradients are this rank's shards, and whole the bucket that is filled and
-/// the one before it, which is on its way. Every microbatch's are reduced.
-inline Predicted predict_zero_2(const Rank& rank, const FlatLayout& layout,
-                                const Options& options) {
-  Predicted predicted = predict_zero_1(rank, layout, options);
-  predicted.bytes_sent["reduce_scatter"] *= options.microbatches.front();
+/// One step of one rank. Gradients are this rank's shards and, in full, the bucket that is being
+/// filled and the one before it, which is in flight. Every microbatch's are reduced.
+inline Predicted predict_zero_2(const Plan& plan, const Place& place, const FlatLayout& layout) {
+  Predicted predicted = predict_zero_1(plan, place, layout);
+  Figure& reduced = predicted.bytes_sent[Operation::reduce_scatter];
+  reduced = *reduced * plan.batch.microbatches;
 
   std::int64_t two = 0, before = 0, scratch = 0;
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
     if (bucket.frozen) continue;
     two = std::max(two, before + bucket.elements);
     before = bucket.elements;
-    scratch = std::max(scratch, ring_scratch(bucket.elements, rank));
+    scratch = std::max(scratch, ring_scratch(bucket.elements, plan));
   }
-  const StateBytes each = state_bytes(options);
+  const StateBytes each = state_bytes(plan);
   const std::int64_t trained = layout.elements(false);
-  const std::int64_t shards = zero_states(2, trained, rank.count, each).gradients;
-  predicted.peak_bytes["gradients"] += shards + each.gradient * (two - trained);
-  predicted.peak_bytes["communication"] = each.gradient * scratch;
+  const std::int64_t shards = zero_states(2, trained, layout.shards(), each).gradients;
+  Figure& gradients = predicted.peak_bytes[MemoryCategory::gradients];
+  gradients = *gradients + shards + each.gradient * (two - trained);
+  predicted.peak_bytes[MemoryCategory::communication] = each.gradient * scratch;
   return predicted;
+}
+
+inline Predicted predict_zero_2(const Plan& plan, const Place& place, std::int64_t bucket_bytes) {
+  return predict_zero_2(plan, place, layout_of_replicas(plan, place, bucket_bytes));
 }
 
 }  // namespace lockstep

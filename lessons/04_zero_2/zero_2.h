@@ -1,6 +1,6 @@
 #pragma once
 
-#include <stdexcept>
+#include <map>
 #include <vector>
 
 #include "core/model/ops.h"
@@ -14,16 +14,15 @@ namespace lockstep {
 ///
 /// The next bucket is filled while the one before it travels, so two of them are there at a time.
 /// With several microbatches each one's gradients are reduced: to keep them until the last would be
-/// to keep them whole. The hooks must come as Gpt::backward calls them: not for its two halves
-/// apart, between which gradients of all buckets would be whole.
+/// to keep them whole. If a schedule runs the two halves of backward apart, a bucket stays whole
+/// from the first input half to the weight half after which no other is due.
 class ScatteredGradients {
  public:
-  /// All must outlive this.
+  /// The model's own gradients are given back. All must outlive this.
   ScatteredGradients(Gpt& model, Group& ranks, const FlatLayout& layout)
-      : device_(model.device()), ranks_(ranks), layout_(layout) {
+      : model_(model), device_(model.device()), ranks_(ranks), layout_(layout) {
     for (const FlatLayout::Bucket& bucket : layout.buckets()) {
-      put_gradients(bucket, {});
-      for (const FlatLayout::Slot& slot : bucket.slots) slot.parameter->gradient_storage.reset();
+      move_gradients(model, bucket, {});
       const std::int64_t shard = bucket.frozen ? 0 : bucket.elements / layout.shards();
       own_.push_back(zeros(device_, shard, MemoryCategory::gradients, bucket.dtype));
     }
@@ -33,23 +32,22 @@ class ScatteredGradients {
     const std::size_t b = layout_.bucket_of(unit.index);
     const FlatLayout::Bucket& bucket = layout_.buckets()[b];
     if (bucket.frozen || unit.index != bucket.first_unit()) return;
-    if (whole_)
-      throw std::logic_error{
-          "ScatteredGradients: backward came to a bucket before it had left another"};
+    Filling& filling = filling_[b];
+    if (++filling.passes > 1) return;  // another microbatch's weight half is still to come
     // Of the microbatch before this one: it had all of a forward to travel.
     if (leaving_.whole && leaving_.bucket >= b) wait();
-    whole_ = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
-    put_gradients(bucket, whole_);
+    filling.whole = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
+    put_gradients(model_, bucket, filling.whole);
     record_memory(device_);
   }
 
   void after_backward(const Unit& unit) {
     const std::size_t b = layout_.bucket_of(unit.index);
     const FlatLayout::Bucket& bucket = layout_.buckets()[b];
-    if (bucket.frozen || unit.index != bucket.last_unit()) return;
-    put_gradients(bucket, {});
+    if (bucket.frozen || unit.index != bucket.last_unit() || --filling_[b].passes > 0) return;
+    put_gradients(model_, bucket, {});
     wait();
-    leaving_ = {.bucket = b, .whole = std::move(whole_), .work = {}};
+    leaving_ = {.bucket = b, .whole = std::move(filling_[b].whole), .work = {}};
     leaving_.work = ranks_.reduce_scatter(leaving_.whole);
   }
 
@@ -70,42 +68,52 @@ class ScatteredGradients {
   }
 
  private:
+  struct Filling {
+    int passes = 0;  ///< that have begun and not ended
+    Tensor whole;
+  };
   struct Leaving {
     std::size_t bucket = 0;
     Tensor whole;
     Work work;
   };
 
+  Gpt& model_;
   Device device_;
   Group& ranks_;
   const FlatLayout& layout_;
-  std::vector<Tensor> own_;  ///< by bucket; nothing where frozen
-  Tensor whole_;             ///< of the bucket that backward is in
+  std::vector<Tensor> own_;                  ///< by bucket; nothing if frozen
+  std::map<std::size_t, Filling> filling_;  ///< by bucket
   Leaving leaving_;
 };
 
 /// ZeRO stage 2 (Rajbhandari 2020, section 5.2): of gradients, too, each rank keeps only its shard.
 class Zero2 : public LayerHooks {
  public:
-  /// The model's values move into flat buckets, its gradients are given back. Model and group must
-  /// outlive this.
+  /// The model's values move into flat buckets, and its gradients are given back, until this is
+  /// destroyed. Model and group must outlive this.
   Zero2(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options)
       : model_(model),
         ranks_(ranks),
-        layout_(model.units(), ranks.size(), bucket_bytes),
+        layout_(model.stored_units(), ranks.size(), bucket_bytes),
         gradients_(model, ranks, layout_) {
     for (std::size_t b = 0; b < layout_.buckets().size(); ++b) {
       const FlatLayout::Bucket& bucket = layout_.buckets()[b];
       Tensor& values = values_.emplace_back(
           zeros(model.device(), bucket.elements, MemoryCategory::parameters, bucket.dtype));
-      move_values(model.device(), bucket, values);
-      optimizer_.own(layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
+      move_values(model, bucket, values);
+      optimizer_.own(model, layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
                      gradients_.own(b));
     }
     optimizer_.begin(model.device(), options);
-    model.set_hooks(this);
+    hooks_ = HookScope{model, *this};
   }
-  ~Zero2() override { model_.set_hooks(nullptr); }
+  ~Zero2() override {
+    for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
+      return_values(model_, bucket);
+      return_gradients(model_, bucket);
+    }
+  }
 
   void before_backward(const Unit& unit) override { gradients_.before_backward(unit); }
   void after_backward(const Unit& unit) override { gradients_.after_backward(unit); }
@@ -115,9 +123,11 @@ class Zero2 : public LayerHooks {
     gradients_.zero();
   }
 
-  /// To be called after backward. Then every rank has the same updated parameters.
+  /// To be called after backward. Then each rank has the sum of its own shard's gradients.
+  void wait() { gradients_.wait(); }
+  /// The same, and the update. Then every rank has the same updated parameters.
   void step() {
-    gradients_.wait();
+    wait();
     optimizer_.step();
     std::vector<Work> gathers;
     for (std::size_t b = 0; b < values_.size(); ++b)
@@ -137,6 +147,7 @@ class Zero2 : public LayerHooks {
   ScatteredGradients gradients_;
   std::vector<Tensor> values_;  ///< by bucket
   ShardedAdamW optimizer_;
+  HookScope hooks_;
 };
 
 }  // namespace lockstep

@@ -16,17 +16,15 @@ int main(int argc, char** argv) {
   lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 
   return lesson.run([&](Rank& rank) {
-    Gpt model{lesson.model(), rank.device,    StageLayers::whole(lesson.model()),
-              lesson.seed(),  LayerFactory{}, Storage::none};
-    Zero3 zero{model, rank.world, bucket, lesson.optimizer(), lesson.seed()};
+    Gpt model{rank.plan, rank.place, rank.device, Storage::none};
+    Zero3 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer(), lesson.seed()};
     lesson.load(rank, zero.parts(), zero.adamw());
     lesson.sums_in(rank, scattered_order(zero.layout()));
 
     const auto name = [](int uses) { return fmt::format("prefetch {}", uses); };
     for (const auto& [uses, phase] : lesson.turns(prefetch, name)) {
       zero.set_prefetch(uses);
-      const Predicted predicted =
-          predict_zero_3(rank, model, zero.layout(), lesson.options(), uses);
+      const Predicted predicted = predict_zero_3(rank.plan, rank.place, bucket, uses);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         zero.zero_gradients();
         const double loss = accumulate_gradients(model, mine);

@@ -5,19 +5,20 @@
 
 namespace lockstep {
 
-/// One step of one rank. Parameters are this rank's shards, and whole what is in use and what is
+/// One step of one rank. Parameters are this rank's shards and, in full, those in use and those
 /// prefetched. Everything is gathered for forward and for backward, a tied table also for the head.
-inline Predicted predict_zero_3(const Rank& rank, const Gpt& model, const FlatLayout& layout,
-                                const Options& options, int prefetch) {
-  Predicted predicted = predict_zero_2(rank, layout, options);
-  const auto uses = GatheredParameters::uses_of(model, layout);
+inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64_t bucket_bytes,
+                                int prefetch) {
+  const auto units = plan.units(place, place.stages.front());
+  const FlatLayout layout{units, place.size(Axis::dp), bucket_bytes};
+  Predicted predicted = predict_zero_2(plan, place, layout);
   std::vector<std::int64_t> sizes;
   std::int64_t gathered = 0;
-  for (const auto& use : uses) {
+  for (const auto& use : GatheredParameters::uses_of(units, layout)) {
     sizes.push_back(0);
     for (const std::size_t b : use.buckets) {
       sizes.back() += layout.buckets()[b].elements;
-      gathered += ring_half_sends(layout.buckets()[b].elements, rank.count);
+      gathered += ring_half_sends(layout.buckets()[b].elements, layout.shards());
     }
   }
   std::int64_t most = 0;
@@ -27,10 +28,10 @@ inline Predicted predict_zero_3(const Rank& rank, const Gpt& model, const FlatLa
       here += sizes[k];
     most = std::max(most, here);
   }
-  const StateBytes each = state_bytes(options);
-  const std::int64_t shards = zero_states(3, layout.elements(), rank.count, each).parameters;
-  predicted.peak_bytes["parameters"] = shards + each.value * most;
-  predicted.bytes_sent["all_gather"] = each.value * gathered * options.microbatches.front();
+  const StateBytes each = state_bytes(plan);
+  const std::int64_t shards = zero_states(3, layout.elements(), layout.shards(), each).parameters;
+  predicted.peak_bytes[MemoryCategory::parameters] = shards + each.value * most;
+  predicted.bytes_sent[Operation::all_gather] = each.value * gathered * plan.batch.microbatches;
   return predicted;
 }
 

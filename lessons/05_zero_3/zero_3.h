@@ -20,28 +20,34 @@ class GatheredParameters {
   /// The values must have no storage (Storage::none); they begin as `seed` has it. All must outlive
   /// this.
   GatheredParameters(Gpt& model, Group& ranks, const FlatLayout& layout, std::uint64_t seed)
-      : device_(model.device()), ranks_(ranks), layout_(layout), uses_(uses_of(model, layout)) {
+      : model_(model),
+        device_(model.device()),
+        ranks_(ranks),
+        layout_(layout),
+        uses_(uses_of(model.stored_units(), layout)) {
     for (const FlatLayout::Bucket& bucket : layout.buckets()) {
       Tensor& shard = own_.emplace_back(zeros(device_, bucket.elements / layout.shards(),
                                               MemoryCategory::parameters, bucket.dtype));
-      for (const Parameter& part : parts_of_shard(layout, bucket, ranks.rank(), shard, {}))
-        part.initial_values(device_, part.value, part.first, seed);
+      for (const Parameter& part : parts_of_shard(model, layout, bucket, ranks.rank(), shard, {}))
+        part.fill_initial(device_, seed);
     }
   }
 
   void set_prefetch(int prefetch) { prefetch_ = static_cast<std::size_t>(prefetch); }
 
-  /// Forward or backward of the unit may begin when this returns. Units come as in Gpt::forward,
-  /// then Gpt::backward of one microbatch: std::logic_error otherwise.
+  /// Forward or backward of the unit may begin when this returns. Units come in the order of
+  /// Gpt::forward, or of Gpt::backward: std::logic_error otherwise. Between such passes a schedule
+  /// may change from one microbatch to another; then a prefetch for the expected pass was in vain.
   void before(const Unit& unit) {
+    if (unit_ == 0 && uses_[use_].units.front() != unit.index) begin_other_pass(unit);
     if (uses_[use_].units.at(unit_) != unit.index)
-      throw std::logic_error{"GatheredParameters: a unit ran out of the order of one microbatch"};
+      throw std::logic_error{"GatheredParameters: a unit ran out of the order of its pass"};
     if (unit_ == 0) {  // the first unit of a use: its buckets are wanted now, others soon
       const std::size_t last = std::min(use_ + prefetch_, uses_.size() - 1);
       while (started_ <= last) gather(uses_[started_++]);
       for (Gathered& bucket : here_.front()) {
         bucket.work.wait();
-        put_values(layout_.buckets()[bucket.bucket], bucket.values);
+        put_values(model_, layout_.buckets()[bucket.bucket], bucket.values);
       }
     }
     ++unit_;
@@ -50,7 +56,7 @@ class GatheredParameters {
   /// The unit is done.
   void after() {
     if (unit_ < uses_[use_].units.size()) return;
-    for (Gathered& bucket : here_.front()) put_values(layout_.buckets()[bucket.bucket], {});
+    for (Gathered& bucket : here_.front()) put_values(model_, layout_.buckets()[bucket.bucket], {});
     here_.pop_front();
     record_memory(device_);
     unit_ = 0;
@@ -69,16 +75,18 @@ class GatheredParameters {
 
   /// One microbatch's uses in order. Neighbouring units of one bucket are one use. A tied head is
   /// used with the bucket of the token table, which is gathered for the embedding too.
-  static std::vector<Use> uses_of(const Gpt& model, const FlatLayout& layout) {
+  static std::vector<Use> uses_of(const std::vector<StoredUnit>& units, const FlatLayout& layout) {
     std::vector<Use> forward;
-    for (const Unit& unit : model.units()) {
+    for (const StoredUnit& unit : units) {
       const std::size_t b = layout.bucket_of(unit.index);
       if (forward.empty() || forward.back().buckets.front() != b)
         forward.push_back({.units = {}, .buckets = {b}});
       Use& use = forward.back();
       use.units.push_back(unit.index);
-      const bool tied = model.config().tied && unit.index == model.config().layers + 1;
-      if (tied && b != layout.bucket_of(0)) use.buckets.push_back(layout.bucket_of(0));
+      for (const StoredParameter& parameter : unit.parameters)
+        if (const std::size_t lies_in = layout.bucket_holding(parameter.order);
+            std::ranges::count(use.buckets, lies_in) == 0)
+          use.buckets.push_back(lies_in);
     }
     std::vector<Use> all = forward;
     all.insert(all.end(), forward.rbegin(), forward.rend());
@@ -92,6 +100,17 @@ class GatheredParameters {
     Tensor values;
     Work work;
   };
+
+  /// The unit begins a pass, which is not the one that was expected.
+  void begin_other_pass(const Unit& unit) {
+    for (const std::size_t pass : {std::size_t{0}, uses_.size() / 2}) {
+      if (uses_[pass].units.front() != unit.index) continue;
+      for (std::vector<Gathered>& use : here_)
+        for (Gathered& bucket : use) bucket.work.wait();
+      here_.clear();
+      use_ = started_ = pass;
+    }
+  }
 
   void gather(const Use& use) {
     std::vector<Gathered>& buckets = here_.emplace_back();
@@ -109,6 +128,7 @@ class GatheredParameters {
                            [&](const Kernels& k, Queue q) { k.copy(q, from, to); });
   }
 
+  Gpt& model_;
   Device device_;
   Group& ranks_;
   const FlatLayout& layout_;
@@ -131,16 +151,21 @@ class Zero3 : public LayerHooks {
   Zero3(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
         std::uint64_t seed)
       : model_(model),
-        layout_(model.units(), ranks.size(), bucket_bytes),
+        layout_(model.stored_units(), ranks.size(), bucket_bytes),
         parameters_(model, ranks, layout_, seed),
         gradients_(model, ranks, layout_) {
     for (std::size_t b = 0; b < layout_.buckets().size(); ++b)
-      optimizer_.own(layout_, layout_.buckets()[b], ranks.rank(), parameters_.own(b),
+      optimizer_.own(model, layout_, layout_.buckets()[b], ranks.rank(), parameters_.own(b),
                      gradients_.own(b));
     optimizer_.begin(model.device(), options);
-    model.set_hooks(this);
+    hooks_ = HookScope{model, *this};
   }
-  ~Zero3() override { model_.set_hooks(nullptr); }
+  ~Zero3() override {
+    for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
+      put_values(model_, bucket, {});
+      put_gradients(model_, bucket, {});
+    }
+  }
 
   /// How many uses ahead parameters are gathered.
   void set_prefetch(int uses) { parameters_.set_prefetch(uses); }
@@ -151,19 +176,19 @@ class Zero3 : public LayerHooks {
     parameters_.before(unit);
     gradients_.before_backward(unit);
   }
-  void after_backward(const Unit& unit) override {
-    parameters_.after();
-    gradients_.after_backward(unit);
-  }
+  void after_backward_input(const Unit&) override { parameters_.after(); }
+  void after_backward(const Unit& unit) override { gradients_.after_backward(unit); }
 
   void zero_gradients() {
     model_.zero_gradients();  // what a tied head keeps apart
     gradients_.zero();
   }
 
-  /// To be called after backward. There is nothing to gather: others do it when they need it.
+  /// To be called after backward. Then each rank has the sum of its own shard's gradients.
+  void wait() { gradients_.wait(); }
+  /// The same, and the update. There is nothing to gather: others do it when they need it.
   void step() {
-    gradients_.wait();
+    wait();
     optimizer_.step();
   }
 
@@ -178,6 +203,7 @@ class Zero3 : public LayerHooks {
   GatheredParameters parameters_;
   ScatteredGradients gradients_;
   ShardedAdamW optimizer_;
+  HookScope hooks_;
 };
 
 }  // namespace lockstep

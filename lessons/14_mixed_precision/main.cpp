@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
                  .narrow = true,
                  .precision = "bf16",
                  .f32_reference = true,
-                 .axis = "dp",
+                 .axes = {Axis::dp},
                  .tolerance = {.loss = 1e-6, .parameter = 1e-5},
                  .narrow_tolerance = {.final_loss = 0.01}},
                 argc,
@@ -42,28 +42,32 @@ int main(int argc, char** argv) {
     check_scaling(options, scale, interval, overflow_at);
   });
 
+  lesson.build([&](const Options&) {
+    return std::make_shared<const Recomputing<>>(recompute_of(remember));
+  });
+
   return lesson.run([&](Rank& rank) {
     const Options& options = lesson.options();
     const DType dtype = lesson.model().dtype;
-    const Recompute recompute = recompute_of(remember);
-    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), lesson.seed(),
-              Recomputing<>{recompute}};
+    Gpt model{rank.plan, rank.place, rank.device};
     AdamWOptions adamw = lesson.optimizer();
     adamw.masters = masters == "on";
     AdamW optimizer{model.parameters(), rank.device, adamw};
     lesson.load(rank, model.parameters(), optimizer);
-    DataParallel replicas{model, rank.world, bucket};
+    DataParallel replicas{model, rank.group(Axis::dp), bucket};
     LossScaler scaler{first_scale(scale, dtype), interval};
 
     Phase phase = lesson.phases().front();
     phase.name = name_of(dtype);
     const int sequences = options.batch / options.dp / phase.microbatches;
     Predicted predicted =
-        predict_data_parallel(rank, replicas.layout(), options, WhenSummed::overlap);
-    predicted.peak_bytes["activations"] =
-        RecomputeFootprint{lesson.model(), StageLayers::whole(lesson.model()), sequences, recompute}
+        predict_data_parallel(rank.plan, rank.place, WhenSummed::overlap, bucket);
+    predicted.peak_bytes[MemoryCategory::activations] =
+        RecomputeFootprint{lesson.model(), StageLayers::whole(lesson.model()), sequences,
+                           recompute_of(remember)}
             .peak(1);
-    if (!adamw.masters) predicted.peak_bytes["optimizer"] = 8 * lesson.model().trained_count();
+    if (!adamw.masters)
+      predicted.peak_bytes[MemoryCategory::optimizer] = 8 * lesson.model().trained_count();
     Batches batches = lesson.batches(rank, phase, predicted);
     const Batch* last = nullptr;
     for (const Batch& mine : batches) {

@@ -6,6 +6,8 @@
 
 #include "core/model/attention.h"
 #include "core/model/block.h"
+#include "core/model/builder.h"
+#include "core/model/gpt.h"
 
 namespace lockstep {
 
@@ -113,11 +115,11 @@ class RecomputedBlock : public Layer {
   std::unique_ptr<Layer> block_;
 };
 
-/// A factory whose blocks recompute as they are told. `Base` makes all layers, but for the
-/// attention core of Recompute::none. The embedding and the head (final LayerNorm, logits, loss)
+/// A builder whose blocks recompute as `mode` says. `Base` makes all layers except the attention
+/// core of Recompute::none. The embedding and the head (final LayerNorm, logits, loss)
 /// are outside of the blocks and never made again: the head's backward comes right after its
 /// forward, and what it remembers is needed at once.
-template <class Base = LayerFactory>
+template <class Base = ModelBuilder>
 class Recomputing : public Base {
  public:
   template <class... Arguments>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/model/footprint.h"
+#include "core/plan/footprint.h"
 #include "lessons/14_mixed_precision/recompute.h"
 
 namespace lockstep {
@@ -12,7 +12,7 @@ namespace lockstep {
 /// (tests/lessons/test_recompute.cpp).
 ///
 /// What a microbatch keeps of one block, for N = b s tokens, in elements of config.dtype (N h) and
-/// in f32 (all others); the tensors are listed in core/model/footprint.h:
+/// in f32 (all others); the tensors are listed in core/plan/footprint.h:
 ///
 ///   none        16 N h + 4 N + a s N   the core keeps the probabilities (a s N) and not the
 ///                                      log-sum-exps (a N)

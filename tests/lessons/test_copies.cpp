@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cstring>
+
 #include "core/run/pipeline_prediction.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/ranks.h"
@@ -121,7 +124,7 @@ TEST_CASE("ZeRO-3 holds as many gathered layers as one and those that it prefetc
     ThreadRun run{options};
     CHECK(run([&](Rank& rank) {
             const Copies copies{rank, options, Scheme::zero_3, unit_buckets, prefetch};
-            if (rank.id == 0) derived = copies.predicted.peak_bytes.at("parameters");
+            if (rank.id == 0) derived = *copies.predicted.peak_bytes[MemoryCategory::parameters];
           }) == "");
     CHECK(derived == 4 * (shards + gathered));
   }
@@ -150,7 +153,7 @@ TEST_CASE("with communication as long as backward, overlap leaves little of it e
                 copies.update();
                 if (rank.id == 0)
                   result = {seconds(rank.compute.now() - begin),
-                            rank.transport->bytes_sent().at("all_reduce")};
+                            rank.transport->bytes_sent()[Operation::all_reduce]};
               }) == "");
         return result;
       };
@@ -174,23 +177,20 @@ TEST_CASE("bytes are the formulas': 2Ψ(N-1)/N and 3Ψ(N-1)/N, with padding") {
     Options options = small_copies(n);
     ThreadRun run{options};
     CHECK(run([&](Rank& rank) {
-            Gpt model{options.model, rank.device, StageLayers::whole(options.model), 1};
-            const FlatLayout layout{model.units(), n, unit_buckets};
+            const Plan& plan = rank.plan;
+            const Place& place = rank.place;
+            const FlatLayout layout = layout_of_replicas(plan, place, unit_buckets);
             const std::int64_t psi = layout.elements(), shard = psi / n * 4;
-            const auto total = [](const Predicted& predicted) {
-              std::int64_t sum = 0;
-              for (const auto& [operation, bytes] : predicted.bytes_sent) sum += bytes;
-              return sum;
-            };
+            const auto sum = [](const Predicted& predicted) { return total(bytes_of(predicted)); };
             // Padding: less than 64 elements a parameter, and N a bucket.
             const std::int64_t real = options.model.parameter_count();
-            const auto parameters = static_cast<std::int64_t>(model.parameters().size());
+            const auto parameters = static_cast<std::int64_t>(plan.parameters().size());
             if (psi < real || psi >= real + 64 * parameters + n * 5) throw RunError("padding");
-            if (total(predict_data_parallel(rank, layout, options, WhenSummed::bucket)) !=
+            if (sum(predict_data_parallel(plan, place, WhenSummed::bucket, unit_buckets)) !=
                     2 * (n - 1) * shard ||
-                total(predict_zero_1(rank, layout, options)) != 2 * (n - 1) * shard ||
-                total(predict_zero_2(rank, layout, options)) != 2 * (n - 1) * shard ||
-                total(predict_zero_3(rank, model, layout, options, 1)) != 3 * (n - 1) * shard)
+                sum(predict_zero_1(plan, place, unit_buckets)) != 2 * (n - 1) * shard ||
+                sum(predict_zero_2(plan, place, unit_buckets)) != 2 * (n - 1) * shard ||
+                sum(predict_zero_3(plan, place, unit_buckets, 1)) != 3 * (n - 1) * shard)
               throw RunError("other bytes");
           }) == "");
   }
@@ -201,38 +201,38 @@ TEST_CASE("what frozen and tied parameters change, by hand") {
   // table of its own 128. Half of each is a shard of two ranks.
   Options options = small_copies(2);
   const auto sent = [&](Scheme scheme) {
-    std::map<std::string, std::int64_t> bytes;
+    BytesSent bytes;
     ThreadRun run{options};
     CHECK(run([&](Rank& rank) {
             Copies copies{rank, options, scheme, unit_buckets};
-            const auto before = rank.transport->bytes_sent();
-            CHECK(before.empty());
+            CHECK(rank.transport->bytes_sent() == BytesSent{});
             copies.backward(copies_corpus(options.model), 0);
             copies.update();
             if (rank.id == 0) bytes = rank.transport->bytes_sent();
           }) == "");
     return bytes;
   };
-  using Bytes = std::map<std::string, std::int64_t>;
+  constexpr auto all_reduce = Operation::all_reduce, reduce_scatter = Operation::reduce_scatter,
+                 all_gather = Operation::all_gather;
   const std::int64_t whole = 3 * 5'440 + 5'440 + 5'312, half = 4 * whole / 2;
-  CHECK(sent(Scheme::overlap) == Bytes{{"all_reduce", 2 * half}});
-  CHECK(sent(Scheme::zero_1) == Bytes{{"reduce_scatter", half}, {"all_gather", half}});
-  CHECK(sent(Scheme::zero_2) == Bytes{{"reduce_scatter", half}, {"all_gather", half}});
-  CHECK(sent(Scheme::zero_3) == Bytes{{"reduce_scatter", half}, {"all_gather", 2 * half}});
+  CHECK(sent(Scheme::overlap) == bytes_of({{all_reduce, 2 * half}}));
+  CHECK(sent(Scheme::zero_1) == bytes_of({{reduce_scatter, half}, {all_gather, half}}));
+  CHECK(sent(Scheme::zero_2) == bytes_of({{reduce_scatter, half}, {all_gather, half}}));
+  CHECK(sent(Scheme::zero_3) == bytes_of({{reduce_scatter, half}, {all_gather, 2 * half}}));
 
   options.model.frozen = {2};  // a block less; ZeRO-3 still gathers it, forward and backward
   const std::int64_t less = half - 4 * 5'440 / 2;
-  CHECK(sent(Scheme::overlap) == Bytes{{"all_reduce", 2 * less}});
-  CHECK(sent(Scheme::zero_1) == Bytes{{"reduce_scatter", less}, {"all_gather", less}});
-  CHECK(sent(Scheme::zero_3) == Bytes{{"reduce_scatter", less}, {"all_gather", 2 * half}});
+  CHECK(sent(Scheme::overlap) == bytes_of({{all_reduce, 2 * less}}));
+  CHECK(sent(Scheme::zero_1) == bytes_of({{reduce_scatter, less}, {all_gather, less}}));
+  CHECK(sent(Scheme::zero_3) == bytes_of({{reduce_scatter, less}, {all_gather, 2 * half}}));
 
   options.model.frozen = {};
   options.model.tied = true;  // the embedding's bucket is gathered for the head's two uses too
   const std::int64_t tied = 4 * (3 * 5'440 + 5'440 + 128) / 2, table = 4 * 5'440 / 2;
-  CHECK(sent(Scheme::overlap) == Bytes{{"all_reduce", 2 * tied}});
-  CHECK(sent(Scheme::zero_2) == Bytes{{"reduce_scatter", tied}, {"all_gather", tied}});
+  CHECK(sent(Scheme::overlap) == bytes_of({{all_reduce, 2 * tied}}));
+  CHECK(sent(Scheme::zero_2) == bytes_of({{reduce_scatter, tied}, {all_gather, tied}}));
   CHECK(sent(Scheme::zero_3) ==
-        Bytes{{"reduce_scatter", tied}, {"all_gather", 2 * tied + 2 * table}});
+        bytes_of({{reduce_scatter, tied}, {all_gather, 2 * tied + 2 * table}}));
 }
 
 TEST_CASE("a prefetch hides the gathers, which without one are all waited for") {
@@ -258,30 +258,114 @@ TEST_CASE("a prefetch hides the gathers, which without one are all waited for") 
   CHECK(one < step(Scheme::zero_1, 0));  // whose gathers come after the update, when all wait
 }
 
-TEST_CASE("ZeRO 2 and 3 say so where hooks come in an order that they can't follow") {
-  const Options options = small_copies(1);
-  const auto failure = [&](Scheme scheme, const auto& misuse) {
-    return on_threads(options, [&](Rank& rank) {
-      Copies copies{rank, options, scheme, unit_buckets};
-      misuse(copies.model());
-    });
+TEST_CASE("halves of backward may be apart, and microbatches may interleave, as schedules want") {
+  for (const int ranks : {1, 2, 3}) {
+    Options options = small_copies(ranks);
+    options.microbatches = {2};
+    options.model.tied = ranks == 2;
+    // A word of steps: forward, backward, or its input and weight half, of microbatch 0 or 1. Returns
+    // the gradients that the optimizer would see.
+    const auto gradients_after = [&](Scheme scheme, const std::vector<const char*>& order) {
+      std::vector<NamedValues> whole;
+      ThreadRun run{options};
+      CHECK(run([&](Rank& rank) {
+              Copies copies{rank, options, scheme, unit_buckets};
+              const Batch batch = copies_corpus(options.model).batch(1, 0, rank.plan.samples(rank.place));
+              copies.zero_gradients();
+              std::array<Stash, 2> stashes;
+              for (const char* step : order) {
+                const std::size_t i = step[1] == '1' ? 1 : 0;
+                Gpt& model = copies.model();
+                Microbatch microbatch = batch.microbatches[i];
+                microbatch.last = i == 1;
+                if (step[0] == 'F') model.forward(microbatch, {}, stashes[i]);
+                if (step[0] == 'B') model.backward({}, stashes[i]);
+                if (step[0] == 'I') model.backward_input({}, stashes[i]);
+                if (step[0] == 'W') model.backward_weight(stashes[i]);
+              }
+              copies.sum();
+              RankRecord record{.rank = rank.id};
+              for (const Parameter* part : copies.updated())
+                record.parameters.push_back(named(rank.device, *part, part->gradient));
+              std::vector<RankRecord> records;
+              for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
+                records.push_back(RankRecord::from_bytes(bytes));
+              if (rank.id == 0) whole = collect_parameters(records);
+            }) == "");
+      return whole;
+    };
+    const auto bits = [](const std::vector<NamedValues>& a, const std::vector<NamedValues>& b) {
+      if (a.empty() || a.size() != b.size()) return false;
+      for (std::size_t i = 0; i < a.size(); ++i)
+        if (std::memcmp(a[i].values.data(), b[i].values.data(), 4 * a[i].values.size()) != 0)
+          return false;
+      return true;
+    };
+    for (const Scheme scheme : all_schemes) {
+      CAPTURE(ranks);
+      CAPTURE(name_of(scheme));
+      const auto one_by_one = gradients_after(scheme, {"F0", "B0", "F1", "B1"});
+      CHECK(bits(gradients_after(scheme, {"F0", "I0", "W0", "F1", "I1", "W1"}), one_by_one));
+      CHECK(bits(gradients_after(scheme, {"F0", "F1", "B0", "B1"}), one_by_one));
+      // With both input halves before a weight half, ZeRO 2 and 3 sum both microbatches at once, as
+      // data parallelism does.
+      const auto deferred = gradients_after(scheme, {"F0", "F1", "I0", "I1", "W0", "W1"});
+      CHECK(bits(deferred, gradients_after(Scheme::bucket, {"F0", "B0", "F1", "B1"})));
+    }
+  }
+}
+
+TEST_CASE("a technique that goes leaves the model as it found it, and other hooks on it") {
+  struct Count : LayerHooks {
+    void after_backward(const Unit&) override { ++units; }
+    int units = 0;
   };
-  const Batch batch =
-      copies_corpus(options.model).batch(1, 0, {.microbatches = 2, .size = 12, .replicas = 1});
-  const auto halves_apart = [&](Gpt& model) {
-    Stash stash;
-    model.forward(batch.microbatches[0], {}, stash);
-    model.backward_input({}, stash);
-  };
-  const auto two_forwards = [&](Gpt& model) {
-    Stash first, second;
-    model.forward(batch.microbatches[0], {}, first);
-    model.forward(batch.microbatches[1], {}, second);
-  };
-  CHECK(failure(Scheme::zero_2, halves_apart).find("before it had left another") !=
-        std::string::npos);
-  CHECK(failure(Scheme::zero_2, two_forwards) == "");
-  CHECK(failure(Scheme::zero_3, two_forwards).find("out of the order") != std::string::npos);
+  const Options options = small_copies(2);
+  for (const Scheme scheme : all_schemes) {
+    CAPTURE(name_of(scheme));
+    ThreadRun run{options};
+    CHECK(run([&](Rank& rank) {
+            const Storage storage = scheme == Scheme::zero_3 ? Storage::none : Storage::own;
+            Gpt model{rank.plan, rank.place, rank.device, storage};
+            const auto numbers = [&] {
+              std::vector<std::vector<float>> all;
+              for (const Parameter* each : model.parameters())
+                all.push_back(to_host(rank.device, each->value));
+              return all;
+            };
+            const auto values = numbers();
+            const MemoryUse memory = rank.memory.current();
+            Count count;
+            const HookScope outer{model, count};
+            const Batch batch = copies_corpus(options.model).batch(1, 0, rank.plan.samples(rank.place));
+            const AdamWOptions adamw = options.optimizer;
+            const auto train = [&](auto&& technique) {
+              model.zero_gradients();
+              accumulate_gradients(model, batch);
+              technique();
+            };
+            if (scheme == Scheme::zero_1) {
+              Zero1 zero{model, rank.world, unit_buckets, adamw};
+              train([&] { zero.wait(); });
+            } else if (scheme == Scheme::zero_2) {
+              Zero2 zero{model, rank.world, unit_buckets, adamw};
+              train([&] { zero.wait(); });
+            } else if (scheme == Scheme::zero_3) {
+              Zero3 zero{model, rank.world, unit_buckets, adamw, options.seed};
+              train([&] { zero.wait(); });
+            } else {
+              DataParallel copies{model, rank.world, unit_buckets};
+              train([&] { copies.sum_gradients(); });
+            }
+            const int units = options.model.layers + 2;
+            if (count.units != units) throw RunError("the outer hooks did not see every unit");
+            if (rank.memory.current().bytes != memory.bytes) throw RunError("other memory");
+            if (numbers() != values) throw RunError("other values");
+            if (storage == Storage::none) return;
+            train([] {});  // on its own again
+            if (count.units != 2 * units) throw RunError("the outer hooks went, too");
+          }) == "");
+  }
 }
 
 TEST_CASE("memory by stage: the paper's 7.5B column") {

@@ -26,7 +26,7 @@ struct Trained {
 };
 
 /// Some steps with AdamW on stages that are one device each, the halves of backward apart or not.
-Trained train(const GptConfig& config, int stages, bool halves, const LayerFactory& factory) {
+Trained train(const GptConfig& config, int stages, bool halves, const ModelBuilder& factory) {
   Stages pipeline{config, stages, 3, factory};
   std::vector<AdamW> optimizers;
   for (std::size_t i = 0; i < pipeline.models.size(); ++i)
@@ -112,7 +112,7 @@ TEST_CASE("recomputation changes no bit: losses, gradients and parameters after 
                            .vocabulary = 40,
                            .tied = tied,
                            .dtype = dtype};
-    const Trained usual = train(config, 1, false, LayerFactory{});
+    const Trained usual = train(config, 1, false, ModelBuilder{});
     for (const Recompute mode : modes)
       for (const bool halves : {false, true}) {
         const int named = static_cast<int>(mode);
@@ -217,7 +217,7 @@ TEST_CASE("a forward that is made again reads parameters where backward may: ZeR
     void before_forward(const Unit& unit) override { give(unit); }
     void after_forward(const Unit& unit) override { take(unit); }
     void before_backward(const Unit& unit) override { give(unit); }
-    void after_backward(const Unit& unit) override { take(unit); }
+    void after_backward_input(const Unit& unit) override { take(unit); }
     void give(const Unit& unit) {
       for (Parameter* parameter : unit.parameters)
         parameter->value = View{kept[parameter].data(), parameter->shape};
@@ -236,7 +236,7 @@ TEST_CASE("a forward that is made again reads parameters where backward may: ZeR
     TakenAway hooks;
     for (Parameter* parameter : model.parameters())
       hooks.kept[parameter] = floats(parameter->value);
-    if (taken_away) model.set_hooks(&hooks);
+    const HookScope scope = taken_away ? HookScope{model, hooks} : HookScope{};
     const double loss = accumulate_gradients(model, random_batch(config, 2, 2));
     return std::pair{loss, gradients(model)};
   };

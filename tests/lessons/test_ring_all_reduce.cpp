@@ -90,7 +90,7 @@ TEST_CASE("lesson 01: a rank sends two chunks less than everything twice, and so
             }) == "");
       std::int64_t all = 0;
       for (const auto& rank : run.ranks) {
-        const std::int64_t sent = rank->transport->bytes_sent()["send"];
+        const std::int64_t sent = rank->transport->bytes_sent()[Operation::send];
         CHECK(sent == 4 * oracle::ring(n, N, rank->id));
         CHECK(sent == 4 * elements_sent(Algorithm::ring, n, N, rank->id));
         all += sent;
@@ -112,7 +112,7 @@ TEST_CASE("lesson 01: what each algorithm is said to send, it sends") {
                 by(algorithm)(rank, view(values));
               }) == "");
         for (const auto& rank : run.ranks)
-          CHECK(rank->transport->bytes_sent()["all_reduce"] ==
+          CHECK(rank->transport->bytes_sent()[Operation::all_reduce] ==
                 4 * elements_sent(algorithm, n, N, rank->id));
       }
 }

@@ -134,7 +134,7 @@ struct TemporaryFolder {
 
 /// The whole model as stages, one device each, with what crosses the boundaries.
 struct Stages {
-  Stages(const GptConfig& config, int stages, std::uint64_t seed, const LayerFactory& factory = {})
+  Stages(const GptConfig& config, int stages, std::uint64_t seed, const ModelBuilder& factory = {})
       : devices(count_of(stages)) {
     for (int stage = 0; stage < stages; ++stage) {
       const auto i = static_cast<std::size_t>(stage);

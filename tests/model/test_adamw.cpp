@@ -20,7 +20,7 @@ struct Loose {
                                                                 .order = 3 * order++,
                                                                 .decay = shape.rank() == 2,
                                                                 .deviation = 0.5F},
-                                                  one.device(), 4));
+                                                  Slice{}, one.device(), 4));
       for (std::int64_t i = 0; i < shape.elements(); ++i)
         owned.back()->gradient.f32()[i] = normal(random);
       parameters.push_back(owned.back().get());

@@ -169,6 +169,7 @@ TEST_CASE("hooks come around every unit, in order") {
     void before_forward(const Unit& unit) override { log.emplace_back('F', unit.index); }
     void after_forward(const Unit& unit) override { log.emplace_back('f', unit.index); }
     void before_backward(const Unit& unit) override { log.emplace_back('B', unit.index); }
+    void after_backward_input(const Unit& unit) override { log.emplace_back('i', unit.index); }
     void after_backward(const Unit& unit) override { log.emplace_back('b', unit.index); }
     Log log;
   } hooks;
@@ -176,7 +177,7 @@ TEST_CASE("hooks come around every unit, in order") {
   config.layers = 2;
   OneDevice one;
   Gpt model{config, one.device(), StageLayers::whole(config), 3};
-  model.set_hooks(&hooks);
+  const HookScope scope{model, hooks};
   const Batch batch = random_batch(config, 1, 1);
   accumulate_gradients(model, batch);
   const auto then = [](Log first, const Log& second) {
@@ -184,24 +185,85 @@ TEST_CASE("hooks come around every unit, in order") {
     return first;
   };
   const Log forward{{'F', 0}, {'f', 0}, {'F', 1}, {'f', 1}, {'F', 2}, {'f', 2}, {'F', 3}, {'f', 3}};
-  CHECK(hooks.log ==
-        then(forward,
-             {{'B', 3}, {'b', 3}, {'B', 2}, {'b', 2}, {'B', 1}, {'b', 1}, {'B', 0}, {'b', 0}}));
+  CHECK(hooks.log == then(forward, {{'B', 3},
+                                    {'i', 3},
+                                    {'b', 3},
+                                    {'B', 2},
+                                    {'i', 2},
+                                    {'b', 2},
+                                    {'B', 1},
+                                    {'i', 1},
+                                    {'b', 1},
+                                    {'B', 0},
+                                    {'i', 0},
+                                    {'b', 0}}));
 
   hooks.log.clear();
   Stash stash;
   model.forward(batch.microbatches[0], {}, stash);
   model.backward_input({}, stash);
   model.backward_weight(stash);
-  CHECK(hooks.log ==
-        then(forward,
-             {{'B', 3}, {'B', 2}, {'B', 1}, {'B', 0}, {'b', 3}, {'b', 2}, {'b', 1}, {'b', 0}}));
+  CHECK(hooks.log == then(forward, {{'B', 3},
+                                    {'i', 3},
+                                    {'B', 2},
+                                    {'i', 2},
+                                    {'B', 1},
+                                    {'i', 1},
+                                    {'B', 0},
+                                    {'i', 0},
+                                    {'b', 3},
+                                    {'b', 2},
+                                    {'b', 1},
+                                    {'b', 0}}));
 
   // Together the units hold every parameter, and a tied head the token table once more.
   std::size_t count = 0;
   for (const Unit& unit : model.units()) count += unit.parameters.size();
   CHECK(count == model.parameters().size() + 1);
   CHECK(model.units().back().parameters.back() == model.parameters().front());
+}
+
+TEST_CASE("hooks nest: the one added later is the inner one, and each goes by itself") {
+  struct Recording : LayerHooks {
+    Recording(std::string& log_, char name_) : log(log_), name(name_) {}
+    void before_forward(const Unit&) override { log += {name, 'F', ' '}; }
+    void after_forward(const Unit&) override { log += {name, 'f', ' '}; }
+    void before_backward(const Unit&) override { log += {name, 'B', ' '}; }
+    void after_backward_input(const Unit&) override { log += {name, 'i', ' '}; }
+    void after_backward(const Unit&) override { log += {name, 'b', ' '}; }
+    void gradients_ready(const Unit&) override { log += {name, 'r', ' '}; }
+    std::string& log;
+    char name;
+  };
+  GptConfig config = small(false);
+  config.layers = 1;
+  OneDevice one;
+  Gpt model{config, one.device(), {.first = 0, .last = 1}, 3};
+  const Tensor x{one.memory, {1, config.sequence, config.hidden}, MemoryCategory::activations};
+  fill_with_zeros(one.device(), x);
+  std::string log;
+  const auto pass = [&] {
+    log.clear();
+    Stash stash;
+    Tensor y = model.forward({.last = true}, x.share(), stash);
+    model.backward(std::move(y), stash);
+    return log;
+  };
+  Recording first{log, '1'}, second{log, '2'};
+  {
+    HookScope outer{model, first};
+    {
+      const HookScope inner{model, second};
+      CHECK(pass() == "1F 2F 2f 1f 1B 2B 2i 1i 2b 1b 2r 1r ");
+    }
+    CHECK(pass() == "1F 1f 1B 1i 1b 1r ");
+    HookScope inner{model, second};
+    outer = HookScope{};  // the outer one may go first
+    CHECK(pass() == "2F 2f 2B 2i 2b 2r ");
+    HookScope moved = std::move(inner);
+    CHECK(pass() == "2F 2f 2B 2i 2b 2r ");
+  }
+  CHECK(pass().empty());
 }
 
 TEST_CASE("gradients are ready once a step, after the last microbatch, and change no more") {
@@ -229,7 +291,7 @@ TEST_CASE("gradients are ready once a step, after the last microbatch, and chang
       Gpt model{config, one.device(), StageLayers::whole(config), 3};
       Readiness hooks;
       hooks.microbatches = microbatches;
-      model.set_hooks(&hooks);
+      const HookScope scope{model, hooks};
       for (const Microbatch& microbatch : random_batch(config, microbatches, 1).microbatches) {
         Stash stash;
         model.forward(microbatch, {}, stash);

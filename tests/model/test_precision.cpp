@@ -98,7 +98,7 @@ TEST_CASE("the optimizer updates an f32 master as it would an f32 parameter, and
     const ParameterSpec spec{.name = "p", .shape = {7, 9}, .decay = true, .deviation = 0.5F};
     ParameterSpec narrow_spec = spec;
     narrow_spec.dtype = dtype;
-    Parameter wide{spec, one.device(), 4}, narrow{narrow_spec, one.device(), 4};
+    Parameter wide{spec, {}, one.device(), 4}, narrow{narrow_spec, {}, one.device(), 4};
     cpu_kernels().convert(Queue{}, narrow.value, wide.value);  // from the same, rounded
     AdamW wide_optimizer{{&wide}, one.device()};
     {
@@ -125,7 +125,7 @@ TEST_CASE("the optimizer updates an f32 master as it would an f32 parameter, and
 TEST_CASE("steps too small for a narrow number add up in the master; without one they are lost") {
   OneDevice one;
   const ParameterSpec spec{.name = "p", .shape = {1}, .mean = 1, .dtype = DType::bf16};
-  Parameter with{spec, one.device(), 1}, without{spec, one.device(), 1};
+  Parameter with{spec, {}, one.device(), 1}, without{spec, {}, one.device(), 1};
   for (Parameter* parameter : {&with, &without})
     cpu_kernels().fill(Queue{}, parameter->gradient, 1);
   AdamW optimizer{{&with}, one.device(), {.learning_rate = 1e-4F, .clip = 0}};

@@ -62,7 +62,7 @@ Options options_of(int ranks, Collectives comm) {
 std::string compare_bytes(Rank& rank, std::int64_t heads, std::int64_t bodies,
                           std::int64_t head_bytes, std::int64_t body_bytes) {
   std::int64_t counted = 0;
-  for (const auto& [operation, bytes] : rank.transport->bytes_sent()) counted += bytes;
+  counted += total(rank.transport->bytes_sent());
   if (counted != body_bytes)
     return fmt::format("rank {}: {} bytes counted, MPI was handed {}\n", rank.id, counted,
                        body_bytes);

@@ -15,6 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/run/lesson.h"
+#include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
@@ -36,7 +37,9 @@ int run_lesson(
                 words.data()};
   return lesson.run([&](Rank& rank) {
     // Every lesson goes through its batches.
-    for ([[maybe_unused]] const Batch& batch : lesson.batches(rank, lesson.phases().front())) {
+    const auto predicted = Predicted::without_memory("nothing is predicted here");
+    for ([[maybe_unused]] const Batch& batch :
+         lesson.batches(rank, lesson.phases().front(), predicted)) {
     }
     body(lesson, rank);
   });
@@ -124,6 +127,19 @@ TEST_CASE("a disk that fills up while ranks run fails the run when it is over") 
   ::signal(SIGXFSZ, ignored);
   CHECK(over);
   CHECK(code == 1);
+}
+
+TEST_CASE("a lesson can't leave a peak out by mistake") {
+  std::string complaint;
+  const int code = run_lesson({"--trace", "none", "--steps", "1"}, [&](Lesson& lesson, Rank& rank) {
+    if (rank.id != 0) return;
+    Predicted predicted = Predicted::without_memory("nothing is predicted here");
+    predicted.peak_bytes[MemoryCategory::gradients] = Figure{};
+    complaint = complaint_of<std::logic_error>(
+        [&] { lesson.batches(rank, lesson.phases().front(), predicted); });
+  });
+  CHECK(code == 0);
+  CHECK(unlike(complaint, {"no peak of gradients", "no reason"}) == "");
 }
 
 TEST_CASE("a rank that throws fails the run, what can't be done is told as such") {

@@ -12,9 +12,11 @@
 #include "core/run/parity.h"
 #include "core/run/report.h"
 #include "core/run/results.h"
+#include "tests/support/bytes.h"
 #include "tests/support/complaints.h"
 
 using namespace lockstep;
+using lockstep::testing::bytes_of;
 using namespace lockstep::testing;
 
 namespace {
@@ -48,14 +50,17 @@ TEST_CASE("a rank's record comes through as bytes, to the bit") {
     std::vector<float> any(random() % 100);
     for (float& value : any) value = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
     record.parameters.push_back({"any", 5, any});
+    auto predicted = Predicted::without_memory("no \"reason\"");
+    predicted.formula = "(p-1)/(m+p-1)";
+    predicted.bubble = 3.0 / 7;
+    predicted.bytes_sent[Operation::send] = std::int64_t{1} << 50;
+    predicted.bytes_sent[Operation::gather] = Figure::not_predicted("who knows");
+    predicted.peak_bytes[MemoryCategory::activations] = 7;
+    predicted.schedule = "0F0,1F0";
+    predicted.stages = 4;
     record.phases.push_back({.phase = {"m = 4", 2, 3, 4},
-                             .predicted = {.formula = "(p-1)/(m+p-1)",
-                                           .bubble = 3.0 / 7,
-                                           .bytes_sent = {{"send", std::int64_t{1} << 50}},
-                                           .peak_bytes = {{"activations", 7}},
-                                           .schedule = "0F0,1F0",
-                                           .stages = 4},
-                             .bytes_sent = {{"send", 9}, {"recv", 0}},
+                             .predicted = predicted,
+                             .bytes_sent = bytes_of({{Operation::send, 9}}),
                              .peak = {.bytes = {1, 2, 3, 4, std::int64_t{1} << 60}}});
     record.phases.push_back({});
 
@@ -100,9 +105,12 @@ TEST_CASE("a loss that is no number arrives as one") {
 }
 
 TEST_CASE("what a trace is told of a phase is valid JSON with what is known") {
-  const auto json = nlohmann::json::parse(
-      predicted_json({"m = 4", 2, 3, 4},
-                     {.formula = "a \"formula\"", .bubble = 0.5, .schedule = "1F1B", .stages = 2}));
+  Predicted predicted;
+  predicted.formula = "a \"formula\"";
+  predicted.bubble = 0.5;
+  predicted.schedule = "1F1B";
+  predicted.stages = 2;
+  const auto json = nlohmann::json::parse(predicted_json({"m = 4", 2, 3, 4}, predicted));
   CHECK(json["formula"] == "a \"formula\"");
   CHECK(json["bubble"] == 0.5);
   CHECK(json["microbatches"] == 4);
@@ -146,10 +154,12 @@ TEST_CASE("parts of parameters are put together, whoever has them and however th
         const std::size_t count =
             std::min<std::size_t>(1 + random() % 20, tensor.values.size() - at);
         const auto from = tensor.values.begin() + static_cast<std::ptrdiff_t>(at);
-        const NamedValues part{tensor.name,
-                               order,
-                               {from, from + static_cast<std::ptrdiff_t>(count)},
-                               static_cast<std::int64_t>(at)};
+        const Slice all{{static_cast<std::int64_t>(tensor.values.size())}};
+        const NamedValues part{
+            tensor.name,
+            order,
+            {from, from + static_cast<std::ptrdiff_t>(count)},
+            all.range(static_cast<std::int64_t>(at), static_cast<std::int64_t>(count))};
         for (auto copies = 1 + random() % 2; copies > 0; --copies)
           records[random() % records.size()].moments.push_back(part);
         at += count;
@@ -161,18 +171,18 @@ TEST_CASE("parts of parameters are put together, whoever has them and however th
     for (std::size_t i = 0; i < whole.size(); ++i) {
       CHECK(together[i].name == whole[i].name);
       CHECK(together[i].order == whole[i].order);
-      CHECK(together[i].first == 0);
+      CHECK(together[i].slice.is_whole());
       CHECK(bits_of(together[i].values) == bits_of(whole[i].values));
     }
     CHECK(collect_parameters(records).empty());
     const RankRecord copy = RankRecord::from_bytes(records[0].to_bytes());
     REQUIRE(copy.moments.size() == records[0].moments.size());
     for (std::size_t i = 0; i < copy.moments.size(); ++i)
-      CHECK(copy.moments[i].first == records[0].moments[i].first);
+      CHECK(copy.moments[i].slice == records[0].moments[i].slice);
   }
 }
 
-TEST_CASE("parts that leave a gap, overlap or differ are named") {
+TEST_CASE("parts that leave a gap, differ or do not belong together are named") {
   const auto complaint = [](std::vector<NamedValues> first, std::vector<NamedValues> second) {
     std::vector<RankRecord> ranks(2);
     ranks[1].rank = 1;
@@ -180,14 +190,21 @@ TEST_CASE("parts that leave a gap, overlap or differ are named") {
     ranks[1].parameters = std::move(second);
     return complaint_of<RunError>([&] { collect_parameters(ranks); });
   };
-  const NamedValues begin{"w", 0, {1, 2}}, end{"w", 0, {3}, 2};
+  const auto part = [](const char* name, int order, std::vector<float> values, std::int64_t first,
+                       std::int64_t whole = 3) {
+    const auto n = static_cast<std::int64_t>(values.size());
+    return NamedValues{name, order, std::move(values), Slice{{whole}}.range(first, n)};
+  };
+  const NamedValues begin = part("w", 0, {1, 2}, 0), end = part("w", 0, {3}, 2);
   CHECK(complaint({begin}, {end}) == "(nothing thrown)");
-  CHECK(unlike(complaint({begin}, {{"w", 0, {3}, 3}}), {"before element 3 of w"}) == "");
-  CHECK(unlike(complaint({begin}, {{"w", 0, {3}, 1}}), {"before element 1 of w"}) == "");
-  CHECK(unlike(complaint({end}, {}), {"before element 2 of w"}) == "");
-  CHECK(unlike(complaint({begin}, {{"v", 1, {3}, 2}}), {"before element 2 of v"}) == "");
-  CHECK(unlike(complaint({begin, end}, {{"w", 0, {4}, 2}}), {"replicas differ", "rank 1", "w"}) ==
+  CHECK(complaint({begin, end}, {part("w", 0, {2, 3}, 1)}) == "(nothing thrown)");
+  CHECK(unlike(complaint({begin}, {}), {"no rank has element 2 of w"}) == "");
+  CHECK(unlike(complaint({end}, {}), {"no rank has element 0 of w"}) == "");
+  CHECK(unlike(complaint({begin, end}, {part("v", 1, {3}, 2)}), {"element 0 of v"}) == "");
+  CHECK(unlike(complaint({begin, end}, {part("w", 0, {4}, 2)}), {"replicas differ", "rank 1", "w"}) ==
         "");
+  CHECK(unlike(complaint({begin, end}, {part("w", 0, {4}, 2, 4)}), {"rank 1", "w", "[4]"}) == "");
+  CHECK(unlike(complaint({{"w", 0, {1}, Slice{{3}}}}, {}), {"rank 0 has 1 elements of w"}) == "");
 }
 
 TEST_CASE("the same bits are the same, and within any tolerance") {

@@ -16,6 +16,7 @@
 #include "core/run/report.h"
 #include "core/run/solo_device.h"
 #include "lessons/05_zero_3/prediction.h"
+#include "tests/support/bytes.h"
 
 /// What data parallelism and the stages of ZeRO must satisfy, in a form that threads and processes
 /// can both run.
@@ -38,8 +39,7 @@ class Copies {
          int prefetch = 1)
       : rank_(rank), options_(options), scheme_(scheme) {
     const Storage storage = scheme == Scheme::zero_3 ? Storage::none : Storage::own;
-    model_ = std::make_unique<Gpt>(options.model, rank.device, StageLayers::whole(options.model),
-                                   options.seed, LayerFactory{}, storage);
+    model_ = std::make_unique<Gpt>(rank.plan, rank.place, rank.device, storage);
     Gpt& model = *model_;
     const AdamWOptions& adamw = options.optimizer;
     if (scheme == Scheme::bucket || scheme == Scheme::overlap || scheme == Scheme::tensors) {
@@ -49,40 +49,45 @@ class Copies {
                               : scheme == Scheme::bucket ? WhenSummed::bucket
                                                          : WhenSummed::none;
       copies_->set(when);
-      predicted = predict_data_parallel(rank, copies_->layout(), options, when);
+      predicted = predict_data_parallel(rank.plan, rank.place, when, bucket_bytes);
       order = ring_order(copies_->layout(), when);
     } else if (scheme == Scheme::zero_1) {
       zero_1_ = std::make_unique<Zero1>(model, rank.world, bucket_bytes, adamw);
-      predicted = predict_zero_1(rank, zero_1_->layout(), options);
+      predicted = predict_zero_1(rank.plan, rank.place, bucket_bytes);
       order = ring_order(zero_1_->layout(), WhenSummed::overlap);
     } else if (scheme == Scheme::zero_2) {
       zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw);
-      predicted = predict_zero_2(rank, zero_2_->layout(), options);
+      predicted = predict_zero_2(rank.plan, rank.place, bucket_bytes);
       order = scattered_order(zero_2_->layout());
     } else {
       zero_3_ = std::make_unique<Zero3>(model, rank.world, bucket_bytes, adamw, options.seed);
       zero_3_->set_prefetch(prefetch);
-      predicted = predict_zero_3(rank, model, zero_3_->layout(), options, prefetch);
+      predicted = predict_zero_3(rank.plan, rank.place, bucket_bytes, prefetch);
       order = scattered_order(zero_3_->layout());
     }
   }
 
-  /// Forward and backward of this rank's share. Returns its share of the loss.
-  double backward(const Corpus& corpus, int step) {
+  void zero_gradients() {
     if (zero_2_)
       zero_2_->zero_gradients();
     else if (zero_3_)
       zero_3_->zero_gradients();
     else
       model_->zero_gradients();
-    const int m = options_.microbatches.front();
-    Batch mine = corpus.batch(options_.seed, step,
-                              {.microbatches = m,
-                               .size = options_.batch / m / rank_.count,
-                               .replicas = rank_.count,
-                               .replica = rank_.id});
+  }
+  /// Forward and backward of this rank's share. Returns its share of the loss.
+  double backward(const Corpus& corpus, int step) {
+    zero_gradients();
+    Batch mine = corpus.batch(options_.seed, step, rank_.plan.samples(rank_.place));
     move_to(rank_.device, mine);
     return accumulate_gradients(*model_, mine);
+  }
+  /// After this the gradients of updated() are complete, without an update.
+  void sum() {
+    if (copies_) copies_->sum_gradients();
+    if (zero_1_) zero_1_->wait();
+    if (zero_2_) zero_2_->wait();
+    if (zero_3_) zero_3_->wait();
   }
   void update() {
     if (copies_) {
@@ -148,7 +153,7 @@ inline NamedValues named(Device device, const Parameter& parameter, View view) {
   return {.name = parameter.name,
           .order = parameter.order,
           .values = to_host(device, view),
-          .first = parameter.first};
+          .slice = parameter.slice};
 }
 
 /// What a run came to, put together on rank 0: nothing on others.
@@ -181,21 +186,15 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
         if (!part->frozen) first.parameters.push_back(named(rank.device, *part, part->gradient));
     if (step > 1) continue;  // all others are alike
     for (int i = 0; i < memory_category_count; ++i) {
-      const char* category = name_of(static_cast<MemoryCategory>(i));
-      const std::int64_t seen = rank.memory.peak().bytes[static_cast<std::size_t>(i)];
-      if (const std::int64_t derived = copies.predicted.peak_bytes.at(category); seen != derived)
-        complain(fmt::format("{} peak at {} bytes, derived {}", category, seen, derived));
+      const auto category = static_cast<MemoryCategory>(i);
+      const std::int64_t seen = rank.memory.peak().of(category);
+      if (const std::int64_t derived = *copies.predicted.peak_bytes[category]; seen != derived)
+        complain(fmt::format("{} peak at {} bytes, derived {}", lockstep::name_of(category), seen,
+                             derived));
     }
-    std::map<std::string, std::int64_t> sent, derived;
-    for (const auto& [operation, bytes] : rank.transport->bytes_sent()) {
-      const auto old = before.find(operation);
-      if (const std::int64_t now = bytes - (old == before.end() ? 0 : old->second); now > 0)
-        sent[operation] = now;
-    }
-    for (const auto& [operation, bytes] : copies.predicted.bytes_sent)
-      if (bytes > 0) derived[operation] = bytes;
-    if (sent != derived)
-      complain(fmt::format("sent {}, derived {}", fmt::join(sent, ", "), fmt::join(derived, ", ")));
+    const BytesSent sent = rank.transport->bytes_sent() - before;
+    if (const BytesSent derived = bytes_of(copies.predicted); sent != derived)
+      complain(fmt::format("sent {}, derived {}", text_of(sent), text_of(derived)));
   }
   // In 16 bits the masters are what counts, and only their owners have them.
   for (const Parameter* parameter :

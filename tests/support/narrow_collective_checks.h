@@ -81,11 +81,11 @@ class NarrowCollectiveChecks {
   /// Does one, and holds what it sent and its scratch, both in elements, against what is said.
   void run(const std::string& what, const char* counted_as, std::int64_t sends,
            std::int64_t scratch, const std::function<Work()>& issue) {
-    const std::int64_t before = rank_.transport->bytes_sent()[counted_as];
+    const std::int64_t before = rank_.transport->bytes_sent()[operation_named(counted_as)];
     rank_.memory.reset_peak();
     issue().wait();
     const std::int64_t peak = rank_.memory.peak().of(MemoryCategory::communication);
-    const std::int64_t sent = rank_.transport->bytes_sent()[counted_as] - before;
+    const std::int64_t sent = rank_.transport->bytes_sent()[operation_named(counted_as)] - before;
     if (sent != 2 * sends) fail(what, fmt::format("{} bytes sent, not {}", sent, 2 * sends));
     if (ranks_ == 1 || rank_.transport->combines()) scratch = 0;
     if (peak != 2 * scratch)

@@ -9,7 +9,7 @@
 
 #include "core/comm/control.h"
 #include "core/model/adamw.h"
-#include "core/model/footprint.h"
+#include "core/plan/footprint.h"
 #include "core/pipeline/executor.h"
 #include "core/pipeline/update.h"
 #include "core/run/parity.h"
@@ -17,6 +17,7 @@
 #include "core/run/report.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
+#include "tests/support/bytes.h"
 
 /// What a pipeline on real ranks must satisfy, in a form that threads and processes can both run:
 /// each check is called on every rank and returns what is wrong there, or "".
@@ -52,7 +53,7 @@ using Generator = std::function<Schedule(int, int)>;
 /// Trains over the ranks of rank.world and compares with one device on rank 0; `left` of the loss,
 /// or less, is left at the end.
 inline std::string check_parity(Rank& rank, const Options& options, const Generator& generate,
-                                const Reference& reference, const LayerFactory& factory = {},
+                                const Reference& reference, const ModelBuilder& factory = {},
                                 double left = 0.8) {
   const Corpus corpus = small_corpus(options.model);
   const int m = options.microbatches.front();
@@ -168,7 +169,7 @@ inline std::string check_memory(Rank& rank, const Options& options, const Schedu
   PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}};
   const Footprint footprint{options.model, layers, batch};
   const Predicted predicted = predict_pipeline(rank, options, schedule);
-  if (predicted.peak_bytes.at("activations") != footprint.peak(live))
+  if (*predicted.peak_bytes[MemoryCategory::activations] != footprint.peak(live))
     return fmt::format("{}, rank {}: predicted for another number of live microbatches than {}",
                        schedule.name, rank.id, live);
   for (int step = 0; step < 2; ++step) {
@@ -181,20 +182,12 @@ inline std::string check_memory(Rank& rank, const Options& options, const Schedu
     for (int i = 0; i < memory_category_count; ++i) {
       const auto category = static_cast<MemoryCategory>(i);
       const std::int64_t seen = rank.memory.peak().of(category);
-      const std::int64_t derived = predicted.peak_bytes.at(name_of(category));
+      const std::int64_t derived = *predicted.peak_bytes[category];
       if (seen != derived)
         return fmt::format("{}, rank {}, p {} m {}: {} peak at {} bytes, derived {}", schedule.name,
                            rank.id, rank.count, m, name_of(category), seen, derived);
     }
-    std::map<std::string, std::int64_t> sent;
-    for (const auto& [operation, bytes] : rank.transport->bytes_sent()) {
-      const auto old = before.find(operation);
-      if (const auto now = bytes - (old == before.end() ? 0 : old->second); now > 0)
-        sent[operation] = now;
-    }
-    auto expected = predicted.bytes_sent;
-    std::erase_if(expected, [](const auto& item) { return item.second == 0; });
-    if (sent != expected)
+    if (rank.transport->bytes_sent() - before != bytes_of(predicted))
       return fmt::format("{}, rank {}: other bytes sent than derived", schedule.name, rank.id);
   }
   return "";

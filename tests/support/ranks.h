@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <functional>
@@ -19,6 +20,7 @@ inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTim
   Options options;
   options.ranks = ranks;
   options.pp = ranks;
+  options.model.layers = std::max(options.model.layers, ranks);  // a stage each
   options.clock = Clock::modelled(cluster, times);
   return options;
 }

@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
                  .steps = 1000000,
                  .microbatches = {1},
                  .trains = false,
-                 .axis = "dp"},
+                 .axes = {Axis::dp}},
                 argc,
                 argv};
   const int& victim = lesson.flag("--victim", 2, "the rank that fails");
@@ -46,7 +46,8 @@ int main(int argc, char** argv) {
 
   return lesson.run([&](Rank& rank) {
     for ([[maybe_unused]] const Batch& batch :
-         lesson.batches(rank, lesson.phases().front(), Predicted{})) {
+         lesson.batches(rank, lesson.phases().front(),
+                        Predicted::without_memory("nothing is predicted here"))) {
       rank.compute.range({.name = "compute", .category = Category::forward},
                          [] { std::this_thread::sleep_for(std::chrono::milliseconds{2}); });
       if (rank.trace.step() == at && how != "not") {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "core/base/error.h"
-#include "core/comm/mesh.h"
+#include "core/plan/mesh.h"
 
 using namespace lockstep;
 

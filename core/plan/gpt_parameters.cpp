@@ -1,4 +1,4 @@
-#include "core/model/gpt_parameters.h"
+#include "core/plan/gpt_parameters.h"
 
 #include <fmt/format.h>
 

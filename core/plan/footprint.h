@@ -2,12 +2,12 @@
 
 #include <cstdint>
 
-#include "core/model/gpt.h"
+#include "core/plan/stage_layers.h"
 
 namespace lockstep {
 
 /// What one stage's activations take, in bytes, as closed forms. The allocator agrees to the byte
-/// (tests/model/test_footprint.cpp).
+/// (tests/plan/test_footprint.cpp).
 ///
 /// With N = b s tokens a microbatch, a stash holds, in elements (of config.dtype, 4 or 2 bytes;
 /// mean, rstd, log-sum-exps and losses are always f32):

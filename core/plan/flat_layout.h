@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/model/gpt.h"
+#include "core/plan/plan.h"
 
 namespace lockstep {
 
-/// Where a model's parameters lie when they, or their gradients, are kept in flat buffers: in
+/// Where a rank's parameters lie when they, or their gradients, are kept in flat buffers: in
 /// buckets of whole units, in the order in which backward completes their gradients (the head
 /// first), each of which is sent as one and cut into as many equal shards as there are ranks.
 ///
@@ -19,8 +19,9 @@ class FlatLayout {
   static constexpr std::int64_t alignment = 64;
 
   struct Slot {
-    Parameter* parameter = nullptr;
+    StoredParameter parameter;
     std::int64_t offset = 0;  ///< elements, in the bucket
+    std::int64_t elements() const { return parameter.slice.local().elements(); }
   };
   struct Bucket {
     std::vector<int> units;  ///< whose parameters it holds, in descending order
@@ -37,31 +38,40 @@ class FlatLayout {
   };
   /// The part of one parameter that lies in one shard.
   struct Piece {
-    Parameter* parameter = nullptr;
-    std::int64_t in_parameter = 0;  ///< elements before it in the parameter
+    std::size_t slot = 0;           ///< of the bucket
+    std::int64_t in_parameter = 0;  ///< elements before it in the parameter's storage
     std::int64_t in_shard = 0;      ///< and in the shard
     std::int64_t elements = 0;
   };
 
-  /// A bucket is closed with the unit that makes it at least `bucket_bytes` large; 1 gives every
-  /// unit its own. A tied table lies with the embedding. Throws UsageError for bucket_bytes < 1,
-  /// and where there are more shards than elements.
-  FlatLayout(const std::vector<Unit>& units, int shards, std::int64_t bucket_bytes);
+  /// Of the units of one stage (Plan::units, stored_units). A bucket is closed with the unit that
+  /// makes it at least `bucket_bytes` large; 1 gives every unit its own. A tied table lies with the
+  /// embedding. Throws UsageError for bucket_bytes < 1, and if there are more shards than elements.
+  FlatLayout(const std::vector<StoredUnit>& units, int shards, std::int64_t bucket_bytes);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int shards() const { return shards_; }
   /// Which bucket a unit's parameters lie in.
   std::size_t bucket_of(int unit) const;
+  /// Which bucket the parameter of that order lies in, which is one of the units'.
+  std::size_t bucket_holding(int order) const;
   /// What of which parameters lies in shard i of the bucket, in order.
   std::vector<Piece> shard(const Bucket& bucket, int i) const;
-  /// Elements of all buckets with padding; frozen ones left out where so asked.
+  /// What a piece is of the whole parameter.
+  static Slice slice(const Bucket& bucket, const Piece& piece) {
+    return bucket.slots[piece.slot].parameter.slice.range(piece.in_parameter, piece.elements);
+  }
+  /// Elements of all buckets with padding; frozen ones left out if so asked.
   std::int64_t elements(bool with_frozen = true) const;
+  /// The same without padding.
+  std::int64_t used(bool with_frozen = true) const;
   /// Elements of parameters, without padding, that shards i own: what an optimizer updates.
   std::int64_t owned(int i, bool with_frozen = false) const;
 
  private:
   int shards_;
   std::vector<Bucket> buckets_;
+  std::vector<std::pair<int, std::size_t>> holding_;  ///< parameter and bucket, in order
 };
 
 }  // namespace lockstep

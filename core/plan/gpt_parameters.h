@@ -4,10 +4,20 @@
 #include <string>
 #include <vector>
 
-#include "core/model/config.h"
+#include "core/plan/config.h"
+#include "core/plan/mesh.h"
 #include "kernels/view.h"
 
 namespace lockstep {
+
+/// Along which axis of the mesh one dimension of a parameter is divided; see DimensionCut.
+struct Cut {
+  Axis axis = Axis::tp;
+  int dimension = 0;
+  int sections = 1;
+  std::int64_t grain = 1;
+  bool operator==(const Cut&) const = default;
+};
 
 /// What a parameter is before it has storage: name, shape, place in the whole model, first values.
 struct ParameterSpec {
@@ -22,6 +32,12 @@ struct ParameterSpec {
   float deviation = 0;
   bool frozen = false;       ///< see GptConfig::frozen
   DType dtype = DType::f32;  ///< of value and gradient
+  /// What a rank holds of it; without cuts, all. A builder of layers that are split says how.
+  std::vector<Cut> cuts{};
+
+  /// The unit that it belongs to, as GptConfig::frozen numbers them.
+  int unit() const;
+  bool operator==(const ParameterSpec&) const = default;
 };
 
 /// The parameters of one block, in order.
@@ -42,8 +58,12 @@ enum class BlockSlot {
 constexpr int block_slots = 12;
 
 /// The order of a block's slot; slots 12 .. 4095 are free for layers of lessons, such as experts.
+constexpr int orders_of_a_unit = 4096;
 constexpr int block_order(int layer, int slot) {
-  return (layer + 1) * 4096 + slot;
+  return (layer + 1) * orders_of_a_unit + slot;
+}
+inline int ParameterSpec::unit() const {
+  return order / orders_of_a_unit;
 }
 
 // GPT-2's initialisation (Radford 2019, as Hugging Face's GPT2PreTrainedModel does it): N(0, 0.02),

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <vector>
 
 #include "core/model/layer.h"
+#include "core/plan/plan.h"
 
 namespace lockstep {
 
@@ -14,10 +17,14 @@ struct LayerSite {
   std::uint64_t seed = 0;
   int layer = -1;  ///< the block's number; -1 outside of the blocks
   Storage storage = Storage::own;
+  /// What the rank holds of each parameter, by its order; null for all of every one.
+  const std::map<int, Slice>* slices = nullptr;
 
-  /// A parameter of this place.
+  /// The part of a parameter that belongs here.
   Parameter parameter(const ParameterSpec& spec) const {
-    return storage == Storage::own ? Parameter{spec, device, seed} : Parameter{spec};
+    Slice slice = slices != nullptr ? slices->at(spec.order) : Slice{spec.shape};
+    return storage == Storage::own ? Parameter{spec, std::move(slice), device, seed}
+                                   : Parameter{spec, std::move(slice)};
   }
 };
 
@@ -38,10 +45,15 @@ struct LinearSpec {
   View tied_gradient{};
 };
 
-/// Makes the layers that lessons replace: derive, and override the one the lesson is about.
-class LayerFactory {
+/// Makes a model. A lesson that changes the model derives from this, overrides what the lesson is
+/// about, and gives the result to its Plan: the run, the reference on one device, predictions,
+/// sampling and the meta device all build with it.
+class ModelBuilder {
  public:
-  virtual ~LayerFactory() = default;
+  virtual ~ModelBuilder() = default;
+  /// All parameters of the whole model in ascending order, with their cuts: what its layers ask
+  /// LayerSite::parameter for.
+  virtual std::vector<ParameterSpec> parameters(const GptConfig& config) const;
   virtual std::unique_ptr<TokenLayer> embedding(const LayerSite& site) const;
   virtual std::unique_ptr<Layer> linear(const LayerSite& site, const LinearSpec& spec) const;
   virtual std::unique_ptr<Layer> layernorm(const LayerSite& site, const ParameterSpec& gain,
@@ -53,5 +65,10 @@ class LayerFactory {
   virtual std::unique_ptr<Layer> block(const LayerSite& site) const;
   virtual std::unique_ptr<LossLayer> loss(const LayerSite& site) const;
 };
+
+/// Builds the plan's model with `builder`; null is GPT-2's own.
+void build_with(Plan& plan, std::shared_ptr<const ModelBuilder> builder);
+/// The plan's builder, or GPT-2's own.
+const ModelBuilder& builder_of(const Plan& plan);
 
 }  // namespace lockstep

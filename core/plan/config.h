@@ -33,6 +33,8 @@ struct GptConfig {
   std::int64_t parameter_count() const;
   /// Without what is frozen.
   std::int64_t trained_count() const;
+
+  bool operator==(const GptConfig&) const = default;
 };
 
 }  // namespace lockstep

@@ -22,16 +22,15 @@ struct AnyUnits {
     const DType dtype = below(3) == 0 ? DType::bf16 : DType::f32;
     const int first = below(3), count = 1 + below(8);  // a stage's units need not begin at 0
     for (int u = 0; u < count; ++u) {
-      Unit unit{.index = first + u, .parameters = {}};
+      StoredUnit unit{.index = first + u};
       const bool frozen = below(4) == 0;
       for (int p = 1 + below(5); p > 0; --p) {
-        Parameter& parameter = parameters.emplace_back();
-        parameter.name = fmt::format("unit {} parameter {}", u, p);
-        parameter.order = static_cast<int>(parameters.size()) - 1;
-        parameter.shape = below(2) == 0 ? Shape{1 + below(400)} : Shape{1 + below(20), 64};
-        parameter.dtype = dtype;
-        parameter.frozen = frozen;
-        unit.parameters.push_back(&parameter);
+        parameters.push_back({.order = static_cast<int>(parameters.size()),
+                              .slice = Slice{below(2) == 0 ? Shape{1 + below(400)}
+                                                           : Shape{1 + below(20), 64}},
+                              .dtype = dtype,
+                              .frozen = frozen});
+        unit.parameters.push_back(parameters.back());
       }
       units.push_back(unit);
     }
@@ -39,15 +38,15 @@ struct AnyUnits {
       units.back().parameters.push_back(units.front().parameters.front());
   }
 
-  std::deque<Parameter> parameters;
-  std::vector<Unit> units;
+  std::vector<StoredParameter> parameters;
+  std::vector<StoredUnit> units;
 };
 
-std::int64_t bytes_without_last_unit(const FlatLayout::Bucket& bucket, const Unit& last) {
+std::int64_t bytes_without_last_unit(const FlatLayout::Bucket& bucket, const StoredUnit& last) {
   std::int64_t elements = 0;
   for (const FlatLayout::Slot& slot : bucket.slots)
     if (std::ranges::count(last.parameters, slot.parameter) == 0)
-      elements += (slot.parameter->shape.elements() + 63) / 64 * 64;
+      elements += (slot.elements() + 63) / 64 * 64;
   return elements * static_cast<std::int64_t>(size_of(bucket.dtype));
 }
 
@@ -55,19 +54,19 @@ std::int64_t bytes_without_last_unit(const FlatLayout::Bucket& bucket, const Uni
 void check_bucket(const FlatLayout& layout, const FlatLayout::Bucket& bucket) {
   const int n = layout.shards();
   std::int64_t end = 0, used = 0;
-  std::map<const Parameter*, std::vector<int>> owners;  // by element: how many have it
-  std::map<const Parameter*, std::int64_t> offsets;
+  std::map<int, std::vector<int>> owners;  // by element: how many have it
+  std::map<int, std::int64_t> offsets;
   for (const FlatLayout::Slot& slot : bucket.slots) {
     CHECK(slot.offset % 64 == 0);
     CHECK(slot.offset >= end);
     CHECK(slot.offset < end + 64);
-    CHECK(slot.parameter->frozen == bucket.frozen);
-    CHECK(slot.parameter->dtype == bucket.dtype);
-    const std::int64_t elements = slot.parameter->shape.elements();
+    CHECK(slot.parameter.frozen == bucket.frozen);
+    CHECK(slot.parameter.dtype == bucket.dtype);
+    const std::int64_t elements = slot.elements();
     end = slot.offset + elements;
     used += elements;
-    owners[slot.parameter].resize(static_cast<std::size_t>(elements));
-    offsets[slot.parameter] = slot.offset;
+    owners[slot.parameter.order].resize(static_cast<std::size_t>(elements));
+    offsets[slot.parameter.order] = slot.offset;
   }
   CHECK(bucket.used == used);
   CHECK(bucket.elements % n == 0);
@@ -80,14 +79,17 @@ void check_bucket(const FlatLayout& layout, const FlatLayout::Bucket& bucket) {
       CHECK(piece.in_shard >= last);
       CHECK(piece.elements > 0);
       last = piece.in_shard + piece.elements;
-      CHECK(offsets.at(piece.parameter) + piece.in_parameter == size * i + piece.in_shard);
+      const FlatLayout::Slot& slot = bucket.slots.at(piece.slot);
+      CHECK(slot.offset + piece.in_parameter == size * i + piece.in_shard);
+      CHECK(FlatLayout::slice(bucket, piece) ==
+            slot.parameter.slice.range(piece.in_parameter, piece.elements));
       for (std::int64_t k = 0; k < piece.elements; ++k)
-        ++owners.at(piece.parameter).at(static_cast<std::size_t>(piece.in_parameter + k));
+        ++owners.at(slot.parameter.order).at(static_cast<std::size_t>(piece.in_parameter + k));
     }
     CHECK(last <= size);
   }
-  for (const auto& [parameter, counts] : owners)
-    CHECK(std::ranges::count(counts, 1) == parameter->shape.elements());
+  for (const auto& [order, counts] : owners)
+    CHECK(std::ranges::count(counts, 1) == static_cast<std::ptrdiff_t>(counts.size()));
 }
 
 }  // namespace
@@ -102,14 +104,14 @@ TEST_CASE("a flat layout has every element of every parameter in one place, owne
                                           ? 256 * (1 + random() % 16)  // often just full
                                           : 1 + random() % 9000;
     std::int64_t parameters = 0;
-    for (const Parameter& each : any.parameters) parameters += each.shape.elements();
+    for (const StoredParameter& each : any.parameters) parameters += each.slice.elements();
     if (parameters < shards) continue;
     CAPTURE(round);
     const FlatLayout layout{any.units, shards, bucket_bytes};
     CHECK(layout.shards() == shards);
 
     std::vector<int> units;
-    std::set<const Parameter*> placed;
+    std::set<int> placed;
     std::int64_t trained = 0, elements = 0, trained_elements = 0;
     for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
       const FlatLayout::Bucket& bucket = layout.buckets()[b];
@@ -126,14 +128,15 @@ TEST_CASE("a flat layout has every element of every parameter in one place, owne
       CHECK(bucket.first_unit() == bucket.units.front());
       CHECK(bucket.last_unit() == bucket.units.back());
       for (const FlatLayout::Slot& slot : bucket.slots) {
-        CHECK(placed.insert(slot.parameter).second);
-        const auto user = std::ranges::find_if(any.units, [&](const Unit& unit) {
+        CHECK(placed.insert(slot.parameter.order).second);
+        CHECK(layout.bucket_holding(slot.parameter.order) == b);
+        const auto user = std::ranges::find_if(any.units, [&](const StoredUnit& unit) {
           return std::ranges::count(unit.parameters, slot.parameter) > 0;
         });
         CHECK(layout.bucket_of(user->index) == b);  // a tied table's first use
       }
       // Closed with the unit that makes it large enough, neither before nor after.
-      const Unit& last =
+      const StoredUnit& last =
           any.units[static_cast<std::size_t>(bucket.last_unit() - any.units.front().index)];
       CHECK((bucket.units.size() == 1 || bytes_without_last_unit(bucket, last) < bucket_bytes));
       if (b + 1 < layout.buckets().size() && layout.buckets()[b + 1].frozen == bucket.frozen)
@@ -163,9 +166,7 @@ TEST_CASE("a layout that can't be is one line") {
   for (const int bytes : {0, -1})
     CHECK(unlike(complaint_of<UsageError>([&] { FlatLayout(any.units, 2, bytes); }),
                  {fmt::format("--bucket {}", bytes), "at least 1 byte"}) == "");
-  Parameter alone;
-  alone.shape = {3};
-  const std::vector<Unit> unit{{.index = 0, .parameters = {&alone}}};
+  const std::vector<StoredUnit> unit{{.index = 0, .parameters = {{.slice = Slice{{3}}}}}};
   CHECK(FlatLayout(unit, 3, 1).owned(2) == 0);  // 64 elements: the third rank has padding only
   CHECK(unlike(complaint_of<UsageError>([&] { FlatLayout(unit, 4, 1); }),
                {"--ranks 4", "3 parameters"}) == "");
@@ -181,36 +182,35 @@ TEST_CASE("parameters move into a flat buffer, and parts of them are what they w
   CHECK(bytes == 4 * config.parameter_count());
   std::vector<Tensor> kept;
   for (const int shards : {1, 3, 4}) {
-    const FlatLayout layout{model.units(), shards, 4'000};
-    const FlatLayout bare_layout{bare.units(), shards, 4'000};
+    const FlatLayout layout{model.stored_units(), shards, 4'000};
+    const FlatLayout bare_layout{bare.stored_units(), shards, 4'000};
     std::vector<Tensor> flat;
     for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
       const FlatLayout::Bucket& bucket = layout.buckets()[b];
       Tensor& all = flat.emplace_back(
           zeros(one.device(), bucket.elements, MemoryCategory::activations, bucket.dtype));
-      move_values(one.device(), bucket, all);
+      move_values(model, bucket, all);
       for (const FlatLayout::Slot& slot : bucket.slots) {
-        CHECK(slot.parameter->value.f32() == all.f32() + slot.offset);
-        CHECK_FALSE(slot.parameter->value_storage);
+        const Parameter& parameter = model.parameter(slot.parameter.order);
+        CHECK(parameter.value.f32() == all.f32() + slot.offset);
+        CHECK_FALSE(parameter.value_storage);
       }
       for (int i = 0; i < shards; ++i) {
         const std::int64_t size = bucket.elements / shards;
         const View mine = all.view().columns(i * size, size);
         Tensor made{one.memory, {size}, MemoryCategory::activations};
-        const auto parts = parts_of_shard(layout, bucket, i, mine, {});
-        const auto fresh = parts_of_shard(bare_layout, bare_layout.buckets()[b], i, made, {});
+        const auto parts = parts_of_shard(model, layout, bucket, i, mine, {});
+        const auto fresh = parts_of_shard(bare, bare_layout, bare_layout.buckets()[b], i, made, {});
         REQUIRE(parts.size() == fresh.size());
         for (std::size_t p = 0; p < parts.size(); ++p) {
-          const Parameter& whole =
-              **std::ranges::find(model.parameters(), parts[p].order,
-                                  [](const Parameter* each) { return each->order; });
+          const Parameter& whole = model.parameter(parts[p].order);
           CHECK(parts[p].name == whole.name);
           CHECK(parts[p].decay == whole.decay);
-          CHECK(parts[p].value.f32() == whole.value.f32() + parts[p].first);
+          CHECK(parts[p].value.f32() == whole.value.f32() + parts[p].slice.runs().front().in_whole);
           CHECK(parts[p].gradient.elements() == 0);
           // Made where it lies, as it would be in the whole.
-          CHECK(fresh[p].first == parts[p].first);
-          fresh[p].initial_values(model.device(), fresh[p].value, fresh[p].first, 3);
+          CHECK(fresh[p].slice == parts[p].slice);
+          fresh[p].fill_initial(model.device(), 3);
           CHECK(same_bits(floats(fresh[p].value), floats(parts[p].value)));
         }
       }
@@ -220,9 +220,9 @@ TEST_CASE("parameters move into a flat buffer, and parts of them are what they w
     for (Tensor& each : flat) kept.push_back(std::move(each));
     if (shards < 4) continue;
     for (const FlatLayout::Bucket& bucket : layout.buckets()) {
-      put_values(bucket, {});
+      put_values(model, bucket, {});
       for (const FlatLayout::Slot& slot : bucket.slots)
-        CHECK(slot.parameter->value.elements() == 0);
+        CHECK(model.parameter(slot.parameter.order).value.elements() == 0);
     }
   }
 }

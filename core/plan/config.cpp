@@ -1,9 +1,9 @@
-#include "core/model/config.h"
+#include "core/plan/config.h"
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/model/gpt_parameters.h"
+#include "core/plan/gpt_parameters.h"
 
 namespace lockstep {
 

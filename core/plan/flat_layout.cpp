@@ -1,4 +1,4 @@
-#include "core/model/flat_layout.h"
+#include "core/plan/flat_layout.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
 
 }  // namespace
 
-FlatLayout::FlatLayout(const std::vector<Unit>& units, int shards, std::int64_t bucket_bytes)
+FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::int64_t bucket_bytes)
     : shards_(shards) {
   if (bucket_bytes < 1)
     throw UsageError(fmt::format(
@@ -25,12 +25,12 @@ FlatLayout::FlatLayout(const std::vector<Unit>& units, int shards, std::int64_t 
         bucket_bytes));
   // A parameter that two units use, a tied table, belongs to the first: its gradient is complete
   // only there.
-  std::set<const Parameter*> placed;
-  std::vector<std::vector<Parameter*>> own;
-  for (const Unit& unit : units) {
+  std::set<int> placed;
+  std::vector<std::vector<const StoredParameter*>> own;
+  for (const StoredUnit& unit : units) {
     own.emplace_back();
-    for (Parameter* parameter : unit.parameters)
-      if (placed.insert(parameter).second) own.back().push_back(parameter);
+    for (const StoredParameter& parameter : unit.parameters)
+      if (placed.insert(parameter.order).second) own.back().push_back(&parameter);
   }
 
   bool open = false;
@@ -39,19 +39,22 @@ FlatLayout::FlatLayout(const std::vector<Unit>& units, int shards, std::int64_t 
     if (!open || buckets_.back().frozen != frozen) buckets_.push_back({.frozen = frozen});
     Bucket& bucket = buckets_.back();
     bucket.units.push_back(units[u].index);
-    for (Parameter* parameter : own[u]) {
+    for (const StoredParameter* parameter : own[u]) {
+      const Slot& slot = bucket.slots.emplace_back(Slot{*parameter, bucket.elements});
       bucket.dtype = parameter->dtype;
-      bucket.slots.push_back({parameter, bucket.elements});
-      bucket.used += parameter->shape.elements();
-      bucket.elements = rounded_up(bucket.elements + parameter->shape.elements(), alignment);
+      bucket.used += slot.elements();
+      bucket.elements = rounded_up(bucket.elements + slot.elements(), alignment);
     }
     open = bucket.elements * static_cast<std::int64_t>(size_of(bucket.dtype)) < bucket_bytes;
   }
   std::int64_t all = 0;
-  for (Bucket& bucket : buckets_) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    Bucket& bucket = buckets_[b];
     all += bucket.used;
     bucket.elements = rounded_up(bucket.elements, shards);
+    for (const Slot& slot : bucket.slots) holding_.emplace_back(slot.parameter.order, b);
   }
+  std::ranges::sort(holding_);
   if (all < shards)
     throw UsageError(fmt::format(
         "--ranks {}: the model has {} parameters to share; use fewer ranks", shards, all));
@@ -63,16 +66,26 @@ std::size_t FlatLayout::bucket_of(int unit) const {
   return static_cast<std::size_t>(found - buckets_.begin());
 }
 
+std::size_t FlatLayout::bucket_holding(int order) const {
+  return std::ranges::lower_bound(holding_, order, {}, &std::pair<int, std::size_t>::first)->second;
+}
+
+std::int64_t FlatLayout::used(bool with_frozen) const {
+  std::int64_t sum = 0;
+  for (const Bucket& bucket : buckets_)
+    if (with_frozen || !bucket.frozen) sum += bucket.used;
+  return sum;
+}
+
 std::vector<FlatLayout::Piece> FlatLayout::shard(const Bucket& bucket, int i) const {
   const std::int64_t size = bucket.elements / shards_;
   const std::int64_t begin = size * i;
   std::vector<Piece> pieces;
-  for (const Slot& slot : bucket.slots) {
+  for (std::size_t s = 0; s < bucket.slots.size(); ++s) {
+    const Slot& slot = bucket.slots[s];
     const std::int64_t first = std::max(slot.offset, begin);
-    const std::int64_t last =
-        std::min(slot.offset + slot.parameter->shape.elements(), begin + size);
-    if (first < last)
-      pieces.push_back({slot.parameter, first - slot.offset, first - begin, last - first});
+    const std::int64_t last = std::min(slot.offset + slot.elements(), begin + size);
+    if (first < last) pieces.push_back({s, first - slot.offset, first - begin, last - first});
   }
   return pieces;
 }

@@ -1,4 +1,4 @@
-#include "core/model/footprint.h"
+#include "core/plan/footprint.h"
 
 #include "core/model/adamw.h"
 #include "tests/model/fixture.h"

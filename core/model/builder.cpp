@@ -1,0 +1,54 @@
+#include "core/model/builder.h"
+
+#include "core/model/attention.h"
+#include "core/model/block.h"
+#include "core/model/embedding.h"
+#include "core/model/layernorm.h"
+#include "core/model/linear.h"
+#include "core/model/loss.h"
+#include "core/model/mlp.h"
+
+namespace lockstep {
+
+std::vector<ParameterSpec> ModelBuilder::parameters(const GptConfig& config) const {
+  return gpt_parameters(config);
+}
+std::unique_ptr<TokenLayer> ModelBuilder::embedding(const LayerSite& site) const {
+  return std::make_unique<Embedding>(site);
+}
+std::unique_ptr<Layer> ModelBuilder::linear(const LayerSite& site, const LinearSpec& spec) const {
+  return std::make_unique<Linear>(site, spec);
+}
+std::unique_ptr<Layer> ModelBuilder::layernorm(const LayerSite& site, const ParameterSpec& gain,
+                                               const ParameterSpec& bias) const {
+  return std::make_unique<LayerNorm>(site, gain, bias);
+}
+std::unique_ptr<Layer> ModelBuilder::attention_core(const LayerSite& site) const {
+  return std::make_unique<AttentionCore>(site, site.config.heads);
+}
+std::unique_ptr<Layer> ModelBuilder::mlp(const LayerSite& site) const {
+  return std::make_unique<Mlp>(site, *this);
+}
+std::unique_ptr<Layer> ModelBuilder::block(const LayerSite& site) const {
+  return std::make_unique<Block>(site, *this);
+}
+std::unique_ptr<LossLayer> ModelBuilder::loss(const LayerSite& site) const {
+  return std::make_unique<CrossEntropy>(site);
+}
+
+namespace {
+
+const ModelBuilder gpt_2;
+
+}  // namespace
+
+void build_with(Plan& plan, std::shared_ptr<const ModelBuilder> builder) {
+  auto parameters = (builder ? *builder : gpt_2).parameters(plan.model);
+  plan.build_with(std::move(builder), std::move(parameters));
+}
+
+const ModelBuilder& builder_of(const Plan& plan) {
+  return plan.builder ? *plan.builder : gpt_2;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <vector>
+
+namespace lockstep {
+
+/// How the positions of a sequence are divided among the ranks of a context-parallel group.
+enum class ContextLayout {
+  contiguous,  ///< N equal chunks, rank i has chunk i
+  zigzag,      ///< 2N equal chunks, rank i has chunks i and 2N-1-i: causal work is balanced
+};
+
+/// What all ranks together read in one step.
+struct BatchGeometry {
+  int sequences = 16;    ///< over all replicas and microbatches
+  int microbatches = 8;  ///< m, of each replica
+  ContextLayout context = ContextLayout::contiguous;
+  bool operator==(const BatchGeometry&) const = default;
+};
+
+/// Positions [begin, end) of a sequence.
+struct Positions {
+  int begin = 0;
+  int end = 0;
+  bool operator==(const Positions&) const = default;
+};
+
+/// The part of a step's samples that one rank reads.
+struct BatchShape {
+  int microbatches = 1;  ///< m
+  int size = 1;          ///< b, sequences a microbatch
+  int replicas = 1;      ///< that share the step's samples, m * b each
+  int replica = 0;       ///< which of them this is
+  /// Which positions of each sequence, in this order; all of them if empty.
+  std::vector<Positions> positions{};
+  bool operator==(const BatchShape&) const = default;
+};
+
+/// The positions of place `i` of `n` in a context-parallel group. Throws UsageError, naming
+/// --sequence and --cp, if `sequence` positions do not divide into the layout's chunks.
+std::vector<Positions> context_positions(ContextLayout layout, int sequence, int i, int n);
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep {
+
+/// Whose algorithms do collectives: ours over point-to-point, or the backend's own library.
+enum class Collectives { ring, native };
+
+/// What bytes are sent for. A message of point-to-point is counted as `send`, by its sender.
+enum class Operation : std::uint8_t {
+  send,
+  broadcast,
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  gather,
+  all_to_all,
+  barrier,
+};
+inline constexpr std::array all_operations{Operation::send,       Operation::broadcast,
+                                    Operation::all_reduce, Operation::reduce_scatter,
+                                    Operation::all_gather, Operation::gather,
+                                    Operation::all_to_all, Operation::barrier};
+constexpr const char* name_of(Operation operation) {
+  constexpr const char* names[] = {"send",       "broadcast", "all_reduce", "reduce_scatter",
+                                   "all_gather", "gather",    "all_to_all", "barrier"};
+  return names[static_cast<std::size_t>(operation)];
+}
+/// The operation of that name. Throws std::invalid_argument if there is none.
+Operation operation_named(std::string_view name);
+
+/// A value for every operation.
+template <class T>
+class PerOperation {
+ public:
+  T& operator[](Operation operation) { return values_[static_cast<std::size_t>(operation)]; }
+  const T& operator[](Operation operation) const {
+    return values_[static_cast<std::size_t>(operation)];
+  }
+  bool operator==(const PerOperation&) const = default;
+
+ private:
+  std::array<T, all_operations.size()> values_{};
+};
+
+/// Bytes that one rank sends.
+using BytesSent = PerOperation<std::int64_t>;
+/// What was sent between two readings of one account.
+BytesSent operator-(const BytesSent& after, const BytesSent& before);
+std::int64_t total(const BytesSent& bytes);
+
+}  // namespace lockstep

@@ -1,0 +1,210 @@
+#include "core/plan/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <stdexcept>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr Axis every_axis[] = {Axis::tp, Axis::cp, Axis::dp, Axis::pp, Axis::ep};
+
+std::size_t index(Axis axis) {
+  return static_cast<std::size_t>(axis);
+}
+
+Slice slice_of(const ParameterSpec& spec, const Mesh& mesh, const Place& place) {
+  std::vector<DimensionCut> cuts;
+  for (const Cut& cut : spec.cuts)
+    if (const int parts = mesh.size(cut.axis); parts > 1)
+      cuts.push_back({.dimension = cut.dimension,
+                      .part = place.coordinate(cut.axis),
+                      .parts = parts,
+                      .sections = cut.sections,
+                      .grain = cut.grain});
+  return Slice{spec.shape, cuts};
+}
+
+}  // namespace
+
+Plan::Plan(const GptConfig& config, const Mesh& mesh_)
+    : model(config),
+      mesh(mesh_),
+      rank_of_stage(static_cast<std::size_t>(mesh_.size(Axis::pp))),
+      parameters_(
+          std::make_shared<const std::vector<ParameterSpec>>(gpt_parameters(config))) {
+  std::iota(rank_of_stage.begin(), rank_of_stage.end(), 0);
+}
+
+void Plan::build_with(std::shared_ptr<const ModelBuilder> builder_,
+                      std::vector<ParameterSpec> parameters) {
+  if (!std::ranges::is_sorted(parameters, std::less{}, &ParameterSpec::order))
+    throw std::invalid_argument("Plan: a model's parameters come in ascending order");
+  builder = std::move(builder_);
+  parameters_ = std::make_shared<const std::vector<ParameterSpec>>(std::move(parameters));
+}
+
+Place Plan::place(int rank) const {
+  if (rank < 0 || rank >= mesh.ranks())
+    throw std::invalid_argument(fmt::format("rank {} of {}", rank, mesh.ranks()));
+  Place place{.rank = rank};
+  for (const Axis axis : every_axis) {
+    place.coordinates[index(axis)] = mesh.coordinate(rank, axis);
+    place.members[index(axis)] = mesh.group(rank, axis);
+  }
+  const std::vector<ParameterSpec>& all = parameters();
+  for (int stage = 0; stage < stages(); ++stage) {
+    if (rank_of_stage[static_cast<std::size_t>(stage)] != place.coordinate(Axis::pp)) continue;
+    place.stages.push_back(stage);
+    const StageLayers layers = layers_of(stage);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      // A tied head uses the token table, which is the model's first parameter.
+      const bool table = i == 0 && model.tied && layers.head;
+      if (table || layers.runs(all[i].unit(), model))
+        place.held.push_back({stage, static_cast<int>(i), slice_of(all[i], mesh, place)});
+    }
+  }
+  return place;
+}
+
+std::vector<int> Plan::replicas(int parameter, int rank) const {
+  const ParameterSpec& spec = parameters().at(static_cast<std::size_t>(parameter));
+  std::vector<bool> uses(static_cast<std::size_t>(mesh.size(Axis::pp)));
+  for (int stage = 0; stage < stages(); ++stage) {
+    const StageLayers layers = layers_of(stage);
+    if (layers.runs(spec.unit(), model) || (parameter == 0 && model.tied && layers.head))
+      uses[static_cast<std::size_t>(rank_of_stage[static_cast<std::size_t>(stage)])] = true;
+  }
+  std::vector<int> replicas;
+  for (int other = 0; other < mesh.ranks(); ++other) {
+    const bool same_cut = std::ranges::all_of(spec.cuts, [&](const Cut& cut) {
+      return mesh.coordinate(other, cut.axis) == mesh.coordinate(rank, cut.axis);
+    });
+    if (same_cut && uses[static_cast<std::size_t>(mesh.coordinate(other, Axis::pp))])
+      replicas.push_back(other);
+  }
+  return replicas;
+}
+
+std::vector<StoredUnit> Plan::units(const Place& place, int stage) const {
+  const StageLayers layers = layers_of(stage);
+  std::vector<StoredUnit> units;
+  if (layers.embedding) units.push_back({.index = 0});
+  for (int block = layers.first; block < layers.last; ++block) units.push_back({.index = block + 1});
+  if (layers.head) units.push_back({.index = model.layers + 1});
+  const auto unit_at = [&](int number) -> StoredUnit& {
+    return *std::ranges::find(units, number, &StoredUnit::index);
+  };
+  const Held* table = nullptr;  // of a tied head
+  const auto store = [&](int unit, const Held& held) {
+    const ParameterSpec& spec = parameters()[static_cast<std::size_t>(held.parameter)];
+    unit_at(unit).parameters.push_back({spec.order, held.slice, spec.dtype, spec.frozen});
+  };
+  for (const Held& held : place.held) {
+    if (held.stage != stage) continue;
+    if (model.tied && held.parameter == 0) table = &held;
+    const int unit = parameters()[static_cast<std::size_t>(held.parameter)].unit();
+    if (layers.runs(unit, model)) store(unit, held);
+  }
+  if (layers.head && table != nullptr) store(model.layers + 1, *table);
+  return units;
+}
+
+BatchShape Plan::samples(const Place& place, int microbatches) const {
+  BatchShape shape{.microbatches = microbatches,
+                   .size = microbatch_size(microbatches),
+                   .replicas = mesh.size(Axis::dp),
+                   .replica = place.coordinate(Axis::dp)};
+  if (const int n = mesh.size(Axis::cp); n > 1)
+    shape.positions =
+        context_positions(batch.context, model.sequence, place.coordinate(Axis::cp), n);
+  return shape;
+}
+
+Boundary Plan::boundary(int microbatches) const {
+  return {.shape = {microbatch_size(microbatches), model.sequence / mesh.size(Axis::cp),
+                    model.hidden},
+          .dtype = model.dtype};
+}
+
+Clock Plan::clock() const {
+  return modelled ? Clock::modelled(modelled->cluster, modelled->times) : Clock::wall();
+}
+
+void Plan::validate() const {
+  model.validate();
+  StageLayers::of(model, 0, stages());
+  if (const int tp = mesh.size(Axis::tp); model.heads % tp != 0)
+    throw UsageError(fmt::format("--heads {} with --tp {}: each of {} ranks takes as many heads; "
+                                 "--heads {} would do",
+                                 model.heads, tp, tp, (model.heads + tp - 1) / tp * tp));
+  if (const int cp = mesh.size(Axis::cp); cp > 1)
+    context_positions(batch.context, model.sequence, 0, cp);
+  const int pieces = mesh.size(Axis::dp) * batch.microbatches;
+  if (pieces == 0 || batch.sequences % pieces != 0)
+    throw UsageError(fmt::format(
+        "--batch {} with --microbatches {}: {} sequences can't be cut into {} equal microbatches",
+        batch.sequences, batch.microbatches, batch.sequences, pieces));
+}
+
+bool Plan::operator==(const Plan& other) const {
+  return model == other.model && mesh == other.mesh && rank_of_stage == other.rank_of_stage &&
+         batch == other.batch && optimizer == other.optimizer && seed == other.seed &&
+         modelled == other.modelled && collectives == other.collectives &&
+         receives_combine == other.receives_combine && builder == other.builder &&
+         parameters() == other.parameters();
+}
+
+std::string Plan::json() const {
+  using nlohmann::ordered_json;
+  ordered_json document;
+  document["model"] = {{"layers", model.layers},         {"hidden", model.hidden},
+                       {"heads", model.heads},           {"sequence", model.sequence},
+                       {"vocabulary", model.vocabulary}, {"tied", model.tied},
+                       {"frozen", model.frozen},         {"precision", name_of(model.dtype)}};
+  document["ranks"] = mesh.ranks();
+  document["mesh"] = ordered_json::parse(mesh.json());
+  document["rank_of_stage"] = rank_of_stage;
+  document["batch"] = {{"sequences", batch.sequences},
+                       {"microbatches", batch.microbatches},
+                       {"context", batch.context == ContextLayout::zigzag ? "zigzag" : "contiguous"}};
+  document["optimizer"] = {{"learning_rate", optimizer.learning_rate},
+                           {"beta1", optimizer.beta1},
+                           {"beta2", optimizer.beta2},
+                           {"epsilon", optimizer.epsilon},
+                           {"weight_decay", optimizer.weight_decay},
+                           {"clip", optimizer.clip},
+                           {"masters", optimizer.masters}};
+  document["seed"] = seed;
+  document["cluster"] =
+      modelled ? ordered_json::parse(modelled->cluster.json()) : ordered_json();
+  document["collectives"] = collectives == Collectives::ring ? "ring" : "native";
+  return document.dump();
+}
+
+std::string Plan::json(const Place& place) const {
+  using nlohmann::ordered_json;
+  ordered_json document{{"rank", place.rank}};
+  for (const Axis axis : every_axis) {
+    document["coordinates"][name_of(axis)] = place.coordinate(axis);
+    document["groups"][name_of(axis)] = place.group(axis);
+  }
+  document["stages"] = place.stages;
+  document["parameters"] = ordered_json::array();
+  for (const Held& held : place.held) {
+    const ParameterSpec& spec = parameters()[static_cast<std::size_t>(held.parameter)];
+    document["parameters"].push_back({{"stage", held.stage},
+                                      {"name", spec.name},
+                                      {"slice", ordered_json::parse(held.slice.json())}});
+  }
+  return document.dump();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/device/memory.h"
+#include "core/plan/communication.h"
+
+namespace lockstep {
+
+/// Consecutive steps that are alike: the same schedule, the same m. A run is a list of phases, and
+/// what is predicted and observed is told for each.
+struct Phase {
+  std::string name;  ///< "m = 8"
+  int first_step = 0;
+  int steps = 0;
+  int microbatches = 1;  ///< m
+};
+
+/// A number of bytes by a formula, or the reason why there is none. A run refuses a Figure that is
+/// neither, so no check is switched off by omission.
+class Figure {
+ public:
+  Figure() = default;
+  Figure(std::int64_t bytes) : bytes_(bytes) {}
+  static Figure not_predicted(std::string why) {
+    Figure figure;
+    figure.why_ = std::move(why);
+    return figure;
+  }
+
+  explicit operator bool() const { return bytes_.has_value(); }
+  std::int64_t operator*() const { return bytes_.value(); }
+  /// Of a figure that is not predicted; empty for one that nobody has set.
+  const std::string& why_not() const { return why_; }
+  bool is_set() const { return bytes_.has_value() || !why_.empty(); }
+  bool operator==(const Figure&) const = default;
+
+ private:
+  std::optional<std::int64_t> bytes_;
+  std::string why_;
+};
+
+/// A value for every category of memory.
+template <class T>
+class PerCategory {
+ public:
+  T& operator[](MemoryCategory category) { return values_[static_cast<std::size_t>(category)]; }
+  const T& operator[](MemoryCategory category) const {
+    return values_[static_cast<std::size_t>(category)];
+  }
+  void fill(const T& value) { values_.fill(value); }
+  bool operator==(const PerCategory&) const = default;
+
+ private:
+  std::array<T, memory_category_count> values_{};
+};
+
+/// What the formulas say of one rank during a phase.
+struct Predicted {
+  std::string formula;           ///< of the bubble: "(p-1)/(m+p-1)"
+  std::optional<double> bubble;  ///< of the whole step, by the closed form
+  /// What the simulator says, with the stages' own costs and the cluster's links.
+  std::optional<double> bubble_simulated;
+  /// Bytes sent, a step. An operation that a lesson does not mention sends nothing.
+  PerOperation<Figure> bytes_sent = nothing_sent();
+  /// The highest of each category. A lesson gives every one, or says why not.
+  PerCategory<Figure> peak_bytes{};
+  std::string schedule;  ///< which schedule the steps follow, if one does
+  int stages = 0;
+
+  /// The figures that are not predicted, each with the reason: "all_reduce", "peak gradients".
+  std::vector<std::pair<std::string, std::string>> missing() const {
+    std::vector<std::pair<std::string, std::string>> figures;
+    for (const Operation operation : all_operations)
+      if (const Figure& figure = bytes_sent[operation]; !figure)
+        figures.emplace_back(name_of(operation), figure.why_not());
+    for (const MemoryCategory category : all_memory_categories)
+      if (const Figure& figure = peak_bytes[category]; !figure)
+        figures.emplace_back(std::string{"peak "} + name_of(category), figure.why_not());
+    return figures;
+  }
+
+  /// Every peak is unknown for this reason.
+  static Predicted without_memory(const std::string& why) {
+    Predicted predicted;
+    predicted.peak_bytes.fill(Figure::not_predicted(why));
+    return predicted;
+  }
+
+  static PerOperation<Figure> nothing_sent() {
+    PerOperation<Figure> none;
+    for (const Operation operation : all_operations) none[operation] = 0;
+    return none;
+  }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,261 @@
+#include "core/plan/slice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace lockstep {
+
+Shape shape_of(std::span<const std::int64_t> extents) {
+  switch (extents.size()) {
+    case 1:
+      return {extents[0]};
+    case 2:
+      return {extents[0], extents[1]};
+    case 3:
+      return {extents[0], extents[1], extents[2]};
+    case 4:
+      return {extents[0], extents[1], extents[2], extents[3]};
+    case 0:
+      return {};
+    default:
+      throw std::invalid_argument("a shape has at most 4 extents");
+  }
+}
+
+namespace {
+
+using Strides = std::array<std::int64_t, Shape::max_rank>;
+
+std::size_t at(int dimension) {
+  return static_cast<std::size_t>(dimension);
+}
+
+Strides row_major(const Shape& shape) {
+  Strides strides{};
+  std::int64_t stride = 1;
+  for (int d = shape.rank(); d-- > 0;) {
+    strides[at(d)] = stride;
+    stride *= shape[d];
+  }
+  return strides;
+}
+
+/// Indices [whole, whole + count) of a dimension, kept at [local, local + count).
+struct Interval {
+  std::int64_t whole = 0;
+  std::int64_t local = 0;
+  std::int64_t count = 0;
+};
+
+/// One dimension as it is stored: what of it, and how long its storage is.
+struct Extent {
+  std::vector<Interval> intervals;
+  std::int64_t local = 0;
+
+  void cut(const DimensionCut& cut) {
+    if (cut.parts < 1 || cut.part < 0 || cut.part >= cut.parts || cut.sections < 1 ||
+        cut.grain < 1 || local % cut.sections != 0)
+      throw std::invalid_argument(
+          fmt::format("part {} of {} of {} elements in {} sections", cut.part, cut.parts, local,
+                      cut.sections));
+    const std::int64_t section = local / cut.sections;
+    const std::int64_t unit = cut.parts * cut.grain;
+    const std::int64_t each = (section + unit - 1) / unit * cut.grain;
+    std::vector<Interval> kept;
+    for (int s = 0; s < cut.sections; ++s) {
+      const std::int64_t begin = s * section + std::min(section, cut.part * each);
+      const std::int64_t end = s * section + std::min(section, (cut.part + 1) * each);
+      for (const Interval& old : intervals) {
+        const std::int64_t first = std::max(begin, old.local);
+        const std::int64_t last = std::min(end, old.local + old.count);
+        if (first < last)
+          kept.push_back({.whole = old.whole + first - old.local,
+                          .local = s * each + first - begin,
+                          .count = last - first});
+      }
+    }
+    intervals = std::move(kept);
+    local = cut.sections * each;
+  }
+};
+
+}  // namespace
+
+Slice::Slice(const Shape& whole, std::span<const DimensionCut> cuts) : whole_(whole) {
+  const int rank = whole.rank();
+  std::array<Extent, Shape::max_rank> extents;
+  for (int d = 0; d < rank; ++d) extents[at(d)] = {{{0, 0, whole[d]}}, whole[d]};
+  for (const DimensionCut& cut : cuts) {
+    if (cut.dimension < 0 || cut.dimension >= rank)
+      throw std::invalid_argument(
+          fmt::format("a cut of dimension {} of a tensor that has {}", cut.dimension, rank));
+    extents[at(cut.dimension)].cut(cut);
+  }
+  Strides local{};
+  for (int d = 0; d < rank; ++d) local[at(d)] = extents[at(d)].local;
+  local_ = shape_of({local.data(), at(rank)});
+  if (local_.elements() == 0) return;
+  const Strides strides = row_major(local_);
+
+  // Every combination of one interval a dimension is a box; the last dimension varies fastest.
+  std::array<std::size_t, Shape::max_rank> chosen{};
+  for (int d = 0; d < rank; ++d)
+    if (extents[at(d)].intervals.empty()) return;  // nothing but padding
+  for (bool more = true; more;) {
+    Piece piece{.strides = strides};
+    Strides extent{};
+    for (int d = 0; d < rank; ++d) {
+      const Interval& interval = extents[at(d)].intervals[chosen[at(d)]];
+      piece.box.begin[at(d)] = interval.whole;
+      piece.offset += interval.local * strides[at(d)];
+      extent[at(d)] = interval.count;
+    }
+    piece.box.extent = shape_of({extent.data(), at(rank)});
+    pieces_.push_back(piece);
+    more = false;
+    for (int d = rank; d-- > 0 && !more;) {
+      more = ++chosen[at(d)] < extents[at(d)].intervals.size();
+      if (!more) chosen[at(d)] = 0;
+    }
+  }
+}
+
+namespace {
+
+/// Appends to `into` what of a piece lies in [first, last) of local storage. Dimensions before
+/// `dimension` are down to one index. Rows along a dimension do not overlap in storage, so of its
+/// indices one range lies inside as a whole, and at most one before it and one after it in part.
+void clip(const Slice::Piece& piece, int dimension, std::int64_t first, std::int64_t last,
+          std::vector<Slice::Piece>& into) {
+  const Shape& extent = piece.box.extent;
+  std::int64_t span = 1;  // from the first to the last element, both included
+  for (int d = dimension; d < extent.rank(); ++d) span += (extent[d] - 1) * piece.strides[at(d)];
+  if (piece.offset >= last || piece.offset + span <= first) return;
+  if (piece.offset >= first && piece.offset + span <= last) {
+    into.push_back(piece);
+    return;
+  }
+  const std::int64_t stride = piece.strides[at(dimension)];
+  const std::int64_t row = span - (extent[dimension] - 1) * stride;
+  const auto rows = [&](std::int64_t begin, std::int64_t count) {
+    Slice::Piece part = piece;
+    part.box.begin[at(dimension)] += begin;
+    part.offset += begin * stride;
+    Strides extents{};
+    for (int d = 0; d < extent.rank(); ++d) extents[at(d)] = d == dimension ? count : extent[d];
+    part.box.extent = shape_of({extents.data(), at(extent.rank())});
+    return part;
+  };
+  // Rows from `from` to before `to` lie inside as a whole.
+  const auto up = [](std::int64_t n, std::int64_t by) { return n <= 0 ? 0 : (n + by - 1) / by; };
+  const std::int64_t n = extent[dimension];
+  const std::int64_t from = std::min(n, up(first - piece.offset, stride));
+  const std::int64_t room = last - piece.offset - row;
+  const std::int64_t to = std::max(from, room < 0 ? 0 : std::min(n, room / stride + 1));
+  if (from > 0) clip(rows(from - 1, 1), dimension + 1, first, last, into);
+  if (from < to) into.push_back(rows(from, to - from));
+  if (to < n) clip(rows(to, 1), dimension + 1, first, last, into);
+}
+
+}  // namespace
+
+Slice Slice::of_pieces(const Shape& whole, const Shape& local, std::vector<Piece> pieces) {
+  Slice slice;
+  slice.whole_ = whole;
+  slice.local_ = local;
+  slice.pieces_ = std::move(pieces);
+  return slice;
+}
+
+Slice Slice::range(std::int64_t first, std::int64_t count) const {
+  if (first < 0 || count < 0 || first + count > local_.elements())
+    throw std::invalid_argument(fmt::format("elements {} to {} of a slice that stores {}", first,
+                                            first + count, local_.elements()));
+  Slice part;
+  part.whole_ = whole_;
+  part.local_ = {count};
+  for (const Piece& piece : pieces_) clip(piece, 0, first, first + count, part.pieces_);
+  for (Piece& piece : part.pieces_) piece.offset -= first;
+  return part;
+}
+
+std::int64_t Slice::elements() const {
+  std::int64_t sum = 0;
+  for (const Piece& piece : pieces_) sum += piece.box.extent.elements();
+  return sum;
+}
+
+std::vector<Slice::Run> Slice::runs() const {
+  std::vector<Run> runs;
+  const Strides whole = row_major(whole_);
+  for (const Piece& piece : pieces_) {
+    const Shape& extent = piece.box.extent;
+    // Trailing dimensions that are consecutive on both sides are one run.
+    int inner = extent.rank();
+    std::int64_t length = 1;
+    while (inner > 0 && (extent[inner - 1] == 1 || (whole[at(inner - 1)] == length &&
+                                                    piece.strides[at(inner - 1)] == length)))
+      length *= extent[--inner];
+    std::int64_t in_whole = 0;
+    for (int d = 0; d < extent.rank(); ++d) in_whole += piece.box.begin[at(d)] * whole[at(d)];
+    Strides index{};
+    std::int64_t in_local = piece.offset;
+    for (bool more = true; more;) {
+      if (!runs.empty() && runs.back().in_whole + runs.back().elements == in_whole &&
+          runs.back().in_local + runs.back().elements == in_local)
+        runs.back().elements += length;
+      else
+        runs.push_back({in_whole, in_local, length});
+      more = false;
+      for (int d = inner; d-- > 0 && !more;) {
+        in_whole += whole[at(d)];
+        in_local += piece.strides[at(d)];
+        more = ++index[at(d)] < extent[d];
+        if (more) break;
+        in_whole -= extent[d] * whole[at(d)];
+        in_local -= extent[d] * piece.strides[at(d)];
+        index[at(d)] = 0;
+      }
+    }
+  }
+  return runs;
+}
+
+namespace {
+
+std::vector<std::int64_t> list(const Shape& shape) {
+  std::vector<std::int64_t> extents;
+  for (int d = 0; d < shape.rank(); ++d) extents.push_back(shape[d]);
+  return extents;
+}
+
+}  // namespace
+
+std::string Slice::text() const {
+  std::vector<std::string> boxes;
+  for (const Piece& piece : pieces_) {
+    std::vector<std::string> ranges;
+    for (int d = 0; d < piece.box.extent.rank(); ++d)
+      ranges.push_back(fmt::format("{}:{}", piece.box.begin[at(d)],
+                                   piece.box.begin[at(d)] + piece.box.extent[d]));
+    boxes.push_back(fmt::format("[{}]", fmt::join(ranges, ", ")));
+  }
+  return fmt::format("{} of [{}]", boxes.empty() ? "nothing" : fmt::format("{}", fmt::join(boxes, " + ")),
+                     fmt::join(list(whole_), ", "));
+}
+
+std::string Slice::json() const {
+  std::vector<std::string> boxes;
+  for (const Piece& piece : pieces_) {
+    const std::span begin{piece.box.begin.data(), at(piece.box.extent.rank())};
+    boxes.push_back(fmt::format(R"({{"begin":[{}],"extent":[{}]}})", fmt::join(begin, ","),
+                                fmt::join(list(piece.box.extent), ",")));
+  }
+  return fmt::format(R"({{"whole":[{}],"local":[{}],"boxes":[{}]}})", fmt::join(list(whole_), ","),
+                     fmt::join(list(local_), ","), fmt::join(boxes, ","));
+}
+
+}  // namespace lockstep

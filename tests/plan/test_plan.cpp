@@ -1,0 +1,341 @@
+#include "core/plan/plan.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <bit>
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/model/checkpoint.h"
+#include "core/model/data.h"
+#include "core/model/gpt.h"
+#include "core/model/philox.h"
+#include "core/model/safetensors.h"
+#include "core/plan/flat_layout.h"
+#include "core/run/results.h"
+#include "lessons/05_zero_3/prediction.h"
+#include "tests/model/fixture.h"
+#include "tests/plan/random_plans.h"
+#include "tests/support/complaints.h"
+
+using namespace lockstep;
+using namespace lockstep::test;
+using namespace lockstep::testing;
+using Folder = lockstep::test::TemporaryFolder;
+
+namespace {
+
+std::size_t at(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// The initial numbers of a whole tensor, made in one piece.
+std::vector<float> whole_values(const ParameterSpec& spec, std::uint64_t seed) {
+  std::vector<float> values(at(static_cast<int>(spec.shape.elements())), spec.mean);
+  if (spec.deviation != 0)
+    fill_normal(View{values.data(), {spec.shape.elements()}},
+                {seed, Purpose::initial_values, static_cast<std::uint32_t>(spec.order)}, spec.mean,
+                spec.deviation, spec.shape.elements());
+  return values;
+}
+
+/// A slice of a tensor, element by element; zero in padding.
+std::vector<float> cut_of(const std::vector<float>& whole, const Slice& slice) {
+  std::vector<float> values(at(static_cast<int>(slice.local().elements())));
+  for (const auto& [in_whole, in_local, n] : slice.runs())
+    std::copy_n(whole.begin() + in_whole, n, values.begin() + in_local);
+  return values;
+}
+
+/// Whether the ranks of each dp group hold the same slices, so that they can share a layout.
+bool can_shard(const Plan& plan) {
+  return plan.mesh.size(Axis::ep) == 1 || plan.mesh.experts_within() == ExpertsWithin::tp;
+}
+
+/// What a rank stores: its slices, or under ZeRO, if that is possible, its shards of them.
+std::vector<StoredParameter> stored_by(const Plan& plan, int rank, bool sharded) {
+  std::vector<StoredParameter> stored;
+  sharded = sharded && can_shard(plan);
+  const Place place = plan.place(rank);
+  for (const int stage : place.stages) {
+    const std::vector<StoredUnit> units = plan.units(place, stage);
+    if (!sharded) {
+      std::set<int> seen;
+      for (const StoredUnit& unit : units)
+        for (const StoredParameter& parameter : unit.parameters)
+          if (seen.insert(parameter.order).second) stored.push_back(parameter);
+      continue;
+    }
+    const FlatLayout layout{units, place.size(Axis::dp), static_cast<std::int64_t>(1 + 977 * (plan.seed % 3))};
+    for (const FlatLayout::Bucket& bucket : layout.buckets())
+      for (const FlatLayout::Piece& piece : layout.shard(bucket, place.coordinate(Axis::dp))) {
+        StoredParameter part = bucket.slots[piece.slot].parameter;
+        part.slice = FlatLayout::slice(bucket, piece);
+        stored.push_back(std::move(part));
+      }
+  }
+  return stored;
+}
+
+}  // namespace
+
+TEST_CASE("over 1,000 plans the ranks' slices make up every tensor, with the declared replicas only") {
+  std::mt19937 random{2026};
+  int split = 0, padded = 0, experts = 0, several_stages = 0;
+  for (int round = 0; round < 1000; ++round) {
+    CAPTURE(round);
+    const Plan plan = random_plan(random);
+    CHECK(plan == Plan{plan});
+    const int ranks = plan.mesh.ranks();
+    // By parameter, element by element: which ranks have it.
+    std::vector<std::vector<std::set<int>>> holders;
+    for (const ParameterSpec& spec : plan.parameters())
+      holders.emplace_back(at(static_cast<int>(spec.shape.elements())));
+    std::map<std::pair<int, int>, Slice> slices;  // by parameter and rank
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Place place = plan.place(rank);
+      CHECK(place == plan.place(rank));
+      several_stages += place.stages.size() > 1;
+      for (const Held& held : place.held) {
+        const ParameterSpec& spec = plan.parameters()[at(held.parameter)];
+        CHECK(held.slice.whole() == spec.shape);
+        split += !held.slice.is_whole();
+        padded += held.slice.elements() < held.slice.local().elements();
+        experts += spec.name.ends_with(".experts");
+        slices[{held.parameter, rank}] = held.slice;
+        for (const auto& [in_whole, in_local, n] : held.slice.runs())
+          for (std::int64_t i = 0; i < n; ++i)
+            holders[at(held.parameter)][at(static_cast<int>(in_whole + i))].insert(rank);
+      }
+    }
+    bool covered = true, replicated = true, equal = true;
+    for (const auto& [key, slice] : slices) {
+      const auto& [parameter, rank] = key;
+      const std::vector<int> declared = plan.replicas(parameter, rank);
+      const std::set<int> expected(declared.begin(), declared.end());
+      for (const int other : declared) equal = equal && slices.at({parameter, other}) == slice;
+      for (const auto& [in_whole, in_local, n] : slice.runs())
+        for (std::int64_t i = 0; i < n; ++i)
+          replicated = replicated &&
+                       holders[at(parameter)][at(static_cast<int>(in_whole + i))] == expected;
+    }
+    for (const auto& tensor : holders)
+      for (const auto& ranks_of_element : tensor) covered = covered && !ranks_of_element.empty();
+    CHECK(covered);
+    CHECK(equal);
+    CHECK(replicated);
+  }
+  CHECK(split > 10'000);
+  CHECK(padded > 1'000);
+  CHECK(experts > 1'000);
+  CHECK(several_stages > 1'000);
+}
+
+TEST_CASE("ZeRO's shards make up every slice once, whatever the plan") {
+  std::mt19937 random{3};
+  for (int round = 0; round < 200; ++round) {
+    CAPTURE(round);
+    const Plan plan = random_plan(random);
+    if (!can_shard(plan)) continue;
+    for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
+      if (plan.mesh.coordinate(rank, Axis::dp) != 0) continue;
+      const Place place = plan.place(rank);
+      for (const int stage : place.stages) {
+        const auto units = plan.units(place, stage);
+        const FlatLayout layout{units, place.size(Axis::dp), 1 + 500 * (round % 4)};
+        std::map<std::pair<int, std::int64_t>, int> owned, held;
+        const auto count = [](auto& into, int order, const Slice& slice) {
+          for (const auto& [in_whole, in_local, n] : slice.runs())
+            for (std::int64_t i = 0; i < n; ++i) ++into[{order, in_whole + i}];
+        };
+        std::set<int> seen;
+        for (const StoredUnit& unit : units)
+          for (const StoredParameter& parameter : unit.parameters)
+            if (seen.insert(parameter.order).second) count(held, parameter.order, parameter.slice);
+        for (const FlatLayout::Bucket& bucket : layout.buckets())
+          for (int i = 0; i < layout.shards(); ++i)
+            for (const FlatLayout::Piece& piece : layout.shard(bucket, i))
+              count(owned, bucket.slots[piece.slot].parameter.order,
+                    FlatLayout::slice(bucket, piece));
+        CHECK(owned == held);
+      }
+    }
+  }
+}
+
+TEST_CASE("a slice begins with that cut of the whole tensor's numbers, on any rank of any plan") {
+  std::mt19937 random{4};
+  OneDevice one;
+  for (int round = 0; round < 150; ++round) {
+    CAPTURE(round);
+    const Plan plan = random_plan(random);
+    std::map<int, std::vector<float>> whole;
+    for (const ParameterSpec& spec : plan.parameters())
+      whole[spec.order] = whole_values(spec, plan.seed);
+    const int rank = static_cast<int>(random() % static_cast<unsigned>(plan.mesh.ranks()));
+    bool same = true;
+    for (const bool sharded : {false, true})
+      for (const StoredParameter& stored : stored_by(plan, rank, sharded)) {
+        const auto spec = std::ranges::find(plan.parameters(), stored.order, &ParameterSpec::order);
+        ParameterSpec wide = *spec;
+        wide.dtype = DType::f32;
+        const Parameter made{wide, stored.slice, one.device(), plan.seed};
+        same = same && same_bits(floats(made.value), cut_of(whole[stored.order], stored.slice));
+      }
+    CHECK(same);
+  }
+}
+
+TEST_CASE("what one plan saves another loads: every element has its value") {
+  std::mt19937 random{5};
+  const Folder folder;
+  OneDevice one;
+  for (int round = 0; round < 100; ++round) {
+    CAPTURE(round);
+    Plan saver = random_plan(random);
+    saver.model.dtype = DType::f32;
+    build_with(saver, saver.builder);
+    // The same model on any other mesh that it fits.
+    Plan loader = random_plan(random);
+    while (loader.stages() > saver.model.layers || saver.model.heads % loader.mesh.size(Axis::tp) != 0)
+      loader = random_plan(random);
+    loader.model = saver.model;
+    build_with(loader, saver.builder);
+
+    // The ranks of the first plan hold numbers that are all different from one another.
+    std::map<int, std::vector<float>> whole;
+    for (const ParameterSpec& spec : saver.parameters())
+      whole[spec.order] = whole_values(spec, 1000 + static_cast<std::uint64_t>(round));
+    std::vector<RankRecord> records;
+    for (int rank = 0; rank < saver.mesh.ranks(); ++rank) {
+      RankRecord& record = records.emplace_back(RankRecord{.rank = rank});
+      for (const StoredParameter& stored : stored_by(saver, rank, round % 2 == 0)) {
+        const auto spec = std::ranges::find(saver.parameters(), stored.order, &ParameterSpec::order);
+        record.parameters.push_back({spec->name, stored.order,
+                                     cut_of(whole[stored.order], stored.slice), stored.slice});
+      }
+      record = RankRecord::from_bytes(record.to_bytes());
+    }
+    const std::vector<NamedValues> together = collect_parameters(records);
+    REQUIRE(together.size() == saver.parameters().size());
+    std::deque<Parameter> values;
+    std::vector<Parameter*> pointers;
+    for (const NamedValues& tensor : together) {
+      const auto spec = std::ranges::find(saver.parameters(), tensor.order, &ParameterSpec::order);
+      CHECK(same_bits(tensor.values, whole[tensor.order]));
+      Parameter& parameter = values.emplace_back(*spec, Slice{}, one.device(), 0);
+      std::ranges::copy(tensor.values, parameter.value.f32());
+      pointers.push_back(&parameter);
+    }
+    const std::string path = folder / fmt::format("model{}.safetensors", round % 2);
+    save_checkpoint(path, saver, one.device(), pointers);
+
+    bool same = true;
+    for (int rank = 0; rank < loader.mesh.ranks(); ++rank) {
+      std::deque<Parameter> parts;
+      std::vector<Parameter*> to_load;
+      for (const StoredParameter& stored : stored_by(loader, rank, round % 3 == 0)) {
+        const auto spec = std::ranges::find(loader.parameters(), stored.order, &ParameterSpec::order);
+        to_load.push_back(&parts.emplace_back(*spec, stored.slice, one.device(), 7));
+      }
+      load_checkpoint(path, loader, one.device(), to_load);
+      for (const Parameter& part : parts)
+        same = same && same_bits(floats(part.value), cut_of(whole[part.order], part.slice));
+    }
+    CHECK(same);
+  }
+}
+
+TEST_CASE("ranks of a context-parallel group read each position once, and replicas each sequence once") {
+  std::mt19937 random{6};
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += static_cast<char>(random() % 17);
+  for (int round = 0; round < 200; ++round) {
+    CAPTURE(round);
+    const Plan plan = random_plan(random);
+    const Corpus corpus{text, plan.model};
+    const int m = plan.batch.microbatches;
+    // What one device reads, and how often the ranks of one pipeline stage and tp place read it.
+    const Batch all = corpus.batch(plan.seed, 3, {.microbatches = 1, .size = plan.batch.sequences});
+    std::map<std::pair<std::int32_t, std::int32_t>, int> expected, read;
+    for (std::size_t i = 0; i < all.tokens.size(); ++i) ++expected[{all.tokens[i], all.targets[i]}];
+    std::size_t tokens = 0;
+    double share = 0;
+    for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
+      const Place place = plan.place(rank);
+      if (place.coordinate(Axis::pp) != 0 || place.coordinate(Axis::tp) != 0) continue;
+      const BatchShape samples = plan.samples(place);
+      CHECK(samples.microbatches == m);
+      const Batch mine = corpus.batch(plan.seed, 3, samples);
+      CHECK(mine.microbatches.front().tokens.shape ==
+            Shape{plan.boundary(m).shape[0], plan.boundary(m).shape[1]});
+      for (std::size_t i = 0; i < mine.tokens.size(); ++i) ++read[{mine.tokens[i], mine.targets[i]}];
+      tokens += mine.tokens.size();
+      for (const Microbatch& each : mine.microbatches)
+        share += static_cast<double>(each.loss_scale) *
+                 static_cast<double>(each.tokens.shape.elements());
+    }
+    CHECK(tokens == all.tokens.size());
+    CHECK(read == expected);
+    CHECK(share == doctest::Approx(1));
+  }
+  CHECK(context_positions(ContextLayout::zigzag, 16, 1, 2) == std::vector<Positions>{{4, 8}, {8, 12}});
+  CHECK(context_positions(ContextLayout::contiguous, 16, 1, 2) == std::vector<Positions>{{8, 16}});
+}
+
+TEST_CASE("a living stage is what its plan says") {
+  std::mt19937 random{8};
+  for (int round = 0; round < 60; ++round) {
+    CAPTURE(round);
+    GptConfig config{.layers = 4, .hidden = 8, .heads = 2, .sequence = 4, .vocabulary = 20};
+    config.tied = round % 2 == 0;
+    if (round % 3 == 0) config.frozen = {2};
+    const int pp = 1 + round % 4;
+    Plan plan{config, Mesh{pp, {1, 1, 1, pp}}};
+    if (round % 5 == 0 && pp == 2) plan.rank_of_stage = {0, 1, 1, 0};
+    for (int rank = 0; rank < pp; ++rank) {
+      const Place place = plan.place(rank);
+      OneDevice one;
+      for (const int stage : place.stages) {
+        const Gpt model{plan, place, stage, one.device()};
+        CHECK(model.stored_units() == plan.units(place, stage));
+        const Gpt same{config, one.device(), plan.layers_of(stage), plan.seed};
+        CHECK(values(model) == values(same));
+      }
+    }
+  }
+}
+
+TEST_CASE("a plan that can't be run is one line") {
+  const auto complaint = [](const Plan& plan) {
+    return complaint_of<UsageError>([&] { plan.validate(); });
+  };
+  const GptConfig seven{.layers = 4, .hidden = 14, .heads = 7, .sequence = 6};
+  CHECK(unlike(complaint({seven, Mesh{2, {2, 1, 1, 1}}}), {"--heads 7", "--tp 2", "--heads 8"}) == "");
+  CHECK(unlike(complaint({seven, Mesh{8, {1, 1, 1, 8}}}), {"--layers 4", "8 pipeline stages"}) == "");
+  CHECK(unlike(complaint({seven, Mesh{4, {1, 4, 1, 1}}}), {"--sequence 6", "--cp 4", "--sequence 8"}) ==
+        "");
+  CHECK(unlike(complaint({seven, Mesh{3, {1, 1, 3, 1}}}), {"--batch 16"}) == "");
+  CHECK(unlike(complaint_of<UsageError>([] { Mesh{4, {2, 1, 2, 1}}.with_experts(3); }),
+               {"--ep 3", "dp and cp", "divide 2"}) == "");
+}
+
+TEST_CASE("a plan and a place as JSON") {
+  Plan plan{{.layers = 2, .hidden = 8, .heads = 2, .sequence = 4, .vocabulary = 10},
+            Mesh{4, {2, 1, 1, 2}}};
+  build_with(plan, std::make_shared<const SplitModel>(0));
+  const auto document = nlohmann::json::parse(plan.json());
+  CHECK(document["mesh"] == nlohmann::json{{"pp", 2}, {"tp", 2}});
+  CHECK(document["model"]["hidden"] == 8);
+  CHECK(document["cluster"].is_null());
+  const auto place = nlohmann::json::parse(plan.json(plan.place(3)));
+  CHECK(place["coordinates"]["pp"] == 1);
+  CHECK(place["groups"]["tp"] == std::vector{2, 3});
+  CHECK(place["stages"] == std::vector{1});
+  CHECK(place["parameters"].size() == 12 + 3);
+  CHECK(place["parameters"][2]["name"] == "transformer.h.1.attn.c_attn.weight");
+  CHECK(place["parameters"][2]["slice"]["local"] == std::vector{8, 12});
+}

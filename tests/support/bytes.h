@@ -1,0 +1,37 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "core/plan/prediction.h"
+
+namespace lockstep::testing {
+
+/// Of these operations, and none of others.
+inline BytesSent bytes_of(std::initializer_list<std::pair<Operation, std::int64_t>> each) {
+  BytesSent bytes;
+  for (const auto& [operation, n] : each) bytes[operation] = n;
+  return bytes;
+}
+
+/// All figures of a prediction, each of which there must be.
+inline BytesSent bytes_of(const Predicted& predicted) {
+  BytesSent bytes;
+  for (const Operation operation : all_operations)
+    bytes[operation] = *predicted.bytes_sent[operation];
+  return bytes;
+}
+
+/// "send 8, all_reduce 16".
+inline std::string text_of(const BytesSent& bytes) {
+  std::string text;
+  for (const Operation operation : all_operations)
+    if (bytes[operation] != 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(operation), bytes[operation]);
+  return text.empty() ? "nothing" : text;
+}
+
+}  // namespace lockstep::testing
