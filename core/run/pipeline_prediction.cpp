@@ -1,13 +1,17 @@
 #include "core/run/pipeline_prediction.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
+#include <tuple>
 
-#include "core/model/footprint.h"
-#include "core/pipeline/executor.h"
+#include "core/pipeline/message_plan.h"
 #include "core/pipeline/update.h"
 
 namespace lockstep {
+
+Boundary stage_boundary(const GptConfig& config, int batch) {
+  return {{batch, config.sequence, config.hidden}, config.dtype};
+}
 
 StageTimes stage_times(const GptConfig& config, int stage, int stages, int batch,
                        const Clock& clock) {
@@ -20,11 +24,8 @@ StageTimes stage_times(const GptConfig& config, int stage, int stages, int batch
   const Microbatch microbatch{View{nullptr, {batch, config.sequence}, DType::i32},
                               View{nullptr, {batch, config.sequence}, DType::i32}};
   const auto boundary = [&](bool there) {
-    return there ? Tensor{memory,
-                          {batch, config.sequence, config.hidden},
-                          MemoryCategory::activations,
-                          config.dtype}
-                 : Tensor{};
+    const auto [shape, dtype] = stage_boundary(config, batch);
+    return there ? Tensor{memory, shape, MemoryCategory::activations, dtype} : Tensor{};
   };
   const auto cost = [&](Op op, const auto& work) {
     const Picoseconds before = compute.now();
@@ -45,63 +46,115 @@ StageTimes stage_times(const GptConfig& config, int stage, int stages, int batch
 }
 
 PipelineTimes pipeline_times(const GptConfig& config, int stages, int batch, const Clock& clock) {
+  // What a stage's times depend on: its ends, and which of its units are frozen.
+  using Kind = std::tuple<bool, bool, std::vector<bool>>;
+  std::map<Kind, StageTimes> known;
   PipelineTimes times;
-  for (int stage = 0; stage < stages; ++stage)
-    times.stages.push_back(stage_times(config, stage, stages, batch, clock));
-  times.boundary_bytes =
-      static_cast<std::int64_t>(size_of(config.dtype)) * batch * config.sequence * config.hidden;
+  for (int stage = 0; stage < stages; ++stage) {
+    const StageLayers layers = StageLayers::of(config, stage, stages);
+    std::vector<bool> frozen{config.is_frozen(0), config.is_frozen(config.layers + 1)};
+    for (int block = layers.first; block < layers.last; ++block)
+      frozen.push_back(config.is_frozen(block + 1));
+    const Kind kind{layers.embedding, layers.head, std::move(frozen)};
+    auto found = known.find(kind);
+    if (found == known.end())
+      found = known.emplace(kind, stage_times(config, stage, stages, batch, clock)).first;
+    times.stages.push_back(found->second);
+  }
+  times.boundary_bytes = stage_boundary(config, batch).bytes();
   times.cluster = clock.cluster();
   return times;
 }
 
-// Follows PipelineExecutor: a receive per lane is asked for at the start, and the next as soon as
-// one has been used; what was sent is held until the plan says that it has been received.
-std::int64_t peak_in_flight(const Schedule& schedule, int rank, std::int64_t boundary_bytes) {
-  const MessagePlan plan{schedule, rank};
-  std::map<std::pair<int, bool>, std::size_t> unused;  // receives of a lane that are left
-  for (int peer = 0; peer < schedule.ranks; ++peer)
-    for (const bool forward : {true, false})
-      if (const auto count = plan.incoming(peer, forward).size(); peer != rank && count > 0)
-        unused[{peer, forward}] = count;
-  std::int64_t buffers = static_cast<std::int64_t>(unused.size());
-  std::int64_t peak = buffers;
-  for (std::size_t i = 0; i < schedule.actions[static_cast<std::size_t>(rank)].size(); ++i) {
-    if (const auto& in = plan.input(i); in && in->from_rank != rank) {
-      --buffers;
-      buffers -= static_cast<std::int64_t>(plan.received_by(i).size());
-      if (--unused.at({in->from_rank, in->forward}) > 0) ++buffers;
+std::int64_t peak_activations(const Schedule& schedule, int rank,
+                              const std::vector<Footprint>& footprints) {
+  const auto is_here = [&](int stage) {
+    return stage >= 0 && stage < schedule.stages &&
+           schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank;
+  };
+  std::int64_t held = 0;
+  std::int64_t peak = 0;
+  for (const Action& action : schedule.actions[static_cast<std::size_t>(rank)]) {
+    const Footprint& stage = footprints[static_cast<std::size_t>(action.stage)];
+    const bool forward = action.op == Op::forward;
+    const bool crosses = action.op != Op::backward_weight;
+    // A footprint counts the action's input: as part of the stash, or of the working set.
+    if (crosses && is_here(action.stage + (forward ? -1 : 1))) held -= stage.boundary;
+    switch (action.op) {
+      case Op::forward:
+        held += stage.stash;
+        peak = std::max(peak, held + stage.forward_working);
+        break;
+      case Op::backward:
+        peak = std::max(peak, held + stage.backward_working);
+        held -= stage.stash;
+        break;
+      case Op::backward_input:
+        peak = std::max(peak, held + stage.backward_input_working);
+        held += stage.pending - stage.stash;
+        break;
+      case Op::backward_weight:
+        held -= stage.pending;
+        break;
     }
-    if (const auto& out = plan.output(i); out && out->to_rank != rank) ++buffers;
-    peak = std::max(peak, buffers);
+    if (crosses && is_here(action.stage + (forward ? 1 : -1))) held += stage.boundary;
   }
-  return peak * boundary_bytes;
+  return peak;
+}
+
+PipelinePrediction::PipelinePrediction(const GptConfig& config, Schedule schedule, int batch,
+                                       const Clock& clock, const AdamWOptions& optimizer,
+                                       Collectives collectives, bool combines)
+    : config_(config),
+      schedule_(std::move(schedule)),
+      boundary_bytes_(stage_boundary(config, batch).bytes()),
+      clips_(optimizer.clip > 0),
+      collectives_(collectives),
+      combines_(combines) {
+  if (clock.is_modelled())
+    bubble_simulated_ =
+        simulate(schedule_, pipeline_times(config, schedule_.stages, batch, clock)).bubble;
+  else
+    validate(schedule_);
+  for (int stage = 0; stage < schedule_.stages; ++stage)
+    footprints_.emplace_back(config, StageLayers::of(config, stage, schedule_.stages), batch);
+}
+
+Predicted PipelinePrediction::of(int rank) const {
+  Predicted predicted{.bubble_simulated = bubble_simulated_,
+                      .schedule = schedule_.name,
+                      .stages = schedule_.stages};
+  const MessagePlan plan{schedule_, rank};
+  const UpdateMessages update = update_messages(config_, schedule_.rank_of_stage, rank,
+                                                schedule_.ranks, clips_, collectives_, combines_);
+  predicted.bytes_sent = update.bytes_sent;
+  predicted.bytes_sent["send"] = plan.messages_sent() * boundary_bytes_;
+
+  std::int64_t parameters = 0, gradients = 0, states = 0;
+  for (std::size_t stage = 0; stage < footprints_.size(); ++stage) {
+    if (schedule_.rank_of_stage[stage] != rank) continue;
+    parameters += footprints_[stage].parameters;
+    gradients += footprints_[stage].gradients;
+    states += footprints_[stage].optimizer;
+  }
+  predicted.peak_bytes = {
+      {"parameters", parameters},
+      {"gradients", gradients},
+      {"optimizer", states},
+      {"activations", peak_activations(schedule_, rank, footprints_)},
+      {"communication", std::max(plan.peak_buffers() * boundary_bytes_, update.peak_bytes)}};
+  return predicted;
 }
 
 Predicted predict_pipeline(const Rank& rank, const Options& options, const Schedule& schedule) {
-  const GptConfig& config = options.model;
-  const int batch = options.batch / options.dp / schedule.microbatches;
-  Predicted prediction{.schedule = schedule.name, .stages = schedule.stages};
-  const PipelineTimes times = pipeline_times(config, schedule.stages, batch, rank.clock);
-  if (rank.clock.is_modelled()) {
-    prediction.bubble_simulated = simulate(schedule, times).bubble;
-  }
-
-  const int here = rank.mesh.coordinate(rank.id, Axis::pp);
-  const bool first = here == 0;
-  const bool last = here == schedule.ranks - 1;
-  prediction.bytes_sent["send"] =
-      ((first ? 0 : 1) + (last ? 0 : 1)) * times.boundary_bytes * schedule.microbatches;
-  if (const auto bytes = PipelineUpdate::tied_bytes(config, here, schedule.ranks); bytes > 0)
-    prediction.bytes_sent["all_reduce"] = bytes;
-  if (options.optimizer.clip > 0 && schedule.ranks > 1)
-    prediction.bytes_sent["all_gather"] = PipelineUpdate::norm_bytes(config, schedule.ranks);
-  const Footprint footprint{config, StageLayers::of(config, here, schedule.stages), batch};
-  prediction.peak_bytes = {{"parameters", footprint.parameters},
-                           {"gradients", footprint.gradients},
-                           {"optimizer", footprint.optimizer},
-                           {"activations", footprint.peak(peak_live_microbatches(schedule, here))},
-                           {"communication", peak_in_flight(schedule, here, times.boundary_bytes)}};
-  return prediction;
+  const PipelinePrediction prediction{options.model,
+                                      schedule,
+                                      options.batch / options.dp / schedule.microbatches,
+                                      rank.clock,
+                                      options.optimizer,
+                                      rank.endpoint.collectives,
+                                      rank.transport->combines()};
+  return prediction.of(rank.mesh.coordinate(rank.id, Axis::pp));
 }
 
 }  // namespace lockstep

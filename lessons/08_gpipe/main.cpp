@@ -26,7 +26,8 @@ int main(int argc, char** argv) {
     lesson.load(rank, stage.parameters(), optimizer);
     // The optimizer's step, and what it needs from other stages (with --tied or --clip; otherwise
     // nothing).
-    PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
+    PipelineUpdate update{
+        rank.endpoint, rank.world, linear_placement(rank.count), {&stage}, optimizer};
 
     for (const Phase& phase : lesson.phases()) {  // m = 1, 2, 4, 8, 16
       const Schedule schedule = gpipe(rank.count, phase.microbatches);
@@ -34,7 +35,9 @@ int main(int argc, char** argv) {
       predicted.bubble = gpipe_bubble(rank.count, phase.microbatches);
       predicted.formula = "(p-1)/(m+p-1)";
 
-      PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}};
+      const int sequences = lesson.options().batch / phase.microbatches;  // of a microbatch
+      PipelineExecutor pipeline{
+          rank.endpoint, rank.world, schedule, {&stage}, stage_boundary(config, sequences)};
       for (const Batch& batch : lesson.batches(rank, phase, predicted)) {
         stage.zero_gradients();
         const std::optional<double> loss = pipeline.step(batch);

@@ -239,8 +239,11 @@ TEST_CASE("spans of a GPU lie one after another or within one another, and after
             const Corpus corpus = small_corpus(options.model);
             Gpt stage{options.model, rank.device,
                       StageLayers::of(options.model, rank.id, rank.count), options.seed};
-            PipelineExecutor pipeline{
-                rank.endpoint, rank.world, one_f_one_b(rank.count, 4), {&stage}};
+            PipelineExecutor pipeline{rank.endpoint,
+                                      rank.world,
+                                      one_f_one_b(rank.count, 4),
+                                      {&stage},
+                                      stage_boundary(options.model, 2)};
             for (int step = 0; step < 2; ++step) {
               Batch batch = corpus.batch(1, step, {.microbatches = 4, .size = 2});
               move_to(rank.device, batch);

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/view.h"
+
+namespace lockstep {
+
+/// The tensor that one microbatch sends across a boundary between two pipeline stages: activations
+/// forward, and their gradient, of the same shape and dtype, backward. Every boundary of a pipeline
+/// is alike.
+struct Boundary {
+  Shape shape;  ///< (b, s, h)
+  DType dtype = DType::f32;
+
+  std::int64_t bytes() const {
+    return static_cast<std::int64_t>(size_of(dtype)) * shape.elements();
+  }
+  bool operator==(const Boundary&) const = default;
+};
+
+}  // namespace lockstep
