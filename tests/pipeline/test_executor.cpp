@@ -144,11 +144,11 @@ TEST_CASE("memory: GPipe holds m microbatches and 1F1B min(m, p - stage), to the
 
 TEST_CASE("a batch that does not fit, or an invalid schedule, is refused") {
   const Options options = small_training(1, 2);
-  const auto failure = [&](const Schedule& schedule, const BatchShape& shape) {
+  const auto failure = [&](const Schedule& schedule, const BatchShape& shape, int sequence = 16) {
     return on_threads(options, [&](Rank& rank) {
       Gpt stage{options.model, rank.device, StageLayers::whole(options.model), 1};
       PipelineExecutor pipeline{
-          rank.endpoint, rank.world, schedule, {&stage}, stage_boundary(options.model, 1)};
+          rank.endpoint, rank.world, schedule, {&stage}, {{1, sequence, 32}, DType::f32}};
       pipeline.step(small_corpus(options.model).batch(1, 0, shape));
     });
   };
@@ -157,6 +157,8 @@ TEST_CASE("a batch that does not fit, or an invalid schedule, is refused") {
         "rank 0: a batch of 3 microbatches for a schedule of 2");
   CHECK(failure(gpipe(1, 2), {.microbatches = 2, .size = 3}) ==
         "rank 0: microbatches of (3, 16) tokens for a boundary of (1, 16, 32)");
+  CHECK(failure(gpipe(1, 2), {.microbatches = 2, .size = 1}, 8) ==
+        "rank 0: microbatches of (1, 16) tokens for a boundary of (1, 8, 32)");
   Schedule broken = gpipe(1, 2);
   broken.actions[0].pop_back();
   CHECK(failure(broken, {.microbatches = 2, .size = 1}).find("0B1") != std::string::npos);
