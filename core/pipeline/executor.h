@@ -21,9 +21,9 @@ class PipelineExecutor {
  public:
   /// `group` holds the pipeline's ranks in order of the schedule's ranks; `stages` are the models
   /// of the stages that live on this rank, in ascending order of stage, all on the endpoint's
-  /// device; `boundary` is what a microbatch sends from stage to stage. Group and models must
-  /// outlive the executor; `schedule` is copied. Every rank of the run makes its executors in the
-  /// same order. Throws ScheduleError for an invalid schedule, and std::invalid_argument if the
+  /// device; `boundary` is the tensor that a microbatch sends from stage to stage. Group and models
+  /// must outlive the executor; `schedule` is copied. Every rank of the run makes its executors in
+  /// the same order. Throws ScheduleError for an invalid schedule, and std::invalid_argument if the
   /// number of ranks or of models is not the schedule's.
   PipelineExecutor(Endpoint endpoint, const Group& group, const Schedule& schedule,
                    std::vector<Gpt*> stages, Boundary boundary);

@@ -17,10 +17,9 @@ namespace lockstep {
 /// - The first receive of each lane is posted at the start of the step. A lane's next receive is
 ///   posted as soon as none of its receives is open, or, at the latest, just before its message is
 ///   needed. A lane's receives are posted in the order in which the peer sends.
-/// - Sends do not block. A sent buffer is released at the first point where the schedule proves
-/// that
-///   its message has arrived: the peer used it before it made the input that has just come from
-///   there. Memory therefore does not depend on timing.
+/// - Sends do not block. A sent buffer is released as soon as an input from its receiver proves its
+///   arrival: the receiver used it before it produced that input. Memory therefore does not depend
+///   on timing.
 class MessagePlan {
  public:
   /// An activation or a gradient on its way into a stage. Ranks are pipeline ranks.
@@ -36,16 +35,16 @@ class MessagePlan {
     /// The stage that produces it.
     int producer() const { return stage + (forward ? -1 : 1); }
     bool operator==(const Message&) const = default;
-    /// By what it carries. That identifies a message within a step.
+    /// Orders messages by their contents, which identify a message within a step.
     bool operator<(const Message& other) const {
       return std::tie(stage, microbatch, forward) <
              std::tie(other.stage, other.microbatch, other.forward);
     }
   };
 
-  /// What surrounds one action, in this order: the receives in `post_before` are posted, the rank
-  /// waits for `input`, the sent messages in `release` are released, the receive in `post_after` is
-  /// posted, the action runs, `output` is sent.
+  /// The messages around one action, in this order: the receives in `post_before` are posted, the
+  /// rank waits for `input`, the sent messages in `release` are released, the receive in
+  /// `post_after` is posted, the action runs, `output` is sent.
   struct Around {
     std::vector<Message> post_before;
     std::optional<Message> input;  ///< from another rank or another stage of this one
@@ -68,7 +67,7 @@ class MessagePlan {
 
   /// The receives posted at the start of a step.
   const std::vector<Message>& post_first() const { return post_first_; }
-  /// What surrounds action i of this rank.
+  /// The messages around action i of this rank.
   const Around& around(std::size_t i) const { return around_[i]; }
   /// The lanes that carry any message, by peer, activations before gradients.
   const std::vector<Lane>& lanes() const { return lanes_; }

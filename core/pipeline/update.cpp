@@ -24,6 +24,8 @@ std::int64_t tensor_count(const GptConfig& config) {
 
 /// A double travels as a pair of f32, which are only copied.
 constexpr std::int64_t floats_per_square = sizeof(double) / sizeof(float);
+/// Stands for a tensor that a rank does not have. (A sum of squares may be NaN, but not negative.)
+constexpr double absent = -1;
 
 }  // namespace
 
@@ -94,14 +96,13 @@ double PipelineUpdate::global_norm() {
   return gradient_norm({squares.begin(), squares.end()});
 }
 
-// Each rank contributes a row of one double per tensor of the whole model, -1 for a tensor that it
-// does not have.
+// Each rank contributes a row of one double per tensor of the whole model.
 std::map<int, double> PipelineUpdate::gathered_squares() {
   const auto specs = gpt_parameters(config_);
   std::map<int, std::size_t> place;
   for (std::size_t i = 0; i < specs.size(); ++i) place[specs[i].order] = i;
 
-  std::vector<double> mine(specs.size(), -1.0);
+  std::vector<double> mine(specs.size(), absent);
   for (const auto& [order, square] : optimizer_.squares()) mine[place.at(order)] = square;
   const auto ranks = static_cast<std::int64_t>(all_->size());
   Tensor table{endpoint_.device.memory,
@@ -118,7 +119,7 @@ std::map<int, double> PipelineUpdate::gathered_squares() {
   for (int rank = 0; rank < all_->size(); ++rank) {
     compute.read(row(rank), mine.data());
     for (std::size_t i = 0; i < specs.size(); ++i)
-      if (mine[i] >= 0) squares.emplace(specs[i].order, mine[i]);
+      if (mine[i] != absent) squares.emplace(specs[i].order, mine[i]);
   }
   return squares;
 }

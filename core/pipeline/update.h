@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// What one PipelineUpdate::step sends and holds on one rank, besides its stages.
+/// The bytes that one PipelineUpdate::step sends and holds on one rank, besides its stages.
 struct UpdateMessages {
   std::map<std::string, std::int64_t> bytes_sent;  ///< by operation, as the transport counts them
   std::int64_t peak_bytes = 0;  ///< the highest that MemoryCategory::communication reaches
@@ -33,9 +33,8 @@ UpdateMessages update_messages(const GptConfig& config, const std::vector<int>& 
 ///   own use. Both tables get the sum of the two gradients: by an all-reduce if the stages are on
 ///   different ranks, else by an addition on their rank. The model on one device adds the same two
 ///   terms, so the bits are the same.
-/// - Clipping: the gradient's norm is over all stages. Every rank gathers the sums of squares of
-/// all
-///   tensors and adds them in the model's order, a tied table once, so that the norm has the bits
+/// - Clipping: the gradient's norm is over all stages. Every rank gathers all tensors' sums of
+///   squares and adds them in the model's order, a tied table once, so that the norm has the bits
 ///   of one device.
 ///
 /// Without either (the default), and on a pipeline of one rank, nothing is sent.

@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// What microbatches of `batch` sequences send between stages that each hold whole layers:
-/// (batch, s, h) of config.dtype.
+/// The boundary between stages that each hold whole layers, for microbatches of `batch` sequences:
+/// (batch, s, h) in config.dtype.
 Boundary stage_boundary(const GptConfig& config, int batch);
 
 /// What a stage's actions cost by `clock`'s cluster or fixed times, for microbatches of `batch`
@@ -24,8 +24,9 @@ Boundary stage_boundary(const GptConfig& config, int batch);
 StageTimes stage_times(const GptConfig& config, int stage, int stages, int batch,
                        const Clock& clock);
 
-/// The same for all stages, with what a boundary carries and the cluster's links: what simulate()
-/// takes. Stages that hold alike layers are run once.
+/// The same for all stages, with the boundary's bytes and the cluster's links, as simulate() takes
+/// them. Stages whose layers are alike are run once. One difference within a stage is left out: if
+/// both uses of a tied table are in one stage, its last backward also adds their gradients.
 PipelineTimes pipeline_times(const GptConfig& config, int stages, int batch, const Clock& clock);
 
 /// The highest that MemoryCategory::activations reaches on `rank` while it follows the valid
@@ -36,10 +37,10 @@ PipelineTimes pipeline_times(const GptConfig& config, int stages, int batch, con
 std::int64_t peak_activations(const Schedule& schedule, int rank,
                               const std::vector<Footprint>& footprints);
 
-/// What the formulas say of a pipeline of whole layers: bytes sent, peak memory by category, and
-/// the simulator's bubble. A value computed from values: no rank, no transport. What all ranks
-/// share is computed once, by the constructor. The closed form of the bubble is the lesson's to
-/// add.
+/// Predicts a pipeline whose stages hold whole layers: bytes sent, peak memory by category, and the
+/// simulator's bubble. It is computed from plain values, without a rank or a transport. What all
+/// ranks share is computed once, by the constructor. The closed form of the bubble is the lesson's
+/// to add.
 class PipelinePrediction {
  public:
   /// For microbatches of `batch` sequences of the model, on `clock`. `collectives` and `combines`
@@ -48,7 +49,8 @@ class PipelinePrediction {
   PipelinePrediction(const GptConfig& config, Schedule schedule, int batch, const Clock& clock,
                      const AdamWOptions& optimizer, Collectives collectives, bool combines);
 
-  /// Of pipeline rank `rank`. Takes time proportional to its own and its peers' actions.
+  /// The prediction for pipeline rank `rank`. Takes time proportional to the actions of that rank
+  /// and of its peers.
   Predicted of(int rank) const;
 
  private:

@@ -6,6 +6,7 @@
 
 #include "core/device/host_copy.h"
 #include "tests/gpu/gpu_under_test.h"
+#include "tests/pipeline/multi_stage_schedules.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/ranks.h"
@@ -188,6 +189,22 @@ TEST_CASE("GPipe and 1F1B on GPUs have the bits of one GPU") {
                   return check_parity(rank, options, generate, reference, {}, 1.0);
                 }) == "");
       }
+}
+
+TEST_CASE("several stages per rank on GPUs: the bits of one GPU, and the peaks derived") {
+  constexpr int m = 3;
+  for (const auto& placement : {v_placement(2), loop_placement(2, 4), loop_placement(3, 4)}) {
+    const Schedule schedule = chunk_by_chunk(placement, m, true);
+    const Options options =
+        on_gpus(tiny(small_training(schedule.ranks, m, true, 1.0F), schedule.stages));
+    const Reference reference =
+        train_on_one_device(options, small_corpus(options.model), {{"", 0, options.steps, m}});
+    CHECK(on_all(options, [&](Rank& rank) {
+            return check_parity(
+                rank, options, [&](int, int) { return schedule; }, reference, {}, 1.0);
+          }) == "");
+    CHECK(on_all(options, [&](Rank& rank) { return check_memory(rank, options, schedule); }) == "");
+  }
 }
 
 TEST_CASE("peaks of memory and bytes of a pipeline on a GPU are those derived") {
