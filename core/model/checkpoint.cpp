@@ -140,8 +140,8 @@ void save_checkpoint(const std::string& path, const Plan& plan, Device device,
     const auto found = std::ranges::find(parameters, spec.name, &Parameter::name);
     if (found == parameters.end())
       throw std::invalid_argument{"save_checkpoint: " + spec.name + " is not here"};
-    tensors.push_back({spec.name, View{values.emplace_back((*found)->f32_values(device)).data(),
-                                       spec.shape}});
+    tensors.push_back(
+        {spec.name, View{values.emplace_back((*found)->f32_values(device)).data(), spec.shape}});
   }
   if (!is_file_name(path)) {
     std::error_code error;

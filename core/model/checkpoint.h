@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/model/adamw.h"
-#include "core/plan/plan.h"
 #include "core/model/parameter.h"
+#include "core/plan/plan.h"
 
 namespace lockstep {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "core/device/device.h"
-#include "core/plan/config.h"
 #include "core/model/microbatch.h"
 #include "core/plan/batch.h"
+#include "core/plan/config.h"
 
 namespace lockstep {
 

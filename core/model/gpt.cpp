@@ -77,9 +77,8 @@ std::map<int, Slice> slices_of(const Plan& plan, const Place& place, int stage) 
 
 int only_stage(const Place& place) {
   if (place.stages.size() != 1)
-    throw std::invalid_argument{
-        fmt::format("rank {} holds {} stages; build a model for each", place.rank,
-                    place.stages.size())};
+    throw std::invalid_argument{fmt::format("rank {} holds {} stages; build a model for each",
+                                            place.rank, place.stages.size())};
   return place.stages.front();
 }
 

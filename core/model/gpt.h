@@ -25,8 +25,9 @@ struct Unit {
 ///   before_backward        the input half begins: parameters are read, and gradients may be added
 ///                          (LayerNorm's are, in this half)
 ///   after_backward_input   the unit's parameters are no longer read
-///   after_backward         the weight half is done, too: this microbatch's share is in the gradients
-///   gradients_ready        once a step, after the backward that comes last: nothing more will be
+///   after_backward         the weight half is done, too: this microbatch's share is in the
+///   gradients gradients_ready        once a step, after the backward that comes last: nothing more
+///   will be
 ///                          added to the unit's gradients (the embedding's include a tied head's)
 ///
 /// Several techniques can be on one model. They nest: of two, the one that was added later is the

@@ -23,8 +23,8 @@ enum class Storage {
 /// value and gradient have slice.local().
 struct Parameter : ParameterSpec {
   Parameter() = default;
-  /// Without storage: value and gradient are empty until somebody gives them a place. An empty slice
-  /// is all of it.
+  /// Without storage: value and gradient are empty until somebody gives them a place. An empty
+  /// slice is all of it.
   explicit Parameter(const ParameterSpec& spec, Slice slice = {});
   /// Allocates value and gradient (charged to parameters and gradients), fills the value with its
   /// initial numbers, the same on every split, and the gradient with zeros. A frozen parameter has
@@ -40,8 +40,8 @@ struct Parameter : ParameterSpec {
   /// tensor, wherever they are made; zero in padding. Nothing without storage.
   void fill_initial(Device device, std::uint64_t seed) const;
 
-  /// The parameter in f32, as checkpoints and comparisons take it, from `device`, where it lies: the
-  /// master if there is one, otherwise the value, widened. Empty without storage.
+  /// The parameter in f32, as checkpoints and comparisons take it, from `device`, where it lies:
+  /// the master if there is one, otherwise the value, widened. Empty without storage.
   std::vector<float> f32_values(Device device) const;
 
   Slice slice;  ///< which part of the whole tensor this is

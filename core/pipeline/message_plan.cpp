@@ -1,6 +1,9 @@
-#include <algorithm>
+#include "core/pipeline/message_plan.h"
 
-#include "core/pipeline/executor.h"
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <queue>
 
 namespace lockstep {
 
@@ -8,74 +11,170 @@ namespace {
 
 using Message = MessagePlan::Message;
 
-bool is_backward(Op op) {
-  return op == Op::backward || op == Op::backward_input;
+/// The message into stage `to` from stage `from`; nothing beyond the ends of the model.
+std::optional<Message> message(const Schedule& schedule, int from, int to, int microbatch) {
+  if (std::min(from, to) < 0 || std::max(from, to) >= schedule.stages) return {};
+  const auto rank_of = [&](int stage) {
+    return schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+  };
+  return Message{rank_of(from), rank_of(to), to, microbatch, from < to};
 }
 
 std::optional<Message> input_of(const Schedule& schedule, const Action& action) {
-  const auto rank_of = [&](int stage) {
-    return schedule.rank_of_stage[static_cast<std::size_t>(stage)];
-  };
-  const int here = rank_of(action.stage);
-  if (action.op == Op::forward && action.stage > 0)
-    return Message{rank_of(action.stage - 1), here, action.stage, action.microbatch, true};
-  if (is_backward(action.op) && action.stage < schedule.stages - 1)
-    return Message{rank_of(action.stage + 1), here, action.stage, action.microbatch, false};
-  return {};
+  if (action.op == Op::backward_weight) return {};
+  const int from = action.stage + (action.op == Op::forward ? -1 : 1);
+  return message(schedule, from, action.stage, action.microbatch);
 }
 
 std::optional<Message> output_of(const Schedule& schedule, const Action& action) {
-  const auto rank_of = [&](int stage) {
-    return schedule.rank_of_stage[static_cast<std::size_t>(stage)];
-  };
-  const int here = rank_of(action.stage);
-  if (action.op == Op::forward && action.stage < schedule.stages - 1)
-    return Message{here, rank_of(action.stage + 1), action.stage + 1, action.microbatch, true};
-  if (is_backward(action.op) && action.stage > 0)
-    return Message{here, rank_of(action.stage - 1), action.stage - 1, action.microbatch, false};
-  return {};
+  if (action.op == Op::backward_weight) return {};
+  const int to = action.stage + (action.op == Op::forward ? 1 : -1);
+  return message(schedule, action.stage, to, action.microbatch);
 }
 
 }  // namespace
 
-MessagePlan::MessagePlan(const Schedule& schedule, int rank) {
-  const auto& mine = schedule.actions[static_cast<std::size_t>(rank)];
-  std::map<Message, std::size_t> consumed_at, produced_at;  // where on the peer, by its own count
-  for (std::size_t peer = 0; peer < schedule.actions.size(); ++peer) {
-    if (static_cast<int>(peer) == rank) continue;
-    const auto& actions = schedule.actions[peer];
-    for (std::size_t i = 0; i < actions.size(); ++i) {
-      if (const auto in = input_of(schedule, actions[i]); in && in->from_rank == rank)
-        consumed_at[*in] = i;
-      if (const auto out = output_of(schedule, actions[i]); out && out->to_rank == rank) {
-        produced_at[*out] = i;
-        auto& lane = incoming_[{out->from_rank, out->forward}];
-        position_[*out] = lane.size();
-        lane.push_back(*out);
+/// Plays this rank's actions through once, with the state that the policy needs.
+class MessagePlan::Builder {
+ public:
+  Builder(const Schedule& schedule, int rank, MessagePlan& plan)
+      : schedule_(schedule),
+        rank_(rank),
+        plan_(plan),
+        local_(static_cast<std::size_t>(schedule.stages)) {
+    std::size_t here = 0;
+    for (int stage = 0; stage < schedule.stages; ++stage)
+      if (home(stage) == rank) local_[static_cast<std::size_t>(stage)] = here++;
+    const std::size_t messages = 2 * here * static_cast<std::size_t>(schedule.microbatches);
+    made_at_.resize(messages);
+    position_.resize(messages);
+    used_at_.resize(messages);
+    read_peers();
+  }
+
+  void play() {
+    for (auto& [key, incoming] : incoming_) {
+      if (incoming.expected.empty()) continue;
+      plan_.post_first_.push_back(post(incoming));
+    }
+    for (const Action& action : schedule_.actions[static_cast<std::size_t>(rank_)]) {
+      Around& around = plan_.around_.emplace_back();
+      around.input = input_of(schedule_, action);
+      around.output = output_of(schedule_, action);
+      if (around.input && !around.input->local()) receive(around);
+      if (around.output && !around.output->local()) send(*around.output);
+    }
+  }
+
+ private:
+  /// One lane's messages to this rank, and how far its receives have come.
+  struct Incoming {
+    std::vector<Message> expected;  ///< in the order in which the peer sends
+    std::size_t posted = 0;
+    std::size_t open = 0;  ///< posted and not used
+  };
+  /// A message that has been sent and not released.
+  struct Sent {
+    std::size_t used_at = 0;  ///< the peer's action that uses it
+    std::int64_t number = 0;  ///< in the order of sending
+    Message message;
+    bool operator>(const Sent& other) const { return used_at > other.used_at; }
+  };
+  using BySoonestUse = std::priority_queue<Sent, std::vector<Sent>, std::greater<>>;
+
+  int home(int stage) const { return schedule_.rank_of_stage[static_cast<std::size_t>(stage)]; }
+
+  /// Numbers this rank's messages of one direction by their stage on this rank.
+  std::size_t number(int stage, const Message& message) const {
+    const std::size_t cell =
+        local_[static_cast<std::size_t>(stage)] * static_cast<std::size_t>(schedule_.microbatches) +
+        static_cast<std::size_t>(message.microbatch);
+    return 2 * cell + (message.forward ? 1 : 0);
+  }
+
+  /// Finds the lanes, and where the peers produce and use the messages that they share with this
+  /// rank.
+  void read_peers() {
+    std::vector<int> peers;
+    for (int stage = 0; stage < schedule_.stages; ++stage)
+      for (const int other : {stage - 1, stage + 1})
+        if (home(stage) == rank_ && other >= 0 && other < schedule_.stages && home(other) != rank_)
+          peers.push_back(home(other));
+    std::ranges::sort(peers);
+    peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+    for (const int peer : peers) {
+      Lane activations{.peer = peer, .forward = true}, gradients{.peer = peer, .forward = false};
+      const auto& actions = schedule_.actions[static_cast<std::size_t>(peer)];
+      for (std::size_t i = 0; i < actions.size(); ++i) {
+        if (const auto in = input_of(schedule_, actions[i]); in && in->from_rank == rank_) {
+          (in->forward ? activations : gradients).sends = true;
+          used_at_[number(in->producer(), *in)] = i;
+        }
+        if (const auto out = output_of(schedule_, actions[i]); out && out->to_rank == rank_) {
+          (out->forward ? activations : gradients).receives = true;
+          std::vector<Message>& expected = incoming_[{peer, out->forward}].expected;
+          made_at_[number(out->stage, *out)] = i;
+          position_[number(out->stage, *out)] = expected.size();
+          expected.push_back(*out);
+        }
       }
+      for (const Lane& lane : {activations, gradients})
+        if (lane.sends || lane.receives) plan_.lanes_.push_back(lane);
     }
   }
 
-  std::vector<Message> held;
-  for (const Action& action : mine) {
-    inputs_.push_back(input_of(schedule, action));
-    outputs_.push_back(output_of(schedule, action));
-    std::vector<Message>& received = received_by_.emplace_back();
-    if (const auto& in = inputs_.back(); in && in->from_rank != rank) {
-      const auto answered = [&](const Message& sent) {
-        return sent.to_rank == in->from_rank && consumed_at.at(sent) <= produced_at.at(*in);
-      };
-      std::copy_if(held.begin(), held.end(), std::back_inserter(received), answered);
-      std::erase_if(held, answered);
-    }
-    if (const auto& out = outputs_.back(); out && out->to_rank != rank) held.push_back(*out);
+  Message post(Incoming& incoming) {
+    ++incoming.open;
+    count(1);
+    return incoming.expected[incoming.posted++];
   }
-}
 
-const std::vector<Message>& MessagePlan::incoming(int from_rank, bool forward) const {
-  static const std::vector<Message> none;
-  const auto found = incoming_.find({from_rank, forward});
-  return found != incoming_.end() ? found->second : none;
+  void receive(Around& around) {
+    const Message& input = *around.input;
+    const std::size_t number = this->number(input.stage, input);
+    Incoming& incoming = incoming_[{input.from_rank, input.forward}];
+    while (incoming.posted <= position_[number]) around.post_before.push_back(post(incoming));
+    --incoming.open;
+    count(-1);  // from here on the input is the action's
+
+    std::vector<Sent> arrived;
+    BySoonestUse& sent = sent_[input.from_rank];
+    for (; !sent.empty() && sent.top().used_at <= made_at_[number]; sent.pop())
+      arrived.push_back(sent.top());
+    std::ranges::sort(arrived, {}, &Sent::number);
+    for (const Sent& each : arrived) around.release.push_back(each.message);
+    count(-static_cast<std::int64_t>(arrived.size()));
+
+    if (incoming.open == 0 && incoming.posted < incoming.expected.size())
+      around.post_after = post(incoming);
+  }
+
+  void send(const Message& output) {
+    sent_[output.to_rank].push(
+        {used_at_[number(output.producer(), output)], plan_.messages_sent_++, output});
+    count(1);
+  }
+
+  void count(std::int64_t buffers) {
+    buffers_ += buffers;
+    plan_.peak_buffers_ = std::max(plan_.peak_buffers_, buffers_);
+  }
+
+  const Schedule& schedule_;
+  int rank_;
+  MessagePlan& plan_;
+  std::vector<std::size_t> local_;  ///< a stage's place among this rank's stages
+  /// By number: of messages to this rank, the peer's action that makes them and their place in
+  /// their lane; of messages from it, the peer's action that uses them.
+  std::vector<std::size_t> made_at_, position_, used_at_;
+  std::map<std::pair<int, bool>, Incoming> incoming_;  ///< by peer and Lane::forward
+  std::map<int, BySoonestUse> sent_;                   ///< by peer
+  std::int64_t buffers_ = 0;
+};
+
+MessagePlan::MessagePlan(const Schedule& schedule, int rank) {
+  around_.reserve(schedule.actions[static_cast<std::size_t>(rank)].size());
+  Builder{schedule, rank, *this}.play();
 }
 
 }  // namespace lockstep

@@ -37,13 +37,18 @@ std::size_t Schedule::action_count() const {
   return count;
 }
 
+std::vector<int> linear_placement(int ranks) {
+  std::vector<int> rank_of_stage(static_cast<std::size_t>(ranks));
+  std::iota(rank_of_stage.begin(), rank_of_stage.end(), 0);
+  return rank_of_stage;
+}
+
 Schedule one_stage_per_rank(std::string name, int stages, int microbatches) {
   if (stages < 1 || microbatches < 1)
     throw ScheduleError(fmt::format("{}: {} stages and {} microbatches; wants at least 1 of each",
                                     name, stages, microbatches));
   Schedule schedule{std::move(name), stages, stages, microbatches, {}, {}};
-  schedule.rank_of_stage.resize(static_cast<std::size_t>(stages));
-  std::iota(schedule.rank_of_stage.begin(), schedule.rank_of_stage.end(), 0);
+  schedule.rank_of_stage = linear_placement(stages);
   schedule.actions.resize(static_cast<std::size_t>(stages));
   return schedule;
 }

@@ -40,6 +40,9 @@ struct Schedule {
   std::size_t action_count() const;
 };
 
+/// (ranks): the placement of one stage per rank, stage i on rank i.
+std::vector<int> linear_placement(int ranks);
+
 /// One stage a rank, stage i on rank i, with empty lists of actions: where generators begin. Throws
 /// ScheduleError for fewer than one stage or microbatch.
 Schedule one_stage_per_rank(std::string name, int stages, int microbatches);

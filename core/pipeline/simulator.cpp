@@ -52,8 +52,12 @@ class Lanes {
         const int to = schedule.rank_of_stage[static_cast<std::size_t>(user)];
         if (from == to) continue;
         hop.lane = numbers.try_emplace({from, to, kind}, numbers.size()).first->second;
-        hop.latency = times.cluster.latency(from, to);
-        hop.transfer = times.cluster.transfer(from, to, times.boundary_bytes);
+        const auto world = [&](int rank) {
+          return times.world_ranks.empty() ? rank
+                                           : times.world_ranks.at(static_cast<std::size_t>(rank));
+        };
+        hop.latency = times.cluster.latency(world(from), world(to));
+        hop.transfer = times.cluster.transfer(world(from), world(to), times.boundary_bytes);
       }
     free_.resize(numbers.size());
   }

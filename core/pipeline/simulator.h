@@ -23,6 +23,8 @@ struct PipelineTimes {
   std::vector<StageTimes> stages;
   std::int64_t boundary_bytes = 0;
   Cluster cluster;  ///< for the links
+  /// The rank of the whole run that each pipeline rank is; empty if they are the same.
+  std::vector<int> world_ranks{};
   /// What each action takes, parallel to Schedule::actions, in the place of `stages`' times: where
   /// it was observed one by one. Empty otherwise.
   std::vector<std::vector<Picoseconds>> durations{};

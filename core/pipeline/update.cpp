@@ -1,52 +1,104 @@
 #include "core/pipeline/update.h"
 
-#include <map>
+#include <fmt/format.h>
 
-#include "core/plan/gpt_parameters.h"
+#include <algorithm>
+#include <stdexcept>
+
+#include "core/model/ops.h"
 
 namespace lockstep {
 
-PipelineUpdate::PipelineUpdate(Endpoint endpoint, const Group& group, Gpt& stage, AdamW& optimizer)
-    : endpoint_(endpoint), stage_(stage), optimizer_(optimizer) {
+namespace {
+
+/// True if a tied head's table is trained and has a copy on the last stage, apart from the first's.
+bool has_two_tables(const Plan& plan) {
+  return plan.model.tied && !plan.model.is_frozen(0) && plan.stages() > 1;
+}
+
+/// A double travels as a pair of f32, which are only copied.
+constexpr std::int64_t floats_per_square = sizeof(double) / sizeof(float);
+/// Stands for a tensor that a rank does not have. (A sum of squares may be NaN, but not negative.)
+constexpr double absent = -1;
+
+}  // namespace
+
+PipelineUpdate::PipelineUpdate(Endpoint endpoint, const Group& pipeline, const Plan& plan,
+                               std::vector<Gpt*> stages, AdamW& optimizer)
+    : endpoint_(endpoint), plan_(plan), optimizer_(optimizer) {
+  const int rank = pipeline.rank();
+  const std::vector<int>& rank_of_stage = plan.rank_of_stage;
+  const auto here = std::ranges::count(rank_of_stage, rank);
+  if (here == 0 || static_cast<std::size_t>(here) != stages.size())
+    throw std::invalid_argument(
+        fmt::format("{} models for the {} stages of pipeline rank {}; the update wants one for "
+                    "each, and at least one",
+                    stages.size(), here, rank));
   const int ends_channel = endpoint.transport.open_channels(Group::channels_taken);
   const int norm_channel = endpoint.transport.open_channels(Group::channels_taken);
-  if (group.size() == 1) return;
-  const int last = group.size() - 1;
-  if (stage.config().tied && (group.rank() == 0 || group.rank() == last))
-    ends_ = std::make_unique<Group>(
-        endpoint, std::vector{group.world_rank(0), group.world_rank(last)}, "ends", ends_channel);
-  if (optimizer.options().clip > 0) {
+
+  const int first = rank_of_stage.front();
+  const int last = rank_of_stage.back();
+  if (has_two_tables(plan)) {
+    const auto table_of = [&](const Gpt& stage) {
+      return &stage.parameter(plan.parameters().front().order);
+    };
+    if (rank == first) first_table_ = table_of(*stages.front());
+    if (rank == last) last_table_ = table_of(*stages.back());
+    if (first != last && (rank == first || rank == last))
+      ends_ = std::make_unique<Group>(
+          endpoint, std::vector{pipeline.world_rank(first), pipeline.world_rank(last)}, "ends",
+          ends_channel);
+  }
+  if (optimizer.options().clip > 0 && pipeline.size() > 1) {
     std::vector<int> ranks;
-    for (int i = 0; i <= last; ++i) ranks.push_back(group.world_rank(i));
+    for (int i = 0; i < pipeline.size(); ++i) ranks.push_back(pipeline.world_rank(i));
     all_ = std::make_unique<Group>(endpoint, ranks, "norm", norm_channel);
   }
 }
 
 void PipelineUpdate::step() {
-  if (ends_) {
-    const int table = token_table_spec(stage_.config()).order;
-    for (Parameter* parameter : stage_.parameters())
-      if (parameter->order == table && !parameter->frozen)
-        ends_->all_reduce(parameter->gradient).wait();
-  }
-  if (all_)
+  add_tied_gradients();
+  const bool table_is_here_twice = first_table_ != nullptr && last_table_ != nullptr;
+  if (optimizer_.options().clip > 0 && (all_ || table_is_here_twice))
     optimizer_.step(optimizer_.clip_scale(global_norm()));
   else
     optimizer_.step();
 }
 
-// Each rank brings one double per tensor of the whole model, -1 where the tensor is not its own.
-// They travel as pairs of f32, which are only copied.
+void PipelineUpdate::add_tied_gradients() {
+  if (ends_) {
+    ends_->all_reduce((first_table_ != nullptr ? first_table_ : last_table_)->gradient).wait();
+  } else if (first_table_ != nullptr && last_table_ != nullptr) {
+    const View sum = first_table_->gradient, other = last_table_->gradient;
+    Ops{endpoint_.device, -1}.add(sum, other, sum);
+    const double bytes = static_cast<double>(sum.bytes() + other.bytes());
+    endpoint_.device.compute.launch(Span{.name = "copy", .category = Category::kernel},
+                                    Cost{.bytes = bytes},
+                                    [&](const Kernels& k, Queue q) { k.copy(q, sum, other); });
+  }
+}
+
 double PipelineUpdate::global_norm() {
-  const auto specs = gpt_parameters(stage_.config());
+  std::map<int, double> squares;  // by order: a tied table is there twice, and counts once
+  if (all_)
+    squares = gathered_squares();
+  else
+    for (const auto& [order, square] : optimizer_.squares()) squares.emplace(order, square);
+  return gradient_norm({squares.begin(), squares.end()});
+}
+
+// Each rank contributes a row of one double per tensor of the whole model.
+std::map<int, double> PipelineUpdate::gathered_squares() {
+  const std::vector<ParameterSpec>& specs = plan_.parameters();
   std::map<int, std::size_t> place;
   for (std::size_t i = 0; i < specs.size(); ++i) place[specs[i].order] = i;
 
-  std::vector<double> mine(specs.size(), -1.0);
+  std::vector<double> mine(specs.size(), absent);
   for (const auto& [order, square] : optimizer_.squares()) mine[place.at(order)] = square;
   const auto ranks = static_cast<std::int64_t>(all_->size());
   Tensor table{endpoint_.device.memory,
-               {ranks, 2 * static_cast<std::int64_t>(specs.size())},
+               {ranks, floats_per_square * static_cast<std::int64_t>(specs.size())},
                MemoryCategory::communication};
   const auto row = [&](int rank) {
     return slice(table, rank * table.shape()[1], table.shape()[1]);
@@ -55,23 +107,34 @@ double PipelineUpdate::global_norm() {
   compute.write(mine.data(), row(all_->rank()));
   all_->all_gather(table).wait();
 
-  std::map<int, double> squares;  // a tied table is on two ranks, and counts once
+  std::map<int, double> squares;
   for (int rank = 0; rank < all_->size(); ++rank) {
     compute.read(row(rank), mine.data());
     for (std::size_t i = 0; i < specs.size(); ++i)
-      if (mine[i] >= 0) squares.emplace(specs[i].order, mine[i]);
+      if (mine[i] != absent) squares.emplace(specs[i].order, mine[i]);
   }
-  return gradient_norm({squares.begin(), squares.end()});
+  return squares;
 }
 
-std::int64_t PipelineUpdate::tied_bytes(const GptConfig& config, int rank, int ranks) {
-  if (!config.tied || ranks == 1 || (rank != 0 && rank != ranks - 1)) return 0;
-  // A ring of two: each sends one half to be added and the sum of the other half.
-  return static_cast<std::int64_t>(size_of(config.dtype)) * config.vocabulary * config.hidden;
-}
-
-std::int64_t PipelineUpdate::norm_bytes(const GptConfig& config, int ranks) {
-  return static_cast<std::int64_t>(gpt_parameters(config).size() * sizeof(double)) * (ranks - 1);
+// Tied gradients and the norm come one after the other, so the peak is the larger of the two.
+UpdateMessages update_messages(const Plan& plan, int rank) {
+  UpdateMessages messages;
+  const bool ours = plan.collectives == Collectives::ring;
+  const int first = plan.rank_of_stage.front(), last = plan.rank_of_stage.back();
+  if (has_two_tables(plan) && first != last && (rank == first || rank == last) && ours) {
+    // In a ring of two, each rank sends one half to be added, and the sum of the other half.
+    const auto width = static_cast<std::int64_t>(size_of(plan.model.dtype));
+    const std::int64_t elements = plan.parameters().front().shape.elements();
+    messages.bytes_sent[Operation::all_reduce] = width * elements;
+    messages.peak_bytes =
+        width * all_reduce_scratch(Algorithm::ring, elements, 2, plan.receives_combine);
+  }
+  if (const int ranks = plan.mesh.size(Axis::pp); plan.optimizer.clip > 0 && ranks > 1) {
+    const auto row = static_cast<std::int64_t>(plan.parameters().size() * sizeof(double));
+    if (ours) messages.bytes_sent[Operation::all_gather] = row * (ranks - 1);
+    messages.peak_bytes = std::max(messages.peak_bytes, row * ranks);
+  }
+  return messages;
 }
 
 }  // namespace lockstep

@@ -9,10 +9,10 @@ namespace lockstep {
 std::vector<Positions> context_positions(ContextLayout layout, int sequence, int i, int n) {
   const int chunks = layout == ContextLayout::zigzag ? 2 * n : n;
   if (sequence % chunks != 0)
-    throw UsageError(fmt::format("--sequence {} with --cp {}: {} positions do not divide into {} equal "
-                                 "chunks; --sequence {} would do",
-                                 sequence, n, sequence, chunks,
-                                 (sequence + chunks - 1) / chunks * chunks));
+    throw UsageError(
+        fmt::format("--sequence {} with --cp {}: {} positions do not divide into {} equal "
+                    "chunks; --sequence {} would do",
+                    sequence, n, sequence, chunks, (sequence + chunks - 1) / chunks * chunks));
   const int chunk = sequence / chunks;
   const auto at = [&](int which) { return Positions{which * chunk, (which + 1) * chunk}; };
   if (layout == ContextLayout::contiguous) return {at(i)};

@@ -2,20 +2,28 @@
 
 #include <cstdint>
 
+#include "core/plan/config.h"
 #include "kernels/view.h"
 
 namespace lockstep {
 
-/// What one microbatch sends over a boundary between two pipeline stages: an activation, or its
-/// gradient on the way back.
+/// The tensor that one microbatch sends across a boundary between two pipeline stages: activations
+/// forward, and their gradient, of the same shape and dtype, backward. Every boundary of a pipeline
+/// is alike.
 struct Boundary {
-  Shape shape;
+  Shape shape;  ///< (b, s, h)
   DType dtype = DType::f32;
 
   std::int64_t bytes() const {
-    return shape.elements() * static_cast<std::int64_t>(size_of(dtype));
+    return static_cast<std::int64_t>(size_of(dtype)) * shape.elements();
   }
   bool operator==(const Boundary&) const = default;
 };
+
+/// The boundary between stages that each hold whole layers and whole sequences, for microbatches of
+/// `batch` sequences: (batch, s, h) in config.dtype.
+inline Boundary stage_boundary(const GptConfig& config, int batch) {
+  return {{batch, config.sequence, config.hidden}, config.dtype};
+}
 
 }  // namespace lockstep

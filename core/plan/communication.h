@@ -20,10 +20,9 @@ enum class Operation : std::uint8_t {
   all_to_all,
   barrier,
 };
-inline constexpr std::array all_operations{Operation::send,       Operation::broadcast,
-                                    Operation::all_reduce, Operation::reduce_scatter,
-                                    Operation::all_gather, Operation::gather,
-                                    Operation::all_to_all, Operation::barrier};
+inline constexpr std::array all_operations{
+    Operation::send,       Operation::broadcast, Operation::all_reduce, Operation::reduce_scatter,
+    Operation::all_gather, Operation::gather,    Operation::all_to_all, Operation::barrier};
 constexpr const char* name_of(Operation operation) {
   constexpr const char* names[] = {"send",       "broadcast", "all_reduce", "reduce_scatter",
                                    "all_gather", "gather",    "all_to_all", "barrier"};

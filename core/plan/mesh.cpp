@@ -72,8 +72,9 @@ Mesh Mesh::with_experts(int size, ExpertsWithin within) const {
   const int line = within == ExpertsWithin::tp ? this->size(Axis::tp)
                                                : this->size(Axis::dp) * this->size(Axis::cp);
   if (size < 1 || line % size != 0)
-    throw UsageError(fmt::format("--ep {}: experts are divided among the {} ranks of {}; the size must divide {}",
-                                 size, line, within == ExpertsWithin::tp ? "tp" : "dp and cp", line));
+    throw UsageError(fmt::format(
+        "--ep {}: experts are divided among the {} ranks of {}; the size must divide {}", size,
+        line, within == ExpertsWithin::tp ? "tp" : "dp and cp", line));
   Mesh mesh = *this;
   mesh.experts_ = size;
   mesh.within_ = within;

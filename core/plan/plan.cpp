@@ -38,8 +38,7 @@ Plan::Plan(const GptConfig& config, const Mesh& mesh_)
     : model(config),
       mesh(mesh_),
       rank_of_stage(static_cast<std::size_t>(mesh_.size(Axis::pp))),
-      parameters_(
-          std::make_shared<const std::vector<ParameterSpec>>(gpt_parameters(config))) {
+      parameters_(std::make_shared<const std::vector<ParameterSpec>>(gpt_parameters(config))) {
   std::iota(rank_of_stage.begin(), rank_of_stage.end(), 0);
 }
 
@@ -97,7 +96,8 @@ std::vector<StoredUnit> Plan::units(const Place& place, int stage) const {
   const StageLayers layers = layers_of(stage);
   std::vector<StoredUnit> units;
   if (layers.embedding) units.push_back({.index = 0});
-  for (int block = layers.first; block < layers.last; ++block) units.push_back({.index = block + 1});
+  for (int block = layers.first; block < layers.last; ++block)
+    units.push_back({.index = block + 1});
   if (layers.head) units.push_back({.index = model.layers + 1});
   const auto unit_at = [&](int number) -> StoredUnit& {
     return *std::ranges::find(units, number, &StoredUnit::index);
@@ -129,9 +129,9 @@ BatchShape Plan::samples(const Place& place, int microbatches) const {
 }
 
 Boundary Plan::boundary(int microbatches) const {
-  return {.shape = {microbatch_size(microbatches), model.sequence / mesh.size(Axis::cp),
-                    model.hidden},
-          .dtype = model.dtype};
+  Boundary boundary = stage_boundary(model, microbatch_size(microbatches));
+  boundary.shape = {boundary.shape[0], boundary.shape[1] / mesh.size(Axis::cp), boundary.shape[2]};
+  return boundary;
 }
 
 Clock Plan::clock() const {
@@ -142,9 +142,10 @@ void Plan::validate() const {
   model.validate();
   StageLayers::of(model, 0, stages());
   if (const int tp = mesh.size(Axis::tp); model.heads % tp != 0)
-    throw UsageError(fmt::format("--heads {} with --tp {}: each of {} ranks takes as many heads; "
-                                 "--heads {} would do",
-                                 model.heads, tp, tp, (model.heads + tp - 1) / tp * tp));
+    throw UsageError(
+        fmt::format("--heads {} with --tp {}: each of {} ranks takes as many heads; "
+                    "--heads {} would do",
+                    model.heads, tp, tp, (model.heads + tp - 1) / tp * tp));
   if (const int cp = mesh.size(Axis::cp); cp > 1)
     context_positions(batch.context, model.sequence, 0, cp);
   const int pieces = mesh.size(Axis::dp) * batch.microbatches;
@@ -172,9 +173,10 @@ std::string Plan::json() const {
   document["ranks"] = mesh.ranks();
   document["mesh"] = ordered_json::parse(mesh.json());
   document["rank_of_stage"] = rank_of_stage;
-  document["batch"] = {{"sequences", batch.sequences},
-                       {"microbatches", batch.microbatches},
-                       {"context", batch.context == ContextLayout::zigzag ? "zigzag" : "contiguous"}};
+  document["batch"] = {
+      {"sequences", batch.sequences},
+      {"microbatches", batch.microbatches},
+      {"context", batch.context == ContextLayout::zigzag ? "zigzag" : "contiguous"}};
   document["optimizer"] = {{"learning_rate", optimizer.learning_rate},
                            {"beta1", optimizer.beta1},
                            {"beta2", optimizer.beta2},
@@ -183,8 +185,7 @@ std::string Plan::json() const {
                            {"clip", optimizer.clip},
                            {"masters", optimizer.masters}};
   document["seed"] = seed;
-  document["cluster"] =
-      modelled ? ordered_json::parse(modelled->cluster.json()) : ordered_json();
+  document["cluster"] = modelled ? ordered_json::parse(modelled->cluster.json()) : ordered_json();
   document["collectives"] = collectives == Collectives::ring ? "ring" : "native";
   return document.dump();
 }

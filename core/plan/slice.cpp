@@ -58,9 +58,8 @@ struct Extent {
   void cut(const DimensionCut& cut) {
     if (cut.parts < 1 || cut.part < 0 || cut.part >= cut.parts || cut.sections < 1 ||
         cut.grain < 1 || local % cut.sections != 0)
-      throw std::invalid_argument(
-          fmt::format("part {} of {} of {} elements in {} sections", cut.part, cut.parts, local,
-                      cut.sections));
+      throw std::invalid_argument(fmt::format("part {} of {} of {} elements in {} sections",
+                                              cut.part, cut.parts, local, cut.sections));
     const std::int64_t section = local / cut.sections;
     const std::int64_t unit = cut.parts * cut.grain;
     const std::int64_t each = (section + unit - 1) / unit * cut.grain;
@@ -243,7 +242,8 @@ std::string Slice::text() const {
                                    piece.box.begin[at(d)] + piece.box.extent[d]));
     boxes.push_back(fmt::format("[{}]", fmt::join(ranges, ", ")));
   }
-  return fmt::format("{} of [{}]", boxes.empty() ? "nothing" : fmt::format("{}", fmt::join(boxes, " + ")),
+  return fmt::format("{} of [{}]",
+                     boxes.empty() ? "nothing" : fmt::format("{}", fmt::join(boxes, " + ")),
                      fmt::join(list(whole_), ", "));
 }
 

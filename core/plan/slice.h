@@ -25,7 +25,8 @@ struct DimensionCut {
   int dimension = 0;
   int part = 0;   ///< which of them this is
   int parts = 1;  ///< among how many ranks
-  /// Equal blocks side by side, each divided on its own: 3 for the q, k and v columns of one matrix.
+  /// Equal blocks side by side, each divided on its own: 3 for the q, k and v columns of one
+  /// matrix.
   int sections = 1;
   /// A part is a multiple of this many rows or columns: those of one head, for example. Parts are
   /// equal: if the dimension does not divide, the last ones are padded.
@@ -33,9 +34,9 @@ struct DimensionCut {
 };
 
 /// What one rank stores of a tensor: boxes in the whole tensor's shape, and where each of them lies
-/// in the rank's own storage. A column of shards, the q, k and v columns of some heads, some rows of
-/// a vocabulary with their padding, one expert of several and ZeRO's flat ranges are all Slices. A
-/// value: computed without a rank, a device or a transport.
+/// in the rank's own storage. A column of shards, the q, k and v columns of some heads, some rows
+/// of a vocabulary with their padding, one expert of several and ZeRO's flat ranges are all Slices.
+/// A value: computed without a rank, a device or a transport.
 class Slice {
  public:
   /// A box and its place in local storage, which is row-major: element (i, j, ...) of the box is at
@@ -83,7 +84,8 @@ class Slice {
 
   /// "[0:64, 0:16] + [0:64, 64:80] of [64, 192]".
   std::string text() const;
-  /// {"whole": [64, 192], "local": [64, 32], "boxes": [{"begin": [0, 0], "extent": [64, 16]}, ...]}.
+  /// {"whole": [64, 192], "local": [64, 32], "boxes": [{"begin": [0, 0], "extent": [64, 16]},
+  /// ...]}.
   std::string json() const;
 
  private:

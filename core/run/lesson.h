@@ -10,8 +10,8 @@
 #include "core/model/adamw.h"
 #include "core/model/data.h"
 #include "core/model/gpt.h"
-#include "core/run/options.h"
 #include "core/plan/prediction.h"
+#include "core/run/options.h"
 #include "core/run/rank.h"
 #include "core/run/sum_order.h"
 
@@ -127,7 +127,8 @@ class Lesson {
 
   /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the
   /// phase's microbatches. Peaks and byte counts are taken per phase and compared with what is
-  /// predicted. Throws std::logic_error if a peak has neither a figure nor a reason for having none.
+  /// predicted. Throws std::logic_error if a peak has neither a figure nor a reason for having
+  /// none.
   Batches batches(Rank& rank, const Phase& phase, Predicted predicted);
   /// Notes the step's loss, from ranks that know it: nothing from others. A replica of several
   /// gives its share; the shares add up to the batch's mean.

@@ -1,29 +1,32 @@
 #include "core/run/pipeline_prediction.h"
 
-#include <algorithm>
-#include <set>
+#include <fmt/format.h>
 
-#include "core/plan/footprint.h"
-#include "core/pipeline/executor.h"
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+
+#include "core/model/gpt.h"
+#include "core/pipeline/message_plan.h"
 #include "core/pipeline/update.h"
 
 namespace lockstep {
 
-StageTimes stage_times(const GptConfig& config, int stage, int stages, int batch,
-                       const Clock& clock) {
-  if (!clock.is_modelled()) return {};
-  const Clock unpaced = Clock::modelled(clock.cluster(), clock.times());
+StageTimes stage_times(const Plan& plan, int stage, int batch) {
+  if (!plan.modelled) return {};
+  const Clock clock = plan.clock();
   Recorder silent{false};
   Memory memory{DeviceKind::meta};
-  Stream compute{unpaced, silent, 0, DeviceKind::meta};
-  Gpt model{config, {memory, compute}, StageLayers::of(config, stage, stages), 0};
-  const Microbatch microbatch{View{nullptr, {batch, config.sequence}, DType::i32},
-                              View{nullptr, {batch, config.sequence}, DType::i32}};
+  Stream compute{clock, silent, 0, DeviceKind::meta};
+  const int rank = plan.mesh.group(
+      0, Axis::pp)[static_cast<std::size_t>(plan.rank_of_stage[static_cast<std::size_t>(stage)])];
+  Gpt model{plan, plan.place(rank), stage, {memory, compute}};
+  const Boundary between = stage_boundary(plan.model, batch);
+  const Shape tokens{between.shape[0], between.shape[1]};
+  const Microbatch microbatch{View{nullptr, tokens, DType::i32}, View{nullptr, tokens, DType::i32}};
   const auto boundary = [&](bool there) {
-    return there ? Tensor{memory,
-                          {batch, config.sequence, config.hidden},
-                          MemoryCategory::activations,
-                          config.dtype}
+    return there ? Tensor{memory, between.shape, MemoryCategory::activations, between.dtype}
                  : Tensor{};
   };
   const auto cost = [&](Op op, const auto& work) {
@@ -32,7 +35,7 @@ StageTimes stage_times(const GptConfig& config, int stage, int stages, int batch
     return compute.now() - before;
   };
   const bool first = stage == 0;
-  const bool last = stage == stages - 1;
+  const bool last = stage == plan.stages() - 1;
   StageTimes times;
   Stash whole, halves;
   times.forward = cost(Op::forward, [&] { model.forward(microbatch, boundary(!first), whole); });
@@ -44,69 +47,111 @@ StageTimes stage_times(const GptConfig& config, int stage, int stages, int batch
   return times;
 }
 
-PipelineTimes pipeline_times(const GptConfig& config, int stages, int batch, const Clock& clock) {
+PipelineTimes pipeline_times(const Plan& plan, int batch) {
+  // What a stage's times depend on: its ends, and which of its units are frozen.
+  using Kind = std::tuple<bool, bool, std::vector<bool>>;
+  std::map<Kind, StageTimes> known;
+  const GptConfig& config = plan.model;
   PipelineTimes times;
-  for (int stage = 0; stage < stages; ++stage)
-    times.stages.push_back(stage_times(config, stage, stages, batch, clock));
-  times.boundary_bytes =
-      static_cast<std::int64_t>(size_of(config.dtype)) * batch * config.sequence * config.hidden;
-  times.cluster = clock.cluster();
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    const StageLayers layers = plan.layers_of(stage);
+    std::vector<bool> frozen{config.is_frozen(0), config.is_frozen(config.layers + 1)};
+    for (int block = layers.first; block < layers.last; ++block)
+      frozen.push_back(config.is_frozen(block + 1));
+    const Kind kind{layers.embedding, layers.head, std::move(frozen)};
+    auto found = known.find(kind);
+    if (found == known.end()) found = known.emplace(kind, stage_times(plan, stage, batch)).first;
+    times.stages.push_back(found->second);
+  }
+  times.boundary_bytes = stage_boundary(config, batch).bytes();
+  times.cluster = plan.clock().cluster();
+  times.world_ranks = plan.mesh.group(0, Axis::pp);
   return times;
 }
 
-// Follows PipelineExecutor: a receive per lane is asked for at the start, and the next as soon as
-// one has been used; what was sent is held until the plan says that it has been received.
-std::int64_t peak_in_flight(const Schedule& schedule, int rank, std::int64_t boundary_bytes) {
-  const MessagePlan plan{schedule, rank};
-  std::map<std::pair<int, bool>, std::size_t> unused;  // receives of a lane that are left
-  for (int peer = 0; peer < schedule.ranks; ++peer)
-    for (const bool forward : {true, false})
-      if (const auto count = plan.incoming(peer, forward).size(); peer != rank && count > 0)
-        unused[{peer, forward}] = count;
-  std::int64_t buffers = static_cast<std::int64_t>(unused.size());
-  std::int64_t peak = buffers;
-  for (std::size_t i = 0; i < schedule.actions[static_cast<std::size_t>(rank)].size(); ++i) {
-    if (const auto& in = plan.input(i); in && in->from_rank != rank) {
-      --buffers;
-      buffers -= static_cast<std::int64_t>(plan.received_by(i).size());
-      if (--unused.at({in->from_rank, in->forward}) > 0) ++buffers;
+std::int64_t peak_activations(const Schedule& schedule, int rank,
+                              const std::vector<Footprint>& footprints) {
+  const auto is_here = [&](int stage) {
+    return stage >= 0 && stage < schedule.stages &&
+           schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank;
+  };
+  std::int64_t held = 0;
+  std::int64_t peak = 0;
+  for (const Action& action : schedule.actions[static_cast<std::size_t>(rank)]) {
+    const Footprint& stage = footprints[static_cast<std::size_t>(action.stage)];
+    const bool forward = action.op == Op::forward;
+    const bool crosses = action.op != Op::backward_weight;
+    // A footprint counts the action's input: as part of the stash, or of the working set.
+    if (crosses && is_here(action.stage + (forward ? -1 : 1))) held -= stage.boundary;
+    switch (action.op) {
+      case Op::forward:
+        held += stage.stash;
+        peak = std::max(peak, held + stage.forward_working);
+        break;
+      case Op::backward:
+        peak = std::max(peak, held + stage.backward_working);
+        held -= stage.stash;
+        break;
+      case Op::backward_input:
+        peak = std::max(peak, held + stage.backward_input_working);
+        held += stage.pending - stage.stash;
+        break;
+      case Op::backward_weight:
+        held -= stage.pending;
+        break;
     }
-    if (const auto& out = plan.output(i); out && out->to_rank != rank) ++buffers;
-    peak = std::max(peak, buffers);
+    if (crosses && is_here(action.stage + (forward ? 1 : -1))) held += stage.boundary;
   }
-  return peak * boundary_bytes;
+  return peak;
 }
 
-Predicted predict_pipeline(const Rank& rank, const Options& options, const Schedule& schedule) {
-  const GptConfig& config = options.model;
-  const int batch = options.batch / options.dp / schedule.microbatches;
-  Predicted prediction;
-  prediction.schedule = schedule.name;
-  prediction.stages = schedule.stages;
-  const PipelineTimes times = pipeline_times(config, schedule.stages, batch, rank.clock);
-  if (rank.clock.is_modelled()) {
-    prediction.bubble_simulated = simulate(schedule, times).bubble;
-  }
+PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
+    : plan_(plan),
+      schedule_(std::move(schedule)),
+      boundary_bytes_(plan.boundary(schedule_.microbatches).bytes()) {
+  if (schedule_.rank_of_stage != plan.rank_of_stage)
+    throw std::invalid_argument(
+        fmt::format("schedule {} places its stages on other ranks than the plan", schedule_.name));
+  const int batch = plan.microbatch_size(schedule_.microbatches);
+  if (plan.modelled)
+    bubble_simulated_ = simulate(schedule_, pipeline_times(plan, batch)).bubble;
+  else
+    validate(schedule_);
+  for (int stage = 0; stage < schedule_.stages; ++stage)
+    footprints_.emplace_back(plan.model, plan.layers_of(stage), batch);
+}
 
-  const int here = rank.place.coordinate(Axis::pp);
-  const bool first = here == 0;
-  const bool last = here == schedule.ranks - 1;
-  prediction.bytes_sent[Operation::send] =
-      ((first ? 0 : 1) + (last ? 0 : 1)) * times.boundary_bytes * schedule.microbatches;
-  prediction.bytes_sent[Operation::all_reduce] =
-      PipelineUpdate::tied_bytes(config, here, schedule.ranks);
-  if (options.optimizer.clip > 0 && schedule.ranks > 1)
-    prediction.bytes_sent[Operation::all_gather] =
-        PipelineUpdate::norm_bytes(config, schedule.ranks);
-  const Footprint footprint{config, StageLayers::of(config, here, schedule.stages), batch};
-  prediction.peak_bytes[MemoryCategory::parameters] = footprint.parameters;
-  prediction.peak_bytes[MemoryCategory::gradients] = footprint.gradients;
-  prediction.peak_bytes[MemoryCategory::optimizer] = footprint.optimizer;
-  prediction.peak_bytes[MemoryCategory::activations] =
-      footprint.peak(peak_live_microbatches(schedule, here));
-  prediction.peak_bytes[MemoryCategory::communication] =
-      peak_in_flight(schedule, here, times.boundary_bytes);
-  return prediction;
+Predicted PipelinePrediction::of(const Place& place) const {
+  const int rank = place.coordinate(Axis::pp);
+  Predicted predicted;
+  predicted.bubble_simulated = bubble_simulated_;
+  predicted.schedule = schedule_.name;
+  predicted.stages = schedule_.stages;
+  const MessagePlan messages{schedule_, rank};
+  const UpdateMessages update = update_messages(plan_, rank);
+  for (const Operation operation : all_operations)
+    predicted.bytes_sent[operation] = update.bytes_sent[operation];
+  predicted.bytes_sent[Operation::send] = messages.messages_sent() * boundary_bytes_;
+
+  std::int64_t parameters = 0, gradients = 0, states = 0;
+  for (const int stage : place.stages) {
+    const Footprint& footprint = footprints_[static_cast<std::size_t>(stage)];
+    parameters += footprint.parameters;
+    gradients += footprint.gradients;
+    states += footprint.optimizer;
+  }
+  predicted.peak_bytes[MemoryCategory::parameters] = parameters;
+  predicted.peak_bytes[MemoryCategory::gradients] = gradients;
+  predicted.peak_bytes[MemoryCategory::optimizer] = states;
+  predicted.peak_bytes[MemoryCategory::activations] =
+      peak_activations(schedule_, rank, footprints_);
+  predicted.peak_bytes[MemoryCategory::communication] =
+      std::max(messages.peak_buffers() * boundary_bytes_, update.peak_bytes);
+  return predicted;
+}
+
+Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule) {
+  return PipelinePrediction{plan, schedule}.of(place);
 }
 
 }  // namespace lockstep

@@ -60,9 +60,10 @@ Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {
   Running::Live& live = running_->of(rank);
   for (const MemoryCategory category : all_memory_categories)
     if (!predicted.peak_bytes[category].is_set())
-      throw std::logic_error(fmt::format(
-          "the lesson predicts no peak of {}, and gives no reason: Figure::not_predicted is for that",
-          name_of(category)));
+      throw std::logic_error(
+          fmt::format("the lesson predicts no peak of {}, and gives no reason: "
+                      "Figure::not_predicted is for that",
+                      name_of(category)));
   if (options_->comm == Collectives::native)
     for (const Operation operation : all_operations)
       if (Figure& figure = predicted.bytes_sent[operation];

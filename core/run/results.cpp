@@ -63,8 +63,7 @@ PhaseRecord phase_from(const json& value) {
     record.bytes_sent[all_operations[i]] = value["bytes_sent"][i];
   }
   for (std::size_t i = 0; i < all_memory_categories.size(); ++i)
-    record.predicted.peak_bytes[all_memory_categories[i]] =
-        figure_from(value["predicted_peak"][i]);
+    record.predicted.peak_bytes[all_memory_categories[i]] = figure_from(value["predicted_peak"][i]);
   record.peak.bytes = value["peak"];
   return record;
 }
@@ -95,8 +94,7 @@ json to_json(const Slice& slice) {
   };
   json pieces = json::array();
   for (const Slice::Piece& piece : slice.pieces())
-    pieces.push_back(
-        {piece.box.begin, extents(piece.box.extent), piece.offset, piece.strides});
+    pieces.push_back({piece.box.begin, extents(piece.box.extent), piece.offset, piece.strides});
   return {extents(slice.whole()), extents(slice.local()), pieces};
 }
 Slice slice_from(const json& value) {

@@ -57,8 +57,8 @@ struct RankRecord {
 /// has none.
 std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps);
 /// Each parameter once, whole, in the model's order, put together from the slices of all ranks.
-/// Throws RunError if two ranks have different values of the same element (replicas must be the same
-/// to the bit), and if no rank has an element.
+/// Throws RunError if two ranks have different values of the same element (replicas must be the
+/// same to the bit), and if no rank has an element.
 std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks);
 /// The same of the optimizer's moments.
 std::vector<NamedValues> collect_moments(const std::vector<RankRecord>& ranks);

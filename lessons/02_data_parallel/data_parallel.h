@@ -36,7 +36,9 @@ class DataParallel : public LayerHooks {
   /// One all-reduce sends about `bucket_bytes`. The model's gradients move into the buckets, and so
   /// lie side by side in memory, until this is destroyed. Model and group must outlive this.
   DataParallel(Gpt& model, Group& replicas, std::int64_t bucket_bytes)
-      : model_(model), replicas_(replicas), layout_(model.stored_units(), replicas.size(), bucket_bytes) {
+      : model_(model),
+        replicas_(replicas),
+        layout_(model.stored_units(), replicas.size(), bucket_bytes) {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
       Bucket& flat = buckets_.emplace_back();
       if (bucket.frozen) continue;

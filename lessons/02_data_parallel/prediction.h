@@ -8,8 +8,8 @@
 #include "core/base/error.h"
 #include "core/comm/algorithms.h"
 #include "core/plan/footprint.h"
-#include "core/run/options.h"
 #include "core/plan/prediction.h"
+#include "core/run/options.h"
 #include "core/run/sum_order.h"
 #include "lessons/02_data_parallel/data_parallel.h"
 
@@ -57,8 +57,8 @@ inline FlatLayout layout_of_replicas(const Plan& plan, const Place& place,
   return {plan.units(place, place.stages.front()), place.size(Axis::dp), bucket_bytes};
 }
 
-/// What a ring all-reduce of n elements sends from one replica, in elements: in each half all chunks
-/// but one, together 2 (N-1)/N n if N divides n.
+/// What a ring all-reduce of n elements sends from one replica, in elements: in each half all
+/// chunks but one, together 2 (N-1)/N n if N divides n.
 inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Place& place) {
   const int n = place.size(Axis::dp), i = place.coordinate(Axis::dp);
   const auto chunk = [&](int which) { return elements / n + (which < elements % n ? 1 : 0); };
@@ -88,16 +88,16 @@ inline SumOrder ring_order(const FlatLayout& layout, WhenSummed overlap) {
       const int begin = (i + 1) % n;
       if (overlap != WhenSummed::none) {
         for (const FlatLayout::Piece& piece : layout.shard(bucket, i))
-          order.segments.push_back({bucket.slots[piece.slot].parameter.order,
-                                    FlatLayout::slice(bucket, piece), begin});
+          order.segments.push_back(
+              {bucket.slots[piece.slot].parameter.order, FlatLayout::slice(bucket, piece), begin});
         continue;
       }
       for (const FlatLayout::Slot& slot : bucket.slots) {  // each tensor is cut by itself
         const std::int64_t all = slot.elements(), more = all % n;
         const std::int64_t first = i * (all / n) + std::min<std::int64_t>(i, more);
-        order.segments.push_back(
-            {slot.parameter.order, slot.parameter.slice.range(first, all / n + (i < more ? 1 : 0)),
-             begin});
+        order.segments.push_back({slot.parameter.order,
+                                  slot.parameter.slice.range(first, all / n + (i < more ? 1 : 0)),
+                                  begin});
       }
     }
   }

@@ -82,7 +82,7 @@ class ScatteredGradients {
   Device device_;
   Group& ranks_;
   const FlatLayout& layout_;
-  std::vector<Tensor> own_;                  ///< by bucket; nothing if frozen
+  std::vector<Tensor> own_;                 ///< by bucket; nothing if frozen
   std::map<std::size_t, Filling> filling_;  ///< by bucket
   Leaving leaving_;
 };

@@ -20,21 +20,22 @@ int main(int argc, char** argv) {
       argv};
 
   return lesson.run([&](Rank& rank) {
-    const GptConfig& config = lesson.model();
-    Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), lesson.seed()};
+    Group& ranks = rank.group(Axis::pp);
+    Gpt stage{rank.plan, rank.place, rank.device};
     AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
     lesson.load(rank, stage.parameters(), optimizer);
     // The optimizer's step, and what it needs from other stages (with --tied or --clip; otherwise
     // nothing).
-    PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
+    PipelineUpdate update{rank.endpoint, ranks, rank.plan, {&stage}, optimizer};
 
     for (const Phase& phase : lesson.phases()) {  // m = 1, 2, 4, 8, 16
-      const Schedule schedule = gpipe(rank.count, phase.microbatches);
-      Predicted predicted = predict_pipeline(rank, lesson.options(), schedule);
-      predicted.bubble = gpipe_bubble(rank.count, phase.microbatches);
+      const Schedule schedule = gpipe(ranks.size(), phase.microbatches);
+      Predicted predicted = predict_pipeline(rank.plan, rank.place, schedule);
+      predicted.bubble = gpipe_bubble(ranks.size(), phase.microbatches);
       predicted.formula = "(p-1)/(m+p-1)";
 
-      PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}};
+      PipelineExecutor pipeline{
+          rank.endpoint, ranks, schedule, {&stage}, rank.plan.boundary(phase.microbatches)};
       for (const Batch& batch : lesson.batches(rank, phase, predicted)) {
         stage.zero_gradients();
         const std::optional<double> loss = pipeline.step(batch);

@@ -18,22 +18,23 @@ int main(int argc, char** argv) {
   const int& compare = lesson.flag("--compare", 2, "first steps that follow GPipe's schedule");
 
   return lesson.run([&](Rank& rank) {
-    const GptConfig& config = lesson.model();
-    Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), lesson.seed()};
+    Group& ranks = rank.group(Axis::pp);
+    Gpt stage{rank.plan, rank.place, rank.device};
     AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
     lesson.load(rank, stage.parameters(), optimizer);
     // The optimizer's step, and what it needs from other stages (with --tied or --clip; otherwise
     // nothing).
-    PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
+    PipelineUpdate update{rank.endpoint, ranks, rank.plan, {&stage}, optimizer};
 
     for (const Phase& phase : lesson.phases("GPipe", "1F1B", compare)) {
       const auto generate = phase.first_step < compare ? gpipe : one_f_one_b;
-      const Schedule schedule = generate(rank.count, phase.microbatches);
-      Predicted predicted = predict_pipeline(rank, lesson.options(), schedule);
-      predicted.bubble = gpipe_bubble(rank.count, phase.microbatches);  // the same for both
+      const Schedule schedule = generate(ranks.size(), phase.microbatches);
+      Predicted predicted = predict_pipeline(rank.plan, rank.place, schedule);
+      predicted.bubble = gpipe_bubble(ranks.size(), phase.microbatches);  // the same for both
       predicted.formula = "(p-1)/(m+p-1)";
 
-      PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}};
+      PipelineExecutor pipeline{
+          rank.endpoint, ranks, schedule, {&stage}, rank.plan.boundary(phase.microbatches)};
       for (const Batch& batch : lesson.batches(rank, phase, predicted)) {
         stage.zero_gradients();
         const std::optional<double> loss = pipeline.step(batch);

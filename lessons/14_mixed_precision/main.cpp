@@ -60,8 +60,7 @@ int main(int argc, char** argv) {
     Phase phase = lesson.phases().front();
     phase.name = name_of(dtype);
     const int sequences = options.batch / options.dp / phase.microbatches;
-    Predicted predicted =
-        predict_data_parallel(rank.plan, rank.place, WhenSummed::overlap, bucket);
+    Predicted predicted = predict_data_parallel(rank.plan, rank.place, WhenSummed::overlap, bucket);
     predicted.peak_bytes[MemoryCategory::activations] =
         RecomputeFootprint{lesson.model(), StageLayers::whole(lesson.model()), sequences,
                            recompute_of(remember)}

@@ -74,7 +74,8 @@ TEST_CASE("modelled: 1F1B over collectives on other groups: one timeline, under 
                  "pair",
                  pairs + rank.id / 2 * Group::channels_taken};
       Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), 1};
-      PipelineExecutor pipeline{rank.endpoint, rank.world, one_f_one_b(ranks, m), {&stage}};
+      PipelineExecutor pipeline{
+          rank.endpoint, rank.world, one_f_one_b(ranks, m), {&stage}, stage_boundary(config, 1)};
       std::vector<float> before(777), through(1500), sums(99);
       for (int step = 0; step < 2; ++step) {
         Work one = rank.world.all_reduce(view(before), Algorithm::rabenseifner);

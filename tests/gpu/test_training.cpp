@@ -6,6 +6,7 @@
 
 #include "core/device/host_copy.h"
 #include "tests/gpu/gpu_under_test.h"
+#include "tests/pipeline/multi_stage_schedules.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/ranks.h"
@@ -190,6 +191,22 @@ TEST_CASE("GPipe and 1F1B on GPUs have the bits of one GPU") {
       }
 }
 
+TEST_CASE("several stages per rank on GPUs: the bits of one GPU, and the peaks derived") {
+  constexpr int m = 3;
+  for (const auto& placement : {v_placement(2), loop_placement(2, 4), loop_placement(3, 4)}) {
+    const Schedule schedule = chunk_by_chunk(placement, m, true);
+    const Options options =
+        on_gpus(tiny(small_training(schedule.ranks, m, true, 1.0F), schedule.stages));
+    const Reference reference =
+        train_on_one_device(options, small_corpus(options.model), {{"", 0, options.steps, m}});
+    CHECK(on_all(options, [&](Rank& rank) {
+            return check_parity(
+                rank, options, [&](int, int) { return schedule; }, reference, {}, 1.0);
+          }) == "");
+    CHECK(on_all(options, [&](Rank& rank) { return check_memory(rank, options, schedule); }) == "");
+  }
+}
+
 TEST_CASE("peaks of memory and bytes of a pipeline on a GPU are those derived") {
   for (const int p : {2, 4}) {
     const Options options = on_gpus(tiny(small_training(p, 4), 4));
@@ -239,8 +256,11 @@ TEST_CASE("spans of a GPU lie one after another or within one another, and after
             const Corpus corpus = small_corpus(options.model);
             Gpt stage{options.model, rank.device,
                       StageLayers::of(options.model, rank.id, rank.count), options.seed};
-            PipelineExecutor pipeline{
-                rank.endpoint, rank.world, one_f_one_b(rank.count, 4), {&stage}};
+            PipelineExecutor pipeline{rank.endpoint,
+                                      rank.world,
+                                      one_f_one_b(rank.count, 4),
+                                      {&stage},
+                                      stage_boundary(options.model, 2)};
             for (int step = 0; step < 2; ++step) {
               Batch batch = corpus.batch(1, step, {.microbatches = 4, .size = 2});
               move_to(rank.device, batch);

@@ -159,7 +159,7 @@ TEST_CASE("with communication as long as backward, overlap leaves little of it e
       };
       const auto [computing, bytes] = step(Scheme::overlap);
       const double backward =
-          seconds(stage_times(options.model, 0, 1, options.batch / ranks, options.clock).backward);
+          seconds(stage_times(options.plan_of_one_device(), 0, options.batch / ranks).backward);
       cluster.within.bandwidth = static_cast<double>(bytes) / backward;
       const double after = step(Scheme::bucket).first - computing;
       const double exposed = step(Scheme::overlap).first - computing;
@@ -263,14 +263,15 @@ TEST_CASE("halves of backward may be apart, and microbatches may interleave, as 
     Options options = small_copies(ranks);
     options.microbatches = {2};
     options.model.tied = ranks == 2;
-    // A word of steps: forward, backward, or its input and weight half, of microbatch 0 or 1. Returns
-    // the gradients that the optimizer would see.
+    // A word of steps: forward, backward, or its input and weight half, of microbatch 0 or 1.
+    // Returns the gradients that the optimizer would see.
     const auto gradients_after = [&](Scheme scheme, const std::vector<const char*>& order) {
       std::vector<NamedValues> whole;
       ThreadRun run{options};
       CHECK(run([&](Rank& rank) {
               Copies copies{rank, options, scheme, unit_buckets};
-              const Batch batch = copies_corpus(options.model).batch(1, 0, rank.plan.samples(rank.place));
+              const Batch batch =
+                  copies_corpus(options.model).batch(1, 0, rank.plan.samples(rank.place));
               copies.zero_gradients();
               std::array<Stash, 2> stashes;
               for (const char* step : order) {
@@ -337,7 +338,8 @@ TEST_CASE("a technique that goes leaves the model as it found it, and other hook
             const MemoryUse memory = rank.memory.current();
             Count count;
             const HookScope outer{model, count};
-            const Batch batch = copies_corpus(options.model).batch(1, 0, rank.plan.samples(rank.place));
+            const Batch batch =
+                copies_corpus(options.model).batch(1, 0, rank.plan.samples(rank.place));
             const AdamWOptions adamw = options.optimizer;
             const auto train = [&](auto&& technique) {
               model.zero_gradients();

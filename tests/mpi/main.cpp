@@ -5,6 +5,7 @@
 
 #include "core/comm/control.h"
 #include "core/comm/mpi_transport.h"
+#include "tests/pipeline/multi_stage_schedules.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/pipeline_checks.h"
 
@@ -60,6 +61,30 @@ int main() {
       check(options, [&](Rank& rank) {
         return check_memory(rank, options, one_f_one_b(p, m), std::min(m, p - rank.id));
       });
+    }
+    // Several stages per rank (of 8 layers), and what the update sends and holds under a transport
+    // that does not combine.
+    for (const auto& [tied, clip] : {std::pair{true, 0.0F}, {false, 0.5F}, {true, 0.5F}}) {
+      constexpr int m = 4;
+      const Options options = small_training(p, m, tied, clip);
+      Reference reference;
+      if (session.rank() == 0)
+        reference =
+            train_on_one_device(options, small_corpus(options.model), {{"", 0, options.steps, m}});
+      std::mt19937 random{9};
+      std::vector<Schedule> schedules{one_f_one_b(p, m),
+                                      chunk_by_chunk(loop_placement(p, 8), m, true)};
+      if (p <= 4) schedules.push_back(random_ascending(random, v_placement(p), m, Split::some));
+      for (const Schedule& schedule : schedules) {
+        check(options, [&](Rank& rank) {
+          return check_parity(
+              rank, options, [&](int, int) { return schedule; }, reference);
+        });
+        check(options, [&](Rank& rank) { return check_memory(rank, options, schedule); });
+        if (schedule.stages > 1)
+          check(options,
+                [&](Rank& rank) { return check_timeline(rank, options.model, schedule, 1); });
+      }
     }
     for (const bool tied : {false, true}) {
       Options options = small_copies(p);

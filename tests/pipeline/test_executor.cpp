@@ -78,7 +78,8 @@ TEST_CASE("modelled: a run lies where hand-worked times say, to the picosecond")
     std::string wrong;
     const std::string failure = on_threads(options, [&](Rank& rank) {
       Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), 1};
-      PipelineExecutor pipeline{rank.endpoint, rank.world, c.schedule, {&stage}};
+      PipelineExecutor pipeline{
+          rank.endpoint, rank.world, c.schedule, {&stage}, stage_boundary(config, 1)};
       pipeline.step(
           small_corpus(config).batch(1, 0, {.microbatches = c.schedule.microbatches, .size = 1}));
       const auto events = rank.trace.drain();
@@ -141,19 +142,26 @@ TEST_CASE("memory: GPipe holds m microbatches and 1F1B min(m, p - stage), to the
     }
 }
 
-TEST_CASE("a batch of another number of microbatches, or an invalid schedule, is refused") {
+TEST_CASE("a batch that does not fit, or an invalid schedule, is refused") {
   const Options options = small_training(1, 2);
-  CHECK(on_threads(options, [&](Rank& rank) {
-          Gpt stage{options.model, rank.device, StageLayers::whole(options.model), 1};
-          PipelineExecutor pipeline{rank.endpoint, rank.world, gpipe(1, 2), {&stage}};
-          pipeline.step(small_corpus(options.model).batch(1, 0, {.microbatches = 3, .size = 1}));
-        }) == "rank 0: a batch of 3 microbatches for a schedule of 2");
-  CHECK(on_threads(options, [&](Rank& rank) {
-          Gpt stage{options.model, rank.device, StageLayers::whole(options.model), 1};
-          Schedule broken = gpipe(1, 2);
-          broken.actions[0].pop_back();
-          PipelineExecutor pipeline{rank.endpoint, rank.world, broken, {&stage}};
-        }).find("0B1") != std::string::npos);
+  const auto failure = [&](const Schedule& schedule, const BatchShape& shape, int sequence = 16) {
+    return on_threads(options, [&](Rank& rank) {
+      Gpt stage{options.model, rank.device, StageLayers::whole(options.model), 1};
+      PipelineExecutor pipeline{
+          rank.endpoint, rank.world, schedule, {&stage}, {{1, sequence, 32}, DType::f32}};
+      pipeline.step(small_corpus(options.model).batch(1, 0, shape));
+    });
+  };
+  CHECK(failure(gpipe(1, 2), {.microbatches = 2, .size = 1}) == "");
+  CHECK(failure(gpipe(1, 2), {.microbatches = 3, .size = 1}) ==
+        "rank 0: a batch of 3 microbatches for a schedule of 2");
+  CHECK(failure(gpipe(1, 2), {.microbatches = 2, .size = 3}) ==
+        "rank 0: microbatches of (3, 16) tokens for a boundary of (1, 16, 32)");
+  CHECK(failure(gpipe(1, 2), {.microbatches = 2, .size = 1}, 8) ==
+        "rank 0: microbatches of (1, 16) tokens for a boundary of (1, 8, 32)");
+  Schedule broken = gpipe(1, 2);
+  broken.actions[0].pop_back();
+  CHECK(failure(broken, {.microbatches = 2, .size = 1}).find("0B1") != std::string::npos);
 }
 
 TEST_CASE("models and ranks that are not as many as the schedule asks for are refused") {
@@ -162,11 +170,19 @@ TEST_CASE("models and ranks that are not as many as the schedule asks for are re
     return on_threads(options, [&](Rank& rank) {
       Gpt stage{options.model, rank.device, StageLayers::of(options.model, rank.id, 2), 1};
       PipelineExecutor pipeline{rank.endpoint, rank.world, schedule,
-                                std::vector<Gpt*>(static_cast<std::size_t>(models), &stage)};
+                                std::vector<Gpt*>(static_cast<std::size_t>(models), &stage),
+                                stage_boundary(options.model, 1)};
     });
   };
   CHECK(failure(gpipe(1, 2), 1).find("1 ranks for a group of 2") != std::string::npos);
   CHECK(failure(gpipe(2, 2), 0).find("0 models for the 1 stages") != std::string::npos);
   CHECK(failure(gpipe(2, 2), 2).find("2 models for the 1 stages") != std::string::npos);
   CHECK(failure(gpipe(2, 2), 1) == "");
+  CHECK(on_threads(options, [&](Rank& rank) {
+          Gpt stage{options.model, rank.device, StageLayers::of(options.model, rank.id, 2), 1};
+          AdamW optimizer{stage.parameters(), rank.device};
+          Plan plan = rank.plan;
+          plan.rank_of_stage = {0, 1, 1, 0};
+          PipelineUpdate update{rank.endpoint, rank.world, plan, {&stage}, optimizer};
+        }).find("1 models for the 2 stages") != std::string::npos);
 }

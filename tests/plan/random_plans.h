@@ -77,8 +77,7 @@ inline Plan random_plan(std::mt19937& random) {
   plan.rank_of_stage.clear();
   const bool v = below(2) == 0;
   for (int chunk = 0; chunk < chunks; ++chunk)
-    for (int i = 0; i < pp; ++i)
-      plan.rank_of_stage.push_back(v && chunk % 2 == 1 ? pp - 1 - i : i);
+    for (int i = 0; i < pp; ++i) plan.rank_of_stage.push_back(v && chunk % 2 == 1 ? pp - 1 - i : i);
   plan.batch.microbatches = 1 + below(3);
   plan.batch.sequences = dp * plan.batch.microbatches * (1 + below(2));
   plan.batch.context = below(2) == 0 ? ContextLayout::contiguous : ContextLayout::zigzag;

@@ -69,7 +69,8 @@ std::vector<StoredParameter> stored_by(const Plan& plan, int rank, bool sharded)
           if (seen.insert(parameter.order).second) stored.push_back(parameter);
       continue;
     }
-    const FlatLayout layout{units, place.size(Axis::dp), static_cast<std::int64_t>(1 + 977 * (plan.seed % 3))};
+    const FlatLayout layout{units, place.size(Axis::dp),
+                            static_cast<std::int64_t>(1 + 977 * (plan.seed % 3))};
     for (const FlatLayout::Bucket& bucket : layout.buckets())
       for (const FlatLayout::Piece& piece : layout.shard(bucket, place.coordinate(Axis::dp))) {
         StoredParameter part = bucket.slots[piece.slot].parameter;
@@ -82,7 +83,8 @@ std::vector<StoredParameter> stored_by(const Plan& plan, int rank, bool sharded)
 
 }  // namespace
 
-TEST_CASE("over 1,000 plans the ranks' slices make up every tensor, with the declared replicas only") {
+TEST_CASE(
+    "over 1,000 plans the ranks' slices make up every tensor, with the declared replicas only") {
   std::mt19937 random{2026};
   int split = 0, padded = 0, experts = 0, several_stages = 0;
   for (int round = 0; round < 1000; ++round) {
@@ -119,8 +121,8 @@ TEST_CASE("over 1,000 plans the ranks' slices make up every tensor, with the dec
       for (const int other : declared) equal = equal && slices.at({parameter, other}) == slice;
       for (const auto& [in_whole, in_local, n] : slice.runs())
         for (std::int64_t i = 0; i < n; ++i)
-          replicated = replicated &&
-                       holders[at(parameter)][at(static_cast<int>(in_whole + i))] == expected;
+          replicated =
+              replicated && holders[at(parameter)][at(static_cast<int>(in_whole + i))] == expected;
     }
     for (const auto& tensor : holders)
       for (const auto& ranks_of_element : tensor) covered = covered && !ranks_of_element.empty();
@@ -200,7 +202,8 @@ TEST_CASE("what one plan saves another loads: every element has its value") {
     build_with(saver, saver.builder);
     // The same model on any other mesh that it fits.
     Plan loader = random_plan(random);
-    while (loader.stages() > saver.model.layers || saver.model.heads % loader.mesh.size(Axis::tp) != 0)
+    while (loader.stages() > saver.model.layers ||
+           saver.model.heads % loader.mesh.size(Axis::tp) != 0)
       loader = random_plan(random);
     loader.model = saver.model;
     build_with(loader, saver.builder);
@@ -213,9 +216,10 @@ TEST_CASE("what one plan saves another loads: every element has its value") {
     for (int rank = 0; rank < saver.mesh.ranks(); ++rank) {
       RankRecord& record = records.emplace_back(RankRecord{.rank = rank});
       for (const StoredParameter& stored : stored_by(saver, rank, round % 2 == 0)) {
-        const auto spec = std::ranges::find(saver.parameters(), stored.order, &ParameterSpec::order);
-        record.parameters.push_back({spec->name, stored.order,
-                                     cut_of(whole[stored.order], stored.slice), stored.slice});
+        const auto spec =
+            std::ranges::find(saver.parameters(), stored.order, &ParameterSpec::order);
+        record.parameters.push_back(
+            {spec->name, stored.order, cut_of(whole[stored.order], stored.slice), stored.slice});
       }
       record = RankRecord::from_bytes(record.to_bytes());
     }
@@ -238,7 +242,8 @@ TEST_CASE("what one plan saves another loads: every element has its value") {
       std::deque<Parameter> parts;
       std::vector<Parameter*> to_load;
       for (const StoredParameter& stored : stored_by(loader, rank, round % 3 == 0)) {
-        const auto spec = std::ranges::find(loader.parameters(), stored.order, &ParameterSpec::order);
+        const auto spec =
+            std::ranges::find(loader.parameters(), stored.order, &ParameterSpec::order);
         to_load.push_back(&parts.emplace_back(*spec, stored.slice, one.device(), 7));
       }
       load_checkpoint(path, loader, one.device(), to_load);
@@ -249,7 +254,8 @@ TEST_CASE("what one plan saves another loads: every element has its value") {
   }
 }
 
-TEST_CASE("ranks of a context-parallel group read each position once, and replicas each sequence once") {
+TEST_CASE(
+    "ranks of a context-parallel group read each position once, and replicas each sequence once") {
   std::mt19937 random{6};
   std::string text;
   for (int i = 0; i < 3000; ++i) text += static_cast<char>(random() % 17);
@@ -272,7 +278,8 @@ TEST_CASE("ranks of a context-parallel group read each position once, and replic
       const Batch mine = corpus.batch(plan.seed, 3, samples);
       CHECK(mine.microbatches.front().tokens.shape ==
             Shape{plan.boundary(m).shape[0], plan.boundary(m).shape[1]});
-      for (std::size_t i = 0; i < mine.tokens.size(); ++i) ++read[{mine.tokens[i], mine.targets[i]}];
+      for (std::size_t i = 0; i < mine.tokens.size(); ++i)
+        ++read[{mine.tokens[i], mine.targets[i]}];
       tokens += mine.tokens.size();
       for (const Microbatch& each : mine.microbatches)
         share += static_cast<double>(each.loss_scale) *
@@ -282,7 +289,8 @@ TEST_CASE("ranks of a context-parallel group read each position once, and replic
     CHECK(read == expected);
     CHECK(share == doctest::Approx(1));
   }
-  CHECK(context_positions(ContextLayout::zigzag, 16, 1, 2) == std::vector<Positions>{{4, 8}, {8, 12}});
+  CHECK(context_positions(ContextLayout::zigzag, 16, 1, 2) ==
+        std::vector<Positions>{{4, 8}, {8, 12}});
   CHECK(context_positions(ContextLayout::contiguous, 16, 1, 2) == std::vector<Positions>{{8, 16}});
 }
 
@@ -314,12 +322,16 @@ TEST_CASE("a plan that can't be run is one line") {
     return complaint_of<UsageError>([&] { plan.validate(); });
   };
   const GptConfig seven{.layers = 4, .hidden = 14, .heads = 7, .sequence = 6};
-  CHECK(unlike(complaint({seven, Mesh{2, {2, 1, 1, 1}}}), {"--heads 7", "--tp 2", "--heads 8"}) == "");
-  CHECK(unlike(complaint({seven, Mesh{8, {1, 1, 1, 8}}}), {"--layers 4", "8 pipeline stages"}) == "");
-  CHECK(unlike(complaint({seven, Mesh{4, {1, 4, 1, 1}}}), {"--sequence 6", "--cp 4", "--sequence 8"}) ==
+  CHECK(unlike(complaint({seven, Mesh{2, {2, 1, 1, 1}}}), {"--heads 7", "--tp 2", "--heads 8"}) ==
         "");
+  CHECK(unlike(complaint({seven, Mesh{8, {1, 1, 1, 8}}}), {"--layers 4", "8 pipeline stages"}) ==
+        "");
+  CHECK(unlike(complaint({seven, Mesh{4, {1, 4, 1, 1}}}),
+               {"--sequence 6", "--cp 4", "--sequence 8"}) == "");
   CHECK(unlike(complaint({seven, Mesh{3, {1, 1, 3, 1}}}), {"--batch 16"}) == "");
-  CHECK(unlike(complaint_of<UsageError>([] { Mesh{4, {2, 1, 2, 1}}.with_experts(3); }),
+  CHECK(unlike(complaint_of<UsageError>([] {
+                 Mesh{4, {2, 1, 2, 1}}.with_experts(3);
+               }),
                {"--ep 3", "dp and cp", "divide 2"}) == "");
 }
 

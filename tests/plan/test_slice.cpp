@@ -13,8 +13,8 @@ using lockstep::testing::complaint_of;
 
 namespace {
 
-/// Where each stored element of a slice is in the whole tensor, or -1 for padding: box by box, index
-/// by index, by the definition.
+/// Where each stored element of a slice is in the whole tensor, or -1 for padding: box by box,
+/// index by index, by the definition.
 std::vector<std::int64_t> map_of(const Slice& slice) {
   std::vector<std::int64_t> map(static_cast<std::size_t>(slice.local().elements()), -1);
   const Shape& whole = slice.whole();

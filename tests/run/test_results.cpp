@@ -201,8 +201,8 @@ TEST_CASE("parts that leave a gap, differ or do not belong together are named") 
   CHECK(unlike(complaint({begin}, {}), {"no rank has element 2 of w"}) == "");
   CHECK(unlike(complaint({end}, {}), {"no rank has element 0 of w"}) == "");
   CHECK(unlike(complaint({begin, end}, {part("v", 1, {3}, 2)}), {"element 0 of v"}) == "");
-  CHECK(unlike(complaint({begin, end}, {part("w", 0, {4}, 2)}), {"replicas differ", "rank 1", "w"}) ==
-        "");
+  CHECK(unlike(complaint({begin, end}, {part("w", 0, {4}, 2)}),
+               {"replicas differ", "rank 1", "w"}) == "");
   CHECK(unlike(complaint({begin, end}, {part("w", 0, {4}, 2, 4)}), {"rank 1", "w", "[4]"}) == "");
   CHECK(unlike(complaint({{"w", 0, {1}, Slice{{3}}}}, {}), {"rank 0 has 1 elements of w"}) == "");
 }

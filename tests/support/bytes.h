@@ -30,7 +30,8 @@ inline std::string text_of(const BytesSent& bytes) {
   std::string text;
   for (const Operation operation : all_operations)
     if (bytes[operation] != 0)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(operation), bytes[operation]);
+      text +=
+          fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(operation), bytes[operation]);
   return text.empty() ? "nothing" : text;
 }
 

@@ -4,16 +4,21 @@
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/comm/control.h"
 #include "core/model/adamw.h"
-#include "core/plan/footprint.h"
+#include "core/model/builder.h"
 #include "core/pipeline/executor.h"
 #include "core/pipeline/update.h"
+#include "core/plan/footprint.h"
 #include "core/run/parity.h"
 #include "core/run/pipeline_prediction.h"
+#include "core/run/rank.h"
 #include "core/run/report.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
@@ -48,7 +53,46 @@ inline Corpus small_corpus(const GptConfig& config) {
   return Corpus{text, config};
 }
 
+/// A schedule for that many ranks and microbatches.
 using Generator = std::function<Schedule(int, int)>;
+
+/// The rank's plan with this model, and stages where the schedule places them.
+inline Plan plan_for(const Rank& rank, const GptConfig& config, const Schedule& schedule,
+                     int batch) {
+  Plan plan = rank.plan;
+  plan.model = config;
+  build_with(plan, plan.builder);
+  plan.rank_of_stage = schedule.rank_of_stage;
+  plan.batch = {.sequences = batch * schedule.microbatches, .microbatches = schedule.microbatches};
+  return plan;
+}
+
+/// The models of the stages that a schedule places on this rank, in ascending order of stage.
+struct RankStages {
+  RankStages(Rank& rank, const GptConfig& config, const Schedule& schedule, std::uint64_t seed,
+             const ModelBuilder& factory = {}) {
+    for (int stage = 0; stage < schedule.stages; ++stage)
+      if (schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank.id)
+        models.push_back(std::make_unique<Gpt>(
+            config, rank.device, StageLayers::of(config, stage, schedule.stages), seed, factory));
+  }
+  std::vector<Gpt*> pointers() const {
+    std::vector<Gpt*> stages;
+    for (const auto& model : models) stages.push_back(model.get());
+    return stages;
+  }
+  std::vector<Parameter*> parameters() const {
+    std::vector<Parameter*> all;
+    for (const auto& model : models)
+      all.insert(all.end(), model->parameters().begin(), model->parameters().end());
+    return all;
+  }
+  void zero_gradients() {
+    for (const auto& model : models) model->zero_gradients();
+  }
+
+  std::vector<std::unique_ptr<Gpt>> models;
+};
 
 /// Trains over the ranks of rank.world and compares with one device on rank 0; `left` of the loss,
 /// or less, is left at the end.
@@ -57,21 +101,24 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
                                 double left = 0.8) {
   const Corpus corpus = small_corpus(options.model);
   const int m = options.microbatches.front();
-  Gpt stage{options.model, rank.device, StageLayers::of(options.model, rank.id, rank.count),
-            options.seed, factory};
-  AdamW optimizer{stage.parameters(), rank.device, options.optimizer};
-  PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
-  PipelineExecutor pipeline{rank.endpoint, rank.world, generate(rank.count, m), {&stage}};
+  const Schedule schedule = generate(rank.count, m);
+  RankStages stages{rank, options.model, schedule, options.seed, factory};
+  AdamW optimizer{stages.parameters(), rank.device, options.optimizer};
+  PipelineUpdate update{rank.endpoint, rank.world,
+                        plan_for(rank, options.model, schedule, options.batch / m),
+                        stages.pointers(), optimizer};
+  PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
+                            stage_boundary(options.model, options.batch / m)};
   RankRecord record{.rank = rank.id};
   for (int step = 0; step < options.steps; ++step) {
-    stage.zero_gradients();
+    stages.zero_gradients();
     Batch batch = corpus.batch(options.seed, step, {.microbatches = m, .size = options.batch / m});
     move_to(rank.device, batch);
     const auto loss = pipeline.step(batch);
     update.step();
     if (loss) record.losses.emplace_back(step, *loss);
   }
-  for (const Parameter* parameter : stage.parameters())
+  for (const Parameter* parameter : stages.parameters())
     record.parameters.push_back(
         {parameter->name, parameter->order, parameter->f32_values(rank.device)});
 
@@ -82,12 +129,12 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
   const auto losses = collect_losses(records, options.steps);
   const Parity parity = compare(losses, collect_parameters(records), reference);
   if (!parity.bitwise)
-    return fmt::format("p {} m {}: not the same bits: losses {:.1e}, parameters {:.1e} ({})",
-                       rank.count, m, parity.max_relative_loss, parity.max_relative_parameter,
-                       parity.worst_parameter);
+    return fmt::format("{}, p {} m {}: not the same bits: losses {:.1e}, parameters {:.1e} ({})",
+                       schedule.name, rank.count, m, parity.max_relative_loss,
+                       parity.max_relative_parameter, parity.worst_parameter);
   if (!(losses.back() < left * losses.front()))
-    return fmt::format("p {} m {}: the loss fell only from {} to {}", rank.count, m, losses.front(),
-                       losses.back());
+    return fmt::format("{}, p {} m {}: the loss fell only from {} to {}", schedule.name, rank.count,
+                       m, losses.front(), losses.back());
   return "";
 }
 
@@ -106,11 +153,12 @@ inline std::vector<TraceEvent> spans_named(const std::vector<TraceEvent>& events
 /// simulator, to the picosecond; the second must be the first, shifted.
 inline std::string check_timeline(Rank& rank, const GptConfig& config, const Schedule& schedule,
                                   int batch) {
-  const PipelineTimes times = pipeline_times(config, schedule.stages, batch, rank.clock);
+  const PipelineTimes times = pipeline_times(plan_for(rank, config, schedule, batch), batch);
   const Simulation simulated = simulate(schedule, times, true);
   const Corpus corpus = small_corpus(config);
-  Gpt stage{config, rank.device, StageLayers::of(config, rank.id, rank.count), 1};
-  PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}};
+  RankStages stages{rank, config, schedule, 1};
+  PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
+                            stage_boundary(config, batch)};
   rank.trace.drain();
   Batch whole = corpus.batch(1, 0, {.microbatches = schedule.microbatches, .size = batch});
   move_to(rank.device, whole);
@@ -125,53 +173,63 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
     return fmt::format("{}: {} actions ran of {}", where(), ran.size(), actions.size());
   for (std::size_t i = 0; i < actions.size(); ++i)
     if (ran[i].start != timed[i].start || ran[i].end != timed[i].end ||
-        ran[i].span.microbatch != actions[i].microbatch)
+        ran[i].span.stage != actions[i].stage || ran[i].span.microbatch != actions[i].microbatch ||
+        ran[i].span.category != category(actions[i].op))
       return fmt::format("{}: {} ran {}..{}, simulated {}..{}", where(), to_string(actions[i]),
                          ran[i].start, ran[i].end, timed[i].start, timed[i].end);
 
-  // Messages by what they carry: of this rank, out and in.
+  // Messages of this rank, out and in, by what they carry.
   struct Passage {
     Picoseconds start, end;
     bool operator==(const Passage&) const = default;
   };
-  using Key = std::tuple<int, int, int>;  // stage that made it, microbatch, peer
+  using Key = std::tuple<int, int, bool, int>;  // stage that made it, microbatch, forward, peer
   std::map<Key, Passage> sends, receives, simulated_sends, simulated_receives;
+  const auto lanes = rank.trace.lanes();
+  const auto is_forward = [&](const TraceEvent& event) {
+    return lanes[static_cast<std::size_t>(event.lane)].find("activations") != std::string::npos;
+  };
   for (const TraceEvent& event : spans_named(events, "send"))
-    sends[{event.span.stage, event.span.microbatch, event.span.peer}] = {event.start, event.end};
+    sends[{event.span.stage, event.span.microbatch, is_forward(event), event.span.peer}] = {
+        event.start, event.end};
   for (const TraceEvent& event : spans_named(events, "recv")) {
-    const int made_by = event.span.stage + (event.span.peer < rank.id ? -1 : 1);
-    receives[{made_by, event.span.microbatch, event.span.peer}] = {event.start, event.end};
+    const int made_by = event.span.stage + (is_forward(event) ? -1 : 1);
+    receives[{made_by, event.span.microbatch, is_forward(event), event.span.peer}] = {event.start,
+                                                                                      event.end};
   }
   for (const TimedMessage& message : simulated.messages) {
-    if (message.from_rank == rank.id)
-      simulated_sends[{message.stage, message.microbatch, message.to_rank}] = {message.start,
-                                                                               message.sent};
-    if (message.to_rank == rank.id)
-      simulated_receives[{message.stage, message.microbatch, message.from_rank}] = {
-          message.arrived - (message.sent - message.start), message.arrived};
+    const auto& [from, to, stage, microbatch, forward, start, sent, arrived] = message;
+    if (from == rank.id) simulated_sends[{stage, microbatch, forward, to}] = {start, sent};
+    if (to == rank.id)
+      simulated_receives[{stage, microbatch, forward, from}] = {arrived - (sent - start), arrived};
   }
   if (sends != simulated_sends) return where() + ": sends lie elsewhere than simulated";
   if (receives != simulated_receives) return where() + ": receives lie elsewhere than simulated";
   return "";
 }
 
-/// The peak of live activations, from the allocator, in bytes as derived; and everything else that
-/// predict_pipeline derives.
+/// Runs two steps with the optimizer and holds the peaks of all memory categories and the bytes
+/// sent against the prediction, to the byte. With `live`, for one stage per rank, the predicted
+/// peak of activations must be that of so many live microbatches.
 inline std::string check_memory(Rank& rank, const Options& options, const Schedule& schedule,
-                                int live) {
+                                std::optional<int> live = {}) {
   const int m = schedule.microbatches;
   const int batch = options.batch / m;
   const Corpus corpus = small_corpus(options.model);
-  const StageLayers layers = StageLayers::of(options.model, rank.id, rank.count);
-  Gpt stage{options.model, rank.device, layers, 1};
-  AdamW optimizer{stage.parameters(), rank.device, options.optimizer};
-  PipelineUpdate update{rank.endpoint, rank.world, stage, optimizer};
-  PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, {&stage}};
-  const Footprint footprint{options.model, layers, batch};
-  const Predicted predicted = predict_pipeline(rank, options, schedule);
-  if (*predicted.peak_bytes[MemoryCategory::activations] != footprint.peak(live))
-    return fmt::format("{}, rank {}: predicted for another number of live microbatches than {}",
-                       schedule.name, rank.id, live);
+  RankStages stages{rank, options.model, schedule, 1};
+  AdamW optimizer{stages.parameters(), rank.device, options.optimizer};
+  const Plan plan = plan_for(rank, options.model, schedule, batch);
+  PipelineUpdate update{rank.endpoint, rank.world, plan, stages.pointers(), optimizer};
+  PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
+                            stage_boundary(options.model, batch)};
+  const Predicted predicted = predict_pipeline(plan, plan.place(rank.id), schedule);
+  if (live) {
+    const StageLayers layers = StageLayers::of(options.model, rank.id, rank.count);
+    const Footprint footprint{options.model, layers, batch};
+    if (*predicted.peak_bytes[MemoryCategory::activations] != footprint.peak(*live))
+      return fmt::format("{}, rank {}: predicted for another number of live microbatches than {}",
+                         schedule.name, rank.id, *live);
+  }
   for (int step = 0; step < 2; ++step) {
     const auto before = rank.transport->bytes_sent();
     rank.memory.reset_peak();
