@@ -41,6 +41,8 @@ class Pending {
 };
 
 class NativeCollectives;
+class MetaSeat;
+struct Cluster;
 
 /// Point-to-point bytes, nothing else; counts what it sends. Sends are rendezvous, as NCCL's are: a
 /// send is done when the receiver has matched it. Receives name their source, and match first in,
@@ -107,6 +109,14 @@ class Transport {
   /// none. `channel` is one of open_channels.
   virtual std::unique_ptr<NativeCollectives> native(const std::vector<int>& ranks, int channel);
 
+  /// This rank's place in the meetings of a group of `ranks`, for collectives that are evaluated
+  /// instead of exchanged because no rank has storage (the meta device); null if this transport has
+  /// no meetings. `channel` is one of open_channels. Must not outlive this.
+  virtual std::unique_ptr<MetaSeat> meta_seat(const std::vector<int>& ranks, int channel,
+                                              const Cluster& cluster);
+
+  /// Counts bytes that this rank has sent; send() does so itself.
+  void count_sent(const char* operation, std::int64_t bytes);
   /// Bytes sent by this rank, all agents together, by operation.
   std::map<std::string, std::int64_t> bytes_sent() const;
 

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/comm/meta_steps.h"
+#include "core/comm/route.h"
+
+namespace lockstep {
+
+// Collectives between ranks on the meta device.
+//
+// On the CPU a collective is a job of a worker thread, and a ring over N ranks is N - 1 messages
+// or twice as many on each of them. The meta device moves no data, and in modelled time the whole
+// outcome is known once every member has called the collective: it follows from the time at which
+// each member called it, from the times at which their lanes are free, and from the algorithm. So
+// no messages are sent. Each member brings its call to a meeting of the group (MetaSeat::come),
+// and the last to come evaluates the collective for all of them: it runs the algorithm once for
+// each member over a StepRecorder, and a StepPlayer plays the recorded steps against one another.
+// Times, bytes sent and trace events are exactly those of the messages.
+//
+// One difference remains: on the CPU a member may be through with, say, a broadcast before the last
+// member has called it. Here nobody is. MPI and NCCL permit either.
+
+/// What a member brings to a collective.
+struct MetaCall {
+  std::function<void(Peers&)> algorithm;  ///< must not touch data; another thread may call it
+  Route route;  ///< what all members must agree on, and what error messages say of this call
+  Picoseconds ready = 0;
+  bool traced = false;  ///< whether `passages` of the outcome are wanted
+};
+
+/// One member's call. Destroying it before the collective is done withdraws the call: then this
+/// member's later calls fail.
+class MetaAttendance {
+ public:
+  virtual ~MetaAttendance() = default;
+  /// Blocks until the last member has come, and returns what came of it for this member. Throws
+  /// RunError as Pending::wait does.
+  virtual const MetaMember& wait() = 0;
+  /// Whether wait() would return at once.
+  virtual bool done() const = 0;
+};
+
+/// A member's place in the meetings of its group. Belongs to the rank's own thread.
+class MetaSeat {
+ public:
+  virtual ~MetaSeat() = default;
+  /// This member calls the group's next collective. Returns at once.
+  virtual std::unique_ptr<MetaAttendance> come(MetaCall call) = 0;
+};
+
+}  // namespace lockstep
