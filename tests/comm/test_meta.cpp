@@ -240,6 +240,13 @@ TEST_CASE("meta: a member that has finished, and one that dropped its call") {
       Work sum = rank.world.all_reduce(elements(8));
       if (rank.id != who) sum.wait();
     });
+    // Another that has not come, and runs on, does not hide it.
+    const std::string other = told(4, [&](Rank& rank, ThreadRun& run) {
+      if (rank.id == who) return;
+      if (rank.id == (who + 1) % 3) return run.sleep_until_failure();
+      rank.world.all_reduce(elements(8)).wait();
+    });
+    CHECK(missing(other, {fmt::format("rank {} to take part", who), "has finished"}) == "");
     // (The others may have come before it dropped it.)
     if (dropped != "")
       CHECK(missing(dropped, {fmt::format("rank {} to take part", who), "has finished"}) == "");
