@@ -1,6 +1,7 @@
 #include "core/comm/meta_meetings.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <optional>
 #include <string>
@@ -16,7 +17,8 @@ struct MetaMeetings::Round {
 
   explicit Round(std::size_t members) : calls(members), outcomes(members) {}
 
-  State state = State::gathering;
+  /// Written under the lock. Whoever reads `done` may read the outcomes without it.
+  std::atomic<State> state = State::gathering;
   std::vector<std::optional<MetaCall>> calls;  ///< by member
   std::vector<MetaMember> outcomes;            ///< by member, once done
   std::size_t came = 0;
@@ -99,10 +101,7 @@ class MetaMeetings::Attendance final : public MetaAttendance {
   ~Attendance() override { withdraw(); }
 
   const MetaMember& wait() override;
-  bool done() const override {
-    std::lock_guard lock{fabric_.mutex_};
-    return is(Round::State::done);
-  }
+  bool done() const override { return is(Round::State::done); }
 
  private:
   bool is(Round::State state) const { return round_ && round_->state == state; }
@@ -118,8 +117,9 @@ class MetaMeetings::Attendance final : public MetaAttendance {
 };
 
 const MetaMember& MetaMeetings::Attendance::wait() {
+  if (done()) return round_->outcomes[member_];
   std::unique_lock lock{fabric_.mutex_};
-  if (is(Round::State::done)) return round_->outcomes[member_];
+  if (done()) return round_->outcomes[member_];
   if (seat().withdrawn && *seat().withdrawn < number_) throw RunError(seat().why);
   if (!fabric_.failure_.empty()) throw RunError(fabric_.failure_);
   round_->waiters.push_back(agent());
@@ -129,16 +129,16 @@ const MetaMember& MetaMeetings::Attendance::wait() {
     fabric_.check(fabric_.graph_.deadlock(agent()));
   }
   fabric_.sleep(lock, agent(), [&] {
-    return is(Round::State::done) || is(Round::State::failed) || !fabric_.failure_.empty();
+    return done() || is(Round::State::failed) || !fabric_.failure_.empty();
   });
   fabric_.graph_.runs(agent());
   std::erase(round_->waiters, agent());
-  if (is(Round::State::done)) return round_->outcomes[member_];
+  if (done()) return round_->outcomes[member_];
   throw RunError(fabric_.failure_);
 }
 
 void MetaMeetings::Attendance::withdraw() {
-  if (!round_) return;
+  if (!round_ || done()) return;
   std::unique_lock lock{fabric_.mutex_};
   if (is(Round::State::playing)) {
     round_->waiters.push_back(agent());
