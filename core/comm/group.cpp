@@ -69,7 +69,7 @@ class Group::MetaTask final : public Task {
     }
   }
   void settle() {
-    const MetaMember& outcome = attendance_->wait();
+    const MetaOutcome& outcome = attendance_->wait();
     end_ = outcome.end;
     if (outcome.bytes_sent)
       group_.endpoint_.transport.count_sent(part_.span.name, *outcome.bytes_sent);

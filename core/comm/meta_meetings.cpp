@@ -15,12 +15,12 @@ namespace lockstep {
 struct MetaMeetings::Round {
   enum class State { gathering, playing, done, failed };
 
-  explicit Round(std::size_t members) : calls(members), outcomes(members) {}
+  explicit Round(std::size_t size) : calls(size), outcomes(size) {}
 
   /// Written under the lock. Whoever reads `done` may read the outcomes without it.
   std::atomic<State> state = State::gathering;
   std::vector<std::optional<MetaCall>> calls;  ///< by member
-  std::vector<MetaMember> outcomes;            ///< by member, once done
+  std::vector<MetaOutcome> outcomes;           ///< by member, once done
   std::size_t came = 0;
   int missing = 0;           ///< a rank that has not come: the one that the others wait for
   std::vector<int> waiters;  ///< agents that wait for the end of this round
@@ -28,21 +28,22 @@ struct MetaMeetings::Round {
 
 /// One group's collectives, and where its members stand.
 struct MetaMeetings::Meeting {
-  Meeting(const std::vector<int>& members, const Cluster& cluster)
-      : ranks(members), player(members, cluster), seats(members.size()) {}
+  Meeting(const std::vector<int>& group, const Cluster& cluster)
+      : ranks(group), player(group, cluster), members(group.size()), seats(group.size()) {}
 
   struct SeatState {
     bool taken = false;
     bool finished = false;   ///< its rank has finished
     std::int64_t calls = 0;  ///< so far
-    Picoseconds send_free = 0, receive_free = 0;
     /// The first call that was withdrawn, and how error messages put it.
     std::optional<std::int64_t> withdrawn;
     std::string why;
   };
 
   std::vector<int> ranks;
-  StepPlayer player;  ///< of the thread that evaluates
+  // For whoever evaluates: the player, and its members, whose memory serves for all rounds.
+  StepPlayer player;
+  std::vector<MetaMember> members;
   std::vector<SeatState> seats;
   std::deque<std::shared_ptr<Round>> rounds;  ///< those not done, in order
   std::int64_t first = 0;                     ///< the number of rounds.front()
@@ -67,25 +68,25 @@ struct MetaMeetings::Meeting {
   void evaluate(Round& round);
 };
 
-// The members' lanes are read and written by whoever evaluates; one round is done before the last
-// member can come to the next.
+// No two threads evaluate at once: a round is done before its last member can come to the next.
 void MetaMeetings::Meeting::evaluate(Round& round) {
   const int size = static_cast<int>(ranks.size());
   for (int i = 0; i < size; ++i) {
     const auto index = static_cast<std::size_t>(i);
     const MetaCall& call = *round.calls[index];
-    MetaMember& member = round.outcomes[index];
-    member.ready = call.ready;
-    member.send_free = seats[index].send_free;
-    member.receive_free = seats[index].receive_free;
-    member.traced = call.traced;
+    MetaMember& member = members[index];
+    member.begin(call.ready, call.traced);
     StepRecorder recorder{i, size, member.steps};
     call.algorithm(recorder);
   }
-  player.play(round.outcomes);
+  player.play(members);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    seats[i].send_free = round.outcomes[i].send_free;
-    seats[i].receive_free = round.outcomes[i].receive_free;
+    MetaOutcome& outcome = round.outcomes[i];
+    outcome.end = members[i].end;
+    outcome.bytes_sent = members[i].bytes_sent;
+    if (!members[i].traced) continue;
+    outcome.steps = members[i].steps;
+    outcome.passages = members[i].passages;
   }
 }
 
@@ -100,7 +101,7 @@ class MetaMeetings::Attendance final : public MetaAttendance {
         number_(number) {}
   ~Attendance() override { withdraw(); }
 
-  const MetaMember& wait() override;
+  const MetaOutcome& wait() override;
   bool done() const override { return is(Round::State::done); }
 
  private:
@@ -116,7 +117,7 @@ class MetaMeetings::Attendance final : public MetaAttendance {
   std::int64_t number_;
 };
 
-const MetaMember& MetaMeetings::Attendance::wait() {
+const MetaOutcome& MetaMeetings::Attendance::wait() {
   if (done()) return round_->outcomes[member_];
   std::unique_lock lock{fabric_.mutex_};
   if (done()) return round_->outcomes[member_];
@@ -233,8 +234,6 @@ void MetaMeetings::Seat::evaluate(std::unique_lock<std::mutex>& lock,
   for (const int agent : round->waiters) fabric_.sleeper(agent).wake.notify_all();
   if (!failure.empty()) return;
   round->calls.clear();
-  for (MetaMember& outcome : round->outcomes)
-    if (!outcome.traced) outcome.steps = {};
   meeting_->rounds.pop_front();
   ++meeting_->first;
 }

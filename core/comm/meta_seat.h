@@ -30,6 +30,15 @@ struct MetaCall {
   bool traced = false;  ///< whether `passages` of the outcome are wanted
 };
 
+/// What came of a collective for one member.
+struct MetaOutcome {
+  Picoseconds end = 0;
+  std::optional<std::int64_t> bytes_sent;  ///< nothing if it sends no message
+  // If it was traced: its messages, and when they held its lanes.
+  std::vector<MetaStep> steps;
+  std::vector<Passage> passages;
+};
+
 /// One member's call. Destroying it before the collective is done withdraws the call: then this
 /// member's later calls fail.
 class MetaAttendance {
@@ -37,7 +46,7 @@ class MetaAttendance {
   virtual ~MetaAttendance() = default;
   /// Blocks until the last member has come, and returns what came of it for this member. Throws
   /// RunError as Pending::wait does.
-  virtual const MetaMember& wait() = 0;
+  virtual const MetaOutcome& wait() = 0;
   /// Whether wait() would return at once.
   virtual bool done() const = 0;
 };

@@ -43,14 +43,23 @@ class StepRecorder final : public Peers {
   std::vector<MetaStep>& steps_;
 };
 
-/// A member of a collective that is evaluated.
+/// A member of a group whose collectives are evaluated one after another.
 struct MetaMember {
+  /// Begins a collective, whose steps are then to be recorded. The lanes stay as they are.
+  void begin(Picoseconds ready_, bool traced_) {
+    steps.clear();
+    passages.clear();
+    bytes_sent.reset();
+    ready = ready_;
+    traced = traced_;
+  }
+
   std::vector<MetaStep> steps;
-  Picoseconds ready = 0;  ///< when its first step may begin
+  Picoseconds ready = 0;  ///< when its next step may begin
+  bool traced = false;    ///< whether passages are wanted
   // Its lanes are free from these times on; play() moves them on.
   Picoseconds send_free = 0;
   Picoseconds receive_free = 0;
-  bool traced = false;  ///< whether passages are wanted
   // Results of play().
   Picoseconds end = 0;
   std::optional<std::int64_t> bytes_sent;  ///< nothing if it sends no message

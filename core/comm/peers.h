@@ -8,9 +8,9 @@
 namespace lockstep {
 
 /// Elements [first, first + count) of a contiguous view, flat.
-View slice(View data, std::int64_t first, std::int64_t count);
+View slice(const View& data, std::int64_t first, std::int64_t count);
 /// Chunk i of N of a view's elements: the first n mod N chunks have one element more.
-View chunk_of(View data, int i, int count);
+View chunk_of(const View& data, int i, int count);
 
 /// A group as a collective's algorithm sees it: this member's place in it, and messages between
 /// members, one step after another. Each step begins when the step before it has ended here.
