@@ -190,10 +190,10 @@ void Channel::note_sent(int to, std::int64_t bytes, const Passage& passage, cons
   Recorder& trace = endpoint_.device.compute.trace();
   const int lane = lanes_->send.in(trace);
   trace.span(lane, span_of(part, to, bytes), passage.start, passage.end);
-  trace.flow_start(lane,
-                   flow_id(endpoint_.transport.rank(), to, id_,
-                           lanes_->sent[static_cast<std::size_t>(to)]++),
-                   passage.start);
+  trace.flow_start(
+      lane,
+      flow_id(endpoint_.transport.rank(), to, id_, lanes_->sent[static_cast<std::size_t>(to)]++),
+      passage.start);
 }
 
 void Channel::note_received(int from, std::int64_t bytes, const Passage& passage,

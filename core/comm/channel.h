@@ -54,13 +54,13 @@ class Channel {
   /// One that nobody uses after what the compute stream has been given so far.
   Work receive(View into, int from, const Part& part);
 
-  // For messages that were evaluated instead of sent (see MetaSeat): write them into the trace just
-  // as send() and receive() would have done.
+  // For messages that were evaluated instead of sent (see MetaCollectives): write them into the
+  // trace just as send() and receive() would have done.
   void note_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part);
   void note_received(int from, std::int64_t bytes, const Passage& passage, const Part& part);
 
   const Endpoint& endpoint() const { return endpoint_; }
-  /// How a message to or from `peer` is told.
+  /// The route of a message to or from `peer`, which error messages name.
   Route route(int peer, const Part& part) const;
 
  private:

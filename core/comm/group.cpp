@@ -40,36 +40,37 @@ class Group::CollectiveTask final : public Task {
   Tensor scratch_;
 };
 
-/// A collective on the meta device. Its bytes are counted and its messages noted in the trace on
-/// the rank's own thread, in program order: so whoever settles one settles those before it first.
+/// A collective on the meta device. Settling it counts its bytes and writes its messages into the
+/// trace, on the rank's own thread. A lane's events must stay in order, so settling one collective
+/// settles all earlier ones first.
 class Group::MetaTask final : public Task {
  public:
   MetaTask(Group& group, Channel::Part part, MetaCall call, Tensor scratch)
       : group_(group),
         part_(std::move(part)),
-        attendance_(group.seat_->come(std::move(call))),
+        pending_(group.meta_->issue(std::move(call))),
         scratch_(std::move(scratch)) {
     group_.unsettled_.push_back(this);
   }
   ~MetaTask() override {
-    if (attendance_ && attendance_->done()) settle_up_to_here();
+    if (pending_ && pending_->done()) settle_up_to_here();
     std::erase(group_.unsettled_, this);
   }
   Event finish() override {
-    if (attendance_) attendance_->wait();
+    if (pending_) pending_->wait();
     settle_up_to_here();
     return {end_};
   }
 
  private:
   void settle_up_to_here() {
-    while (attendance_) {
+    while (pending_) {
       group_.unsettled_.front()->settle();
       group_.unsettled_.pop_front();
     }
   }
   void settle() {
-    const MetaOutcome& outcome = attendance_->wait();
+    const MetaOutcome& outcome = pending_->wait();
     end_ = outcome.end;
     if (outcome.bytes_sent)
       group_.endpoint_.transport.count_sent(part_.span.name, *outcome.bytes_sent);
@@ -81,12 +82,12 @@ class Group::MetaTask final : public Task {
       else
         channel.note_received(group_.world_rank(peer), bytes, outcome.passages[i], part_);
     }
-    attendance_.reset();
+    pending_.reset();
   }
 
   Group& group_;
   Channel::Part part_;
-  std::unique_ptr<MetaAttendance> attendance_;  ///< null once settled
+  std::unique_ptr<MetaPending> pending_;  ///< null once settled
   Picoseconds end_ = 0;
   Tensor scratch_;
 };
@@ -107,9 +108,9 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int ch
   if (size() == 1) return;
   endpoint.transport.connect(ranks_, channels, channels_taken);
   if (endpoint.device.memory.device() == DeviceKind::meta)
-    seat_ = endpoint.transport.meta_seat(ranks_, channels + 1,
-                                         endpoint.device.compute.clock().cluster());
-  if (!seat_) worker_ = std::make_unique<Worker>(endpoint.transport, name_);
+    meta_ = endpoint.transport.meta_collectives(ranks_, channels + 1,
+                                                endpoint.device.compute.clock().cluster());
+  if (!meta_) worker_ = std::make_unique<Worker>(endpoint.transport, name_);
   collective_channel_ = std::make_unique<Channel>(
       Endpoint{worker_ ? worker_->agent() : endpoint.transport, endpoint.device}, channels + 1,
       fmt::format("{} collectives: send", name_), fmt::format("{} collectives: receive", name_));
@@ -171,7 +172,7 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
 
   part.span.sequence = issued_++;
   if (native_ && native_->lane() != nullptr) return enqueue_native(part.span, ready, theirs);
-  if (seat_) {
+  if (meta_) {
     MetaCall mine{.algorithm = std::move(ours),
                   .route = collective_channel_->route(/*peer=*/-1, part),
                   .ready = ready.time,

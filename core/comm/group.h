@@ -9,7 +9,7 @@
 
 #include "core/comm/algorithms.h"
 #include "core/comm/channel_peers.h"
-#include "core/comm/meta_seat.h"
+#include "core/comm/meta_collectives.h"
 #include "core/comm/native.h"
 #include "core/comm/worker.h"
 
@@ -22,7 +22,7 @@ namespace lockstep {
 /// operations with the same sizes in the same order; each returns a Work whose wait() makes the
 /// compute stream go on no earlier than the operation's end. A Group outlives its Works.
 ///
-/// On the meta device no messages are sent: see MetaSeat.
+/// On the meta device no messages are sent: see MetaCollectives.
 ///
 /// Collectives run one after another on a communication stream of the group's own, from the point
 /// of the compute stream on where they were called, while this rank computes; until wait(). Their
@@ -117,9 +117,9 @@ class Group {
   Channel messages_;
   std::unique_ptr<Channel> collective_channel_;  ///< the worker's, if there is one
   std::unique_ptr<NativeCollectives> native_;
-  std::unique_ptr<MetaSeat> seat_;     ///< on the meta device; then there is no worker
-  std::deque<MetaTask*> unsettled_{};  ///< in order
-  std::unique_ptr<Worker> worker_;  ///< last: it uses all the others until it has ended
+  std::unique_ptr<MetaCollectives> meta_;  ///< on the meta device; then there is no worker
+  std::deque<MetaTask*> unsettled_{};      ///< in order
+  std::unique_ptr<Worker> worker_;         ///< last: it uses all the others until it has ended
 };
 
 }  // namespace lockstep

@@ -63,8 +63,7 @@ void StepPlayer::advance(std::vector<MetaMember>& members, int self) {
       const Sent message = sent_[static_cast<std::size_t>(from.first)];
       from.first = message.next;
       if (message.bytes != step.bytes) throw Misfit{step.peer, self, message.bytes, step.bytes};
-      passage =
-          arrive(cluster_, peer, rank, step.bytes, message.departure, member.receive_free);
+      passage = arrive(cluster_, peer, rank, step.bytes, message.departure, member.receive_free);
       member.ready = std::max(member.ready, passage.end);
     }
     member.end = std::max(member.end, passage.end);

@@ -16,8 +16,8 @@ struct MetaStep {
   std::int64_t bytes = 0;
 };
 
-/// Peers that send nothing: they note which messages a member would send and receive, in order. An
-/// exchange is its send, then its receive, which is how ChannelPeers starts the two.
+/// Peers that send nothing: they record which messages a member would send and receive, in order.
+/// An exchange becomes a send and then a receive, the order in which ChannelPeers starts them.
 class StepRecorder final : public Peers {
  public:
   StepRecorder(int rank, int size, std::vector<MetaStep>& steps)
@@ -30,9 +30,7 @@ class StepRecorder final : public Peers {
     send(out, to);
     receive(in, from);
   }
-  void exchange_add(View out, int to, View sum, int from) override {
-    exchange(out, to, sum, from);
-  }
+  void exchange_add(View out, int to, View sum, int from) override { exchange(out, to, sum, from); }
   void copy(View, View) override {}
 
  private:
@@ -63,7 +61,7 @@ struct MetaMember {
   // Results of play().
   Picoseconds end = 0;
   std::optional<std::int64_t> bytes_sent;  ///< nothing if it sends no message
-  std::vector<Passage> passages;  ///< one for each step
+  std::vector<Passage> passages;           ///< one for each step
 };
 
 /// Plays the steps of all members of a group against one another in modelled time, by the rules

@@ -78,9 +78,9 @@ class ThreadTransport final : public Transport {
     if (lane() != nullptr) worker->use(lane()->gpu());
     return worker;
   }
-  std::unique_ptr<MetaSeat> meta_seat(const std::vector<int>& ranks, int channel,
-                                      const Cluster& cluster) override {
-    return fabric_.meetings_.seat(rank_, ranks, channel, cluster);
+  std::unique_ptr<MetaCollectives> meta_collectives(const std::vector<int>& ranks, int channel,
+                                                    const Cluster& cluster) override {
+    return fabric_.rendezvous_.join(rank_, ranks, channel, cluster);
   }
   void check() const override {
     if (const std::string failure = fabric_.failure(); !failure.empty()) throw RunError(failure);
@@ -264,8 +264,7 @@ void ThreadFabric::sleep(std::unique_lock<std::mutex>& lock, int agent,
   using namespace std::chrono;
   constexpr duration<double> slice{0.5};
   double patience = patience_seconds_;
-  while (
-      !sleeper(agent).wake.wait_for(lock, std::min(slice, duration<double>{patience}), over)) {
+  while (!sleeper(agent).wake.wait_for(lock, std::min(slice, duration<double>{patience}), over)) {
     patience -= slice.count();
     if (patience > 0) continue;
     fail_locked(graph_.stalled(agent, patience_seconds_));
@@ -286,7 +285,7 @@ void ThreadFabric::withdraw(const std::shared_ptr<Message>& message) {
 void ThreadFabric::finish(int rank) {
   std::lock_guard lock{mutex_};
   graph_.finished(rank);
-  meetings_.finished(rank);
+  rendezvous_.finished(rank);
   check(graph_.deadlock());
 }
 

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "core/comm/meta_meetings.h"
+#include "core/comm/meta_rendezvous.h"
 #include "core/comm/transport.h"
 #include "core/comm/wait_graph.h"
 
@@ -42,7 +42,7 @@ class ThreadFabric {
  private:
   friend class ThreadTransport;
   friend class ThreadPending;
-  friend class MetaMeetings;
+  friend class MetaRendezvous;
 
   struct Message;
   struct Queue {
@@ -76,7 +76,7 @@ class ThreadFabric {
   WaitGraph graph_;
   std::vector<std::unique_ptr<Sleeper>> sleepers_;  ///< by agent
   std::string failure_;
-  MetaMeetings meetings_{*this};
+  MetaRendezvous rendezvous_{*this};
 };
 
 }  // namespace lockstep

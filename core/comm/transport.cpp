@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "core/comm/meta_seat.h"
+#include "core/comm/meta_collectives.h"
 #include "core/comm/native.h"
 
 namespace lockstep {
@@ -56,7 +56,8 @@ std::unique_ptr<NativeCollectives> Transport::native(const std::vector<int>&, in
   return nullptr;
 }
 
-std::unique_ptr<MetaSeat> Transport::meta_seat(const std::vector<int>&, int, const Cluster&) {
+std::unique_ptr<MetaCollectives> Transport::meta_collectives(const std::vector<int>&, int,
+                                                             const Cluster&) {
   return nullptr;
 }
 

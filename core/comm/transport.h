@@ -41,7 +41,7 @@ class Pending {
 };
 
 class NativeCollectives;
-class MetaSeat;
+class MetaCollectives;
 struct Cluster;
 
 /// Point-to-point bytes, nothing else; counts what it sends. Sends are rendezvous, as NCCL's are: a
@@ -109,11 +109,11 @@ class Transport {
   /// none. `channel` is one of open_channels.
   virtual std::unique_ptr<NativeCollectives> native(const std::vector<int>& ranks, int channel);
 
-  /// This rank's place in the meetings of a group of `ranks`, for collectives that are evaluated
-  /// instead of exchanged because no rank has storage (the meta device); null if this transport has
-  /// no meetings. `channel` is one of open_channels. Must not outlive this.
-  virtual std::unique_ptr<MetaSeat> meta_seat(const std::vector<int>& ranks, int channel,
-                                              const Cluster& cluster);
+  /// Collectives between `ranks`, which include this one, for the meta device: evaluated, not
+  /// exchanged. Null if this transport has none. `channel` is one of open_channels. Must not
+  /// outlive this.
+  virtual std::unique_ptr<MetaCollectives> meta_collectives(const std::vector<int>& ranks,
+                                                            int channel, const Cluster& cluster);
 
   /// Counts bytes that this rank has sent; send() does so itself.
   void count_sent(const char* operation, std::int64_t bytes);

@@ -180,11 +180,11 @@ std::string WaitGraph::describe(int agent) const {
                        jobs->why.group != nullptr ? fmt::format(" of {}", jobs->why.group) : "",
                        place(jobs->why.where));
   if (const auto* member = std::get_if<ForMember>(&self.waits))
-    return fmt::format("rank {} waits for rank {} to take part in {}{} ({})", self.rank,
-                       *member->missing, member->route.operation,
-                       member->route.group != nullptr ? fmt::format(" of {}", member->route.group)
-                                                      : "",
-                       place(member->route.where));
+    return fmt::format(
+        "rank {} waits for rank {} to take part in {}{} ({})", self.rank, *member->missing,
+        member->route.operation,
+        member->route.group != nullptr ? fmt::format(" of {}", member->route.group) : "",
+        place(member->route.where));
   const auto& message = std::get<ForMessage>(self.waits);
   return fmt::format("rank {} waits {}", self.rank,
                      waits_for(message.route, message.sending, message.bytes));

@@ -25,9 +25,9 @@ class WaitGraph {
     std::int64_t bytes = 0;
     Route route;
   };
-  /// a rank that has not called a collective (see MetaMeetings), whichever `missing` names now,
+  /// the call of a collective by a rank that has not made it (see MetaRendezvous),
   struct ForMember {
-    const int* missing;  ///< outlives the waiting
+    const int* missing;  ///< that rank; it may change while the agent waits
     Route route;
   };
   /// or a worker of its own rank, until that has done so many jobs.

@@ -58,8 +58,7 @@ void check_meta(const Given& given, const Options& options) {
     if (!file.empty())
       refuse(fmt::format("{} {}", flag, file),
              fmt::format("it stores no values; leave {} out, or use --device cpu", flag));
-  if (options.tf32)
-    refuse("--tf32", "it computes nothing; leave --tf32 out, or use --device cuda");
+  if (options.tf32) refuse("--tf32", "it computes nothing; leave --tf32 out, or use --device cuda");
 }
 
 void choose_clock(const Given& given, Options& options) {
@@ -78,10 +77,9 @@ void choose_clock(const Given& given, Options& options) {
   } else {
     options.why_this_clock = fmt::format("{} ranks share {} cores", here, cores);
   }
-  const bool modelled =
-      given.clock == "modelled" ||
-      (given.clock == "auto" &&
-       (!given.time.empty() || given.pace > 0 || here > cores || options.on_meta()));
+  const bool modelled = given.clock == "modelled" ||
+                        (given.clock == "auto" && (!given.time.empty() || given.pace > 0 ||
+                                                   here > cores || options.on_meta()));
   if (!modelled && !given.time.empty())
     throw UsageError(
         fmt::format("--time {} with --clock wall: fixed times are for the modelled clock; use "

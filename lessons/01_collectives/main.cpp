@@ -55,7 +55,8 @@ int main(int argc, char** argv) {
       fill_with_contribution(rank, data);
       start_together(rank);
       const Picoseconds start = rank.compute.now();
-      if (computes && ring && grid.fits() && times.empty())  // to look on takes time: once is enough
+      if (computes && ring && grid.fits() &&
+          times.empty())  // to look on takes time: once is enough
         ring_all_reduce(group, rank.device, data, [&](const RingStep& now) { grid.note(now); });
       else
         sum(data);

@@ -72,7 +72,8 @@ inline void check_bits(Rank& rank, Group& group, View data, std::uint64_t seed, 
 /// What has been checked by then.
 inline void tell_proof(bool computes, bool like_the_group) {
   if (!computes)
-    return fmt::print("\nthe meta device computes nothing, so no sum is checked and no grid drawn\n");
+    return fmt::print(
+        "\nthe meta device computes nothing, so no sum is checked and no grid drawn\n");
   fmt::print("\nproof: every sum is exact, and all ranks hold the same bits{}\n",
              like_the_group ? ", which are those of Group::all_reduce" : "");
 }

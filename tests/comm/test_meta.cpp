@@ -2,14 +2,15 @@
 
 #include <atomic>
 #include <latch>
+#include <numeric>
 #include <random>
 
 #include "tests/support/meta_checks.h"
 #include "tests/support/mismatches.h"
 #include "tests/support/watchdog.h"
 
-// Collectives on the meta device are evaluated, not exchanged: with the same times, bytes, peaks and
-// trace as on the CPU's modelled clock, and the same ends when something goes wrong.
+// Collectives on the meta device are evaluated, not exchanged: with the same times, bytes, peaks
+// and trace as on the CPU's modelled clock, and the same ends when something goes wrong.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -30,7 +31,8 @@ class RandomRun {
       groups_.emplace_back(all.begin(), all.begin() + 1 + below(ranks_));
     }
     for (int count = 1 + below(20); count > 0; --count)
-      steps_.push_back({below(10), static_cast<std::size_t>(below(static_cast<int>(groups_.size()))),
+      steps_.push_back({below(10),
+                        static_cast<std::size_t>(below(static_cast<int>(groups_.size()))),
                         static_cast<unsigned>(random_())});
   }
 
@@ -196,18 +198,17 @@ TEST_CASE("meta: a collective has no thread and sends no message") {
 }
 
 TEST_CASE("meta: groups made again under the same channels begin anew") {
-  CHECK(cpu_against_meta(modelled_options(3, Cluster::load("classroom")),
-                         [](Rank& rank, const Note& note) {
-                           const int channels =
-                               rank.transport->open_channels(Group::channels_taken);
-                           for (int i = 0; i < 20; ++i) {
-                             Group group{rank.endpoint, {2, 0, 1}, "again", channels};
-                             Tensor data{rank.memory, {300}, MemoryCategory::communication};
-                             fill_with_zeros(rank.device, data);
-                             group.all_reduce(data).wait();
-                             note();
-                           }
-                         }) == "");
+  CHECK(cpu_against_meta(
+            modelled_options(3, Cluster::load("classroom")), [](Rank& rank, const Note& note) {
+              const int channels = rank.transport->open_channels(Group::channels_taken);
+              for (int i = 0; i < 20; ++i) {
+                Group group{rank.endpoint, {2, 0, 1}, "again", channels};
+                Tensor data{rank.memory, {300}, MemoryCategory::communication};
+                fill_with_zeros(rank.device, data);
+                group.all_reduce(data).wait();
+                note();
+              }
+            }) == "");
 }
 
 TEST_CASE("meta: ranks that call different collectives are told so") {
@@ -256,8 +257,7 @@ TEST_CASE("meta: a member that has finished, and one that dropped its call") {
 TEST_CASE("meta: deadlocks are told as the cycle of who waits for whom") {
   std::atomic<int> line = 0;
   const auto pair = [](Rank& rank, const char* name) {
-    return Group{
-        rank.endpoint, {0, 1}, name, rank.transport->open_channels(Group::channels_taken)};
+    return Group{rank.endpoint, {0, 1}, name, rank.transport->open_channels(Group::channels_taken)};
   };
   const std::string groups = told(2, [&](Rank& rank, ThreadRun&) {
     Group a = pair(rank, "a");

@@ -1,13 +1,14 @@
 #include <doctest/doctest.h>
 
+#include <mutex>
 #include <random>
 
 #include "tests/support/copies_checks.h"
 #include "tests/support/meta_checks.h"
 #include "tests/support/pipeline_checks.h"
 
-// Whole schemes on the meta device: the same times, bytes, peaks of memory and trace as on the CPU's
-// modelled clock, and on models that no machine could hold.
+// Whole schemes on the meta device: the same times, bytes, peaks of memory and trace as on the
+// CPU's modelled clock, and on models that no machine could hold.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -103,8 +104,8 @@ TEST_CASE("meta: pipelines in random settings are as on the CPU") {
             for (int step = 0; step < options.steps; ++step) {
               rank.trace.set_step(step);
               stage.zero_gradients();
-              pipeline.step(corpus.batch(options.seed, step,
-                                         {.microbatches = m, .size = options.batch / m}));
+              pipeline.step(
+                  corpus.batch(options.seed, step, {.microbatches = m, .size = options.batch / m}));
               note();
               update.step();
               note();
@@ -116,8 +117,7 @@ TEST_CASE("meta: pipelines in random settings are as on the CPU") {
 TEST_CASE("meta: GPT-3 on 64 ranks with ZeRO-3 keeps what the formulas say") {
   Options options = on_meta(small_copies(64));
   options.trace = "none";
-  options.model = {
-      .layers = 96, .hidden = 12288, .heads = 96, .sequence = 64, .vocabulary = 50257};
+  options.model = {.layers = 96, .hidden = 12288, .heads = 96, .sequence = 64, .vocabulary = 50257};
   options.batch = 64;
   options.steps = 1;
   options.clock = Clock::modelled(Cluster::load("a100"));

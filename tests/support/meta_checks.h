@@ -10,8 +10,8 @@
 
 #include "tests/support/ranks.h"
 
-/// Runs the same program on the CPU and on the meta device, on the modelled clock: both must see the
-/// same times, bytes, peaks of memory and trace.
+/// Runs the same program on the CPU and on the meta device, on the modelled clock: both must see
+/// the same times, bytes, peaks of memory and trace.
 namespace lockstep::testing {
 
 inline Options on_meta(Options options) {
@@ -35,7 +35,8 @@ inline std::string in_words(const TraceEvent& event) {
   switch (event.kind) {
     case TraceEvent::Kind::span:
       return fmt::format(
-          "{} ({}) {}..{} step {} stage {} microbatch {} layer {} peer {} bytes {} sequence {} group "
+          "{} ({}) {}..{} step {} stage {} microbatch {} layer {} peer {} bytes {} sequence {} "
+          "group "
           "{}/{} {}",
           text(span.name), name_of(span.category), event.start, event.end, event.step, span.stage,
           span.microbatch, span.layer, span.peer, span.bytes, span.sequence, text(span.group),

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "core/comm/meta_steps.h"
 #include "core/comm/route.h"
@@ -14,15 +17,15 @@ namespace lockstep {
 // or twice as many on each of them. The meta device moves no data, and in modelled time the whole
 // outcome is known once every member has called the collective: it follows from the time at which
 // each member called it, from the times at which their lanes are free, and from the algorithm. So
-// no messages are sent. Each member brings its call to a meeting of the group (MetaSeat::come),
-// and the last to come evaluates the collective for all of them: it runs the algorithm once for
-// each member over a StepRecorder, and a StepPlayer plays the recorded steps against one another.
-// Times, bytes sent and trace events are exactly those of the messages.
+// no messages are sent. Each member hands in its call (MetaCollectives::issue), and the last of
+// them evaluates the collective for all: it runs the algorithm once for each member over a
+// StepRecorder, and a StepPlayer plays the recorded steps against one another. Times, bytes sent
+// and trace events are exactly those of the messages.
 //
-// One difference remains: on the CPU a member may be through with, say, a broadcast before the last
-// member has called it. Here nobody is. MPI and NCCL permit either.
+// One difference remains: on the CPU a member may finish a broadcast, for example, before the last
+// member has called it. Here no member does. MPI and NCCL permit either.
 
-/// What a member brings to a collective.
+/// One member's call of a collective.
 struct MetaCall {
   std::function<void(Peers&)> algorithm;  ///< must not touch data; another thread may call it
   Route route;  ///< what all members must agree on, and what error messages say of this call
@@ -30,7 +33,7 @@ struct MetaCall {
   bool traced = false;  ///< whether `passages` of the outcome are wanted
 };
 
-/// What came of a collective for one member.
+/// The result of a collective for one member.
 struct MetaOutcome {
   Picoseconds end = 0;
   std::optional<std::int64_t> bytes_sent;  ///< nothing if it sends no message
@@ -39,24 +42,26 @@ struct MetaOutcome {
   std::vector<Passage> passages;
 };
 
-/// One member's call. Destroying it before the collective is done withdraws the call: then this
+/// A call under way. Destroying it before the collective is done withdraws the call; then this
 /// member's later calls fail.
-class MetaAttendance {
+class MetaPending {
  public:
-  virtual ~MetaAttendance() = default;
-  /// Blocks until the last member has come, and returns what came of it for this member. Throws
-  /// RunError as Pending::wait does.
+  virtual ~MetaPending() = default;
+  /// Blocks until the last member has called the collective, and returns this member's result.
+  /// Throws RunError as Pending::wait does.
   virtual const MetaOutcome& wait() = 0;
   /// Whether wait() would return at once.
   virtual bool done() const = 0;
 };
 
-/// A member's place in the meetings of its group. Belongs to the rank's own thread.
-class MetaSeat {
+/// The collectives of one group, as one of its members calls them. Belongs to the rank's own
+/// thread.
+class MetaCollectives {
  public:
-  virtual ~MetaSeat() = default;
-  /// This member calls the group's next collective. Returns at once.
-  virtual std::unique_ptr<MetaAttendance> come(MetaCall call) = 0;
+  virtual ~MetaCollectives() = default;
+  /// Calls the group's next collective. Returns at once, unless this is the last call: then it
+  /// evaluates the collective first.
+  virtual std::unique_ptr<MetaPending> issue(MetaCall call) = 0;
 };
 
 }  // namespace lockstep
