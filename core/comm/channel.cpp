@@ -18,6 +18,14 @@ std::uint64_t flow_id(int source, int destination, int channel, std::uint32_t co
          (static_cast<std::uint64_t>(channel & 0x3ff) << 22) | (count & 0x3fffff);
 }
 
+Span span_of(const Channel::Part& part, int peer, std::int64_t bytes) {
+  Span span = part.span;
+  span.category = Category::communication;
+  span.bytes = bytes;
+  span.peer = peer;
+  return span;
+}
+
 using Flow = GpuTimeline::Entry::Flow;
 
 /// A message as a GPU moved it.
@@ -97,29 +105,23 @@ Work Channel::send(View data, int to, Event ready, const Part& part) {
   Stream& compute = endpoint_.device.compute;
   const Clock& clock = compute.clock();
   const int self = endpoint_.transport.rank();
-  Span span = part.span;
-  span.category = Category::communication;
-  span.bytes = static_cast<std::int64_t>(data.bytes());
-  span.peer = to;
-  const std::uint64_t flow = flow_id(self, to, id_, lanes_->sent[static_cast<std::size_t>(to)]++);
-
+  const Span span = span_of(part, to, static_cast<std::int64_t>(data.bytes()));
   Lanes* lanes = lanes_.get();
   Recorder& trace = compute.trace();
-  GpuTimeline* timeline = compute.timeline();
-  const int lane = lanes->send.in(trace);
   if (clock.is_modelled()) {
-    const Picoseconds start = std::max(ready.time, lanes->send_free);
-    const Picoseconds end = start + clock.cluster().transfer(self, to, span.bytes);
-    lanes->send_free = end;
-    trace.span(lane, span, start, end);
-    trace.flow_start(lane, flow, start);
+    const Passage passage =
+        depart(clock.cluster(), self, to, span.bytes, ready.time, lanes->send_free);
+    note_sent(to, span.bytes, passage, part);
     return {compute, span,
-            std::make_unique<Message>(
-                lanes->sends,
-                endpoint_.transport.send(route(to, part), bytes_of(data), {start, ready.mark}),
-                [end](Pending&) { return Event{end}; })};
+            std::make_unique<Message>(lanes->sends,
+                                      endpoint_.transport.send(route(to, part), bytes_of(data),
+                                                               {passage.start, ready.mark}),
+                                      [end = passage.end](Pending&) { return Event{end}; })};
   }
 
+  const std::uint64_t flow = flow_id(self, to, id_, lanes->sent[static_cast<std::size_t>(to)]++);
+  GpuTimeline* timeline = compute.timeline();
+  const int lane = lanes->send.in(trace);
   const Picoseconds posted = clock.now();
   return {compute, span,
           std::make_unique<Message>(
@@ -146,10 +148,7 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
   Stream& compute = endpoint_.device.compute;
   const Clock& clock = compute.clock();
   const int self = endpoint_.transport.rank();
-  Span span = part.span;
-  span.category = Category::communication;
-  span.bytes = static_cast<std::int64_t>(into.bytes());
-  span.peer = from;
+  const Span span = span_of(part, from, static_cast<std::int64_t>(into.bytes()));
   const std::uint64_t flow =
       flow_id(from, self, id_, lanes_->received[static_cast<std::size_t>(from)]++);
 
@@ -170,11 +169,10 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
                 Picoseconds start = 0;
                 Picoseconds end = 0;
                 if (clock.is_modelled()) {
-                  const Cluster& cluster = clock.cluster();
-                  const Picoseconds held = cluster.transfer(from, self, span.bytes);
-                  end = std::max(pending.departure() + held + cluster.latency(from, self),
-                                 lanes->receive_free + held);
-                  start = end - held;
+                  const Passage passage = arrive(clock.cluster(), from, self, span.bytes,
+                                                 pending.departure(), lanes->receive_free);
+                  start = passage.start;
+                  end = passage.end;
                 } else {
                   // Before the sender has come there is nothing to receive: that is waiting, not a
                   // message.
@@ -186,6 +184,27 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
                 trace.flow_end(lane, flow, end);
                 return Event{end};
               })};
+}
+
+void Channel::note_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part) {
+  Recorder& trace = endpoint_.device.compute.trace();
+  const int lane = lanes_->send.in(trace);
+  trace.span(lane, span_of(part, to, bytes), passage.start, passage.end);
+  trace.flow_start(
+      lane,
+      flow_id(endpoint_.transport.rank(), to, id_, lanes_->sent[static_cast<std::size_t>(to)]++),
+      passage.start);
+}
+
+void Channel::note_received(int from, std::int64_t bytes, const Passage& passage,
+                            const Part& part) {
+  Recorder& trace = endpoint_.device.compute.trace();
+  const int lane = lanes_->receive.in(trace);
+  trace.span(lane, span_of(part, from, bytes), passage.start, passage.end);
+  trace.flow_end(lane,
+                 flow_id(from, endpoint_.transport.rank(), id_,
+                         lanes_->received[static_cast<std::size_t>(from)]++),
+                 passage.end);
 }
 
 }  // namespace lockstep

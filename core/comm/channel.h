@@ -10,6 +10,7 @@
 #include "core/comm/transport.h"
 #include "core/comm/work.h"
 #include "core/device/device.h"
+#include "core/time/message_times.h"
 
 namespace lockstep {
 
@@ -53,12 +54,17 @@ class Channel {
   /// One that nobody uses after what the compute stream has been given so far.
   Work receive(View into, int from, const Part& part);
 
+  // For messages that were evaluated instead of sent (see MetaCollectives): write them into the
+  // trace just as send() and receive() would have done.
+  void note_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part);
+  void note_received(int from, std::int64_t bytes, const Passage& passage, const Part& part);
+
   const Endpoint& endpoint() const { return endpoint_; }
+  /// The route of a message to or from `peer`, which error messages name.
+  Route route(int peer, const Part& part) const;
 
  private:
   class Message;
-
-  Route route(int peer, const Part& part) const;
 
   /// A lane enters the trace with its first message.
   struct Lane {

@@ -40,6 +40,58 @@ class Group::CollectiveTask final : public Task {
   Tensor scratch_;
 };
 
+/// A collective on the meta device. Settling it counts its bytes and writes its messages into the
+/// trace, on the rank's own thread. A lane's events must stay in order, so settling one collective
+/// settles all earlier ones first.
+class Group::MetaTask final : public Task {
+ public:
+  MetaTask(Group& group, Channel::Part part, MetaCall call, Tensor scratch)
+      : group_(group),
+        part_(std::move(part)),
+        pending_(group.meta_->issue(std::move(call))),
+        scratch_(std::move(scratch)) {
+    group_.unsettled_.push_back(this);
+  }
+  ~MetaTask() override {
+    if (pending_ && pending_->done()) settle_up_to_here();
+    std::erase(group_.unsettled_, this);
+  }
+  Event finish() override {
+    if (pending_) pending_->wait();
+    settle_up_to_here();
+    return {end_};
+  }
+
+ private:
+  void settle_up_to_here() {
+    while (pending_) {
+      group_.unsettled_.front()->settle();
+      group_.unsettled_.pop_front();
+    }
+  }
+  void settle() {
+    const MetaOutcome& outcome = pending_->wait();
+    end_ = outcome.end;
+    if (outcome.bytes_sent)
+      group_.endpoint_.transport.count_sent(part_.span.name, *outcome.bytes_sent);
+    Channel& channel = *group_.collective_channel_;
+    for (std::size_t i = 0; i < outcome.passages.size(); ++i) {
+      const auto [sends, peer, bytes] = outcome.steps[i];
+      if (sends)
+        channel.note_sent(group_.world_rank(peer), bytes, outcome.passages[i], part_);
+      else
+        channel.note_received(group_.world_rank(peer), bytes, outcome.passages[i], part_);
+    }
+    pending_.reset();
+  }
+
+  Group& group_;
+  Channel::Part part_;
+  std::unique_ptr<MetaPending> pending_;  ///< null once settled
+  Picoseconds end_ = 0;
+  Tensor scratch_;
+};
+
 Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int channels)
     : endpoint_(endpoint),
       ranks_(std::move(ranks)),
@@ -55,9 +107,12 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int ch
   endpoint.transport.open_group(name_);
   if (size() == 1) return;
   endpoint.transport.connect(ranks_, channels, channels_taken);
-  worker_ = std::make_unique<Worker>(endpoint.transport, name_);
+  if (endpoint.device.memory.device() == DeviceKind::meta)
+    meta_ = endpoint.transport.meta_collectives(ranks_, channels + 1,
+                                                endpoint.device.compute.clock().cluster());
+  if (!meta_) worker_ = std::make_unique<Worker>(endpoint.transport, name_);
   collective_channel_ = std::make_unique<Channel>(
-      Endpoint{worker_->agent(), endpoint.device}, channels + 1,
+      Endpoint{worker_ ? worker_->agent() : endpoint.transport, endpoint.device}, channels + 1,
       fmt::format("{} collectives: send", name_), fmt::format("{} collectives: receive", name_));
   if (endpoint.collectives == Collectives::native)
     native_ = endpoint.transport.native(ranks_, channels + 1);
@@ -110,17 +165,25 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
   part.root = call.root;
   part.span.algorithm = native_ ? "native" : call.algorithm;
   if (size() == 1) {
-    Peers alone{messages_, {ranks_, rank_}, part, ready, {}};
+    ChannelPeers alone{messages_, {ranks_, rank_}, part, ready, {}};
     ours(alone);
     return {compute, part.span, alone.end()};
   }
 
   part.span.sequence = issued_++;
   if (native_ && native_->lane() != nullptr) return enqueue_native(part.span, ready, theirs);
+  if (meta_) {
+    MetaCall mine{.algorithm = std::move(ours),
+                  .route = collective_channel_->route(/*peer=*/-1, part),
+                  .ready = ready.time,
+                  .traced = compute.trace().on()};
+    return {compute, part.span,
+            std::make_unique<MetaTask>(*this, part, std::move(mine), std::move(scratch))};
+  }
   auto job = worker_->queue(
       [this, part, ready, ours = std::move(ours), theirs = std::move(theirs),
        view = scratch.view()] {
-        Peers peers{*collective_channel_, {ranks_, rank_}, part, ready, view};
+        ChannelPeers peers{*collective_channel_, {ranks_, rank_}, part, ready, view};
         if (native_) return run_native(peers, part.span, *native_, theirs);
         ours(peers);
         return peers.end();
@@ -152,7 +215,7 @@ Work Group::enqueue_native(const Span& span, const Event& ready,
 // The backend's call comes after a barrier of ours: there different calls are noticed, nobody
 // holds a core while the others are not there, and a member that never comes does not hang those
 // inside a library that can't be told to give up.
-Event Group::run_native(Peers& peers, const Span& span, NativeCollectives& backend,
+Event Group::run_native(ChannelPeers& peers, const Span& span, NativeCollectives& backend,
                         const std::function<void(NativeCollectives&)>& work) {
   dissemination_barrier(peers);
   const Stream& compute = endpoint_.device.compute;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -7,6 +8,8 @@
 #include <vector>
 
 #include "core/comm/algorithms.h"
+#include "core/comm/channel_peers.h"
+#include "core/comm/meta_collectives.h"
 #include "core/comm/native.h"
 #include "core/comm/worker.h"
 
@@ -18,6 +21,8 @@ namespace lockstep {
 /// f32 only, and std::invalid_argument says so. Every rank of the group calls the same
 /// operations with the same sizes in the same order; each returns a Work whose wait() makes the
 /// compute stream go on no earlier than the operation's end. A Group outlives its Works.
+///
+/// On the meta device no messages are sent: see MetaCollectives.
 ///
 /// Collectives run one after another on a communication stream of the group's own, from the point
 /// of the compute stream on where they were called, while this rank computes; until wait(). Their
@@ -86,6 +91,7 @@ class Group {
     DType dtype = DType::f32;  ///< of the scratch
   };
   class CollectiveTask;
+  class MetaTask;
 
   /// Puts it on the group's stream: by `ours`, or by `theirs` where the backend's own are asked
   /// for.
@@ -94,7 +100,7 @@ class Group {
   /// On a GPU, whose library takes the operation at once.
   Work enqueue_native(const Span& span, const Event& ready,
                       const std::function<void(NativeCollectives&)>& work);
-  Event run_native(Peers& peers, const Span& span, NativeCollectives& backend,
+  Event run_native(ChannelPeers& peers, const Span& span, NativeCollectives& backend,
                    const std::function<void(NativeCollectives&)>& work);
   std::vector<int> chunk_counts(View data) const;
   /// The arguments of an operation, if they are what it wants; std::invalid_argument otherwise.
@@ -109,9 +115,11 @@ class Group {
   int rank_ = 0;
   std::int64_t issued_ = 0;  ///< collectives so far: they are numbered
   Channel messages_;
-  std::unique_ptr<Channel> collective_channel_;  ///< the worker's
+  std::unique_ptr<Channel> collective_channel_;  ///< the worker's, if there is one
   std::unique_ptr<NativeCollectives> native_;
-  std::unique_ptr<Worker> worker_;  ///< last: it uses all the others until it has ended
+  std::unique_ptr<MetaCollectives> meta_;  ///< on the meta device; then there is no worker
+  std::deque<MetaTask*> unsettled_{};      ///< in order
+  std::unique_ptr<Worker> worker_;         ///< last: it uses all the others until it has ended
 };
 
 }  // namespace lockstep

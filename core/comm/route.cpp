@@ -68,6 +68,13 @@ std::string waits_for(const Route& route, bool is_send, std::int64_t bytes) {
                      bytes, part, place(route.where));
 }
 
+std::string dropped(int rank, const Route& route) {
+  return fmt::format(
+      "rank {}: the {}{} ({}) was dropped before it was done, and so none can follow it", rank,
+      route.operation, route.group != nullptr ? fmt::format(" of {}", route.group) : "",
+      place(route.where));
+}
+
 std::string mismatch(const MessageEnd& sender, const MessageEnd& receiver) {
   const bool calls = is_collective(sender.route) && is_collective(receiver.route);
   return fmt::format("ranks disagree: rank {} {} {} where rank {} {} {}", sender.rank,

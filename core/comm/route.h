@@ -35,6 +35,9 @@ struct MessageEnd {
 };
 /// Both ends of a message as a person would put it, where they do not fit together.
 std::string mismatch(const MessageEnd& sender, const MessageEnd& receiver);
+/// rank 1: the all_reduce of dp (train.cpp:12) was dropped before it was done: why `rank` can do no
+/// other collective of that group.
+std::string dropped(int rank, const Route& route);
 /// Whether two messages are of one call: of one collective of one group, which both see alike, or
 /// both of none. Names count up to the 23rd letter.
 bool same_call(const Route& one, const Route& other);

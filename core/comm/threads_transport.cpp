@@ -78,6 +78,10 @@ class ThreadTransport final : public Transport {
     if (lane() != nullptr) worker->use(lane()->gpu());
     return worker;
   }
+  std::unique_ptr<MetaCollectives> meta_collectives(const std::vector<int>& ranks, int channel,
+                                                    const Cluster& cluster) override {
+    return fabric_.rendezvous_.join(rank_, ranks, channel, cluster);
+  }
   void check() const override {
     if (const std::string failure = fabric_.failure(); !failure.empty()) throw RunError(failure);
   }
@@ -234,8 +238,6 @@ void ThreadFabric::complete(Message& message) {
 }
 
 void ThreadFabric::wait(Message& message) {
-  using namespace std::chrono;
-  constexpr duration<double> slice{0.5};
   std::unique_lock lock{mutex_};
   if (message.state == Message::State::done) return;
   if (!failure_.empty()) throw RunError(failure_);
@@ -246,21 +248,27 @@ void ThreadFabric::wait(Message& message) {
                                      message.route});
   check(graph_.deadlock(message.agent));
 
-  // Patience counts only what was slept here: a program that was stopped in a debugger is not late.
-  const auto over = [&] {
+  sleep(lock, message.agent, [&] {
     return message.state == Message::State::done || message.state == Message::State::failed ||
            self.gives_up || !failure_.empty();
-  };
-  double patience = patience_seconds_;
-  while (!self.wake.wait_for(lock, std::min(slice, duration<double>{patience}), over)) {
-    patience -= slice.count();
-    if (patience > 0) continue;
-    fail_locked(graph_.stalled(message.agent, patience_seconds_));
-  }
+  });
   self.waits_for = nullptr;
   graph_.runs(message.agent);
   if (message.state == Message::State::done) return;
   throw RunError(failure_.empty() ? "given up" : failure_);
+}
+
+// Patience counts only what was slept here: a program that was stopped in a debugger is not late.
+void ThreadFabric::sleep(std::unique_lock<std::mutex>& lock, int agent,
+                         const std::function<bool()>& over) {
+  using namespace std::chrono;
+  constexpr duration<double> slice{0.5};
+  double patience = patience_seconds_;
+  while (!sleeper(agent).wake.wait_for(lock, std::min(slice, duration<double>{patience}), over)) {
+    patience -= slice.count();
+    if (patience > 0) continue;
+    fail_locked(graph_.stalled(agent, patience_seconds_));
+  }
 }
 
 void ThreadFabric::withdraw(const std::shared_ptr<Message>& message) {
@@ -277,6 +285,7 @@ void ThreadFabric::withdraw(const std::shared_ptr<Message>& message) {
 void ThreadFabric::finish(int rank) {
   std::lock_guard lock{mutex_};
   graph_.finished(rank);
+  rendezvous_.finished(rank);
   check(graph_.deadlock());
 }
 

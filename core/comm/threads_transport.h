@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/comm/meta_rendezvous.h"
 #include "core/comm/transport.h"
 #include "core/comm/wait_graph.h"
 
@@ -40,6 +42,7 @@ class ThreadFabric {
  private:
   friend class ThreadTransport;
   friend class ThreadPending;
+  friend class MetaRendezvous;
 
   struct Message;
   struct Queue {
@@ -57,6 +60,9 @@ class ThreadFabric {
   static void move(const Message& from, const Message& to);
   static void move_on_gpu(GpuLane& lane, Message& from, Message& to);
   void wait(Message& message);
+  /// Sleeps until `over()`, which must also look at the failure: an agent that runs out of patience
+  /// fails the run.
+  void sleep(std::unique_lock<std::mutex>& lock, int agent, const std::function<bool()>& over);
   void withdraw(const std::shared_ptr<Message>& message);
   void complete(Message& message);
   void fail_locked(const std::string& what);
@@ -70,6 +76,7 @@ class ThreadFabric {
   WaitGraph graph_;
   std::vector<std::unique_ptr<Sleeper>> sleepers_;  ///< by agent
   std::string failure_;
+  MetaRendezvous rendezvous_{*this};
 };
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "core/comm/meta_collectives.h"
 #include "core/comm/native.h"
 
 namespace lockstep {
@@ -29,11 +30,8 @@ void Transport::close_group(const std::string& name) {
 
 std::unique_ptr<Pending> Transport::send(const Route& route, std::span<const std::byte> data,
                                          const Event& ready) {
-  if (route.channel != control_channel) {
-    const Operation operation = operation_named(route.operation);
-    std::lock_guard lock{account_->mutex};
-    account_->bytes_sent[operation] += static_cast<std::int64_t>(data.size());
-  }
+  if (route.channel != control_channel)
+    count_sent(route.operation, static_cast<std::int64_t>(data.size()));
   return post_send(route, data, ready);
 }
 
@@ -44,12 +42,23 @@ void Transport::use(Gpu& gpu) {
   lane_ = std::make_unique<GpuLane>(gpu);
 }
 
+void Transport::count_sent(const char* operation, std::int64_t bytes) {
+  const Operation counted_as = operation_named(operation);
+  std::lock_guard lock{account_->mutex};
+  account_->bytes_sent[counted_as] += bytes;
+}
+
 BytesSent Transport::bytes_sent() const {
   std::lock_guard lock{account_->mutex};
   return account_->bytes_sent;
 }
 
 std::unique_ptr<NativeCollectives> Transport::native(const std::vector<int>&, int) {
+  return nullptr;
+}
+
+std::unique_ptr<MetaCollectives> Transport::meta_collectives(const std::vector<int>&, int,
+                                                             const Cluster&) {
   return nullptr;
 }
 

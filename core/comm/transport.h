@@ -42,6 +42,8 @@ class Pending {
 };
 
 class NativeCollectives;
+class MetaCollectives;
+struct Cluster;
 
 /// Point-to-point bytes, nothing else; counts what it sends. Sends are rendezvous, as NCCL's are: a
 /// send is done when the receiver has matched it. Receives name their source, and match first in,
@@ -108,6 +110,14 @@ class Transport {
   /// none. `channel` is one of open_channels.
   virtual std::unique_ptr<NativeCollectives> native(const std::vector<int>& ranks, int channel);
 
+  /// Collectives between `ranks`, which include this one, for the meta device: evaluated, not
+  /// exchanged. Null if this transport has none. `channel` is one of open_channels. Must not
+  /// outlive this.
+  virtual std::unique_ptr<MetaCollectives> meta_collectives(const std::vector<int>& ranks,
+                                                            int channel, const Cluster& cluster);
+
+  /// Counts bytes that this rank has sent; send() does so itself.
+  void count_sent(const char* operation, std::int64_t bytes);
   /// Bytes sent by this rank, all agents together, by operation.
   BytesSent bytes_sent() const;
 

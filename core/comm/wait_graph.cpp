@@ -28,6 +28,10 @@ void WaitGraph::waits(int agent, ForMessage what) {
   at(agent).waits = what;
 }
 
+void WaitGraph::waits(int agent, ForMember what) {
+  at(agent).waits = what;
+}
+
 void WaitGraph::waits(int agent, ForJobs what) {
   if (at(what.worker).done < what.jobs) at(agent).waits = what;
 }
@@ -62,6 +66,8 @@ void WaitGraph::finished(int rank) {
 std::vector<int> WaitGraph::may_help(int agent) const {
   if (const auto* jobs = std::get_if<ForJobs>(&at(agent).waits)) return {jobs->worker};
   std::vector<int> helpers;
+  if (const auto* member = std::get_if<ForMember>(&at(agent).waits))
+    if (!is_passive(at(*member->missing))) helpers.push_back(*member->missing);
   if (const auto* message = std::get_if<ForMessage>(&at(agent).waits))
     for (const int other : agents_of_[static_cast<std::size_t>(message->route.peer)])
       if (!is_passive(at(other))) helpers.push_back(other);
@@ -148,6 +154,7 @@ std::string WaitGraph::stalled(int agent, double seconds) const {
 // else its own thread.
 int WaitGraph::next(int agent) const {
   if (const auto* jobs = std::get_if<ForJobs>(&at(agent).waits)) return jobs->worker;
+  if (const auto* member = std::get_if<ForMember>(&at(agent).waits)) return *member->missing;
   const Route& route = std::get<ForMessage>(at(agent).waits).route;
   int best = route.peer;
   for (const int other : may_help(agent)) {
@@ -172,6 +179,12 @@ std::string WaitGraph::describe(int agent) const {
     return fmt::format("rank {} waits for its own {}{} ({})", self.rank, jobs->why.operation,
                        jobs->why.group != nullptr ? fmt::format(" of {}", jobs->why.group) : "",
                        place(jobs->why.where));
+  if (const auto* member = std::get_if<ForMember>(&self.waits))
+    return fmt::format(
+        "rank {} waits for rank {} to take part in {}{} ({})", self.rank, *member->missing,
+        member->route.operation,
+        member->route.group != nullptr ? fmt::format(" of {}", member->route.group) : "",
+        place(member->route.where));
   const auto& message = std::get<ForMessage>(self.waits);
   return fmt::format("rank {} waits {}", self.rank,
                      waits_for(message.route, message.sending, message.bytes));

@@ -25,6 +25,11 @@ class WaitGraph {
     std::int64_t bytes = 0;
     Route route;
   };
+  /// the call of a collective by a rank that has not made it (see MetaRendezvous),
+  struct ForMember {
+    const int* missing;  ///< that rank; it may change while the agent waits
+    Route route;
+  };
   /// or a worker of its own rank, until that has done so many jobs.
   struct ForJobs {
     int worker = 0;
@@ -40,6 +45,7 @@ class WaitGraph {
   int rank_of(int agent) const { return at(agent).rank; }
 
   void waits(int agent, ForMessage what);
+  void waits(int agent, ForMember what);
   /// Nothing, if the worker has done that many already.
   void waits(int agent, ForJobs what);
   /// The agent runs again: what it waited for has come, or it has given up.
@@ -69,7 +75,7 @@ class WaitGraph {
     bool is_worker = false;
     bool finished = false;
     std::int64_t queued = 0, done = 0;
-    std::variant<std::monostate, ForMessage, ForJobs> waits;
+    std::variant<std::monostate, ForMessage, ForMember, ForJobs> waits;
   };
 
   const Agent& at(int agent) const { return agents_[static_cast<std::size_t>(agent)]; }

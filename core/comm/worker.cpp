@@ -1,7 +1,5 @@
 #include "core/comm/worker.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -77,11 +75,7 @@ void Worker::end_at(std::int64_t number, std::exception_ptr why) {
 }
 
 std::exception_ptr Worker::dropped(const Job& job) const {
-  return std::make_exception_ptr(RunError(fmt::format(
-      "rank {}: the {}{} ({}) was dropped before it was done, and so none can follow it",
-      rank_.rank(), job.why_.operation,
-      job.why_.group != nullptr ? fmt::format(" of {}", job.why_.group) : "",
-      place(job.why_.where))));
+  return std::make_exception_ptr(RunError(lockstep::dropped(rank_.rank(), job.why_)));
 }
 
 Event Worker::wait(Job& job) {

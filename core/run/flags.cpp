@@ -86,9 +86,9 @@ void FlagParser::Impl::shared_flags() {
                  "seconds that a rank waits for another before the run is given up")
       ->check(positive(false))
       ->capture_default_str();
-  choice("--device", o.device, {"cpu", "cuda"},
+  choice("--device", o.device, {"cpu", "cuda", "meta"},
          "where tensors live and kernels run: here, or on GPUs, which ranks share where they are "
-         "more");
+         "more; meta stores and computes nothing, but counts every byte and models every time");
   app.add_flag("--tf32", o.tf32,
                "with --device cuda: f32 products on tensor cores, rounded to TF32");
   choice("--comm", given.comm, {"auto", "native", "ring"},

@@ -109,6 +109,7 @@ int Lesson::tell() {
   const Options& o = *options_;
   Report report{.options = o, .lesson = info_.name, .ranks = std::move(running_->records)};
   report.own = std::move(running_->own);
+  report.uncomputed = o.on_meta() && info_.trains;
   const bool trained = !report.ranks.front().parameters.empty();
   if (running_->writer) {
     running_->folder.merge(o.ranks);

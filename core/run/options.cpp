@@ -42,6 +42,26 @@ std::vector<int> frozen_units(const std::string& text, int layers) {
   return units;
 }
 
+/// What the meta device can't do. Throws UsageError.
+void check_meta(const Given& given, const Options& options) {
+  if (!options.on_meta()) return;
+  const auto refuse = [](const std::string& flag, const std::string& why) {
+    throw UsageError(fmt::format("--device meta with {}: {}", flag, why));
+  };
+  if (options.launch == Launch::mpi)
+    refuse("--launch mpi", "the ranks of the meta device are threads; use --launch threads");
+  if (given.clock == "wall")
+    refuse("--clock wall",
+           "a device that computes nothing takes no time of its own; use --clock modelled");
+  if (given.comm == "native")
+    refuse("--comm native", "no library has collectives for it; leave --comm out");
+  for (const auto& [flag, file] : {std::pair{"--save", options.save}, {"--load", options.load}})
+    if (!file.empty())
+      refuse(fmt::format("{} {}", flag, file),
+             fmt::format("it stores no values; leave {} out, or use --device cpu", flag));
+  if (options.tf32) refuse("--tf32", "it computes nothing; leave --tf32 out, or use --device cuda");
+}
+
 void choose_clock(const Given& given, Options& options) {
   options.clock_is_open =
       options.on_gpus() && given.clock == "auto" && given.time.empty() && given.pace == 0;
@@ -49,6 +69,8 @@ void choose_clock(const Given& given, Options& options) {
   const int here = under_mpi() ? mpi_local_size_from_environment() : options.ranks;
   if (given.clock != "auto") {
     options.why_this_clock = "as asked";
+  } else if (options.on_meta()) {
+    options.why_this_clock = "the meta device computes nothing";
   } else if (!given.time.empty() || given.pace > 0) {
     options.why_this_clock = "--time and --pace are about modelled time";
   } else if (here <= cores) {
@@ -56,9 +78,9 @@ void choose_clock(const Given& given, Options& options) {
   } else {
     options.why_this_clock = fmt::format("{} ranks share {} cores", here, cores);
   }
-  const bool modelled =
-      given.clock == "modelled" ||
-      (given.clock == "auto" && (!given.time.empty() || given.pace > 0 || here > cores));
+  const bool modelled = given.clock == "modelled" ||
+                        (given.clock == "auto" && (!given.time.empty() || given.pace > 0 ||
+                                                   here > cores || options.on_meta()));
   if (!modelled && !given.time.empty())
     throw UsageError(
         fmt::format("--time {} with --clock wall: fixed times are for the modelled clock; use "
@@ -199,6 +221,7 @@ void settle(const Given& given, const LessonInfo& info, Options& o) {
   if (under_mpi() && o.ranks != mpi_size_from_environment())
     throw UsageError(fmt::format("--ranks {}: the launcher has started {} processes", o.ranks,
                                  mpi_size_from_environment()));
+  check_meta(given, o);
 #ifndef LOCKSTEP_HAS_MPI
   if (o.launch == Launch::mpi)
     throw UsageError(

@@ -21,7 +21,7 @@ struct Options {
   int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1;
   std::string order = "tp,cp,dp,pp";
   Launch launch = Launch::threads;
-  std::string device = "cpu";  ///< or "cuda"
+  std::string device = "cpu";  ///< or "cuda", "meta"
   Collectives comm = Collectives::ring;
   bool comm_is_open = false;   ///< --comm auto on GPUs: see settle_on_gpus
   bool clock_is_open = false;  ///< --clock auto there
@@ -56,6 +56,7 @@ struct Options {
   std::shared_ptr<const ModelBuilder> builder;
 
   bool on_gpus() const { return device == "cuda"; }
+  bool on_meta() const { return device == "meta"; }
   Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}.with_experts(ep); }
   /// What these options ask for, as a value.
   Plan plan() const;

@@ -22,6 +22,11 @@ std::unique_ptr<Gpu> open_gpu(const GpuPlan& plan, int rank, bool allow_tf32) {
   return gpu_library().open(plan.places[static_cast<std::size_t>(rank)].gpu, allow_tf32);
 }
 
+/// Where tensors live that are not on a GPU.
+DeviceKind kind_of(const Options& options) {
+  return options.on_meta() ? DeviceKind::meta : DeviceKind::cpu;
+}
+
 /// The way to the other ranks from where this one's tensors are.
 std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Stream& compute,
                                        const Options& options, bool nccl) {
@@ -45,8 +50,8 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
       clock(options.clock),
       trace(options.trace != "none"),
       gpu(open_gpu(gpus, id, options.tf32)),
-      compute(gpu ? Stream{clock, trace, 0, *gpu} : Stream{clock, trace, 0, DeviceKind::cpu}),
-      memory(gpu ? Memory{*gpu, compute.queue()} : Memory{}),
+      compute(gpu ? Stream{clock, trace, 0, *gpu} : Stream{clock, trace, 0, kind_of(options)}),
+      memory(gpu ? Memory{*gpu, compute.queue()} : Memory{kind_of(options)}),
       device{memory, compute},
       transport(from_device(std::move(own_transport), compute, options, by_nccl(gpus, options))),
       plan(plan_over(*transport, options)),

@@ -164,6 +164,11 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
   if (!loss) return;
   Running::Live& live = running_->of(rank);
   const int step = rank.trace.step();
+  if (options_->on_meta()) {  // there is no loss
+    if (rank.place.coordinate(Axis::dp) == 0)
+      running_->progress.show(step + 1, fmt::format("step {:>3}/{}", step + 1, options_->steps));
+    return;
+  }
   live.record.losses.emplace_back(step, *loss);
   // Each replica knows its share of the mean over the batch. What is shown on the way is the mean
   // over its own sequences; of the replicas, the first is heard.
@@ -193,6 +198,7 @@ void Lesson::load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& 
 }
 
 void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer) {
+  if (options_->on_meta()) return;  // there are no values
   RankRecord& record = running_->of(rank).record;
   for (const Parameter* parameter : parameters)
     record.parameters.push_back({.name = parameter->name,

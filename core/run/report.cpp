@@ -216,7 +216,7 @@ std::string legend(const Report& report, const Console& console) {
     return console.colour
                ? "  blue: forward, green: backward, dots: idle; digits are microbatches\n"
                : "  3--: forward of microbatch 3, 3==: its backward, dots: idle\n";
-  if (report.losses.empty()) return {};
+  if (report.losses.empty() && !report.uncomputed) return {};
   return console.colour
              ? "  blue: forward, green: backward, o: optimizer, dots: waiting; digits are "
                "microbatches\n"
@@ -290,6 +290,10 @@ std::string Report::text(const Console& console) const {
     text +=
         fmt::format("\nloss {:.4f} → {:.4f} in {} steps, {:.1f} ms of this machine's time a step\n",
                     losses.front(), losses.back(), losses.size(), step_seconds() * 1e3);
+  if (uncomputed)
+    text +=
+        "\nthe meta device computes nothing, so there are no losses, no parity and no generated "
+        "text\n";
   if (parity) text += parity_text(*this);
   if (!sample.empty()) text += fmt::format("the model says now: {}\n", sample);
   return text;

@@ -33,6 +33,7 @@ struct Report {
   std::vector<ObservedBubble> bubbles{};     ///< by phase
   std::vector<ObservedOverlap> overlaps{};   ///< by phase
   std::map<std::string, std::string> own{};  ///< what the lesson adds to json(), as JSON by name
+  bool uncomputed = false;  ///< a training run of the meta device: it has no losses
 
   /// Measures the timeline, once it has been read.
   void look_at_timeline();

@@ -101,7 +101,8 @@ std::string Report::json() const {
                                   {"least_launch_delay_seconds", seconds(rank.gpu.least_delay)}});
   document["not_predicted"] = missing;
   document["step_seconds"] = step_seconds();
-  document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
+  if (!options.on_meta())
+    document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
   document["sample"] = sample;
   for (const auto& [name, text] : own) document[name] = ordered_json::parse(text);
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

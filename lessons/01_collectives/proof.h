@@ -22,6 +22,13 @@ inline float contribution(int rank, int ranks) {
   return ranks <= Grid::most_ranks ? Grid::contribution(rank) : static_cast<float>(rank + 1);
 }
 
+/// Fills `data` with this rank's contribution.
+inline void fill_with_contribution(const Rank& rank, View data) {
+  if (!data) return;  // the meta device
+  Stream& compute = rank.device.compute;
+  compute.kernels().fill(compute.queue(), data, contribution(rank.id, rank.count));
+}
+
 /// Throws RunError unless every element is the sum of all contributions.
 inline void check_sum(const Rank& rank, View data) {
   float sum = 0;
@@ -63,7 +70,10 @@ inline void check_bits(Rank& rank, Group& group, View data, std::uint64_t seed, 
 }
 
 /// What has been checked by then.
-inline void tell_proof(bool like_the_group) {
+inline void tell_proof(bool computes, bool like_the_group) {
+  if (!computes)
+    return fmt::print(
+        "\nthe meta device computes nothing, so no sum is checked and no grid drawn\n");
   fmt::print("\nproof: every sum is exact, and all ranks hold the same bits{}\n",
              like_the_group ? ", which are those of Group::all_reduce" : "");
 }

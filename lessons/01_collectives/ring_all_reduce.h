@@ -69,7 +69,8 @@ void ring_all_reduce(Group& ring, Device device, View data, Seen seen) {
       Work sent = ring.send(out, right);
       Work received = ring.receive(in, left);
       received.wait();
-      device.compute.kernels().add(device.compute.queue(), sum, in, sum);
+      if (sum)  // the meta device has no elements to add
+        device.compute.kernels().add(device.compute.queue(), sum, in, sum);
       sent.wait();
     });
   }

@@ -167,7 +167,7 @@ class Sweep {
 
     void fill(View data, float value) const {
       Stream& compute = sweep_.rank_.compute;
-      compute.kernels().fill(compute.queue(), data, value);
+      if (data) compute.kernels().fill(compute.queue(), data, value);
     }
 
     Sweep& sweep_;

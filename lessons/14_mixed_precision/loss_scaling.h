@@ -95,6 +95,11 @@ inline void check_scaling(const Options& options, double scale, int interval, in
   if (overflow_at >= options.steps)
     throw UsageError(
         fmt::format("--overflow-at {}: steps are 0 to {}", overflow_at, options.steps - 1));
+  if (options.on_meta())
+    throw UsageError(fmt::format(
+        "--overflow-at {} with --device meta: it computes nothing, so nothing overflows; leave one "
+        "of them out",
+        overflow_at));
   if (options.model.dtype != DType::f16 || scale == 1)
     throw UsageError(fmt::format(
         "--overflow-at {}: needs f16 and a loss scale above 1; use --precision f16", overflow_at));

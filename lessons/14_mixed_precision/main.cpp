@@ -90,8 +90,10 @@ int main(int argc, char** argv) {
     lesson.finish(rank, model.parameters(), optimizer);
     if (rank.id != 0 || options.quiet) return;
     print_states(lesson.model(), is_narrow(dtype) ? dtype : DType::bf16, sequences);
-    print_lost_gradients(lesson.model(), rank.device, model.parameters(), *last);
-    if (dtype == DType::f16) print_scaling(scaler);
+    if (!options.on_meta()) {  // which has no gradients to lose and none that overflow
+      print_lost_gradients(lesson.model(), rank.device, model.parameters(), *last);
+      if (dtype == DType::f16) print_scaling(scaler);
+    }
     print_recompute_tables(
         lesson.model(), sequences,
         rank.clock.is_modelled() ? rank.clock.cluster() : Cluster::load(options.cluster));

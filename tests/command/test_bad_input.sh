@@ -65,6 +65,8 @@ for value in 0 -1 x; do refuse --timeout $value 'above 0'; done
 refuse --time forward=soon 'soon' '1.5ms'
 refuse --clock 'wall --pace 2' '--pace 2'
 refuse --compare -1 'at least 0'
+refuse --device tpu 'cpu, cuda, meta'
+refuse --launch 'mpi --device meta' '--device meta' '--launch threads'
 
 # Files to read.
 mkdir "$scratch/folder"
@@ -94,8 +96,7 @@ for file in none cut half length header; do refuse --load "$scratch/$file.safete
 refuse --load "$scratch/good.safetensors --hidden 32" 'good.safetensors' 'shape' '--hidden 32'
 refuse --load "$scratch/folder" 'folder'
 
-# Hosts: none is started for any of these.
-refuse_hosts() { # WORD... -- FLAGS...
+refuse_words() { # WORD... -- FLAGS...
   local words=() word
   for (( ; $# > 0; )); do [[ $1 == -- ]] && shift && break; words+=("$1"); shift; done
   run "$lesson" --data "$text" --trace "$trace" "$@"
@@ -103,11 +104,20 @@ refuse_hosts() { # WORD... -- FLAGS...
   for word in "${words[@]}"; do claim "$*: says $word" complains "$word"; done
   claim "$* leaves no folder" [ ! -e "$trace" ]
 }
+# The meta device, which computes nothing.
+refuse_words '--device meta' '--clock wall' '--clock modelled' -- --device meta --clock wall
+refuse_words '--device meta' '--comm native' 'leave --comm out' -- --device meta --comm native
+refuse_words '--device meta' '--tf32' '--device cuda' -- --device meta --tf32
+for flag in --save --load; do
+  refuse_words '--device meta' "$flag $scratch/good" '--device cpu' -- --device meta "$flag" "$scratch/good"
+done
+
+# Hosts: none is started for any of these.
 printf 'a slots=2\nb slots=1\n' >"$scratch/hosts"
-refuse_hosts '--hostfile' 'none' 'no such file' -- --launch mpi --hostfile "$scratch/none"
-refuse_hosts '--hostfile' '3 slots for --ranks 4' '--ranks 3' -- --launch mpi --hostfile "$scratch/hosts"
-refuse_hosts '--hosts a:2,b:1' '3 slots for --ranks 4' -- --launch mpi --hosts a:2,b:1
-refuse_hosts '--hostfile' '--launch mpi' -- --hostfile "$scratch/hosts"
+refuse_words '--hostfile' 'none' 'no such file' -- --launch mpi --hostfile "$scratch/none"
+refuse_words '--hostfile' '3 slots for --ranks 4' '--ranks 3' -- --launch mpi --hostfile "$scratch/hosts"
+refuse_words '--hosts a:2,b:1' '3 slots for --ranks 4' -- --launch mpi --hosts a:2,b:1
+refuse_words '--hostfile' '--launch mpi' -- --hostfile "$scratch/hosts"
 
 # Files to write.
 refuse --report "$scratch/none/report.json" 'no folder'

@@ -99,6 +99,30 @@ TEST_CASE("a run leaves its trace and its report where it was told") {
   CHECK(told["ranks"] == 2);
 }
 
+TEST_CASE("a run on the meta device reports what it counted, and no losses") {
+  const TemporaryFolder folder;
+  const std::string report = (folder.path() / "report.json").string();
+  const int code =
+      run_lesson({"--device", "meta", "--trace", "none", "--steps", "2", "--report", report},
+                 [](Lesson& lesson, Rank& rank) {
+                   Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), 1};
+                   AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
+                   rank.trace.set_step(1);
+                   lesson.record(rank, 0.0);
+                   lesson.finish(rank, model.parameters(), optimizer);
+                 });
+  CHECK(code == 0);
+  const auto told = nlohmann::json::parse(read_file(report));
+  CHECK(told["device"] == "meta");
+  CHECK(told["clock"] == "modelled");
+  CHECK(told["losses"].empty());
+  CHECK(told["reference_losses"].empty());
+  CHECK(told["sample"] == "");
+  CHECK_FALSE(told.contains("parity"));
+  CHECK_FALSE(told.contains("tokens_per_second"));
+  CHECK(told["memory"].size() == 2);
+}
+
 TEST_CASE("a merged trace that can't be written fails the run") {
   if (!std::filesystem::exists("/dev/full")) return;
   const TemporaryFolder folder;

@@ -165,6 +165,14 @@ TEST_CASE("what can't be done is one line with the flag, the value and what woul
       {{"--launch", "ssh"}, {"--launch ssh", "threads, mpi"}},
       {{"--device", "tpu"}, {"--device tpu", "cpu"}},
       {{"--tf32"}, {"--tf32", "--device cuda"}},
+      {{"--device", "meta", "--clock", "wall"},
+       {"--device meta", "--clock wall", "--clock modelled"}},
+      {{"--device", "meta", "--comm", "native"}, {"--device meta", "--comm native", "leave"}},
+      {{"--device", "meta", "--save", "a"}, {"--device meta", "--save a", "--device cpu"}},
+      {{"--device", "meta", "--load", "a"}, {"--device meta", "--load a", "--device cpu"}},
+      {{"--device", "meta", "--tf32"}, {"--device meta", "--tf32", "--device cuda"}},
+      {{"--device", "meta", "--launch", "mpi"},
+       {"--device meta", "--launch mpi", "--launch threads"}},
       {{"--comm", "nccl"}, {"--comm nccl", "auto, native, ring"}},
       {{"--comm", "native"}, {"--comm native", "--launch mpi"}},
       {{"--clock", "sun"}, {"--clock sun", "auto, wall, modelled"}},
@@ -191,6 +199,17 @@ TEST_CASE("what can't be done is one line with the flag, the value and what woul
     CAPTURE(wrong.flags.front());
     CHECK(unlike(refusal(wrong.flags), wrong.words) == "");
   }
+}
+
+TEST_CASE("on the meta device the clock is modelled, however many cores there are") {
+  for (const char* ranks : {"1", "128"}) {
+    const auto options = parse({"--device", "meta", "--ranks", ranks, "--layers", "128"});
+    CHECK(options->clock.is_modelled());
+    CHECK(options->why_this_clock == "the meta device computes nothing");
+    CHECK(options->comm == Collectives::ring);
+    CHECK_FALSE(options->on_gpus());
+  }
+  CHECK(parse({"--device", "meta", "--clock", "modelled"})->why_this_clock == "as asked");
 }
 
 TEST_CASE("what can be written to is not refused, and nothing is left behind") {

@@ -1,0 +1,104 @@
+#include "core/comm/channel_peers.h"
+
+#include <cstring>
+
+namespace lockstep {
+
+namespace {
+
+template <DType dtype>
+void add_bytes(const Kernels& kernels, Queue queue, std::byte* into, const std::byte* from,
+               std::size_t bytes) {
+  const auto n = static_cast<std::int64_t>(bytes / size_of(dtype));
+  const View sum{into, {n}, dtype};
+  kernels.add(queue, sum, View{const_cast<std::byte*>(from), {n}, dtype}, sum);
+}
+
+/// What adds elements that arrive; Group lets only floating types through.
+Combine adds(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return add_bytes<DType::bf16>;
+    case DType::f16:
+      return add_bytes<DType::f16>;
+    default:
+      return add_bytes<DType::f32>;
+  }
+}
+
+}  // namespace
+
+Work ChannelPeers::start_send(View out, int to) {
+  return channel_.send(out, ranks_[static_cast<std::size_t>(to)], now(), part_);
+}
+
+Work ChannelPeers::start_receive(View in, int from, Combine combine) {
+  return channel_.receive(in, ranks_[static_cast<std::size_t>(from)], part_, combine, now());
+}
+
+Picoseconds ChannelPeers::finish(Work work) const {
+  const Event done = work.finish();
+  if (lane_ != nullptr) lane_->wait(done);
+  return done.time;
+}
+
+void ChannelPeers::sent(Work work) {
+  end_ = std::max(end_, finish(std::move(work)));
+}
+
+void ChannelPeers::received(Work work) {
+  ready_ = std::max(ready_, finish(std::move(work)));
+}
+
+void ChannelPeers::send(View out, int to) {
+  sent(start_send(out, to));
+}
+
+void ChannelPeers::receive(View in, int from) {
+  received(start_receive(in, from));
+}
+
+void ChannelPeers::receive_add(View sum, int from) {
+  if (channel_.endpoint().transport.combines())
+    return received(start_receive(sum, from, adds(sum.dtype)));
+  const View in = slice(scratch_, 0, sum.elements());
+  received(start_receive(in, from));
+  add(in, sum);
+}
+
+void ChannelPeers::exchange(View out, int to, View in, int from) {
+  Work going = start_send(out, to);
+  Work coming = start_receive(in, from);
+  received(std::move(coming));
+  sent(std::move(going));
+}
+
+void ChannelPeers::exchange_add(View out, int to, View sum, int from) {
+  Work going = start_send(out, to);
+  // What is still being sent must not change under the receiver's eyes.
+  const bool apart = out.data != sum.data;
+  if (apart && channel_.endpoint().transport.combines()) {
+    received(start_receive(sum, from, adds(sum.dtype)));
+    return sent(std::move(going));
+  }
+  const View in = slice(scratch_, 0, sum.elements());
+  received(start_receive(in, from));
+  if (apart) add(in, sum);
+  sent(std::move(going));
+  if (!apart) add(in, sum);
+}
+
+void ChannelPeers::add(View in, View sum) const {
+  if (sum.data == nullptr) return;  // the meta device
+  channel_.endpoint().device.compute.kernels().add(queue(), sum, in, sum);
+}
+
+void ChannelPeers::copy(View from, View into) {
+  if (from.data == nullptr || into.data == nullptr || from.data == into.data) return;
+  if (lane_ != nullptr)
+    lane_->gpu().copy(queue(), into.data, from.data, from.bytes());
+  else
+    std::memmove(into.data, from.data, from.bytes());
+}
+
+}  // namespace lockstep

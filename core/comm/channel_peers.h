@@ -1,0 +1,62 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "core/comm/channel.h"
+#include "core/comm/peers.h"
+
+namespace lockstep {
+
+/// Peers that exchange messages over a Channel.
+class ChannelPeers final : public Peers {
+ public:
+  struct Place {
+    const std::vector<int>& ranks;  ///< the members, as numbered in the whole run
+    int rank = 0;                   ///< this one's place among them
+  };
+  /// The first step begins at `ready`. `scratch` holds what comes in before it is added, as
+  /// all_reduce_scratch says.
+  ChannelPeers(Channel& channel, Place place, Channel::Part part, Event ready, View scratch)
+      : Peers(place.rank, static_cast<int>(place.ranks.size())),
+        channel_(channel),
+        ranks_(place.ranks),
+        part_(part),
+        lane_(channel.endpoint().transport.lane()),
+        ready_(ready.time),
+        scratch_(scratch) {
+    if (lane_ != nullptr) lane_->wait(ready);
+  }
+
+  void send(View out, int to) override;
+  void receive(View in, int from) override;
+  void receive_add(View sum, int from) override;
+  void exchange(View out, int to, View in, int from) override;
+  void exchange_add(View out, int to, View sum, int from) override;
+  void copy(View from, View into) override;
+
+  /// When the last of this member's messages was over.
+  Event end() const { return {std::max(ready_, end_), lane_ ? lane_->record() : nullptr}; }
+
+ private:
+  Work start_send(View out, int to);
+  Work start_receive(View in, int from, Combine combine = nullptr);
+  void sent(Work work);
+  void received(Work work);
+  /// Waits until it is done, or, on a GPU, lets the lane wait.
+  Picoseconds finish(Work work) const;
+  /// Where this member stands.
+  Event now() const { return {ready_, lane_ ? lane_->record() : nullptr}; }
+  Queue queue() const { return lane_ ? lane_->queue() : Queue{}; }
+  void add(View in, View sum) const;
+
+  Channel& channel_;
+  const std::vector<int>& ranks_;
+  Channel::Part part_;
+  GpuLane* lane_;  ///< null on the CPU
+  Picoseconds ready_;
+  Picoseconds end_ = 0;
+  View scratch_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,145 @@
+#include <doctest/doctest.h>
+
+#include <mutex>
+#include <random>
+
+#include "tests/support/copies_checks.h"
+#include "tests/support/meta_checks.h"
+#include "tests/support/pipeline_checks.h"
+
+// Whole schemes on the meta device: the same times, bytes, peaks of memory and trace as on the
+// CPU's modelled clock, and on models that no machine could hold.
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// Random settings of a small model and of the cluster; all ranks of `options` are replicas, or
+/// stages.
+class RandomSettings {
+ public:
+  explicit RandomSettings(unsigned seed) : random_(seed) {}
+
+  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+
+  Options options(int ranks) {
+    Options options;
+    options.ranks = ranks;
+    options.model = {.layers = ranks + below(3),
+                     .hidden = 4 * (1 + below(4)),
+                     .heads = 1 + below(2),
+                     .sequence = 3 + below(9),
+                     .vocabulary = 256 + below(3),
+                     .tied = below(2) == 0};
+    if (below(3) == 0) options.model.frozen = {below(ranks + 1)};
+    if (below(3) == 0) options.model.dtype = below(2) == 0 ? DType::bf16 : DType::f16;
+    options.microbatches = {1 + below(3)};
+    options.batch = options.microbatches.front() * ranks * (1 + below(2));
+    options.steps = 2;
+    options.kernels = below(3) == 0;
+    Cluster cluster;
+    cluster.nodes = 2;
+    cluster.ranks_per_node = below(2) == 0 ? ranks : (ranks + 1) / 2;
+    cluster.flops = 1e10;
+    cluster.memory_bandwidth = 3e10;
+    cluster.launch_seconds = 1e-7 * below(2);
+    cluster.within = {1.3e-7, 3.7e9};
+    cluster.between = {1.1e-6, 4.1e8};
+    options.clock = Clock::modelled(
+        cluster, below(4) == 0 ? FixedTimes::parse("forward=3us,backward=7us") : FixedTimes{});
+    return options;
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+}  // namespace
+
+TEST_CASE("meta: data parallelism and ZeRO in random settings are as on the CPU") {
+  constexpr Scheme schemes[] = {Scheme::bucket, Scheme::overlap, Scheme::zero_1,
+                                Scheme::zero_2, Scheme::zero_3,  Scheme::tensors};
+  for (unsigned seed = 1; seed <= 48; ++seed) {
+    RandomSettings settings{seed};
+    const Scheme scheme = schemes[seed % 6];
+    const int ranks = 1 + settings.below(6);
+    Options options = settings.options(ranks);
+    options.dp = ranks;
+    const std::int64_t bucket = settings.below(2) == 0 ? 1 : 5'000;
+    const int prefetch = settings.below(4);
+    CAPTURE(seed);
+    CAPTURE(name_of(scheme));
+    CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
+            const Corpus corpus = copies_corpus(options.model);
+            Copies copies{rank, options, scheme, bucket, prefetch};
+            for (int step = 0; step < options.steps; ++step) {
+              rank.trace.set_step(step);
+              copies.backward(corpus, step);
+              note();
+              copies.update();
+              note();
+            }
+          }) == "");
+  }
+}
+
+TEST_CASE("meta: pipelines in random settings are as on the CPU") {
+  for (unsigned seed = 1; seed <= 32; ++seed) {
+    RandomSettings settings{seed};
+    const int ranks = 1 + settings.below(6);
+    Options options = settings.options(ranks);
+    options.pp = ranks;
+    options.optimizer.clip = settings.below(2) == 0 ? 0.0F : 1.0F;
+    const auto generate = settings.below(2) == 0 ? gpipe : one_f_one_b;
+    const int m = options.microbatches.front();
+    CAPTURE(seed);
+    CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
+            const Corpus corpus = small_corpus(options.model);
+            Group& ranks_of_pipeline = rank.group(Axis::pp);
+            Gpt stage{rank.plan, rank.place, rank.device};
+            AdamW optimizer{stage.parameters(), rank.device, options.optimizer};
+            PipelineUpdate update{
+                rank.endpoint, ranks_of_pipeline, rank.plan, {&stage}, optimizer};
+            PipelineExecutor pipeline{rank.endpoint, ranks_of_pipeline, generate(rank.count, m),
+                                      {&stage}, rank.plan.boundary(m)};
+            for (int step = 0; step < options.steps; ++step) {
+              rank.trace.set_step(step);
+              stage.zero_gradients();
+              pipeline.step(
+                  corpus.batch(options.seed, step, {.microbatches = m, .size = options.batch / m}));
+              note();
+              update.step();
+              note();
+            }
+          }) == "");
+  }
+}
+
+TEST_CASE("meta: GPT-3 on 64 ranks with ZeRO-3 keeps what the formulas say") {
+  Options options = on_meta(small_copies(64));
+  options.trace = "none";
+  options.model = {.layers = 96, .hidden = 12288, .heads = 96, .sequence = 64, .vocabulary = 50257};
+  options.batch = 64;
+  options.steps = 1;
+  options.clock = Clock::modelled(Cluster::load("a100"));
+  std::mutex mutex;
+  std::string wrong;
+  ThreadRun run{options};
+  CHECK(run([&](Rank& rank) {
+          const Corpus corpus = copies_corpus(options.model);
+          Copies copies{rank, options, Scheme::zero_3, 1};
+          rank.memory.reset_peak();
+          copies.backward(corpus, 0);
+          copies.update();
+          std::lock_guard lock{mutex};
+          for (int i = 0; i < memory_category_count; ++i) {
+            const auto category = static_cast<MemoryCategory>(i);
+            if (rank.memory.peak().of(category) != *copies.predicted.peak_bytes[category])
+              wrong += fmt::format("rank {}: {}\n", rank.id, lockstep::name_of(category));
+          }
+          if (rank.transport->bytes_sent() != bytes_of(copies.predicted))
+            wrong += fmt::format("rank {}: bytes sent\n", rank.id);
+        }) == "");
+  CHECK(wrong == "");
+}
