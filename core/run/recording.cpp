@@ -139,6 +139,7 @@ void Lesson::end_step(Rank& rank, int) {
   if (GpuTimeline* timeline = rank.compute.timeline()) timeline->realign(rank.compute.queue());
   rank.trace.span(rank.compute.lane(), {.name = "step", .category = Category::step},
                   live.step_start, rank.compute.now());
+  live.record.phases.back().last_step = rank.compute.now() - live.step_start;
   record_memory(rank.device);
   live.record.train_seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
 }

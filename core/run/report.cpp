@@ -17,7 +17,8 @@ namespace {
 std::string human_bytes(std::int64_t bytes) {
   if (bytes < 10'000) return fmt::format("{} B", bytes);
   if (bytes < 100'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
-  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+  if (bytes < 10'000'000'000) return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+  return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
 }
 
 std::string percent(double share) {
@@ -134,6 +135,22 @@ std::string what_is_not_compared(const Report& report) {
   return text;
 }
 
+/// On many ranks, one row for neighbours that are alike in everything but their number.
+void join_equal_rows(std::vector<std::vector<std::string>>& rows) {
+  constexpr std::size_t many = 16;
+  if (rows.size() <= many) return;
+  std::vector<std::vector<std::string>> joined{rows.front()};
+  for (std::size_t first = 1, next = 1; first < rows.size(); first = next) {
+    const auto same = [&](const std::vector<std::string>& row) {
+      return std::equal(row.begin() + 1, row.end(), rows[first].begin() + 1, rows[first].end());
+    };
+    while (next < rows.size() && same(rows[next])) ++next;
+    joined.push_back(rows[first]);
+    if (next - first > 1) joined.back()[0] = fmt::format("ranks {} to {}", first - 1, next - 2);
+  }
+  rows = std::move(joined);
+}
+
 /// Of the last phase.
 std::string memory_table(const Report& report) {
   std::vector<std::vector<std::string>> rows{
@@ -158,7 +175,8 @@ std::string memory_table(const Report& report) {
                     cell(MemoryCategory::parameters), cell(MemoryCategory::gradients),
                     cell(MemoryCategory::optimizer)});
   }
-  const std::string& name = report.phases().back().name;
+  join_equal_rows(rows);
+  const std::string name = report.phases().back().name;
   return table(rows) +
          fmt::format(
              "  {}bytes sent, and peaks of memory by the allocator's account; '=': just what the "
@@ -195,6 +213,19 @@ std::string gpu_table(const Report& report) {
          (late > 0 ? fmt::format("  spans are of the GPU's clock, shown up to {:.1f} µs late\n",
                                  seconds(late) * 1e6)
                    : "");
+}
+
+/// Without a trace, the modelled time of each phase's last step: until the last rank is done.
+std::string step_times(const Report& report) {
+  if (!report.timeline.ranks().empty() || !report.options.clock.is_modelled()) return {};
+  std::string text;
+  const std::vector<Phase> phases = report.phases();
+  for (std::size_t p = 0; p < phases.size(); ++p) {
+    const std::string& name = phases[p].name;
+    text += fmt::format("{}a step takes {:.3f} ms of modelled time\n",
+                        name.empty() ? "" : name + ": ", seconds(report.step_time(p)) * 1e3);
+  }
+  return text;
 }
 
 /// The last step; of a run that tries several things, the last step of each, with its name. (A
@@ -264,6 +295,12 @@ std::vector<Phase> Report::phases() const {
   return phases;
 }
 
+Picoseconds Report::step_time(std::size_t phase) const {
+  Picoseconds longest = 0;
+  for (const RankRecord& rank : ranks) longest = std::max(longest, rank.phases[phase].last_step);
+  return longest;
+}
+
 double Report::step_seconds() const {
   return ranks.front().train_seconds / static_cast<double>(options.steps);
 }
@@ -285,6 +322,7 @@ std::string Report::text(const Console& console) const {
   if (const std::string exposed = exposure_table(*this); !exposed.empty()) text += "\n" + exposed;
   if (const std::string peaks = varying_memory(*this); !peaks.empty()) text += "\n" + peaks;
   if (!ranks.front().phases.empty()) text += "\n" + memory_table(*this);
+  if (const std::string times = step_times(*this); !times.empty()) text += "\n" + times;
   if (const std::string gpus = gpu_table(*this); !gpus.empty()) text += "\n" + gpus;
   if (!losses.empty())
     text +=

@@ -40,6 +40,8 @@ struct Report {
 
   std::vector<Phase> phases() const;
   double step_seconds() const;
+  /// The phase's last step by the run's clock, on the rank that took longest.
+  Picoseconds step_time(std::size_t phase) const;
 
   std::string text(const Console& console) const;
   std::string json() const;

@@ -57,6 +57,7 @@ std::string Report::json() const {
                                   {"first_step", record.phase.first_step},
                                   {"steps", record.phase.steps},
                                   {"microbatches", record.phase.microbatches},
+                                  {"last_step_seconds", seconds(step_time(p))},
                                   {"bubble", bubble},
                                   {"communication_seconds", overlap.communication},
                                   {"exposed_communication_seconds", overlap.exposed}});

@@ -17,7 +17,8 @@ namespace lockstep {
 struct PhaseRecord {
   Phase phase;
   Predicted predicted;
-  BytesSent bytes_sent;  ///< over the phase
+  BytesSent bytes_sent;       ///< over the phase
+  Picoseconds last_step = 0;  ///< what the phase's last step took by the run's clock
   MemoryUse peak;
 };
 
