@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <stdexcept>
 
@@ -164,48 +163,35 @@ bool Plan::operator==(const Plan& other) const {
 }
 
 std::string Plan::json() const {
-  using nlohmann::ordered_json;
-  ordered_json document;
-  document["model"] = {{"layers", model.layers},         {"hidden", model.hidden},
-                       {"heads", model.heads},           {"sequence", model.sequence},
-                       {"vocabulary", model.vocabulary}, {"tied", model.tied},
-                       {"frozen", model.frozen},         {"precision", name_of(model.dtype)}};
-  document["ranks"] = mesh.ranks();
-  document["mesh"] = ordered_json::parse(mesh.json());
-  document["rank_of_stage"] = rank_of_stage;
-  document["batch"] = {
-      {"sequences", batch.sequences},
-      {"microbatches", batch.microbatches},
-      {"context", batch.context == ContextLayout::zigzag ? "zigzag" : "contiguous"}};
-  document["optimizer"] = {{"learning_rate", optimizer.learning_rate},
-                           {"beta1", optimizer.beta1},
-                           {"beta2", optimizer.beta2},
-                           {"epsilon", optimizer.epsilon},
-                           {"weight_decay", optimizer.weight_decay},
-                           {"clip", optimizer.clip},
-                           {"masters", optimizer.masters}};
-  document["seed"] = seed;
-  document["cluster"] = modelled ? ordered_json::parse(modelled->cluster.json()) : ordered_json();
-  document["collectives"] = collectives == Collectives::ring ? "ring" : "native";
-  return document.dump();
+  return fmt::format(
+      R"({{"model":{{"layers":{},"hidden":{},"heads":{},"sequence":{},"vocabulary":{},"tied":{},)"
+      R"("frozen":[{}],"precision":"{}"}},"ranks":{},"mesh":{},"rank_of_stage":[{}],)"
+      R"("batch":{{"sequences":{},"microbatches":{},"context":"{}"}},)"
+      R"("optimizer":{{"learning_rate":{},"beta1":{},"beta2":{},"epsilon":{},"weight_decay":{},)"
+      R"("clip":{},"masters":{}}},"seed":{},"cluster":{},"collectives":"{}"}})",
+      model.layers, model.hidden, model.heads, model.sequence, model.vocabulary, model.tied,
+      fmt::join(model.frozen, ","), name_of(model.dtype), mesh.ranks(), mesh.json(),
+      fmt::join(rank_of_stage, ","), batch.sequences, batch.microbatches,
+      batch.context == ContextLayout::zigzag ? "zigzag" : "contiguous", optimizer.learning_rate,
+      optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay, optimizer.clip,
+      optimizer.masters, seed, modelled ? modelled->cluster.json() : "null",
+      collectives == Collectives::ring ? "ring" : "native");
 }
 
 std::string Plan::json(const Place& place) const {
-  using nlohmann::ordered_json;
-  ordered_json document{{"rank", place.rank}};
+  std::vector<std::string> coordinates, groups, held;
   for (const Axis axis : every_axis) {
-    document["coordinates"][name_of(axis)] = place.coordinate(axis);
-    document["groups"][name_of(axis)] = place.group(axis);
+    coordinates.push_back(fmt::format(R"("{}":{})", name_of(axis), place.coordinate(axis)));
+    groups.push_back(fmt::format(R"("{}":[{}])", name_of(axis), fmt::join(place.group(axis), ",")));
   }
-  document["stages"] = place.stages;
-  document["parameters"] = ordered_json::array();
-  for (const Held& held : place.held) {
-    const ParameterSpec& spec = parameters()[static_cast<std::size_t>(held.parameter)];
-    document["parameters"].push_back({{"stage", held.stage},
-                                      {"name", spec.name},
-                                      {"slice", ordered_json::parse(held.slice.json())}});
-  }
-  return document.dump();
+  for (const Held& each : place.held)
+    held.push_back(fmt::format(R"({{"stage":{},"name":"{}","slice":{}}})", each.stage,
+                               parameters()[static_cast<std::size_t>(each.parameter)].name,
+                               each.slice.json()));
+  return fmt::format(
+      R"({{"rank":{},"coordinates":{{{}}},"groups":{{{}}},"stages":[{}],"parameters":[{}]}})",
+      place.rank, fmt::join(coordinates, ","), fmt::join(groups, ","), fmt::join(place.stages, ","),
+      fmt::join(held, ","));
 }
 
 }  // namespace lockstep

@@ -20,8 +20,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Two stages a rank in a loop: each rank runs its first stage for all microbatches, then its second
-/// (looped breadth-first).
+/// Two stages a rank in a loop: each rank runs its first stage for all microbatches, then its
+/// second (looped breadth-first).
 Schedule looped(int ranks, int microbatches) {
   Schedule schedule{.name = "looped",
                     .ranks = ranks,
@@ -41,15 +41,15 @@ Schedule looped(int ranks, int microbatches) {
   return schedule;
 }
 
-/// Replicas of a pipeline on one rank: a model for each of its stages, and data parallelism on each.
+/// Replicas of a pipeline on one rank: a model for each of its stages, and data parallelism on
+/// each.
 struct Replicated {
   Replicated(Rank& rank, const Plan& plan, WhenSummed when, std::int64_t bucket_bytes) {
     const Place place = plan.place(rank.id);
     for (const int stage : place.stages)
       stages.push_back(std::make_unique<Gpt>(plan, place, stage, rank.device));
     for (const auto& stage : stages) {
-      copies.push_back(
-          std::make_unique<DataParallel>(*stage, rank.group(Axis::dp), bucket_bytes));
+      copies.push_back(std::make_unique<DataParallel>(*stage, rank.group(Axis::dp), bucket_bytes));
       copies.back()->set(when);
       pointers.push_back(stage.get());
       parameters.insert(parameters.end(), stage->parameters().begin(), stage->parameters().end());
@@ -62,8 +62,8 @@ struct Replicated {
   std::vector<Parameter*> parameters;
 };
 
-/// Trains dp replicas of a pipeline, and on rank 0 one device that adds gradients in the order of the
-/// replicas' rings. Returns what is not as it should be.
+/// Trains dp replicas of a pipeline, and on rank 0 one device that adds gradients in the order of
+/// the replicas' rings. Returns what is not as it should be.
 std::string check_replicated(Rank& rank, const Options& options, const Schedule& schedule,
                              WhenSummed when) {
   Plan plan = rank.plan;
@@ -78,8 +78,7 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
   RankRecord record{.rank = rank.id};
   for (int step = 0; step < options.steps; ++step) {
     for (Gpt* stage : replica.pointers) stage->zero_gradients();
-    const auto loss =
-        pipeline.step(corpus.batch(options.seed, step, plan.samples(rank.place)));
+    const auto loss = pipeline.step(corpus.batch(options.seed, step, plan.samples(rank.place)));
     for (const auto& copies : replica.copies) copies->sum_gradients();
     update.step();
     if (loss) record.losses.emplace_back(step, *loss);

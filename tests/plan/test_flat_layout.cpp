@@ -25,11 +25,11 @@ struct AnyUnits {
       StoredUnit unit{.index = first + u};
       const bool frozen = below(4) == 0;
       for (int p = 1 + below(5); p > 0; --p) {
-        parameters.push_back({.order = static_cast<int>(parameters.size()),
-                              .slice = Slice{below(2) == 0 ? Shape{1 + below(400)}
-                                                           : Shape{1 + below(20), 64}},
-                              .dtype = dtype,
-                              .frozen = frozen});
+        parameters.push_back(
+            {.order = static_cast<int>(parameters.size()),
+             .slice = Slice{below(2) == 0 ? Shape{1 + below(400)} : Shape{1 + below(20), 64}},
+             .dtype = dtype,
+             .frozen = frozen});
         unit.parameters.push_back(parameters.back());
       }
       units.push_back(unit);

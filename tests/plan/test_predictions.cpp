@@ -47,7 +47,8 @@ TEST_CASE("1,024 ranks are predicted without one of them") {
       sent = total(bytes_of(predicted));
     }
   });
-  // All ranks together have three f32 for each parameter; each sends 3Ψ(N-1)/N in 16 bits, + padding.
+  // All ranks together have three f32 for each parameter; each sends 3Ψ(N-1)/N in 16 bits, +
+  // padding.
   const std::int64_t psi = sharded.model.parameter_count();
   CHECK(states == 12 * psi);
   CHECK(sent >= 2 * 3 * psi / 1024 * 1023);
@@ -67,6 +68,6 @@ TEST_CASE("1,024 ranks are predicted without one of them") {
   });
   CHECK(parameters == 32 * 2 * psi);
   CHECK(bubble > 31.0 / 63);
-  MESSAGE(fmt::format("1,024 ranks predicted: ZeRO-3 {:.2f} s, 32 x 32 1F1B {:.2f} s", zero,
-                      pipeline));
+  MESSAGE(
+      fmt::format("1,024 ranks predicted: ZeRO-3 {:.2f} s, 32 x 32 1F1B {:.2f} s", zero, pipeline));
 }
