@@ -147,7 +147,7 @@ std::string memory_table(const Report& report) {
                     cell(MemoryCategory::parameters), cell(MemoryCategory::gradients),
                     cell(MemoryCategory::optimizer)});
   }
-  const std::string& name = report.phases().back().name;
+  const std::string name = report.phases().back().name;
   return table(rows) +
          fmt::format(
              "  {}bytes sent, and peaks of memory by the allocator's account; '=': just what the "
