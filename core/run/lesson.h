@@ -121,9 +121,10 @@ class Lesson {
     return turns;
   }
 
-  /// In which order replicas' gradients are added in the phases that follow, unless that is one
-  /// replica after another: so that a difference from one device can be told from rounding.
-  void sums_in(Rank& rank, SumOrder order);
+  /// The order in which replicas' gradients are added in the phases that follow, unless that is one
+  /// replica after another: it tells rounding from a mistake if a run differs from one device.
+  /// `order` makes it, and is called at once where it is needed: on rank 0 of a run that is compared.
+  void sums_in(Rank& rank, const std::function<SumOrder()>& order);
 
   /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the
   /// phase's microbatches. Peaks and byte counts are taken per phase and compared with what is

@@ -51,9 +51,10 @@ Phase Lesson::turn(std::size_t i, std::size_t count) const {
           .microbatches = options_->microbatches.front()};
 }
 
-void Lesson::sums_in(Rank& rank, SumOrder order) {
-  // A library's collectives add as they like.
-  if (rank.id == 0 && options_->comm == Collectives::ring) running_->order = std::move(order);
+void Lesson::sums_in(Rank& rank, const std::function<SumOrder()>& order) {
+  // The order in which a library's collectives add is not known.
+  const bool known = options_->comm == Collectives::ring && !options_->on_meta();
+  if (rank.id == 0 && known && options_->parity) running_->order = order();
 }
 
 Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {

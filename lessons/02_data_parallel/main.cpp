@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
     for (const auto& [when, phase] :
          lesson.turns(overlaps_of(overlap), [](WhenSummed each) { return name_of(each); })) {
       replicas.set(when);
-      lesson.sums_in(rank, ring_order(replicas.layout(), when));
+      lesson.sums_in(rank, [&, when] { return ring_order(replicas.layout(), when); });
       const Predicted predicted = predict_data_parallel(rank.plan, rank.place, when, bucket);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
     Gpt model{rank.plan, rank.place, rank.device};
     Zero1 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer()};
     lesson.load(rank, model.parameters(), zero.adamw());
-    lesson.sums_in(rank, ring_order(zero.layout(), WhenSummed::overlap));
+    lesson.sums_in(rank, [&] { return ring_order(zero.layout(), WhenSummed::overlap); });
 
     const Predicted predicted = predict_zero_1(rank.plan, rank.place, bucket);
     for (const Phase& phase : lesson.phases())

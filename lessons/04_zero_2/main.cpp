@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     Gpt model{rank.plan, rank.place, rank.device};
     Zero2 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer()};
     lesson.load(rank, model.parameters(), zero.adamw());
-    lesson.sums_in(rank, scattered_order(zero.layout()));
+    lesson.sums_in(rank, [&] { return scattered_order(zero.layout()); });
 
     const Predicted predicted = predict_zero_2(rank.plan, rank.place, bucket);
     for (const Phase& phase : lesson.phases())

@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::none};
     Zero3 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer(), lesson.seed()};
     lesson.load(rank, zero.parts(), zero.adamw());
-    lesson.sums_in(rank, scattered_order(zero.layout()));
+    lesson.sums_in(rank, [&] { return scattered_order(zero.layout()); });
 
     const auto name = [](int uses) { return fmt::format("prefetch {}", uses); };
     for (const auto& [uses, phase] : lesson.turns(prefetch, name)) {
