@@ -99,6 +99,8 @@ void Lesson::introduce(const GpuPlan& plan, const std::string& hosts) const {
   if (o.verbose) fmt::print("{}", plan.table());
   fmt::print("{} clock{}: {}\n", o.clock.is_modelled() ? "modelled" : "wall",
              o.clock.is_modelled() ? ", cluster " + o.clock.cluster().name : "", o.why_this_clock);
+  if (o.trace_left_out)
+    fmt::print("no trace: that of {} ranks would take gigabytes; --trace FOLDER writes it\n", o.ranks);
   if (o.trained_steps > 0)
     fmt::print("goes on after the {} steps of {}\n", o.trained_steps, o.load);
   std::fflush(stdout);

@@ -222,6 +222,10 @@ void settle(const Given& given, const LessonInfo& info, Options& o) {
     throw UsageError(fmt::format("--ranks {}: the launcher has started {} processes", o.ranks,
                                  mpi_size_from_environment()));
   check_meta(given, o);
+  if (o.on_meta() && o.trace.empty() && o.view.empty() && o.ranks > most_traced_meta_ranks) {
+    o.trace = "none";
+    o.trace_left_out = true;
+  }
 #ifndef LOCKSTEP_HAS_MPI
   if (o.launch == Launch::mpi)
     throw UsageError(

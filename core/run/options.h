@@ -43,6 +43,8 @@ struct Options {
   int trained_steps = 0;   ///< that the loaded one has behind it: the data go on from there
 
   std::string trace;     ///< the run's directory; "none" for no trace
+  /// Nobody asked for a trace, and it would be huge: see most_traced_meta_ranks.
+  bool trace_left_out = false;
   bool kernels = false;  ///< trace every kernel
   std::string view;      ///< HOST:PORT of a viewer, empty for none
   std::string view_token;
@@ -122,6 +124,10 @@ class FlagParser {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// The meta device models more ranks than a trace is good for: that of a ring grows with the square
+/// of their number. Above this number a run writes one only if it is asked to.
+constexpr int most_traced_meta_ranks = 64;
 
 /// Cores that this process may use.
 int available_cores();

@@ -201,6 +201,18 @@ TEST_CASE("what can't be done is one line with the flag, the value and what woul
   }
 }
 
+TEST_CASE("a large run on the meta device writes a trace only if it is asked to") {
+  const auto trace = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"--layers", "128"});
+    return parse(flags)->trace;
+  };
+  CHECK(trace({"--device", "meta", "--ranks", "64"}) == "");
+  CHECK(trace({"--device", "meta", "--ranks", "65"}) == "none");
+  CHECK(trace({"--device", "meta", "--ranks", "65", "--trace", "here"}) == "here");
+  CHECK(trace({"--device", "meta", "--ranks", "65", "--view"}) == "");
+  CHECK(trace({"--device", "cpu", "--ranks", "65"}) == "");
+}
+
 TEST_CASE("on the meta device the clock is modelled, however many cores there are") {
   for (const char* ranks : {"1", "128"}) {
     const auto options = parse({"--device", "meta", "--ranks", ranks, "--layers", "128"});
