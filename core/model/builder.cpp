@@ -42,13 +42,13 @@ const ModelBuilder gpt_2;
 
 }  // namespace
 
-void build_with(Plan& plan, std::shared_ptr<const ModelBuilder> builder) {
-  auto parameters = (builder ? *builder : gpt_2).parameters(plan.model);
-  plan.build_with(std::move(builder), std::move(parameters));
+void set_model(Plan& plan, const GptConfig& config, std::shared_ptr<const ModelBuilder> builder) {
+  auto parameters = (builder ? *builder : gpt_2).parameters(config);
+  plan.set_model(config, std::move(builder), std::move(parameters));
 }
 
 const ModelBuilder& builder_of(const Plan& plan) {
-  return plan.builder ? *plan.builder : gpt_2;
+  return plan.builder() ? *plan.builder() : gpt_2;
 }
 
 }  // namespace lockstep

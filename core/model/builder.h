@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Where a layer is built, and with what.
+/// Where a layer is built, and with what. It lives as long as the building takes.
 struct LayerSite {
   GptConfig config;
   Device device;
@@ -66,8 +66,8 @@ class ModelBuilder {
   virtual std::unique_ptr<LossLayer> loss(const LayerSite& site) const;
 };
 
-/// Builds the plan's model with `builder`; null is GPT-2's own.
-void build_with(Plan& plan, std::shared_ptr<const ModelBuilder> builder);
+/// The plan's model is to be of `config`, built by `builder`; null is GPT-2's own.
+void set_model(Plan& plan, const GptConfig& config, std::shared_ptr<const ModelBuilder> builder);
 /// The plan's builder, or GPT-2's own.
 const ModelBuilder& builder_of(const Plan& plan);
 

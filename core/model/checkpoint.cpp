@@ -70,7 +70,7 @@ std::string text_of(const Shape& shape) {
 /// missing, unknown, or not what the configuration says.
 std::map<std::string, std::string> matched(const std::string& path, const SafetensorsFile& file,
                                            const Plan& plan) {
-  const GptConfig& config = plan.model;
+  const GptConfig& config = plan.model();
   const auto unfit = [&](const std::string& name, const std::string& what) {
     return UsageError{
         fmt::format("--load {}: tensor {} {}; give a file of a model with --layers {} --hidden {} "
@@ -138,15 +138,16 @@ void save_checkpoint(const std::string& path, const Plan& plan, Device device,
   std::list<std::vector<float>> values;
   for (const ParameterSpec& spec : plan.parameters()) {
     const auto found = std::ranges::find(parameters, spec.name, &Parameter::name);
-    if (found == parameters.end())
-      throw std::invalid_argument{"save_checkpoint: " + spec.name + " is not here"};
+    if (found == parameters.end() || !(*found)->value || !(*found)->slice.is_whole())
+      throw std::invalid_argument{"save_checkpoint: " + spec.name + " is not here as a whole"};
     tensors.push_back(
         {spec.name, View{values.emplace_back((*found)->f32_values(device)).data(), spec.shape}});
   }
   if (!is_file_name(path)) {
     std::error_code error;
     std::filesystem::create_directories(path, error);
-    write_file(path + "/config.json", [&](std::ostream& file) { file << config_json(plan.model); });
+    write_file(path + "/config.json",
+               [&](std::ostream& file) { file << config_json(plan.model()); });
   }
   write_safetensors(tensors_file(path), tensors);
 }
@@ -156,8 +157,8 @@ namespace {
 std::map<std::string, std::string> checked(const std::string& path, SafetensorsFile& file,
                                            const Plan& plan) {
   auto names = matched(path, file, plan);
-  check_heads(path, plan.model);
-  check_tied(path, file, plan.model, names);
+  check_heads(path, plan.model());
+  check_tied(path, file, plan.model(), names);
   return names;
 }
 

@@ -8,19 +8,18 @@ namespace lockstep {
 // A model's values and gradients in the buckets of a FlatLayout of its units. `flat` is one bucket,
 // (elements). All of this is for setting up: the modelled clock is not charged.
 
-/// Makes the values of a bucket's parameters lie in `flat`, with the numbers that they have, and
-/// gives the parameters' own storage back.
+/// Moves the values of a bucket's parameters into `flat` and frees their own storage.
 void move_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
 /// The same of their gradients.
 void move_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
 
-/// The way back: the parameters get storage of their own with the numbers that they have, or, if
-/// they lie nowhere, with zeros. For destructors: if there is no memory left, they stay without.
+/// Moves the values back into storage of the parameters' own, or fills that with zeros if they have
+/// no values. For destructors: on failure the parameters stay without storage.
 void return_values(Gpt& model, const FlatLayout::Bucket& bucket) noexcept;
 void return_gradients(Gpt& model, const FlatLayout::Bucket& bucket) noexcept;
 
-/// Makes the values of a bucket's parameters lie in `flat`, whatever stands there; nowhere, if
-/// `flat` is empty. For parameters without storage of their own.
+/// Points the values of a bucket's parameters into `flat` without copying; an empty `flat` clears
+/// them. For parameters without storage of their own.
 void put_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
 /// The same of their gradients.
 void put_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/model/builder.h"
@@ -75,21 +76,14 @@ std::map<int, Slice> slices_of(const Plan& plan, const Place& place, int stage) 
   return slices;
 }
 
-int only_stage(const Place& place) {
-  if (place.stages.size() != 1)
-    throw std::invalid_argument{fmt::format("rank {} holds {} stages; build a model for each",
-                                            place.rank, place.stages.size())};
-  return place.stages.front();
-}
-
 }  // namespace
 
 Gpt::Gpt(const Plan& plan, const Place& place, int stage, Device device, Storage storage)
-    : Gpt(plan.model, device, plan.layers_of(stage), plan.seed, builder_of(plan), storage,
+    : Gpt(plan.model(), device, plan.layers_of(stage), plan.seed, builder_of(plan), storage,
           slices_of(plan, place, stage)) {}
 
 Gpt::Gpt(const Plan& plan, const Place& place, Device device, Storage storage)
-    : Gpt(plan, place, only_stage(place), device, storage) {}
+    : Gpt(plan, place, place.only_stage(), device, storage) {}
 
 Gpt::~Gpt() = default;
 
@@ -121,8 +115,9 @@ HookScope::HookScope(HookScope&& other) noexcept {
   *this = std::move(other);
 }
 HookScope& HookScope::operator=(HookScope&& other) noexcept {
-  std::swap(model_, other.model_);
-  std::swap(hooks_, other.hooks_);
+  if (model_ != nullptr) std::erase(model_->hooks_, hooks_);
+  model_ = std::exchange(other.model_, nullptr);
+  hooks_ = std::exchange(other.hooks_, nullptr);
   return *this;
 }
 

@@ -19,16 +19,10 @@ struct Unit {
 };
 
 /// What a technique does around each unit: gather and discard parameters (ZeRO-3), send gradients
-/// off while backward goes on (data parallel). Backward may come whole or as its two halves, with
-/// other microbatches' halves in between:
-///
-///   before_backward        the input half begins: parameters are read, and gradients may be added
-///                          (LayerNorm's are, in this half)
-///   after_backward_input   the unit's parameters are no longer read
-///   after_backward         the weight half is done, too: this microbatch's share is in the
-///   gradients gradients_ready        once a step, after the backward that comes last: nothing more
-///   will be
-///                          added to the unit's gradients (the embedding's include a tied head's)
+/// off while backward goes on (data parallel). Backward may come whole, or as its two halves with
+/// halves of other microbatches in between. A unit's parameters are read from before_forward to
+/// after_forward, and from before_backward to after_backward_input. Its gradients are added to from
+/// before_backward (LayerNorm's already in the input half) to after_backward.
 ///
 /// Several techniques can be on one model. They nest: of two, the one that was added later is the
 /// inner one. Its `before_` hooks run last, and its other hooks run first.
@@ -38,14 +32,20 @@ class LayerHooks {
   virtual void before_forward(const Unit&) {}
   virtual void after_forward(const Unit&) {}
   virtual void before_backward(const Unit&) {}
+  /// The input half is done.
   virtual void after_backward_input(const Unit&) {}
+  /// The weight half is done: this microbatch's gradients are added.
   virtual void after_backward(const Unit&) {}
+  /// Once per step, after the last backward of this stage: the model adds nothing more to the
+  /// unit's gradients. The embedding's include those of a tied head, if that is on the same stage;
+  /// otherwise PipelineUpdate adds them.
   virtual void gradients_ready(const Unit&) {}
 };
 
 class Gpt;
 
-/// Hooks on a model, until this is destroyed; those of other techniques stay.
+/// Hooks on a model, until this is destroyed; those of other techniques stay. The model and the
+/// hooks must outlive it.
 class [[nodiscard]] HookScope {
  public:
   HookScope() = default;
@@ -72,7 +72,7 @@ class Gpt {
   /// plan's builder.
   Gpt(const Plan& plan, const Place& place, int stage, Device device,
       Storage storage = Storage::own);
-  /// The same for a rank with one stage. Throws std::invalid_argument if it has several.
+  /// The same for a rank with one stage (Place::only_stage).
   Gpt(const Plan& plan, const Place& place, Device device, Storage storage = Storage::own);
   ~Gpt();
   Gpt(const Gpt&) = delete;

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Where a model's values and gradients lie at first.
+/// The initial storage of values and gradients.
 enum class Storage {
   own,   ///< in storage of each parameter's own, with initial values
   none,  ///< nowhere: a technique that shards the model gives them a place before they are used

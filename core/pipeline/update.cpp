@@ -13,7 +13,7 @@ namespace {
 
 /// True if a tied head's table is trained and has a copy on the last stage, apart from the first's.
 bool has_two_tables(const Plan& plan) {
-  return plan.model.tied && !plan.model.is_frozen(0) && plan.stages() > 1;
+  return plan.model().tied && !plan.model().is_frozen(0) && plan.stages() > 1;
 }
 
 /// A double travels as a pair of f32, which are only copied.
@@ -40,9 +40,7 @@ PipelineUpdate::PipelineUpdate(Endpoint endpoint, const Group& pipeline, const P
   const int first = rank_of_stage.front();
   const int last = rank_of_stage.back();
   if (has_two_tables(plan)) {
-    const auto table_of = [&](const Gpt& stage) {
-      return &stage.parameter(plan.parameters().front().order);
-    };
+    const auto table_of = [&](const Gpt& stage) { return &stage.parameter(token_table_order); };
     if (rank == first) first_table_ = table_of(*stages.front());
     if (rank == last) last_table_ = table_of(*stages.back());
     if (first != last && (rank == first || rank == last))
@@ -117,14 +115,18 @@ std::map<int, double> PipelineUpdate::gathered_squares() {
 }
 
 // Tied gradients and the norm come one after the other, so the peak is the larger of the two.
-UpdateMessages update_messages(const Plan& plan, int rank) {
+UpdateMessages update_messages(const Plan& plan, const Place& place) {
   UpdateMessages messages;
+  const int rank = place.coordinate(Axis::pp);
   const bool ours = plan.collectives == Collectives::ring;
   const int first = plan.rank_of_stage.front(), last = plan.rank_of_stage.back();
   if (has_two_tables(plan) && first != last && (rank == first || rank == last) && ours) {
     // In a ring of two, each rank sends one half to be added, and the sum of the other half.
-    const auto width = static_cast<std::int64_t>(size_of(plan.model.dtype));
-    const std::int64_t elements = plan.parameters().front().shape.elements();
+    const auto width = static_cast<std::int64_t>(size_of(plan.model().dtype));
+    const auto table = std::ranges::find_if(place.held, [&](const Held& held) {
+      return plan.parameters()[static_cast<std::size_t>(held.parameter)].order == token_table_order;
+    });
+    const std::int64_t elements = table->slice.local().elements();
     messages.bytes_sent[Operation::all_reduce] = width * elements;
     messages.peak_bytes =
         width * all_reduce_scratch(Algorithm::ring, elements, 2, plan.receives_combine);

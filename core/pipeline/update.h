@@ -18,9 +18,9 @@ struct UpdateMessages {
   std::int64_t peak_bytes = 0;  ///< the highest that MemoryCategory::communication reaches
 };
 
-/// The messages of the plan's pipeline rank `rank`. A library's own collectives
+/// The messages of one rank. A library's own collectives
 /// (Collectives::native) send bytes that the transport does not count, and need no scratch of ours.
-UpdateMessages update_messages(const Plan& plan, int rank);
+UpdateMessages update_messages(const Plan& plan, const Place& place);
 
 /// One optimizer step of a model whose stages lie on the ranks of a group, on each rank any number
 /// of them. It adds what the stages need from one another:

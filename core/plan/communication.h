@@ -9,7 +9,7 @@ namespace lockstep {
 /// Whose algorithms do collectives: ours over point-to-point, or the backend's own library.
 enum class Collectives { ring, native };
 
-/// What bytes are sent for. A message of point-to-point is counted as `send`, by its sender.
+/// The operation that sends bytes; point-to-point messages count as `send`.
 enum class Operation : std::uint8_t {
   send,
   broadcast,

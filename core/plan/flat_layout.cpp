@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 
 #include "core/base/error.h"
 
@@ -33,19 +34,34 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
       if (placed.insert(parameter.order).second) own.back().push_back(&parameter);
   }
 
-  bool open = false;
+  bool open = false;  // the last bucket takes more
   for (std::size_t u = units.size(); u-- > 0;) {
-    const bool frozen = !own[u].empty() && own[u].front()->frozen;
-    if (!open || buckets_.back().frozen != frozen) buckets_.push_back({.frozen = frozen});
-    Bucket& bucket = buckets_.back();
-    bucket.units.push_back(units[u].index);
+    const auto continues = [&](const StoredParameter& parameter) {
+      return open && buckets_.back().frozen == parameter.frozen &&
+             (buckets_.back().slots.empty() || buckets_.back().dtype == parameter.dtype);
+    };
+    // Parameters of one kind after another; of a unit of one kind, all in their order.
+    std::stable_sort(own[u].begin(), own[u].end(), [&](const auto* a, const auto* b) {
+      const auto kind = [&](const StoredParameter* each) {
+        return std::pair{each->frozen != own[u].front()->frozen, each->dtype};
+      };
+      return kind(a) < kind(b);
+    });
+    if (own[u].empty() && !open) buckets_.emplace_back();
     for (const StoredParameter* parameter : own[u]) {
+      if (!continues(*parameter)) buckets_.push_back({.frozen = parameter->frozen});
+      open = true;
+      Bucket& bucket = buckets_.back();
+      if (bucket.units.empty() || bucket.units.back() != units[u].index)
+        bucket.units.push_back(units[u].index);
       const Slot& slot = bucket.slots.emplace_back(Slot{*parameter, bucket.elements});
       bucket.dtype = parameter->dtype;
       bucket.used += slot.elements();
       bucket.elements = rounded_up(bucket.elements + slot.elements(), alignment);
     }
-    open = bucket.elements * static_cast<std::int64_t>(size_of(bucket.dtype)) < bucket_bytes;
+    if (own[u].empty()) buckets_.back().units.push_back(units[u].index);
+    const Bucket& last = buckets_.back();
+    open = last.elements * static_cast<std::int64_t>(size_of(last.dtype)) < bucket_bytes;
   }
   std::int64_t all = 0;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -60,14 +76,20 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
         "--ranks {}: the model has {} parameters to share; use fewer ranks", shards, all));
 }
 
-std::size_t FlatLayout::bucket_of(int unit) const {
-  const auto found = std::ranges::find_if(
-      buckets_, [&](const Bucket& bucket) { return std::ranges::count(bucket.units, unit) > 0; });
-  return static_cast<std::size_t>(found - buckets_.begin());
+std::vector<std::size_t> FlatLayout::buckets_of(int unit) const {
+  std::vector<std::size_t> found;
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    if (std::ranges::count(buckets_[b].units, unit) > 0) found.push_back(b);
+  if (found.empty()) throw std::out_of_range(fmt::format("the layout has no unit {}", unit));
+  return found;
 }
 
 std::size_t FlatLayout::bucket_holding(int order) const {
-  return std::ranges::lower_bound(holding_, order, {}, &std::pair<int, std::size_t>::first)->second;
+  const auto found =
+      std::ranges::lower_bound(holding_, order, {}, &std::pair<int, std::size_t>::first);
+  if (found == holding_.end() || found->first != order)
+    throw std::out_of_range(fmt::format("the layout has no parameter of order {}", order));
+  return found->second;
 }
 
 std::int64_t FlatLayout::used(bool with_frozen) const {

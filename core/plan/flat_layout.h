@@ -24,7 +24,7 @@ class FlatLayout {
     std::int64_t elements() const { return parameter.slice.local().elements(); }
   };
   struct Bucket {
-    std::vector<int> units;  ///< whose parameters it holds, in descending order
+    std::vector<int> units;  ///< whose parameters it holds, wholly or in part, in descending order
     std::vector<Slot> slots;
     std::int64_t elements = 0;  ///< with padding; a multiple of the shards
     std::int64_t used = 0;      ///< without
@@ -44,28 +44,31 @@ class FlatLayout {
     std::int64_t elements = 0;
   };
 
-  /// Of the units of one stage (Plan::units, stored_units). A bucket is closed with the unit that
-  /// makes it at least `bucket_bytes` large; 1 gives every unit its own. A tied table lies with the
-  /// embedding. Throws UsageError for bucket_bytes < 1, and if there are more shards than elements.
+  /// Of the units of one stage (Plan::units, Gpt::stored_units). A bucket is closed with the unit
+  /// that makes it at least `bucket_bytes` large; 1 gives every unit its own. A tied table lies
+  /// with the embedding, if that is on the same stage. Parameters of one unit that differ in dtype,
+  /// or in being frozen, are in different buckets. Throws UsageError for bucket_bytes < 1, and if
+  /// there are more shards than elements.
   FlatLayout(const std::vector<StoredUnit>& units, int shards, std::int64_t bucket_bytes);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int shards() const { return shards_; }
-  /// Which bucket a unit's parameters lie in.
-  std::size_t bucket_of(int unit) const;
-  /// Which bucket the parameter of that order lies in, which is one of the units'.
+  /// The buckets that hold a unit's own parameters, ascending; nearly always one. Throws
+  /// std::out_of_range for a unit that is not here.
+  std::vector<std::size_t> buckets_of(int unit) const;
+  /// The bucket that holds the parameter of that order. Throws std::out_of_range if none does.
   std::size_t bucket_holding(int order) const;
-  /// What of which parameters lies in shard i of the bucket, in order.
+  /// The pieces of parameters that lie in shard i of the bucket, in order.
   std::vector<Piece> shard(const Bucket& bucket, int i) const;
-  /// What a piece is of the whole parameter.
+  /// The slice of the whole parameter that a piece covers.
   static Slice slice(const Bucket& bucket, const Piece& piece) {
     return bucket.slots[piece.slot].parameter.slice.range(piece.in_parameter, piece.elements);
   }
-  /// Elements of all buckets with padding; frozen ones left out if so asked.
+  /// Elements of all buckets, padding included; without the frozen ones if `with_frozen` is false.
   std::int64_t elements(bool with_frozen = true) const;
   /// The same without padding.
   std::int64_t used(bool with_frozen = true) const;
-  /// Elements of parameters, without padding, that shards i own: what an optimizer updates.
+  /// Elements of parameters in shard i of every bucket, without padding: what an optimizer updates.
   std::int64_t owned(int i, bool with_frozen = false) const;
 
  private:

@@ -31,7 +31,9 @@ ParameterSpec of_unit(int unit, const GptConfig& config, ParameterSpec spec) {
 }  // namespace
 
 ParameterSpec token_table_spec(const GptConfig& config) {
-  return of_unit(0, config, matrix("transformer.wte.weight", 0, config.vocabulary, config.hidden));
+  return of_unit(
+      0, config,
+      matrix("transformer.wte.weight", token_table_order, config.vocabulary, config.hidden));
 }
 
 ParameterSpec position_table_spec(const GptConfig& config) {

@@ -77,6 +77,9 @@ ParameterSpec final_bias_spec(const GptConfig& config);
 /// (V, h): the token table where tied, else a parameter of its own.
 ParameterSpec head_spec(const GptConfig& config);
 
+/// ParameterSpec::order of the token table, which a tied head reads too.
+constexpr int token_table_order = 0;
+
 /// All parameters of the whole model, in order.
 std::vector<ParameterSpec> gpt_parameters(const GptConfig& config);
 

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// The axes of parallelism: tensor, context, data, pipeline; and expert, whose ranks are those of
-/// other axes once more (see ExpertsWithin).
+/// The axes of parallelism: tensor, context, data, pipeline; and expert, which reuses the ranks of
+/// other axes (see ExpertsWithin).
 enum class Axis { tp, cp, dp, pp, ep };
 constexpr int axis_count = 4;         ///< axes that the ranks are laid out on
 constexpr int axes_with_experts = 5;  ///< and ep

@@ -34,19 +34,27 @@ Slice slice_of(const ParameterSpec& spec, const Mesh& mesh, const Place& place) 
 }  // namespace
 
 Plan::Plan(const GptConfig& config, const Mesh& mesh_)
-    : model(config),
-      mesh(mesh_),
+    : mesh(mesh_),
       rank_of_stage(static_cast<std::size_t>(mesh_.size(Axis::pp))),
+      model_(config),
       parameters_(std::make_shared<const std::vector<ParameterSpec>>(gpt_parameters(config))) {
   std::iota(rank_of_stage.begin(), rank_of_stage.end(), 0);
 }
 
-void Plan::build_with(std::shared_ptr<const ModelBuilder> builder_,
-                      std::vector<ParameterSpec> parameters) {
+void Plan::set_model(const GptConfig& config, std::shared_ptr<const ModelBuilder> builder,
+                     std::vector<ParameterSpec> parameters) {
   if (!std::ranges::is_sorted(parameters, std::less{}, &ParameterSpec::order))
     throw std::invalid_argument("Plan: a model's parameters come in ascending order");
-  builder = std::move(builder_);
+  model_ = config;
+  builder_ = std::move(builder);
   parameters_ = std::make_shared<const std::vector<ParameterSpec>>(std::move(parameters));
+}
+
+int Place::only_stage() const {
+  if (stages.size() != 1)
+    throw std::logic_error(
+        fmt::format("rank {} holds {} stages, and one is wanted here", rank, stages.size()));
+  return stages.front();
 }
 
 Place Plan::place(int rank) const {
@@ -63,9 +71,8 @@ Place Plan::place(int rank) const {
     place.stages.push_back(stage);
     const StageLayers layers = layers_of(stage);
     for (std::size_t i = 0; i < all.size(); ++i) {
-      // A tied head uses the token table, which is the model's first parameter.
-      const bool table = i == 0 && model.tied && layers.head;
-      if (table || layers.runs(all[i].unit(), model))
+      const bool table = all[i].order == token_table_order && model_.tied && layers.head;
+      if (table || layers.runs(all[i].unit(), model_))
         place.held.push_back({stage, static_cast<int>(i), slice_of(all[i], mesh, place)});
     }
   }
@@ -77,7 +84,8 @@ std::vector<int> Plan::replicas(int parameter, int rank) const {
   std::vector<bool> uses(static_cast<std::size_t>(mesh.size(Axis::pp)));
   for (int stage = 0; stage < stages(); ++stage) {
     const StageLayers layers = layers_of(stage);
-    if (layers.runs(spec.unit(), model) || (parameter == 0 && model.tied && layers.head))
+    if (layers.runs(spec.unit(), model_) ||
+        (spec.order == token_table_order && model_.tied && layers.head))
       uses[static_cast<std::size_t>(rank_of_stage[static_cast<std::size_t>(stage)])] = true;
   }
   std::vector<int> replicas;
@@ -97,7 +105,7 @@ std::vector<StoredUnit> Plan::units(const Place& place, int stage) const {
   if (layers.embedding) units.push_back({.index = 0});
   for (int block = layers.first; block < layers.last; ++block)
     units.push_back({.index = block + 1});
-  if (layers.head) units.push_back({.index = model.layers + 1});
+  if (layers.head) units.push_back({.index = model_.layers + 1});
   const auto unit_at = [&](int number) -> StoredUnit& {
     return *std::ranges::find(units, number, &StoredUnit::index);
   };
@@ -108,11 +116,12 @@ std::vector<StoredUnit> Plan::units(const Place& place, int stage) const {
   };
   for (const Held& held : place.held) {
     if (held.stage != stage) continue;
-    if (model.tied && held.parameter == 0) table = &held;
-    const int unit = parameters()[static_cast<std::size_t>(held.parameter)].unit();
-    if (layers.runs(unit, model)) store(unit, held);
+    const ParameterSpec& spec = parameters()[static_cast<std::size_t>(held.parameter)];
+    if (model_.tied && spec.order == token_table_order) table = &held;
+    const int unit = spec.unit();
+    if (layers.runs(unit, model_)) store(unit, held);
   }
-  if (layers.head && table != nullptr) store(model.layers + 1, *table);
+  if (layers.head && table != nullptr) store(model_.layers + 1, *table);
   return units;
 }
 
@@ -123,12 +132,12 @@ BatchShape Plan::samples(const Place& place, int microbatches) const {
                    .replica = place.coordinate(Axis::dp)};
   if (const int n = mesh.size(Axis::cp); n > 1)
     shape.positions =
-        context_positions(batch.context, model.sequence, place.coordinate(Axis::cp), n);
+        context_positions(batch.context, model_.sequence, place.coordinate(Axis::cp), n);
   return shape;
 }
 
 Boundary Plan::boundary(int microbatches) const {
-  Boundary boundary = stage_boundary(model, microbatch_size(microbatches));
+  Boundary boundary = stage_boundary(model_, microbatch_size(microbatches));
   boundary.shape = {boundary.shape[0], boundary.shape[1] / mesh.size(Axis::cp), boundary.shape[2]};
   return boundary;
 }
@@ -138,27 +147,29 @@ Clock Plan::clock() const {
 }
 
 void Plan::validate() const {
-  model.validate();
-  StageLayers::of(model, 0, stages());
-  if (const int tp = mesh.size(Axis::tp); model.heads % tp != 0)
+  model_.validate();
+  StageLayers::of(model_, 0, stages());
+  if (const int tp = mesh.size(Axis::tp); model_.heads % tp != 0)
     throw UsageError(
         fmt::format("--heads {} with --tp {}: each of {} ranks takes as many heads; "
                     "--heads {} would do",
-                    model.heads, tp, tp, (model.heads + tp - 1) / tp * tp));
+                    model_.heads, tp, tp, (model_.heads + tp - 1) / tp * tp));
   if (const int cp = mesh.size(Axis::cp); cp > 1)
-    context_positions(batch.context, model.sequence, 0, cp);
+    context_positions(batch.context, model_.sequence, 0, cp);
   const int pieces = mesh.size(Axis::dp) * batch.microbatches;
   if (pieces == 0 || batch.sequences % pieces != 0)
     throw UsageError(fmt::format(
-        "--batch {} with --microbatches {}: {} sequences can't be cut into {} equal microbatches",
-        batch.sequences, batch.microbatches, batch.sequences, pieces));
+        "--batch {} with --microbatches {}: {} sequences can't be cut into {} equal microbatches; "
+        "--batch {} would do",
+        batch.sequences, batch.microbatches, batch.sequences, pieces,
+        std::max(1, batch.sequences / std::max(1, pieces)) * pieces));
 }
 
 bool Plan::operator==(const Plan& other) const {
-  return model == other.model && mesh == other.mesh && rank_of_stage == other.rank_of_stage &&
+  return model_ == other.model_ && mesh == other.mesh && rank_of_stage == other.rank_of_stage &&
          batch == other.batch && optimizer == other.optimizer && seed == other.seed &&
          modelled == other.modelled && collectives == other.collectives &&
-         receives_combine == other.receives_combine && builder == other.builder &&
+         receives_combine == other.receives_combine && builder_ == other.builder_ &&
          parameters() == other.parameters();
 }
 
@@ -169,8 +180,8 @@ std::string Plan::json() const {
       R"("batch":{{"sequences":{},"microbatches":{},"context":"{}"}},)"
       R"("optimizer":{{"learning_rate":{},"beta1":{},"beta2":{},"epsilon":{},"weight_decay":{},)"
       R"("clip":{},"masters":{}}},"seed":{},"cluster":{},"collectives":"{}"}})",
-      model.layers, model.hidden, model.heads, model.sequence, model.vocabulary, model.tied,
-      fmt::join(model.frozen, ","), name_of(model.dtype), mesh.ranks(), mesh.json(),
+      model_.layers, model_.hidden, model_.heads, model_.sequence, model_.vocabulary, model_.tied,
+      fmt::join(model_.frozen, ","), name_of(model_.dtype), mesh.ranks(), mesh.json(),
       fmt::join(rank_of_stage, ","), batch.sequences, batch.microbatches,
       batch.context == ContextLayout::zigzag ? "zigzag" : "contiguous", optimizer.learning_rate,
       optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay, optimizer.clip,

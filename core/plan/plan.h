@@ -37,7 +37,7 @@ struct Held {
   bool operator==(const Held&) const = default;
 };
 
-/// What a rank stores of one parameter, as layouts take it: from a Plan, or from a living model.
+/// The storage of one parameter on a rank, from a Plan or from a Gpt.
 struct StoredParameter {
   int order = 0;  ///< ParameterSpec::order
   Slice slice;
@@ -53,7 +53,7 @@ struct StoredUnit {
   bool operator==(const StoredUnit&) const = default;
 };
 
-/// What one rank of a Plan is and holds.
+/// A rank's coordinates, groups, pipeline stages and slices of the parameters.
 struct Place {
   int rank = 0;
   std::array<int, axes_with_experts> coordinates{};           ///< by Axis
@@ -64,6 +64,8 @@ struct Place {
   int coordinate(Axis axis) const { return coordinates[static_cast<std::size_t>(axis)]; }
   const std::vector<int>& group(Axis axis) const { return members[static_cast<std::size_t>(axis)]; }
   int size(Axis axis) const { return static_cast<int>(group(axis).size()); }
+  /// For techniques that know one stage a rank. Throws std::logic_error if there are more, or none.
+  int only_stage() const;
   bool operator==(const Place&) const = default;
 };
 
@@ -75,7 +77,6 @@ struct Plan {
   /// one device.
   Plan(const GptConfig& config = {}, const Mesh& mesh_ = {});
 
-  GptConfig model;  ///< precision and frozen units included
   Mesh mesh;
   /// (stages): the place on the pipeline axis at which each stage lives.
   std::vector<int> rank_of_stage;
@@ -88,17 +89,25 @@ struct Plan {
   /// reduction needs no scratch for what comes in.
   bool receives_combine = true;
 
+  /// Precision and frozen units included.
+  const GptConfig& model() const { return model_; }
   /// Makes the model's layers on the ranks, on one device and on the meta device; null for GPT-2's
-  /// own. See build_with.
-  std::shared_ptr<const ModelBuilder> builder;
-  /// All parameters of the whole model, in order, with their cuts.
+  /// own.
+  const std::shared_ptr<const ModelBuilder>& builder() const { return builder_; }
+  /// All parameters of the whole model in ascending order, with their cuts.
   const std::vector<ParameterSpec>& parameters() const { return *parameters_; }
-  /// Another model of the same size: `builder`, and what it is made of, in ascending order.
-  void build_with(std::shared_ptr<const ModelBuilder> builder_,
-                  std::vector<ParameterSpec> parameters);
+  /// Replaces all three; core/model/builder.h has the usual way. Throws std::invalid_argument for
+  /// parameters out of order.
+  void set_model(const GptConfig& config, std::shared_ptr<const ModelBuilder> builder,
+                 std::vector<ParameterSpec> parameters);
 
   int stages() const { return static_cast<int>(rank_of_stage.size()); }
-  StageLayers layers_of(int stage) const { return StageLayers::of(model, stage, stages()); }
+  StageLayers layers_of(int stage) const { return StageLayers::of(model_, stage, stages()); }
+  /// The rank that holds this stage in the pipeline of `rank`.
+  int rank_holding(int stage, int rank = 0) const {
+    return mesh.group(
+        rank, Axis::pp)[static_cast<std::size_t>(rank_of_stage[static_cast<std::size_t>(stage)])];
+  }
   /// What one rank holds. Linear in the parameters of its stages.
   Place place(int rank) const;
   /// All ranks that hold the same slice of a parameter (an index in parameters()) as `rank`, which
@@ -109,7 +118,7 @@ struct Plan {
   /// unit of a tied head has the token table, too.
   std::vector<StoredUnit> units(const Place& place, int stage) const;
 
-  /// The samples that a rank reads of a step which is cut into m microbatches.
+  /// A rank's share of a step's batch, cut into m microbatches.
   BatchShape samples(const Place& place, int microbatches) const;
   BatchShape samples(const Place& place) const { return samples(place, batch.microbatches); }
   /// Sequences of one microbatch on one replica.
@@ -125,7 +134,7 @@ struct Plan {
   /// --tp does not divide, more stages than layers, a batch or a sequence that does not divide.
   void validate() const;
 
-  /// Everything but the parameters and the builder.
+  /// What a reader of a report wants to know of it; not all that a Plan is made of.
   std::string json() const;
   /// {"rank": 5, "coordinates": {...}, "groups": {...}, "stages": [...], "parameters": [...]}.
   std::string json(const Place& place) const;
@@ -134,6 +143,8 @@ struct Plan {
   bool operator==(const Plan& other) const;
 
  private:
+  GptConfig model_;
+  std::shared_ptr<const ModelBuilder> builder_;
   std::shared_ptr<const std::vector<ParameterSpec>> parameters_;
 };
 

@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// Consecutive steps that are alike: the same schedule, the same m. A run is a list of phases, and
-/// what is predicted and observed is told for each.
+/// Consecutive steps that are alike: the same schedule, the same m. Predictions and observations
+/// are reported per phase.
 struct Phase {
   std::string name;  ///< "m = 8"
   int first_step = 0;
@@ -35,7 +35,7 @@ class Figure {
 
   explicit operator bool() const { return bytes_.has_value(); }
   std::int64_t operator*() const { return bytes_.value(); }
-  /// Of a figure that is not predicted; empty for one that nobody has set.
+  /// Why the figure is not predicted; empty if it is predicted or unset.
   const std::string& why_not() const { return why_; }
   bool is_set() const { return bytes_.has_value() || !why_.empty(); }
   bool operator==(const Figure&) const = default;
@@ -85,7 +85,7 @@ struct Predicted {
     return figures;
   }
 
-  /// Every peak is unknown for this reason.
+  /// A prediction without memory figures, because of `why`.
   static Predicted without_memory(const std::string& why) {
     Predicted predicted;
     predicted.peak_bytes.fill(Figure::not_predicted(why));

@@ -50,7 +50,7 @@ struct Interval {
   std::int64_t count = 0;
 };
 
-/// One dimension as it is stored: what of it, and how long its storage is.
+/// One dimension's stored intervals and its local length.
 struct Extent {
   std::vector<Interval> intervals;
   std::int64_t local = 0;

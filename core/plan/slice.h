@@ -62,11 +62,11 @@ class Slice {
   /// it left. Throws std::invalid_argument for a cut that does not fit the shape.
   Slice(const Shape& whole, std::span<const DimensionCut> cuts);
 
-  /// As another rank described it.
+  /// Rebuilds a slice received from another rank.
   static Slice of_pieces(const Shape& whole, const Shape& local, std::vector<Piece> pieces);
 
   /// Elements [first, first + count) of this slice's local storage, as a slice of local shape
-  /// (count): what ZeRO leaves to one rank. Throws std::invalid_argument beyond the storage.
+  /// (count): a ZeRO shard, for example. Throws std::invalid_argument beyond the storage.
   Slice range(std::int64_t first, std::int64_t count) const;
 
   /// The tensor's shape in the model on one device.

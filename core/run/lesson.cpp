@@ -55,9 +55,9 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   options_ = flags_.parse(argc_, argv_);
   if (!options_) return 0;
   const Options& o = *options_;
-  if (o.pp > 1) StageLayers::of(o.model, 0, o.pp);  // throws for fewer layers than stages
   if (check_) check_(o);
   if (builder_) options_->builder = builder_(o);
+  if (info_.trains) o.plan().validate();
   corpus_ = std::make_unique<Corpus>(
       o.data.empty() ? Corpus{text_of_the_lessons(), o.model, "the lessons' texts"}
                      : Corpus::from_file(o.data, o.model));
@@ -100,7 +100,8 @@ void Lesson::introduce(const GpuPlan& plan, const std::string& hosts) const {
   fmt::print("{} clock{}: {}\n", o.clock.is_modelled() ? "modelled" : "wall",
              o.clock.is_modelled() ? ", cluster " + o.clock.cluster().name : "", o.why_this_clock);
   if (o.trace_left_out)
-    fmt::print("no trace: that of {} ranks would take gigabytes; --trace FOLDER writes it\n", o.ranks);
+    fmt::print("no trace: that of {} ranks would take gigabytes; --trace FOLDER writes it\n",
+               o.ranks);
   if (o.trained_steps > 0)
     fmt::print("goes on after the {} steps of {}\n", o.trained_steps, o.load);
   std::fflush(stdout);

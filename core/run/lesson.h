@@ -85,8 +85,8 @@ class Lesson {
   /// What the lesson asks of its flags beyond what all lessons do: throws UsageError.
   void check(std::function<void(const Options&)> check) { check_ = std::move(check); }
 
-  /// The model that the lesson trains, if it is not GPT-2 as it stands: made once the flags are
-  /// known, and used by the ranks, by the one device that they are compared with, and for sampling.
+  /// Sets the builder of a model other than plain GPT-2. It is called after the flags are parsed;
+  /// the ranks, the reference on one device and sampling use its result.
   void build(std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder) {
     builder_ = std::move(builder);
   }
@@ -123,7 +123,7 @@ class Lesson {
 
   /// The order in which replicas' gradients are added in the phases that follow, unless that is one
   /// replica after another: it tells rounding from a mistake if a run differs from one device.
-  /// `order` makes it, and is called at once where it is needed: on rank 0 of a run that is compared.
+  /// `order` is called at once, only on rank 0 and only if parity is checked.
   void sums_in(Rank& rank, const std::function<SumOrder()>& order);
 
   /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the

@@ -169,7 +169,7 @@ Plan Options::plan() const {
   if (clock.is_modelled()) plan.modelled = {clock.cluster(), clock.times()};
   plan.collectives = comm;
   plan.receives_combine = launch == Launch::threads;
-  build_with(plan, builder);
+  set_model(plan, model, builder);
   return plan;
 }
 

@@ -42,7 +42,7 @@ struct Options {
   std::string load, save;  ///< checkpoints
   int trained_steps = 0;   ///< that the loaded one has behind it: the data go on from there
 
-  std::string trace;     ///< the run's directory; "none" for no trace
+  std::string trace;  ///< the run's directory; "none" for no trace
   /// Nobody asked for a trace, and it would be huge: see most_traced_meta_ranks.
   bool trace_left_out = false;
   bool kernels = false;  ///< trace every kernel
@@ -60,7 +60,7 @@ struct Options {
   bool on_gpus() const { return device == "cuda"; }
   bool on_meta() const { return device == "meta"; }
   Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}.with_experts(ep); }
-  /// What these options ask for, as a value.
+  /// The Plan of these options.
   Plan plan() const;
   /// The same on a mesh of one rank: what the run is compared with.
   Plan plan_of_one_device() const;

@@ -13,16 +13,14 @@
 
 namespace lockstep {
 
-StageTimes stage_times(const Plan& plan, int stage, int batch) {
+StageTimes stage_times(const Plan& plan, int stage, int microbatches) {
   if (!plan.modelled) return {};
   const Clock clock = plan.clock();
   Recorder silent{false};
   Memory memory{DeviceKind::meta};
   Stream compute{clock, silent, 0, DeviceKind::meta};
-  const int rank = plan.mesh.group(
-      0, Axis::pp)[static_cast<std::size_t>(plan.rank_of_stage[static_cast<std::size_t>(stage)])];
-  Gpt model{plan, plan.place(rank), stage, {memory, compute}};
-  const Boundary between = stage_boundary(plan.model, batch);
+  Gpt model{plan, plan.place(plan.rank_holding(stage)), stage, {memory, compute}};
+  const Boundary between = plan.boundary(microbatches);
   const Shape tokens{between.shape[0], between.shape[1]};
   const Microbatch microbatch{View{nullptr, tokens, DType::i32}, View{nullptr, tokens, DType::i32}};
   const auto boundary = [&](bool there) {
@@ -47,23 +45,26 @@ StageTimes stage_times(const Plan& plan, int stage, int batch) {
   return times;
 }
 
-PipelineTimes pipeline_times(const Plan& plan, int batch) {
-  // What a stage's times depend on: its ends, and which of its units are frozen.
-  using Kind = std::tuple<bool, bool, std::vector<bool>>;
-  std::map<Kind, StageTimes> known;
-  const GptConfig& config = plan.model;
+PipelineTimes pipeline_times(const Plan& plan, int microbatches) {
+  // What a stage's times depend on: of each unit, whether it is an end of the model, and its
+  // parameters.
+  using Parameters = std::vector<std::pair<std::int64_t, bool>>;  // elements, frozen
+  std::map<std::vector<std::pair<bool, Parameters>>, StageTimes> known;
   PipelineTimes times;
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    const StageLayers layers = plan.layers_of(stage);
-    std::vector<bool> frozen{config.is_frozen(0), config.is_frozen(config.layers + 1)};
-    for (int block = layers.first; block < layers.last; ++block)
-      frozen.push_back(config.is_frozen(block + 1));
-    const Kind kind{layers.embedding, layers.head, std::move(frozen)};
+    std::vector<std::pair<bool, Parameters>> kind;
+    for (const StoredUnit& unit : plan.units(plan.place(plan.rank_holding(stage)), stage)) {
+      auto& [is_end, parameters] = kind.emplace_back();
+      is_end = unit.index == 0 || unit.index > plan.model().layers;
+      for (const StoredParameter& parameter : unit.parameters)
+        parameters.emplace_back(parameter.slice.local().elements(), parameter.frozen);
+    }
     auto found = known.find(kind);
-    if (found == known.end()) found = known.emplace(kind, stage_times(plan, stage, batch)).first;
+    if (found == known.end())
+      found = known.emplace(std::move(kind), stage_times(plan, stage, microbatches)).first;
     times.stages.push_back(found->second);
   }
-  times.boundary_bytes = stage_boundary(config, batch).bytes();
+  times.boundary_bytes = plan.boundary(microbatches).bytes();
   times.cluster = plan.clock().cluster();
   times.world_ranks = plan.mesh.group(0, Axis::pp);
   return times;
@@ -114,11 +115,11 @@ PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
         fmt::format("schedule {} places its stages on other ranks than the plan", schedule_.name));
   const int batch = plan.microbatch_size(schedule_.microbatches);
   if (plan.modelled)
-    bubble_simulated_ = simulate(schedule_, pipeline_times(plan, batch)).bubble;
+    bubble_simulated_ = simulate(schedule_, pipeline_times(plan, schedule_.microbatches)).bubble;
   else
     validate(schedule_);
   for (int stage = 0; stage < schedule_.stages; ++stage)
-    footprints_.emplace_back(plan.model, plan.layers_of(stage), batch);
+    footprints_.emplace_back(plan.model(), plan.layers_of(stage), batch);
 }
 
 Predicted PipelinePrediction::of(const Place& place) const {
@@ -128,7 +129,7 @@ Predicted PipelinePrediction::of(const Place& place) const {
   predicted.schedule = schedule_.name;
   predicted.stages = schedule_.stages;
   const MessagePlan messages{schedule_, rank};
-  const UpdateMessages update = update_messages(plan_, rank);
+  const UpdateMessages update = update_messages(plan_, place);
   for (const Operation operation : all_operations)
     predicted.bytes_sent[operation] = update.bytes_sent[operation];
   predicted.bytes_sent[Operation::send] = messages.messages_sent() * boundary_bytes_;

@@ -11,15 +11,16 @@
 
 namespace lockstep {
 
-/// What a stage's actions cost by the plan's cluster or fixed times, for microbatches of `batch`
-/// sequences: the model itself is run on the meta device, which computes nothing and charges
+/// What a stage's actions cost by the plan's cluster or fixed times, if a step is cut into m
+/// microbatches: the model itself is run on the meta device, which computes nothing and charges
 /// everything. All zero on a wall clock.
-StageTimes stage_times(const Plan& plan, int stage, int batch);
+StageTimes stage_times(const Plan& plan, int stage, int microbatches);
 
 /// The same for all stages, with the boundary's bytes and the cluster's links, as simulate() takes
-/// them. Stages whose layers are alike are run once. One difference within a stage is left out: if
+/// them; the links are those of the first replica's pipeline. Stages whose layers are alike are run
+/// once. One difference within a stage is left out: if
 /// both uses of a tied table are in one stage, its last backward also adds their gradients.
-PipelineTimes pipeline_times(const Plan& plan, int batch);
+PipelineTimes pipeline_times(const Plan& plan, int microbatches);
 
 /// The highest that MemoryCategory::activations reaches on `rank` while it follows the valid
 /// schedule, in bytes. `footprints` has one entry per stage. At every moment the rank holds the

@@ -171,12 +171,14 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
       running_->progress.show(step + 1, fmt::format("step {:>3}/{}", step + 1, options_->steps));
     return;
   }
+  // Ranks of a tensor-parallel group know the same share of the loss: it counts once.
+  if (rank.place.coordinate(Axis::tp) > 0) return;
   live.record.losses.emplace_back(step, *loss);
   // Each replica knows its share of the mean over the batch. What is shown on the way is the mean
-  // over its own sequences; of the replicas, the first is heard.
-  const double own_mean = *loss * options_->dp;
+  // over its own tokens; of the replicas, the first is heard.
+  const double own_mean = *loss * rank.place.size(Axis::dp) * rank.place.size(Axis::cp);
   rank.trace.loss(own_mean, rank.compute.now());
-  if (rank.place.coordinate(Axis::dp) > 0) return;
+  if (rank.place.coordinate(Axis::dp) > 0 || rank.place.coordinate(Axis::cp) > 0) return;
   const double seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
   const double tokens =
       static_cast<double>(options_->batch) * options_->model.sequence * (step + 1);

@@ -93,24 +93,54 @@ std::string exposure_table(const Report& report) {
          "steps\n";
 }
 
+constexpr std::size_t most_columns = 16;
+
+/// On many ranks, one row for neighbours that are alike in everything but their number.
+void join_equal_rows(std::vector<std::vector<std::string>>& rows) {
+  if (rows.size() <= most_columns) return;
+  std::vector<std::vector<std::string>> joined{rows.front()};
+  for (std::size_t first = 1, next = 1; first < rows.size(); first = next) {
+    const auto same = [&](const std::vector<std::string>& row) {
+      return std::equal(row.begin() + 1, row.end(), rows[first].begin() + 1, rows[first].end());
+    };
+    while (next < rows.size() && same(rows[next])) ++next;
+    joined.push_back(rows[first]);
+    if (next - first > 1) joined.back()[0] = fmt::format("ranks {} to {}", first - 1, next - 2);
+  }
+  rows = std::move(joined);
+}
+
 /// Peaks of memory by phase, of those categories in which phases differ.
 std::string varying_memory(const Report& report) {
   std::string text;
   for (int i = 0; i < memory_category_count; ++i) {
     const auto category = static_cast<MemoryCategory>(i);
     if (category == MemoryCategory::communication) continue;  // what is in flight comes and goes
+    const bool many = report.ranks.size() > most_columns;
     std::vector<std::vector<std::string>> rows{{fmt::format("peak {}", name_of(category))}};
-    for (const RankRecord& rank : report.ranks)
-      rows[0].push_back(fmt::format("rank {}", rank.rank));
     bool varies = false;
-    for (std::size_t p = 0; p < report.phases().size(); ++p) {
-      rows.push_back({report.phases()[p].name});
+    if (many)  // a row for each rank, or for several that are alike
+      for (const Phase& phase : report.phases()) rows[0].push_back(phase.name);
+    else
+      for (const RankRecord& rank : report.ranks)
+        rows[0].push_back(fmt::format("rank {}", rank.rank));
+    const auto cell = [&](const RankRecord& rank, std::size_t phase) {
+      const std::int64_t peak = rank.phases[phase].peak.of(category);
+      varies = varies || peak != rank.phases.front().peak.of(category);
+      return human_bytes(peak);
+    };
+    if (many)
       for (const RankRecord& rank : report.ranks) {
-        const std::int64_t peak = rank.phases[p].peak.of(category);
-        varies = varies || peak != rank.phases.front().peak.of(category);
-        rows.back().push_back(human_bytes(peak));
+        rows.push_back({fmt::format("rank {}", rank.rank)});
+        for (std::size_t p = 0; p < report.phases().size(); ++p)
+          rows.back().push_back(cell(rank, p));
       }
-    }
+    else
+      for (std::size_t p = 0; p < report.phases().size(); ++p) {
+        rows.push_back({report.phases()[p].name});
+        for (const RankRecord& rank : report.ranks) rows.back().push_back(cell(rank, p));
+      }
+    join_equal_rows(rows);
     if (varies) text += (text.empty() ? "" : "\n") + table(rows);
   }
   return text;
@@ -133,22 +163,6 @@ std::string what_is_not_compared(const Report& report) {
   for (const auto& [why, figures] : missing)
     text += fmt::format("  not compared: {} ({})\n", fmt::join(figures, ", "), why);
   return text;
-}
-
-/// On many ranks, one row for neighbours that are alike in everything but their number.
-void join_equal_rows(std::vector<std::vector<std::string>>& rows) {
-  constexpr std::size_t many = 16;
-  if (rows.size() <= many) return;
-  std::vector<std::vector<std::string>> joined{rows.front()};
-  for (std::size_t first = 1, next = 1; first < rows.size(); first = next) {
-    const auto same = [&](const std::vector<std::string>& row) {
-      return std::equal(row.begin() + 1, row.end(), rows[first].begin() + 1, rows[first].end());
-    };
-    while (next < rows.size() && same(rows[next])) ++next;
-    joined.push_back(rows[first]);
-    if (next - first > 1) joined.back()[0] = fmt::format("ranks {} to {}", first - 1, next - 2);
-  }
-  rows = std::move(joined);
 }
 
 /// Of the last phase.
@@ -179,8 +193,8 @@ std::string memory_table(const Report& report) {
   const std::string name = report.phases().back().name;
   return table(rows) +
          fmt::format(
-             "  {}bytes sent, and peaks of memory by the allocator's account; '=': just what the "
-             "formula says, otherwise formula / observed\n",
+             "  {}bytes sent, and peaks of memory by the allocator's account; '=': exactly as "
+             "predicted, otherwise predicted / observed\n",
              report.phases().size() > 1 ? name + ": " : "") +
          what_is_not_compared(report);
 }

@@ -175,7 +175,7 @@ std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int ste
     }
   std::vector<double> losses;
   for (const auto& sum : sums) {
-    if (!sum) throw RunError(fmt::format("no rank told the loss of step {}", losses.size()));
+    if (!sum) throw RunError(fmt::format("no rank recorded a loss for step {}", losses.size()));
     losses.push_back(*sum);
   }
   return losses;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 
 namespace lockstep {
 
@@ -32,6 +33,12 @@ View part_of(View whole, const Slice::Run& run) {
 }  // namespace
 
 double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const SumOrder& order) {
+  std::map<int, std::int64_t> covered;  // elements, by parameter
+  for (const SumOrder::Segment& segment : order.segments)
+    covered[segment.parameter] += segment.slice.elements();
+  for (const Parameter* parameter : model.parameters())
+    if (!parameter->frozen && covered[parameter->order] != parameter->shape.elements())
+      throw std::invalid_argument("a SumOrder that leaves a part of " + parameter->name + " out");
   const std::size_t m = batches.front().microbatches.size();
   std::vector<std::vector<Gradients>> rounds(order.every_microbatch ? m : 1);  // by replica
   double loss = 0;

@@ -30,7 +30,8 @@ struct SumOrder {
 };
 
 /// Gradients of a whole batch on one device that plays all replicas, one after another, and adds
-/// their gradients in that order. `batches` has each replica's share. Returns the loss.
+/// their gradients in that order. `batches` has each replica's share. Returns the loss. Throws
+/// std::invalid_argument if the order does not cover every trained element.
 double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const SumOrder& order);
 
 }  // namespace lockstep

@@ -60,9 +60,9 @@ class DataParallel : public LayerHooks {
   /// Called from within the last microbatch's backward: nothing will be added to this unit's
   /// gradients any more. While its bucket travels, backward goes on with the layers before it.
   void gradients_ready(const Unit& unit) override {
-    const std::size_t b = layout_.bucket_of(unit.index);
-    if (overlap_ == WhenSummed::overlap && unit.index == layout_.buckets()[b].last_unit())
-      start(buckets_[b]);
+    if (overlap_ != WhenSummed::overlap) return;
+    for (const std::size_t b : layout_.buckets_of(unit.index))
+      if (unit.index == layout_.buckets()[b].last_unit()) start(buckets_[b]);
   }
 
   /// To be called after backward. Then every rank has the same gradients: the sum over replicas.

@@ -37,7 +37,7 @@ inline void check_replicas(const Options& options, int bucket_bytes) {
         fmt::format("--bucket {}: a bucket has at least one layer's gradients; wants at least 1 "
                     "byte, such as --bucket 200000",
                     bucket_bytes));
-  if (options.model.trained_count() < options.ranks)
+  if (options.model.trained_count() < options.dp)
     throw UsageError(
         fmt::format("--ranks {}: the model has {} parameters to train, fewer than one for each "
                     "rank; use at most {} ranks",
@@ -54,7 +54,7 @@ inline void check_replicas(const Options& options, int bucket_bytes) {
 /// A rank's parameters in buckets that its replicas share.
 inline FlatLayout layout_of_replicas(const Plan& plan, const Place& place,
                                      std::int64_t bucket_bytes) {
-  return {plan.units(place, place.stages.front()), place.size(Axis::dp), bucket_bytes};
+  return {plan.units(place, place.only_stage()), place.size(Axis::dp), bucket_bytes};
 }
 
 /// What a ring all-reduce of n elements sends from one replica, in elements: in each half all
@@ -75,7 +75,7 @@ inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan) {
 
 /// Bytes of a value, or of a gradient.
 inline std::int64_t width_of(const Plan& plan) {
-  return static_cast<std::int64_t>(size_of(plan.model.dtype));
+  return static_cast<std::int64_t>(size_of(plan.model().dtype));
 }
 
 /// A ring's sum of chunk i begins with member i + 1: the order in which gradients are added.
@@ -125,7 +125,7 @@ inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
   const std::int64_t width = width_of(plan);
   predicted.bytes_sent[Operation::all_reduce] = width * sent;
 
-  const Footprint footprint{plan.model, plan.layers_of(place.stages.front()),
+  const Footprint footprint{plan.model(), plan.layers_of(place.only_stage()),
                             plan.microbatch_size(plan.batch.microbatches)};
   const std::int64_t tied = footprint.gradients - width * layout.used(false);
   predicted.peak_bytes[MemoryCategory::parameters] = footprint.parameters;

@@ -12,7 +12,7 @@ inline std::int64_t ring_half_sends(std::int64_t elements, int ranks) {
 }
 
 inline StateBytes state_bytes(const Plan& plan) {
-  return plan.model.dtype == DType::f32 ? f32_states : mixed_states;
+  return plan.model().dtype == DType::f32 ? f32_states : mixed_states;
 }
 
 /// One step of one rank. The optimizer has no states for padding.

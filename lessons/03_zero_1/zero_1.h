@@ -76,10 +76,11 @@ class Zero1 : public LayerHooks {
 
   /// As data parallelism overlaps, but each rank gets the sum of its own shard only.
   void gradients_ready(const Unit& unit) override {
-    const std::size_t b = layout_.bucket_of(unit.index);
-    Bucket& flat = buckets_[b];
-    if (flat.gradients && unit.index == layout_.buckets()[b].last_unit())
-      flat.work = ranks_.reduce_scatter(flat.gradients);
+    for (const std::size_t b : layout_.buckets_of(unit.index)) {
+      Bucket& flat = buckets_[b];
+      if (flat.gradients && unit.index == layout_.buckets()[b].last_unit())
+        flat.work = ranks_.reduce_scatter(flat.gradients);
+    }
   }
 
   /// To be called after backward. Then each rank has the sum of its own shard's gradients.

@@ -13,9 +13,9 @@ namespace lockstep {
 /// shard of the sum.
 ///
 /// The next bucket is filled while the one before it travels, so two of them are there at a time.
-/// With several microbatches each one's gradients are reduced: to keep them until the last would be
-/// to keep them whole. If a schedule runs the two halves of backward apart, a bucket stays whole
-/// from the first input half to the weight half after which no other is due.
+/// With several microbatches each one's gradients are reduced. Keeping them until the last would
+/// keep full gradients. If the halves of backward are apart, a bucket stays full until no weight
+/// half is pending.
 class ScatteredGradients {
  public:
   /// The model's own gradients are given back. All must outlive this.
@@ -29,26 +29,11 @@ class ScatteredGradients {
   }
 
   void before_backward(const Unit& unit) {
-    const std::size_t b = layout_.bucket_of(unit.index);
-    const FlatLayout::Bucket& bucket = layout_.buckets()[b];
-    if (bucket.frozen || unit.index != bucket.first_unit()) return;
-    Filling& filling = filling_[b];
-    if (++filling.passes > 1) return;  // another microbatch's weight half is still to come
-    // Of the microbatch before this one: it had all of a forward to travel.
-    if (leaving_.whole && leaving_.bucket >= b) wait();
-    filling.whole = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
-    put_gradients(model_, bucket, filling.whole);
-    record_memory(device_);
+    for (const std::size_t b : layout_.buckets_of(unit.index)) begin(b, unit.index);
   }
 
   void after_backward(const Unit& unit) {
-    const std::size_t b = layout_.bucket_of(unit.index);
-    const FlatLayout::Bucket& bucket = layout_.buckets()[b];
-    if (bucket.frozen || unit.index != bucket.last_unit() || --filling_[b].passes > 0) return;
-    put_gradients(model_, bucket, {});
-    wait();
-    leaving_ = {.bucket = b, .whole = std::move(filling_[b].whole), .work = {}};
-    leaving_.work = ranks_.reduce_scatter(leaving_.whole);
+    for (const std::size_t b : layout_.buckets_of(unit.index)) leave(b, unit.index);
   }
 
   /// Until every bucket has been reduced: then the sums over ranks are in own().
@@ -68,6 +53,29 @@ class ScatteredGradients {
   }
 
  private:
+  /// Backward comes to a unit of the bucket.
+  void begin(std::size_t b, int unit) {
+    const FlatLayout::Bucket& bucket = layout_.buckets()[b];
+    if (bucket.frozen || unit != bucket.first_unit()) return;
+    Filling& filling = filling_[b];
+    if (++filling.passes > 1) return;  // another microbatch's weight half is still to come
+    // Of the microbatch before this one: it had all of a forward to travel.
+    if (leaving_.whole && leaving_.bucket >= b) wait();
+    filling.whole = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
+    put_gradients(model_, bucket, filling.whole);
+    record_memory(device_);
+  }
+
+  /// Backward has left a unit of the bucket.
+  void leave(std::size_t b, int unit) {
+    const FlatLayout::Bucket& bucket = layout_.buckets()[b];
+    if (bucket.frozen || unit != bucket.last_unit() || --filling_[b].passes > 0) return;
+    put_gradients(model_, bucket, {});
+    wait();
+    leaving_ = {.bucket = b, .whole = std::move(filling_[b].whole), .work = {}};
+    leaving_.work = ranks_.reduce_scatter(leaving_.whole);
+  }
+
   struct Filling {
     int passes = 0;  ///< that have begun and not ended
     Tensor whole;

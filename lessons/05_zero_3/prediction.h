@@ -9,7 +9,7 @@ namespace lockstep {
 /// prefetched. Everything is gathered for forward and for backward, a tied table also for the head.
 inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64_t bucket_bytes,
                                 int prefetch) {
-  const auto units = plan.units(place, place.stages.front());
+  const auto units = plan.units(place, place.only_stage());
   const FlatLayout layout{units, place.size(Axis::dp), bucket_bytes};
   Predicted predicted = predict_zero_2(plan, place, layout);
   std::vector<std::int64_t> sizes;

@@ -37,7 +37,7 @@ class GatheredParameters {
 
   /// Forward or backward of the unit may begin when this returns. Units come in the order of
   /// Gpt::forward, or of Gpt::backward: std::logic_error otherwise. Between such passes a schedule
-  /// may change from one microbatch to another; then a prefetch for the expected pass was in vain.
+  /// may change from one microbatch to another; the prefetched buckets are then discarded.
   void before(const Unit& unit) {
     if (unit_ == 0 && uses_[use_].units.front() != unit.index) begin_other_pass(unit);
     if (uses_[use_].units.at(unit_) != unit.index)
@@ -78,9 +78,9 @@ class GatheredParameters {
   static std::vector<Use> uses_of(const std::vector<StoredUnit>& units, const FlatLayout& layout) {
     std::vector<Use> forward;
     for (const StoredUnit& unit : units) {
-      const std::size_t b = layout.bucket_of(unit.index);
-      if (forward.empty() || forward.back().buckets.front() != b)
-        forward.push_back({.units = {}, .buckets = {b}});
+      const std::vector<std::size_t> own = layout.buckets_of(unit.index);
+      if (forward.empty() || own.size() > 1 || forward.back().buckets.front() != own.front())
+        forward.push_back({.units = {}, .buckets = own});
       Use& use = forward.back();
       use.units.push_back(unit.index);
       for (const StoredParameter& parameter : unit.parameters)
@@ -101,7 +101,7 @@ class GatheredParameters {
     Work work;
   };
 
-  /// The unit begins a pass, which is not the one that was expected.
+  /// Handles a pass other than the expected one.
   void begin_other_pass(const Unit& unit) {
     for (const std::size_t pass : {std::size_t{0}, uses_.size() / 2}) {
       if (uses_[pass].units.front() != unit.index) continue;

@@ -92,9 +92,7 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
   if (rank.id != 0) return "";
   SumOrder order;  // of all stages
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    const int holder = plan.mesh.group(
-        0, Axis::pp)[static_cast<std::size_t>(plan.rank_of_stage[static_cast<std::size_t>(stage)])];
-    const Place place = plan.place(holder);
+    const Place place = plan.place(plan.rank_holding(stage));
     const FlatLayout layout{plan.units(place, stage), place.size(Axis::dp), 5'000};
     const SumOrder mine = ring_order(layout, when);
     order.segments.insert(order.segments.end(), mine.segments.begin(), mine.segments.end());

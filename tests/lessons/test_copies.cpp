@@ -159,7 +159,7 @@ TEST_CASE("with communication as long as backward, overlap leaves little of it e
       };
       const auto [computing, bytes] = step(Scheme::overlap);
       const double backward =
-          seconds(stage_times(options.plan_of_one_device(), 0, options.batch / ranks).backward);
+          seconds(stage_times(options.plan_of_one_device(), 0, /*microbatches=*/ranks).backward);
       cluster.within.bandwidth = static_cast<double>(bytes) / backward;
       const double after = step(Scheme::bucket).first - computing;
       const double exposed = step(Scheme::overlap).first - computing;

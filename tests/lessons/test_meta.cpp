@@ -99,10 +99,12 @@ TEST_CASE("meta: pipelines in random settings are as on the CPU") {
             Group& ranks_of_pipeline = rank.group(Axis::pp);
             Gpt stage{rank.plan, rank.place, rank.device};
             AdamW optimizer{stage.parameters(), rank.device, options.optimizer};
-            PipelineUpdate update{
-                rank.endpoint, ranks_of_pipeline, rank.plan, {&stage}, optimizer};
-            PipelineExecutor pipeline{rank.endpoint, ranks_of_pipeline, generate(rank.count, m),
-                                      {&stage}, rank.plan.boundary(m)};
+            PipelineUpdate update{rank.endpoint, ranks_of_pipeline, rank.plan, {&stage}, optimizer};
+            PipelineExecutor pipeline{rank.endpoint,
+                                      ranks_of_pipeline,
+                                      generate(rank.count, m),
+                                      {&stage},
+                                      rank.plan.boundary(m)};
             for (int step = 0; step < options.steps; ++step) {
               rank.trace.set_step(step);
               stage.zero_gradients();

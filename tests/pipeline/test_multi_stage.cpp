@@ -198,7 +198,7 @@ TEST_CASE("random schedules: a unit's gradients are ready once a step, after its
 }
 
 TEST_CASE("the update's messages, by hand") {
-  GptConfig config{.layers = 2, .hidden = 4, .heads = 2, .sequence = 8, .vocabulary = 9};
+  GptConfig config{.layers = 6, .hidden = 4, .heads = 2, .sequence = 8, .vocabulary = 9};
   const auto messages = [&](const std::vector<int>& placement, int rank, bool clips,
                             Collectives collectives = Collectives::ring, bool combines = false) {
     Plan plan{config, Mesh{3, {1, 1, 1, 3}}};
@@ -206,7 +206,7 @@ TEST_CASE("the update's messages, by hand") {
     plan.optimizer.clip = clips ? 1 : 0;
     plan.collectives = collectives;
     plan.receives_combine = combines;
-    return update_messages(plan, rank);
+    return update_messages(plan, plan.place(rank));
   };
   const std::vector<int> linear{0, 1, 2};
   const std::vector<int> v{0, 1, 2, 2, 1, 0};

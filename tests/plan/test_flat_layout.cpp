@@ -123,7 +123,7 @@ TEST_CASE("a flat layout has every element of every parameter in one place, owne
       }
       for (const int unit : bucket.units) {
         units.push_back(unit);
-        CHECK(layout.bucket_of(unit) == b);
+        CHECK(layout.buckets_of(unit) == std::vector{b});
       }
       CHECK(bucket.first_unit() == bucket.units.front());
       CHECK(bucket.last_unit() == bucket.units.back());
@@ -133,7 +133,7 @@ TEST_CASE("a flat layout has every element of every parameter in one place, owne
         const auto user = std::ranges::find_if(any.units, [&](const StoredUnit& unit) {
           return std::ranges::count(unit.parameters, slot.parameter) > 0;
         });
-        CHECK(layout.bucket_of(user->index) == b);  // a tied table's first use
+        CHECK(layout.buckets_of(user->index).front() == b);  // a tied table's first use
       }
       // Closed with the unit that makes it large enough, neither before nor after.
       const StoredUnit& last =
@@ -158,6 +158,40 @@ TEST_CASE("a flat layout has every element of every parameter in one place, owne
     CHECK(owned == trained);
     CHECK(owned_with_frozen == parameters);
   }
+}
+
+TEST_CASE("parameters of one unit that are not frozen alike, or of other dtypes, lie apart") {
+  // The last stage of a tied pipeline: its head has a LayerNorm of its own, and the table of unit
+  // 0.
+  for (const int frozen : {0, 4}) {
+    GptConfig config{.layers = 3, .hidden = 8, .heads = 2, .sequence = 4, .vocabulary = 20};
+    config.tied = true;
+    config.frozen = {frozen};
+    const Plan plan{config, Mesh{3, {1, 1, 1, 3}}};
+    const Place place = plan.place(2);
+    for (const std::int64_t bytes : {1, 1'000'000}) {
+      const FlatLayout layout{plan.units(place, 2), 2, bytes};
+      CHECK(layout.buckets_of(4).size() == 2);
+      for (const FlatLayout::Bucket& bucket : layout.buckets()) check_bucket(layout, bucket);
+      const auto bucket_of = [&](int order) {
+        return layout.buckets()[layout.bucket_holding(order)];
+      };
+      CHECK(bucket_of(token_table_order).frozen == (frozen == 0));
+      CHECK(bucket_of(final_gain_spec(config).order).frozen == (frozen == 4));
+      CHECK(layout.used() == 12 * 8 * 8 + 13 * 8 + 2 * 8 + 20 * 8);
+    }
+  }
+  const std::vector<StoredUnit> router{
+      {.index = 1,
+       .parameters = {{.order = 1, .slice = Slice{{4}}, .dtype = DType::bf16},
+                      {.order = 2, .slice = Slice{{4}}, .dtype = DType::f32},
+                      {.order = 3, .slice = Slice{{4}}, .dtype = DType::bf16}}}};
+  const FlatLayout layout{router, 2, 1};
+  CHECK(layout.buckets().size() == 2);
+  CHECK(layout.bucket_holding(1) == layout.bucket_holding(3));
+  CHECK(layout.bucket_holding(1) != layout.bucket_holding(2));
+  CHECK_THROWS_AS(layout.bucket_holding(4), std::out_of_range);
+  CHECK_THROWS_AS(layout.buckets_of(2), std::out_of_range);
 }
 
 TEST_CASE("a layout that can't be is one line") {

@@ -198,15 +198,15 @@ TEST_CASE("what one plan saves another loads: every element has its value") {
   for (int round = 0; round < 100; ++round) {
     CAPTURE(round);
     Plan saver = random_plan(random);
-    saver.model.dtype = DType::f32;
-    build_with(saver, saver.builder);
+    GptConfig in_f32 = saver.model();
+    in_f32.dtype = DType::f32;
+    set_model(saver, in_f32, saver.builder());
     // The same model on any other mesh that it fits.
     Plan loader = random_plan(random);
-    while (loader.stages() > saver.model.layers ||
-           saver.model.heads % loader.mesh.size(Axis::tp) != 0)
+    while (loader.stages() > saver.model().layers ||
+           saver.model().heads % loader.mesh.size(Axis::tp) != 0)
       loader = random_plan(random);
-    loader.model = saver.model;
-    build_with(loader, saver.builder);
+    set_model(loader, saver.model(), saver.builder());
 
     // The ranks of the first plan hold numbers that are all different from one another.
     std::map<int, std::vector<float>> whole;
@@ -262,7 +262,7 @@ TEST_CASE(
   for (int round = 0; round < 200; ++round) {
     CAPTURE(round);
     const Plan plan = random_plan(random);
-    const Corpus corpus{text, plan.model};
+    const Corpus corpus{text, plan.model()};
     const int m = plan.batch.microbatches;
     // What one device reads, and how often the ranks of one pipeline stage and tp place read it.
     const Batch all = corpus.batch(plan.seed, 3, {.microbatches = 1, .size = plan.batch.sequences});
@@ -338,7 +338,7 @@ TEST_CASE("a plan that can't be run is one line") {
 TEST_CASE("a plan and a place as JSON") {
   Plan plan{{.layers = 2, .hidden = 8, .heads = 2, .sequence = 4, .vocabulary = 10},
             Mesh{4, {2, 1, 1, 2}}};
-  build_with(plan, std::make_shared<const SplitModel>(0));
+  set_model(plan, plan.model(), std::make_shared<const SplitModel>(0));
   const auto document = nlohmann::json::parse(plan.json());
   CHECK(document["mesh"] == nlohmann::json{{"pp", 2}, {"tp", 2}});
   CHECK(document["model"]["hidden"] == 8);

@@ -49,7 +49,7 @@ TEST_CASE("1,024 ranks are predicted without one of them") {
   });
   // All ranks together have three f32 for each parameter; each sends 3Ψ(N-1)/N in 16 bits, +
   // padding.
-  const std::int64_t psi = sharded.model.parameter_count();
+  const std::int64_t psi = sharded.model().parameter_count();
   CHECK(states == 12 * psi);
   CHECK(sent >= 2 * 3 * psi / 1024 * 1023);
   CHECK(static_cast<double>(sent) < 1.001 * 6.0 * static_cast<double>(psi));

@@ -83,8 +83,7 @@ inline std::string difference(const Seen& cpu, const Seen& meta) {
   if (cpu.times != meta.times)
     return fmt::format("times {} and {}", fmt::join(cpu.times, " "), fmt::join(meta.times, " "));
   if (cpu.bytes_sent != meta.bytes_sent)
-    return fmt::format("bytes {} and {}", text_of(cpu.bytes_sent),
-                       text_of(meta.bytes_sent));
+    return fmt::format("bytes {} and {}", text_of(cpu.bytes_sent), text_of(meta.bytes_sent));
   if (cpu.peak.bytes != meta.peak.bytes || cpu.peak_total != meta.peak_total)
     return fmt::format("peaks {} and {}", fmt::join(cpu.peak.bytes, " "),
                        fmt::join(meta.peak.bytes, " "));

@@ -60,8 +60,7 @@ using Generator = std::function<Schedule(int, int)>;
 inline Plan plan_for(const Rank& rank, const GptConfig& config, const Schedule& schedule,
                      int batch) {
   Plan plan = rank.plan;
-  plan.model = config;
-  build_with(plan, plan.builder);
+  set_model(plan, config, plan.builder());
   plan.rank_of_stage = schedule.rank_of_stage;
   plan.batch = {.sequences = batch * schedule.microbatches, .microbatches = schedule.microbatches};
   return plan;
@@ -153,7 +152,8 @@ inline std::vector<TraceEvent> spans_named(const std::vector<TraceEvent>& events
 /// simulator, to the picosecond; the second must be the first, shifted.
 inline std::string check_timeline(Rank& rank, const GptConfig& config, const Schedule& schedule,
                                   int batch) {
-  const PipelineTimes times = pipeline_times(plan_for(rank, config, schedule, batch), batch);
+  const PipelineTimes times =
+      pipeline_times(plan_for(rank, config, schedule, batch), schedule.microbatches);
   const Simulation simulated = simulate(schedule, times, true);
   const Corpus corpus = small_corpus(config);
   RankStages stages{rank, config, schedule, 1};
