@@ -24,10 +24,13 @@ void GptConfig::validate() const {
   at_least_one("--sequence", sequence, "position");
   at_least_one("--vocab", vocabulary, "token");
   if (hidden % heads != 0) {
+    int fewer = heads, more = heads;
+    while (hidden % fewer != 0) --fewer;
+    while (more < hidden && hidden % more != 0) ++more;
     throw UsageError{fmt::format(
-        "--heads {}: does not divide --hidden {}, and every head takes an equal share; --hidden {} "
-        "would do",
-        heads, hidden,
+        "--heads {}: does not divide --hidden {}, and every head takes an equal share; --heads {}, "
+        "--heads {} or --hidden {} would do",
+        heads, hidden, fewer, more,
         static_cast<std::int64_t>(heads) *
             ((static_cast<std::int64_t>(hidden) + heads - 1) / heads))};
   }

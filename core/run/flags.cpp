@@ -34,6 +34,35 @@ Check positive(bool or_zero) {
   };
 }
 
+/// How many letters one word takes to become the other: inserted, removed or replaced (Levenshtein).
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// The flag that was probably meant; empty if none is close.
+std::string nearest_flag(const CLI::App& app, const std::string& word) {
+  const std::string asked = word.substr(0, word.find('='));
+  std::string nearest;
+  std::size_t least = asked.size() > 6 ? 3 : 2;  // at most one or two letters differ
+  for (const CLI::Option* option : app.get_options())
+    if (const std::string name = option->get_name(); distance(asked, name) < least) {
+      least = distance(asked, name);
+      nearest = name;
+    }
+  return asked.starts_with("--") ? nearest : "";
+}
+
 }  // namespace
 
 struct FlagParser::Impl {
@@ -219,8 +248,10 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
     std::fputs(app.help().c_str(), stdout);
     return nullptr;
   } catch (const CLI::ExtrasError&) {
-    throw UsageError(
-        fmt::format("{}: no such flag; --help lists them", fmt::join(app.remaining(), " ")));
+    const std::string near = nearest_flag(app, app.remaining().front());
+    throw UsageError(fmt::format("{}: no such flag; {}--help lists them",
+                                 fmt::join(app.remaining(), " "),
+                                 near.empty() ? "" : fmt::format("{} is one, and ", near)));
   } catch (const CLI::ValidationError& error) {
     // "--steps: 0: wants ..." reads better as "--steps 0: wants ..."
     std::string what = error.what();

@@ -206,7 +206,19 @@ rm -rf "$house/build"
 # The demo without a display.
 lockstep demo; claim "demo gives its flags" says 'with <--ranks> <4> <--microbatches> <8>'
 claim "demo says where the trace is" says 'runs/latest/trace.json'
+claim "demo works out its bubble" says '4 stages and 8 microbatches: 3/11, 27 %.'
+claim "and the next one's" says "demo --microbatches 16': 4 stages and 16 microbatches: 3/19, 16 %."
 lockstep demo --microbatches 16 --steps=2; claim "the user's flags take the place of the demo's" says 'with <--ranks> <4> <--pace> <0.002> <--microbatches> <16> <--steps=2>'
+claim "and has another proposal then" says "lesson 8' makes the bubble smaller"
+# Bash's own glob looks for a GPU's device file, so this can't be shown on a machine that has one.
+if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && [[ ! -e /dev/dxg ]]; then
+  for words in 'lesson 9 --device cuda' 'demo --device=cuda'; do
+    # shellcheck disable=SC2086  # words
+    lockstep $words; claim "'$words' without a GPU is refused" ended 2
+    claim "before anything is built" is_silent_on 'Building'
+    claim "and says why" says 'there is no GPU here; leave the flag out to train on the CPU'
+  done
+fi
 lockstep demo --exit 1; claim "a demo that fails ends so" ended 1
 lockstep lesson 9 --view; claim "no display: how to look later" says 'No display here'
 claim "no display: the run goes on" says 'with <--view>'
