@@ -34,7 +34,8 @@ Check positive(bool or_zero) {
   };
 }
 
-/// How many letters one word takes to become the other: inserted, removed or replaced (Levenshtein).
+/// How many letters one word takes to become the other: inserted, removed or replaced
+/// (Levenshtein).
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;

@@ -68,7 +68,8 @@ TEST_CASE("precision is a flag of lessons that say so") {
   CHECK(parse({"--precision", "f32"}, narrow)->model.dtype == DType::f32);
   CHECK(parse({})->model.dtype == DType::f32);
   CHECK(refusal({"--precision", "bf16"}) == "--precision bf16: no such flag; --help lists them");
-  CHECK(refusal({"--rank", "3"}) == "--rank 3: no such flag; --ranks is one, and --help lists them");
+  CHECK(refusal({"--rank", "3"}) ==
+        "--rank 3: no such flag; --ranks is one, and --help lists them");
   CHECK(refusal({"--microbatch=3"}) ==
         "--microbatch=3: no such flag; --microbatches is one, and --help lists them");
   CHECK(refusal({"--precision", "fp8"}, narrow) == "--precision fp8: wants one of f32, bf16, f16");
