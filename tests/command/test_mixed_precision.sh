@@ -20,7 +20,7 @@ claim "the trace has the step that was skipped" grep -q '"name":"skipped"' "$scr
 run "$lesson" "${short[@]}" --steps 8 --parity off --precision bf16
 claim "bf16 runs" ended 0
 claim "the 16 bytes are the same" says "together                 16.00 =      16.00 ="
-claim "nothing differs from its formula" [ "$(grep -c ' / ' <<<"${out%%formula / observed*}")" = 0 ]
+claim "nothing differs from its formula" [ "$(grep -c ' / ' <<<"${out%%predicted / observed*}")" = 0 ]
 
 for precision in f32 bf16; do
   for recompute in none selective full; do
@@ -28,7 +28,7 @@ for precision in f32 bf16; do
       --report "$scratch/$precision-$recompute.json"
     claim "$precision, recompute $recompute runs on two ranks" ended 0
     claim "$precision, recompute $recompute: bytes and memory as derived" \
-      [ "$(grep -c ' / ' <<<"${out%%formula / observed*}")" = 0 ]
+      [ "$(grep -c ' / ' <<<"${out%%predicted / observed*}")" = 0 ]
   done
   losses() { grep -A 5 '"losses"' "$scratch/$precision-$1.json"; }
   claim "$precision: recomputation changes no bit" [ "$(losses none)" = "$(losses full)" ]
