@@ -72,25 +72,32 @@ std::string bubble_table(const Report& report) {
                                        : "Slow actions: waiting for a core, on a busy machine.");
 }
 
-/// Communication, and how much of it nothing else hides. Where a bubble is told, that says it.
+/// Where a step's time goes on a rank, exposed communication by its parts. Not for pipelines: there
+/// the table of bubbles says it.
 std::string exposure_table(const Report& report) {
   if (report.timeline.ranks().empty() || report.ranks.front().phases.empty() ||
       report.ranks.front().phases.front().predicted.bubble)
     return {};
-  std::vector<std::vector<std::string>> rows{
-      {"communication", "a rank and step", "exposed", "hidden", "a step takes"}};
+  std::vector<std::vector<std::string>> rows{{"ms per rank and step", "step", "compute", "exposed",
+                                              "transfer", "latency", "late peer", "idle",
+                                              "communication", "hidden"}};
   for (const ObservedOverlap& seen : report.overlaps) {
-    if (seen.communication == 0) continue;
-    rows.push_back({report.overlaps.size() > 1 ? seen.phase : "all steps",
-                    fmt::format("{:.3f} ms", seen.communication * 1e3),
-                    fmt::format("{:.3f} ms", seen.exposed * 1e3),
-                    percent(1 - seen.exposed / seen.communication),
-                    fmt::format("{:.3f} ms", seen.step * 1e3)});
+    if (seen.communication == 0 && seen.exposed == 0) continue;
+    const auto ms = [](double seconds) { return fmt::format("{:.3f}", seconds * 1e3); };
+    rows.push_back({report.overlaps.size() > 1 ? seen.phase : "all steps", ms(seen.step),
+                    ms(seen.compute), ms(seen.exposed), ms(seen.transfer), ms(seen.latency),
+                    ms(seen.late_peer), ms(seen.idle), ms(seen.communication),
+                    seen.communication > 0 ? percent(seen.hidden / seen.communication) : "-"});
   }
   if (rows.size() == 1) return {};
   return table(rows) +
-         "  exposed: while nothing is computed on that rank; means over ranks and the phase's "
-         "steps\n";
+         fmt::format(
+             "  step = compute + exposed + idle; means over ranks and the phase's steps\n"
+             "  exposed: compute stands still for communication = transfer (bytes on a lane) + "
+             "latency{} + waiting for a late peer\n"
+             "  communication: a lane carries bytes; hidden: the share of it during which the rank "
+             "computes\n",
+             report.options.clock.is_modelled() ? "" : " (measured within transfer)");
 }
 
 constexpr std::size_t most_columns = 16;
