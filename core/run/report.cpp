@@ -49,8 +49,9 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string bubble_table(const Report& report) {
-  std::vector<std::vector<std::string>> rows{{"bubble", "formula", "uneven stages", "slow actions",
-                                              "messages", "observed", "simulated", "a step takes"}};
+  std::vector<std::vector<std::string>> rows{{"bubble", "formula", "uneven stages",
+                                              "uneven actions", "messages", "observed", "simulated",
+                                              "a step takes"}};
   for (std::size_t p = 0; p < report.bubbles.size(); ++p) {
     const ObservedBubble& seen = report.bubbles[p];
     const PhaseRecord& record = report.ranks.front().phases[p];
@@ -60,16 +61,23 @@ std::string bubble_table(const Report& report) {
     };
     rows.push_back(
         {record.phase.name, percent(*record.predicted.bubble), part(&BubbleParts::uneven),
-         part(&BubbleParts::slow), part(&BubbleParts::messages), percent(*seen.share),
+         part(&BubbleParts::actions), part(&BubbleParts::messages), percent(*seen.share),
          record.predicted.bubble_simulated ? percent(*record.predicted.bubble_simulated) : "-",
          fmt::format("{:.3f} ms", seconds(seen.window) * 1e3)});
   }
   if (rows.size() == 1) return {};
-  return table(rows) + fmt::format("  formula: {}, for equal stages and free messages. {}\n",
-                                   report.ranks.front().phases.back().predicted.formula,
-                                   report.options.clock.is_modelled()
-                                       ? "Simulated: before the run, from the cluster's costs."
-                                       : "Slow actions: waiting for a core, on a busy machine.");
+  return table(rows) +
+         fmt::format("  formula: {}, for equal stages and free messages. {}\n",
+                     report.ranks.front().phases.back().predicted.formula,
+                     report.options.clock.is_modelled()
+                         ? "Simulated: before the run, from the cluster's costs."
+                         : "Uneven actions: the same action does not always take "
+                           "as long, on a busy machine mostly because it waits for "
+                           "a core.") +
+         "  Each part is the change in percentage points when one more thing is as observed. It is "
+         "negative if that fills idle\n"
+         "  time: the bubble is a share, and longer actions on the slowest rank leave a smaller "
+         "share idle.\n";
 }
 
 /// Where a step's time goes on a rank, exposed communication by its parts. Not for pipelines: there

@@ -49,7 +49,7 @@ std::string Report::json() const {
                         {"simulated", optional(record.predicted.bubble_simulated)}};
     if (seen.parts)
       bubble["parts"] = {{"uneven_stages", seen.parts->uneven},
-                         {"slow_actions", seen.parts->slow},
+                         {"uneven_actions", seen.parts->actions},
                          {"messages", seen.parts->messages}};
     const ObservedOverlap overlap = p < overlaps.size() ? overlaps[p] : ObservedOverlap{};
     document["phases"].push_back({{"name", record.phase.name},
