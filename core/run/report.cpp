@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/run/prediction_mismatch.h"
 #include "core/run/terminal_timeline.h"
 #include "core/trace/analysis.h"
 
@@ -180,7 +181,15 @@ std::string what_is_not_compared(const Report& report) {
   return text;
 }
 
-/// Of the last phase.
+std::string mismatch_lines(const Report& report) {
+  std::string text;
+  for (const std::string& line :
+       prediction_mismatches(report.ranks, report.options.comm == Collectives::native))
+    text += "  not as predicted: " + line + "\n";
+  return text;
+}
+
+/// Of the last phase; what is not as predicted, of every phase.
 std::string memory_table(const Report& report) {
   std::vector<std::vector<std::string>> rows{
       {"", "sent a step", "activations", "in flight", "parameters", "gradients", "optimizer"}};
@@ -211,7 +220,7 @@ std::string memory_table(const Report& report) {
              "  {}bytes sent, and peaks of memory by the allocator's account; '=': exactly as "
              "predicted, otherwise predicted / observed\n",
              report.phases().size() > 1 ? name + ": " : "") +
-         what_is_not_compared(report);
+         mismatch_lines(report) + what_is_not_compared(report);
 }
 
 /// What GPUs hold by their own account, beside what ranks have allocated there: NCCL, cuBLAS and
