@@ -79,7 +79,7 @@ BubbleParts take_apart(const Ran& ran, double formula, double observed) {
   const double with_actions = simulated(ran.schedule, ran.durations);
   return {.formula = formula,
           .uneven = with_stages - formula,
-          .slow = with_actions - with_stages,
+          .actions = with_actions - with_stages,
           .messages = observed - with_actions};
 }
 

@@ -7,13 +7,16 @@
 
 namespace lockstep {
 
-/// Where a step's bubble comes from, in parts that add up to the observed share: each is what the
-/// simulator finds when one more thing is as it was observed.
+/// Where a step's bubble comes from, in parts that add up to the observed share: each is the change
+/// that the simulator finds when one more thing is as it was observed. All but the first can be
+/// negative, because the bubble is a share of rank-time: actions that take longer fill idle time
+/// on their own rank, and may do so by more than they make others wait.
 struct BubbleParts {
   double formula = 0;  ///< equal stages, free messages
   double uneven = 0;   ///< each stage's forward and backward take their own time (the fastest seen)
-  double slow =
-      0;  ///< each action takes the time that it took: on a wall clock, waiting for a core
+  /// Each action takes its own time: the same one does not always take as long, on a busy machine
+  /// mostly because it waits for a core.
+  double actions = 0;
   double messages = 0;  ///< and what is left: messages, and waiting for them
 };
 

@@ -7,13 +7,15 @@
 
 namespace lockstep {
 
-/// Communication of a phase against compute, in seconds of a rank and step: means over ranks and
-/// steps (analysis.h has the definitions).
+/// How the ranks spent a phase's steps, in seconds per rank and step: means over ranks and steps
+/// (analysis.h has the definitions).
 struct ObservedOverlap {
   std::string phase;
-  double communication = 0;
-  double exposed = 0;  ///< while the rank computes nothing
-  double step = 0;     ///< how long a step takes
+  double communication = 0;  ///< time in which a lane of the rank carries a message
+  double hidden = 0;         ///< the part of it in which the rank computes
+  /// StepParts: step = compute + exposed + idle, exposed = transfer + latency + late_peer.
+  double step = 0, compute = 0, exposed = 0, idle = 0;
+  double transfer = 0, latency = 0, late_peer = 0;
 };
 
 /// The first step of a phase, in which threads and buffers are made, is left out where there are

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/run/prediction_mismatch.h"
 #include "core/run/terminal_timeline.h"
 #include "core/trace/analysis.h"
 
@@ -49,8 +50,9 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string bubble_table(const Report& report) {
-  std::vector<std::vector<std::string>> rows{{"bubble", "formula", "uneven stages", "slow actions",
-                                              "messages", "observed", "simulated", "a step takes"}};
+  std::vector<std::vector<std::string>> rows{{"bubble", "formula", "uneven stages",
+                                              "uneven actions", "messages", "observed", "simulated",
+                                              "a step takes"}};
   for (std::size_t p = 0; p < report.bubbles.size(); ++p) {
     const ObservedBubble& seen = report.bubbles[p];
     const PhaseRecord& record = report.ranks.front().phases[p];
@@ -60,37 +62,51 @@ std::string bubble_table(const Report& report) {
     };
     rows.push_back(
         {record.phase.name, percent(*record.predicted.bubble), part(&BubbleParts::uneven),
-         part(&BubbleParts::slow), part(&BubbleParts::messages), percent(*seen.share),
+         part(&BubbleParts::actions), part(&BubbleParts::messages), percent(*seen.share),
          record.predicted.bubble_simulated ? percent(*record.predicted.bubble_simulated) : "-",
          fmt::format("{:.3f} ms", seconds(seen.window) * 1e3)});
   }
   if (rows.size() == 1) return {};
-  return table(rows) + fmt::format("  formula: {}, for equal stages and free messages. {}\n",
-                                   report.ranks.front().phases.back().predicted.formula,
-                                   report.options.clock.is_modelled()
-                                       ? "Simulated: before the run, from the cluster's costs."
-                                       : "Slow actions: waiting for a core, on a busy machine.");
+  return table(rows) +
+         fmt::format("  formula: {}, for equal stages and free messages. {}\n",
+                     report.ranks.front().phases.back().predicted.formula,
+                     report.options.clock.is_modelled()
+                         ? "Simulated: before the run, from the cluster's costs."
+                         : "Uneven actions: the same action does not always take "
+                           "as long, on a busy machine mostly because it waits for "
+                           "a core.") +
+         "  Each part is the change in percentage points when one more thing is as observed. It is "
+         "negative if that fills idle\n"
+         "  time: the bubble is a share, and longer actions on the slowest rank leave a smaller "
+         "share idle.\n";
 }
 
-/// Communication, and how much of it nothing else hides. Where a bubble is told, that says it.
+/// Where a step's time goes on a rank, exposed communication by its parts. Not for pipelines: there
+/// the table of bubbles says it.
 std::string exposure_table(const Report& report) {
   if (report.timeline.ranks().empty() || report.ranks.front().phases.empty() ||
       report.ranks.front().phases.front().predicted.bubble)
     return {};
-  std::vector<std::vector<std::string>> rows{
-      {"communication", "a rank and step", "exposed", "hidden", "a step takes"}};
+  std::vector<std::vector<std::string>> rows{{"ms per rank and step", "step", "compute", "exposed",
+                                              "transfer", "latency", "late peer", "idle",
+                                              "communication", "hidden"}};
   for (const ObservedOverlap& seen : report.overlaps) {
-    if (seen.communication == 0) continue;
-    rows.push_back({report.overlaps.size() > 1 ? seen.phase : "all steps",
-                    fmt::format("{:.3f} ms", seen.communication * 1e3),
-                    fmt::format("{:.3f} ms", seen.exposed * 1e3),
-                    percent(1 - seen.exposed / seen.communication),
-                    fmt::format("{:.3f} ms", seen.step * 1e3)});
+    if (seen.communication == 0 && seen.exposed == 0) continue;
+    const auto ms = [](double seconds) { return fmt::format("{:.3f}", seconds * 1e3); };
+    rows.push_back({report.overlaps.size() > 1 ? seen.phase : "all steps", ms(seen.step),
+                    ms(seen.compute), ms(seen.exposed), ms(seen.transfer), ms(seen.latency),
+                    ms(seen.late_peer), ms(seen.idle), ms(seen.communication),
+                    seen.communication > 0 ? percent(seen.hidden / seen.communication) : "-"});
   }
   if (rows.size() == 1) return {};
   return table(rows) +
-         "  exposed: while nothing is computed on that rank; means over ranks and the phase's "
-         "steps\n";
+         fmt::format(
+             "  step = compute + exposed + idle; means over ranks and the phase's steps\n"
+             "  exposed: compute stands still for communication = transfer (bytes on a lane) + "
+             "latency{} + waiting for a late peer\n"
+             "  communication: a lane carries bytes; hidden: the share of it during which the rank "
+             "computes\n",
+             report.options.clock.is_modelled() ? "" : " (measured within transfer)");
 }
 
 constexpr std::size_t most_columns = 16;
@@ -165,7 +181,15 @@ std::string what_is_not_compared(const Report& report) {
   return text;
 }
 
-/// Of the last phase.
+std::string mismatch_lines(const Report& report) {
+  std::string text;
+  for (const std::string& line :
+       prediction_mismatches(report.ranks, report.options.comm == Collectives::native))
+    text += "  not as predicted: " + line + "\n";
+  return text;
+}
+
+/// Of the last phase; what is not as predicted, of every phase.
 std::string memory_table(const Report& report) {
   std::vector<std::vector<std::string>> rows{
       {"", "sent a step", "activations", "in flight", "parameters", "gradients", "optimizer"}};
@@ -196,7 +220,7 @@ std::string memory_table(const Report& report) {
              "  {}bytes sent, and peaks of memory by the allocator's account; '=': exactly as "
              "predicted, otherwise predicted / observed\n",
              report.phases().size() > 1 ? name + ": " : "") +
-         what_is_not_compared(report);
+         mismatch_lines(report) + what_is_not_compared(report);
 }
 
 /// What GPUs hold by their own account, beside what ranks have allocated there: NCCL, cuBLAS and

@@ -49,7 +49,7 @@ std::string Report::json() const {
                         {"simulated", optional(record.predicted.bubble_simulated)}};
     if (seen.parts)
       bubble["parts"] = {{"uneven_stages", seen.parts->uneven},
-                         {"slow_actions", seen.parts->slow},
+                         {"uneven_actions", seen.parts->actions},
                          {"messages", seen.parts->messages}};
     const ObservedOverlap overlap = p < overlaps.size() ? overlaps[p] : ObservedOverlap{};
     document["phases"].push_back({{"name", record.phase.name},
@@ -60,7 +60,15 @@ std::string Report::json() const {
                                   {"last_step_seconds", seconds(step_time(p))},
                                   {"bubble", bubble},
                                   {"communication_seconds", overlap.communication},
-                                  {"exposed_communication_seconds", overlap.exposed}});
+                                  {"hidden_communication_seconds", overlap.hidden},
+                                  {"exposed_communication_seconds", overlap.exposed},
+                                  {"exposed_parts_seconds",
+                                   {{"transfer", overlap.transfer},
+                                    {"latency", overlap.latency},
+                                    {"late_peer", overlap.late_peer}}},
+                                  {"compute_seconds", overlap.compute},
+                                  {"idle_seconds", overlap.idle},
+                                  {"mean_step_seconds", overlap.step}});
     document["bubble"] = bubble;  // of the last phase
   }
   ordered_json missing = ordered_json::object();  // figures that are not predicted, and why

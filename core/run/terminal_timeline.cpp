@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/trace/analysis.h"
+#include "core/trace/visit_band.h"
 
 namespace lockstep {
 
@@ -51,6 +53,33 @@ std::vector<const TimelineSpan*> actions_of(const Timeline& timeline, const Rank
   return actions;
 }
 
+/// When the rank's compute lane waits during a span.
+Intervals waits(const RankTimeline& rank, const TimelineSpan& during) {
+  std::vector<Interval> found;
+  visit_band(*rank.compute(), Band::action, {during.start, during.end},
+             [&](const TimelineSpan& span) {
+               if (span.category == Category::wait) found.push_back({span.start, span.end});
+             });
+  return merged(std::move(found));
+}
+
+/// One column of a row: of an action, or of time in which the rank waits (`run` 0).
+struct Cell {
+  char glyph = '.';
+  const char* colour = "\033[2m";
+  int run = 0;  ///< neighbours of one run share a colour code
+};
+
+void append_cells(std::string& text, const std::vector<Cell>& cells, bool colour) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const bool first = i == 0 || cells[i].run != cells[i - 1].run;
+    const bool last = i + 1 == cells.size() || cells[i].run != cells[i + 1].run;
+    if (colour && first) text += cells[i].colour;
+    text += cells[i].glyph;
+    if (colour && last) text += "\033[0m";
+  }
+}
+
 }  // namespace
 
 std::string draw_timeline(const Timeline& timeline, int step, int width, bool colour) {
@@ -74,26 +103,30 @@ std::string draw_timeline(const Timeline& timeline, int step, int width, bool co
   };
   std::string text;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    text += fmt::format("rank {:<3} ", timeline.ranks()[r]->rank);
-    int at = 0;
+    const RankTimeline& rank = *timeline.ranks()[r];
+    text += fmt::format("rank {:<3} ", rank.rank);
+    std::vector<Cell> cells(static_cast<std::size_t>(columns));
+    int at = 0, run = 0;
     for (const TimelineSpan* span : rows[r]) {
       const int begin = std::max(column(span->start), at);
       const int end = std::max(column(span->end), begin);
-      if (colour && begin > at) text += "\033[2m";
-      text.append(static_cast<std::size_t>(begin - at), '.');
-      if (colour && begin > at) text += "\033[0m";
       const Ink ink = ink_of(span->category);
-      if (end > begin) {
-        if (colour) text += ink.colour;
-        text += label(timeline, *span);
-        text.append(static_cast<std::size_t>(end - begin - 1), colour ? ' ' : ink.fill);
-        if (colour) text += "\033[0m";
-      }
+      ++run;
+      for (int i = begin; i < end; ++i)
+        cells[static_cast<std::size_t>(i)] = {colour ? ' ' : ink.fill, ink.colour, run};
+      // Rounded as actions are, so that many short waits take their share of the columns.
+      for (const Interval& wait : intersection(waits(rank, *span), {{span->start, span->end}}))
+        for (int i = std::max(column(wait.start), begin); i < std::min(column(wait.end), end); ++i)
+          cells[static_cast<std::size_t>(i)] = {};
+      // The label stands where the action first computes; an action that only waits keeps one.
+      int labelled = begin;
+      while (labelled < end && cells[static_cast<std::size_t>(labelled)].run == 0) ++labelled;
+      if (labelled == end) labelled = begin;
+      if (begin < end)
+        cells[static_cast<std::size_t>(labelled)] = {label(timeline, *span), ink.colour, run};
       at = end;
     }
-    if (colour) text += "\033[2m";
-    text.append(static_cast<std::size_t>(std::max(columns - at, 0)), '.');
-    if (colour) text += "\033[0m";
+    append_cells(text, cells, colour);
     text += '\n';
   }
   return text;

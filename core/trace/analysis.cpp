@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/trace/visit_band.h"
+
 namespace lockstep {
 namespace {
 
@@ -17,16 +19,6 @@ bool computes(Category category) {
       return true;
     default:
       return false;
-  }
-}
-
-/// Calls `visit(span)` for the spans of a band that touch `window`, in order within each row.
-template <class Visit>
-void visit_band(const Lane& lane, Band band, const Interval& window, Visit visit) {
-  for (const SpanRow& row : lane.rows(band)) {
-    auto first = std::partition_point(
-        row.begin(), row.end(), [&](const TimelineSpan& span) { return span.end < window.start; });
-    for (; first != row.end() && first->start <= window.end; ++first) visit(*first);
   }
 }
 

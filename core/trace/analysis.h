@@ -61,8 +61,6 @@ std::optional<Bubble> internal_bubble(const Timeline& timeline, int step);
 struct Overlap {
   Picoseconds communication = 0;  ///< |communication|
   Picoseconds hidden = 0;         ///< |communication ∩ compute|
-  /// |communication| - |communication ∩ compute|: communication that nothing else hides.
-  Picoseconds exposed() const { return communication - hidden; }
   /// hidden / communication; 0 without communication.
   double share() const;
 };
@@ -78,5 +76,38 @@ Intervals computation(const RankTimeline& rank, const Interval& window);
 Overlap communication_overlap(const Timeline& timeline, const RankTimeline& rank, int step = -1);
 /// Summed over ranks.
 Overlap communication_overlap(const Timeline& timeline, int step = -1);
+
+/// How one rank spent a step. The parts are disjoint, none is negative, and they add up to the
+/// step:
+///
+///   step = compute + exposed + idle,   exposed = transfer + latency + late_peer
+///
+/// Exposed communication is the time in which the compute lane stands still for communication: its
+/// wait spans. While it stands still,
+///   - transfer: bytes occupy one of the rank's lanes (β · bytes on the modelled clock);
+///   - latency: otherwise, a message to the rank is in flight (α on the modelled clock; measured
+///     receive spans contain α, so on the wall clock it counts as transfer);
+///   - late_peer: otherwise, nothing is on its way to the rank: a peer has not sent yet.
+/// On the wall clock sends are rendezvous: a send whose receiver has not come moves no bytes, so
+/// it is waiting for a late peer. Within a library's collective (NCCL, MPI) the trace has no
+/// messages, and all its time is transfer.
+struct StepParts {
+  Picoseconds step = 0;  ///< from its first start to its last end over all ranks
+  /// See computation(); work of any step. On the modelled clock also what a rank does between its
+  /// named stretches, since the host takes no time there.
+  Picoseconds compute = 0;
+  Picoseconds transfer = 0;
+  Picoseconds latency = 0;
+  Picoseconds late_peer = 0;
+  /// Neither computes nor waits: before the rank's first work, after its last, and, on the wall
+  /// clock, the host's time between the two.
+  Picoseconds idle = 0;
+  Picoseconds exposed() const { return transfer + latency + late_peer; }
+};
+
+/// The parts of a step, one entry per rank in the timeline's order; empty if there is no such step.
+/// In a trace of others, which has no wait spans, compute is taken to stand still for communication
+/// whenever the rank communicates and does not compute.
+std::vector<StepParts> step_parts(const Timeline& timeline, int step);
 
 }  // namespace lockstep

@@ -266,12 +266,15 @@ void EventReader::apply(Event& event) {
       if (event.name == "end") {
         timeline_.rank(event.pid).ended = true;
         timeline_.rank(event.pid).spans_written = event.spans;
-      } else if (event.name == "open") {
+      } else if (event.name == "open" || event.name == "withdrawn") {
         span.start = event.opened.value_or(event.at);
         span.end = event.at;
         span.name = timeline_.intern(event.label);
         span.category = event.cat.empty() ? Category::wait : category_of(event.cat, event.label);
-        timeline_.announce(event.pid, event.tid, span);
+        if (event.name == "open")
+          timeline_.announce(event.pid, event.tid, span);
+        else
+          timeline_.withdraw(event.pid, event.tid, span);
       }
       break;
     case 'M':

@@ -125,9 +125,12 @@ void append_span(std::string& text, int rank, const TraceEvent& event) {
   put_arguments(line, event);
 }
 
-void append_open(std::string& text, int rank, const TraceEvent& event) {
+/// Word of a span that is not in the trace: `name` is "open" or "withdrawn".
+void append_word(std::string& text, int rank, const TraceEvent& event, const char* name) {
   Line line{text, room_for(event.span)};
-  line.put(R"({"ph":"i","s":"t","name":"open")");
+  line.put(R"({"ph":"i","s":"t","name":")");
+  line.put(name);
+  line.put('"');
   put_place(line, event.span.category, rank, event.lane);
   line.put_microseconds(event.end);
   line.put(R"(,"args":{"name":")");
@@ -191,7 +194,9 @@ void append_line(std::string& text, int rank, const TraceEvent& event) {
     case TraceEvent::Kind::span:
       return append_span(text, rank, event);
     case TraceEvent::Kind::open:
-      return append_open(text, rank, event);
+      return append_word(text, rank, event, "open");
+    case TraceEvent::Kind::withdrawn:
+      return append_word(text, rank, event, "withdrawn");
     case TraceEvent::Kind::flow_start:
     case TraceEvent::Kind::flow_end:
       return append_flow(text, rank, event);

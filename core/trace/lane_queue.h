@@ -63,7 +63,29 @@ class LaneQueue {
     return opening.slot.load();
   }
 
+  struct Dropped {
+    Record::Words words{};
+    bool announced = false;
+  };
+  /// The same for a span that leaves no record. Says whether announce() came first: the trace then
+  /// has an announcement that must be withdrawn.
+  Dropped drop(int which) {
+    Opening& opening = openings_[static_cast<std::size_t>(which)];
+    open_mask_ &= ~(1u << which);
+    const std::uint64_t version = opening.version.load(std::memory_order_relaxed);
+    // Each side writes its own word before it reads the other's, so at least one sees the other.
+    opening.version.store(version + 2, std::memory_order_seq_cst);
+    return {opening.slot.load(), opening.announced.load(std::memory_order_seq_cst) == version};
+  }
+
   // For the thread that takes out.
+  /// To be called before a span that look() found is announced in the trace. False if the span has
+  /// been closed or dropped since.
+  bool announce(int which, std::uint64_t version) {
+    Opening& opening = openings_[static_cast<std::size_t>(which)];
+    opening.announced.store(version, std::memory_order_seq_cst);
+    return opening.version.load(std::memory_order_seq_cst) == version;
+  }
   template <class Take>
   void take(Take&& each) {
     const std::uint64_t pushed = pushed_.load(std::memory_order_acquire);
@@ -102,6 +124,7 @@ class LaneQueue {
   struct Opening {
     std::atomic<std::uint64_t> version{0};
     std::atomic<std::int64_t> since{-1};
+    std::atomic<std::uint64_t> announced{0};  ///< the last version in the trace
     Slot slot;
   };
   [[gnu::noinline]] void grow();

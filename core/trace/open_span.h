@@ -12,7 +12,9 @@ namespace lockstep {
 ///
 ///   OpenSpan waiting{trace, lane, why, now};
 ///   ... block ...
-///   waiting.end(later);   // records it; without this it leaves no trace, as a wait that was none
+///   waiting.end(later);   // records it; without this it leaves no span, as a wait that was none
+///
+/// If it was announced and leaves no span, the trace withdraws the announcement.
 ///
 /// Begins and ends on the thread that works on the lane. Eight can be open on one lane at once;
 /// more are recorded when they end, and not seen before.

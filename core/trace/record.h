@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// What a lane's queue holds of an event: eight words, one cache line.
 struct Record {
-  enum class Kind : std::uint8_t { span, flow_start, flow_end };
+  enum class Kind : std::uint8_t { span, flow_start, flow_end, withdrawn };
   using Words = std::array<std::uint64_t, 8>;
 
   /// `label` stands for the span's group, its size and the algorithm, `step` for the span's own.
@@ -42,6 +42,10 @@ struct Record {
   static Picoseconds start(const Words& words) { return static_cast<Picoseconds>(words[1]); }
   static Picoseconds end(const Words& words) { return static_cast<Picoseconds>(words[2]); }
   static void set_end(Words& words, Picoseconds end) { words[2] = static_cast<std::uint64_t>(end); }
+  /// Turns the record of an announced span into the record that withdraws it.
+  static void withdraw(Words& words) {
+    words[7] |= static_cast<std::uint64_t>(Kind::withdrawn) << 32;
+  }
   static std::uint64_t flow(const Words& words) { return words[4]; }
   /// All but what the label stands for.
   static Span span(const Words& words) {

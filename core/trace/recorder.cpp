@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
 #include <utility>
 
@@ -75,9 +76,7 @@ void Recorder::span(int lane_id, const Span& span, Picoseconds start, Picosecond
 
 void Recorder::flow(Record::Kind kind, int lane_id, std::uint64_t id, Picoseconds at) {
   if (!on_) return;
-  Lane& on_lane = lane(lane_id);
-  on_lane.flows.store(on_lane.flows.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  on_lane.queue.push(Record::of(kind, id, at));
+  lane(lane_id).push_other(Record::of(kind, id, at));
 }
 
 void Recorder::flow_start(int lane_id, std::uint64_t id, Picoseconds at) {
@@ -120,10 +119,11 @@ void Recorder::fill(TraceEvent& event, const Record::Words& words) {
   const Record::Kind kind = Record::kind(words);
   event.kind = kind == Record::Kind::span         ? TraceEvent::Kind::span
                : kind == Record::Kind::flow_start ? TraceEvent::Kind::flow_start
-                                                  : TraceEvent::Kind::flow_end;
+               : kind == Record::Kind::flow_end   ? TraceEvent::Kind::flow_end
+                                                  : TraceEvent::Kind::withdrawn;
   event.start = Record::start(words);
   event.end = Record::end(words);
-  if (kind != Record::Kind::span) {
+  if (kind == Record::Kind::flow_start || kind == Record::Kind::flow_end) {
     event.step = -1;
     event.flow = Record::flow(words);
     return;
@@ -190,6 +190,7 @@ void Recorder::take_open(Picoseconds latest, bool all, const Take& each) {
       const std::int64_t since = opened(open.since, Record::start(open.words));
       if (told.version != open.version) told = {open.version, since + patience};
       if (now < told.next && !all) continue;
+      if (!lane.queue.announce(i, open.version)) continue;
       told.next = now + std::max(now - since, patience);
       fill(event, open.words);
       event.kind = TraceEvent::Kind::open;
@@ -210,8 +211,14 @@ OpenSpan::OpenSpan(Recorder& trace, int lane, const Span& span, Picoseconds star
   if (which_ == unseen) unseen_ = Unseen{span, start};
 }
 
+// If an exception ends it, the announcement stays: it shows what the rank was stuck in.
 OpenSpan::~OpenSpan() {
-  if (which_ >= 0) trace_.lane(lane_).queue.close(which_);
+  if (which_ < 0) return;
+  Recorder::Lane& lane = trace_.lane(lane_);
+  auto [words, announced] = lane.queue.drop(which_);
+  if (!announced || std::uncaught_exceptions() > 0) return;
+  Record::withdraw(words);
+  lane.push_other(words);
 }
 
 // Closed first, then recorded: who has taken the record out does not see it open any more.

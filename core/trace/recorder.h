@@ -20,9 +20,19 @@ namespace lockstep {
 class Clock;
 
 /// One line of a trace before it is text: a span, one end of a message, a counter, or word of a
-/// span that is still open (`end` is then the time of saying so). Plain data.
+/// span that is still open (`end` is then the time of saying so), or that it left no span after all
+/// (withdrawn). Plain data.
 struct TraceEvent {
-  enum class Kind : std::uint8_t { span, flow_start, flow_end, memory, loss, metadata, open };
+  enum class Kind : std::uint8_t {
+    span,
+    flow_start,
+    flow_end,
+    memory,
+    loss,
+    metadata,
+    open,
+    withdrawn
+  };
   Kind kind = Kind::span;
   int lane = 0;
   int step = -1;

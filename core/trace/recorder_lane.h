@@ -20,14 +20,19 @@ struct Recorder::Label {
 
 struct Recorder::Lane {
   explicit Lane(bool on) : queue(on) {}
+  /// Puts in a record that is no span.
+  void push_other(const Record::Words& words) {
+    others.store(others.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    queue.push(words);
+  }
   std::int64_t spans() const {
-    return static_cast<std::int64_t>(queue.pushed()) - flows.load(std::memory_order_relaxed);
+    return static_cast<std::int64_t>(queue.pushed()) - others.load(std::memory_order_relaxed);
   }
 
   LaneQueue queue;
   Label label;  ///< of the last span, and its number
   std::uint16_t label_id = 0;
-  std::atomic<std::int64_t> flows{0};  ///< of what is in the queue; the rest are spans
+  std::atomic<std::int64_t> others{0};  ///< records that are no spans
 
   /// What the writer's thread has said of the open spans: which, and when to say it again.
   struct Told {

@@ -30,11 +30,13 @@ Band band_of(Category category) {
 
 void Lane::append(const TimelineSpan& span) {
   bands_[static_cast<std::size_t>(band_of(span.category))].pending.push_back(span);
-  if (!open_.empty()) {
-    std::erase_if(open_, [&](const AnnouncedSpan& open) {
-      return open.span.start == span.start && open.span.name == span.name;
-    });
-  }
+  if (!open_.empty()) withdraw(span);
+}
+
+void Lane::withdraw(const TimelineSpan& span) {
+  std::erase_if(open_, [&](const AnnouncedSpan& open) {
+    return open.span.start == span.start && open.span.name == span.name;
+  });
 }
 
 void Lane::announce(const TimelineSpan& span) {
@@ -173,6 +175,10 @@ void Timeline::add(int rank_id, int tid, const TimelineSpan& span) {
 void Timeline::announce(int rank, int tid, const TimelineSpan& span) {
   lane(rank, tid).announce(span);
   if (span_count_ > 0) end_ = std::max(end_, span.end);
+}
+
+void Timeline::withdraw(int rank, int tid, const TimelineSpan& span) {
+  lane(rank, tid).withdraw(span);
 }
 
 void Timeline::meet(std::uint64_t id, FlowEnds& flow) {

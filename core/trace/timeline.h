@@ -70,12 +70,14 @@ class Lane {
   const std::vector<SpanRow>& rows(Band band) const {
     return bands_[static_cast<std::size_t>(band)].rows;
   }
-  /// Spans that were announced as open and have not ended.
+  /// Spans that were announced as open and have neither ended nor been withdrawn.
   const std::vector<AnnouncedSpan>& open() const { return open_; }
 
   /// Takes a span in any order; rows show it after settle().
   void append(const TimelineSpan& span);
   void announce(const TimelineSpan& span);
+  /// The announced span left none after all.
+  void withdraw(const TimelineSpan& span);
   /// Puts what was appended in its place: linear in the spans since the earliest new start.
   void settle();
 
@@ -203,6 +205,7 @@ class Timeline {
   void predict(Prediction prediction);
   void add(int rank, int tid, const TimelineSpan& span);
   void announce(int rank, int tid, const TimelineSpan& span);
+  void withdraw(int rank, int tid, const TimelineSpan& span);
   void flow_start(std::uint64_t id, int rank, int tid, Picoseconds at);
   void flow_end(std::uint64_t id, int rank, int tid, Picoseconds at);
   void settle();

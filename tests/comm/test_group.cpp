@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
 
+#include "core/trace/analysis.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/ranks.h"
+#include "tests/support/timeline_of.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -34,6 +36,40 @@ TEST_CASE(
       });
   CHECK(failure == "");
   CHECK(ends == std::vector<Picoseconds>{10 * us, 10 * us});
+}
+
+TEST_CASE("modelled: a step's parts are transfer, latency and a late peer, by hand") {
+  FixedTimes times;
+  times.set(Category::forward, 10 * us);
+  ThreadRun run{modelled_options(2, plain_cluster(), times)};
+  const std::string failure = run([&](Rank& rank) {
+    rank.trace.set_step(0);
+    const auto compute = [&] {
+      rank.compute.range({.name = "compute", .category = Category::forward}, [] {});
+    };
+    std::vector<float> values(1000);  // 4 µs on a lane, and 2 µs until it arrives
+    if (rank.id == 0) {
+      compute();
+      rank.world.send(view(values), 1).wait();
+    } else {
+      rank.world.receive(view(values), 0).wait();
+      compute();
+    }
+  });
+  CHECK(failure == "");
+  const auto parts = step_parts(timeline_of(run), 0);
+  REQUIRE(parts.size() == 2);
+  for (const StepParts& each : parts) {
+    CHECK(each.step == 26 * us);
+    CHECK(each.compute == 10 * us);
+    CHECK(each.transfer == 4 * us);
+  }
+  CHECK(parts[0].latency == 0);
+  CHECK(parts[0].late_peer == 0);
+  CHECK(parts[0].idle == 12 * us);  // it is done
+  CHECK(parts[1].latency == 2 * us);
+  CHECK(parts[1].late_peer == 10 * us);  // while rank 0 computes
+  CHECK(parts[1].idle == 0);
 }
 
 TEST_CASE("modelled: a root that gathers pays for every message") {

@@ -4,8 +4,10 @@
 #include <cstring>
 
 #include "core/run/pipeline_prediction.h"
+#include "core/trace/analysis.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/ranks.h"
+#include "tests/support/timeline_of.h"
 
 // Data parallelism and ZeRO on ranks that are threads. tests/mpi runs the same checks on processes.
 
@@ -168,6 +170,49 @@ TEST_CASE("with communication as long as backward, overlap leaves little of it e
       CHECK(exposed > 0);  // of the last bucket there is nothing to hide behind
       MESSAGE(fmt::format("{} ranks, {} buckets: {:.1f} % exposed", ranks, layers + 2,
                           exposed / backward * 100));
+    }
+  }
+}
+
+TEST_CASE("a modelled step is compute and exposed communication, whose parts follow the cluster") {
+  for (const Scheme scheme : all_schemes) {
+    for (const bool has_latency : {false, true}) {
+      for (const bool has_bandwidth : {false, true}) {
+        CAPTURE(name_of(scheme));
+        CAPTURE(has_latency);
+        CAPTURE(has_bandwidth);
+        Options options = small_copies(4);
+        Cluster cluster;
+        cluster.flops = 1e12;
+        cluster.launch_seconds = 1e-6;
+        if (has_latency) cluster.within.latency_seconds = 3e-6;
+        if (has_bandwidth) cluster.within.bandwidth = 1e9;
+        options.clock = Clock::modelled(cluster);
+        ThreadRun run{options};
+        CHECK(run([&](Rank& rank) {
+                Copies copies{rank, options, scheme, unit_buckets};
+                for (int step = 0; step < 2; ++step) {
+                  rank.trace.set_step(step);
+                  rank.compute.range({.name = "step", .category = Category::step}, [&] {
+                    copies.backward(copies_corpus(options.model), step);
+                    copies.update();
+                  });
+                }
+              }) == "");
+        const Timeline timeline = timeline_of(run);
+        for (int step = 0; step < 2; ++step) {
+          const auto parts = step_parts(timeline, step);
+          REQUIRE(parts.size() == 4);
+          for (const StepParts& each : parts) {
+            for (const Picoseconds part : {each.transfer, each.latency, each.late_peer, each.idle})
+              CHECK(part >= 0);
+            CHECK(each.compute > 0);
+            CHECK(each.compute + each.exposed() + each.idle == each.step);
+            CHECK((each.latency > 0) == has_latency);
+            CHECK((each.transfer > 0) == has_bandwidth);
+          }
+        }
+      }
     }
   }
 }

@@ -20,15 +20,15 @@ ObservedBubble observed(HandWritten& written, int steps = 1) {
                         {.formula = "(p-1)/(m+p-1)", .bubble = formula, .stages = 2});
 }
 
-void check_parts(HandWritten& written, double uneven, double slow, double messages) {
+void check_parts(HandWritten& written, double uneven, double actions, double messages) {
   const auto [share, window, parts] = observed(written);
   REQUIRE(share);
   REQUIRE(parts);
   CHECK(parts->formula == formula);
   CHECK(parts->uneven == doctest::Approx(uneven).epsilon(1e-12));
-  CHECK(parts->slow == doctest::Approx(slow).epsilon(1e-12));
+  CHECK(parts->actions == doctest::Approx(actions).epsilon(1e-12));
   CHECK(parts->messages == doctest::Approx(messages).epsilon(1e-12));
-  CHECK(*share == doctest::Approx(formula + uneven + slow + messages).epsilon(1e-12));
+  CHECK(*share == doctest::Approx(formula + uneven + actions + messages).epsilon(1e-12));
 }
 
 /// A step of equal stages: forward 1, backward 2, each message `delay`.
@@ -58,7 +58,7 @@ TEST_CASE("stages that take their own time are uneven") {
   check_parts(written, 0.4 - formula, 0, 0);
 }
 
-TEST_CASE("an action that took longer than its like is slow") {
+TEST_CASE("an action that took longer than its like makes actions uneven") {
   // The second forward of stage 1 takes 3 instead of 1: 11 in all, 6 + 8 of 22 are work.
   HandWritten written;
   written.forward(0, 0, 0, 1).forward(0, 1, 1, 2).forward(1, 0, 1, 2).forward(1, 1, 2, 5);
@@ -128,7 +128,7 @@ TEST_CASE("the parts add up, whatever happened") {
     const auto [share, window, parts] = observed(written);
     REQUIRE(share);
     REQUIRE(parts);
-    CHECK(parts->formula + parts->uneven + parts->slow + parts->messages ==
+    CHECK(parts->formula + parts->uneven + parts->actions + parts->messages ==
           doctest::Approx(*share).epsilon(1e-12));
     CHECK(*share == bubble(written.done(), 0)->share());
     CHECK(window == bubble(written.done(), 0)->window);

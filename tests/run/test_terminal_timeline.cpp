@@ -83,6 +83,37 @@ TEST_CASE("without pipeline actions every stretch has its first letter") {
         "rank 1   ..........l---------\n");
 }
 
+TEST_CASE("a wait is drawn where it is, also within an action") {
+  HandWritten written;
+  written.forward(0, 0, 0, 10).backward(0, 0, 10, 20);
+  written.stretch(0, "all_gather", Category::wait, 0, 3);        // before it computes
+  written.stretch(0, "all_gather", Category::wait, 12, 15);      // in the midst
+  written.stretch(0, "reduce_scatter", Category::wait, 18, 20);  // to its end
+  written.forward(1, 1, 0, 10).backward(1, 1, 10, 20);
+  written.stretch(1, "recv", Category::wait, 10, 20);  // all of it
+  const Timeline& timeline = written.done();
+  CHECK(draw_timeline(timeline, 0, 30, false) ==
+        "rank 0   ...0------0=...===..\n"
+        "rank 1   1---------1.........\n");
+  const std::string coloured = draw_timeline(timeline, 0, 30, true);
+  CHECK(without_colour(coloured) ==
+        "rank 0   ...0      0 ...   ..\n"
+        "rank 1   1         1.........\n");
+  CHECK(coloured.find("\033[2m...\033[0m\033[48;5;25;97m0      \033[0m") != std::string::npos);
+  CHECK(coloured.find("\033[48;5;29;97m   \033[0m\033[2m..\033[0m\n") != std::string::npos);
+}
+
+TEST_CASE("waits shorter than a column take their share of the columns") {
+  HandWritten written;
+  written.forward(0, 0, 0, 10'000);
+  for (int i = 0; i < 100; ++i)  // 37 % of the time, each a third of a column
+    written.stretch(0, "all_gather", Category::wait, 100 * i + 50, 100 * i + 87);
+  const std::string row = draw_timeline(written.done(), 0, 100, false);
+  const auto dots = std::count(row.begin(), row.end(), '.');
+  CHECK(dots >= 28);
+  CHECK(dots <= 38);
+}
+
 TEST_CASE("colour changes the ink, and no width") {
   HandWritten written;
   gpipe_step(written);

@@ -76,7 +76,6 @@ TEST_CASE("overlap is communication within compute over communication, merged fi
   const Overlap step = communication_overlap(timeline, 0);
   CHECK(step.communication == 10);  // 4 to 14
   CHECK(step.hidden == 4);          // 4 to 6 and 8 to 10
-  CHECK(step.exposed() == 6);
   CHECK(step.share() == doctest::Approx(0.4));
   CHECK(communication_overlap(timeline).communication == 11);
   CHECK(communication_overlap(timeline).hidden == 4);

@@ -67,6 +67,13 @@ TEST_CASE("a line of each kind is as the format says") {
         R"({"ph":"i","s":"t","name":"open","cat":"forward","pid":3,"tid":1,"ts":105.000001,)"
         R"("args":{"name":"PP:1F7","start":5.000,"step":2,"stage":1,"microbatch":7}},)"
         "\n");
+  CHECK(line_of({.kind = TraceEvent::Kind::withdrawn,
+                 .span = {.name = "recv", .category = Category::wait, .peer = 2},
+                 .start = 5'000'000,
+                 .end = 5'000'000}) ==
+        R"({"ph":"i","s":"t","name":"withdrawn","cat":"wait","pid":3,"tid":0,"ts":5.000,)"
+        R"("args":{"name":"recv","start":5.000,"peer":2}},)"
+        "\n");
   CHECK(line_of({.kind = TraceEvent::Kind::memory, .bytes = {1, 2, 3, 4, 5}}) ==
         R"({"ph":"C","name":"memory","pid":3,"tid":0,"ts":0.000,"args":{"parameters":1,)"
         R"("gradients":2,"optimizer":3,"activations":4,"communication":5}},)"

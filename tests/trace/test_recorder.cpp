@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -200,6 +201,57 @@ TEST_CASE(
     CHECK(events[static_cast<std::size_t>(i)].span.sequence == i);
     CHECK(events[static_cast<std::size_t>(i)].start == i);
   }
+}
+
+TEST_CASE("an announced span that is dropped is withdrawn, unless an exception ends it") {
+  Recorder recorder;
+  {
+    const OpenSpan dropped{recorder, 0, {.name = "recv", .step = 4, .peer = 2}, 7};
+    CHECK(open_spans(recorder, 0, true).size() == 1);
+  }
+  auto events = recorder.drain();
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].kind == TraceEvent::Kind::withdrawn);
+  CHECK(std::string{events[0].span.name} == "recv");
+  CHECK(events[0].step == 4);
+  CHECK(events[0].span.peer == 2);
+  CHECK(events[0].start == 7);
+  CHECK(recorder.span_count() == 0);
+
+  // The place is used again: the next span has not been announced.
+  { const OpenSpan unseen{recorder, 0, {.name = "recv"}, 8}; }
+  CHECK(recorder.drain().empty());
+
+  try {
+    const OpenSpan stuck{recorder, 0, {.name = "recv"}, 9};
+    CHECK(open_spans(recorder, 0, true).size() == 1);
+    throw std::runtime_error("the peer is gone");
+  } catch (const std::runtime_error&) {
+  }
+  CHECK(recorder.drain().empty());
+}
+
+TEST_CASE("whenever a span is dropped, what was announced before is withdrawn after") {
+  Recorder recorder;
+  std::atomic<bool> over{false};
+  std::map<Picoseconds, int> announced;  // by start, which is unique
+  const auto take = [&] {
+    recorder.take([&](const TraceEvent& event) {
+      if (event.kind == TraceEvent::Kind::withdrawn) announced.erase(event.start);
+    });
+    recorder.take_open(0, true, [&](const TraceEvent& event) { ++announced[event.start]; });
+  };
+  std::thread taker{[&] {
+    while (!over) take();
+  }};
+  for (Picoseconds start = 0; start < 100'000; ++start) {
+    const OpenSpan dropped{recorder, 0, {.name = "recv"}, start};
+    if (start % 16 == 0) std::this_thread::yield();
+  }
+  over = true;
+  taker.join();
+  take();
+  CHECK(announced.empty());
 }
 
 TEST_CASE("a rank can say what it did last, and what it is in the middle of, traced or not") {

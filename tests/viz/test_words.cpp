@@ -94,6 +94,39 @@ TEST_CASE("a gap without a wait is explained by the message that ended it") {
   CHECK(finding_words(timeline, gap)[0] == "idle, waiting for a message from rank 2");
 }
 
+TEST_CASE("a message has a bandwidth, waiting for one has none") {
+  Timeline timeline;
+  for (const Category category : {Category::communication, Category::wait}) {
+    TimelineSpan span{.start = 0, .end = ms, .bytes = 1 << 20, .name = timeline.intern("recv")};
+    span.category = category;
+    timeline.add(0, category == Category::wait ? 0 : 1, span);
+  }
+  timeline.settle();
+  const RankTimeline& rank = *timeline.find_rank(0);
+  const auto words = [&](std::size_t lane) {
+    std::string all;
+    const Finding found = find_at(rank, *rank.lanes[lane], Band::action, 0.5 * ms, 1);
+    for (const std::string& line : finding_words(timeline, found)) all += line + "\n";
+    return all;
+  };
+  CHECK(words(1).find("1.0 MiB, 1000 MiB/s\n") != std::string::npos);
+  CHECK(words(0).find("1.0 MiB\n") != std::string::npos);
+  CHECK(words(0).find("/s") == std::string::npos);
+}
+
+TEST_CASE("an announced span that was withdrawn is no longer open") {
+  Timeline timeline;
+  TraceReader reader{timeline};
+  const std::string args =
+      R"x("cat":"wait","pid":0,"tid":0,"ts":200000,"args":{"name":"recv","start":5.0}},)x"
+      "\n";
+  reader.feed(R"x({"ph":"i","name":"open",)x" + args);
+  timeline.settle();
+  CHECK(timeline.ranks().front()->lanes.front()->open().size() == 1);
+  reader.feed(R"x({"ph":"i","name":"withdrawn",)x" + args);
+  CHECK(timeline.ranks().front()->lanes.front()->open().empty());
+}
+
 TEST_CASE("an announced span is found while it is open, and no longer once it has ended") {
   Timeline timeline;
   TraceReader reader{timeline, TraceReader::Form::lines};

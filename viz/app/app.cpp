@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "viz/app/imgui_shim.h"
+#include "viz/data/first_run.h"
 
 namespace lockstep::viz {
 namespace {
@@ -85,13 +86,15 @@ App::~App() {
 }
 
 void App::open_files() {
-  const ReadReport report = read_traces(options_.paths, model_.timeline);
+  const FirstRun chosen = first_run_of(options_.paths);
+  const ReadReport report = read_traces(chosen.paths, model_.timeline);
   Source& source = model_.source;
+  source.notice = notice_words(chosen);
+  if (!source.notice.empty()) fmt::print(stderr, "{}\n", source.notice);
   source.name = options_.paths.front().filename().empty()
                     ? options_.paths.front().parent_path().filename().string()
                     : options_.paths.front().filename().string();
-  if (options_.paths.size() > 1)
-    source.name += fmt::format(" and {} more", options_.paths.size() - 1);
+  if (chosen.paths.size() > 1) source.name += fmt::format(" and {} more", chosen.paths.size() - 1);
   source.malformed = report.malformed;
   source.first_malformed = report.first_malformed;
   if (report.malformed > 0) {

@@ -17,6 +17,7 @@ struct Source {
   int refused = 0;
   std::int64_t malformed = 0;
   std::string first_malformed{};
+  std::string notice{};  ///< something about what is not shown
 };
 
 /// All that the views show. Belongs to the frame loop's thread.

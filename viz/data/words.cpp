@@ -214,7 +214,8 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   lines.push_back(where);
   if (span.bytes >= 0) {
     std::string sent = bytes_words(static_cast<double>(span.bytes));
-    if (span.duration() > 0) {
+    // A wait lasts for reasons other than its bytes, so a quotient of the two means nothing.
+    if (span.duration() > 0 && span.category != Category::wait) {
       sent += fmt::format(", {}/s", bytes_words(static_cast<double>(span.bytes) /
                                                 static_cast<double>(span.duration()) * 1e12));
     }

@@ -143,10 +143,14 @@ void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model
   float right = rect.right - painter.px(edge);
   right -= painter.text(right, top, keys, colours::text_faint, look.small, Align::right);
   if (model.source.malformed > 0) {
-    painter.text(right - painter.px(2 * gap), top,
-                 fmt::format("{} malformed lines skipped", model.source.malformed),
-                 colours::trouble, look.small, Align::right);
+    right -= painter.text(right - painter.px(2 * gap), top,
+                          fmt::format("{} malformed lines skipped", model.source.malformed),
+                          colours::trouble, look.small, Align::right) +
+             painter.px(2 * gap);
   }
+  if (!model.source.notice.empty())
+    painter.text(right - painter.px(2 * gap), top, model.source.notice, colours::trouble,
+                 look.small, Align::right);
 }
 
 }  // namespace lockstep::viz

@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/trace/analysis.h"
+#include "core/trace/visit_band.h"
+
+namespace lockstep {
+
+namespace {
+
+/// The span of a lane that ends exactly at `end`; null if there is none.
+const TimelineSpan* span_ending(const RankTimeline& rank, int tid, Picoseconds end) {
+  for (const auto& lane : rank.lanes) {
+    if (lane->tid() != tid) continue;
+    for (const SpanRow& row : lane->rows(Band::action)) {
+      const auto at = std::partition_point(
+          row.begin(), row.end(), [&](const TimelineSpan& span) { return span.end < end; });
+      if (at != row.end() && at->end == end) return &*at;
+    }
+  }
+  return nullptr;
+}
+
+/// What the messages of a step say about each rank, by its place in the timeline.
+struct MessageTimes {
+  std::vector<Interval> in_flight;  ///< messages to the rank
+  /// Of sends whose receiver came late: when their bytes began to move, by lane and start.
+  std::map<std::pair<int, Picoseconds>, Picoseconds> moved;
+};
+
+std::vector<MessageTimes> message_times(const Timeline& timeline, const Interval& window) {
+  const auto& ranks = timeline.ranks();
+  const auto index_of = [&](int rank) {
+    const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank,
+                                     [](const auto& each, int id) { return each->rank < id; });
+    const bool known = at != ranks.end() && (*at)->rank == rank;
+    return known ? static_cast<std::size_t>(at - ranks.begin()) : ranks.size();
+  };
+  std::vector<MessageTimes> times(ranks.size());
+  const bool rendezvous = timeline.run().clock == "wall";
+  const auto& messages = timeline.messages();
+  auto at = std::partition_point(messages.begin(), messages.end(), [&](const Message& message) {
+    return message.sent < window.start - timeline.longest_message();
+  });
+  for (; at != messages.end() && at->sent < window.end; ++at) {
+    if (at->received <= window.start) continue;
+    const std::size_t from = index_of(at->from_rank), to = index_of(at->to_rank);
+    if (from == ranks.size() || to == ranks.size()) continue;  // of a rank that has no span yet
+    Picoseconds sent = at->sent;
+    if (rendezvous) {
+      const TimelineSpan* receive = span_ending(*ranks[to], at->to_lane, at->received);
+      if (receive && receive->start > sent) {
+        sent = receive->start;
+        times[from].moved[{at->from_lane, at->sent}] = sent;
+      }
+    }
+    times[to].in_flight.push_back({sent, at->received});
+  }
+  return times;
+}
+
+/// When the compute lane waited.
+Intervals waits(const RankTimeline& rank, const Interval& window) {
+  std::vector<Interval> found;
+  if (const Lane* lane = rank.compute()) {
+    visit_band(*lane, Band::action, window, [&](const TimelineSpan& span) {
+      if (span.category == Category::wait) found.push_back({span.start, span.end});
+    });
+  }
+  return merged(std::move(found));
+}
+
+/// When the rank computed. On the modelled clock the host takes no time, so all that its compute
+/// lane does within a step is compute, unless it waits; between named stretches, too.
+Intervals compute_of(const Timeline& timeline, const RankTimeline& rank, const Interval& window) {
+  std::vector<Interval> found = computation(rank, window);
+  if (timeline.run().clock == "modelled" && rank.compute() != nullptr) {
+    visit_band(*rank.compute(), Band::step, window, [&](const TimelineSpan& span) {
+      found.push_back({span.start, span.end});
+    });
+  }
+  return intersection(difference(merged(std::move(found)), waits(rank, window)), merged({window}));
+}
+
+/// When bytes moved on one of the rank's lanes, whichever step they belong to.
+Intervals moving(const RankTimeline& rank, const Interval& window, const MessageTimes& messages) {
+  std::vector<Interval> found;
+  for (const auto& lane : rank.lanes) {
+    visit_band(*lane, Band::action, window, [&](const TimelineSpan& span) {
+      if (span.category != Category::communication) return;
+      const auto late = messages.moved.find({lane->tid(), span.start});
+      found.push_back({late == messages.moved.end() ? span.start : late->second, span.end});
+    });
+  }
+  return merged(std::move(found));
+}
+
+}  // namespace
+
+std::vector<StepParts> step_parts(const Timeline& timeline, int step) {
+  const StepWindow* found = timeline.find_step(step);
+  if (!found) return {};
+  const Interval window{found->start, found->end};
+  const Intervals whole = merged({window});
+  std::vector<MessageTimes> messages = message_times(timeline, window);
+  std::vector<StepParts> parts;
+  for (std::size_t i = 0; i < timeline.ranks().size(); ++i) {
+    const RankTimeline& rank = *timeline.ranks()[i];
+    const Intervals compute = compute_of(timeline, rank, window);
+    const Intervals bytes = moving(rank, window, messages[i]);
+    const bool of_others = timeline.run().clock.empty();
+    const Intervals still = intersection(of_others ? bytes : waits(rank, window), whole);
+    const Intervals exposed = difference(still, compute);
+    const Intervals rest = difference(exposed, bytes);
+    StepParts& part = parts.emplace_back();
+    part.step = window.end - window.start;
+    part.compute = length(compute);
+    part.transfer = length(exposed) - length(rest);
+    part.latency = length(intersection(rest, merged(std::move(messages[i].in_flight))));
+    part.late_peer = length(rest) - part.latency;
+    part.idle = part.step - part.compute - part.exposed();
+  }
+  return parts;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+#include "viz/data/first_run.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "core/trace/reader.h"
+
+namespace lockstep::viz {
+namespace {
+
+/// The name of the run in a trace's hello, which is its first event; "" if it has none.
+std::string run_of(const std::filesystem::path& path) {
+  std::ifstream in(trace_files(path).front(), std::ios::binary);
+  Timeline timeline;
+  TraceReader reader{timeline, TraceReader::Form::lines};
+  std::string line;
+  for (int i = 0; i < 2 && std::getline(in, line); ++i) reader.feed(line + "\n");
+  return timeline.run().run;
+}
+
+}  // namespace
+
+FirstRun first_run_of(const std::vector<std::filesystem::path>& paths) {
+  FirstRun chosen;
+  std::string first;
+  for (const auto& path : paths) {
+    const std::string run = run_of(path);
+    if (chosen.paths.empty()) first = run;
+    (run == first ? chosen.paths : chosen.left_out).push_back(path);
+  }
+  return chosen;
+}
+
+std::string notice_words(const FirstRun& chosen) {
+  if (chosen.left_out.empty()) return {};
+  const std::string name = chosen.left_out.front().string();
+  if (chosen.left_out.size() == 1)
+    return fmt::format("one run at a time: {} is another run and is not shown", name);
+  return fmt::format("one run at a time: {} and {} more are of other runs and are not shown", name,
+                     chosen.left_out.size() - 1);
+}
+
+}  // namespace lockstep::viz
