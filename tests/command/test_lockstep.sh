@@ -169,8 +169,13 @@ lockstep --no-install lesson 9 --preset=release --steps 1; claim "our own flags 
 lockstep lesson 9 --exit 7; claim "the exit code is the lesson's" ended 7
 out=$(cd / && "$scratch/link" lesson gpipe 2>&1); code=$?
 claim "through a symlink, from elsewhere" says 'lesson 08_gpipe in / with'
-flock "$house/build/release/lock" sleep 0.5 &
-sleep 0.1; lockstep lesson 9; claim "one build at a time" says 'Waiting for another build'
+exec {held}>"$house/build/release/lock"
+flock "$held"
+: >"$scratch/err"
+(cd "$house" && exec ./lockstep lesson 9) >"$scratch/out" 2>&1 </dev/null {held}>&- &
+run=$!
+claim "one build at a time" within 20 grep -q 'Waiting for another build' "$scratch/out"
+flock -u "$held"; await
 claim "and then it runs" says 'lesson 09_1f1b'
 lockstep lesson 10; claim "a lesson that does not compile fails" ended 1
 claim "and shows what the compiler said" says "main.cpp:1:21: error:"
