@@ -104,6 +104,7 @@ struct StepParts {
   /// clock, the host's time between the two.
   Picoseconds idle = 0;
   Picoseconds exposed() const { return transfer + latency + late_peer; }
+  StepParts& operator+=(const StepParts& other);
 };
 
 /// The parts of a step, one entry per rank in the timeline's order; empty if there is no such step.

@@ -11,13 +11,13 @@ namespace {
 
 /// The span of a lane that ends exactly at `end`; null if there is none.
 const TimelineSpan* span_ending(const RankTimeline& rank, int tid, Picoseconds end) {
-  for (const auto& lane : rank.lanes) {
-    if (lane->tid() != tid) continue;
-    for (const SpanRow& row : lane->rows(Band::action)) {
-      const auto at = std::partition_point(
-          row.begin(), row.end(), [&](const TimelineSpan& span) { return span.end < end; });
-      if (at != row.end() && at->end == end) return &*at;
-    }
+  const auto lane = std::lower_bound(rank.lanes.begin(), rank.lanes.end(), tid,
+                                     [](const auto& each, int id) { return each->tid() < id; });
+  if (lane == rank.lanes.end() || (*lane)->tid() != tid) return nullptr;
+  for (const SpanRow& row : (*lane)->rows(Band::action)) {
+    const auto at = std::partition_point(row.begin(), row.end(),
+                                         [&](const TimelineSpan& span) { return span.end < end; });
+    if (at != row.end() && at->end == end) return &*at;
   }
   return nullptr;
 }
@@ -97,6 +97,16 @@ Intervals moving(const RankTimeline& rank, const Interval& window, const Message
 }
 
 }  // namespace
+
+StepParts& StepParts::operator+=(const StepParts& other) {
+  step += other.step;
+  compute += other.compute;
+  transfer += other.transfer;
+  latency += other.latency;
+  late_peer += other.late_peer;
+  idle += other.idle;
+  return *this;
+}
 
 std::vector<StepParts> step_parts(const Timeline& timeline, int step) {
   const StepWindow* found = timeline.find_step(step);
