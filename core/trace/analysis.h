@@ -84,10 +84,11 @@ Overlap communication_overlap(const Timeline& timeline, int step = -1);
 ///
 /// Exposed communication is the time in which the compute lane stands still for communication: its
 /// wait spans. While it stands still,
-///   - transfer: bytes occupy one of the rank's lanes (β · bytes on the modelled clock);
-///   - latency: otherwise, a message to the rank is in flight (α on the modelled clock; measured
-///     receive spans contain α, so on the wall clock it counts as transfer);
-///   - late_peer: otherwise, nothing is on its way to the rank: a peer has not sent yet.
+///   - transfer: bytes arrive on one of the rank's lanes (β · bytes on the modelled clock), or
+///     leave on one while nothing is on its way to the rank;
+///   - latency: a message to the rank is in flight, but no bytes arrive (α on the modelled clock;
+///     measured receive spans contain α, so on the wall clock it counts as transfer);
+///   - late_peer: nothing is on its way to the rank or from it: a peer has not sent yet.
 /// On the wall clock sends are rendezvous: a send whose receiver has not come moves no bytes, so
 /// it is waiting for a late peer. Within a library's collective (NCCL, MPI) the trace has no
 /// messages, and all its time is transfer.
@@ -103,6 +104,7 @@ struct StepParts {
   /// clock, the host's time between the two.
   Picoseconds idle = 0;
   Picoseconds exposed() const { return transfer + latency + late_peer; }
+  StepParts& operator+=(const StepParts& other);
 };
 
 /// The parts of a step, one entry per rank in the timeline's order; empty if there is no such step.

@@ -11,13 +11,13 @@ namespace {
 
 /// The span of a lane that ends exactly at `end`; null if there is none.
 const TimelineSpan* span_ending(const RankTimeline& rank, int tid, Picoseconds end) {
-  for (const auto& lane : rank.lanes) {
-    if (lane->tid() != tid) continue;
-    for (const SpanRow& row : lane->rows(Band::action)) {
-      const auto at = std::partition_point(
-          row.begin(), row.end(), [&](const TimelineSpan& span) { return span.end < end; });
-      if (at != row.end() && at->end == end) return &*at;
-    }
+  const auto lane = std::lower_bound(rank.lanes.begin(), rank.lanes.end(), tid,
+                                     [](const auto& each, int id) { return each->tid() < id; });
+  if (lane == rank.lanes.end() || (*lane)->tid() != tid) return nullptr;
+  for (const SpanRow& row : (*lane)->rows(Band::action)) {
+    const auto at = std::partition_point(row.begin(), row.end(),
+                                         [&](const TimelineSpan& span) { return span.end < end; });
+    if (at != row.end() && at->end == end) return &*at;
   }
   return nullptr;
 }
@@ -25,6 +25,7 @@ const TimelineSpan* span_ending(const RankTimeline& rank, int tid, Picoseconds e
 /// What the messages of a step say about each rank, by its place in the timeline.
 struct MessageTimes {
   std::vector<Interval> in_flight;  ///< messages to the rank
+  std::vector<Interval> arriving;   ///< those of them that occupy its lane
   /// Of sends whose receiver came late: when their bytes began to move, by lane and start.
   std::map<std::pair<int, Picoseconds>, Picoseconds> moved;
 };
@@ -48,12 +49,11 @@ std::vector<MessageTimes> message_times(const Timeline& timeline, const Interval
     const std::size_t from = index_of(at->from_rank), to = index_of(at->to_rank);
     if (from == ranks.size() || to == ranks.size()) continue;  // of a rank that has no span yet
     Picoseconds sent = at->sent;
-    if (rendezvous) {
-      const TimelineSpan* receive = span_ending(*ranks[to], at->to_lane, at->received);
-      if (receive && receive->start > sent) {
-        sent = receive->start;
-        times[from].moved[{at->from_lane, at->sent}] = sent;
-      }
+    const TimelineSpan* receive = span_ending(*ranks[to], at->to_lane, at->received);
+    if (receive) times[to].arriving.push_back({receive->start, receive->end});
+    if (rendezvous && receive && receive->start > sent) {
+      sent = receive->start;
+      times[from].moved[{at->from_lane, at->sent}] = sent;
     }
     times[to].in_flight.push_back({sent, at->received});
   }
@@ -98,27 +98,42 @@ Intervals moving(const RankTimeline& rank, const Interval& window, const Message
 
 }  // namespace
 
+StepParts& StepParts::operator+=(const StepParts& other) {
+  step += other.step;
+  compute += other.compute;
+  transfer += other.transfer;
+  latency += other.latency;
+  late_peer += other.late_peer;
+  idle += other.idle;
+  return *this;
+}
+
 std::vector<StepParts> step_parts(const Timeline& timeline, int step) {
   const StepWindow* found = timeline.find_step(step);
   if (!found) return {};
   const Interval window{found->start, found->end};
   const Intervals whole = merged({window});
-  std::vector<MessageTimes> messages = message_times(timeline, window);
+  const bool of_others = timeline.run().clock.empty();
+  std::vector<MessageTimes> messages(timeline.ranks().size());
+  if (!of_others) messages = message_times(timeline, window);
   std::vector<StepParts> parts;
   for (std::size_t i = 0; i < timeline.ranks().size(); ++i) {
     const RankTimeline& rank = *timeline.ranks()[i];
     const Intervals compute = compute_of(timeline, rank, window);
     const Intervals bytes = moving(rank, window, messages[i]);
-    const bool of_others = timeline.run().clock.empty();
     const Intervals still = intersection(of_others ? bytes : waits(rank, window), whole);
     const Intervals exposed = difference(still, compute);
-    const Intervals rest = difference(exposed, bytes);
+    // In a ring a rank's own send overlaps the latency of the message that it waits for, so what
+    // is on its way to the rank goes before what the rank sends.
+    const Intervals not_arriving = difference(exposed, merged(std::move(messages[i].arriving)));
+    const Intervals nothing_comes =
+        difference(not_arriving, merged(std::move(messages[i].in_flight)));
     StepParts& part = parts.emplace_back();
     part.step = window.end - window.start;
     part.compute = length(compute);
-    part.transfer = length(exposed) - length(rest);
-    part.latency = length(intersection(rest, merged(std::move(messages[i].in_flight))));
-    part.late_peer = length(rest) - part.latency;
+    part.latency = length(not_arriving) - length(nothing_comes);
+    part.late_peer = length(difference(nothing_comes, bytes));
+    part.transfer = length(exposed) - part.latency - part.late_peer;
     part.idle = part.step - part.compute - part.exposed();
   }
   return parts;

@@ -208,7 +208,7 @@ TEST_CASE("a modelled step is compute and exposed communication, whose parts fol
               CHECK(part >= 0);
             CHECK(each.compute > 0);
             CHECK(each.compute + each.exposed() + each.idle == each.step);
-            CHECK((each.latency > 0) == has_latency);
+            CHECK((each.latency > 0) == has_latency);  // each rank waits for the last bucket
             CHECK((each.transfer > 0) == has_bandwidth);
           }
         }

@@ -73,6 +73,16 @@ TEST_CASE("exposed communication is standing still: transfer, latency and a late
   CHECK(step_parts(written.done(), 1).empty());
 }
 
+TEST_CASE("a rank's own send does not hide the latency of what it waits for") {
+  // A step of a ring, α = 3, β · bytes = 4: both send at 0, and receive from 3 to 7.
+  Written written{"modelled"};
+  for (const int rank : {0, 1}) {
+    written.span(rank, 0, Category::wait, 0, 7).span(rank, 0, Category::forward, 7, 9);
+    written.message(rank, {0, 4}, 1 - rank, {3, 7});
+  }
+  for (const StepParts& parts : step_parts(written.done(), 0)) check_parts(parts, 2, 4, 3, 0, 0);
+}
+
 TEST_CASE("a wait within an action is exposed, and no compute") {
   Written written{"modelled"};
   written.span(0, 0, Category::forward, 0, 20).span(0, 0, Category::wait, 6, 13);

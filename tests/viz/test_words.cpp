@@ -94,6 +94,13 @@ TEST_CASE("a gap without a wait is explained by the message that ended it") {
   CHECK(finding_words(timeline, gap)[0] == "idle, waiting for a message from rank 2");
 }
 
+TEST_CASE("exposed communication is told apart, without what is zero") {
+  const StepParts sum{.transfer = 8 * ms, .latency = 2 * ms};
+  CHECK(exposed_words(sum, 4) == "transfer 2.00 ms, latency 500.0 µs");
+  CHECK(exposed_words({.late_peer = 3 * ms}, 1) == "late peer 3.00 ms");
+  CHECK(exposed_words({}, 2).empty());
+}
+
 TEST_CASE("a message has a bandwidth, waiting for one has none") {
   Timeline timeline;
   for (const Category category : {Category::communication, Category::wait}) {

@@ -30,7 +30,7 @@ void BubbleSeries::update(const Timeline& timeline) {
   for (; looked_at_ < steps.size() && timeline.step_complete(steps[looked_at_]); ++looked_at_) {
     const int step = steps[looked_at_].step;
     Point point{.step = step, .overlap = communication_overlap(timeline, step)};
-    for (const StepParts& part : step_parts(timeline, step)) point.exposed += part.exposed();
+    for (const StepParts& part : step_parts(timeline, step)) point.parts += part;
     if (const auto found = bubble(timeline, step)) point.bubble = *found;
     if (const auto found = internal_bubble(timeline, step)) point.internal = *found;
     points_.push_back(point);

@@ -23,7 +23,7 @@ class BubbleSeries {
     Bubble bubble{};
     Bubble internal{};
     Overlap overlap{};
-    Picoseconds exposed = 0;  ///< StepParts::exposed(), summed over ranks
+    StepParts parts{};  ///< summed over ranks
   };
   /// Looks at steps that have ended since the last call.
   void update(const Timeline& timeline);

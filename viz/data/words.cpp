@@ -65,6 +65,19 @@ std::string bytes_words(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 100 ? 0 : 1, names[unit]);
 }
 
+std::string exposed_words(const StepParts& sum, double ranks) {
+  std::string words;
+  const auto part = [&](const char* name, Picoseconds time) {
+    if (time == 0) return;
+    if (!words.empty()) words += ", ";
+    words += name + (" " + duration_words(static_cast<double>(time) / ranks));
+  };
+  part("transfer", sum.transfer);
+  part("latency", sum.latency);
+  part("late peer", sum.late_peer);
+  return words;
+}
+
 std::string span_words(const Timeline& timeline, const TimelineSpan& span) {
   const std::string& name = timeline.name(span.name);
   std::string words;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/trace/analysis.h"
 #include "core/trace/timeline.h"
 #include "viz/data/viewport.h"
 
@@ -16,6 +17,10 @@ std::string axis_words(double picoseconds, double spacing);
 std::string bytes_words(double bytes);
 /// "forward of microbatch 3 on stage 0", "send to rank 1", or the name itself.
 std::string span_words(const Timeline& timeline, const TimelineSpan& span);
+
+/// "transfer 2.00 µs, latency 27.0 µs": the parts of exposed communication that are not zero, as
+/// means over `ranks`.
+std::string exposed_words(const StepParts& sum, double ranks);
 
 /// What the cursor is on.
 struct Finding {

@@ -66,9 +66,10 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, const Model& mod
     line(facts);
   } else if (point.overlap.communication > 0) {
     headline(point.overlap.share(), "of it hidden by compute");
-    line(fmt::format("{} a rank; compute stands still {}",
+    line(fmt::format("{} a rank, exposed {}",
                      duration_words(static_cast<double>(point.overlap.communication) / ranks),
-                     duration_words(static_cast<double>(point.exposed) / ranks)));
+                     duration_words(static_cast<double>(point.parts.exposed()) / ranks)));
+    if (point.parts.exposed() > 0) line(exposed_words(point.parts, ranks));
   } else {
     painter.text(inside.left, y, "none in this step", colours::text_faint, look.body);
     return;
