@@ -77,7 +77,7 @@ __device__ Chunk<T, per_vector<T>> columns_of(const T* of, int columns, int firs
 }
 
 template <class T>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(most_threads, 2)  // two blocks on a multiprocessor
     forward_kernel(const T* x, const T* gain, const T* bias, T* y, float* means, float* rstds,
                    int h) {
   using Sums = BlockReduction<float, most_threads>;
