@@ -12,6 +12,7 @@
 
 #include <map>
 
+#include "core/model/adamw.h"
 #include "core/model/data.h"
 #include "core/model/gpt.h"
 #include "tests/bench/side_by_side.h"
