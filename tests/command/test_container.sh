@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests of cmake/Containerfile without a container: its RUN line, with an apt-get and an rm that only write
 # down what they are asked for, installs the packages of cmake/build.sh.
+# shellcheck disable=SC2154,SC1091  # scratch is from claims.sh
 set -uo pipefail
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
@@ -25,6 +26,7 @@ out="packages of build.sh that the container lacks: $(comm -23 <(echo "$wanted")
 claim "every package of build.sh is installed" [ "$out" = 'packages of build.sh that the container lacks: ' ]
 out=$(awk '$1 == "COPY" {print $2}' "$source_dir/cmake/Containerfile")
 claim "what is copied lies in the build's context" [ -e "$source_dir/cmake/$out" ]
+# shellcheck disable=SC2013  # the file's name is one word
 for word in $(sed -n 's/.*docker build .*-f \([^ ]*\) .*/\1/p' "$source_dir/README.md"); do
   claim "the README names the file" [ -e "$source_dir/$word" ]
   named=yes
