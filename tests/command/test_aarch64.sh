@@ -12,7 +12,7 @@ cd "$source_dir" || exit 1
 flags=(-std=c++20 -O1 -fsyntax-only -I. -idirafter /usr/include
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -Wno-missing-field-initializers -Wno-restrict
   -ffp-contract=off -DFMT_HEADER_ONLY '-DLOCKSTEP_SOURCE_DIR="/"' '-DLOCKSTEP_CUDA_LIBRARY="/"')
-for folder in /usr/include/*-linux-gnu/openblas*; do flags+=(-idirafter "$folder"); done
+for folder in /usr/include/*-linux-gnu/openblas*/; do flags+=(-idirafter "$folder"); done
 mapfile -t sources < <(find kernels core lessons -name '*.cpp' ! -path '*/cuda/*' ! -path '*/nccl/*' ! -name 'mpi_*' | sort)
 failed=0
 if (( ${#sources[@]} < 50 )); then echo "only ${#sources[@]} sources found"; failed=1; fi
