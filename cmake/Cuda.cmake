@@ -179,19 +179,61 @@ endif()
 
 # --- The language --------------------------------------------------------------------------------
 
-# The GPUs of the last years, A100 (80), H100 (90) and B200 (100), as far as this nvcc knows them, and
-# code for the newest that later ones translate.
+# Which GPUs the kernels are compiled for. Every architecture costs the compiler the same again, so the
+# default is one: that of this machine's GPUs, or else the oldest that has what the kernels use (A100,
+# 80), with its PTX, which every later GPU's driver translates. CMAKE_CUDA_ARCHITECTURES and CUDAARCHS
+# take precedence.
+set(LOCKSTEP_CUDA_ARCHITECTURES auto CACHE STRING
+  "auto: this machine's GPUs, or one architecture and its PTX; all: sm_80, sm_90, sm_100 and PTX")
 execute_process(COMMAND ${lockstep_nvcc} --list-gpu-arch OUTPUT_VARIABLE lockstep_known)
-set(lockstep_architectures)
-foreach(architecture 80 90 100)
-  if(lockstep_known MATCHES "compute_${architecture}\n")
-    list(APPEND lockstep_architectures ${architecture}-real)
-    set(lockstep_newest ${architecture})
+string(REGEX MATCHALL "[0-9]+" lockstep_known "${lockstep_known}")
+
+# OUT: the architectures of this machine's GPUs, such as 90-real; nothing if it has none, or one that the
+# kernels or this nvcc do not know.
+function(lockstep_find_gpus out)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE said ERROR_QUIET RESULT_VARIABLE status)
+  set(found)
+  if(status EQUAL 0)
+    string(REPLACE "." "" said "${said}")
+    string(REGEX MATCHALL "[0-9]+" found "${said}")
+    list(REMOVE_DUPLICATES found)
+    foreach(architecture IN LISTS found)
+      if(architecture LESS 80 OR NOT architecture IN_LIST lockstep_known)
+        set(found)
+        break()
+      endif()
+    endforeach()
+    list(TRANSFORM found APPEND -real)
+  endif()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+set(lockstep_all)
+foreach(architecture 80 90 100)    # A100, H100, B200
+  if(architecture IN_LIST lockstep_known)
+    list(APPEND lockstep_all ${architecture})
   endif()
 endforeach()
-list(APPEND lockstep_architectures ${lockstep_newest}-virtual)
-if(NOT CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
-  set(CMAKE_CUDA_ARCHITECTURES ${lockstep_architectures})
+list(GET lockstep_all 0 lockstep_one)
+list(GET lockstep_all -1 lockstep_newest)
+list(TRANSFORM lockstep_all APPEND -real)
+list(APPEND lockstep_all ${lockstep_newest}-virtual)
+set(lockstep_why)
+if(CMAKE_CUDA_ARCHITECTURES OR DEFINED ENV{CUDAARCHS})
+  set(lockstep_why ", as asked")
+elseif(LOCKSTEP_CUDA_ARCHITECTURES STREQUAL "all")
+  set(CMAKE_CUDA_ARCHITECTURES ${lockstep_all})
+elseif(LOCKSTEP_CUDA_ARCHITECTURES STREQUAL "auto")
+  lockstep_find_gpus(CMAKE_CUDA_ARCHITECTURES)
+  set(lockstep_why ", this machine's GPUs")
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES ${lockstep_one})
+    set(lockstep_why " and its PTX; LOCKSTEP_CUDA_ARCHITECTURES=all for more")
+  endif()
+else()
+  message(FATAL_ERROR "LOCKSTEP_CUDA_ARCHITECTURES is '${LOCKSTEP_CUDA_ARCHITECTURES}'; it can be auto or "
+    "all. CMAKE_CUDA_ARCHITECTURES takes a list such as '86;90'.")
 endif()
 set(CMAKE_CUDA_COMPILER ${lockstep_nvcc})
 if(NOT CMAKE_CUDA_HOST_COMPILER)
@@ -213,8 +255,9 @@ set(ENV{LIBRARY_PATH} "${lockstep_library_path}")
 
 set(lockstep_for)
 if(CMAKE_CUDA_ARCHITECTURES STREQUAL "native" AND NOT CMAKE_CUDA_ARCHITECTURES_NATIVE)
-  set(CMAKE_CUDA_ARCHITECTURES ${lockstep_architectures})
+  set(CMAKE_CUDA_ARCHITECTURES ${lockstep_one})
   set(lockstep_for "no native GPU here, so ")
+  set(lockstep_why " and its PTX")
 endif()
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)    # CMake 3.25 does not know that nvcc 12 has it
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
@@ -232,7 +275,7 @@ target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SH
 
 set(LOCKSTEP_HAS_CUDA ON)
 list(JOIN CMAKE_CUDA_ARCHITECTURES ", " lockstep_architectures)
-set(LOCKSTEP_ABOUT_CUDA "${lockstep_cuda_version}, ${lockstep_nvcc}, ${lockstep_for}for ${lockstep_architectures}")
+set(LOCKSTEP_ABOUT_CUDA "${lockstep_cuda_version}, ${lockstep_nvcc}, ${lockstep_for}for ${lockstep_architectures}${lockstep_why}")
 
 # --- NCCL ----------------------------------------------------------------------------------------
 

@@ -124,17 +124,27 @@ install_missing() { # GROUP...
 
 # --- Build ---------------------------------------------------------------------------------------
 
-# What the build was configured for. With other packages, or another CUDA Toolkit, it is configured again.
-configuration() { printf '%s\n%s%s' "$root" "$missing" "$(command -v "${CUDACXX:-nvcc}")"; }
+# What the build was configured for. With other packages, another CUDA Toolkit, or a GPU that has come or
+# gone, it is configured again.
+configuration() {
+  printf '%s\n%s%s' "$root" "$missing" "$(command -v "${CUDACXX:-nvcc}")"
+  ! compgen -G '/dev/nvidia[0-9]*' >/dev/null || printf ' with a GPU'
+}
+
+# Set to `all` by a verb that wants the kernels for every architecture; a build that has them keeps them.
+architectures=''
 
 is_configured() {
   [[ -e $build/build.ninja && -e $build/configured_for ]] &&
-    [[ $(<"$build/configured_for") == "$(configuration)" ]]
+    [[ $(<"$build/configured_for") == "$(configuration)" ]] &&
+    { [[ -z $architectures ]] ||
+      grep -qs "^LOCKSTEP_CUDA_ARCHITECTURES:[A-Z]*=$architectures\$" "$build/CMakeCache.txt"; }
 }
 
 configure() {
   local version flags=(-DLOCKSTEP_TESTS="$([[ $missing == *doctest-dev* ]] && echo OFF || echo ON)")
   ! is_configured || return 0
+  [[ -z $architectures ]] || flags+=(-DLOCKSTEP_CUDA_ARCHITECTURES="$architectures")
   version=$(cmake --version | awk 'NR == 1 {print $3}')
   [[ $(printf '%s\n' 3.25 "$version" | sort -V | head -n 1) == 3.25 ]] ||
     fail "CMake $version is here, and 3.25 is needed: 'pip install cmake', or https://apt.kitware.com"
@@ -147,7 +157,7 @@ configure() {
     awk '/^CMake Error/ {show = 1} /^-- / {show = 0} show' "$build/configure.log" | head -n 40 >&2
     fail "configuring failed; all that CMake said is in build/$preset/configure.log"
   fi
-  sed -n 's/^-- Lockstep: \(.*left out.*\)/  \1/p' "$build/configure.log" >&2
+  sed -n 's/^-- Lockstep: \(.*left out.*\|CUDA .*\)/  \1/p' "$build/configure.log" >&2
   configuration >"$build/configured_for"
 }
 
@@ -159,17 +169,28 @@ jobs_at_once() {
     /^MemAvailable/ {at_most(int($2 / 1.5e6))} END {print (jobs > 0 ? jobs : 1)}'
 }
 
-# Ninja's lines come in; one line that moves goes out on a terminal, one that stays elsewhere.
+# Reads Ninja's lines and shows how far it is: on a terminal in one line that is redrawn every second,
+# elsewhere in a line every PROGRESS_SECONDS. A build with nothing to do says nothing.
+PROGRESS_SECONDS=5
 progress() { # TARGETS
-  local line said='' step='^\[([0-9]+/[0-9]+)\] (Building|Linking) .*[ /]([^ /]+)$'
-  while IFS= read -r line; do
-    [[ $line =~ $step ]] || continue
+  local line at='' said='' begun=$SECONDS step='^\[([0-9]+/[0-9]+)\] (Building|Linking) .*[ /]([^ /]+)$'
+  while true; do
+    if IFS= read -r -t 1 line; then
+      [[ $line =~ $step ]] || continue
+      at="${BASH_REMATCH[1]}, ${BASH_REMATCH[3]}"
+    elif (( $? <= 128 )); then    # not a second without a line, but the end
+      break
+    fi
     if [[ -t 2 ]]; then
-      printf '\r\e[KBuilding: %s %.40s' "${BASH_REMATCH[1]}" "${BASH_REMATCH[3]}" >&2
+      printf '\r\e[KBuilding: %d s, %.60s' $((SECONDS - begun)) "${at:-starting}" >&2
     elif [[ -z $said ]]; then
       say "Building $1 (log: build/$preset/build.log)"
+    elif (( SECONDS - said >= PROGRESS_SECONDS )); then
+      say "  ${at:-0} after $((SECONDS - begun)) s"
+    else
+      continue
     fi
-    said=yes
+    said=$SECONDS
   done
   if [[ -t 2 && -n $said ]]; then printf '\r\e[K' >&2; fi
 }
@@ -238,4 +259,22 @@ run_tests() { # CTEST ARGUMENTS
   fi
   if (( status != 0 && bad == 0 )); then bad=1; fi    # ctest itself went wrong
   passed=$((passed + ran)) failed=$((failed + bad)) skipped=$((skipped + left_out))
+}
+
+# The N files, tests and cases that took longest, of the last build and the last run. Seconds are wall
+# time, beside whatever else ran; a file's are of the last time that it was compiled.
+list_slowest() { # N
+  local log=$build/Testing/Temporary/LastTest.log
+  slowest() { sort -rn | sed -n "1,$1p"; }
+  printf '\nSlowest files to compile in build/%s, in seconds:\n' "$preset"
+  awk -F'\t' 'NF == 5 && $4 ~ /\.(o|gch)$/ {took[$4] = ($2 - $1) / 1000}
+    END {for (file in took) {shown = file; sub(/CMakeFiles\//, "", shown); sub(/\.dir\//, " ", shown)
+                             printf "%8.1f  %s\n", took[file], shown}}' "$build/.ninja_log" | slowest "$1"
+  [[ -e $log ]] || return 0
+  printf '\nSlowest tests:\n'
+  awk '/^[0-9]+\/[0-9]+ Test: / {name = $3} /^Test time = / {printf "%8.1f  %s\n", $4, name}' "$log" | slowest "$1"
+  printf '\nSlowest cases:\n'    # doctest's lines, which LOCKSTEP_TEST_DURATIONS asks for
+  awk '/^[0-9]+\/[0-9]+ Test: / {name = $3}
+    /^[0-9.]+ s: / {took = $1; sub(/^[0-9.]+ s: /, ""); printf "%8.1f  %s: %s\n", took, name, $0}' "$log" | slowest "$1"
+  printf '\n'
 }

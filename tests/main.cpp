@@ -1,2 +1,11 @@
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
+
+#include <cstdlib>
+
+int main(int argc, char** argv) {
+  doctest::Context context(argc, argv);
+  // `./lockstep test --slowest` reads each case's seconds from the log.
+  if (std::getenv("LOCKSTEP_TEST_DURATIONS") != nullptr) context.setOption("duration", true);
+  return context.run();
+}

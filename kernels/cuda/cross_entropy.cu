@@ -49,8 +49,8 @@ template <class T>
 __global__ void __launch_bounds__(threads)
     forward_kernel(const T* logits, const std::int32_t* targets, float* losses, float* lse,
                    int vocabulary) {
-  using Reduce = cub::BlockReduce<element::SoftmaxPart, threads>;
-  __shared__ typename Reduce::TempStorage storage;
+  using Merged = BlockReduction<element::SoftmaxPart, threads>;
+  __shared__ typename Merged::Storage storage;
   constexpr int size = per_vector<T>;
   const std::int64_t row = blockIdx.x;
   const T* const in = logits + row * vocabulary;
@@ -71,8 +71,9 @@ __global__ void __launch_bounds__(threads)
     for (int c = 0; c < chunks; ++c)
       if (count[c] > 0) part = take(part, chunk[c], count[c]);
   }
-  part = Reduce(storage).Reduce(part, [](const element::SoftmaxPart& a,
-                                         const element::SoftmaxPart& b) { return merge(a, b); });
+  part = Merged(storage).on_first_thread(
+      part,
+      [](const element::SoftmaxPart& a, const element::SoftmaxPart& b) { return merge(a, b); });
   if (threadIdx.x != 0) return;
   const float log_sum = logf(part.sum);
   const std::int32_t target = targets[row];

@@ -12,7 +12,7 @@
 /// A token outside [0, V) is nobody's row: forward leaves the position alone, backward skips it.
 
 #include <bit>
-#include <cub/cub.cuh>
+#include <cub/device/device_radix_sort.cuh>
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"

@@ -19,10 +19,12 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr float epsilon = 1e-5F;
-constexpr int kept = 4;  // chunks a thread keeps in registers
+constexpr int kept = 4;            // chunks a thread keeps in registers
+constexpr int most_threads = 512;  // of a block
 
-/// The part of a row that a thread of a block has: chunks threadIdx.x, threadIdx.x + threads, ...
-template <class T, int threads>
+/// The part of a row that a thread of a block has: chunk threadIdx.x, and every blockDim.x-th after
+/// it.
+template <class T>
 class RowPart {
  public:
   static constexpr int size = per_vector<T>;
@@ -56,7 +58,7 @@ class RowPart {
     return source_.template load<size>(first(k), count(k), T{});
   }
   __device__ int first(int k) const {
-    return (k * threads + static_cast<int>(threadIdx.x)) * size;
+    return (k * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * size;
   }
   __device__ int count(int k) const {
     const int left = columns_ - first(k);
@@ -74,14 +76,15 @@ __device__ Chunk<T, per_vector<T>> columns_of(const T* of, int columns, int firs
   return Source<T>{of, of + columns}.template load<per_vector<T>>(first, count, T{});
 }
 
-template <class T, int threads>
-__global__ void __launch_bounds__(threads) forward_kernel(const T* x, const T* gain, const T* bias,
-                                                          T* y, float* means, float* rstds, int h) {
-  using Sums = BlockReduction<float, threads>;
+template <class T>
+__global__ void __launch_bounds__(most_threads, 2)  // two blocks on a multiprocessor
+    forward_kernel(const T* x, const T* gain, const T* bias, T* y, float* means, float* rstds,
+                   int h) {
+  using Sums = BlockReduction<float, most_threads>;
   __shared__ typename Sums::Storage storage;
   constexpr int size = per_vector<T>;
   const std::int64_t row = blockIdx.x;
-  const RowPart<T, threads> part(x + row * h, h);
+  const RowPart<T> part(x + row * h, h);
   const auto count_h = static_cast<float>(h);
 
   float sum = 0.0F;
@@ -115,16 +118,16 @@ __global__ void __launch_bounds__(threads) forward_kernel(const T* x, const T* g
 }
 
 /// With x̂ = (x - mean) rstd and d = dy gain:  dx = rstd (d - mean(d) - x̂ mean(d x̂)).
-template <class T, int threads>
-__global__ void __launch_bounds__(threads)
+template <class T>
+__global__ void __launch_bounds__(most_threads)
     backward_input_kernel(const T* dy, const T* x, const T* gain, const float* means,
                           const float* rstds, T* dx, int h) {
-  using Sums = BlockReduction<float2, threads>;
+  using Sums = BlockReduction<float2, most_threads>;
   __shared__ typename Sums::Storage storage;
   constexpr int size = per_vector<T>;
   const std::int64_t row = blockIdx.x;
-  const RowPart<T, threads> up(dy + row * h, h);
-  const RowPart<T, threads> in(x + row * h, h);
+  const RowPart<T> up(dy + row * h, h);
+  const RowPart<T> in(x + row * h, h);
   const float mean = means[row];
   const float rstd = rstds[row];
 
@@ -181,18 +184,14 @@ struct WeightGradients {
   }
 };
 
-/// Calls with_threads with an integral constant: the threads that a block has for rows of h.
-template <class T, class WithThreads>
-void for_rows_of(std::int64_t h, WithThreads with_threads) {
+/// The threads that a block has for rows of h: see the top.
+template <class T>
+dim3 threads_for(std::int64_t h) {
   const std::int64_t warp_keeps = 32 * kept * per_vector<T>;
-  if (h <= warp_keeps)
-    with_threads(std::integral_constant<int, 32>{});
-  else if (h <= 2 * warp_keeps)
-    with_threads(std::integral_constant<int, 64>{});
-  else if (h <= 4 * warp_keeps)
-    with_threads(std::integral_constant<int, 128>{});
-  else
-    with_threads(std::integral_constant<int, 512>{});
+  if (h <= warp_keeps) return 32;
+  if (h <= 2 * warp_keeps) return 64;
+  if (h <= 4 * warp_keeps) return 128;
+  return most_threads;
 }
 
 }  // namespace
@@ -204,11 +203,9 @@ void DeviceKernels::layernorm_forward(Queue queue, View x, View gain, View bias,
   want_one_type(name, {{"x", x}, {"gain", gain}, {"bias", bias}, {"y", y}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    for_rows_of<T>(n.columns, [&](auto threads) {
-      launch({name, queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)},
-             forward_kernel<T, threads>, data_of<T>(x), data_of<T>(gain), data_of<T>(bias),
-             data_of<T>(y), mean.f32(), rstd.f32(), static_cast<int>(n.columns));
-    });
+    launch({name, queue, dim3(static_cast<unsigned>(n.rows)), threads_for<T>(n.columns)},
+           forward_kernel<T>, data_of<T>(x), data_of<T>(gain), data_of<T>(bias), data_of<T>(y),
+           mean.f32(), rstd.f32(), static_cast<int>(n.columns));
   });
 }
 
@@ -219,11 +216,9 @@ void DeviceKernels::layernorm_backward_input(Queue queue, View dy, View x, View 
   want_one_type(name, {{"dy", dy}, {"x", x}, {"gain", gain}, {"dx", dx}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    for_rows_of<T>(n.columns, [&](auto threads) {
-      launch({name, queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)},
-             backward_input_kernel<T, threads>, data_of<T>(dy), data_of<T>(x), data_of<T>(gain),
-             mean.f32(), rstd.f32(), data_of<T>(dx), static_cast<int>(n.columns));
-    });
+    launch({name, queue, dim3(static_cast<unsigned>(n.rows)), threads_for<T>(n.columns)},
+           backward_input_kernel<T>, data_of<T>(dy), data_of<T>(x), data_of<T>(gain), mean.f32(),
+           rstd.f32(), data_of<T>(dx), static_cast<int>(n.columns));
   });
 }
 

@@ -51,18 +51,18 @@ __global__ void __launch_bounds__(threads)
       for (int i = 0; i < size; ++i)
         if (i < count[c]) sum += f(widen(chunk[c].at[i]));
   }
-  using Reduce = cub::BlockReduce<double, threads>;
-  __shared__ typename Reduce::TempStorage storage;
-  sum = Reduce(storage).Sum(sum);
+  using Sums = BlockReduction<double, threads>;
+  __shared__ typename Sums::Storage storage;
+  sum = Sums(storage).on_first_thread(sum, Sum{});
   if (threadIdx.x == 0) block_sums[blockIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(threads) add_blocks(double* block_sums, int blocks) {
   double sum = 0.0;
   for (int i = static_cast<int>(threadIdx.x); i < blocks; i += threads) sum += block_sums[i];
-  using Reduce = cub::BlockReduce<double, threads>;
-  __shared__ Reduce::TempStorage storage;
-  sum = Reduce(storage).Sum(sum);
+  using Sums = BlockReduction<double, threads>;
+  __shared__ Sums::Storage storage;
+  sum = Sums(storage).on_first_thread(sum, Sum{});
   // No other thread reads the first element any more: it has gone through the reduction.
   if (threadIdx.x == 0) block_sums[0] = sum;
 }

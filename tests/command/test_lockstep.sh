@@ -40,7 +40,7 @@ foreach(name bench_good bench_bad lockstep_bench_table lockstep_measure)
 endforeach()
 add_custom_target(lockstep_bench DEPENDS bench_good bench_bad lockstep_bench_table)
 enable_testing()
-add_test(NAME good COMMAND true)
+add_test(NAME good COMMAND sh -c "[ -z $LOCKSTEP_TEST_DURATIONS ] || echo '1.500000 s: adds up'")
 add_test(NAME slow COMMAND true)
 set_tests_properties(slow PROPERTIES LABELS slow)
 add_test(NAME left_out COMMAND sh -c "exit 77")
@@ -145,7 +145,7 @@ lockstep --help; claim "--help names the exit codes" says 'Exit codes'
 claim "help builds nothing" [ ! -e "$house/build" ]
 
 # What can't be done as asked: one line, exit code 2.
-for words in 'tset' '--verbose' 'help tset' 'test --fast' '--preset fast test' '--preset' 'diff' 'diff 8' \
+for words in 'tset' '--verbose' 'help tset' 'test --fast' 'test --slowest=x' '--preset fast test' '--preset' 'diff' 'diff 8' \
   'bench --fast' 'bench a b' 'bench --json' 'bench --json no/such/folder/x.json'; do
   # shellcheck disable=SC2086  # several words
   lockstep $words; claim "'$words' is refused" ended 2
@@ -180,6 +180,15 @@ claim "and then it runs" says 'lesson 09_1f1b'
 lockstep lesson 10; claim "a lesson that does not compile fails" ended 1
 claim "and shows what the compiler said" says "main.cpp:1:21: error:"
 claim "but not its command line" is_silent_on ' -o CMakeFiles'
+
+# The progress of a build, without a terminal.
+out=$(bash -c 'say() { printf "%s\n" "$*" >&2; }; preset=release; source "$1"; PROGRESS_SECONDS=1
+  { sleep 1.2; for i in 1 2 3; do echo "[$i/9] Building CXX object x/y$i.cpp.o"; sleep 1.1; done; } |
+    progress "all of it"' _ "$source_dir/cmake/build.sh" 2>&1)
+claim "a build says what it builds before the first file is done" [ "${out%%$'\n'*}" = 'Building all of it (log: build/release/build.log)' ]
+claim "and then how far it is" says '  2/9, y2.cpp.o after '
+out=$(bash -c 'source "$1"; true | progress "all of it"' _ "$source_dir/cmake/build.sh" 2>&1)
+claim "a build with nothing to do says nothing" [ -z "$out" ]
 
 # Packages. Compilers that know of no header stand for a machine without them.
 cat >"$scratch/bin/empty-c++" <<'END'
@@ -298,11 +307,18 @@ lockstep test; claim "test passes" ended 0
 claim "test counts" last_line "$((3 - skips)) passed, 0 failed, $skips skipped"
 claim "test leaves the slow ones out" is_silent_on 'slow'
 lockstep test -- -R no_such_test; claim "no test at all is no success" ended 1
+lockstep test --slowest; claim "--slowest lists files, tests and cases" says $'Slowest tests:\n'
+claim "a test with its seconds" grep -q '^ *[0-9.]*  good$' <<<"$out"
+claim "a case with its seconds" grep -q '^ *1\.5  good: adds up$' <<<"$out"
+claim "and counts last" last_line "$((3 - skips)) passed, 0 failed, $skips skipped"
+lockstep test --slowest 1; claim "--slowest 1 lists one test" [ "$(sed -n '/^Slowest tests/,/^$/p' <<<"$out" | grep -c '  ')" = 1 ]
+claim "and no duration is printed otherwise" is_silent_on 'adds up: '
 lockstep test -- -R good; claim "ctest's arguments go through" is_silent_on 'left_out'
 touch "$house/bad" "$house/CMakeLists.txt"; lockstep test; claim "a test that fails is counted" says ' passed, 1 failed, '
 claim "and fails" ended 1
 lockstep test --all; claim "--all: three presets, slow ones too" says ' passed, 3 failed, '
 claim "--all has the slow ones" says 'slow'
+claim "--all builds the kernels for every GPU" grep -q 'LOCKSTEP_CUDA_ARCHITECTURES:.*=all' "$house/build/release/CMakeCache.txt"
 rm "$house/bad"; touch "$house/ghost" "$house/CMakeLists.txt"
 lockstep test; claim "a test without its program fails, it is not skipped" says " passed, 1 failed, $skips skipped"
 rm "$house/ghost"; echo 'broken(' >>"$house/CMakeLists.txt"
