@@ -119,7 +119,8 @@ class Sweep {
           1e-9 * algorithm_bandwidth(bytes, taken), 1e-9 * bus_bandwidth(bytes, taken, N), theirs);
   }
   void note(const Told& told, int N) {
-    json_ += (json_.empty() ? "" : ",") + lockstep::json(told, N);
+    if (!json_.empty()) json_ += ',';
+    json_ += lockstep::json(told, N);
   }
 
   /// The first N ranks, which do the work while the others wait.
