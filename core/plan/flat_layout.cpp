@@ -40,12 +40,11 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
       return open && buckets_.back().frozen == parameter.frozen &&
              (buckets_.back().slots.empty() || buckets_.back().dtype == parameter.dtype);
     };
-    // Parameters of one kind after another; of a unit of one kind, all in their order.
-    std::stable_sort(own[u].begin(), own[u].end(), [&](const auto* a, const auto* b) {
-      const auto kind = [&](const StoredParameter* each) {
-        return std::pair{each->frozen != own[u].front()->frozen, each->dtype};
-      };
-      return kind(a) < kind(b);
+    // Parameters of one kind after another, beginning as the unit does; of one kind, in their
+    // order.
+    const bool first_is_frozen = !own[u].empty() && own[u].front()->frozen;
+    std::ranges::stable_sort(own[u], {}, [&](const StoredParameter* parameter) {
+      return std::pair{parameter->frozen != first_is_frozen, parameter->dtype};
     });
     if (own[u].empty() && !open) buckets_.emplace_back();
     for (const StoredParameter* parameter : own[u]) {
