@@ -95,7 +95,7 @@ struct LessonInfo {
   /// The axes on which the lesson's ranks can lie. The first takes what the flags leave open.
   std::vector<Axis> axes{Axis::pp};
   Tolerance tolerance{};
-  /// In 16 bits, where another order of additions shows sooner.
+  /// The same in 16 bits, where the order of additions matters sooner.
   Tolerance narrow_tolerance{};
 };
 

@@ -73,7 +73,7 @@ inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan) {
   return all_reduce_scratch(Algorithm::ring, elements, n, plan.receives_combine);
 }
 
-/// Bytes of a value, or of a gradient.
+/// Bytes per parameter value, and per gradient.
 inline std::int64_t width_of(const Plan& plan) {
   return static_cast<std::int64_t>(size_of(plan.model().dtype));
 }
