@@ -64,7 +64,8 @@ struct Place {
   int coordinate(Axis axis) const { return coordinates[static_cast<std::size_t>(axis)]; }
   const std::vector<int>& group(Axis axis) const { return members[static_cast<std::size_t>(axis)]; }
   int size(Axis axis) const { return static_cast<int>(group(axis).size()); }
-  /// For techniques that handle one stage per rank. Throws std::logic_error if there are more, or none.
+  /// For techniques that handle one stage per rank. Throws std::logic_error if there are more, or
+  /// none.
   int only_stage() const;
   bool operator==(const Place&) const = default;
 };
