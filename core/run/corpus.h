@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// The default corpus: the README of every lesson, in order, as one text. Throws UsageError where
-/// the texts are not found.
-std::string text_of_the_lessons();
+/// The default corpus, lessons/corpus.txt: the text of the lessons' pages, kept as a file of its
+/// own so that losses stay the same when a page is edited. Throws UsageError if it cannot be read.
+std::string default_corpus();
 
 }  // namespace lockstep

@@ -176,7 +176,7 @@ void FlagParser::Impl::shared_flags() {
                    : fmt::format("{}: wants a whole number of at least 0", text);
       })
       ->capture_default_str();
-  word("--data", o.data, "a file to train on [the lessons' own texts]");
+  word("--data", o.data, "a file to train on [lessons/corpus.txt, the text of the lessons]");
   word("--load", o.load,
        "begin from this safetensors file (GPT-2's names), or go on from a folder of --save");
   word("--save", o.save,

@@ -59,7 +59,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   if (builder_) options_->builder = builder_(o);
   if (info_.trains) o.plan().validate();
   corpus_ = std::make_unique<Corpus>(
-      o.data.empty() ? Corpus{text_of_the_lessons(), o.model, "the lessons' texts"}
+      o.data.empty() ? Corpus{default_corpus(), o.model, "the lessons' texts"}
                      : Corpus::from_file(o.data, o.model));
   if (!o.load.empty()) options_->trained_steps = check_checkpoint(o.load, o.plan());
 

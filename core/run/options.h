@@ -38,7 +38,7 @@ struct Options {
   std::vector<int> microbatches{8};  ///< m; several are a sweep, the steps divided among them
   AdamWOptions optimizer;
   std::uint64_t seed = 1;
-  std::string data;        ///< a file; empty: the lessons' own texts
+  std::string data;        ///< a file; empty: the default corpus
   std::string load, save;  ///< checkpoints
   int trained_steps = 0;   ///< that the loaded one has behind it: the data go on from there
 
