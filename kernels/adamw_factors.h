@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// The scalars of a step in double, as PyTorch computes them, rounded once.
+/// Returns the scalars of one AdamW step, computed in double as in PyTorch and rounded to f32 once.
 inline element::AdamWFactors adamw_factors(const AdamWStep& step) {
   const double beta1 = step.beta1, beta2 = step.beta2, rate = step.learning_rate;
   const auto count = static_cast<double>(step.step);

@@ -26,8 +26,8 @@ Matrix matrix(const View& view) {
   return {view.shape.rows(), view.shape.last()};
 }
 
-/// The three matrices of one linear layer against each other. x stands for x or dx, y for y or dy,
-/// w for w or dw.
+/// Checks the three matrices of a linear layer against each other and returns their sizes. `x` is x
+/// or dx, `y` is y or dy, `w` is w or dw.
 Linear linear(const char* kernel, Named x, Named w, Named y, WeightLayout layout) {
   want_strided(kernel, {x, y});
   want_contiguous(kernel, {w});

@@ -1,15 +1,14 @@
 #pragma once
 
-/// What the kernels of kernels.h ask of their arguments, on every device: each function here has
-/// the name of a kernel, throws std::invalid_argument (with the kernel's name and both shapes)
-/// where an argument doesn't fit, and returns the sizes that the kernel works with. What lies in
-/// the arguments' memory is not looked at.
+/// Argument checks for the kernels of kernels.h, shared by all devices. Each function has the name
+/// of a kernel, returns the sizes that the kernel needs, and throws std::invalid_argument, with the
+/// kernel's name and both shapes, if an argument does not fit. Element values are not checked.
 
 #include "kernels/kernels.h"
 
 namespace lockstep::arguments {
 
-/// Of a matrix, or of what is flattened to one.
+/// The size of a matrix, or of a view flattened to one.
 struct Matrix {
   std::int64_t rows, columns;
 };
@@ -19,7 +18,7 @@ struct Linear {
 struct Attention {
   std::int64_t b, s, heads, d;
   float scale;         ///< 1 / √d
-  bool probabilities;  ///< whether the caller has memory for them
+  bool probabilities;  ///< whether the caller passed memory for them
 };
 struct Embedding {
   std::int64_t rows, s, h, vocabulary;
@@ -44,11 +43,11 @@ Embedding embedding_backward(View tokens, View dx, View dtokens_table, View dpos
 Matrix cross_entropy_forward(View logits, View targets, View losses, View lse);
 Matrix cross_entropy_backward(View logits, View targets, View lse, View dlogits);
 
-// Of the kernels that treat each element alone, the number of elements.
+// Elementwise kernels return the number of elements.
 std::int64_t gelu_forward(View x, View y);
 std::int64_t gelu_backward(View x, View dy, View dx);
 std::int64_t add(View a, View b, View y);
-/// scale, fill, sum and the like.
+/// For `kernel` = scale, fill, sum and other kernels with one argument.
 std::int64_t one_view(const char* kernel, View x);
 Matrix copy(View from, View to);
 Matrix convert(View from, View to);

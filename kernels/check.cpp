@@ -30,7 +30,7 @@ void want_floating(const char* kernel, const Named& named) {
   want_dtype(kernel, named, is_floating(named.view.dtype) ? named.view.dtype : DType::f32);
 }
 
-// One row is contiguous whatever its stride says.
+// A single row is contiguous, whatever its stride.
 bool contiguous(const View& view) {
   return view.contiguous() || view.shape.rows() <= 1;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The words of a kernel that asks something of its views: what kernels/arguments.h is written in.
+/// Checks on the views passed to a kernel, and their error messages; used by kernels/arguments.h.
 
 #include <initializer_list>
 
@@ -8,39 +8,39 @@
 
 namespace lockstep {
 
-/// A view under the name that the kernel's declaration gives it.
+/// A view and its parameter name in the kernel's declaration.
 struct Named {
   const char* name;
   const View& view;
 };
 
-/// Throws std::invalid_argument unless every view is of a floating type, has memory for its
-/// elements, and its rows don't overlap.
+/// Throws std::invalid_argument unless every view has a floating-point type, memory for its
+/// elements, and rows that do not overlap.
 void want_strided(const char* kernel, std::initializer_list<Named> views);
 
-/// The same, and contiguous.
+/// As want_strided, and every view must be contiguous.
 void want_contiguous(const char* kernel, std::initializer_list<Named> views);
 
-/// The same as want_contiguous for f32: statistics and moments.
+/// As want_contiguous, and every view must be f32 (statistics and moments).
 void want_statistics(const char* kernel, std::initializer_list<Named> views);
 
-/// The same for i32.
+/// As want_contiguous, for i32 indices.
 void want_indices(const char* kernel, Named indices);
 
-/// Throws unless all views that there are have one type.
+/// Throws std::invalid_argument unless all non-empty views have the same type.
 void want_one_type(const char* kernel, std::initializer_list<Named> views);
 
-/// For copies: one dtype, whichever it is, the same rows and columns, memory, rows that don't
-/// overlap.
+/// Checks a copy's arguments: same dtype (any), same rows and columns, memory present, and no
+/// overlapping rows.
 void want_copyable(const char* kernel, Named from, Named to);
 
-/// Throws std::invalid_argument with both shapes and the rule they break, unless `fits`.
+/// Throws std::invalid_argument with both shapes and the violated `rule`, unless `fits`.
 void want(const char* kernel, bool fits, Named a, Named b, const char* rule);
 
-/// The same number of rows of the same length, so that (b, s, h) fits (b * s, h).
+/// Requires the same number of rows and the same row length, so (b, s, h) matches (b * s, h).
 void want_same_rows(const char* kernel, Named a, Named b);
 
-/// The same number of elements.
+/// Requires the same number of elements.
 void want_same_elements(const char* kernel, Named a, Named b);
 
 }  // namespace lockstep

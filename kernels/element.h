@@ -1,11 +1,11 @@
 #pragma once
 
-/// Arithmetic on single elements, shared by the kernels of every device.
+/// Arithmetic on single elements, shared by the kernels of all devices.
 ///
-/// Everything here is branch-free where it matters, so that a plain loop over an array vectorises,
-/// and uses only additions, multiplications, divisions and roots, which IEEE 754 rounds exactly. An
-/// element's result therefore depends on its value alone: not on its place in the array, on the
-/// vector width, or on which rank holds it. ZeRO relies on that when each rank updates a shard.
+/// Performance-critical code here is branch-free, so that loops over arrays vectorise, and uses
+/// only additions, multiplications, divisions and square roots, which IEEE 754 rounds exactly. An
+/// element's result therefore depends only on its value: not on its index in the array, the vector
+/// width or the rank that holds it. ZeRO relies on this when each rank updates a shard.
 
 #include <cmath>
 #include <cstdint>
@@ -34,40 +34,41 @@ LOCKSTEP_HOST_DEVICE inline std::uint32_t to_bits(float value) {
 
 // -- narrow types ---------------------------------------------------------------------------------
 
-/// The f32 that a bf16 is: its upper half.
+/// Converts bf16 to f32 exactly: the bf16 is the upper half of the f32.
 LOCKSTEP_HOST_DEVICE inline float from_bf16(std::uint16_t bits) {
   return from_bits(static_cast<std::uint32_t>(bits) << 16U);
 }
 
-/// The nearest bf16, of two equally near the even one; beyond the largest ∞. NaN stays NaN.
+/// Rounds to the nearest bf16, ties to even; overflow gives ∞. NaN stays NaN.
 LOCKSTEP_HOST_DEVICE inline std::uint16_t to_bf16(float value) {
   const std::uint32_t bits = to_bits(value);
-  // Half a unit of the last place that stays, less one where that place is even.
+  // Add half a unit of the last kept place, minus one if that place is even.
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
   const std::uint32_t quiet = (bits >> 16U) | 0x40U;
   return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
 }
 
-/// The f32 that an f16 is, subnormal numbers included.
+/// Converts f16 to f32 exactly, subnormals included.
 LOCKSTEP_HOST_DEVICE inline float from_f16(std::uint16_t bits) {
   const std::uint32_t magnitude = bits & 0x7fffU;
-  // Exponent and fraction, moved to where f32 has them, are the number times 2^-112: the two biases
-  // differ by that. The product is exact, also where the f16 (and the f32 made here) is subnormal.
+  // Exponent and fraction, shifted to their places in f32, represent the number times 2^-112, the
+  // difference of the two biases. The product is exact, even if the f16 (and this f32) is
+  // subnormal.
   const std::uint32_t finite = to_bits(from_bits(magnitude << 13U) * 0x1p112F);
   const std::uint32_t other = 0x7f800000U | (magnitude << 13U);
   return from_bits((magnitude < 0x7c00U ? finite : other) |
                    (static_cast<std::uint32_t>(bits) & 0x8000U) << 16U);
 }
 
-/// The nearest f16, of two equally near the even one; ∞ from 65520 on. NaN stays NaN.
+/// Rounds to the nearest f16, ties to even; ∞ from 65520 on. NaN stays NaN.
 LOCKSTEP_HOST_DEVICE inline std::uint16_t to_f16(float value) {
   const std::uint32_t bits = to_bits(value);
   const std::uint32_t magnitude = bits & 0x7fffffffU;
-  // Normal numbers, rounded as in to_bf16, with the smaller bias.
+  // Normal numbers: round as in to_bf16 and adjust the bias.
   std::uint32_t rounded = ((magnitude + 0xfffU + ((magnitude >> 13U) & 1U)) >> 13U) - (112U << 10U);
   rounded = rounded > 0x7c00U ? 0x7c00U : rounded;
-  // Below 2^-14 the places are 2^-24 apart, as those of f32 are between 0.5 and 1: the addition
-  // rounds.
+  // Below 2^-14, f16 values are 2^-24 apart, as are f32 values between 0.5 and 1, so this addition
+  // rounds to them.
   const std::uint32_t subnormal = to_bits(from_bits(magnitude) + 0.5F) - to_bits(0.5F);
   const std::uint32_t quiet = 0x7e00U | ((magnitude >> 13U) & 0x3ffU);
   std::uint32_t result = magnitude < 0x38800000U ? subnormal : rounded;
@@ -77,22 +78,23 @@ LOCKSTEP_HOST_DEVICE inline std::uint16_t to_f16(float value) {
 
 // -- exponentials ---------------------------------------------------------------------------------
 
-/// x as n ln 2 + r with n whole and |r| <= ln 2 / 2, and e^r - 1.
+/// x = n ln 2 + r with n an integer and |r| <= ln 2 / 2; holds n and e^r - 1.
 struct Reduced {
   std::int32_t n;
   float expm1_r;
 };
 
-/// The part that exp and tanh share. Wants |x| < 2^21; NaN passes through to expm1_r.
+/// Performs the range reduction shared by exp and tanh. Requires |x| < 2^21; NaN propagates to
+/// expm1_r.
 LOCKSTEP_HOST_DEVICE inline Reduced reduce(float x) {
-  // Adding 1.5 * 2^23 leaves no room for fraction bits: it rounds to nearest, and the whole number
-  // stands in the low bits.
+  // Adding 1.5 * 2^23 leaves no fraction bits, so it rounds to the nearest integer, which is then
+  // in the low bits.
   constexpr float rounder = 12582912.0F;
   const float rounded = x * 1.44269504F + rounder;
   const float n = rounded - rounder;
-  // ln 2 in two parts. The first has 9 significant bits, so n times it is exact.
+  // ln 2 is split in two. The first part has 9 significant bits, so n times it is exact.
   const float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
-  // (e^r - 1 - r) / r² by a polynomial of degree 5, fitted for the least largest error of e^r - 1
+  // (e^r - 1 - r) / r² as a polynomial of degree 5, fitted to minimize the largest error of e^r - 1
   // (2.4e-10) over |r| <= ln 2 / 2.
   float q = 1.9914274e-4F;
   q = q * r + 1.3941064e-3F;
@@ -103,25 +105,24 @@ LOCKSTEP_HOST_DEVICE inline Reduced reduce(float x) {
   return {static_cast<std::int32_t>(to_bits(rounded) - to_bits(rounder)), q * (r * r) + r};
 }
 
-/// 2^n for n in [-126, 127].
+/// Returns 2^n for n in [-126, 127].
 LOCKSTEP_HOST_DEVICE inline float power_of_two(std::int32_t n) {
   return from_bits((static_cast<std::uint32_t>(n) + 127U) << 23U);
 }
 
-/// e^x within 1 ulp; +∞ above 88.72, gradual underflow below -87.33, 0 from -104 on.
+/// Computes e^x within 1 ulp; +∞ above 88.72, gradual underflow below -87.33, 0 from -104 on.
 LOCKSTEP_HOST_DEVICE inline float exp(float x) {
   x = x > 89.0F ? 89.0F : x;
   x = x < -104.0F ? -104.0F : x;
   const Reduced part = reduce(x);
-  // Two steps, because 2^n itself may be too large or too small where e^x is not: n is in
-  // [-150, 128].
+  // Scale in two steps: n is in [-150, 128], so 2^n may overflow or underflow even if e^x does not.
   const std::int32_t half = part.n >> 1;
   return (1.0F + part.expm1_r) * power_of_two(half) * power_of_two(part.n - half);
 }
 
-/// tanh x, relative error below 2e-7 everywhere, also for tiny x.
+/// Computes tanh x with relative error below 2e-7 everywhere, even for tiny x.
 LOCKSTEP_HOST_DEVICE inline float tanh(float x) {
-  // tanh |x| = -m / (2 + m) with m = e^(-2|x|) - 1, which loses nothing near 0. Beyond 20 the
+  // tanh |x| = -m / (2 + m) with m = e^(-2|x|) - 1, which does not cancel near 0. Beyond 20 the
   // result is 1 to the last bit.
   float twice = -2.0F * std::fabs(x);
   twice = twice < -40.0F ? -40.0F : twice;
@@ -136,13 +137,14 @@ LOCKSTEP_HOST_DEVICE inline float tanh(float x) {
 inline constexpr float gelu_slope = 0.7978845608F;  ///< √(2/π)
 inline constexpr float gelu_cubic = 0.044715F;
 
-/// 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))): Hendrycks & Gimpel 2016, as GPT-2 uses it.
+/// Computes GELU, 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))) (Hendrycks & Gimpel 2016), as in
+/// GPT-2.
 LOCKSTEP_HOST_DEVICE inline float gelu(float x) {
   const float inner = gelu_slope * (x + gelu_cubic * (x * x * x));
   return 0.5F * x * (1.0F + tanh(inner));
 }
 
-/// d gelu / dx.
+/// Computes the derivative of gelu at x.
 LOCKSTEP_HOST_DEVICE inline float gelu_derivative(float x) {
   const float square = x * x;
   const float t = tanh(gelu_slope * (x + gelu_cubic * (square * x)));
@@ -152,24 +154,24 @@ LOCKSTEP_HOST_DEVICE inline float gelu_derivative(float x) {
 
 // -- softmax --------------------------------------------------------------------------------------
 
-/// What some part of a row contributes to its softmax: the largest element and
-/// Σ exp(x - maximum). No elements: (-∞, 0).
+/// The softmax statistics of part of a row: its maximum and Σ exp(x - maximum). An empty part is
+/// (-∞, 0).
 struct SoftmaxPart {
   float maximum = -std::numeric_limits<float>::infinity();
   float sum = 0.0F;
 };
 
-/// Two parts of one row as one (Milakov & Gimelshein 2018): rescales the sums to the common
-/// maximum. A part whose log-sum-exp l is all that is known is {l, 1}.
+/// Merges two parts of one row by rescaling their sums to the common maximum (Milakov & Gimelshein
+/// 2018). A part known only by its log-sum-exp l is {l, 1}.
 LOCKSTEP_HOST_DEVICE inline SoftmaxPart merge(SoftmaxPart a, SoftmaxPart b) {
-  if (a.sum == 0.0F) return b;  // nothing yet; -∞ less -∞ would be NaN
+  if (a.sum == 0.0F) return b;  // nothing to merge; -∞ - -∞ would be NaN
   const float maximum = a.maximum > b.maximum ? a.maximum : b.maximum;
   return {maximum, a.sum * exp(a.maximum - maximum) + b.sum * exp(b.maximum - maximum)};
 }
 
 // -- AdamW ----------------------------------------------------------------------------------------
 
-/// What one step of AdamW has in common for all elements, rounded to f32 once.
+/// The scalars of one AdamW step, shared by all elements and rounded to f32 once.
 struct AdamWFactors {
   float gradient_scale;
   float beta1, one_minus_beta1;

@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// Element types. The narrow ones, `bf16` (8 bits of exponent, 7 of fraction: the range of f32) and
-/// `f16` (IEEE 754 binary16: 5 and 10), are what elements are stored in; arithmetic is f32. `i32`
-/// holds token indices.
+/// Element types. The narrow types `bf16` (8 exponent bits, 7 fraction bits: the range of f32) and
+/// `f16` (IEEE 754 binary16: 5 and 10) are for storage; arithmetic is in f32. `i32` holds token
+/// indices.
 enum class DType : std::uint8_t { f32, bf16, i32, f16 };
 
 constexpr bool is_narrow(DType dtype) {
@@ -27,7 +27,7 @@ constexpr const char* name_of(DType dtype) {
   return names[static_cast<std::size_t>(dtype)];
 }
 
-/// Up to four extents, outermost first: (b, s, h) is Shape{b, s, h}. An empty Shape has no
+/// Up to four dimensions, outermost first: (b, s, h) is Shape{b, s, h}. An empty Shape has no
 /// elements.
 class Shape {
  public:
@@ -42,7 +42,7 @@ class Shape {
   int rank() const { return rank_; }
   std::int64_t operator[](int i) const { return extents_[static_cast<std::size_t>(i)]; }
   std::int64_t last() const { return rank_ == 0 ? 0 : (*this)[rank_ - 1]; }
-  /// How many rows there are when all but the last extent are flattened: b * s for (b, s, h).
+  /// Returns the number of rows when all but the last dimension are flattened: b * s for (b, s, h).
   std::int64_t rows() const { return last() == 0 ? 0 : elements() / last(); }
   std::int64_t elements() const {
     if (rank_ == 0) return 0;
@@ -57,8 +57,9 @@ class Shape {
   int rank_ = 0;
 };
 
-/// Elements that somebody else owns, in row-major order. `row_stride` is the distance between two
-/// rows (of the last extent) in elements, so that a View can be some columns of a wider matrix.
+/// A non-owning view of elements in row-major order. `row_stride` is the distance between
+/// consecutive rows (of the last dimension) in elements, so a View can be some columns of a wider
+/// matrix.
 struct View {
   void* data = nullptr;
   Shape shape;
@@ -70,18 +71,18 @@ struct View {
       : data(data_), shape(shape_), dtype(dtype_), row_stride(shape_.last()) {}
 
   float* f32() const { return static_cast<float*>(data); }
-  /// The bits of narrow elements.
+  /// Returns the bits of narrow elements.
   std::uint16_t* u16() const { return static_cast<std::uint16_t*>(data); }
   std::int32_t* i32() const { return static_cast<std::int32_t*>(data); }
   std::int64_t elements() const { return shape.elements(); }
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
-  /// One row has no stride to speak of: a slice of a flat buffer is contiguous.
+  /// A single row is contiguous whatever its stride: a slice of a flat buffer is contiguous.
   bool contiguous() const { return row_stride == shape.last() || shape.rows() <= 1; }
   explicit operator bool() const { return data != nullptr; }
 
-  /// Columns [first, first + count) of every row; shares the data.
+  /// Returns columns [first, first + count) of every row; shares the data.
   View columns(std::int64_t first, std::int64_t count) const;
-  /// The same contiguous elements under another shape.
+  /// Returns the same contiguous elements under another shape.
   View reshaped(Shape to) const;
 };
 

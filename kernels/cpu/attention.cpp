@@ -1,11 +1,11 @@
 /// Causal attention, head by head, over blocks of query rows.
 ///
-/// A block of 64 queries sees the keys up to its own last row, so of the (s, s) matrix of scores
-/// only the lower triangle and half of each diagonal block are computed: 2 s² d (1 + 64/s) FLOPs a
-/// head and product pair forward, d = h / heads, against 4 s² d in full. The scores of one block
-/// (64 s floats) stay in the second-level cache; the (s, s) probabilities are in memory only where
-/// the caller asks for them. Otherwise forward keeps each row's log-sum-exp, from which backward
-/// makes the probabilities again (Dao 2022, "FlashAttention", algorithm 4).
+/// A block of 64 queries sees the keys up to its own last row, so only the lower triangle of the
+/// (s, s) scores and half of each diagonal block are computed: 2 s² d (1 + 64/s) FLOPs forward per
+/// head, d = h / heads, instead of 4 s² d. The scores of one block (64 s floats) stay in the L2
+/// cache. The full (s, s) probabilities are stored only if the caller asks for them. Otherwise
+/// forward keeps each row's log-sum-exp, and backward recomputes the probabilities from it (Dao
+/// 2022, "FlashAttention", algorithm 4).
 
 #include <algorithm>
 #include <cmath>
@@ -37,27 +37,27 @@ struct Head {
   Matrix transposed(std::int64_t r) const { return {row(r), stride, true}; }
 };
 
-/// Rows [first, end) of the queries, which see the keys [0, end).
+/// Query rows [first, end), which attend to keys [0, end).
 struct Block {
   std::int64_t first, end;
   std::int64_t rows() const { return end - first; }
-  /// How many keys row i of the block sees.
+  /// Returns the number of keys visible to row i of the block.
   std::int64_t visible(std::int64_t i) const { return first + i + 1; }
 };
 
-/// Memory for one block's (64, s) scores.
+/// Allocates scores for one block: (64, s).
 std::unique_ptr<float[]> scores(const Sizes& n) {
   return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(block_rows * n.s));
 }
 
-/// A score as a probability. Forward and backward share it, so that a probability is the same bits
-/// whichever of them makes it.
+/// Converts a score to a probability. Forward and backward share this function, so both get the
+/// same bits.
 inline float probability(float score, float log_sum) {
   return element::exp(score - log_sum);
 }
 
-/// One block of queries: y = softmax(scale q kᵀ) v and lse; and, unless `kept` is null, the
-/// probabilities, (s, s) there. p is scratch.
+/// Runs one block of queries: y = softmax(scale q kᵀ) v, and lse. Also writes the probabilities to
+/// `kept` (s, s) unless it is null. `p` is scratch.
 void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, float* lse,
                    float* kept, float* p) {
   const std::int64_t keys = block.end;
@@ -75,19 +75,19 @@ void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, 
     const float log_sum = lse[block.first + i] = maximum + std::log(sum);
     inverse_sum[i] = 1.0F / sum;
     if (kept_row == nullptr) continue;
-    // From the scores, as backward would: row[j] / sum has other last bits.
+    // Recompute from the score, as backward does: row[j] / sum could differ in the last bits.
     for (std::int64_t j = 0; j < visible; ++j) kept_row[j] = probability(kept_row[j], log_sum);
     std::fill(kept_row + visible, kept_row + n.s, 0.0F);
   }
   gemm(block.rows(), n.d, keys, 1.0F, {p, keys}, v.from(0), 0.0F, y.row(block.first), y.stride);
-  // d factors a row here, rather than s in p.
+  // Scaling y takes d multiplications per row; scaling p would take s.
   for (std::int64_t i = 0; i < block.rows(); ++i) {
     float* const row = y.row(block.first + i);
     for (std::int64_t c = 0; c < n.d; ++c) row[c] *= inverse_sum[i];
   }
 }
 
-/// The probabilities of one block of queries, made again: zero where a query sees no key.
+/// Recomputes the probabilities of one block of queries; masked entries are zero.
 void make_again(const Sizes& n, Block block, Head q, Head k, const float* lse, float* p) {
   const std::int64_t keys = block.end;
   gemm(block.rows(), keys, n.d, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
@@ -100,8 +100,9 @@ void make_again(const Sizes& n, Block block, Head q, Head k, const float* lse, f
   }
 }
 
-/// One block of queries backward, from its probabilities: p starts at the block's first row. The
-/// last block, which sees all keys, overwrites dk and dv; the others add to them. dp is scratch.
+/// Runs backward for one block of queries. `p` holds the block's probabilities, starting at its
+/// first row; `dp` is scratch. The last block, which sees all keys, overwrites dk and dv; the
+/// others add to them.
 void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v, Head y, Matrix p,
                     Head dq, Head dk, Head dv, float* dp) {
   const std::int64_t keys = block.end;
@@ -113,7 +114,7 @@ void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v
     const float* const dy_row = dy.row(block.first + i);
     const float* const y_row = y.row(block.first + i);
     const std::int64_t visible = block.visible(i);
-    // Softmax's backward wants Σ_j p_j dp_j, which is dy · y: d products rather than s.
+    // Softmax backward needs Σ_j p_j dp_j, which equals dy · y: d products instead of s.
     const float dot = lane_sum(n.d, [=](std::int64_t c) { return dy_row[c] * y_row[c]; });
 #pragma GCC ivdep
     for (std::int64_t j = 0; j < visible; ++j) ds_row[j] = p_row[j] * (ds_row[j] - dot) * n.scale;

@@ -10,7 +10,7 @@ cpu::CpuKernels::CpuKernels() {
   openblas_set_num_threads(1);
 }
 
-// A local static: the first caller constructs it, and other threads wait for that.
+// A function-local static is initialized once, even if several threads call this at the same time.
 const Kernels& cpu_kernels() {
   static const cpu::NarrowKernels kernels;
   return kernels;

@@ -4,12 +4,12 @@
 
 namespace lockstep::cpu {
 
-/// The kernels of one processor core, in f32 (narrow.cpp widens and rounds around them). Each runs
-/// at once on the calling thread; any number of rank threads may call at the same time. Every file
-/// beside this one holds one family.
+/// f32 kernels for one CPU core; narrow.cpp adds bf16 and f16 by converting around them. Kernels
+/// run synchronously on the calling thread, and any number of rank threads may call them
+/// concurrently. Each .cpp file in this folder implements one family.
 class CpuKernels final : public Kernels {
  public:
-  /// Sets OpenBLAS, which the whole process shares, to one thread: ranks are the parallelism here.
+  /// Sets OpenBLAS to one thread for the whole process: the ranks provide the parallelism.
   CpuKernels();
 
   // linear.cpp

@@ -1,8 +1,8 @@
-/// Softmax and the negative log-likelihood of the target, row by row over a vocabulary of V.
+/// Softmax and the negative log-likelihood of the target, row by row, for a vocabulary of size V.
 ///
-/// Forward reads the N V logits once: a row is taken in blocks, each with its own maximum, merged
-/// as an online softmax, so that a row longer than the cache isn't read twice. Backward needs only
-/// lse and moves 2 N V elements.
+/// Forward reads the N V logits once: it processes a row in blocks, each with its own maximum, and
+/// merges them with an online softmax, so a row larger than the cache is not read twice. Backward
+/// needs only lse and moves 2 N V elements.
 
 #include <fmt/format.h>
 
@@ -38,7 +38,7 @@ element::SoftmaxPart softmax_part(const float* x, std::int64_t n) {
     const float* const in = x + first;
     const std::int64_t width = std::min(block, n - first);
     const float maximum = lane_max(width, in);
-    // A block of nothing but -∞ (masked) has no maximum to take off, and a sum of 0.
+    // In a block of only -∞ (masked), subtract 0 instead of the maximum; its sum is then 0.
     const float shift = std::isinf(maximum) && maximum < 0.0F ? 0.0F : maximum;
     for (std::int64_t i = 0; i < width; ++i) e[i] = element::exp(in[i] - shift);
     whole = merge(whole, {maximum, lane_sum(width, [e](std::int64_t i) { return e[i]; })});
@@ -57,7 +57,8 @@ void CpuKernels::cross_entropy_forward(Queue, View logits, View targets, View lo
     const element::SoftmaxPart part = softmax_part(in, vocabulary);
     const float log_sum = std::log(part.sum);
     lse.f32()[row] = part.maximum + log_sum;
-    // Not lse - logit: with logits of 1e4 the difference of two rounded large numbers is noise.
+    // Not lse - logit: for logits near 1e4 that subtracts two large rounded numbers and leaves
+    // noise.
     losses.f32()[row] = log_sum + (part.maximum - in[targets.i32()[row]]);
   }
 }

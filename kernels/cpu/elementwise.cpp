@@ -1,6 +1,6 @@
-/// Kernels that treat each element alone. All are bound by memory: add moves 3 n elements, gelu
-/// forward 2 n, gelu backward 3 n. `ivdep` tells the compiler that an output is either one of the
-/// inputs exactly or apart from them, so that it need not test for overlap.
+/// Elementwise kernels. All are memory-bound: add moves 3 n elements, gelu forward 2 n, gelu
+/// backward 3 n. `ivdep` tells the compiler that an output either is one of the inputs or does not
+/// overlap them, so it need not test for overlap.
 
 #include <algorithm>
 #include <cstring>
@@ -65,7 +65,7 @@ void CpuKernels::copy(Queue, View from, View to) const {
 
 namespace {
 
-/// Row by row, `round` of what `widen` makes of each element.
+/// Writes round(widen(x)) for each element x, row by row.
 template <class From, class To, class Widen, class Round>
 void convert_rows(View from, View to, Widen widen, Round round) {
   const std::int64_t columns = from.shape.last();

@@ -1,6 +1,6 @@
-/// Token and position embeddings: rows of two tables, added; and the scatter that is their
-/// gradient. Both move about 3 b s h elements. The scatter goes through the tokens in ascending
-/// order, so a token that occurs twice has its contributions added in one fixed order.
+/// Token and position embeddings: forward adds a row of each table, backward scatter-adds the
+/// gradients. Both move about 3 b s h elements. The scatter visits the tokens in ascending order,
+/// so repeated tokens accumulate in a fixed order.
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 namespace lockstep::cpu {
 namespace {
 
-/// All of them, before anything is written.
+/// Checks all tokens before the kernel writes anything.
 void want_tokens(const char* kernel, View tokens, const arguments::Embedding& n) {
   for (std::int64_t row = 0; row < n.rows; ++row) {
     const std::int32_t token = tokens.i32()[row];

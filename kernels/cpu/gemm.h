@@ -6,16 +6,16 @@
 
 namespace lockstep::cpu {
 
-/// A row-major matrix as BLAS takes it: where it starts, how far apart its rows are, and whether it
-/// is read transposed.
+/// A row-major matrix in BLAS terms: its data, its row stride in elements, and whether to read it
+/// transposed.
 struct Matrix {
   const float* data;
   std::int64_t row_stride;
   bool transposed = false;
 };
 
-/// c (m, n) = alpha a (m, k) b (k, n) + beta c, the extents those after transposing. beta 0 means
-/// that c is not read.
+/// Computes c (m, n) = alpha a (m, k) b (k, n) + beta c. The extents apply after transposition. If
+/// beta is 0, c is not read.
 inline void gemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, Matrix a, Matrix b,
                  float beta, float* c, std::int64_t c_row_stride) {
   const auto flag = [](Matrix x) { return x.transposed ? CblasTrans : CblasNoTrans; };

@@ -1,8 +1,8 @@
 /// Layer normalisation, row by row.
 ///
-/// A row of h elements fits the first-level cache, so its two or three passes read memory once:
-/// forward moves 2 N h elements (x in, y out), backward_input 3 N h, backward_weight 2 N h. The
-/// variance is taken about the mean (a second pass), because E[x²] - E[x]² cancels.
+/// A row of h elements fits in the L1 cache, so its two or three passes read memory only once:
+/// forward moves 2 N h elements (x in, y out), backward_input 3 N h, backward_weight 2 N h. A
+/// second pass computes the variance around the mean, because E[x²] - E[x]² cancels.
 
 #include <cmath>
 

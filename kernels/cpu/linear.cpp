@@ -1,7 +1,8 @@
-/// The linear layer: three matrix products, which are nearly all the arithmetic of a GPT.
+/// The linear layer: three matrix products, which account for nearly all of a GPT's arithmetic.
 ///
-/// With N rows each product is 2 N in out FLOPs and moves N (in + out) + in out elements. OpenBLAS
-/// multiplies; strided views are its leading dimensions, so columns of a wider matrix cost nothing.
+/// With N rows, each product takes 2 N in out FLOPs and moves N (in + out) + in out elements.
+/// OpenBLAS does the multiplication. A row stride becomes its leading dimension, so using some
+/// columns of a wider matrix needs no copy.
 
 #include <algorithm>
 
@@ -14,7 +15,7 @@ namespace lockstep::cpu {
 void CpuKernels::linear_forward(Queue, View x, View w, View bias, View y,
                                 WeightLayout layout) const {
   const auto n = arguments::linear_forward(x, w, bias, y, layout);
-  // With the bias in y beforehand, the product adds to it: no second pass over y.
+  // The bias is copied to y first and the product adds to it: no second pass over y.
   if (bias) {
     for (std::int64_t r = 0; r < n.rows; ++r)
       std::copy_n(bias.f32(), n.out, y.f32() + r * y.row_stride);

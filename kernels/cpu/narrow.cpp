@@ -1,5 +1,6 @@
-/// Every kernel here is the f32 one of its name between two conversions; see NarrowKernels. What
-/// must be f32 (statistics, moments) is handed on as it is, for the f32 kernel to complain about.
+/// Each kernel here converts its arguments, calls the f32 kernel of the same name and rounds the
+/// results; see NarrowKernels. Arguments that must be f32 (statistics, moments) are passed through
+/// unchanged, and the f32 kernel checks them.
 
 #include "kernels/cpu/narrow.h"
 
@@ -15,34 +16,34 @@ bool all_wide(const Views&... views) {
   return (!is_narrow(views.dtype) && ...);
 }
 
-/// The narrow arguments of one call, as f32.
+/// Converts the narrow arguments of one call to f32.
 class Widened {
  public:
   explicit Widened(const CpuKernels& kernels) : kernels_(kernels) {}
 
-  /// An argument that is read.
+  /// Returns an f32 copy of an input argument.
   View in(View view) { return take(view, true, false); }
-  /// One that is overwritten, and rounded by round().
+  /// Returns f32 memory for an output argument; round() writes it back.
   View out(View view) { return take(view, false, true); }
-  /// One that is read and written, likewise.
+  /// Returns an f32 copy of an in-out argument; round() writes it back.
   View in_out(View view) { return take(view, true, true); }
 
-  /// To be called when the f32 kernel is done.
+  /// Rounds the outputs back to their narrow types. Call this after the f32 kernel.
   void round() const {
     for (std::size_t i = 0; i < written_; ++i) kernels_.convert({}, results_[i], targets_[i]);
   }
 
  private:
-  static constexpr std::size_t most = 8;  // attention_backward's arguments
+  static constexpr std::size_t most = 8;  // arguments of attention_backward
 
   View take(View view, bool read, bool written) {
     if (!is_narrow(view.dtype)) return view;
     View wide = view;
     wide.dtype = DType::f32;
-    // Without memory, or with rows that overlap: the f32 kernel says so.
+    // Missing memory or overlapping rows: the f32 kernel reports these.
     if (view.data == nullptr || view.elements() == 0 || view.row_stride < view.shape.last())
       return wide;
-    // The stride stays, because contiguity is the f32 kernel's to ask for.
+    // Keep the row stride: checking contiguity is up to the f32 kernel.
     const std::int64_t rows = view.shape.rows();
     const std::int64_t elements = (rows - 1) * view.row_stride + view.shape.last();
     auto& memory = memory_.at(taken_++);

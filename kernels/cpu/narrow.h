@@ -4,10 +4,9 @@
 
 namespace lockstep::cpu {
 
-/// The kernels for elements that are stored in bf16 or f16. Processors that have no arithmetic for
-/// them widen to f32, which is exact, and round at the end, which happens once for every output
-/// element: so the result is that of the f32 kernel on the widened inputs, rounded. Where no
-/// argument is narrow, the f32 kernel is called and nothing else is done.
+/// Kernels for elements stored in bf16 or f16. They widen the inputs to f32, which is exact, and
+/// round each output element once at the end, so the result is that of the f32 kernel on the
+/// widened inputs, rounded. If no argument is narrow, they call the f32 kernel directly.
 class NarrowKernels final : public Kernels {
  public:
   void linear_forward(Queue, View x, View w, View bias, View y, WeightLayout) const override;

@@ -1,5 +1,5 @@
-/// The optimizer's kernels: AdamW reads four arrays and writes three (28 bytes an element, bound by
-/// memory), and two sums in double for gradient norms and losses.
+/// Optimizer kernels: AdamW, which reads four arrays and writes three (28 bytes per element,
+/// memory-bound), and two sums in double, for gradient norms and losses.
 
 #include "kernels/adamw_factors.h"
 #include "kernels/arguments.h"
@@ -33,7 +33,7 @@ double CpuKernels::sum_of_squares(Queue, View x) const {
 bool CpuKernels::finite(Queue, View x) const {
   const std::int64_t n = arguments::one_view("finite", x);
   const float* const data = x.f32();
-  // Zero times what is finite is zero; times anything else NaN, which no addition makes good.
+  // A finite number times zero is zero; ∞ or NaN times zero is NaN, and the sum stays NaN.
   return lane_sum(n, [data](std::int64_t i) { return data[i] * 0.0F; }) == 0.0F;
 }
 

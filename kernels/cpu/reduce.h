@@ -1,11 +1,11 @@
 #pragma once
 
-/// Reductions in one fixed order, written so that the compiler may vectorise them.
+/// Reductions in a fixed order that the compiler can still vectorise.
 ///
-/// A sum in floating point depends on its order, and a compiler may not change the order. So the
-/// order is made wide in the source: element i goes to lane i mod 32, each lane adds in ascending
-/// order, and the lanes are folded in halves (lane l + lane l + 16, then + 8, ...). The result
-/// depends on the values and their number, not on alignment or vector width.
+/// A floating-point sum depends on its order, which a compiler may not change, so the source itself
+/// uses a wide order: element i goes to lane i mod 32, each lane adds in ascending order, and the
+/// lanes are folded in halves (lane l + lane l + 16, then + 8, ...). The result depends on the
+/// values and their count, not on alignment or vector width.
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@ namespace lockstep::cpu {
 
 inline constexpr int lanes = 32;
 
-/// Folds value(0), ..., value(n - 1) with `combine`, starting every lane at `start`.
+/// Folds value(0), ..., value(n - 1) with `combine`, starting each lane with `start`.
 template <typename Accumulator, typename Value, typename Combine>
 inline Accumulator lane_reduce(std::int64_t n, Accumulator start, Value value, Combine combine) {
   Accumulator lane[lanes];
@@ -31,23 +31,23 @@ inline Accumulator lane_reduce(std::int64_t n, Accumulator start, Value value, C
   return lane[0];
 }
 
-/// Σ value(i), accumulated in Accumulator.
+/// Returns Σ value(i), accumulated in type Accumulator.
 template <typename Accumulator = float, typename Value>
 inline Accumulator lane_sum(std::int64_t n, Value value) {
   return lane_reduce(n, Accumulator{0}, value, [](Accumulator a, Accumulator b) { return a + b; });
 }
 
-/// The largest of x[0 .. n); -∞ if there is none. NaN may be passed over.
+/// Returns the largest of x[0 .. n), or -∞ if n is 0. May ignore NaN.
 inline float lane_max(std::int64_t n, const float* x) {
   return lane_reduce(
       n, -std::numeric_limits<float>::infinity(), [x](std::int64_t i) { return x[i]; },
       [](float a, float b) { return b > a ? b : a; });
 }
 
-/// out[c] += Σ_r value(r, c): sums over rows, as gradients of biases are. Rows are added in
-/// ascending order, 32 at a time into partial sums (which keeps the rounding error of thousands of
-/// rows small), and the total is added to `out` once. Goes along the rows, in tiles of columns
-/// whose sums stay in the first-level cache; each value is asked for once.
+/// Adds column sums to out[c]: out[c] += Σ_r value(r, c), as for bias gradients. Rows are added in
+/// ascending order, 32 at a time into partial sums, which keeps the rounding error over thousands
+/// of rows small; the total is added to `out` once. Works row by row in tiles of columns whose sums
+/// stay in the L1 cache, and evaluates each value once.
 template <typename Value>
 inline void add_column_sums(std::int64_t rows, std::int64_t columns, Value value, float* out) {
   constexpr std::int64_t row_block = 32;

@@ -15,7 +15,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Whether every row of every head can be taken in pieces of 16 bytes, and of 8 elements.
+/// Returns whether every row of every head can be accessed in 16-byte and 8-element pieces.
 bool aligned(std::initializer_list<View> views, std::int64_t d) {
   for (const View& view : views) {
     const auto bytes = static_cast<std::int64_t>(size_of(view.dtype));
@@ -33,7 +33,7 @@ Problem problem(const char* kernel, const arguments::Attention& n,
         fmt::format("{}: heads of {} columns; on CUDA a head has at most {} (more heads make them "
                     "narrower)",
                     kernel, n.d, widest_head));
-  // Rows are counted in 32 bits: 2^31 of them are more than a GPU's memory holds.
+  // Rows are counted in 32 bits: a GPU does not have the memory for 2^31 of them.
   std::int64_t largest = n.b * n.heads * n.s;
   for (const View& view : views) largest = std::max(largest, view.row_stride);
   if (largest > std::numeric_limits<int>::max())

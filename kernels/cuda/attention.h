@@ -1,9 +1,9 @@
 #pragma once
 
-/// Causal attention on CUDA: what the class that implements Kernels calls. Contracts are those of
+/// Causal attention on CUDA; DeviceKernels calls these functions. Their contracts are those of
 /// Kernels::attention_forward and attention_backward (kernels/kernels.h).
 ///
-/// The algorithm is FlashAttention (Dao 2022, and its second version, Dao 2023). Where to read it:
+/// The algorithm is FlashAttention (Dao 2022) and FlashAttention-2 (Dao 2023). Reading order:
 ///
 ///     attention_f32_forward.cu    the idea, in plain CUDA: tiles, online softmax
 ///     attention_f32_backward.cu   the same backward
@@ -11,11 +11,11 @@
 ///     attention_forward.cu        forward for bf16 and f16
 ///     attention_backward.cu       backward for bf16 and f16
 ///
-/// Heads have at most 128 columns; more throws std::invalid_argument. Backward takes 4 bytes a row
-/// and head from the stream-ordered pool and gives them back on the same queue.
+/// A head has at most 128 columns; more throws std::invalid_argument. Backward allocates 4 bytes
+/// per row and head from the stream-ordered pool and frees them on the same queue.
 ///
-/// Every sum is in one order that depends on s and the head's size alone, with no atomics: a result
-/// is the same bits in every run, wherever the views lie, and however many sequences a batch has.
+/// Every sum has a fixed order that depends only on s and the head size, without atomics, so a
+/// result has the same bits in every run, for any alignment of the views and any batch size.
 
 #include "kernels/kernels.h"
 

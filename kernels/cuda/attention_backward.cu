@@ -1,31 +1,29 @@
 /// Causal attention backward for bf16 and f16, on tensor cores.
 ///
-/// Of the (s, s) probabilities P forward kept nothing but each row's log-sum-exp. They are made
-/// again tile by tile, P = e^(scale q kᵀ - lse), and with dots = Σ dy * y of each row
-/// (attention_dots.cu)
+/// Forward kept only each row's log-sum-exp of the (s, s) probabilities P. Backward recomputes them
+/// tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each row (attention_dots.cu):
 ///
 ///     dv = Pᵀ dy        dP = dy vᵀ        dS = P * (dP - dots)        dq = scale dS k
 ///                                                                     dk = scale dSᵀ q
 ///
-/// dk and dv sum over queries, dq over keys. One kernel with a block for each tile of keys could
-/// make P and dP once for all three, in 5 products; but then many blocks add to the same dq, with
-/// atomics, in whatever order they come, and no two runs agree to the last bit. Here a kernel for
-/// dk and dv (4 products) is followed by one for dq (3 products): 7 for 5, 40 % more work, and
-/// every sum has one owner and one order. That is what it costs that a pipeline, however it cuts
-/// the batch and orders the tiles, gives the bits of one device, which is how lessons prove
-/// themselves.
+/// dk and dv are sums over queries, dq a sum over keys. A single kernel with one block per tile of
+/// keys could compute P and dP once for all three, in 5 products. But then many blocks would add to
+/// the same dq with atomics, in arbitrary order, and no two runs would agree to the last bit. Here
+/// one kernel computes dk and dv (4 products) and a second one dq (3 products): 7 products instead
+/// of 5, 40 % more work, but each sum has one owner and one order. In return, a pipeline gets the
+/// same bits as one device, however it splits the batch; the lessons' parity checks rely on this.
 ///
-/// Both are forward's kernel with other operands. In dk and dv a warp owns keys, and makes
-/// *transposed* scores, k qᵀ: their rows are keys, so that Pᵀ and dSᵀ lie in registers as the left
-/// operand that the next product wants. That backward has forward's P to the bit asks of mma that
-/// an element's sum doesn't depend on which operand is the left one. No manual says so; each
-/// product of two is exact, and their order runs along k alone. The test of kept probabilities
-/// holds a GPU to it.
+/// Both kernels have the structure of forward with other operands. For dk and dv a warp owns keys
+/// and computes *transposed* scores, k qᵀ: their rows are keys, so Pᵀ and dSᵀ are already in
+/// registers as the left operand of the next product. For backward's P to match forward's bit for
+/// bit, mma must sum an element in the same way whichever operand is on the left. No manual
+/// guarantees this, but each product of two elements is exact and the summation order depends only
+/// on k. The test of kept probabilities verifies it on the GPU.
 ///
-/// FLOPs for one head: 7 s² d (1 + 32 / s), half of the 14 s² d without causality. Bytes: what a
-/// block owns once, the other side s / (2 block_rows) times, mostly from the second-level cache;
-/// the results once. Over the other side it goes in tiles of 32 rows, because scores and dP are in
-/// registers together.
+/// FLOPs per head: 7 s² d (1 + 32 / s), half of the 14 s² d without causality. Bytes: each block
+/// reads its own rows once and the other side s / (2 block_rows) times, mostly from the L2 cache;
+/// results are written once. The other side is processed in tiles of 32 rows, because scores and dP
+/// must both fit in registers.
 ///
 ///     d      kernel   rows of a block   shared memory   registers a thread (of 255)
 ///     64     dk, dv   128               55 KB           dk 64, dv 64, scores 32, dP 32
@@ -33,7 +31,7 @@
 ///     128    dk, dv   64                69 KB           dk 64, dv 64, scores 16, dP 16
 ///     128    dq       64                69 KB           dq 64, q 32, dy 32, scores 16, dP 16
 ///
-/// As in forward, 2 blocks fit on a multiprocessor, and nothing is spilled.
+/// As in forward, 2 blocks fit on a multiprocessor, and no registers are spilled.
 
 #include <type_traits>
 
@@ -43,23 +41,23 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Strips of 16 rows that a warp owns.
+/// Strips of 16 rows per warp.
 template <int D>
 constexpr int strips = D <= 64 ? 2 : 1;
 template <int D>
 constexpr int block_rows = warps* strips<D> * 16;
-/// Rows of the other side that come at once.
+/// Rows of the other side per tile.
 constexpr int tile = 32;
 
-/// A stage is what comes with one tile: two matrices' rows, and, for dk and dv, two numbers a row.
+/// A stage holds one tile's data: rows of two matrices and, for dk and dv, two floats per row.
 template <class T, int D>
 constexpr int stage_elements = 2 * tile*(pitch<D> + static_cast<int>(sizeof(float) / sizeof(T)));
 template <class T, int D>
 constexpr std::size_t shared_bytes = 2 *
                                      (block_rows<D> * pitch<D> + stage_elements<T, D>)*sizeof(T);
 
-/// The inputs of both kernels. `probabilities`, if not null, are those that forward kept, and then
-/// lse is read but not used.
+/// The inputs of both kernels. `probabilities` are those that forward kept, or null. If they are
+/// given, `lse` need not hold log-sum-exps: it is loaded but not used.
 template <class T>
 struct Backward {
   Problem n;
@@ -67,7 +65,7 @@ struct Backward {
   const float *lse, *dots, *probabilities;
 };
 
-/// One kept probability; there are none outside the matrix.
+/// Returns one kept probability, or 0 outside the matrix.
 template <class T>
 __device__ float kept(const Backward<T>& in, int matrix, int query, int key) {
   const Problem& n = in.n;
@@ -75,7 +73,7 @@ __device__ float kept(const Backward<T>& in, int matrix, int query, int key) {
   return in.probabilities[(static_cast<std::int64_t>(matrix) * n.s + query) * n.s + key];
 }
 
-/// dk and dv of a tile of keys, over the tiles of queries from the diagonal on.
+/// Computes dk and dv for one tile of keys, over the tiles of queries from the diagonal on.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 2)
     backward_keys(Backward<T> in, Strided<T> dk, Strided<T> dv) {
@@ -83,7 +81,8 @@ __global__ void __launch_bounds__(threads, 2)
   const Problem& n = in.n;
   T* const keys = dynamic_shared<T>();
   T* const values = keys + rows * pitch<D>;
-  T* const stages = values + rows * pitch<D>;  // two, of q, dy, and lse and dots of their rows
+  T* const stages =
+      values + rows * pitch<D>;  // two, each with q, dy, and lse and dots of their rows
 
   const Place place =
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, rows), n.matrices, false);
@@ -109,8 +108,8 @@ __global__ void __launch_bounds__(threads, 2)
   const InShared<T, M, D> my_keys{own_keys}, my_values{own_values};
   Sums<M, D> dk_sums = {}, dv_sums = {};
   for (int first_query = first, odd = 0; first_query < n.s; first_query += tile, odd ^= 1) {
-    // The tile is there, for all; and all have done with the one before, whose place the next
-    // takes.
+    // After this, all threads see the tile, and all have finished with the previous one, whose
+    // buffer the next load overwrites.
     ptx::cp_async_wait<0>();
     __syncthreads();
     if (first_query + tile < n.s)
@@ -152,18 +151,18 @@ __global__ void __launch_bounds__(threads, 2)
   store_rows<T, M, D>(dv_sums, one, own_values, dv.matrix(n, place.matrix), mine, n);
 }
 
-/// Where a lane keeps the dy of its warp.
+/// Storage for a warp's rows of dy: shared memory or registers (see the table above).
 template <class T, int D>
 using Dys = std::conditional_t<D <= 64, InShared<T, strips<D>, D>, Registers<T, strips<D>, D>>;
 
-/// dq of a tile of queries, over the tiles of keys up to the diagonal.
+/// Computes dq for one tile of queries, over the tiles of keys up to the diagonal.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 2) backward_queries(Backward<T> in, Strided<T> dq) {
   constexpr int M = strips<D>, rows = block_rows<D>, elements = tile * pitch<D>;
   const Problem& n = in.n;
   T* const queries = dynamic_shared<T>();
   T* const dys = queries + rows * pitch<D>;
-  T* const stages = dys + rows * pitch<D>;  // two, of k and v
+  T* const stages = dys + rows * pitch<D>;  // two, each with k and v
 
   const Place place =
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, rows), n.matrices, true);

@@ -1,9 +1,9 @@
-/// dots (b, heads, s) = Σ dy * y over the columns of a head: what softmax's backward subtracts from
-/// every dP of a row. Σ_j P_ij dP_ij would be the same, but sums over s numbers rather than d,
-/// which no tile has together.
+/// Computes dots (b, heads, s) = Σ dy * y over a head's columns, which softmax backward subtracts
+/// from every dP of a row. Σ_j P_ij dP_ij is equal, but it sums over s elements instead of d, and
+/// they span several tiles.
 ///
-/// A row of a head is shared by a few lanes, 8 columns each (16 bytes of bf16 at once), whose sums
-/// are added pairwise. Reads 2 elements and computes 2 FLOPs for each of y; bound by memory.
+/// A few lanes share each row of a head, with 8 columns per lane (16 bytes of bf16 at once), and
+/// add their sums pairwise. Reads 2 elements and does 2 FLOPs per element of y; memory-bound.
 
 #include "kernels/cuda/attention_launch.cuh"
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Eight elements, in one or two loads where they are aligned.
+/// Eight elements, read in one or two loads if they are aligned.
 template <class T>
 struct alignas(16) Eight {
   T elements[8];
@@ -21,7 +21,7 @@ struct alignas(16) Eight {
 template <class T, int D>
 __global__ void __launch_bounds__(threads)
     dots_of_rows(Problem n, Strided<const T> dy, Strided<const T> y, float* dots) {
-  constexpr int lanes = D <= 32 ? 4 : D <= 64 ? 8 : 16;  // of a row
+  constexpr int lanes = D <= 32 ? 4 : D <= 64 ? 8 : 16;  // lanes per row
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (threads / lanes) +
                            static_cast<int>(threadIdx.x) / lanes;
   const int column = static_cast<int>(threadIdx.x) % lanes * 8;

@@ -1,16 +1,16 @@
 /// Causal attention backward in f32, in plain CUDA (Dao 2022, algorithm 4, in two kernels).
 ///
-/// Of the (s, s) probabilities P forward kept nothing but each row's log-sum-exp. They are made
-/// again tile by tile, P = e^(scale q kᵀ - lse), and with dots = Σ dy * y of each row
-/// (attention_dots.cu)
+/// Forward kept only each row's log-sum-exp of the (s, s) probabilities P. Backward recomputes them
+/// tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each row (attention_dots.cu):
 ///
 ///     dv = Pᵀ dy        dP = dy vᵀ        dS = P * (dP - dots) scale        dq = dS k
 ///                                                                           dk = dSᵀ q
 ///
-/// dk and dv sum over queries, dq over keys: a kernel each, so that every sum has one owner and one
-/// order. attention_backward.cu says why that is worth 7 products instead of 5.
+/// dk and dv are sums over queries, dq a sum over keys. Each has its own kernel, so every sum has
+/// one owner and one order; attention_backward.cu explains why this is worth 7 products instead of
+/// 5.
 ///
-/// For one head: 7 s² d FLOPs (1 + 64 / s). Tiles of 64 x 64, or 32 x 32 where d > 64; 81 KB of
+/// Per head: 7 s² d (1 + 64 / s) FLOPs. Tiles are 64 x 64, or 32 x 32 for d > 64, and take 81 KB of
 /// shared memory at d = 64, 69 KB at 128.
 
 #include "kernels/cuda/attention_f32_tile.cuh"
@@ -19,14 +19,14 @@
 namespace lockstep::cuda {
 namespace {
 
-/// The inputs of both kernels. `probabilities`, if not null, are those that forward kept.
+/// The inputs of both kernels. `probabilities` are those that forward kept, or null.
 struct Backward {
   Problem n;
   Strided<const float> dy, q, k, v;
   const float *lse, *dots, *probabilities;
 };
 
-/// In shared memory: a tile each of queries, dy, keys and values, and one of P or dS.
+/// Shared memory: one tile each of queries, dy, keys and values, and one of P or dS.
 template <int D>
 struct Tiles {
   static constexpr int tile = f32_tile<D>, elements = tile * f32_pitch<D>;
@@ -38,7 +38,7 @@ struct Tiles {
   float* const scores = values + elements;
 };
 
-/// P and dS of one pair of tiles, whose queries and keys lie in shared memory.
+/// Computes P and dS for one pair of tiles; queries and keys are in shared memory.
 template <int D, int I>
 __device__ void scores_backward(const Backward& in, const Tiles<D>& at, int matrix, int first_query,
                                 int first_key, float (&p)[I][I], float (&ds)[I][I]) {
@@ -65,7 +65,7 @@ __device__ void scores_backward(const Backward& in, const Tiles<D>& at, int matr
   }
 }
 
-/// dk and dv of a tile of keys, over the tiles of queries from the diagonal on.
+/// Computes dk and dv for one tile of keys, over the tiles of queries from the diagonal on.
 template <int D>
 __global__ void __launch_bounds__(f32_threads)
     backward_keys(Backward in, Strided<float> dk, Strided<float> dv) {
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(f32_threads)
     share(ds, at.scores);
     __syncthreads();
     multiply(dk_sums, tile_of<tile>(at.scores).transposed(), tile_of<D>(at.queries), tile);
-    __syncthreads();  // before the next tiles come to where these lie
+    __syncthreads();  // before the next tiles overwrite these
   }
   float one[I];
   for (int i = 0; i < I; ++i) one[i] = 1.0F;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(f32_threads)
   store_rows(dv_sums, one, dv.matrix(n, place.matrix), first, n);
 }
 
-/// dq of a tile of queries, over the tiles of keys up to the diagonal.
+/// Computes dq for one tile of queries, over the tiles of keys up to the diagonal.
 template <int D>
 __global__ void __launch_bounds__(f32_threads) backward_queries(Backward in, Strided<float> dq) {
   constexpr int tile = f32_tile<D>, I = tile / side, J = D / side;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(f32_threads) backward_queries(Backward in, Str
     share(ds, at.scores);
     __syncthreads();
     multiply(sums, tile_of<tile>(at.scores), tile_of<D>(at.keys), tile);
-    __syncthreads();  // before the next tiles come to where these lie
+    __syncthreads();  // before the next tiles overwrite these
   }
   float one[I];
   for (int i = 0; i < I; ++i) one[i] = 1.0F;

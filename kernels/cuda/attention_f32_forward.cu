@@ -1,28 +1,29 @@
 /// Causal attention forward in f32: the idea of FlashAttention (Dao 2022) in plain CUDA.
 ///
-/// softmax(q kᵀ / √d) v for one head is two products with an (s, s) matrix between them, which at
-/// s = 1024 is 16 times as large as q. It is never in memory. A block takes a tile of queries,
-/// walks over the keys and values tile by tile, and keeps for its queries what is needed to go on:
+/// For one head, softmax(q kᵀ / √d) v is two products with an (s, s) matrix between them, which at
+/// s = 1024 is 16 times as large as q. It is never stored in memory. A block takes one tile of
+/// queries, iterates over the keys and values tile by tile, and keeps three running values per
+/// query:
 ///
 ///     m   the largest score so far        l   Σ e^(score - m) so far        y   Σ e^(score - m) v
 ///
-/// A tile of scores S brings a new maximum m' = max(m, row maximum of S). What was summed under the
-/// old one is worth e^(m - m') of it:
+/// A tile of scores S brings a new maximum m' = max(m, row maximum of S). Sums taken relative to
+/// the old maximum are rescaled by e^(m - m'):
 ///
 ///     l ← e^(m - m') l + Σ e^(S - m')        y ← e^(m - m') y + e^(S - m') v
 ///
-/// (the online softmax, Milakov & Gimelshein 2018; element::merge is the same step for two parts of
-/// a row). At the end y / l is the result and m + ln l the row's log-sum-exp, from which backward,
-/// or another rank's part of the same row, goes on.
+/// This is the online softmax (Milakov & Gimelshein 2018); element::merge does the same for two
+/// parts of a row. At the end, y / l is the result and m + ln l the row's log-sum-exp, which
+/// backward needs, as does a rank that merges its part of the same row.
 ///
-/// Causality: query i sees the keys up to i, so the walk ends at the diagonal and only its last
-/// tile is masked. Blocks with the longest walks are started first.
+/// Causality: query i sees the keys up to i, so the loop ends at the diagonal and only its last
+/// tile is masked. Blocks with the most tiles start first.
 ///
-/// For one head: 2 s² d (1 + 64 / s) FLOPs, and bytes: q and y once, k and v s / 128 times, mostly
-/// from the second-level cache. Tiles of 64 x 64, or 32 x 32 where d > 64; 65 KB of shared memory
-/// at d = 64, 53 KB at 128. Every FMA's operands come from shared memory (8 reads for 16): that
-/// bounds it, at about half of the FMA units' rate. The 16-bit kernels, which are made for speed,
-/// have tensor cores.
+/// Per head: 2 s² d (1 + 64 / s) FLOPs. Bytes: q and y once, k and v s / 128 times, mostly from the
+/// L2 cache. Tiles are 64 x 64, or 32 x 32 for d > 64, and take 65 KB of shared memory at d = 64,
+/// 53 KB at 128. All FMA operands come from shared memory (8 reads for 16 FMAs), which limits the
+/// kernel to about half of the peak FMA rate. The 16-bit kernels, which are written for speed, use
+/// tensor cores.
 
 #include "kernels/cuda/attention_f32_tile.cuh"
 #include "kernels/cuda/attention_launch.cuh"
@@ -30,7 +31,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Of the 16 threads with the same y, which have a row together.
+/// Reductions over the 16 threads with the same y, which share a row.
 __device__ float row_max(float x) {
   for (int other = side / 2; other > 0; other /= 2)
     x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, other));
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(f32_threads)
     share(scores, exponentials);
     __syncthreads();
     multiply(result, tile_of<tile>(exponentials), tile_of<D>(values), tile);
-    __syncthreads();  // before the next tile comes to where this one lies
+    __syncthreads();  // before the next tile overwrites this one
   }
 
   float inverse[I];
@@ -108,8 +109,8 @@ __global__ void __launch_bounds__(f32_threads)
   store_rows(result, inverse, y.matrix(n, place.matrix), first, n);
 }
 
-/// The probabilities themselves, where somebody wants to keep them: 4 s² bytes a head written, and
-/// the scores made once more for it, with lse known.
+/// Writes the probabilities, if the caller wants to keep them: 4 s² bytes per head. Recomputes the
+/// scores for this, now that lse is known.
 template <int D>
 __global__ void __launch_bounds__(f32_threads)
     write_probabilities(Problem n, Strided<const float> q, Strided<const float> k, const float* lse,

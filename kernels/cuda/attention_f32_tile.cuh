@@ -1,10 +1,10 @@
 #pragma once
 
-/// Tiles of f32 in shared memory and products of them: the vocabulary of attention in f32.
+/// Tiles of f32 in shared memory and products of them: the building blocks of attention in f32.
 ///
-/// A block is 16 x 16 threads, and a result of (16 I, 16 J) is spread over them: thread (y, x)
-/// holds rows y + 16 i and columns x + 16 j in c[i][j]. For each step along the inner extent it
-/// reads I + J numbers from shared memory for I J multiply-adds.
+/// A block is 16 x 16 threads, and a result of (16 I, 16 J) is distributed over them: thread (y, x)
+/// holds rows y + 16 i and columns x + 16 j in c[i][j]. For each step along the inner dimension it
+/// reads I + J floats from shared memory for I J multiply-adds.
 
 #include "kernels/cuda/attention_problem.cuh"
 #include "kernels/cuda/shared.cuh"
@@ -15,12 +15,12 @@ namespace lockstep::cuda {
 inline constexpr int side = 16;
 inline constexpr int f32_threads = side * side;
 
-/// Rows of a tile, of queries as of keys: four tiles and one of scores are at most 81 KB.
+/// Rows per tile, of queries and of keys: four tiles and one of scores take at most 81 KB.
 template <int D>
 inline constexpr int f32_tile = D <= 64 ? 64 : 32;
 
-/// From one row of a tile of `columns` to the next: odd, so that a column, too, goes over all
-/// banks.
+/// Distance between rows of a tile with `columns` columns. One extra element avoids bank conflicts
+/// when a warp reads a column.
 template <int columns>
 inline constexpr int f32_pitch = columns + 1;
 
@@ -43,8 +43,8 @@ __device__ SharedMatrix tile_of(const float* data) {
   return {data, f32_pitch<columns>, 1};
 }
 
-/// c (16 I, 16 J) += a (16 I, inner) b (inner, 16 J). The sum of an element runs along `inner`,
-/// whatever the tile: a score has the same bits in all kernels.
+/// Computes c (16 I, 16 J) += a (16 I, inner) b (inner, 16 J). Each element is summed in order of
+/// the inner index whatever the tile, so a score has the same bits in all kernels.
 template <int I, int J>
 __device__ void multiply(float (&c)[I][J], SharedMatrix a, SharedMatrix b, int inner) {
 #pragma unroll 4
@@ -61,7 +61,7 @@ __device__ void multiply(float (&c)[I][J], SharedMatrix a, SharedMatrix b, int i
   }
 }
 
-/// Rows [first, first + f32_tile) of a matrix; zeros beyond s and d.
+/// Loads rows [first, first + f32_tile) of a matrix; pads with zeros beyond s and d.
 template <int D>
 __device__ void load_tile(float* tile, Matrix<const float> matrix, int first, const Problem& n) {
   for (int i = static_cast<int>(threadIdx.x); i < f32_tile<D> * D; i += f32_threads) {
@@ -71,7 +71,7 @@ __device__ void load_tile(float* tile, Matrix<const float> matrix, int first, co
   }
 }
 
-/// A tile's result, times `factor`, to rows [first, ...) of a matrix.
+/// Stores a tile's result, times `factor` per row, to rows [first, ...) of a matrix.
 template <int I, int J>
 __device__ void store_rows(const float (&c)[I][J], const float (&factor)[I], Matrix<float> matrix,
                            int first, const Problem& n) {
@@ -84,7 +84,7 @@ __device__ void store_rows(const float (&c)[I][J], const float (&factor)[I], Mat
     }
 }
 
-/// The products' results to a tile of scores in shared memory, which all threads then read.
+/// Stores a product's result to a tile of scores in shared memory, for all threads to read.
 template <int I, int J>
 __device__ void share(const float (&c)[I][J], float* tile) {
 #pragma unroll
@@ -94,9 +94,9 @@ __device__ void share(const float (&c)[I][J], float* tile) {
       tile[(thread_y() + side * i) * f32_pitch<side * J> + thread_x() + side * j] = c[i][j];
 }
 
-/// A score as a probability: one function for all kernels, so that it has the same bits whichever
-/// makes it. (These files are compiled without fusing products and sums, which the compiler might
-/// do here and not there; where it is wanted they say fmaf.)
+/// Converts a score to a probability. All kernels share this function, so the bits agree. (These
+/// files are compiled without contraction, because the compiler might fuse a multiply and an add in
+/// one kernel and not in another; code that wants an FMA calls fmaf.)
 __device__ inline float probability_f32(float score, float scale, float lse) {
   return element::exp(score * scale - lse);
 }

@@ -1,29 +1,30 @@
 /// Causal attention forward for bf16 and f16, on tensor cores: FlashAttention-2 (Dao 2023).
 ///
-/// The idea is that of attention_f32_forward.cu; read that first. A block takes 128 queries of one
-/// head, a warp 32 of them, and walks over the keys tile by tile up to its diagonal. What changes
-/// with tensor cores is where things are:
+/// Read attention_f32_forward.cu first; the algorithm is the same. A block takes 128 queries of one
+/// head, a warp 32 of them, and iterates over the keys tile by tile up to its diagonal. With tensor
+/// cores, data lives in other places:
 ///
-///   - The warp's scores (32 x 64) are the registers into which mma put them. A row lies in four
-///     lanes, so its maximum is two shuffles away, and its sum waits until the end: each lane adds
-///     up its own columns, rescaled as the maximum grows.
-///   - The exponentials, rounded to 16 bits, are the left operand of the second product as they
-///     lie (see ptx::mma_m16n8k16). They never see shared memory.
-///   - While one tile is computed with, cp.async brings the next: keys and values have two buffers.
-///   - e^x is 2^(x log2 e), the scale 1 / √d is folded into the same multiply-add, and the special
-///     function unit does the rest. Its error, 2^-22, is far below that of a 16-bit probability.
+///   - A warp's scores (32 x 64) stay in the registers that mma wrote. A row is spread over four
+///     lanes, so its maximum takes two shuffles. Its sum waits until the end: each lane sums its
+///     own columns, rescaling as the maximum grows.
+///   - The exponentials, rounded to 16 bits, already have the layout of the second product's left
+///     operand (see ptx::mma_m16n8k16). They never go through shared memory.
+///   - While one tile is computed, cp.async loads the next: keys and values are double-buffered.
+///   - e^x is computed as 2^(x log2 e). The scale 1 / √d is folded into the same multiply-add, and
+///     the special function unit does the rest. Its error, 2^-22, is far below that of a 16-bit
+///     probability.
 ///
-/// For one head: 4 s² d FLOPs in full, 2 s² d (1 + 64 / s) here, because tiles above the diagonal
-/// are left out, and by single warps within the last tiles of their block. Bytes: q read and y
-/// written once, k and v read s / 256 times, mostly from the second-level cache: where they stay
-/// there, 8 s d from memory, and so s / 4 FLOPs a byte.
+/// Per head: 4 s² d FLOPs without causality, 2 s² d (1 + 64 / s) here: blocks skip tiles above the
+/// diagonal, and single warps skip them within the last tiles of their block. Bytes: q is read and
+/// y written once, k and v are read s / 256 times, mostly from the L2 cache. If they stay there,
+/// memory traffic is 8 s d bytes, which gives s / 4 FLOPs per byte.
 ///
 ///     d       tile   shared memory   registers a thread (of 255)
 ///     64      64     54 KB           y 64, scores 64, q 32
 ///     128     32     68 KB           y 128, scores 32, q read from shared memory
 ///
-/// By registers 2 blocks (8 warps) fit on a multiprocessor; nothing is spilled. For a d between,
-/// columns are padded with zeros up to the next of 32, 64, 96, 128.
+/// Register use allows 2 blocks (8 warps) per multiprocessor without spilling. Other values of d
+/// are padded with zero columns up to the next of 32, 64, 96, 128.
 
 #include "kernels/cuda/attention_launch.cuh"
 #include "kernels/cuda/attention_tile.cuh"
@@ -31,7 +32,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int strips = 2;  ///< of 16 queries, a warp
+constexpr int strips = 2;  ///< strips of 16 queries per warp
 constexpr int block_rows = warps * strips * 16;
 
 template <int D>
@@ -40,17 +41,17 @@ constexpr int tile_rows = D <= 64 ? 64 : 32;
 template <int D>
 constexpr std::size_t shared_elements = (block_rows + 4 * tile_rows<D>)*pitch<D>;
 
-/// Where a lane keeps the queries of its warp.
+/// Storage for a warp's queries: registers or shared memory (see the table above).
 template <class T, int D>
 using Queries = std::conditional_t<D <= 64, Registers<T, strips, D>, InShared<T, strips, D>>;
 
-/// What a lane knows of its rows: of strip m, rows lane / 4 and that + 8.
+/// A lane's softmax state for its rows: in strip m, rows lane / 4 and lane / 4 + 8.
 struct Softmax {
-  float maximum[strips][2];  ///< of the scores so far, not scaled
+  float maximum[strips][2];  ///< of the scores so far, before scaling
   float sum[strips][2];      ///< of e^(scale (score - maximum)) over the lane's own columns
 };
 
-/// The largest and the sum over the four lanes that share a row.
+/// Reductions over the four lanes that share a row.
 __device__ float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, 1));
   return fmaxf(x, __shfl_xor_sync(0xffffffffU, x, 2));
@@ -60,7 +61,7 @@ __device__ float row_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffU, x, 2);
 }
 
-/// -∞ for keys that come after their query. `ahead` is the first query less the first key.
+/// Masks keys that come after their query with -∞. `ahead` is first query - first key.
 template <int N>
 __device__ void mask(Sums<strips, N>& scores, int ahead) {
   for_each<strips, N>([&](int m, int j, int r) {
@@ -68,8 +69,8 @@ __device__ void mask(Sums<strips, N>& scores, int ahead) {
   });
 }
 
-/// One step of the online softmax: scores become e^(scale (score - maximum)), and what was summed
-/// under the old maximum, y included, is brought to the new one.
+/// Performs one step of the online softmax: replaces scores by e^(scale (score - maximum)) and
+/// rescales the running sums, including y, to the new maximum.
 template <int N, int D>
 __device__ void softmax_step(Sums<strips, N>& scores, Softmax& row, Sums<strips, D>& y,
                              float scale_log2_e) {
@@ -139,7 +140,8 @@ __global__ void __launch_bounds__(threads, 2)
 
   const int tiles = blocks_of(min(first + block_rows, n.s), tile);
   for (int t = 0; t < tiles; ++t) {
-    // Tile t is there, for all; and all have done with tile t - 1, whose place t + 1 takes.
+    // After this, all threads see tile t, and all have finished with tile t - 1, whose buffer tile
+    // t + 1 overwrites.
     ptx::cp_async_wait<0>();
     __syncthreads();
     const int current = t % 2 * elements, next = elements - current;
@@ -173,8 +175,8 @@ __global__ void __launch_bounds__(threads, 2)
   store_rows<T, strips, D>(sums, inverse, own, y.matrix(n, place.matrix), mine, n);
 }
 
-/// The probabilities themselves, where somebody wants to keep them: 4 s² bytes a head written, and
-/// the scores made once more for it, with lse known. A block makes 128 rows of one tile's columns.
+/// Writes the probabilities, if the caller wants to keep them: 4 s² bytes per head. Recomputes the
+/// scores for this, now that lse is known. A block writes 128 rows of one tile's columns.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 2)
     write_probabilities(Problem n, Strided<const T> q, Strided<const T> k, const float* lse,

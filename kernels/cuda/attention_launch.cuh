@@ -1,6 +1,6 @@
 #pragma once
 
-/// From sizes known at run time to kernels compiled for them.
+/// Dispatch from sizes known at run time to kernels compiled for them.
 
 #include "kernels/cuda/attention_problem.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -8,8 +8,8 @@
 
 namespace lockstep::cuda {
 
-/// Calls body.template operator()<D>() with the columns that a head of d gets in shared memory: the
-/// next of 32, 64, 96, 128.
+/// Calls body.template operator()<D>(), with D the padded column count of a head of size d in
+/// shared memory: the next of 32, 64, 96, 128.
 template <class Body>
 void for_head(int d, const Body& body) {
   if (d <= 32)
@@ -22,7 +22,7 @@ void for_head(int d, const Body& body) {
     body.template operator()<widest_head>();
 }
 
-/// The same with the type of elements first.
+/// As for_head, with the element type as the first template argument.
 template <class Body>
 void for_narrow_head(DType dtype, int d, const Body& body) {
   for_head(d, [&]<int D>() {

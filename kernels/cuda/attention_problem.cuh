@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the kernels of attention have in common: sizes, where a head lies, and which block does
-/// what.
+/// Definitions shared by all attention kernels: sizes, addressing of heads, and the assignment of
+/// work to blocks.
 
 #include <cuda_runtime.h>
 
@@ -15,21 +15,21 @@ namespace lockstep::cuda {
 inline constexpr int widest_head = 128;
 inline constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// How many blocks of `size` hold `count` things.
+/// Returns the number of blocks of `size` that cover `count` items.
 __host__ __device__ constexpr int blocks_of(int count, int size) {
   return (count + size - 1) / size;
 }
 
-/// One call. A "matrix" is one head of one sequence: matrix i is head i % heads of sequence
-/// i / heads.
+/// The sizes of one call. A "matrix" is one head of one sequence: matrix i is head i % heads of
+/// sequence i / heads.
 struct Problem {
   int s, d, heads;
   int matrices;  ///< b * heads
   float scale;   ///< 1 / √d
-  bool vectors;  ///< every row of every head starts at a multiple of 16 bytes, and d fills them
+  bool vectors;  ///< every row of every head starts 16-byte aligned, and d is a multiple of 8
 };
 
-/// The (s, d) rows of one head of one sequence.
+/// The (s, d) matrix of one head of one sequence.
 template <class T>
 struct Matrix {
   T* data;
@@ -52,15 +52,15 @@ struct Strided {
   }
 };
 
-/// What one block works on.
+/// The work of one block.
 struct Place {
   int matrix, tile;
 };
 
-/// The place of a block: a group of 32 matrices after the other, so that a group's keys and values
-/// (8 MB at s = 1024, d = 64) stay in the second-level cache for all of its tiles; within a group
-/// tile after tile, the first of all matrices first. Causality makes tiles unequal, and the
-/// hardware starts blocks in order: `last_first` says that the last tile is the heaviest.
+/// Returns the place of a block. Groups of 32 matrices run one after the other, so that a group's
+/// keys and values (8 MB at s = 1024, d = 64) stay in the L2 cache for all of its tiles. Within a
+/// group the order is by tile, over all its matrices. Causality makes tiles unequal and the
+/// hardware starts blocks in order, so pass `last_first` if the last tile is the most expensive.
 __device__ inline Place place_of(int block, int tiles, int matrices, bool last_first) {
   constexpr int group = 32;
   const int first = block / (group * tiles) * group;
@@ -70,16 +70,17 @@ __device__ inline Place place_of(int block, int tiles, int matrices, bool last_f
   return {first + within % members, last_first ? tiles - 1 - tile : tile};
 }
 
-// -- the kernels' launches, each in the file of its name ------------------------------------------
+// -- kernel launches, each in the file of its name
+// -------------------------------------------------
 
-/// dots (b, heads, s) = Σ dy * y over a head's columns.
+/// Computes dots (b, heads, s) = Σ dy * y over a head's columns.
 void attention_dots(Queue, const Problem&, View dy, View y, float* dots);
 
 void attention_forward_f32(Queue, const Problem&, View q, View k, View v, View y, View lse);
-/// probabilities (b, heads, s, s), from the lse that forward wrote, as backward would make them.
+/// Writes the probabilities (b, heads, s, s) from forward's lse, with the same bits as in backward.
 void attention_probabilities_f32(Queue, const Problem&, View q, View k, View lse,
                                  View probabilities);
-/// From lse, or from probabilities where there are any, and dots.
+/// Uses `probabilities` if not empty, otherwise `lse`; and `dots`.
 void attention_backward_f32(Queue, const Problem&, View dy, View q, View k, View v, View lse,
                             View probabilities, const float* dots, View dq, View dk, View dv);
 

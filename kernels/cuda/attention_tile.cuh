@@ -1,15 +1,15 @@
 #pragma once
 
-/// Tiles in shared memory, and products of them on tensor cores: the vocabulary in which attention
-/// is written in attention_forward.cu and attention_backward.cu.
+/// Tiles in shared memory and their products on tensor cores: the building blocks of
+/// attention_forward.cu and attention_backward.cu.
 ///
 /// A block is four warps. Each owns 16 M rows of the block's result (M is 1 or 2), keeps them in
-/// registers from beginning to end, and meets the other side tile by tile. With M = 2 a piece of
-/// the other side, once loaded from shared memory, is used twice: ldmatrix brings 512 bytes in 4
-/// cycles, which is about as long as the two mma take that use it where M = 1.
+/// registers throughout, and iterates over the other side tile by tile. With M = 2, each fragment
+/// of the other side is used twice once loaded from shared memory: ldmatrix loads 512 bytes in 4
+/// cycles, about as long as the two mma that use them take with M = 1.
 ///
-/// A row of a tile is D elements, padded by 8: (D / 8 + 1) is odd, so that the 16-byte pieces of 8
-/// consecutive rows, which ldmatrix reads at once, lie in different banks.
+/// A row of a tile is D elements plus 8 of padding: D / 8 + 1 is odd, so the 16-byte pieces of 8
+/// consecutive rows, which ldmatrix reads together, fall in different banks.
 
 #include "kernels/cuda/attention_problem.cuh"
 #include "kernels/cuda/ptx.cuh"
@@ -20,7 +20,7 @@ namespace lockstep::cuda {
 inline constexpr int warps = 4;
 inline constexpr int threads = 32 * warps;
 
-/// Elements from one row of a tile to the next.
+/// Distance between rows of a tile, in elements.
 template <int D>
 inline constexpr int pitch = D + 8;
 
@@ -31,12 +31,12 @@ __device__ inline int warp() {
   return static_cast<int>(threadIdx.x) / 32;
 }
 
-/// (16 M, N) sums of a warp: M x N / 8 results of mma, of which sums[m][j][r] is the lane's part r
-/// in strip m of 16 rows and columns 8 j to 8 j + 7. Parts 0 and 1 are one row, 2 and 3 the other.
+/// A warp's (16 M, N) sums: M x N / 8 results of mma. sums[m][j][r] is the lane's element r in
+/// strip m of 16 rows, columns 8 j to 8 j + 7. Elements 0 and 1 are in one row, 2 and 3 in another.
 template <int M, int N>
 using Sums = float[M][N / 8][4];
 
-/// Where the lane's part r of strip m, and of column group j, lies; see ptx::mma_m16n8k16.
+/// Row and column of the lane's element r in strip m and column group j; see ptx::mma_m16n8k16.
 __device__ inline int row_of(int m, int r) {
   return 16 * m + lane() / 4 + r / 2 * 8;
 }
@@ -44,7 +44,7 @@ __device__ inline int column_of(int j, int r) {
   return 8 * j + lane() % 4 * 2 + r % 2;
 }
 
-/// Calls body(m, j, r) for all of a lane's sums.
+/// Calls body(m, j, r) for each of a lane's sums.
 template <int M, int N, class Body>
 __device__ void for_each(const Body& body) {
 #pragma unroll
@@ -57,8 +57,8 @@ __device__ void for_each(const Body& body) {
 
 // -- global to shared memory ----------------------------------------------------------------------
 
-/// Starts to copy rows [first, first + rows) of a matrix; zeros beyond s and d. Where rows are not
-/// aligned, element by element and at once: the same bits, more slowly.
+/// Starts copying rows [first, first + rows) of a matrix; pads with zeros beyond s and d. Unaligned
+/// rows are copied synchronously, element by element: same bits, but slower.
 template <int rows, int D, class T>
 __device__ void load_tile(T* tile, Matrix<const T> matrix, int first, const Problem& n) {
   constexpr unsigned pieces = D / 8, together = 1024 / (D <= 64 ? D : 128);  // rows at a time
@@ -83,7 +83,7 @@ __device__ void load_tile(T* tile, Matrix<const T> matrix, int first, const Prob
   }
 }
 
-/// The same of two numbers a row: `rows` of a, then `rows` of b. Zeros beyond s.
+/// Starts copying two floats per row: `rows` values of a, then `rows` of b. Zeros beyond s.
 template <int rows>
 __device__ void load_numbers(float* tile, const float* a, const float* b, int first,
                              const Problem& n) {
@@ -96,13 +96,13 @@ __device__ void load_numbers(float* tile, const float* a, const float* b, int fi
 
 // -- left operands --------------------------------------------------------------------------------
 
-/// The left operand of a product: (16 M, K) in registers, in the layout that mma wants.
+/// The left operand of a product: (16 M, K) in registers, in mma's layout.
 template <class T, int M, int K>
 struct Registers {
   std::uint32_t parts[M][K / 16][4];
 
   Registers() = default;
-  /// A warp's 16 M rows of a tile.
+  /// Loads a warp's 16 M rows of a tile.
   __device__ explicit Registers(const T* rows) {
     const T* const row = rows + lane() % 16 * pitch<K> + lane() / 16 * 8;
 #pragma unroll
@@ -118,7 +118,7 @@ struct Registers {
   }
 };
 
-/// The same left in shared memory and loaded at each use, where registers are too few.
+/// A left operand kept in shared memory and loaded at each use, to save registers.
 template <class T, int M, int K>
 struct InShared {
   const T* row;
@@ -131,7 +131,7 @@ struct InShared {
   }
 };
 
-/// The sums of one product, rounded to T, as the left operand of the next: no lane needs another's.
+/// Rounds one product's sums to T as the left operand of the next; needs no data from other lanes.
 template <class T, int M, int N>
 __device__ Registers<T, M, N> as_left(const Sums<M, N>& sums) {
   Registers<T, M, N> result;
@@ -149,9 +149,10 @@ __device__ Registers<T, M, N> as_left(const Sums<M, N>& sums) {
 
 // -- products -------------------------------------------------------------------------------------
 
-/// sums (16 M, N) += a (16 M, D) bᵀ, with b (N, D) rows of a tile. A lane wants consecutive
-/// elements of a column of bᵀ, which is a row of b: ldmatrix as it is. The four matrices of one
-/// load are rows 0-7 and 8-15 of b (the upper bit of the lane), columns 0-7 and 8-15 (the next).
+/// Computes sums (16 M, N) += a (16 M, D) bᵀ, with b (N, D) the rows of a tile. A lane needs
+/// consecutive elements of a column of bᵀ, i.e. of a row of b, so ldmatrix need not transpose. Each
+/// load fetches four matrices: rows 0-7 and 8-15 of b (lane bit 4) by columns 0-7 and 8-15 (lane
+/// bit 3).
 template <class T, int M, int N, int D, class Left>
 __device__ void multiply_transposed(Sums<M, N>& sums, const Left& a, const T* b) {
   const T* const row = b + (lane() / 16 * 8 + lane() % 8) * pitch<D> + lane() / 8 % 2 * 8;
@@ -173,9 +174,9 @@ __device__ void multiply_transposed(Sums<M, N>& sums, const Left& a, const T* b)
   }
 }
 
-/// sums (16 M, D) += a (16 M, K) b, with b (K, D) rows of a tile. Here a column of b runs across
-/// its rows: ldmatrix transposes. The four matrices are rows 0-7 and 8-15 (bit 3 of the lane),
-/// columns 0-7 and 8-15 (bit 4).
+/// Computes sums (16 M, D) += a (16 M, K) b, with b (K, D) the rows of a tile. A column of b
+/// crosses rows, so ldmatrix transposes. The four matrices are rows 0-7 and 8-15 (lane bit 3) by
+/// columns 0-7 and 8-15 (lane bit 4).
 template <class T, int M, int K, int D>
 __device__ void multiply(Sums<M, D>& sums, const Registers<T, M, K>& a, const T* b) {
   const T* const row = b + lane() % 16 * pitch<D> + lane() / 16 * 8;
@@ -197,22 +198,21 @@ __device__ void multiply(Sums<M, D>& sums, const Registers<T, M, K>& a, const T*
 
 inline constexpr float log2_e = 1.44269504F;
 
-/// e^(scale score - lse), as 2^(score scale log2 e - lse log2 e): one multiply-add and one
-/// instruction of the special function unit. All kernels share it, so that a probability has the
-/// same bits whichever makes it.
+/// Returns e^(scale score - lse), as 2^(score scale log2 e - lse log2 e): one multiply-add and one
+/// special function instruction. All kernels share this function, so the bits agree.
 __device__ inline float probability(float score, float scale_log2_e, float lse) {
   return ptx::exp2_approximate(fmaf(score, scale_log2_e, -(lse * log2_e)));
 }
 
 // -- registers to global memory -------------------------------------------------------------------
 
-/// A warp's sums, times a factor for each row, rounded, to rows [first, first + 16 M) of a matrix.
-/// They go through `own`, the warp's 16 M rows of a tile that nobody else reads or writes any more,
-/// because a lane holds pairs (4 bytes) and memory wants 16 bytes at once.
+/// Stores a warp's sums, times a factor per row and rounded, to rows [first, first + 16 M) of a
+/// matrix. They are staged in `own`, the warp's 16 M rows of a tile that is no longer in use,
+/// because a lane holds pairs (4 bytes) and stores should be 16 bytes wide.
 template <class T, int M, int D>
 __device__ void store_rows(const Sums<M, D>& sums, const float (&factor)[M][2], T* own,
                            Matrix<T> matrix, int first, const Problem& n) {
-  __syncwarp();  // all lanes have read what was here
+  __syncwarp();  // all lanes have finished reading `own`
   for_each<M, D>([&](int m, int j, int r) {
     if (r % 2 != 0) return;
     T* const to = own + row_of(m, r) * pitch<D> + column_of(j, r);

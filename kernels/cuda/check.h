@@ -9,29 +9,29 @@
 
 namespace lockstep::cuda {
 
-/// What CUDA or one of its libraries refused, with the call and CUDA's words for it.
+/// A failed call to CUDA or one of its libraries: the call, the error's name and its description.
 class GpuError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Throws GpuError unless `status` is success. An error may be that of an earlier kernel: a GPU
-/// tells of it at the next call.
+/// Throws GpuError unless `status` is success. The error may stem from an earlier kernel: a GPU
+/// reports asynchronous errors at a later call.
 inline void check(cudaError_t status, const char* call) {
   if (status != cudaSuccess)
     throw GpuError(std::string(call) + ": " + cudaGetErrorName(status) + ": " +
                    cudaGetErrorString(status));
 }
 
-/// Evaluates a CUDA call once, and throws GpuError if it failed.
+/// Evaluates a CUDA call once and throws GpuError if it failed.
 #define LOCKSTEP_CUDA(call) ::lockstep::cuda::check((call), #call)
 
 inline cudaStream_t stream_of(Queue queue) {
   return static_cast<cudaStream_t>(queue.handle);
 }
 
-/// Device memory for `count` elements while a kernel runs: taken from the stream-ordered pool, and
-/// given back, in the order of the queue, so two queues never share it. Null for none.
+/// Device memory for `count` elements while a kernel runs. It is allocated from the stream-ordered
+/// pool and freed in queue order, so two queues never share it. Null if count is 0.
 template <class T>
 class Scratch {
  public:
@@ -39,7 +39,7 @@ class Scratch {
     if (count > 0) LOCKSTEP_CUDA(cudaMallocAsync(&data_, count * sizeof(T), stream_));
   }
   ~Scratch() {
-    // An error here is that of an earlier kernel, which the next checked call tells as well.
+    // An error here stems from an earlier kernel; the next checked call reports it too.
     if (data_ != nullptr) static_cast<void>(cudaFreeAsync(data_, stream_));
   }
   Scratch(const Scratch&) = delete;

@@ -1,14 +1,13 @@
 #pragma once
 
-/// Elements by the 16 bytes, which is the most that a thread moves with one instruction, wherever
-/// in memory they begin.
+/// Accesses of 16 bytes, the most that a thread moves with one instruction, at any address.
 ///
-/// A view may begin at any multiple of its elements' size, and an odd number of columns puts nearly
-/// every row off the multiples of 16 (50257 logits). Reading such a row element by element takes
-/// four or eight times as many instructions. Instead a thread reads the two aligned 16 bytes that
-/// its own lie in, and shifts: twice the loads, of which the second finds in the first-level cache
-/// what the neighbour fetched, so memory is still read once. Which thread takes which elements
-/// therefore needn't depend on where they lie, and neither does the order of a sum.
+/// A view may begin at any multiple of its element size, and an odd number of columns (50257
+/// logits) leaves nearly every row unaligned. Reading such a row element by element takes four or
+/// eight times as many instructions. Instead, a thread reads the two aligned 16-byte words that
+/// contain its own bytes, and shifts. That doubles the loads, but the second hits in the L1 cache
+/// because a neighbour fetched it, so memory is still read once. As a result, the assignment of
+/// elements to threads does not depend on alignment, and neither does the order of a sum.
 
 #include <cstdint>
 #include <cstring>
@@ -19,7 +18,7 @@ namespace lockstep::cuda {
 
 inline constexpr int vector_bytes = 16;
 
-/// How many elements 16 bytes are.
+/// Elements per 16 bytes.
 template <class T>
 inline constexpr int per_vector = vector_bytes / static_cast<int>(sizeof(T));
 
@@ -34,7 +33,7 @@ __device__ __forceinline__ int bytes_past_vector(const T* at) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(at) % vector_bytes);
 }
 
-/// 16 bytes from any address that is even, out of the aligned ones around it.
+/// Extracts 16 bytes at offset `bytes` from two adjacent aligned words.
 __device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, int bytes) {
   unsigned word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
@@ -46,13 +45,13 @@ __device__ __forceinline__ uint4 shifted(uint4 low, uint4 high, int bytes) {
           __funnelshift_r(word[2], word[3], bits), __funnelshift_r(word[3], word[4], bits)};
 }
 
-/// Elements that are read: a row, or a whole array. Nothing outside [begin, end) is.
+/// An input range: a row or a whole array. Loads never read outside [begin, end).
 template <class T>
 struct Source {
   const T* begin;
   const T* end;
 
-  /// Elements [first, first + count) of it, 0 <= count <= size; what is beyond count is `other`.
+  /// Loads elements [first, first + count), 0 <= count <= size, and fills the rest with `other`.
   template <int size>
   __device__ __forceinline__ Chunk<T, size> load(std::int64_t first, int count, T other) const {
     Chunk<T, size> chunk;
@@ -94,7 +93,7 @@ struct Source {
   }
 };
 
-/// Rows of elements, `stride` elements apart.
+/// Rows of elements; `stride` is in elements.
 template <class T>
 struct Rows {
   T* data;
@@ -110,8 +109,8 @@ Rows<T> rows_of(const View& view) {
   return {data_of<T>(view), view.row_stride};
 }
 
-/// Writes the first `count` elements of a chunk; with one instruction where all of it goes to an
-/// aligned address.
+/// Writes the first `count` elements of a chunk, with one instruction if the chunk is full and the
+/// address aligned.
 template <class T, int size>
 __device__ __forceinline__ void store(T* to, const Chunk<T, size>& chunk, int count) {
   constexpr int bytes = size * static_cast<int>(sizeof(T));
@@ -138,11 +137,11 @@ __device__ __forceinline__ void store(T* to, const Chunk<T, size>& chunk, int co
     if (i < count) to[i] = chunk.at[i];
 }
 
-/// Where a row of `columns` elements is cut so that all chunks but the first and the last begin at
-/// an aligned address of what is written: chunk i is elements [first, first + count).
+/// A cut of a row of `columns` elements into chunks, such that all but the first and the last are
+/// aligned in the output: chunk i is elements [first, first + count).
 struct Cut {
   std::int64_t first;
-  int count;  ///< 0 beyond the row
+  int count;  ///< 0 beyond the end of the row
 
   template <int size, class T>
   static __device__ __forceinline__ Cut chunk(std::int64_t i, const T* written,

@@ -1,13 +1,13 @@
 #pragma once
 
-/// Sums over rows, which gradients of biases and of gains are: out[c] += Σ_r value(r, c).
+/// Sums over rows, as for the gradients of biases and gains: out[c] += Σ_r value(r, c).
 ///
-/// In two steps, since a sum in one fixed order and enough blocks to keep a GPU's memory busy want
-/// each column cut into pieces of rows. First each block takes 32 chunks of columns, a lane one
-/// chunk, and a piece of the rows, a warp every eighth row; the warps' sums are added in order, and
-/// written in f32. Then the pieces are added in double, in order, and to `out` once. How the rows
-/// are cut depends on the shape alone. The values are read once; a piece has 64 rows at
-/// least, so its sums are a few hundredths of that.
+/// A fixed summation order with enough blocks to saturate a GPU's memory requires splitting each
+/// column into pieces of rows, so the sum takes two steps. First, each block takes 32 chunks of
+/// columns, one per lane, and one piece of rows, every eighth row per warp; it adds its warps' sums
+/// in order and writes them in f32. Second, the pieces are added in double, in order, and once to
+/// `out`. The split depends only on the shape. The values are read once; a piece has at least 64
+/// rows, so the partial sums add only a few percent of traffic.
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/chunk.cuh"
@@ -17,10 +17,10 @@ namespace lockstep::cuda {
 
 inline constexpr int column_lanes = 32;
 inline constexpr int column_warps = 8;
-inline constexpr int column_adders = 32;  ///< threads that share a column in the second step
+inline constexpr int column_adders = 32;  ///< threads per column in the second step
 
-/// Two sums at once, which read the same memory: `values(row, first, count, columns, a, b)` adds
-/// what row `row` has in columns [first, first + count) to a and b.
+/// Computes two sums that read the same memory: `values(row, first, count, columns, a, b)` adds the
+/// contributions of row `row`, columns [first, first + count), to a and b.
 template <int size, class Values>
 __global__ void __launch_bounds__(column_lanes* column_warps)
     sum_pieces(Values values, std::int64_t rows, std::int64_t columns, std::int64_t rows_a_piece,
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(column_lanes* column_warps)
     shared[1][warp][i * column_lanes + lane] = b[i];
   }
   __syncthreads();
-  // Now a thread to a column.
+  // From here on, one thread per column.
   for (int column = warp * column_lanes + lane; column < column_lanes * size;
        column += column_warps * column_lanes) {
     if (tile + column >= columns) break;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(column_lanes* column_warps)
   }
 }
 
-/// out[c] += Σ_p sums[p][c].
+/// Adds the pieces: out[c] += Σ_p sums[p][c].
 template <class T>
 __global__ void __launch_bounds__(column_lanes* column_adders)
     add_pieces(const float* sums, std::int64_t pieces, std::int64_t columns, T* out) {
@@ -76,14 +76,15 @@ __global__ void __launch_bounds__(column_lanes* column_adders)
   out[column] = rounded<T>(static_cast<float>(widen(out[column]) + sum));
 }
 
-/// Into how many pieces the rows are cut: of 64 rows at least, and no more than fill any GPU.
+/// Returns the number of pieces to split the rows into: at least 64 rows each, and no more pieces
+/// than fill any GPU.
 inline std::int64_t row_pieces(std::int64_t rows, std::int64_t column_tiles) {
   const std::int64_t most = groups_of(column_tiles, 2048);
   const std::int64_t wanted = groups_of(64, rows);
   return wanted < most ? wanted : most;
 }
 
-/// a[c] += the first sum, b[c] += the second; b may be null.
+/// Adds the two column sums to a[c] and b[c]; b may be null.
 template <class T, class Values>
 void add_column_sums(const char* name, Queue queue, const Values& values, arguments::Matrix n, T* a,
                      T* b) {

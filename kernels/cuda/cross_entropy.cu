@@ -1,13 +1,14 @@
-/// Softmax and the negative log-likelihood of the target, a block a row.
+/// Softmax and the negative log-likelihood of the target, one block per row.
 ///
-/// Forward reads the N V logits once: each thread keeps the maximum so far of what it has seen and
-/// the sum of exponentials relative to it (online softmax, Milakov & Gimelshein 2018), and the
-/// block merges its threads'. Backward needs lse alone: it reads the logits once, and writes as
-/// much. With a vocabulary of 50257 nearly every row begins off the multiples of 16 bytes, and is
-/// read and written 16 bytes at a time all the same (chunk.cuh).
+/// Forward reads the N V logits once: each thread keeps the running maximum and the sum of
+/// exponentials relative to it (online softmax, Milakov & Gimelshein 2018), and the block merges
+/// its threads' results. Backward needs only lse: it reads the logits once and writes as many
+/// elements. With a vocabulary of 50257 nearly every row is unaligned, but is still read and
+/// written 16 bytes at a time (chunk.cuh).
 ///
-/// Exponentials are the hardware's: an exact one takes the time of moving ten bytes. They err by
-/// about 1e-6 where e^x matters, and the sum, whose terms err independently, by less.
+/// Exponentials use the hardware approximation: an exact one takes as long as moving ten bytes. Its
+/// relative error is about 1e-6 for terms that matter; the errors are independent, so that of the
+/// sum is smaller.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -21,14 +22,13 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int threads = 512;
-constexpr int chunks = 4;  // that a thread asks for before it computes
+constexpr int chunks = 4;  // loaded by a thread before it computes
 
 __device__ bool inside(std::int32_t target, int vocabulary) {
   return target >= 0 && target < vocabulary;
 }
 
-/// `part` and one more chunk of its row. Logits of -∞ have no probability, and a NaN makes the sum
-/// NaN.
+/// Merges a chunk into `part`. Logits of -∞ have probability zero, and a NaN makes the sum NaN.
 template <class T, int size>
 __device__ element::SoftmaxPart take(element::SoftmaxPart part, const Chunk<T, size>& chunk,
                                      int count) {
@@ -36,7 +36,7 @@ __device__ element::SoftmaxPart take(element::SoftmaxPart part, const Chunk<T, s
 #pragma unroll
   for (int i = 0; i < size; ++i)
     if (i < count) largest = fmaxf(largest, widen(chunk.at[i]));
-  // Nothing but -∞ has no maximum to take off.
+  // If all logits so far are -∞, subtract 0 instead of the maximum.
   const float shift = largest == -INFINITY ? 0.0F : largest;
   float sum = part.sum * __expf(part.maximum - shift);
 #pragma unroll
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(threads)
   const float log_sum = logf(part.sum);
   const std::int32_t target = targets[row];
   lse[row] = part.maximum + log_sum;
-  // Not lse - logit: with logits of 1e4 the difference of two rounded large numbers is noise.
+  // Not lse - logit: for logits near 1e4 that subtracts two large rounded numbers and leaves noise.
   losses[row] = inside(target, vocabulary) ? log_sum + (part.maximum - widen(in[target]))
                                            : element::from_bits(0x7fc00000U);
 }
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(threads)
   const float log_sum = lse[row];
   const std::int32_t target = targets[row];
 
-  const std::int64_t end = vocabulary + size - 1;  // the cut may make one chunk more
+  const std::int64_t end = vocabulary + size - 1;  // alignment may add one chunk
   for (std::int64_t chunk = threadIdx.x; chunk * size < end; chunk += chunks * threads) {
     Cut cut[chunks];
     Chunk<T, size> x[chunks];

@@ -8,8 +8,8 @@ namespace lockstep::cuda {
 
 class MatrixProducts;
 
-/// What make_cuda_kernels makes. Every file beside this one holds one family. Views may begin
-/// anywhere that their elements may, and lie in memory of the GPU.
+/// The implementation behind make_cuda_kernels. Each family has its own file here.
+/// Views lie in GPU memory and need only their element type's alignment.
 class DeviceKernels final : public Kernels {
  public:
   explicit DeviceKernels(bool allow_tf32);

@@ -1,6 +1,6 @@
-/// What does next to nothing with each element (map.cuh): the time is that of moving it. add moves
-/// 3 n elements, scale and copy 2 n, fill n, convert n of each type. One operation and one rounding
-/// are the CPU's bits.
+/// Elementwise kernels with almost no arithmetic (map.cuh); memory traffic determines their time.
+/// add moves 3 n elements, scale and copy 2 n, fill n, convert n of each type. Each does one
+/// operation with one rounding, so the bits match the CPU's.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -27,7 +27,7 @@ struct Fill {
   __device__ T operator()() const { return rounded<T>(value); }
 };
 
-/// The bits of an element as they are.
+/// Copies an element's bits.
 template <class Bits>
 struct Same {
   __device__ Bits operator()(Bits x) const { return x; }
@@ -38,7 +38,7 @@ struct Convert {
   __device__ To operator()(From x) const { return rounded<To>(widen(x)); }
 };
 
-/// Row by row, or all rows as one where no gaps are between them.
+/// Maps row by row, or all rows as one if there are no gaps between them.
 template <class To, class From, class F>
 void map_matrix(const char* name, Queue queue, F f, arguments::Matrix n, View to, View from) {
   if (from.contiguous() && to.contiguous())

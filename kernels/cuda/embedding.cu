@@ -1,15 +1,16 @@
-/// Token and position embeddings: rows of two tables, added (forward), and the scatter that is
-/// their gradient (backward).
+/// Token and position embeddings: forward adds a row of each table, backward scatter-adds the
+/// gradients.
 ///
-/// Forward is a block a row: 3 N h elements move. Backward must add the rows of dx that belong to
-/// one token in ascending order of (b, s), whatever the order in which blocks run, so the row
-/// numbers are sorted by token first (CUB's radix sort, which keeps the order of equal keys: N
-/// pairs of 4 bytes, little beside the N h elements). The block of the first of each run of equal
-/// tokens then adds the run to the table's row, which it reads and writes once. A position's rows
-/// are b apart by s, and need no sorting. Traffic: dx twice, and each row of a table that occurs
-/// twice.
+/// Forward uses one block per row and moves 3 N h elements. Backward must add the rows of dx that
+/// belong to one token in ascending order of (b, s), in whatever order blocks run, so it first
+/// sorts the row numbers by token (CUB's radix sort, which is stable: N pairs of 4 bytes, little
+/// compared with the N h elements). The block at the start of each run of equal tokens then adds
+/// the run to the token's table row, which it reads and writes once. A position's rows are s apart,
+/// one per sequence, and need no sorting. Traffic: dx twice, plus one read and one write of each
+/// table row that occurs.
 ///
-/// A token outside [0, V) is nobody's row: forward leaves the position alone, backward skips it.
+/// A token outside [0, V) has no row: forward writes only the position embedding, backward skips
+/// it.
 
 #include <bit>
 #include <cub/device/device_radix_sort.cuh>
@@ -24,7 +25,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int threads = 128;
-constexpr int rows_at_once = 4;  // of dx that a thread asks for before it adds
+constexpr int rows_at_once = 4;  // rows of dx loaded by a thread before it adds them
 
 template <class T>
 __global__ void __launch_bounds__(threads)
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// What is sorted: each row's token, V for one that is nobody's, and the row's number.
+/// Writes the sort input: each row's token as the key (V if out of range) and its row number.
 __global__ void __launch_bounds__(threads)
     keys_kernel(const std::int32_t* tokens, arguments::Embedding n, std::uint32_t* keys,
                 std::int32_t* rows) {
@@ -62,8 +63,8 @@ __global__ void __launch_bounds__(threads)
   rows[i] = static_cast<std::int32_t>(i);
 }
 
-/// to[c] += Σ_k dx[row_of(k)][c], k ascending, for the block's columns. The loads don't wait for
-/// the additions before them.
+/// Adds to[c] += Σ_k dx[row_of(k)][c] in ascending k, for the block's columns. Loads are issued
+/// ahead of the additions.
 template <class T, class RowOf>
 __device__ void add_rows(const T* dx, T* to, std::int64_t h, std::int64_t count, RowOf row_of) {
   constexpr int size = per_vector<T>;
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t first = blockIdx.x;
   const std::uint32_t token = keys[first];
   if (token >= n.vocabulary || (first > 0 && keys[first - 1] == token)) return;
-  // The run's end, by halves: keys[end - 1] is the token's, keys[beyond] another's.
+  // Binary search for the run's end: keys[end - 1] is this token, keys[beyond] is not.
   std::int64_t end = first + 1, beyond = n.rows;
   while (end < beyond) {
     const std::int64_t middle = end + (beyond - end) / 2;

@@ -1,12 +1,11 @@
-/// GELU and its derivative, element by element (map.cuh). Forward reads and writes each element
-/// once, 2 n in all; backward reads two and writes one, 3 n.
+/// GELU and its derivative, elementwise (map.cuh). Forward moves 2 n elements, backward 3 n.
 ///
-/// f32 is computed by kernels/element.h, in the CPU's bits: this file is compiled without fused
-/// multiply-adds, since what fuses rounds once less. That is some fifty instructions an element,
-/// which a GPU has the time for while it moves 8 or 12 bytes, but not while it moves 4 or 6. What
-/// is stored in 16 bits takes the logistic form, 0.5 (1 + tanh u) = 1 / (1 + e^-2u), with the
-/// hardware's own exponential and reciprocal: a relative error about 1e-6 also where gelu is tiny,
-/// of which rounding to 16 bits leaves nothing.
+/// f32 uses kernels/element.h and matches the CPU bit for bit: this file is compiled without fused
+/// multiply-adds, which would skip a rounding. That takes about fifty instructions per element,
+/// which a GPU can hide while it moves 8 or 12 bytes per element, but not 4 or 6. 16-bit types
+/// therefore use the logistic form, 0.5 (1 + tanh u) = 1 / (1 + e^-2u), with the hardware's
+/// exponential and reciprocal. Its relative error is about 1e-6, even for tiny results, far below
+/// the rounding error of 16 bits.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -17,7 +16,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// 0.5 (1 + tanh(√(2/π) (x + 0.044715 x³))), and the derivative of what is in tanh's brackets.
+/// The gate 0.5 (1 + tanh u), u = √(2/π) (x + 0.044715 x³), and the slope du/dx.
 struct Gate {
   float open;
   float slope;

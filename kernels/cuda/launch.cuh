@@ -10,24 +10,23 @@
 
 namespace lockstep::cuda {
 
-/// Where and how wide a kernel runs.
+/// A kernel's launch configuration.
 struct Launch {
-  const char* name;  ///< what an error is to call it
+  const char* name;  ///< name used in error messages
   Queue queue;
   dim3 blocks;
   dim3 threads;
   std::size_t shared_bytes = 0;  ///< dynamic shared memory of each block
 };
 
-/// Puts a kernel on its queue; without blocks there is nothing to do. Throws GpuError with the
-/// kernel's name.
+/// Enqueues a kernel; does nothing if there are no blocks. Throws GpuError with the kernel's name.
 template <class... Wanted, class... Given>
 void launch(const Launch& how, void (*kernel)(Wanted...), Given&&... arguments) {
   if (how.blocks.x * how.blocks.y * how.blocks.z == 0) return;
   const auto want = [&how](cudaError_t status) {
     if (status != cudaSuccess) check(status, (std::string("launching ") + how.name).c_str());
   };
-  // More than 48 KiB must be asked for, kernel by kernel.
+  // More than 48 KiB requires opting in for each kernel.
   constexpr std::size_t unasked = 48 * 1024;
   if (how.shared_bytes > unasked)
     want(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -40,7 +39,7 @@ void launch(const Launch& how, void (*kernel)(Wanted...), Given&&... arguments) 
   want(cudaLaunchKernelEx(&config, kernel, std::forward<Given>(arguments)...));
 }
 
-/// How many groups of `size` hold `count`.
+/// Returns the number of groups of `size` that cover `count` elements.
 constexpr std::int64_t groups_of(std::int64_t size, std::int64_t count) {
   return (count + size - 1) / size;
 }

@@ -1,11 +1,11 @@
-/// Layer normalisation: a row is one block's, whose threads keep it in registers.
+/// Layer normalisation: one block per row, which it keeps in registers.
 ///
 /// Forward moves 2 N h elements (x in, y out), backward_input 3 N h, backward_weight 2 N h; gain
-/// and bias stay in the caches. The variance is taken about the mean, because E[x²] - E[x]²
-/// cancels: a second pass, but over registers. The block has as few warps as hold the row in four
-/// chunks of 16 bytes a thread: for short rows one, so that many blocks fit a multiprocessor and
-/// have their loads under way. What is left of rows longer than that is read
-/// again in each pass, mostly from the second-level cache.
+/// and bias stay in cache. The variance is computed around the mean, because E[x²] - E[x]² cancels;
+/// this second pass reads only registers. A block has the fewest warps that hold the row with four
+/// 16-byte chunks per thread: one for short rows, so that many blocks fit on a multiprocessor and
+/// overlap their loads. The part of a longer row that does not fit is read again in each pass,
+/// mostly from the L2 cache.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -19,10 +19,10 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr float epsilon = 1e-5F;
-constexpr int kept = 4;            // chunks a thread keeps in registers
-constexpr int most_threads = 512;  // of a block
+constexpr int kept = 4;            // chunks that a thread keeps in registers
+constexpr int most_threads = 512;  // per block
 
-/// The part of a row that a thread of a block has: chunk threadIdx.x, and every blockDim.x-th after
+/// The part of a row that belongs to one thread: chunk threadIdx.x and every blockDim.x-th after
 /// it.
 template <class T>
 class RowPart {
@@ -34,7 +34,7 @@ class RowPart {
     for (int k = 0; k < kept; ++k) chunks_[k] = again(k);
   }
 
-  /// visit(first column, how many, chunk) for each chunk.
+  /// Calls visit(first column, count, chunk) for each chunk.
   template <class Visit>
   __device__ void each(Visit visit) const {
 #pragma unroll
@@ -43,7 +43,7 @@ class RowPart {
     for (int k = kept; first(k) < columns_; ++k) visit(first(k), count(k), again(k));
   }
 
-  /// visit(first column, how many, chunk, the other row's chunk) for each chunk.
+  /// Calls visit(first column, count, chunk, the other row's chunk) for each chunk.
   template <class Visit>
   __device__ void each_with(const RowPart& other, Visit visit) const {
 #pragma unroll
@@ -70,14 +70,14 @@ class RowPart {
   Chunk<T, size> chunks_[kept];
 };
 
-/// Some chunk's columns of gain or bias.
+/// Loads one chunk's columns of gain or bias.
 template <class T>
 __device__ Chunk<T, per_vector<T>> columns_of(const T* of, int columns, int first, int count) {
   return Source<T>{of, of + columns}.template load<per_vector<T>>(first, count, T{});
 }
 
 template <class T>
-__global__ void __launch_bounds__(most_threads, 2)  // two blocks on a multiprocessor
+__global__ void __launch_bounds__(most_threads, 2)  // two blocks per multiprocessor
     forward_kernel(const T* x, const T* gain, const T* bias, T* y, float* means, float* rstds,
                    int h) {
   using Sums = BlockReduction<float, most_threads>;
@@ -117,7 +117,8 @@ __global__ void __launch_bounds__(most_threads, 2)  // two blocks on a multiproc
   }
 }
 
-/// With x̂ = (x - mean) rstd and d = dy gain:  dx = rstd (d - mean(d) - x̂ mean(d x̂)).
+/// Computes dx. With x̂ = (x - mean) rstd and d = dy gain:  dx = rstd (d - mean(d) - x̂ mean(d
+/// x̂)).
 template <class T>
 __global__ void __launch_bounds__(most_threads)
     backward_input_kernel(const T* dy, const T* x, const T* gain, const float* means,
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(most_threads)
   const float mean = means[row];
   const float rstd = rstds[row];
 
-  /// visit(first column, how many, d, x̂) for each chunk.
+  /// Calls visit(first column, count, d, x̂) for each chunk.
   const auto each = [&](auto visit) {
     up.each_with(in,
                  [&](int first, int count, const Chunk<T, size>& dys, const Chunk<T, size>& xs) {
@@ -164,7 +165,7 @@ __global__ void __launch_bounds__(most_threads)
   });
 }
 
-/// What backward_weight sums over the rows: dy x̂ for dgain, and dy for dbias.
+/// The row terms of backward_weight: dy x̂ for dgain, and dy for dbias.
 template <class T>
 struct WeightGradients {
   Rows<const T> dy, x;
@@ -184,7 +185,7 @@ struct WeightGradients {
   }
 };
 
-/// The threads that a block has for rows of h: see the top.
+/// Returns the number of threads per block for rows of h elements; see the top of the file.
 template <class T>
 dim3 threads_for(std::int64_t h) {
   const std::int64_t warp_keeps = 32 * kept * per_vector<T>;

@@ -1,8 +1,8 @@
 /// The linear layer: three matrix products (matrix_products.h), and the bias's gradient.
 ///
-/// With N rows each product is 2 N in out FLOPs and moves N (in + out) + in out elements. The bias
-/// is added as the forward product writes y, so it costs no pass of its own; its gradient, the
-/// column sums of dy, reads dy once more: N out elements (column_sums.cuh).
+/// With N rows, each product takes 2 N in out FLOPs and moves N (in + out) + in out elements. The
+/// forward product adds the bias as it writes y, without another pass. The bias's gradient, the
+/// column sums of dy, reads dy again: N out elements (column_sums.cuh).
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"

@@ -1,11 +1,10 @@
 #pragma once
 
-/// What treats each element alone, row by row: out[r][c] = f(in[r][c], ...).
+/// Elementwise maps, row by row: out[r][c] = f(in[r][c], ...).
 ///
-/// Each thread takes two chunks of 16 bytes of the output, whose inputs it asks for before it
-/// computes, and chunks are cut where the output is aligned, so that every store but those at a
-/// row's ends is one of 16 bytes. Memory traffic is what the arguments are long: each element is
-/// read and written once. An output may be one of the inputs.
+/// Each thread computes two 16-byte chunks of the output and loads all their inputs first. Chunks
+/// are aligned in the output, so every store except those at a row's ends is 16 bytes wide. Each
+/// element is read and written once. An output may be one of the inputs.
 
 #include "kernels/cuda/chunk.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -13,7 +12,7 @@
 namespace lockstep::cuda {
 
 inline constexpr int map_threads = 256;
-inline constexpr int map_chunks = 2;  ///< a thread's
+inline constexpr int map_chunks = 2;  ///< chunks per thread
 
 template <class Out, class F, class... In>
 __global__ void __launch_bounds__(map_threads)
@@ -44,20 +43,20 @@ __global__ void __launch_bounds__(map_threads)
   }(load(in, one)...);
 }
 
-/// Runs it over a matrix; contiguous ones are best given as one long row.
+/// Maps f over a matrix; pass a contiguous matrix as one long row.
 template <class Out, class F, class... In>
 void map(const char* name, Queue queue, F f, std::int64_t rows, std::int64_t columns, Rows<Out> out,
          Rows<In>... in) {
   if (rows == 0 || columns == 0) return;
   constexpr std::int64_t tile = std::int64_t{map_threads} * map_chunks * per_vector<Out>;
-  // One chunk more than the row has, for the cut.
+  // Alignment may add one chunk to the row.
   const std::int64_t blocks = groups_of(tile, columns + per_vector<Out> - 1);
   launch({name, queue, dim3(static_cast<unsigned>(rows * blocks)), dim3(map_threads)},
          map_rows<Out, F, std::remove_const_t<In>...>, f, columns, blocks, out,
          Rows<const In>{in.data, in.stride}...);
 }
 
-/// Runs it over n elements that lie one after another.
+/// Maps f over n contiguous elements.
 template <class Out, class F, class... In>
 void map(const char* name, Queue queue, F f, std::int64_t n, Out* out, In*... in) {
   map(name, queue, f, n == 0 ? 0 : 1, n, Rows<Out>{out, n}, Rows<In>{in, n}...);

@@ -15,11 +15,11 @@ void check_cublas(cublasStatus_t status, const char* call) {
                                cublasLtGetStatusString(status)));
 }
 
-/// Evaluates a call of cuBLASLt once, and throws GpuError if it failed.
+/// Evaluates a cuBLASLt call once and throws GpuError if it failed.
 #define LOCKSTEP_CUBLAS(call) check_cublas((call), #call)
 
 constexpr std::int64_t alignment = 16;            // bytes
-constexpr std::size_t most_workspace = 32 << 20;  // what NVIDIA advises for Hopper
+constexpr std::size_t most_workspace = 32 << 20;  // NVIDIA's recommendation for Hopper
 
 cudaDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -32,7 +32,7 @@ cudaDataType_t type_of(DType dtype) {
   }
 }
 
-/// cuBLASLt's descriptions, which it hands out as pointers.
+/// Owns a cuBLASLt descriptor, which the API exposes as a pointer.
 template <class Handle, cublasStatus_t (*destroy)(Handle)>
 class Described {
  public:
@@ -51,7 +51,7 @@ using Operation = Described<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Layout = Described<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Described<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-/// How far apart rows of `columns` are that all begin aligned.
+/// Returns the smallest row stride, in elements, that aligns every row of `columns` elements.
 std::int64_t aligned_stride(std::int64_t columns, DType dtype) {
   const std::int64_t step = alignment / static_cast<std::int64_t>(size_of(dtype));
   return (columns + step - 1) / step * step;
@@ -63,7 +63,7 @@ bool aligned(const View& view) {
          (bytes % alignment == 0 || view.shape.rows() <= 1);
 }
 
-/// A view itself if it is aligned, or a copy of it that is.
+/// A view itself if it is aligned, otherwise an aligned copy.
 class Aligned {
  public:
   Aligned(const Kernels& kernels, Queue queue, const View& view, bool filled)
@@ -78,7 +78,7 @@ class Aligned {
   }
 
   const View& view() const { return view_; }
-  /// Of what was computed in the copy, if there is one.
+  /// Copies the result back to the original view, if a copy was used.
   void copy_back() const {
     if (memory_) kernels_.copy(queue_, view_, original_);
   }
@@ -90,7 +90,7 @@ class Aligned {
   std::optional<Scratch<std::byte>> memory_;
 };
 
-/// To cuBLASLt, whose matrices are column-major, row-major is the transpose.
+/// cuBLASLt matrices are column-major, so it sees a row-major matrix as its transpose.
 void describe(Layout& layout, const View& view, std::int64_t stride) {
   LOCKSTEP_CUBLAS(cublasLtMatrixLayoutCreate(
       layout.out(), type_of(view.dtype), static_cast<std::uint64_t>(view.shape.last()),
@@ -111,7 +111,8 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
 
 }  // namespace
 
-/// What cuBLASLt is told of one product: D = A B as Dᵀ = Bᵀ Aᵀ, since it sees all transposed.
+/// One product's cuBLASLt arguments: D = A B becomes Dᵀ = Bᵀ Aᵀ, because it sees every matrix
+/// transposed.
 struct MatrixProducts::Call {
   View first, second, d;  // B, A, D
   Operation operation;
@@ -179,8 +180,7 @@ void MatrixProducts::run(Queue queue, Factor a, Factor b, View bias, View d,
 cublasLtMatmulHeuristicResult_t MatrixProducts::algorithm(const Key& key, const Call& call) const {
   const std::lock_guard lock(mutex_);
   if (const auto found = algorithms_.find(key); found != algorithms_.end()) return found->second;
-  // As if the matrices had no more between their rows than alignment wants: their actual strides
-  // must not decide.
+  // Assume the smallest aligned row strides: the choice must not depend on the actual strides.
   const auto describe_packed = [](Layout& layout, const View& view) {
     describe(layout, view, aligned_stride(view.shape.last(), view.dtype));
   };
@@ -191,7 +191,7 @@ cublasLtMatmulHeuristicResult_t MatrixProducts::algorithm(const Key& key, const 
   Preference preference;
   LOCKSTEP_CUBLAS(cublasLtMatmulPreferenceCreate(preference.out()));
   set(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{most_workspace});
-  // Parts of a sum are added in their order, and in f32; never as they come.
+  // Partial sums are added in a fixed order and in f32, never in arrival order.
   set(preference.get(), CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   for (const auto attribute :

@@ -1,8 +1,7 @@
 #pragma once
 
-/// What elements are stored in, and the ways to f32 and back. The GPU's own conversions round as
-/// kernels/element.h does, to the nearest and of two to the even one; only which NaN a NaN becomes
-/// may differ.
+/// Storage types of elements, and their conversions to and from f32. The GPU's conversions round as
+/// kernels/element.h does, to nearest with ties to even; only NaN payloads may differ.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -41,7 +40,7 @@ __device__ __forceinline__ void narrow(float x, F16& to) {
   to.bits = __half_as_ushort(__float2half_rn(x));
 }
 
-/// f32 rounded to what T stores.
+/// Rounds an f32 to T.
 template <class T>
 __device__ __forceinline__ T rounded(float x) {
   T result;
@@ -49,8 +48,8 @@ __device__ __forceinline__ T rounded(float x) {
   return result;
 }
 
-/// Calls visit with a null pointer of the type that stores `dtype`, a floating one: from the type
-/// that a View names to the one that a template is made for.
+/// Calls visit with a null pointer of the type that stores `dtype` (floating-point): dispatches
+/// from a View's dtype to a template argument.
 template <class Visit>
 void with_type_of(DType dtype, Visit visit) {
   switch (dtype) {
@@ -62,7 +61,7 @@ void with_type_of(DType dtype, Visit visit) {
       return visit(static_cast<float*>(nullptr));
   }
 }
-/// The type whose null pointer with_type_of passes.
+/// The element type of the null pointer that with_type_of passes.
 template <class Pointer>
 using Pointee = std::remove_pointer_t<Pointer>;
 

@@ -1,8 +1,9 @@
 /// AdamW: each thread updates chunks of four parameters with their momenta and variances. Reads
-/// four arrays and writes three: 28 bytes an element in f32, 22 with a narrow parameter and
-/// gradient. With a square root and two divisions it is still bound by memory.
+/// four arrays and writes three: 28 bytes per element in f32, 22 with a narrow parameter and
+/// gradient. Memory-bound, despite a square root and two divisions.
 ///
-/// The arithmetic is kernels/element.h's, in the CPU's bits: compiled without fused multiply-adds.
+/// The arithmetic is that of kernels/element.h and matches the CPU bit for bit: compiled without
+/// fused multiply-adds.
 
 #include "kernels/adamw_factors.h"
 #include "kernels/arguments.h"
@@ -20,7 +21,7 @@ template <class P, class G>
 __global__ void __launch_bounds__(threads)
     adamw_kernel(element::AdamWFactors factors, std::int64_t n, P* parameter, const G* gradient,
                  float* momentum, float* variance) {
-  // Cut where the moments are aligned, which are most of the bytes.
+  // Align chunks to the moments, which account for most of the bytes.
   const Cut cut = Cut::chunk<size>(std::int64_t{blockIdx.x} * threads + threadIdx.x, momentum, n);
   const std::int64_t i = cut.first;
   auto p = Source<P>{parameter, parameter + n}.template load<size>(i, cut.count, P{});

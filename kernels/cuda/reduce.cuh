@@ -1,7 +1,7 @@
 #pragma once
 
-/// Reductions over the threads of a block, in one fixed order: a tree of lanes within each warp,
-/// then warp by warp. CUB has the same reduction, but its headers take the compiler longer than the
+/// Reductions over the threads of a block in a fixed order: a tree over the lanes of each warp,
+/// then warp by warp. CUB has the same reduction, but its headers take longer to compile than the
 /// kernels that use it.
 
 #include <cuda_runtime.h>
@@ -17,8 +17,8 @@ struct Sum {
   }
 };
 
-/// The value that the lane `distance` above holds, for a T of 32-bit words. The uppermost lanes,
-/// which have no such lane, receive their own.
+/// Returns the value of the lane `distance` above, for a T made of 32-bit words. The top lanes,
+/// which have no such lane, receive their own value.
 template <class T>
 __device__ __forceinline__ T from_lane_above(T value, unsigned distance) {
   static_assert(sizeof(T) % sizeof(unsigned) == 0);
@@ -30,15 +30,15 @@ __device__ __forceinline__ T from_lane_above(T value, unsigned distance) {
   return value;
 }
 
-/// One reduction at a time over a block of whole warps, `most_threads` at most (in x alone), all of
-/// which call it.
+/// Reduces over a block of whole warps with at most `most_threads` threads, in x only. All threads
+/// must call it. One reduction at a time per Storage.
 template <class T, int most_threads>
 class BlockReduction {
   static_assert(most_threads % 32 == 0, "whole warps");
 
  public:
-  /// In shared memory: a partial result for each warp. Bytes, since shared memory has no
-  /// constructors.
+  /// Shared memory for one partial result per warp. Raw bytes, because __shared__ variables cannot
+  /// have constructors.
   struct Storage {
     alignas(T) unsigned char parts[most_threads / 32 * sizeof(T)];
   };
@@ -46,8 +46,8 @@ class BlockReduction {
   explicit __device__ BlockReduction(Storage& storage)
       : parts_(reinterpret_cast<T*>(storage.parts)) {}
 
-  /// Combines all threads' values, for thread 0 only; what the others get has no meaning. The block
-  /// passes a barrier before the storage is used again.
+  /// Combines all threads' values and returns the result on thread 0; the other threads' return
+  /// value is undefined. Synchronize the block before reusing the storage.
   template <class Combine>
   __device__ T on_first_thread(T value, Combine combine) const {
     // Lane 0 combines with lane 1, then with 2 (which has 3), with 4 (which has 5 to 7), ...
@@ -61,7 +61,7 @@ class BlockReduction {
     return value;
   }
 
-  /// The same for all threads. Safe to call again at once.
+  /// As on_first_thread, but returns the result on all threads. May be called again immediately.
   template <class Combine>
   __device__ T operator()(T value, Combine combine) const {
     const T first = on_first_thread(value, combine);

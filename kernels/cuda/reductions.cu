@@ -1,8 +1,8 @@
-/// Sums over an array in double, in an order that depends on nothing but the number of elements:
-/// chunk i goes to thread i modulo the number of threads of all blocks; each thread adds its chunks
-/// in ascending order; blocks add their threads (reduce.cuh), and one block adds the blocks. Reads
-/// each element once, writes 8 bytes a block. There is an atomic addition that would save the
-/// second step; its order would be that of chance.
+/// Sums over an array in double, in an order that depends only on the number of elements: chunk i
+/// goes to thread i modulo the total number of threads; each thread adds its chunks in ascending
+/// order; each block adds its threads' sums (reduce.cuh), and one block adds the blocks' sums.
+/// Reads each element once and writes 8 bytes per block. An atomic addition would avoid the second
+/// step, but its order would be arbitrary.
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/chunk.cuh"
@@ -14,8 +14,9 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int size = 8;    // elements a chunk, of every type: the order is that of their f32
-constexpr int chunks = 4;  // that a thread asks for before it adds
+constexpr int size =
+    8;  // elements per chunk for every type, so that narrow types sum in the order of f32
+constexpr int chunks = 4;  // loaded by a thread before it adds
 constexpr std::int64_t most_blocks = 1024;
 
 struct Value {
@@ -25,7 +26,7 @@ struct Square {
   __device__ double operator()(float x) const { return double{x} * double{x}; }
 };
 struct NotFinite {
-  // NaN compares as false, too.
+  // NaN also compares false.
   __device__ double operator()(float x) const { return fabsf(x) <= 3.402823466e38F ? 0.0 : 1.0; }
 };
 
@@ -63,11 +64,11 @@ __global__ void __launch_bounds__(threads) add_blocks(double* block_sums, int bl
   using Sums = BlockReduction<double, threads>;
   __shared__ Sums::Storage storage;
   sum = Sums(storage).on_first_thread(sum, Sum{});
-  // No other thread reads the first element any more: it has gone through the reduction.
+  // No other thread still reads the first element: it is already in the reduction.
   if (threadIdx.x == 0) block_sums[0] = sum;
 }
 
-/// Σ f(x[i]), on the host, when the queue has come there.
+/// Returns Σ f(x[i]) on the host; waits for the queue.
 template <class F>
 double sum_of(const char* name, Queue queue, View x, F f) {
   const std::int64_t n = arguments::one_view(name, x);

@@ -4,8 +4,8 @@
 
 namespace lockstep::cuda {
 
-/// The shared memory whose size the launch gave, 1024-byte aligned. All kernels' declarations of it
-/// are one array, so it has one type here, and each kernel says what it takes it for.
+/// Returns the dynamic shared memory, 1024-byte aligned. All declarations of it in a file must have
+/// the same type, so it is declared once here, and each kernel casts it.
 template <class T>
 __device__ T* dynamic_shared() {
   extern __shared__ __align__(1024) unsigned char memory[];
