@@ -18,17 +18,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto parse_budget = std::chrono::microseconds{8000};  // of a frame
-constexpr double live_wait = 0.016;  // seconds between looks when nothing wakes us
+constexpr auto parse_budget = std::chrono::microseconds{8000};  // per frame
+constexpr double live_wait = 0.016;  // seconds between polls if no event wakes the loop
 constexpr double idle_wait = 0.1;
 constexpr int settle_frames = 3;
-constexpr std::size_t whole_file_steps = 3;  // a file of more shows its last steps first
+constexpr std::size_t whole_file_steps = 3;  // a file with more steps opens on its last ones
 constexpr std::size_t shown_steps = 2;
 
 constexpr float cards_height = 256;
-constexpr float cards_share = 0.32f;  // of the window, at most
+constexpr float cards_share = 0.32f;  // of the window height, at most
 constexpr float edge = 12;
-/// Of the cards' room: bubble, loss, memory, what if.
+/// Shares of the width for the cards: bubble, loss, memory, what if.
 constexpr float card_shares[] = {0.19f, 0.17f, 0.28f, 0.36f};
 
 volatile std::sig_atomic_t stop_signal = 0;
@@ -51,7 +51,7 @@ std::int64_t steady_ns() {
 App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now()) {
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  // What can be refused is looked at first: files, the port, then the display.
+  // Check everything that may be refused first: files, then the port, then the display.
   if (options_.piped()) {
     input_ = std::make_unique<InputFeed>(STDIN_FILENO, model_.timeline);
     model_.source = {.live = true, .piped = true, .name = "standard input"};
@@ -59,7 +59,7 @@ App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now())
     window_ =
         std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
   } else if (options_.listens()) {
-    // Waking takes GLFW, which begins with the window; before that nobody sleeps.
+    // Waking the loop needs GLFW, which the window initializes; before that nothing sleeps.
     static std::atomic<bool> window_is_open{false};
     window_is_open = false;
     server_ = std::make_unique<LiveServer>(options_.listen, options_.token, [] {
@@ -82,7 +82,7 @@ App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now())
 }
 
 App::~App() {
-  server_.reset();  // its thread wakes the window
+  server_.reset();  // stop its thread before the window goes: it wakes the window
 }
 
 void App::open_files() {
@@ -226,7 +226,7 @@ void App::frame(double seconds) {
   draw();
   build_seconds_ += seconds_between(begin, Clock::now());
   if (due && frames_ == 0) {
-    // Dear ImGui lays out in the first frame; the second is as it should be.
+    // Dear ImGui computes the layout in the first frame; only the second is correct.
     window_->render();
     window_->swap();
     window_->begin_frame();

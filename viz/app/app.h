@@ -21,15 +21,15 @@
 
 namespace lockstep::viz {
 
-/// The viewer: takes what comes, draws when something has changed, and otherwise sleeps.
+/// The viewer: receives events, redraws when something has changed, and otherwise sleeps.
 class App {
  public:
-  /// Reads the files, or listens. Throws UsageError.
+  /// Reads the files or starts listening. Throws UsageError.
   explicit App(const ViewerOptions& options);
   ~App();
 
-  /// Until the window is closed, a signal comes, or what was asked for is done. Returns the exit
-  /// code.
+  /// Runs until the window is closed, a signal arrives, or the requested screenshot or run is done.
+  /// Returns the exit code.
   int run();
 
  private:
@@ -50,7 +50,7 @@ class App {
   std::unique_ptr<Window> window_;
   std::unique_ptr<LiveServer> server_;
   std::unique_ptr<LiveFeed> feed_;
-  std::unique_ptr<InputFeed> input_;  ///< instead of these two, where a trace is piped
+  std::unique_ptr<InputFeed> input_;  ///< if a trace is piped in; replaces server_ and feed_
 
   StatusView status_;
   TimelineView timeline_;
@@ -61,10 +61,10 @@ class App {
   DetailsView details_;
 
   bool backlog_ = false;
-  int frames_due_ = 0;  ///< to draw though nothing comes: hovering takes a frame to settle
+  int frames_due_ = 0;  ///< frames to draw without new events: hovering needs a few to settle
   std::int64_t frames_ = 0;
-  double frame_seconds_ = 0;  ///< spent on frames, summed
-  double build_seconds_ = 0;  ///< of these, until the graphics library has the boxes
+  double frame_seconds_ = 0;  ///< total time spent on frames
+  double build_seconds_ = 0;  ///< part of that spent building draw lists
   std::optional<double> screenshot_seconds_;
   int screenshot_step_ = -1;
   std::chrono::steady_clock::time_point begun_;

@@ -10,27 +10,27 @@
 
 namespace lockstep::viz {
 
-/// What the viewer was asked for.
+/// The viewer's command-line options.
 struct ViewerOptions {
-  std::vector<std::filesystem::path> paths;  ///< traces to open; empty: listen; "-": what is piped
+  std::vector<std::filesystem::path> paths;  ///< traces to open; empty: listen; "-": standard input
   Endpoint listen;
   std::string token;
   int width = 1600, height = 900;
   std::optional<std::filesystem::path> screenshot;
   std::optional<std::filesystem::path> stats;
-  int after_steps = 0;          ///< take the picture once every rank has ended so many steps
-  bool when_all_ranks = false;  ///< or once every rank has sent spans
+  int after_steps = 0;  ///< take the screenshot once this many steps have ended on all ranks
+  bool when_all_ranks = false;  ///< or once all ranks have sent spans
   bool exit_when_done = false;
-  std::string steps;                         ///< "3" or "2-4": what to show of a file
-  std::optional<std::pair<int, int>> hover;  ///< where the picture has the cursor
+  std::string steps;                         ///< "3" or "2-4": the steps of a file to show
+  std::optional<std::pair<int, int>> hover;  ///< cursor position for the screenshot
   bool listens() const { return paths.empty(); }
   bool piped() const { return paths.size() == 1 && paths.front() == "-"; }
-  /// More may come while it is shown.
+  /// Returns whether more events may arrive while the viewer runs.
   bool live() const { return listens() || piped(); }
 };
 
-/// Parses the command line. Returns an exit code instead where there is nothing more to do
-/// (--help). Throws UsageError.
+/// Parses the command line. Sets `exit_code` if there is nothing more to do (--help). Throws
+/// UsageError.
 struct ParsedOptions {
   ViewerOptions options;
   std::optional<int> exit_code;

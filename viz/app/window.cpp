@@ -19,15 +19,15 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float body_size = 15, small_size = 12.5f, large_size = 22;
-constexpr int hatch_lines_width = 2;  // pixels of hatch_pixels
+constexpr int hatch_lines_width = 2;  // in pixels, out of hatch_pixels
 
-bool input_seen = false;  // by callbacks, which GLFW gives no better place than the window
+bool input_seen = false;  // set by GLFW callbacks
 
 void note_input(GLFWwindow*) {
   input_seen = true;
 }
 
-/// Dear ImGui calls what was there before its own callbacks, so these are set first.
+/// Dear ImGui chains to previously installed callbacks, so install these first.
 void watch_input(GLFWwindow* window) {
   glfwSetKeyCallback(window, [](GLFWwindow* w, int, int, int, int) { note_input(w); });
   glfwSetCharCallback(window, [](GLFWwindow* w, unsigned) { note_input(w); });
@@ -39,7 +39,7 @@ void watch_input(GLFWwindow* window) {
   glfwSetWindowRefreshCallback(window, note_input);
 }
 
-/// DejaVu Sans where distributions put it; empty if it is nowhere.
+/// Returns the path of a DejaVu font in the usual places, or an empty path.
 std::filesystem::path font_file(const std::string& name) {
   std::vector<std::filesystem::path> folders{
       "/usr/share/fonts/truetype/dejavu",   "/usr/share/fonts/dejavu", "/usr/share/fonts/TTF",
@@ -105,7 +105,7 @@ Window::~Window() {
 
 void Window::load_fonts() {
   ImFontAtlas& atlas = *ImGui::GetIO().Fonts;
-  // Latin, Greek, and the arrows, dots and dashes that lane names and formulas use.
+  // Latin, Greek, and the arrows, dots and dashes used in lane names and formulas.
   static const ImWchar glyphs[] = {0x20,   0xff,   0x370,  0x3ff,  0x2010, 0x2027,
                                    0x2190, 0x21ff, 0x2200, 0x22ff, 0};
   const auto load = [&](const char* name, float size) {
@@ -200,7 +200,7 @@ std::vector<std::uint8_t> Window::pixels(int& width, int& height) const {
   glPixelStorei(GL_PACK_ALIGNMENT, 1);
   glReadBuffer(GL_BACK);
   glReadPixels(0, 0, width, height, GL_RGB, GL_UNSIGNED_BYTE, rows.data());
-  // OpenGL begins at the bottom.
+  // OpenGL rows start at the bottom.
   for (std::size_t top = 0, bottom = static_cast<std::size_t>(height) - 1; top < bottom;
        ++top, --bottom) {
     std::swap_ranges(rows.begin() + static_cast<std::ptrdiff_t>(top * stride),

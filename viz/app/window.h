@@ -14,10 +14,10 @@ struct GLFWwindow;
 
 namespace lockstep::viz {
 
-/// A window with OpenGL and Dear ImGui ready: made and unmade as one. One per process.
+/// A window with an OpenGL context and Dear ImGui, created and destroyed together. One per process.
 class Window {
  public:
-  /// Throws UsageError without a display or OpenGL. A hidden window is for pictures.
+  /// Throws UsageError without a display or OpenGL. Use a hidden window for screenshots.
   Window(const std::string& title, int width, int height, bool visible);
   ~Window();
   Window(const Window&) = delete;
@@ -26,21 +26,21 @@ class Window {
   const Look& look() const { return look_; }
   void set_title(const std::string& title);
 
-  /// Waits up to `seconds` for an event; returns at once if there is one, or after wake().
+  /// Waits up to `seconds` for an event. Returns immediately if one is pending or after wake().
   void wait_events(double seconds);
-  /// From any thread: ends wait_events.
+  /// Ends wait_events; may be called from any thread.
   static void wake();
-  /// Whether the window had input since the last call.
+  /// Returns whether the window had input since the last call.
   bool take_input();
   bool closed() const;
   void close();
 
   void begin_frame();
-  /// From the next frame on the cursor is there, wherever the mouse may be.
+  /// Fixes the cursor at (x, y) from the next frame on, wherever the mouse is.
   void hold_cursor(int x, int y) { held_cursor_ = {x, y}; }
-  /// Draws what was built since begin_frame into the back buffer.
+  /// Draws the frame built since begin_frame into the back buffer.
   void render();
-  /// The back buffer as it will be shown, RGB rows from the top.
+  /// Returns the back buffer as it will be shown: RGB, top row first.
   std::vector<std::uint8_t> pixels(int& width, int& height) const;
   void swap();
 
@@ -55,7 +55,7 @@ class Window {
   std::string title_;
 };
 
-/// Writes a PNG; throws RunError if it can't.
+/// Writes a PNG. Throws RunError on failure.
 void write_png(const std::filesystem::path& path, const std::vector<std::uint8_t>& rgb, int width,
                int height);
 

@@ -9,7 +9,7 @@
 namespace lockstep::viz {
 namespace {
 
-/// The name of the run in a trace's hello, which is its first event; "" if it has none.
+/// Returns the run's name from a trace's hello, its first event, or "" if it has none.
 std::string run_of(const std::filesystem::path& path) {
   std::ifstream in(trace_files(path).front(), std::ios::binary);
   Timeline timeline;

@@ -7,9 +7,9 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr double same_cover = 1.0 / 16;  // columns that differ by less are drawn as one
+constexpr double same_cover = 1.0 / 16;  // adjacent columns whose cover differs by less are merged
 
-/// One pixel column on its way: how much of it each category has.
+/// One pixel column under construction: the part of it covered by each category.
 struct Column {
   double left = -1;
   std::array<double, category_count> part{};

@@ -12,9 +12,9 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr std::size_t read_size = 128 * 1024;  // bytes between two looks at the watch
+constexpr std::size_t read_size = 128 * 1024;  // bytes read between two checks of the budget
 
-/// Whether every brace that is opened is closed: a line that isn't so ends within an event.
+/// Returns whether all braces are closed; if not, the line ends within an event.
 bool is_whole(std::string_view line) {
   int depth = 0;
   bool in_text = false;
@@ -92,7 +92,7 @@ void InputFeed::take_line(std::string_view line) {
   std::string whole = std::exchange(cut_[file_], {});
   whole += line;
   if (is_whole(whole)) {
-    // What tail adds is an empty line, or the comma of a line that was cut before it.
+    // tail adds empty lines, or splits off the comma of a line it cut.
     if (const auto text = trimmed(whole); text.empty() || text == ",") return;
     reader_.feed(whole += '\n');
   } else {
@@ -106,7 +106,7 @@ void InputFeed::turn_to(std::string_view file) {
   file_ = file;
 }
 
-/// No name of a file has followed: the line is as it was meant.
+/// No file name followed the held line, so it was not cut: passes it on as it is.
 void InputFeed::release() {
   if (!std::exchange(holds_, false)) return;
   reader_.feed(held_ += '\n');

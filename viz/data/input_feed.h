@@ -11,19 +11,18 @@
 
 namespace lockstep::viz {
 
-/// Brings a trace that comes through a pipe into a Timeline, as it comes: lines of any ranks in any
-/// order, or what `tail -n +1 -f rank*.json` makes of files that grow. tail says "==> FILE <=="
-/// where it turns to another file, and may do so in the middle of a line, which goes on when it
+/// Feeds a piped trace into a Timeline as it arrives: lines of any ranks in any order, or the
+/// output of `tail -n +1 -f rank*.json` on growing files. tail prints "==> FILE <==" when it
+/// switches to another file. This may happen in the middle of a line; the rest follows when it
 /// returns to that file.
 class InputFeed {
  public:
-  /// Reads from `descriptor`, which stays the caller's.
+  /// Reads from `descriptor`, which the caller keeps and closes.
   InputFeed(int descriptor, Timeline& timeline);
 
-  /// Takes what has come, for about `budget`, and waits for nothing. The timeline is settled
-  /// afterwards.
+  /// Reads the available input for about `budget` without blocking. Settles the timeline.
   LiveFeed::Progress pump(std::chrono::microseconds budget);
-  /// The pipe's other end is closed, and all that came is taken.
+  /// Returns whether the pipe was closed at the other end and everything was read.
   bool ended() const { return ended_; }
 
   std::int64_t malformed() const { return reader_.malformed(); }
@@ -39,13 +38,12 @@ class InputFeed {
   int descriptor_;
   Timeline& timeline_;
   TraceReader reader_;
-  std::string text_;  ///< of the line that has no end yet
-  /// A line that ended within an event. Whether it is a broken one or one that tail has cut is
-  /// known when the next one begins.
+  std::string text_;  ///< the current line, not complete yet
+  /// A line that ended within an event. The next line shows whether it is malformed or tail cut it.
   std::string held_;
   bool holds_ = false;
-  std::string file_;                                  ///< that tail is in
-  std::unordered_map<std::string, std::string> cut_;  ///< by file, the line it was left in
+  std::string file_;                                  ///< the file that tail is printing
+  std::unordered_map<std::string, std::string> cut_;  ///< by file, its cut line
   bool ended_ = false;
 };
 

@@ -73,7 +73,7 @@ LabQuestion question_from(const Timeline& timeline, int step) {
   try {
     if (!timeline.run().cluster.empty()) question.cluster = Cluster::load(timeline.run().cluster);
   } catch (const UsageError&) {
-    // A cluster file that is elsewhere now: messages are free then.
+    // The cluster file is no longer there; messages are then free.
   }
   return question;
 }

@@ -7,31 +7,32 @@
 
 namespace lockstep::viz {
 
-/// The schedules of which the lab asks "what if".
+/// The schedules that the lab can simulate.
 enum class LabSchedule : std::uint8_t { gpipe, one_f_one_b };
 
-/// What is asked: a schedule, its size, and what an action costs.
+/// The input of a what-if: a schedule, its size and the cost of its actions.
 struct LabQuestion {
   LabSchedule schedule = LabSchedule::one_f_one_b;
   int stages = 4;
   int microbatches = 8;
-  Picoseconds forward = 1'000'000'000;   ///< of one stage and microbatch, the mean
-  Picoseconds backward = 2'000'000'000;  ///< of both halves
-  std::vector<StageTimes> measured{};    ///< of each stage, where a run has told
-  std::int64_t boundary_bytes = 0;       ///< that cross between stages
+  Picoseconds forward = 1'000'000'000;   ///< mean of one stage and microbatch
+  Picoseconds backward = 2'000'000'000;  ///< mean, both halves together
+  std::vector<StageTimes> measured{};    ///< means per stage, if taken from a run
+  std::int64_t boundary_bytes = 0;       ///< bytes sent across each stage boundary per microbatch
   Cluster cluster{};
 };
 
-/// What the simulator says.
+/// The simulated result.
 struct LabAnswer {
   Schedule schedule;
   Simulation simulation;
   double formula = 0;  ///< (p - 1) / (m + p - 1)
-  int most_live = 0;   ///< microbatches that rank 0 remembers at most
+  int most_live = 0;   ///< peak number of live microbatches on rank 0
 };
 
-/// A step's own numbers as a question: its stages, microbatches, schedule, each stage's mean times,
-/// message size and cluster; the textbook's (backward = 2 forward) where it has none.
+/// Builds a question from a step of the timeline: its stages, microbatches, schedule, mean times
+/// per stage, message size and cluster. Uses textbook values (backward = 2 forward) for what the
+/// step lacks.
 LabQuestion question_from(const Timeline& timeline, int step);
 
 LabAnswer answer(const LabQuestion& question);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr float least_compute = 16, most_compute = 54;
 constexpr float least_communication = 6, most_communication = 14;
-constexpr float kernel_share = 0.35f;  // of a compute strip
+constexpr float kernel_share = 0.35f;  // relative to a compute strip
 constexpr float strip_gap = 2;
 constexpr float group_gap = 10;
 
@@ -25,7 +25,7 @@ float LaneLayout::collect(const Timeline& timeline, const std::function<bool(int
                           float scale) {
   strips_.clear();
   groups_.clear();
-  // Heights come in units of a compute strip: what is wanted by all, first.
+  // Heights are in units of a compute strip; sum the requested heights first.
   float units = 0, fixed = 0;
   constexpr float communication_units = most_communication / most_compute;
   for (const auto& rank : timeline.ranks()) {

@@ -5,7 +5,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr std::size_t piece = 128 * 1024;  // bytes between two looks at the watch
+constexpr std::size_t piece = 128 * 1024;  // bytes fed between two checks of the budget
 
 }  // namespace
 

@@ -10,18 +10,18 @@
 
 namespace lockstep::viz {
 
-/// Brings what a LiveServer receives into a Timeline, a little in every frame, so that a run that
-/// comes all at once does not freeze the window.
+/// Feeds data received by a LiveServer into a Timeline, in small pieces per frame, so that a run
+/// that arrives all at once does not freeze the window.
 class LiveFeed {
  public:
   LiveFeed(LiveServer& server, Timeline& timeline) : server_(server), timeline_(timeline) {}
 
   struct Progress {
     bool news = false;     ///< the timeline has changed
-    bool new_run = false;  ///< it was cleared, another run begins
-    bool backlog = false;  ///< more is waiting than the budget allowed
+    bool new_run = false;  ///< the timeline was cleared because another run began
+    bool backlog = false;  ///< the budget ran out before the data did
   };
-  /// Takes what has come, for about `budget`. The timeline is settled afterwards.
+  /// Feeds the available data for about `budget`. Settles the timeline.
   Progress pump(std::chrono::microseconds budget);
 
   std::int64_t malformed() const { return malformed_; }

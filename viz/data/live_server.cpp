@@ -21,10 +21,11 @@ namespace {
 
 constexpr std::size_t longest_hello = 64 * 1024;
 constexpr std::size_t read_size = 256 * 1024;
-constexpr std::size_t most_queued = 64u << 20;  // beyond this, ranks' files wait
+constexpr std::size_t most_queued =
+    64u << 20;  // beyond this, stop reading; the data stays in the ranks' files
 constexpr int poll_milliseconds = 100;
 
-/// Compares in a time that does not tell how much was right.
+/// Compares in time that does not depend on the position of a mismatch.
 bool same_secret(const std::string& a, const std::string& b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -47,7 +48,7 @@ std::string where(const Endpoint& endpoint) {
   return endpoint.host + ":" + std::to_string(endpoint.port);
 }
 
-/// A socket that listens; throws UsageError with what would do.
+/// Opens a listening socket. Throws UsageError with a suggestion.
 int listen_at(const Endpoint& endpoint) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -104,8 +105,8 @@ bool is_loopback(const Endpoint& endpoint) {
 
 struct LiveServer::Connection {
   int socket = -1;
-  int rank = -1;     ///< known once greeted
-  std::string text;  ///< of the hello, until its newline
+  int rank = -1;     ///< set by the hello; -1 before
+  std::string text;  ///< the hello, up to its newline
   bool closed = false;
 
   void close() {
@@ -241,7 +242,7 @@ bool LiveServer::greet(Connection& connection) {
   if (new_run && run_number_ > 0) past_runs_.push_back(run_);
   for (const auto& other : connections_) {
     if (other.get() != &connection && other->rank >= 0 && (new_run || other->rank == rank)) {
-      other->close();  // of the run before, or this rank's own that broke unnoticed
+      other->close();  // a connection of the previous run, or a broken one of this rank
     }
   }
   if (new_run) {
@@ -255,7 +256,7 @@ bool LiveServer::greet(Connection& connection) {
   connection.rank = rank;
   const std::string answer = "resume " + std::to_string(received_[rank]) + "\n";
   if (::send(connection.socket, answer.data(), answer.size(), MSG_NOSIGNAL) < 0) connection.close();
-  push(rank, "");  // tells of the run and the rank, though nothing is known of it yet
+  push(rank, "");  // announces the run and the rank before any data arrives
   return !connection.closed;
 }
 

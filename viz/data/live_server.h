@@ -12,42 +12,43 @@
 
 namespace lockstep::viz {
 
-/// Where the viewer listens.
+/// The address that the viewer listens on.
 struct Endpoint {
   std::string host = "127.0.0.1";
   int port = 7077;
 };
-/// "7078", ":7078", "0.0.0.0:7077", "[::1]:7077". Throws UsageError.
+/// Parses "7078", ":7078", "0.0.0.0:7077" or "[::1]:7077". Throws UsageError.
 Endpoint parse_endpoint(const std::string& text);
-/// Reachable from this machine only.
+/// Returns whether the address is reachable only from this machine.
 bool is_loopback(const Endpoint& endpoint);
 
-/// Bytes of one rank's trace, as they came.
+/// Bytes of one rank's trace, in order.
 struct Arrival {
-  int run = 0;  ///< counts the runs seen; a new number means that the old run is over
+  int run = 0;  ///< number of the run, from 1; a new number ends the previous run
   int rank = 0;
   std::string bytes;
 };
 
-/// Receives traces: ranks connect, say hello with their trace's first event, are told from which
-/// byte to resume, and stream their file (DESIGN §5). One thread; a reader that is slow only makes
-/// ranks' files wait. A hello of a new run replaces the old one.
+/// Receives traces: ranks connect, send their trace's first event as hello, get the byte offset to
+/// resume from, and stream their file (DESIGN §5). Runs one thread. If the reader is slow, data
+/// waits in the ranks' files. A hello from a new run replaces the old run.
 class LiveServer {
  public:
-  /// Listens from here on; `wake` is called from the server's thread when something has come.
-  /// Throws UsageError where the port is taken or, without a token, open to others than this
-  /// machine.
+  /// Starts listening. The server's thread calls `wake` when data has arrived. Throws UsageError if
+  /// the port is taken, or if there is no token and the address is reachable from other machines.
   LiveServer(const Endpoint& endpoint, std::string token, std::function<void()> wake);
   ~LiveServer();
   LiveServer(const LiveServer&) = delete;
   LiveServer& operator=(const LiveServer&) = delete;
 
-  const Endpoint& endpoint() const { return endpoint_; }  ///< with the port that was given for 0
-  /// What has come since the last call, in order within a rank.
+  const Endpoint& endpoint() const {
+    return endpoint_;
+  }  ///< with the actual port if 0 was requested
+  /// Returns the data received since the last call, in order within each rank.
   std::vector<Arrival> take();
-  /// How many ranks are connected now.
+  /// Returns the number of ranks connected now.
   int connected() const { return connected_; }
-  /// Connections that were sent away, for a wrong token or no hello.
+  /// Returns the number of refused connections: wrong token, invalid hello or an old run.
   int refused() const { return refused_; }
 
  private:
@@ -65,10 +66,10 @@ class LiveServer {
   int listener_ = -1;
   int stop_pipe_[2] = {-1, -1};
   std::vector<std::unique_ptr<Connection>> connections_;
-  std::string run_;                     ///< the run that is shown
-  std::vector<std::string> past_runs_;  ///< a rank of these that comes back is late
+  std::string run_;                     ///< the run being shown
+  std::vector<std::string> past_runs_;  ///< reconnecting ranks of these runs are refused
   int run_number_ = 0;
-  std::map<int, std::int64_t> received_;  ///< bytes of each rank's file
+  std::map<int, std::int64_t> received_;  ///< bytes received of each rank's file
   std::atomic<int> connected_{0};
   std::atomic<int> refused_{0};
   std::atomic<bool> stop_{false};

@@ -8,7 +8,7 @@
 
 namespace lockstep::viz {
 
-/// Where the timeline comes from, and how that goes.
+/// The source of the timeline and its state.
 struct Source {
   bool live = false;
   bool piped = false;  ///< live, from standard input
@@ -17,17 +17,17 @@ struct Source {
   int refused = 0;
   std::int64_t malformed = 0;
   std::string first_malformed{};
-  std::string notice{};  ///< something about what is not shown
+  std::string notice{};  ///< a note about data that is not shown
 };
 
-/// All that the views show. Belongs to the frame loop's thread.
+/// The state that the views show. Used only by the frame loop's thread.
 struct Model {
   Timeline timeline;
   Viewport viewport;
   BubbleSeries bubbles;
   Source source;
-  Finding hovered;   ///< what the cursor is on, this frame
-  Finding selected;  ///< what was clicked
+  Finding hovered;   ///< under the cursor in this frame
+  Finding selected;  ///< last clicked
 };
 
 }  // namespace lockstep::viz

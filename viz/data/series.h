@@ -8,14 +8,14 @@
 
 namespace lockstep::viz {
 
-/// The loss per step, over all ranks that report one: of several in a step the mean.
+/// A step's loss: the mean over the ranks that report one.
 struct LossPoint {
-  int step = 0;  ///< counted from the first report of a rank
+  int step = 0;  ///< counted from the first report
   double loss = 0;
 };
 std::vector<LossPoint> loss_series(const Timeline& timeline);
 
-/// What the steps of a run had for a bubble, kept up as they end.
+/// Bubble and overlap of each ended step, updated as steps end.
 class BubbleSeries {
  public:
   struct Point {
@@ -25,7 +25,7 @@ class BubbleSeries {
     Overlap overlap{};
     StepParts parts{};  ///< summed over ranks
   };
-  /// Looks at steps that have ended since the last call.
+  /// Adds the steps that have ended since the last call.
   void update(const Timeline& timeline);
   void clear() { points_.clear(), looked_at_ = 0; }
   const std::vector<Point>& points() const { return points_; }
@@ -35,13 +35,13 @@ class BubbleSeries {
   std::size_t looked_at_ = 0;
 };
 
-/// Memory of one rank over a window, a column per `pixels`: of each column the sample with the
-/// highest total, so that no peak is lost. Columns before the first sample are all zero.
+/// Returns one rank's memory over a window, one column per pixel. Each column holds its sample with
+/// the highest total, so no peak is lost. Columns before the first sample are zero.
 using MemoryColumn = std::array<float, memory_category_count>;
 std::vector<MemoryColumn> memory_columns(const RankTimeline& rank, const TimeWindow& window,
                                          std::size_t pixels);
 
-/// The sample with the highest total; null without samples.
+/// Returns the sample with the highest total, or null if there are none.
 const MemorySample* memory_peak(const RankTimeline& rank);
 std::int64_t total(const MemorySample& sample);
 

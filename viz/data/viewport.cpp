@@ -5,10 +5,10 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr double margin = 0.02;         // of the window, at both of its sides
-constexpr double followed_steps = 3;    // how many steps a live view shows
+constexpr double margin = 0.02;         // of the window width, on both sides
+constexpr double followed_steps = 3;    // steps shown by a live view
 constexpr double glide_seconds = 0.06;  // a glide's time constant
-constexpr double arrived = 1e-3;        // of the window: close enough to be there
+constexpr double arrived = 1e-3;        // of the window width: distance at which a glide ends
 constexpr double narrowest = 100;       // picoseconds
 constexpr double widest = 1e12 * 3600 * 24 * 30;
 
@@ -62,14 +62,16 @@ void Viewport::zoom(double factor, double at) {
 void Viewport::pan(double share) {
   const double by = share * target_.width();
   go_to({target_.begin + by, target_.end + by});
-  window_ = {window_.begin + by, window_.end + by};  // what is dragged stays under the cursor
+  window_ = {
+      window_.begin + by,
+      window_.end + by};  // move immediately, so that the dragged point stays under the cursor
 }
 
 TimeWindow Viewport::latest(const Timeline& timeline) {
   const auto& steps = timeline.steps();
   const auto begin = static_cast<double>(timeline.start());
   const auto end = static_cast<double>(timeline.end());
-  // The length of a step: the mean distance of the starts of the last few.
+  // The length of a step: the mean distance between the starts of the last few steps.
   const std::size_t known = steps.size();
   if (known < 3 || timeline.ended()) {
     const std::size_t first = known > 3 ? known - 3 : 0;
@@ -85,7 +87,7 @@ TimeWindow Viewport::latest(const Timeline& timeline) {
 void Viewport::advance(const Timeline& timeline, double seconds, bool at_once) {
   if (following_ && !timeline.empty()) {
     target_ = latest(timeline);
-    // The right edge is where news comes: only the width glides.
+    // New events appear at the right edge, so keep it fixed and let only the width glide.
     const double width = window_.width();
     window_ = {target_.end - width, target_.end};
   }

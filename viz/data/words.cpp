@@ -110,7 +110,7 @@ std::string span_words(const Timeline& timeline, const TimelineSpan& span) {
 
 namespace {
 
-/// Looks for `time` in one row; true if the row has something there.
+/// Looks for a span or gap at `time` in one row. Returns true if it found one.
 bool find_in(const SpanRow& row, double time, double tolerance, Finding& finding) {
   const auto first = first_ending_after(row, time - tolerance);
   double covered = 0;
@@ -151,7 +151,7 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
                 double tolerance) {
   Finding finding{.rank = &rank, .lane = &lane};
   const auto& rows = lane.rows(band);
-  // The innermost first: a wait within a forward is what it is.
+  // Search innermost rows first: report the wait within a forward, not the forward.
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
     if (find_in(*row, time, tolerance, finding)) return finding;
   }
@@ -176,7 +176,7 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
 }
 
 std::string idle_reason(const Timeline& timeline, int rank, Picoseconds start, Picoseconds end) {
-  // The message that arrived last in the gap is the one that ended it.
+  // The last message to arrive in the gap ended it.
   const auto& messages = timeline.messages();
   const Picoseconds earliest = start - timeline.longest_message();
   auto at = std::partition_point(messages.begin(), messages.end(),
@@ -194,7 +194,7 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   const TimelineSpan& span = finding.span;
   std::vector<std::string> lines;
   const auto length = duration_words(static_cast<double>(span.duration()));
-  // To three digits of its length, so that both ends can be told apart.
+  // Three significant digits of the duration, to distinguish the two ends.
   const double grain =
       std::pow(10, std::floor(std::log10(std::max(static_cast<double>(span.duration()), 1.0))) - 2);
   const auto times = fmt::format("{} to {}", axis_words(static_cast<double>(span.start), grain),
@@ -227,7 +227,7 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   lines.push_back(where);
   if (span.bytes >= 0) {
     std::string sent = bytes_words(static_cast<double>(span.bytes));
-    // A wait lasts for reasons other than its bytes, so a quotient of the two means nothing.
+    // A wait's duration does not depend on its bytes, so bytes / duration means nothing.
     if (span.duration() > 0 && span.category != Category::wait) {
       sent += fmt::format(", {}/s", bytes_words(static_cast<double>(span.bytes) /
                                                 static_cast<double>(span.duration()) * 1e12));

@@ -9,40 +9,41 @@
 
 namespace lockstep::viz {
 
-/// "3.25 ms": a length of time in the unit that suits it, with about three digits.
+/// Formats a duration with a suitable unit and about three digits: "3.25 ms".
 std::string duration_words(double picoseconds);
-/// A time on an axis whose marks are `spacing` apart: "12.5 ms".
+/// Formats a time on an axis with marks `spacing` apart: "12.5 ms".
 std::string axis_words(double picoseconds, double spacing);
-/// "16.0 KiB".
+/// Formats a size: "16.0 KiB".
 std::string bytes_words(double bytes);
-/// "forward of microbatch 3 on stage 0", "send to rank 1", or the name itself.
+/// Describes a span: "forward of microbatch 3 on stage 0", "send to rank 1", or its name.
 std::string span_words(const Timeline& timeline, const TimelineSpan& span);
 
-/// "transfer 2.00 µs, latency 27.0 µs": the parts of exposed communication that are not zero, as
-/// means over `ranks`.
+/// Formats the nonzero parts of exposed communication as means over `ranks`: "transfer 2.00 µs,
+/// latency 27.0 µs".
 std::string exposed_words(const StepParts& sum, double ranks);
 
-/// What the cursor is on.
+/// The object under the cursor.
 struct Finding {
   enum class Kind { nothing, span, folded, idle };
   Kind kind = Kind::nothing;
   const RankTimeline* rank = nullptr;
   const Lane* lane = nullptr;
-  TimelineSpan span{};  ///< of kind span; of idle: only start and end
-  int count = 0;        ///< of folded: spans
-  double cover = 0;     ///< of folded: how full
+  TimelineSpan span{};  ///< for `span`; for `idle`, only start and end are set
+  int count = 0;        ///< for `folded`: number of spans
+  double cover = 0;     ///< for `folded`: fill fraction
   bool open = false;    ///< the span is still running
 };
 
-/// What a lane shows in `band` (and below it) at `time`; spans and gaps within `tolerance`
-/// (a pixel, say) of it are found too, and where several spans lie that close it is a fold.
+/// Finds what a lane shows at `time` in `band`: its innermost span, a span still open, or an idle
+/// gap. Spans within `tolerance` (say, one pixel) also match; more than two small spans within it
+/// count as a fold.
 Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double time,
                 double tolerance);
 
-/// The lines that explain a finding: its title first, then facts.
+/// Returns the lines that explain a finding: the title, then facts.
 std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding);
 
-/// Why a rank was idle in a gap: "waiting for a message from rank 1"; empty if nothing tells.
+/// Explains why a rank was idle: "waiting for a message from rank 1"; "" if unknown.
 std::string idle_reason(const Timeline& timeline, int rank, Picoseconds start, Picoseconds end);
 
 }  // namespace lockstep::viz

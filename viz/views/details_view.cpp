@@ -9,7 +9,7 @@ constexpr float padding = 10;
 constexpr float line_gap = 4;
 constexpr float beside_cursor = 16;
 
-/// A box of lines, the first as its title, kept within `limits`.
+/// Draws a box of lines, the first as its title, within `limits`.
 void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
                 const std::vector<std::string>& lines, ImU32 colour) {
   const Look& look = painter.look();

@@ -5,10 +5,10 @@
 
 namespace lockstep::viz {
 
-/// What the cursor is on, in words, beside it; and what was clicked, kept in a corner.
+/// Describes the object under the cursor beside it, and the last clicked one in a corner.
 class DetailsView {
  public:
-  /// `area` is where the kept one goes: its bottom right corner.
+  /// Puts the clicked object's description in the bottom right corner of `area`.
   void draw(const Painter& painter, const Rect& area, const Model& model) const;
 };
 

@@ -24,7 +24,7 @@ struct Rect {
 
 enum class Align { left, centre, right };
 
-/// Draws into one draw list with one look. Cheap to make, for a frame.
+/// Draws into one draw list with one look. Cheap enough to create per frame.
 class Painter {
  public:
   Painter(ImDrawList* list, const Look& look) : list_(list), look_(look) {}
@@ -42,20 +42,20 @@ class Painter {
   void line(float x0, float y0, float x1, float y1, ImU32 colour, float thickness = 1) const {
     list_->AddLine({x0, y0}, {x1, y1}, colour, thickness);
   }
-  /// Diagonal lines, in place from one rectangle to the next.
+  /// Draws diagonal lines that continue from one rectangle to the next.
   void hatch(const Rect& rect, ImU32 colour) const;
-  /// A dashed horizontal line.
+  /// Draws a dashed horizontal line.
   void dashes(float x0, float x1, float y, ImU32 colour) const;
 
   float text_width(std::string_view text, ImFont* font) const;
-  /// Text with its top at `y`; `x` is its left, middle or right. Returns its width.
+  /// Draws text with its top at `y`; `x` is its left, middle or right. Returns its width.
   float text(float x, float y, std::string_view text, ImU32 colour, ImFont* font,
              Align align = Align::left) const;
-  /// Text in the middle of a rectangle, if it fits with a little air.
+  /// Centres text in a rectangle if it fits with some margin; returns whether it did.
   bool text_in(const Rect& rect, std::string_view text, ImU32 colour, ImFont* font) const;
-  /// A card with its title; returns the room inside.
+  /// Draws a card with a title. Returns the area inside.
   Rect card(const Rect& rect, std::string_view title, std::string_view note = {}) const;
-  /// A rounded label; returns its width.
+  /// Draws a rounded label. Returns its width.
   float pill(float x, float y, std::string_view text, ImU32 colour, bool filled) const;
 
  private:

@@ -18,8 +18,8 @@ constexpr float verdict_lines = 2;
 }  // namespace
 
 void LabView::refresh(const Timeline& timeline) {
-  // The run's times, once a step of it has ended, and again when another phase of it begins; what
-  // was chosen by hand stays.
+  // Takes the run's times once one of its steps has ended, and again when its next phase begins.
+  // Settings changed by the user are kept.
   const auto& steps = timeline.steps();
   const auto ended = std::find_if(steps.rbegin(), steps.rend(), [&](const StepWindow& step) {
     return timeline.step_complete(step);
@@ -109,7 +109,7 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
     lane.bottom = lane.top + row - painter.px(row_gap);
     painter.fill(lane, colours::lane);
     painter.hatch(lane, colours::idle_hatch);
-    // Where rows are thinner than names, every other has one, or every fourth.
+    // If rows are thinner than their names, label only every second or fourth row.
     if (rank % named == 0) {
       painter.text(rect.left, (lane.top + lane.bottom - look.small->FontSize) / 2,
                    fmt::format("rank {}", rank), colours::text_dim, look.small);

@@ -8,8 +8,8 @@
 
 namespace lockstep::viz {
 
-/// What if: one slider, the microbatches, and the schedule that the simulator makes of it, with the
-/// run's own times. The only view that knows lessons.
+/// What if: the schedule simulated for a chosen number of microbatches, with the run's own times.
+/// The only view that depends on lessons.
 class LabView {
  public:
   void draw(const Painter& painter, const Rect& rect, const Model& model);
@@ -22,10 +22,10 @@ class LabView {
 
   LabQuestion question_;
   std::optional<LabAnswer> answer_;
-  std::string run_;       ///< whose times the question has
-  std::string phase_;     ///< of that run
-  int looked_at_ = -1;    ///< the step that they were taken from
-  bool touched_ = false;  ///< by hand: no longer follows the run
+  std::string run_;       ///< the run that the times come from
+  std::string phase_;     ///< its phase
+  int looked_at_ = -1;    ///< the step that the times come from
+  bool touched_ = false;  ///< the user changed a setting: no longer follows the run
 };
 
 }  // namespace lockstep::viz

@@ -9,7 +9,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float axis_width = 38;
-constexpr std::size_t dots_up_to = 60;  // points; more are a line only
+constexpr std::size_t dots_up_to = 60;  // points; above that, only a line
 
 }  // namespace
 
@@ -48,7 +48,7 @@ void LossView::draw(const Painter& painter, const Rect& rect, const Model& model
   }
   painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);
   const float count = static_cast<float>(std::max<std::size_t>(points.size() - 1, 1));
-  // No more points than there are pixels: of each pixel the last.
+  // At most one point per pixel: the first one, and always the very last point.
   std::vector<ImVec2> curve;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const ImVec2 at{plot.left + plot.width() * static_cast<float>(i) / count, y_of(points[i].loss)};

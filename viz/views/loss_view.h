@@ -5,7 +5,7 @@
 
 namespace lockstep::viz {
 
-/// The loss, step by step.
+/// Plots the loss per step.
 class LossView {
  public:
   void draw(const Painter& painter, const Rect& rect, const Model& model) const;

@@ -37,7 +37,7 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& mod
   const auto shown = std::min(ranks.size(), static_cast<std::size_t>(inside.height() / row));
   for (std::size_t i = 0; i < shown; ++i) {
     const float y = inside.top + row * static_cast<float>(i);
-    // Where not all fit, the last row says so.
+    // If not all ranks fit, the last row says how many are missing.
     if (i + 1 == shown && shown < ranks.size()) {
       painter.text(inside.left, y, fmt::format("and {} ranks more", ranks.size() - i),
                    colours::text_faint, look.small);
@@ -59,7 +59,7 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
   const auto count = static_cast<std::size_t>(plot.width() / column_width);
   const std::vector<MemoryColumn> columns = memory_columns(rank, window, count);
   const float scale = plot.height() / static_cast<float>(top);
-  // Equal neighbours are drawn as one: memory changes at few moments.
+  // Draw runs of equal columns as one rectangle: memory rarely changes.
   for (std::size_t i = 0; i < columns.size();) {
     std::size_t next = i + 1;
     while (next < columns.size() && columns[next] == columns[i]) ++next;

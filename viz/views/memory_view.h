@@ -5,8 +5,8 @@
 
 namespace lockstep::viz {
 
-/// Memory per rank over the window's time, stacked by category, with each rank's peak marked. One
-/// scale for all, so that ranks can be compared.
+/// Plots memory per rank over the time window, stacked by category, with each rank's peak marked.
+/// All ranks share one scale.
 class MemoryView {
  public:
   void draw(const Painter& painter, const Rect& rect, const Model& model) const;

@@ -5,8 +5,8 @@
 
 namespace lockstep::viz {
 
-/// The bar at the top: what runs, on which mesh, and which clock its times are of; and the line at
-/// the bottom: what the colours mean, and which keys do what.
+/// Draws the bar at the top (run, mesh and clock) and the line at the bottom (colour legend and
+/// keys).
 class StatusView {
  public:
   static constexpr float bar_height = 50;

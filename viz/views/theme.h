@@ -7,20 +7,20 @@
 
 namespace lockstep::viz {
 
-/// What a view draws with: fonts, the hatching, and how many pixels a unit of layout has.
+/// The look of a view: fonts, hatching and the pixels per layout unit.
 struct Look {
   ImFont* body = nullptr;
   ImFont* bold = nullptr;
   ImFont* small = nullptr;
   ImFont* large = nullptr;
-  ImTextureID hatch{};  ///< diagonal lines, white on nothing; repeats every hatch_pixels
+  ImTextureID hatch{};  ///< diagonal lines, white on transparent; repeats every hatch_pixels
   float scale = 1;
   float px(float units) const { return units * scale; }
 };
 constexpr float hatch_pixels = 8;
 
-/// Dark and calm; what matters is told by lightness as well as by hue, so that it survives colour
-/// blindness: forward is the darkest of the work, the weight gradient the lightest.
+/// A dark theme. Categories differ in lightness as well as in hue, to remain distinct for
+/// colour-blind users: forward is the darkest kind of work, the weight gradient the lightest.
 namespace colours {
 constexpr ImU32 background = IM_COL32(17, 20, 25, 255);
 constexpr ImU32 panel = IM_COL32(24, 28, 35, 255);
@@ -31,7 +31,7 @@ constexpr ImU32 text_faint = IM_COL32(98, 108, 122, 255);
 constexpr ImU32 text_on_box = IM_COL32(10, 14, 20, 255);
 constexpr ImU32 grid = IM_COL32(255, 255, 255, 14);
 constexpr ImU32 step_line = IM_COL32(255, 255, 255, 60);
-constexpr ImU32 lane = IM_COL32(29, 33, 41, 255);  ///< where nothing runs
+constexpr ImU32 lane = IM_COL32(29, 33, 41, 255);  ///< background of a lane
 constexpr ImU32 idle_hatch = IM_COL32(255, 255, 255, 20);
 constexpr ImU32 highlight = IM_COL32(255, 255, 255, 235);
 constexpr ImU32 accent = IM_COL32(94, 164, 238, 255);
@@ -55,7 +55,7 @@ constexpr ImU32 step = IM_COL32(70, 78, 92, 255);
 constexpr ImU32 kernel = IM_COL32(122, 138, 160, 255);
 }  // namespace colours
 
-/// The colour of a span's box.
+/// Returns the colour of a span's box.
 constexpr ImU32 colour_of(Category category) {
   switch (category) {
     case Category::forward:
@@ -82,7 +82,8 @@ constexpr ImU32 colour_of(Category category) {
   return colours::kernel;
 }
 
-/// The colour of a memory category; parameters, gradients, optimizer stay, activations come and go.
+/// Returns the colour of a memory category. Parameters, gradients and optimizer states persist;
+/// activations and communication buffers are temporary.
 constexpr ImU32 colour_of(MemoryCategory category) {
   switch (category) {
     case MemoryCategory::parameters:
@@ -99,13 +100,13 @@ constexpr ImU32 colour_of(MemoryCategory category) {
   return colours::kernel;
 }
 
-/// The same colour with its opacity multiplied by `share`.
+/// Returns the colour with its opacity multiplied by `share`.
 constexpr ImU32 faded(ImU32 colour, float share) {
   const auto alpha = static_cast<float>((colour >> IM_COL32_A_SHIFT) & 0xff) * share;
   return (colour & ~IM_COL32_A_MASK) | (static_cast<ImU32>(alpha + 0.5f) << IM_COL32_A_SHIFT);
 }
 
-/// `a` on its way to `b` by `share`, opacity included.
+/// Interpolates linearly from `a` to `b`, opacity included; `share` 0 is `a`.
 constexpr ImU32 mixed(ImU32 a, ImU32 b, float share) {
   ImU32 result = 0;
   for (int shift = 0; shift < 32; shift += 8) {
@@ -116,7 +117,7 @@ constexpr ImU32 mixed(ImU32 a, ImU32 b, float share) {
   return result;
 }
 
-/// Sets Dear ImGui's own style to match.
+/// Applies a matching style to Dear ImGui.
 void apply_theme(float scale);
 
 }  // namespace lockstep::viz

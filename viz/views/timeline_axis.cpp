@@ -1,4 +1,4 @@
-// How TimelineView draws time: the overview of the whole run, the axis, the steps.
+// TimelineView: the overview of the whole run, the time axis and the steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr float mark_spacing = 120;  // pixels, at least
+constexpr float mark_spacing = 120;  // pixels, minimum
 constexpr float least_step_label = 14;
 constexpr std::size_t most_overview_ranks = 32;
 
-/// 1, 2 or 5 times a power of ten, not below `least`.
+/// Returns 1, 2 or 5 times a power of ten, at least `least`.
 double round_spacing(double least) {
   const double power = std::pow(10, std::floor(std::log10(least)));
   for (double factor : {1.0, 2.0, 5.0}) {
@@ -40,7 +40,7 @@ void TimelineView::draw_overview(const Painter& painter, const Frame& frame, con
       if (!compute || compute->rows(Band::action).empty()) continue;
       fold(compute->rows(Band::action).front(), whole, static_cast<double>(rect.width()),
            overview_[i]);
-      // Spans move when others come; the overview needs only their colours.
+      // Span pointers become invalid when spans are added; the overview needs only the colours.
       for (Box& box : overview_[i]) box.span = nullptr;
     }
   }

@@ -1,4 +1,4 @@
-// How TimelineView draws lanes: names, boxes, hatching, messages.
+// TimelineView: lane names, boxes, hatching and messages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,12 +11,12 @@ namespace {
 
 constexpr float rounding = 3;
 constexpr float rounded_from = 10;        // pixels of width
-constexpr float letter_from = 90;         // pixels of width, for "F3" instead of "3"
-constexpr float inset_share = 0.5f;       // of a strip, for what lies within an action
-constexpr float least_fold_alpha = 0.3f;  // a fold of almost nothing can still be seen
-constexpr std::size_t most_arrows = 300;  // more would be a carpet
+constexpr float letter_from = 90;         // pixels of width to draw "F3" instead of "3"
+constexpr float inset_share = 0.5f;       // of a strip's height, for spans nested in an action
+constexpr float least_fold_alpha = 0.3f;  // keeps a nearly empty fold visible
+constexpr std::size_t most_arrows = 300;  // more would cover everything
 constexpr float arrow_size = 4.5f;
-constexpr float least_open = 6;  // pixels of what is open, though its clock stands still
+constexpr float least_open = 6;  // minimum pixels of an open span, even if its clock stands still
 
 std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wide) {
   const char letter = letter_of(span.category);
@@ -31,7 +31,7 @@ std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wi
   return timeline.name(span.name);
 }
 
-/// Of one microbatch: what is lit up together with what the cursor is on.
+/// Returns whether both belong to one microbatch; hovering highlights all of its spans.
 bool same_microbatch(const TimelineSpan& a, const TimelineSpan& b) {
   return a.microbatch >= 0 && a.microbatch == b.microbatch && a.step == b.step;
 }
@@ -54,7 +54,7 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
   for (const RankGroup& group : layout_.groups()) {
     const float top = frame.names.top + group.top - scroll_;
     if (top + group.height < frame.names.top || top > frame.names.bottom) continue;
-    // A little triangle: open or collapsed.
+    // A triangle shows whether the rank is open or collapsed.
     const float middle = top + layout_.strips()[group.first].height / 2;
     const float size = painter.px(3.5f);
     const float x = frame.names.left + painter.px(17);
@@ -94,7 +94,7 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
 void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const Model& model,
                               const Strip& strip) {
   const Rect rect = place(frame, strip);
-  // Where the lane could have run, from the run's first span to the last: idle until covered.
+  // From the run's first span to its last, the lane is idle unless a span covers it.
   Rect idle = rect;
   idle.left = std::max(rect.left, frame.x(static_cast<double>(model.timeline.start())));
   idle.right = std::min(rect.right, frame.x(static_cast<double>(model.timeline.end())));
@@ -122,7 +122,7 @@ void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const M
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Rect part = rect;
     if (i > 0) part.top = rect.bottom - rect.height() * inset_share / static_cast<float>(i);
-    // What lies within an action covers its lower part; the label keeps above that.
+    // Nested spans cover the lower part of an action; keep the label above them.
     const float free = i == 0 && rows.size() > 1 ? 1 - inset_share : 1;
     draw_row(painter, frame, model, rows[i], part, part.top + free * part.height());
   }
@@ -162,7 +162,7 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, const Bo
   const ImU32 fill = odd ? mixed(colour, IM_COL32_WHITE, 0.14f) : colour;
   const float corner = rect.width() >= painter.px(rounded_from) ? painter.px(rounding) : 0;
   painter.fill(rect, fill, std::min(corner, rect.height() / 4));
-  // A darker edge tells neighbours apart without looking like a gap.
+  // A darker edge separates adjacent boxes without looking like a gap.
   painter.line(rect.left + 0.5f, rect.top + corner, rect.left + 0.5f, rect.bottom - corner,
                mixed(colour, IM_COL32_BLACK, 0.45f));
   const bool wide = rect.width() >= painter.px(letter_from);
@@ -193,7 +193,7 @@ void TimelineView::draw_open(const Painter& painter, const Frame& frame, const M
   for (const AnnouncedSpan& open : lane.open()) {
     Rect at = rect;
     at.left = std::max(rect.left, frame.x(static_cast<double>(open.span.start)));
-    // On the modelled clock time stands still while a rank is stalled: it is a mark then.
+    // On the modelled clock time stops while a rank is stalled, so draw a mark of minimum width.
     const float told = frame.x(static_cast<double>(open.span.end));
     at.right = std::min(rect.right, std::max(told, at.left + painter.px(least_open)));
     if (told < rect.left || at.right <= at.left) continue;

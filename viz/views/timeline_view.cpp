@@ -11,10 +11,10 @@ namespace {
 constexpr float overview_height = 34;
 constexpr float axis_height = 24;
 constexpr float steps_height = 18;
-constexpr double wheel_zoom = 0.85;   // of the window, a notch
-constexpr double key_zoom = 0.2;      // of the window, a second to the power of...
-constexpr double key_pan = 0.9;       // windows a second
-constexpr double hover_pixels = 1.5;  // how near is on
+constexpr double wheel_zoom = 0.85;   // factor per notch
+constexpr double key_zoom = 0.2;      // factor per second
+constexpr double key_pan = 0.9;       // windows per second
+constexpr double hover_pixels = 1.5;  // how close the cursor must be
 constexpr float drag_threshold = 3;
 
 }  // namespace
@@ -84,7 +84,7 @@ void TimelineView::take_input(const Painter& painter, const Rect& rect, const Fr
   const bool hovered = ImGui::IsItemHovered();
   const bool active = ImGui::IsItemActive();
 
-  // The overview is a scroll bar: where it is pressed, the window goes.
+  // The overview acts as a scroll bar: pressing it moves the window there.
   if (ImGui::IsItemClicked() && frame.overview.contains(io.MousePos)) dragging_overview_ = true;
   if (ImGui::IsItemActivated()) dragged_ = false;
   if (!active) dragging_overview_ = false;

@@ -9,25 +9,25 @@
 
 namespace lockstep::viz {
 
-/// The heart of the window: an overview of the whole run, a time axis, the steps, and a strip per
-/// lane with boxes for spans, hatching where nothing runs and arrows for messages. Takes the mouse
-/// and keys: zoom, pan, hover, select, collapse.
+/// The main view: an overview of the whole run, a time axis, the steps, and one strip per lane,
+/// with boxes for spans, hatching for idle time and arrows for messages. Handles the mouse and the
+/// keys: zoom, pan, hover, select, collapse.
 class TimelineView {
  public:
-  /// Left of the lanes their names, right of them a little room.
+  /// Width of the lane names on the left, and the margin on the right.
   static constexpr float names_width = 176;
   static constexpr float right_edge = 12;
 
-  /// Draws into the current ImGui window, and updates viewport, hovered and selected of the model.
+  /// Draws into the current ImGui window. Updates the model's viewport, hovered and selected.
   void draw(const Painter& painter, const Rect& rect, Model& model);
 
-  /// A key that moves the window is down: there is something to draw though nothing comes.
+  /// Returns whether a navigation key is down, so that frames are needed without new events.
   bool keys_held() const { return keys_held_; }
 
  private:
-  /// A frame's geometry: what is where, and the way from time to pixels.
+  /// The geometry of a frame, and the mapping from time to pixels.
   struct Frame {
-    Rect overview, axis, steps, lanes;  ///< `lanes` right of the names
+    Rect overview, axis, steps, lanes;  ///< `lanes` is right of the names
     Rect names;
     TimeWindow window;
     double pixels_per_picosecond = 0;
@@ -60,16 +60,16 @@ class TimelineView {
   void draw_messages(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_hovered(const Painter& painter, const Frame& frame, const Model& model) const;
 
-  /// A strip's rectangle on the screen.
+  /// Returns a strip's rectangle on the screen.
   Rect place(const Frame& frame, const Strip& strip) const;
 
   LaneLayout layout_;
-  float scroll_ = 0;  ///< vertical, where the lanes are taller than the room
+  float scroll_ = 0;  ///< vertical, if the lanes do not all fit
   bool keys_held_ = false;
   bool dragging_overview_ = false;
-  bool dragged_ = false;    ///< since the button went down: its release is no click
-  std::vector<Box> boxes_;  ///< of the row being drawn; kept for its storage
-  /// The overview's boxes, folded again only when something came.
+  bool dragged_ = false;    ///< since the button went down; if so, releasing it is not a click
+  std::vector<Box> boxes_;  ///< boxes of the row being drawn; a member to reuse its memory
+  /// The overview's boxes, folded again only when spans were added or the width changed.
   std::vector<std::vector<Box>> overview_;
   std::int64_t overview_spans_ = -1;
   float overview_width_ = 0;
