@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
-/// What stands before the next `separator`, which is taken off `rest` with it.
+/// Returns the text before the next `separator` and removes both from `rest`.
 std::string_view next_part(std::string_view& rest, char separator) {
   const std::size_t end = std::min(rest.find(separator), rest.size());
   const std::string_view part = rest.substr(0, end);
@@ -28,7 +28,7 @@ std::string_view next_part(std::string_view& rest, char separator) {
   return part;
 }
 
-/// The number that `rest` begins with, taken off it.
+/// Removes the leading number from `rest` and returns it, if there is one.
 std::optional<int> next_number(std::string_view& rest) {
   if (rest.empty() || rest.front() < '0' || rest.front() > '9') return std::nullopt;
   int number = 0;
@@ -38,7 +38,7 @@ std::optional<int> next_number(std::string_view& rest) {
   return number;
 }
 
-/// One cell's place in the file, for what is said of it. Rows and columns are counted from 1.
+/// One cell and its position in the file, for error messages. Rows and columns are counted from 1.
 struct Cell {
   std::size_t row = 0;
   std::size_t column = 0;
@@ -50,8 +50,8 @@ struct Cell {
   }
 };
 
-/// What a cell, or a part of an overlapped one, says: an action; nothing, where it is one that goes
-/// without saying here; or no value, where it is malformed.
+/// A parsed cell, or part of an overlapped one: an action, or nothing for an action that is
+/// implicit here. parse_action returns no value for malformed text.
 struct Parsed {
   std::optional<Action> action;
 };
@@ -75,7 +75,7 @@ std::optional<Parsed> parse_action(std::string_view text) {
   return std::nullopt;
 }
 
-/// Adds the actions of a cell to `row`: one, or those of (0F7;7B3)OVERLAP_F_B, in that order.
+/// Appends a cell's actions to `row`: one, or those of (0F7;7B3)OVERLAP_F_B in that order.
 void parse_cell(const Cell& cell, const std::string& file, std::vector<Action>& row) {
   std::string_view parts = cell.text;
   constexpr std::string_view overlap_end = ")OVERLAP_F_B";
@@ -94,7 +94,7 @@ void parse_cell(const Cell& cell, const std::string& file, std::vector<Action>& 
   }
 }
 
-/// Counts the stages and microbatches of `schedule` and finds where each stage lives.
+/// Counts the stages and microbatches of `schedule` and finds the rank of each stage.
 void find_placement(Schedule& schedule) {
   int last_stage = -1;
   int last_microbatch = -1;
@@ -103,7 +103,7 @@ void find_placement(Schedule& schedule) {
       last_stage = std::max(last_stage, action.stage);
       last_microbatch = std::max(last_microbatch, action.microbatch);
     }
-  // Each stage takes an action, so a stray large number asks for no large table.
+  // Each stage has at least one action, so a stray large number cannot cause a huge allocation.
   if (static_cast<std::size_t>(last_stage + 1) > schedule.action_count())
     throw ScheduleError(fmt::format("{}: has a stage {}, but only {} actions", schedule.name,
                                     last_stage, schedule.action_count()));

@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 
-/// The schedule, if these ranks can follow it with these models.
+/// Returns `schedule` if it is valid and fits this group and number of models; throws otherwise.
 const Schedule& checked(const Schedule& schedule, const Group& group, std::size_t models) {
   validate(schedule);
   if (group.size() != schedule.ranks)

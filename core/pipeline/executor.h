@@ -13,28 +13,28 @@
 
 namespace lockstep {
 
-/// Runs any valid schedule on real ranks: the one executor of all pipelines. A MessagePlan says
-/// when receives are posted and when sent buffers are released; the executor only follows it.
-/// Buffers in flight are charged to MemoryCategory::communication, and everything else that passes
-/// between stages to activations.
+/// Runs any valid schedule on real ranks; all pipelines use this one executor. It follows a
+/// MessagePlan, which determines when receives are posted and when sent buffers are released.
+/// Buffers in flight are charged to MemoryCategory::communication, all other tensors passed between
+/// stages to activations.
 class PipelineExecutor {
  public:
-  /// `group` holds the pipeline's ranks in order of the schedule's ranks; `stages` are the models
-  /// of the stages that live on this rank, in ascending order of stage, all on the endpoint's
-  /// device; `boundary` is the tensor that a microbatch sends from stage to stage. Group and models
-  /// must outlive the executor; `schedule` is copied. Every rank of the run makes its executors in
-  /// the same order. Throws ScheduleError for an invalid schedule, and std::invalid_argument if the
-  /// number of ranks or of models is not the schedule's.
+  /// `group` holds the pipeline's ranks in the order of the schedule's ranks. `stages` are the
+  /// models of this rank's stages, in ascending stage order, all on the endpoint's device.
+  /// `boundary` is the tensor that a microbatch sends from stage to stage. Group and models must
+  /// outlive the executor; `schedule` is copied. All ranks of the run must create their executors
+  /// in the same order. Throws ScheduleError for an invalid schedule, and std::invalid_argument if
+  /// the number of ranks or models does not match it.
   PipelineExecutor(Endpoint endpoint, const Group& group, const Schedule& schedule,
                    std::vector<Gpt*> stages, Boundary boundary);
 
-  /// Runs forward and backward of all microbatches and adds to the gradients. The executor decides
-  /// which microbatch is the last on each stage (the one whose B or W comes last in the schedule),
-  /// whatever Microbatch::last says in the batch. Returns the batch's mean loss on the rank of the
-  /// last stage, nothing elsewhere. If each stage runs its backwards in ascending order of
-  /// microbatches, losses and gradients have the bits of accumulate_gradients on the whole model.
-  /// Throws std::invalid_argument if the number of microbatches is not the schedule's, or their
-  /// (b, s) is not the boundary's.
+  /// Runs forward and backward of all microbatches and adds to the gradients. Determines the last
+  /// microbatch of each stage from the schedule (the one whose B or W comes last) and ignores the
+  /// batch's Microbatch::last. Returns the batch's mean loss on the rank of the last stage, and
+  /// nothing elsewhere. If each stage runs its backwards in ascending microbatch order, losses and
+  /// gradients have the same bits as accumulate_gradients on the whole model. Throws
+  /// std::invalid_argument if the number of microbatches does not match the schedule, or their (b,
+  /// s) the boundary.
   std::optional<double> step(const Batch& batch);
 
  private:
@@ -42,9 +42,9 @@ class PipelineExecutor {
 
   struct Stage {
     Gpt* model = nullptr;
-    int last = 0;  ///< the microbatch after whose backward the gradients are complete
+    int last = 0;  ///< last microbatch: after its backward the gradients are complete
   };
-  /// A buffer, which outlives the Work that uses it.
+  /// A buffer and the Work that uses it; the buffer is destroyed after the Work.
   struct InFlight {
     Tensor data;
     Work work;
@@ -67,8 +67,8 @@ class PipelineExecutor {
   std::vector<int> world_ranks_;
   MessagePlan plan_;
   std::map<int, Stage> stages_;
-  std::map<std::pair<int, bool>, Channel> channels_;  ///< by peer and kind, as the plan's lanes
-  std::map<Message, InFlight> received_;              ///< posted, and not used yet
+  std::map<std::pair<int, bool>, Channel> channels_;  ///< by peer and kind, like the plan's lanes
+  std::map<Message, InFlight> received_;              ///< posted and not used yet
   std::map<Message, InFlight> sent_;                  ///< not released yet
   std::map<Message, Tensor> local_;                   ///< between two stages of this rank
   std::map<std::pair<int, int>, Stash> stashes_;      ///< by stage and microbatch

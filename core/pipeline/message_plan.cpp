@@ -11,7 +11,7 @@ namespace {
 
 using Message = MessagePlan::Message;
 
-/// The message into stage `to` from stage `from`; nothing beyond the ends of the model.
+/// Returns the message from stage `from` to stage `to`, or nothing beyond the ends of the model.
 std::optional<Message> message(const Schedule& schedule, int from, int to, int microbatch) {
   if (std::min(from, to) < 0 || std::max(from, to) >= schedule.stages) return {};
   const auto rank_of = [&](int stage) {
@@ -34,7 +34,7 @@ std::optional<Message> output_of(const Schedule& schedule, const Action& action)
 
 }  // namespace
 
-/// Plays this rank's actions through once, with the state that the policy needs.
+/// Replays this rank's actions once, tracking the state that the policy needs.
 class MessagePlan::Builder {
  public:
   Builder(const Schedule& schedule, int rank, MessagePlan& plan)
@@ -67,16 +67,16 @@ class MessagePlan::Builder {
   }
 
  private:
-  /// One lane's messages to this rank, and how far its receives have come.
+  /// One lane's messages to this rank, and the progress of its receives.
   struct Incoming {
     std::vector<Message> expected;  ///< in the order in which the peer sends
     std::size_t posted = 0;
-    std::size_t open = 0;  ///< posted and not used
+    std::size_t open = 0;  ///< posted and not used yet
   };
-  /// A message that has been sent and not released.
+  /// A message that was sent and not released yet.
   struct Sent {
     std::size_t used_at = 0;  ///< the peer's action that uses it
-    std::int64_t number = 0;  ///< in the order of sending
+    std::int64_t number = 0;  ///< in sending order
     Message message;
     bool operator>(const Sent& other) const { return used_at > other.used_at; }
   };
@@ -92,8 +92,8 @@ class MessagePlan::Builder {
     return 2 * cell + (message.forward ? 1 : 0);
   }
 
-  /// Finds the lanes, and where the peers produce and use the messages that they share with this
-  /// rank.
+  /// Finds the lanes, and the positions of the peers' actions that produce or use messages
+  /// exchanged with this rank.
   void read_peers() {
     std::vector<int> peers;
     for (int stage = 0; stage < schedule_.stages; ++stage)
@@ -135,7 +135,7 @@ class MessagePlan::Builder {
     Incoming& incoming = incoming_[{input.from_rank, input.forward}];
     while (incoming.posted <= position_[number]) around.post_before.push_back(post(incoming));
     --incoming.open;
-    count(-1);  // from here on the input is the action's
+    count(-1);  // from here on the action owns the input
 
     std::vector<Sent> arrived;
     BySoonestUse& sent = sent_[input.from_rank];
@@ -163,9 +163,9 @@ class MessagePlan::Builder {
   const Schedule& schedule_;
   int rank_;
   MessagePlan& plan_;
-  std::vector<std::size_t> local_;  ///< a stage's place among this rank's stages
-  /// By number: of messages to this rank, the peer's action that makes them and their place in
-  /// their lane; of messages from it, the peer's action that uses them.
+  std::vector<std::size_t> local_;  ///< a stage's index among this rank's stages
+  /// By message number. For messages to this rank: the peer's action that produces it, and its
+  /// position in its lane. For messages from it: the peer's action that uses it.
   std::vector<std::size_t> made_at_, position_, used_at_;
   std::map<std::pair<int, bool>, Incoming> incoming_;  ///< by peer and Lane::forward
   std::map<int, BySoonestUse> sent_;                   ///< by peer

@@ -24,7 +24,7 @@ Category category(Op op) {
     case Op::backward_weight:
       return Category::backward_weight;
   }
-  return Category::forward;  // not reached: every Op is above
+  return Category::forward;  // unreachable: the switch covers every Op
 }
 
 std::string to_string(const Action& action) {
@@ -56,7 +56,7 @@ Schedule one_stage_per_rank(std::string name, int stages, int microbatches) {
 int peak_live_microbatches(const Schedule& schedule, int rank) {
   int live = 0;
   int peak = 0;
-  // In a valid schedule W is the later of I and W, so I takes nothing away.
+  // In a valid schedule W follows I, so only W frees the microbatch.
   for (const Action& action : schedule.actions.at(static_cast<std::size_t>(rank))) {
     if (action.op == Op::forward) peak = std::max(peak, ++live);
     if (action.op == Op::backward || action.op == Op::backward_weight) --live;

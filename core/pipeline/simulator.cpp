@@ -22,21 +22,21 @@ Picoseconds StageTimes::of(Op op) const {
     case Op::backward_weight:
       return backward_weight;
   }
-  return 0;  // not reached: every Op is above
+  return 0;  // unreachable: the switch covers every Op
 }
 
 namespace {
 
-/// How a stage's result reaches the stage that uses it.
+/// The transfer of a stage's result to the stage that uses it.
 struct Hop {
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
-  int to_stage = -1;        ///< -1: nobody uses it
-  std::size_t lane = none;  ///< none: that stage is on the same rank, and nothing is sent
+  int to_stage = -1;        ///< -1: no stage uses it
+  std::size_t lane = none;  ///< none: same rank, nothing is sent
   Picoseconds latency = 0;
   Picoseconds transfer = 0;
 };
 
-/// The lanes between ranks, and when each is free.
+/// The lanes between ranks, and the time at which each becomes free.
 class Lanes {
  public:
   Lanes(const Schedule& schedule, const PipelineTimes& times)
@@ -71,7 +71,7 @@ class Lanes {
     Picoseconds sent = 0;
     Picoseconds arrived = 0;
   };
-  /// Sends what is ready at `ready`. Wants to be asked in the sender's program order.
+  /// Sends data available at `ready`. Call in the sender's program order.
   Passage send(const Hop& hop, Picoseconds ready) {
     Lane& lane = free_[hop.lane];
     const Picoseconds start = std::max(ready, lane.sender);
@@ -87,7 +87,7 @@ class Lanes {
     Picoseconds sender = 0;
     Picoseconds receiver = 0;
   };
-  std::vector<std::array<Hop, 2>> hops_;  // (stages), of activations and of gradients
+  std::vector<std::array<Hop, 2>> hops_;  // (stages), for activations and gradients
   std::vector<Lane> free_;
 };
 
@@ -111,7 +111,7 @@ void check_times(const Schedule& schedule, const PipelineTimes& times) {
                                         times.stages[stage].of(op)));
 }
 
-/// All messages of a simulated schedule. Each sender's lanes are replayed in its program order.
+/// Returns all messages of a simulated schedule. Replays each sender's lanes in program order.
 std::vector<TimedMessage> messages_of(const Schedule& schedule, const Simulation& simulation,
                                       Lanes& lanes) {
   lanes.reset();
@@ -136,10 +136,10 @@ std::vector<TimedMessage> messages_of(const Schedule& schedule, const Simulation
   return messages;
 }
 
-/// Fills in makespan and both bubbles. A valid schedule starts at time 0, with a forward of the
+/// Computes the makespan and both bubbles. A valid schedule starts at time 0 with a forward on the
 /// first stage.
 void measure(Simulation& simulation) {
-  Picoseconds longest = 0;  // of the ranks' own windows
+  Picoseconds longest = 0;  // longest window of a single rank
   std::vector<Picoseconds> busy;
   for (const std::vector<TimedAction>& row : simulation.actions) {
     Picoseconds& sum = busy.emplace_back(0);
@@ -169,7 +169,7 @@ Simulation simulate(const Schedule& schedule, const PipelineTimes& times, bool r
   for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank)
     simulation.actions[rank].resize(schedule.actions[rank].size());
 
-  // When what an action uses is there: activations for F, gradients for B and I.
+  // Arrival times of inputs: activations for F, gradients for B and I.
   const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
   const std::size_t cells = static_cast<std::size_t>(schedule.stages) * microbatches;
   std::array<std::vector<Picoseconds>, 2> arrivals{std::vector<Picoseconds>(cells),

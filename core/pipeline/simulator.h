@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What one microbatch costs on one stage.
+/// The time that one microbatch takes on one stage.
 struct StageTimes {
   Picoseconds forward = 0;
   Picoseconds backward = 0;         ///< of a full backward (B)
@@ -17,31 +17,31 @@ struct StageTimes {
   Picoseconds of(Op op) const;
 };
 
-/// What a schedule is timed with. `stages` has one entry per stage; `boundary_bytes` is what one
-/// microbatch sends over a stage boundary, the same in both directions (b s h elements).
+/// The inputs of a simulation. `stages` has one entry per stage. `boundary_bytes` is the size of
+/// one microbatch's message across a stage boundary, equal in both directions (b s h elements).
 struct PipelineTimes {
   std::vector<StageTimes> stages;
   std::int64_t boundary_bytes = 0;
   Cluster cluster;  ///< for the links
-  /// The rank of the whole run that each pipeline rank is; empty if they are the same.
+  /// The world rank of each pipeline rank; empty if they are equal.
   std::vector<int> world_ranks{};
-  /// What each action takes, parallel to Schedule::actions, in the place of `stages`' times: where
-  /// it was observed one by one. Empty otherwise.
+  /// Individually observed durations, parallel to Schedule::actions, which replace the times in
+  /// `stages`. Empty otherwise.
   std::vector<std::vector<Picoseconds>> durations{};
 };
 
-/// Where an action lies on the modelled clock.
+/// An action's interval on the modelled clock.
 struct TimedAction {
   Picoseconds start = 0;
   Picoseconds end = 0;
 };
 
-/// One activation (forward) or gradient (backward) on its way between two ranks. The sender's lane
-/// is held from `start` to `sent`; the receiver's from `arrived - (sent - start)` to `arrived`.
+/// One activation (forward) or gradient (backward) sent between two ranks. It occupies the sender's
+/// lane from `start` to `sent`, the receiver's from `arrived - (sent - start)` to `arrived`.
 struct TimedMessage {
   int from_rank = 0;
   int to_rank = 0;
-  int stage = 0;  ///< the stage that made it
+  int stage = 0;  ///< the stage that produced it
   int microbatch = 0;
   bool forward = true;
   Picoseconds start = 0;
@@ -51,23 +51,23 @@ struct TimedMessage {
 
 struct Simulation {
   std::vector<std::vector<TimedAction>> actions;  ///< parallel to Schedule::actions
-  /// Only where asked for: by sending rank, and then in its program order.
+  /// Only if requested: ordered by sending rank, then by its program order.
   std::vector<TimedMessage> messages;
   Picoseconds makespan = 0;  ///< from the first start to the last end
-  /// The share of rank-time, over all ranks and the makespan, in which no action runs.
+  /// The fraction of rank-time in which no action runs, over all ranks and the makespan.
   double bubble = 0;
-  /// The zero-bubble paper's figure (Qi 2023, Table 5): of the longest of the ranks' own windows
-  /// (last end - own first start; the lowest rank's, where some are equal), the share in which that
-  /// rank runs nothing: (cost - work) / cost with work = m (T_F + T_B + T_W) for one stage a rank.
+  /// The zero-bubble paper's figure (Qi 2023, Table 5): the idle fraction of the rank with the
+  /// longest window of its own (last end - own first start; ties go to the lowest rank). Equals
+  /// (cost - work) / cost, with work = m (T_F + T_B + T_W) for one stage per rank.
   double internal_bubble = 0;
 };
 
-/// Times a schedule by the rules of modelled time (DESIGN §4): an action starts when its rank
+/// Simulates a schedule by the rules of modelled time (DESIGN §4): an action starts when its rank
 /// is free and its input has arrived; a message starts when its data and the sender's lane are
-/// ready, holds that lane for β · bytes, and has arrived α after that, but no sooner than β · bytes
-/// after the receiver's lane was free. Each pair of ranks has a lane per direction and kind
-/// (activations, gradients). Between two stages of one rank nothing is sent. Linear in the number
-/// of actions. Throws ScheduleError for what validate() would, and for times that don't fit.
+/// ready, occupies that lane for β · bytes, and arrives α after that, but no sooner than β · bytes
+/// after the receiver's lane became free. Each pair of ranks has one lane per direction and kind
+/// (activations, gradients). Nothing is sent between two stages of one rank. Linear in the number
+/// of actions. Throws ScheduleError if validate() would, or if the times do not fit.
 Simulation simulate(const Schedule& schedule, const PipelineTimes& times,
                     bool record_messages = false);
 

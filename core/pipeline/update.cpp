@@ -11,14 +11,14 @@ namespace lockstep {
 
 namespace {
 
-/// True if a tied head's table is trained and has a copy on the last stage, apart from the first's.
+/// Returns whether a tied head's table is trained and the first and last stage each have a copy.
 bool has_two_tables(const Plan& plan) {
   return plan.model().tied && !plan.model().is_frozen(0) && plan.stages() > 1;
 }
 
-/// A double travels as a pair of f32, which are only copied.
+/// A double is sent as a pair of f32, which are only copied.
 constexpr std::int64_t floats_per_square = sizeof(double) / sizeof(float);
-/// Stands for a tensor that a rank does not have. (A sum of squares may be NaN, but not negative.)
+/// Marks a tensor that a rank does not have. (A sum of squares may be NaN, but not negative.)
 constexpr double absent = -1;
 
 }  // namespace
@@ -78,7 +78,7 @@ void PipelineUpdate::add_tied_gradients() {
 }
 
 double PipelineUpdate::global_norm() {
-  std::map<int, double> squares;  // by order: a tied table is there twice, and counts once
+  std::map<int, double> squares;  // by order, so that a tied table counts once
   if (all_)
     squares = gathered_squares();
   else
@@ -86,7 +86,7 @@ double PipelineUpdate::global_norm() {
   return gradient_norm({squares.begin(), squares.end()});
 }
 
-// Each rank contributes a row of one double per tensor of the whole model.
+// Each rank contributes one row, with a double per tensor of the whole model.
 std::map<int, double> PipelineUpdate::gathered_squares() {
   const std::vector<ParameterSpec>& specs = plan_.parameters();
   std::map<int, std::size_t> place;
@@ -114,14 +114,14 @@ std::map<int, double> PipelineUpdate::gathered_squares() {
   return squares;
 }
 
-// Tied gradients and the norm come one after the other, so the peak is the larger of the two.
+// The tied gradients and the norm are exchanged one after the other, so the peak is their maximum.
 UpdateMessages update_messages(const Plan& plan, const Place& place) {
   UpdateMessages messages;
   const int rank = place.coordinate(Axis::pp);
   const bool ours = plan.collectives == Collectives::ring;
   const int first = plan.rank_of_stage.front(), last = plan.rank_of_stage.back();
   if (has_two_tables(plan) && first != last && (rank == first || rank == last) && ours) {
-    // In a ring of two, each rank sends one half to be added, and the sum of the other half.
+    // In a ring of two, each rank sends one half to be reduced and the other half already reduced.
     const auto width = static_cast<std::int64_t>(size_of(plan.model().dtype));
     const auto table = std::ranges::find_if(place.held, [&](const Held& held) {
       return plan.parameters()[static_cast<std::size_t>(held.parameter)].order == token_table_order;

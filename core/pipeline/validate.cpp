@@ -44,7 +44,7 @@ void check_range(const Schedule& schedule, int rank, const Action& action) {
          action.stage, home);
 }
 
-/// What has been seen of one (stage, microbatch): a bit per Op, and two for "before its time".
+/// The actions found for one (stage, microbatch): one bit per Op, and two for order violations.
 using Seen = std::uint8_t;
 constexpr Seen bit(Op op) {
   return static_cast<Seen>(1u << static_cast<unsigned>(op));
@@ -54,7 +54,8 @@ constexpr Seen any_backward =
 constexpr Seen backward_too_early = 16;
 constexpr Seen weight_too_early = 32;
 
-/// Adds `action` to what was seen. Order is judged later: what it came before may be missing.
+/// Adds `action` to `seen`. Order violations are reported later, because an action found too early
+/// may also lack its predecessor altogether.
 void note(const Schedule& schedule, int rank, const Action& action, Seen& seen) {
   if (seen & bit(action.op)) fail(schedule, "rank {} does {} twice", rank, to_string(action));
   if (action.op == Op::backward_weight) {
@@ -97,7 +98,7 @@ void check_actions(const Schedule& schedule) {
   check_placement(schedule);
   const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
   const std::size_t cells = static_cast<std::size_t>(schedule.stages) * microbatches;
-  // Also keeps a stray number in a file from asking for a table of that size.
+  // Also prevents a stray number in a file from causing an allocation of that size.
   if (schedule.action_count() < cells)
     fail(schedule,
          "has {} actions; {} stages and {} microbatches take at least {} (a forward and a backward "
@@ -128,8 +129,8 @@ void throw_deadlock(const Schedule& schedule, const std::vector<std::size_t>& po
     const int stage = stage_waited_for(action, schedule.stages);
     return schedule.rank_of_stage[static_cast<std::size_t>(stage)];
   };
-  // Each stuck rank waits for one that is stuck too: following them ends in a cycle, which is told
-  // from its lowest rank.
+  // Each stuck rank waits for another stuck rank, so following them ends in a cycle. It is reported
+  // starting from its lowest rank.
   int stuck = 0;
   while (position[static_cast<std::size_t>(stuck)] ==
          schedule.actions[static_cast<std::size_t>(stuck)].size())

@@ -8,33 +8,33 @@
 
 namespace lockstep {
 
-/// Throws ScheduleError for what is wrong with a schedule apart from deadlock. After it every
-/// (stage, microbatch) has F and then B, or I and then W, once each, all on the stage's rank.
+/// Throws ScheduleError for any fault except deadlock. If it returns, every (stage, microbatch) has
+/// either F and then B, or F, I and then W, once each, all on the stage's rank.
 void check_actions(const Schedule& schedule);
 
-/// Throws the ScheduleError that names who waits for whom, when each rank stands before the action
-/// at its `position` and none can go on.
+/// Throws a ScheduleError naming the cycle of waiting ranks, given that each rank is blocked before
+/// the action at its `position`.
 [[noreturn]] void throw_deadlock(const Schedule& schedule,
                                  const std::vector<std::size_t>& position);
 
-/// The stage whose result `action` waits for: the one before for an activation (F), the one after
-/// for a gradient (B, I), and -1 for none: F on the first stage, B and I on the last, W anywhere.
-/// (What an action needs of its own stage comes before it on its own rank.)
+/// Returns the stage whose result `action` waits for: the previous one for activations (F), the
+/// next one for gradients (B, I), or -1 if there is none: F on the first stage, B and I on the
+/// last, W always. (Dependencies within a stage are earlier actions of the same rank.)
 inline int stage_waited_for(const Action& action, int stages) {
   if (action.op == Op::forward) return action.stage - 1;
   if (action.op == Op::backward_weight || action.stage + 1 == stages) return -1;
   return action.stage + 1;
 }
 
-/// Calls visit(rank, action, position) for every action, each after all that it waits for: the
-/// backbone of validating and simulating. A rank goes on until its next action waits; whoever does
-/// the awaited action wakes it. Linear in the number of actions, and the order is always the same.
-/// Wants check_actions() to have passed; throws ScheduleError where the schedule deadlocks.
+/// Calls visit(rank, action, position) for every action, after all actions that it waits for; used
+/// for validation and simulation. Each rank advances until its next action must wait, and resumes
+/// when the awaited action completes. Linear in the number of actions, in a deterministic order.
+/// Requires check_actions() to have passed. Throws ScheduleError if the schedule deadlocks.
 template <class Visit>
 void walk(const Schedule& schedule, Visit&& visit) {
   const std::size_t microbatches = static_cast<std::size_t>(schedule.microbatches);
   const std::size_t ranks = schedule.actions.size();
-  // Results are numbered: activations at 2 (stage · m + microbatch), gradients one after.
+  // Result indices: activations at 2 (stage · m + microbatch), gradients one after.
   const auto result = [&](int stage, const Action& action) {
     return 2 * (static_cast<std::size_t>(stage) * microbatches +
                 static_cast<std::size_t>(action.microbatch)) +
@@ -43,8 +43,8 @@ void walk(const Schedule& schedule, Visit&& visit) {
   constexpr std::size_t nothing = static_cast<std::size_t>(-1);
   std::vector<std::uint8_t> done(2 * static_cast<std::size_t>(schedule.stages) * microbatches);
   std::vector<std::size_t> position(ranks, 0);       // of each rank's next action
-  std::vector<std::size_t> awaited(ranks, nothing);  // the result that a rank sleeps on
-  std::vector<std::size_t> runnable(ranks);          // the next to run is at the back
+  std::vector<std::size_t> awaited(ranks, nothing);  // the result that a blocked rank waits for
+  std::vector<std::size_t> runnable(ranks);          // used as a stack
   for (std::size_t i = 0; i < ranks; ++i) runnable[i] = ranks - 1 - i;
 
   while (!runnable.empty()) {
@@ -59,7 +59,7 @@ void walk(const Schedule& schedule, Visit&& visit) {
         break;
       }
       visit(rank, action, at);
-      if (action.op == Op::backward_weight) continue;  // nobody waits for it
+      if (action.op == Op::backward_weight) continue;  // no other stage waits for it
       const std::size_t made = result(action.stage, action);
       done[made] = 1;
       const int user = action.op == Op::forward ? action.stage + 1 : action.stage - 1;

@@ -6,12 +6,13 @@ struct AdamWOptions {
   float learning_rate = 1e-3F;
   float beta1 = 0.9F;
   float beta2 = 0.95F;
-  /// Llama 2's, where PyTorch's default is 1e-8. It bounds what noise can do: a gradient that is
-  /// zero but for rounding (that of the keys' biases is) would be scaled up to full steps by 1e-8.
+  /// The value of Llama 2; PyTorch's default is 1e-8. It limits the effect of noise: with 1e-8, a
+  /// gradient that is zero except for rounding errors (as for the key biases) would cause full
+  /// steps.
   float epsilon = 1e-5F;
-  float weight_decay = 0.1F;  ///< of matrices only (Parameter::decay)
-  float clip = 1.0F;          ///< the largest gradient norm; 0 for no clipping
-  bool masters = true;        ///< f32 copies of narrow values; without them small steps are lost
+  float weight_decay = 0.1F;  ///< applied to matrices only (Parameter::decay)
+  float clip = 1.0F;          ///< maximum gradient norm; 0 disables clipping
+  bool masters = true;  ///< keep f32 copies of narrow weights; without them small updates are lost
 
   bool operator==(const AdamWOptions&) const = default;
 };

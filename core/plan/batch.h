@@ -4,16 +4,16 @@
 
 namespace lockstep {
 
-/// How the positions of a sequence are divided among the ranks of a context-parallel group.
+/// The division of a sequence's positions among the ranks of a context-parallel group.
 enum class ContextLayout {
-  contiguous,  ///< N equal chunks, rank i has chunk i
-  zigzag,      ///< 2N equal chunks, rank i has chunks i and 2N-1-i: causal work is balanced
+  contiguous,  ///< N equal chunks; rank i has chunk i
+  zigzag,      ///< 2N equal chunks; rank i has chunks i and 2N-1-i, which balances causal attention
 };
 
-/// What all ranks together read in one step.
+/// The samples that all ranks together read in one step.
 struct BatchGeometry {
-  int sequences = 16;    ///< over all replicas and microbatches
-  int microbatches = 8;  ///< m, of each replica
+  int sequences = 16;    ///< total over all replicas and microbatches
+  int microbatches = 8;  ///< m, per replica
   ContextLayout context = ContextLayout::contiguous;
   bool operator==(const BatchGeometry&) const = default;
 };
@@ -28,15 +28,15 @@ struct Positions {
 /// The part of a step's samples that one rank reads.
 struct BatchShape {
   int microbatches = 1;  ///< m
-  int size = 1;          ///< b, sequences a microbatch
-  int replicas = 1;      ///< that share the step's samples, m * b each
-  int replica = 0;       ///< which of them this is
-  /// Which positions of each sequence, in this order; all of them if empty.
+  int size = 1;          ///< b, sequences per microbatch
+  int replicas = 1;      ///< number of replicas sharing the step's samples, m * b each
+  int replica = 0;       ///< index of this replica
+  /// The positions of each sequence, in this order; empty means all.
   std::vector<Positions> positions{};
   bool operator==(const BatchShape&) const = default;
 };
 
-/// The positions of place `i` of `n` in a context-parallel group. Throws UsageError, naming
+/// Returns the positions of rank `i` of `n` in a context-parallel group. Throws UsageError, naming
 /// --sequence and --cp, if `sequence` positions do not divide into the layout's chunks.
 std::vector<Positions> context_positions(ContextLayout layout, int sequence, int i, int n);
 

@@ -7,9 +7,8 @@
 
 namespace lockstep {
 
-/// The tensor that one microbatch sends across a boundary between two pipeline stages: activations
-/// forward, and their gradient, of the same shape and dtype, backward. Every boundary of a pipeline
-/// is alike.
+/// The tensor that one microbatch sends across a stage boundary: activations forward, and gradients
+/// of the same shape and dtype backward. All boundaries of a pipeline are equal.
 struct Boundary {
   Shape shape;  ///< (b, s, h)
   DType dtype = DType::f32;
@@ -20,7 +19,7 @@ struct Boundary {
   bool operator==(const Boundary&) const = default;
 };
 
-/// The boundary between stages that each hold whole layers and whole sequences, for microbatches of
+/// Returns the boundary between stages of whole layers and whole sequences, for microbatches of
 /// `batch` sequences: (batch, s, h) in config.dtype.
 inline Boundary stage_boundary(const GptConfig& config, int batch) {
   return {{batch, config.sequence, config.hidden}, config.dtype};

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Whose algorithms do collectives: ours over point-to-point, or the backend's own library.
+/// The implementation of collectives: ours over point-to-point, or the backend's own library.
 enum class Collectives { ring, native };
 
 /// The operation that sends bytes; point-to-point messages count as `send`.
@@ -28,10 +28,10 @@ constexpr const char* name_of(Operation operation) {
                                    "all_gather", "gather",    "all_to_all", "barrier"};
   return names[static_cast<std::size_t>(operation)];
 }
-/// The operation of that name. Throws std::invalid_argument if there is none.
+/// Returns the operation with this name. Throws std::invalid_argument if there is none.
 Operation operation_named(std::string_view name);
 
-/// A value for every operation.
+/// One value per operation.
 template <class T>
 class PerOperation {
  public:
@@ -47,7 +47,7 @@ class PerOperation {
 
 /// Bytes that one rank sends.
 using BytesSent = PerOperation<std::int64_t>;
-/// What was sent between two readings of one account.
+/// Returns the bytes sent between two readings of the same counters.
 BytesSent operator-(const BytesSent& after, const BytesSent& before);
 std::int64_t total(const BytesSent& bytes);
 

@@ -24,8 +24,8 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
     throw UsageError(fmt::format(
         "--bucket {}: a bucket holds at least one unit of the model; wants at least 1 byte",
         bucket_bytes));
-  // A parameter that two units use, a tied table, belongs to the first: its gradient is complete
-  // only there.
+  // A parameter used by two units (a tied table) belongs to the first: only there is its gradient
+  // complete.
   std::set<int> placed;
   std::vector<std::vector<const StoredParameter*>> own;
   for (const StoredUnit& unit : units) {
@@ -34,14 +34,14 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
       if (placed.insert(parameter.order).second) own.back().push_back(&parameter);
   }
 
-  bool open = false;  // the last bucket takes more
+  bool open = false;  // the last bucket still accepts parameters
   for (std::size_t u = units.size(); u-- > 0;) {
     const auto continues = [&](const StoredParameter& parameter) {
       return open && buckets_.back().frozen == parameter.frozen &&
              (buckets_.back().slots.empty() || buckets_.back().dtype == parameter.dtype);
     };
-    // Parameters of one kind after another, beginning as the unit does; of one kind, in their
-    // order.
+    // Group the parameters by kind, starting with the kind of the unit's first parameter, and keep
+    // their order within a kind.
     const bool first_is_frozen = !own[u].empty() && own[u].front()->frozen;
     std::ranges::stable_sort(own[u], {}, [&](const StoredParameter* parameter) {
       return std::pair{parameter->frozen != first_is_frozen, parameter->dtype};

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Along which axis of the mesh one dimension of a parameter is divided; see DimensionCut.
+/// The mesh axis that divides one dimension of a parameter; see DimensionCut.
 struct Cut {
   Axis axis = Axis::tp;
   int dimension = 0;
@@ -19,23 +19,24 @@ struct Cut {
   bool operator==(const Cut&) const = default;
 };
 
-/// What a parameter is before it has storage: name, shape, place in the whole model, first values.
+/// A parameter without storage: name, shape, position in the whole model, initial values.
 struct ParameterSpec {
-  std::string name;  ///< Hugging Face's for GPT-2
+  std::string name;  ///< Hugging Face's name for GPT-2
   Shape shape;
-  /// Where it comes in the whole model. Orders have gaps: a layer that a lesson puts in the place
-  /// of another has room for more parameters (`block_order`). The gradient norm is added in this
-  /// order, and the initial values are drawn by it.
+  /// Position in the whole model. Orders have gaps, so that a layer replaced by a lesson can have
+  /// more parameters (`block_order`). It determines the order in which the gradient norm is summed
+  /// and the random stream of the initial values.
   int order = 0;
-  bool decay = false;  ///< matrices decay, biases and gains do not
+  bool decay = false;  ///< true for matrices, false for biases and gains
   float mean = 0;      ///< initial values: mean + deviation * normal
   float deviation = 0;
   bool frozen = false;       ///< see GptConfig::frozen
-  DType dtype = DType::f32;  ///< of value and gradient
-  /// What a rank holds of it; without cuts, all. A builder of layers that are split says how.
+  DType dtype = DType::f32;  ///< dtype of value and gradient
+  /// The cuts that a rank's part results from; without cuts, a rank holds all of it. Set by the
+  /// builder of split layers.
   std::vector<Cut> cuts{};
 
-  /// The unit that it belongs to, as GptConfig::frozen numbers them.
+  /// Returns the unit that the parameter belongs to, numbered as in GptConfig::frozen.
   int unit() const;
   bool operator==(const ParameterSpec&) const = default;
 };
@@ -57,7 +58,8 @@ enum class BlockSlot {
 };
 constexpr int block_slots = 12;
 
-/// The order of a block's slot; slots 12 .. 4095 are free for layers of lessons, such as experts.
+/// Returns the order of a block's slot. Slots 12 .. 4095 are free for lessons' layers, such as
+/// experts.
 constexpr int orders_of_a_unit = 4096;
 constexpr int block_order(int layer, int slot) {
   return (layer + 1) * orders_of_a_unit + slot;
@@ -66,21 +68,21 @@ inline int ParameterSpec::unit() const {
   return order / orders_of_a_unit;
 }
 
-// GPT-2's initialisation (Radford 2019, as Hugging Face's GPT2PreTrainedModel does it): N(0, 0.02),
-// the two projections onto the residual stream scaled by 1/√(2L), biases 0, gains 1.
+// GPT-2's initialisation (Radford 2019, as in Hugging Face's GPT2PreTrainedModel): N(0, 0.02), the
+// two projections onto the residual stream scaled by 1/√(2L), biases 0, gains 1.
 ParameterSpec token_table_spec(const GptConfig& config);     ///< (V, h)
 ParameterSpec position_table_spec(const GptConfig& config);  ///< (s, h)
-/// Matrices are (in, out), as GPT-2's own.
+/// Matrices are (in, out), as in GPT-2.
 ParameterSpec block_spec(const GptConfig& config, int layer, BlockSlot slot);
 ParameterSpec final_gain_spec(const GptConfig& config);
 ParameterSpec final_bias_spec(const GptConfig& config);
-/// (V, h): the token table where tied, else a parameter of its own.
+/// (V, h): the token table if tied, otherwise a separate parameter.
 ParameterSpec head_spec(const GptConfig& config);
 
-/// ParameterSpec::order of the token table, which a tied head reads too.
+/// ParameterSpec::order of the token table, which a tied head also uses.
 constexpr int token_table_order = 0;
 
-/// All parameters of the whole model, in order.
+/// Returns all parameters of the whole model, in order.
 std::vector<ParameterSpec> gpt_parameters(const GptConfig& config);
 
 }  // namespace lockstep

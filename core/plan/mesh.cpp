@@ -106,7 +106,7 @@ std::vector<int> Mesh::group(int rank, std::initializer_list<Axis> axes) const {
     return {first, first + experts_};
   }
   std::vector<int> members{rank};
-  for (const Axis axis : order_) {  // from the innermost, so that they come in ascending order
+  for (const Axis axis : order_) {  // from the innermost outwards, so that the members ascend
     if (std::find(axes.begin(), axes.end(), axis) == axes.end()) continue;
     const int back = coordinate(rank, axis) * stride(axis);
     std::vector<int> more;

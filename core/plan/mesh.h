@@ -10,53 +10,53 @@ namespace lockstep {
 /// The axes of parallelism: tensor, context, data, pipeline; and expert, which reuses the ranks of
 /// other axes (see ExpertsWithin).
 enum class Axis { tp, cp, dp, pp, ep };
-constexpr int axis_count = 4;         ///< axes that the ranks are laid out on
-constexpr int axes_with_experts = 5;  ///< and ep
+constexpr int axis_count = 4;         ///< axes of the rank layout
+constexpr int axes_with_experts = 5;  ///< including ep
 const char* name_of(Axis axis);
 
-/// Which ranks share the experts of one layer: those of dp × cp, as in Megatron and DeepSpeed, or
+/// The ranks that share one layer's experts: those of dp × cp, as in Megatron and DeepSpeed, or
 /// those of one tensor-parallel group.
 enum class ExpertsWithin { dp_cp, tp };
 
-/// Ranks laid out on named axes. The order lists the axes from the innermost, whose members are
-/// neighbours; the default is Megatron's tp, cp, dp, pp: tensor parallelism stays within a node,
-/// and the pipeline, which sends least, may cross.
+/// Ranks laid out on named axes, listed from the innermost, whose members are adjacent. The default
+/// is Megatron's tp, cp, dp, pp: tensor parallelism stays within a node, and the pipeline, which
+/// sends least, may cross nodes.
 class Mesh {
  public:
-  /// One rank.
+  /// A mesh of one rank.
   Mesh() = default;
-  /// Sizes by axis; a size of 0 is what remains of `ranks` (at most one; all others that are left
-  /// out are 1). Throws UsageError if the product is not `ranks`, or the order is not a
-  /// permutation.
+  /// `sizes` is indexed by axis. At most one size may be 0: it is set to `ranks` divided by the
+  /// product of the others. Throws UsageError if the product is not `ranks`, or if `order` is not a
+  /// permutation of the axes.
   Mesh(int ranks, std::array<int, axis_count> sizes, const std::string& order = "tp,cp,dp,pp");
 
-  /// The same with the experts of each layer divided among `size` ranks. Throws UsageError unless
-  /// `size` divides the ranks that they lie within.
+  /// Returns this mesh with each layer's experts divided among `size` ranks. Throws UsageError
+  /// unless `size` divides the number of ranks in `within`.
   Mesh with_experts(int size, ExpertsWithin within = ExpertsWithin::dp_cp) const;
 
   int ranks() const { return ranks_; }
   int size(Axis axis) const;
   ExpertsWithin experts_within() const { return within_; }
-  /// This rank's place on the axis.
+  /// Returns the coordinate of `rank` on the axis.
   int coordinate(int rank, Axis axis) const;
-  /// The ranks that differ from `rank` on this axis only, in order of their place on it.
+  /// Returns the ranks that differ from `rank` only on this axis, by coordinate.
   std::vector<int> group(int rank, Axis axis) const { return group(rank, {axis}); }
-  /// The ranks that differ from `rank` on these axes only, in ascending order: dp and cp together
-  /// are the replicas of one parameter, for example. Axis::ep only on its own.
+  /// Returns the ranks that differ from `rank` only on these axes, in ascending order: dp and cp
+  /// together, for example, give the replicas of a parameter. Axis::ep must be used alone.
   std::vector<int> group(int rank, std::initializer_list<Axis> axes) const;
-  /// The ranks that hold the same experts as `rank`: they differ from it only on the axes that
-  /// experts lie within.
+  /// Returns the ranks that hold the same experts as `rank`; they differ from it only on the axes
+  /// that experts are divided within.
   std::vector<int> replicas_of_experts(int rank) const;
-  /// {"pp":4}: axes of more than one rank.
+  /// Returns the axes of more than one rank as JSON: {"pp":4}.
   std::string json() const;
 
   bool operator==(const Mesh&) const = default;
 
  private:
   int stride(Axis axis) const;
-  /// The ranks among which `rank`'s experts and their replicas lie.
+  /// Returns the ranks that hold the experts of `rank` and their replicas.
   std::vector<int> expert_line(int rank) const;
-  /// This rank's place in expert_line().
+  /// Returns the index of `rank` in expert_line().
   int place_on_expert_line(int rank) const;
 
   int ranks_ = 1;

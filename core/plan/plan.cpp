@@ -109,7 +109,7 @@ std::vector<StoredUnit> Plan::units(const Place& place, int stage) const {
   const auto unit_at = [&](int number) -> StoredUnit& {
     return *std::ranges::find(units, number, &StoredUnit::index);
   };
-  const Held* table = nullptr;  // of a tied head
+  const Held* table = nullptr;  // the table of a tied head
   const auto store = [&](int unit, const Held& held) {
     const ParameterSpec& spec = parameters()[static_cast<std::size_t>(held.parameter)];
     unit_at(unit).parameters.push_back({spec.order, held.slice, spec.dtype, spec.frozen});

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// Consecutive steps that are alike: the same schedule, the same m. Predictions and observations
+/// A phase: consecutive steps with the same schedule and the same m. Predictions and observations
 /// are reported per phase.
 struct Phase {
   std::string name;  ///< "m = 8"
@@ -21,8 +21,8 @@ struct Phase {
   int microbatches = 1;  ///< m
 };
 
-/// A number of bytes by a formula, or the reason why there is none. A run refuses a Figure that is
-/// neither, so no check is switched off by omission.
+/// A predicted number of bytes, or the reason why there is none. A run rejects a Figure that has
+/// neither, so that no check is skipped by omission.
 class Figure {
  public:
   Figure() = default;
@@ -35,7 +35,7 @@ class Figure {
 
   explicit operator bool() const { return bytes_.has_value(); }
   std::int64_t operator*() const { return bytes_.value(); }
-  /// Why the figure is not predicted; empty if it is predicted or unset.
+  /// Returns the reason if the figure is not predicted; empty if it is predicted or unset.
   const std::string& why_not() const { return why_; }
   bool is_set() const { return bytes_.has_value() || !why_.empty(); }
   bool operator==(const Figure&) const = default;
@@ -45,7 +45,7 @@ class Figure {
   std::string why_;
 };
 
-/// A value for every category of memory.
+/// One value per memory category.
 template <class T>
 class PerCategory {
  public:
@@ -60,20 +60,21 @@ class PerCategory {
   std::array<T, memory_category_count> values_{};
 };
 
-/// What the formulas say of one rank during a phase.
+/// The predictions for one rank during a phase.
 struct Predicted {
   std::string formula;           ///< of the bubble: "(p-1)/(m+p-1)"
-  std::optional<double> bubble;  ///< of the whole step, by the closed form
-  /// What the simulator says, with the stages' own costs and the cluster's links.
+  std::optional<double> bubble;  ///< of the whole step, from the closed form
+  /// From the simulator, with each stage's own costs and the cluster's links.
   std::optional<double> bubble_simulated;
-  /// Bytes sent, a step. An operation that a lesson does not mention sends nothing.
+  /// Bytes sent per step. Operations that a lesson does not set default to zero.
   PerOperation<Figure> bytes_sent = nothing_sent();
-  /// The highest of each category. A lesson gives every one, or says why not.
+  /// Peak bytes per category. A lesson must set all of them, or give a reason for not doing so.
   PerCategory<Figure> peak_bytes{};
-  std::string schedule;  ///< which schedule the steps follow, if one does
+  std::string schedule;  ///< name of the schedule, if the steps follow one
   int stages = 0;
 
-  /// The figures that are not predicted, each with the reason: "all_reduce", "peak gradients".
+  /// Returns the figures that are not predicted, each with its reason: "all_reduce", "peak
+  /// gradients".
   std::vector<std::pair<std::string, std::string>> missing() const {
     std::vector<std::pair<std::string, std::string>> figures;
     for (const Operation operation : all_operations)
@@ -85,7 +86,7 @@ struct Predicted {
     return figures;
   }
 
-  /// A prediction without memory figures, because of `why`.
+  /// Returns a prediction without memory figures, for the reason `why`.
   static Predicted without_memory(const std::string& why) {
     Predicted predicted;
     predicted.peak_bytes.fill(Figure::not_predicted(why));

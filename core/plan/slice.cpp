@@ -43,7 +43,7 @@ Strides row_major(const Shape& shape) {
   return strides;
 }
 
-/// Indices [whole, whole + count) of a dimension, kept at [local, local + count).
+/// Indices [whole, whole + count) of a dimension, stored at [local, local + count).
 struct Interval {
   std::int64_t whole = 0;
   std::int64_t local = 0;
@@ -99,10 +99,10 @@ Slice::Slice(const Shape& whole, std::span<const DimensionCut> cuts) : whole_(wh
   if (local_.elements() == 0) return;
   const Strides strides = row_major(local_);
 
-  // Every combination of one interval a dimension is a box; the last dimension varies fastest.
+  // Each combination of one interval per dimension is a box; the last dimension varies fastest.
   std::array<std::size_t, Shape::max_rank> chosen{};
   for (int d = 0; d < rank; ++d)
-    if (extents[at(d)].intervals.empty()) return;  // nothing but padding
+    if (extents[at(d)].intervals.empty()) return;  // only padding
   for (bool more = true; more;) {
     Piece piece{.strides = strides};
     Strides extent{};
@@ -124,13 +124,13 @@ Slice::Slice(const Shape& whole, std::span<const DimensionCut> cuts) : whole_(wh
 
 namespace {
 
-/// Appends to `into` what of a piece lies in [first, last) of local storage. Dimensions before
-/// `dimension` are down to one index. Rows along a dimension do not overlap in storage, so of its
-/// indices one range lies inside as a whole, and at most one before it and one after it in part.
+/// Appends the part of `piece` in [first, last) of local storage to `into`. Dimensions before
+/// `dimension` have one index left. Rows along a dimension do not overlap in storage, so one range
+/// of its indices lies entirely inside, and at most one index on either side of it partly.
 void clip(const Slice::Piece& piece, int dimension, std::int64_t first, std::int64_t last,
           std::vector<Slice::Piece>& into) {
   const Shape& extent = piece.box.extent;
-  std::int64_t span = 1;  // from the first to the last element, both included
+  std::int64_t span = 1;  // from the first to the last element, inclusive
   for (int d = dimension; d < extent.rank(); ++d) span += (extent[d] - 1) * piece.strides[at(d)];
   if (piece.offset >= last || piece.offset + span <= first) return;
   if (piece.offset >= first && piece.offset + span <= last) {
@@ -148,7 +148,7 @@ void clip(const Slice::Piece& piece, int dimension, std::int64_t first, std::int
     part.box.extent = shape_of({extents.data(), at(extent.rank())});
     return part;
   };
-  // Rows from `from` to before `to` lie inside as a whole.
+  // Rows [from, to) lie entirely inside.
   const auto up = [](std::int64_t n, std::int64_t by) { return n <= 0 ? 0 : (n + by - 1) / by; };
   const std::int64_t n = extent[dimension];
   const std::int64_t from = std::min(n, up(first - piece.offset, stride));
@@ -192,7 +192,7 @@ std::vector<Slice::Run> Slice::runs() const {
   const Strides whole = row_major(whole_);
   for (const Piece& piece : pieces_) {
     const Shape& extent = piece.box.extent;
-    // Trailing dimensions that are consecutive on both sides are one run.
+    // Merge trailing dimensions that are contiguous on both sides into one run.
     int inner = extent.rank();
     std::int64_t length = 1;
     while (inner > 0 && (extent[inner - 1] == 1 || (whole[at(inner - 1)] == length &&

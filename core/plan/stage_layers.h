@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// Which part of a model a pipeline stage holds: blocks [first, last), and what lies at the ends.
+/// The layers of a pipeline stage: blocks [first, last), and the embedding or the head at the ends.
 struct StageLayers {
   int first = 0;
   int last = 0;
@@ -12,17 +12,17 @@ struct StageLayers {
   bool head = false;  ///< final LayerNorm, output head and loss
 
   int count() const { return last - first; }
-  /// Whether a unit (GptConfig::frozen numbers them) runs on this stage.
+  /// Returns whether a unit (numbered as in GptConfig::frozen) runs on this stage.
   bool runs(int unit, const GptConfig& config) const {
     return unit == 0 ? embedding : unit > config.layers ? head : first < unit && unit <= last;
   }
   bool operator==(const StageLayers&) const = default;
 
-  /// The model on one device.
+  /// Returns the layers of the model on one device.
   static StageLayers whole(const GptConfig& config);
-  /// Stage `stage` of `stages`: contiguous blocks, as even as can be; if they do not divide evenly,
-  /// the earlier stages have one more. Throws UsageError, naming --layers, for more stages than
-  /// blocks.
+  /// Returns the layers of stage `stage` of `stages`: contiguous blocks, as evenly as possible; the
+  /// first stages get one more if they do not divide evenly. Throws UsageError, naming --layers, if
+  /// there are more stages than blocks.
   static StageLayers of(const GptConfig& config, int stage, int stages);
 };
 
