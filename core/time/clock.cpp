@@ -47,7 +47,7 @@ Picoseconds duration(const std::string& value, const std::string& text) {
 
 FixedTimes FixedTimes::parse(const std::string& text) {
   FixedTimes times;
-  // The comma at the end makes the last part one like all others, even where it is empty.
+  // The appended comma terminates the last part too, even if it is empty.
   std::istringstream parts{text + ","};
   for (std::string part; std::getline(parts, part, ',');) {
     const auto equals = part.find('=');

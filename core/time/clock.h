@@ -12,11 +12,11 @@ namespace lockstep {
 
 enum class ClockKind { wall, modelled };
 
-/// Textbook unit times, `--time forward=1ms,backward=2ms`: what an action of a category costs, per
-/// stage and microbatch. Where any is given, all other compute is free.
+/// Fixed compute times, `--time forward=1ms,backward=2ms`: the time of an action of a category, per
+/// stage and microbatch. If any is given, all other compute takes no time.
 class FixedTimes {
  public:
-  /// Throws UsageError for an unknown category or unit (s, ms, us, ns).
+  /// Throws UsageError for an unknown category or a unit other than s, ms, us, ns.
   static FixedTimes parse(const std::string& text);
 
   bool any() const { return any_; }
@@ -34,9 +34,9 @@ class FixedTimes {
   bool any_ = false;
 };
 
-/// Which time a run's timeline shows. Wall: the steady clock of this machine since the run's start.
-/// Modelled: the time that the described cluster would take; it lives in each Stream, and the Clock
-/// only says what things cost.
+/// The clock of a run's timeline. Wall: this machine's steady clock, measured from the run's start.
+/// Modelled: the time that the described cluster would take. Each Stream keeps its own modelled
+/// time; the Clock only computes costs.
 class Clock {
  public:
   static Clock wall();
@@ -48,19 +48,19 @@ class Clock {
   const Cluster& cluster() const { return cluster_; }
   const FixedTimes& times() const { return times_; }
 
-  /// Wall time since the run's start.
+  /// Returns the wall time since the run's start.
   Picoseconds now() const { return since_start(steady_nanoseconds()); }
   Picoseconds since_start(std::int64_t nanoseconds) const { return (nanoseconds - start_) * 1000; }
-  /// The steady clock's nanoseconds at the run's start.
+  /// Returns the steady clock's reading at the run's start, in nanoseconds.
   std::int64_t start_nanoseconds() const { return start_; }
-  /// All ranks of a run take one start.
+  /// Sets the run's start; all ranks of a run must use the same one.
   void set_start_nanoseconds(std::int64_t start) { start_ = start; }
 
-  /// What a kernel costs on the modelled clock (nothing, where fixed times rule).
+  /// Returns a kernel's cost on the modelled clock, which is 0 if fixed times are set.
   Picoseconds cost(const Cost& cost) const { return times_.any() ? 0 : cluster_.compute(cost); }
-  /// Pacing counts from here: the first step, when models have been built.
+  /// Starts pacing. Called at the first step, after the models have been built.
   void start_pace() { pace_start_ = steady_nanoseconds(); }
-  /// With a pace, sleeps until modelled time `reached` has come at `pace` times modelled speed.
+  /// If a pace is set, sleeps until modelled time `reached` is due at `pace` times modelled speed.
   void keep_pace(Picoseconds reached) const;
 
  private:

@@ -17,20 +17,21 @@ namespace {
 
 using nlohmann::json;
 
-/// The presets.
+/// Returns the presets.
 ///
-/// `classroom` is a DGX A100 cluster (a rank has 312 TFLOP/s dense bf16 and 2.0 TB/s; NVLink 300
-/// GB/s each way, 3 µs; 25 GB/s between nodes, 10 µs; 5 µs a launch), scaled so that a toy model
-/// sees the ratios that a large one sees there.
+/// `classroom` is a DGX A100 cluster (per rank 312 TFLOP/s dense bf16 and 2.0 TB/s; NVLink 300 GB/s
+/// each way, 3 µs; between nodes 25 GB/s, 10 µs; 5 µs per launch), scaled so that a toy model has
+/// the same ratios of compute to communication as a large model there.
 ///
-/// Width: a stage's compute grows as b s h², what it reads, writes and sends as b s h, so compute
-/// over traffic grows as h. GPT-3 has h = 12288, the lessons' toy h = 64: FLOP/s are divided by
-/// 192, bandwidths stay. (The head's share comes out by itself: 2 V h of 24 h² a block is a third
-/// of a block for both, 2 · 50257 / (24 · 12288) and 2 · 256 / (24 · 64).)
+/// Width: a stage's compute grows as b s h², its memory and network traffic as b s h, so compute
+/// over traffic grows as h. GPT-3 has h = 12288, the lessons' toy model h = 64, so FLOP/s are
+/// divided by 192 and bandwidths kept. (The head's share needs no scaling: 2 V h against 24 h² per
+/// block is about a third of a block in both models, 2 · 50257 / (24 · 12288) and 2 · 256 / (24 ·
+/// 64).)
 ///
-/// Span: GPT-3 in 16 stages of 6 blocks takes 24 · 2048 · 12288² · 6 / 312e12 s = 143 ms to
-/// forward 2,048 tokens; a toy stage of 2 blocks takes 24 · 128 · 64² · 2 / 1.6e12 s = 15.5 µs
-/// for 128. Latencies and launches are divided by the quotient, 9,200.
+/// Span: a stage of GPT-3 (6 of 96 blocks) takes 24 · 2048 · 12288² · 6 / 312e12 s = 143 ms to run
+/// forward on 2,048 tokens; a toy stage of 2 blocks takes 24 · 128 · 64² · 2 / 1.6e12 s = 15.5 µs
+/// for 128. Latencies and launch times are divided by the ratio, 9,200.
 std::vector<Cluster> make_presets() {
   const double width = 12288.0 / 64;
   const double span = 9200;
@@ -51,7 +52,7 @@ std::vector<Cluster> make_presets() {
                .launch_seconds = 5e-6,
                .within = {3e-6, 3.0e11},
                .between = {1e-5, 2.5e10}};
-  // The same ranks, each in a node of its own, at 100 Gb/s.
+  // As classroom, but each rank is a node of its own, connected at 100 Gb/s.
   Cluster ethernet = classroom;
   ethernet.name = "ethernet";
   ethernet.nodes = 128;
@@ -65,8 +66,7 @@ const std::vector<Cluster>& all_presets() {
   return presets;
 }
 
-/// Reads numbers out of one JSON object and remembers which keys it knows, so that others are
-/// named.
+/// Reads numbers from a JSON object and records the known keys, so that unknown keys are errors.
 class Reader {
  public:
   Reader(const json& object, std::string where) : object_(object), where_(std::move(where)) {
@@ -91,7 +91,7 @@ class Reader {
                                    key, object_.at(key).dump(), most_ranks));
     return static_cast<int>(value);
   }
-  /// A day is more than any latency, and little enough for its picoseconds to be added up.
+  /// One day exceeds any real latency and keeps sums of picoseconds from overflowing.
   double seconds(const char* key) {
     const double value = number(key, 0);
     if (value > longest_seconds)
@@ -121,7 +121,7 @@ class Reader {
   }
 
  private:
-  static constexpr int most_ranks = 1 << 15;  // the product of two still is an int
+  static constexpr int most_ranks = 1 << 15;  // so that the product of two fits in an int
   static constexpr double longest_seconds = 86'400;
 
   const json& object_;
@@ -157,7 +157,7 @@ const Link& Cluster::link(int from, int to) const {
   return from / ranks_per_node == to / ranks_per_node ? within : between;
 }
 
-// What is infinite becomes null: JSON has no other word for it.
+// Infinity is written as null, because JSON has no infinity.
 std::string Cluster::json() const {
   using Object = nlohmann::ordered_json;
   const auto text = [](const Link& link) {

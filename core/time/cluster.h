@@ -9,15 +9,15 @@
 
 namespace lockstep {
 
-/// One connection between two ranks: a message of n bytes takes latency + n / bandwidth (α + βn).
+/// A link between two ranks: a message of n bytes takes latency + n / bandwidth (α + βn).
 struct Link {
   double latency_seconds = 0;
   double bandwidth = std::numeric_limits<double>::infinity();  ///< bytes per second
   bool operator==(const Link&) const = default;
 };
 
-/// The machine that modelled time describes. It turns costs into picoseconds, each rounded once,
-/// and is the only place that does: the clock of a run and the simulator share it.
+/// The machine that modelled time describes. Converts costs to picoseconds, rounding each once. No
+/// other code does this; a run's clock and the simulator share it.
 struct Cluster {
   std::string name = "free";
   int nodes = 1;
@@ -25,25 +25,25 @@ struct Cluster {
   double flops = 1e12;  ///< of one rank, per second
   double memory_bandwidth =
       std::numeric_limits<double>::infinity();  ///< of one rank, bytes per second
-  double launch_seconds = 0;                    ///< added to every kernel
-  Link within{};                                ///< between two ranks of one node
+  double launch_seconds = 0;                    ///< added to each kernel
+  Link within{};                                ///< between two ranks of the same node
   Link between{};                               ///< between two ranks of different nodes
 
-  /// max(flops / F, bytes / B) + launch.
+  /// Returns max(flops / F, bytes / B) + launch.
   Picoseconds compute(const Cost& cost) const;
-  /// α from one rank to another.
+  /// Returns α between two ranks.
   Picoseconds latency(int from, int to) const {
     return picoseconds(link(from, to).latency_seconds);
   }
-  /// β · bytes: how long a message holds the sender's lane.
+  /// Returns β · bytes, the time for which a message occupies the sender's lane.
   Picoseconds transfer(int from, int to, std::int64_t bytes) const;
   const Link& link(int from, int to) const;
 
-  /// A preset by its name, or a cluster file (DESIGN: cluster file). Throws UsageError with one
-  /// line that names the file, the key and what would do.
+  /// Loads a preset by name, or a cluster file (DESIGN: cluster file). Throws UsageError: one line
+  /// that names the file, the key and valid values.
   static Cluster load(const std::string& preset_or_file);
   static std::vector<std::string> presets();
-  /// The text of a cluster file that load() reads as this one.
+  /// Returns the text of a cluster file from which load() restores this cluster.
   std::string json() const;
   bool operator==(const Cluster&) const = default;
 };

@@ -14,7 +14,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::int64_t window = 1'000'000'000;  ///< nanoseconds that a rate is measured over
+constexpr std::int64_t window = 1'000'000'000;  ///< nanoseconds over which a rate is measured
 constexpr double one = 1 << 30;
 
 std::int64_t system_nanoseconds() {
@@ -24,10 +24,10 @@ std::int64_t system_nanoseconds() {
 }
 
 #if defined(__x86_64__)
-/// Both clocks at once: of some tries the one that took least, and more tries where all were
-/// interrupted. Its cycles are those before the other reading, so that a map is rather some
-/// nanoseconds ahead of the steady clock than behind: who has read that one first is not taken back
-/// in time.
+/// Reads both clocks together: of a few attempts, keeps the fastest, and makes more attempts if all
+/// were interrupted. The cycles are read first, so a map is at most a few nanoseconds ahead of the
+/// steady clock and not behind it: a thread that has read that clock does not see time go
+/// backwards.
 CycleCalibration::Pair read_both() {
   CycleCalibration::Pair best;
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
@@ -73,7 +73,7 @@ std::optional<CycleMap> CycleCalibration::next(Pair pair, std::uint64_t cycles) 
   if (passed < first_period) return {};
   const double rate =
       static_cast<double>(passed) / static_cast<double>(pair.cycles - anchor_.cycles);
-  // A steady clock is corrected by a thousandth at most; more than that is another counter.
+  // A steady clock's rate is adjusted by 0.1 % at most; a larger change means another counter.
   if (map_ && std::abs(rate / rate_ - 1) > 0.01) {
     restart(pair);
     return {};
@@ -85,7 +85,7 @@ std::optional<CycleMap> CycleCalibration::next(Pair pair, std::uint64_t cycles) 
   period_ = map_ ? std::min(2 * period_, longest_period) : first_period;
   double slower = 0;
   if (map_) {
-    // The latest that anyone can have been told.
+    // The latest time that any thread can have read.
     const std::int64_t told = map_->at(std::min(cycles, map_->base + 4 * good_for_));
     if (const std::int64_t ahead = told - map.nanoseconds; ahead > 0) {
       slower = std::min(static_cast<double>(ahead) / static_cast<double>(period_), 0.5);
@@ -112,14 +112,14 @@ std::int64_t CycleClock::measure() {
       measuring_.store(false, std::memory_order_release);
       return now;
     }
-    // Somebody else is at it; what was good until a moment ago does until then.
+    // Another thread is calibrating; use the old map, which may be extrapolated up to its limit.
     const std::uint64_t version = version_.load(std::memory_order_acquire);
     const CycleMap map = load();
     const std::uint64_t limit = 4 * limit_.load(std::memory_order_acquire);
     const std::uint64_t cycles = __builtin_ia32_rdtsc();
     if ((version & 1) == 0 && version_.load(std::memory_order_relaxed) == version) {
       if (cycles - map.base < limit) return map.at(cycles);
-      if (limit == 0) return system_nanoseconds();  // the first millisecond
+      if (limit == 0) return system_nanoseconds();  // within the first millisecond
     }
     std::this_thread::yield();
   }
@@ -129,8 +129,9 @@ std::int64_t CycleClock::measure() {
 std::int64_t CycleClock::calibrate() {
 #if defined(__x86_64__)
   const CycleCalibration::Pair pair = read_both();
-  // From here on no reader gets a time by the old map, so the new one can begin where that ends.
-  // Stores of a sequence lock release, so that none is seen before the version is odd.
+  // From here on no reader returns a time from the old map, so the new one can start where the old
+  // one ends. The stores of a sequence lock use release order, so none becomes visible before the
+  // odd version.
   const std::uint64_t version = version_.load(std::memory_order_relaxed);
   version_.store(version + 1, std::memory_order_relaxed);
   const std::uint64_t cycles = __builtin_ia32_rdtsc();

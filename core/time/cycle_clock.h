@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// How a processor's cycles become the steady clock's nanoseconds, for a while:
+/// Converts a processor's cycles to the steady clock's nanoseconds, for a limited period:
 ///
 ///   nanoseconds + (cycles - base) · scale / 2^30
 struct CycleMap {
@@ -19,13 +19,13 @@ struct CycleMap {
   }
 };
 
-/// Holds a cycle counter to the steady clock: it is shown pairs of both, and says how one becomes
-/// the other until the next pair.
+/// Calibrates a cycle counter against the steady clock: given a reading of both, returns the
+/// conversion to use until the next reading.
 ///
-/// The rate is that of the last second or two, so it follows the corrections by which a host's
-/// clock is kept right. A new map begins at the true time, or, where the old one was ahead, where
-/// that one stands, and then runs slower until both agree: time never goes back, and an error lives
-/// for one period.
+/// The rate is measured over the last one to two seconds, so it follows the adjustments of the
+/// host's clock. A new map starts at the true time. If the old map was ahead of it, the new one
+/// starts where the old one ends and runs slower until they agree: time never goes backwards, and
+/// an error lasts one period.
 class CycleCalibration {
  public:
   struct Pair {
@@ -34,33 +34,33 @@ class CycleCalibration {
   };
   static constexpr std::int64_t first_period = 1'000'000, longest_period = 20'000'000;
 
-  /// The map to use from `cycles` on, given a pair that is not much older; nothing while the rate
-  /// is not known well enough yet (the first millisecond), or again, after cycles that make no
-  /// sense (a virtual machine that has moved).
+  /// Returns the map to use from `cycles` on, given a slightly older reading of both clocks.
+  /// Returns nothing while the rate is not accurate enough: in the first millisecond, and again
+  /// after implausible readings (the virtual machine has migrated).
   std::optional<CycleMap> next(Pair pair, std::uint64_t cycles);
-  /// How many cycles the map of the last call is good for. It is not asked beyond four times that.
+  /// Returns how many cycles the last map is valid for; it is never used beyond four times that.
   std::uint64_t good_for() const { return good_for_; }
 
  private:
   void restart(Pair pair);
 
   bool begun_ = false;
-  Pair anchor_, next_anchor_;  ///< the rate's window begins at `anchor_`
+  Pair anchor_, next_anchor_;  ///< the rate's window starts at `anchor_`
   std::optional<CycleMap> map_;
   double rate_ = 0;  ///< nanoseconds per cycle
   std::int64_t period_ = first_period;
   std::uint64_t good_for_ = 0;
 };
 
-/// The steady clock, read from the processor's cycle counter where that runs at one rate
-/// ("invariant"), whatever the processor does to its own; else from the system. Any thread may ask.
-/// Whoever asks first after a period (20 ms) measures anew, some 200 ns; so no thread is needed,
-/// and after a sleep or a move of the machine nobody is told a time that was extrapolated for long.
+/// The steady clock, read from the processor's cycle counter if that has a constant rate
+/// ("invariant"), otherwise from the system. Thread-safe. The first caller after a period (20 ms)
+/// recalibrates, which takes about 200 ns. So no background thread is needed, and even after a
+/// sleep or a migration of the machine no time is extrapolated for long.
 class CycleClock {
  public:
   std::int64_t nanoseconds() {
 #if defined(__x86_64__)
-    // A sequence lock. All loads acquire, so the version is looked at again after them.
+    // A sequence lock. All loads use acquire order, so the version is checked again after them.
     const std::uint64_t version = version_.load(std::memory_order_acquire);
     const CycleMap map = load();
     const std::uint64_t limit = limit_.load(std::memory_order_acquire);
@@ -80,21 +80,21 @@ class CycleClock {
   std::int64_t measure();
   std::int64_t calibrate();
 
-  std::atomic<std::uint64_t> version_{0};  ///< odd while the map changes
+  std::atomic<std::uint64_t> version_{0};  ///< odd while the map is being changed
   std::atomic<std::uint64_t> base_{0}, scale_{0}, limit_{0};
   std::atomic<std::int64_t> nanoseconds_{0};
   std::atomic<bool> measuring_{false};
-  CycleCalibration calibration_;  ///< of whoever is measuring
+  CycleCalibration calibration_;  ///< used by the calibrating thread only
 };
 
-/// Whether this processor's cycle counter can tell the time.
+/// Returns whether this processor's cycle counter runs at a constant rate.
 bool has_invariant_cycles();
 
 inline constinit CycleClock cycle_clock;
 
-/// The steady clock of this machine, in nanoseconds: within a microsecond of
-/// std::chrono::steady_clock, never backwards on one thread, at about half its price. Processes of
-/// one host can compare these times.
+/// Returns this machine's steady clock in nanoseconds: within a microsecond of
+/// std::chrono::steady_clock, never backwards on one thread, at about half the cost. Times from
+/// processes on one host are comparable.
 inline std::int64_t steady_nanoseconds() {
   return cycle_clock.nanoseconds();
 }

@@ -8,21 +8,21 @@ namespace lockstep {
 
 namespace {
 
-/// Seconds: alpha + beta n, with n in units of the largest message, so that sums are of one
-/// magnitude.
+/// Seconds: alpha + beta n, with n in units of the largest message, so that all sums have similar
+/// magnitudes.
 struct Line {
   double alpha = 0;
   double beta = 0;
   double at(double n) const { return alpha + beta * n; }
 };
 
-/// The line, not negative, of least Σ ((line - t) / expected)².
+/// Returns the nonnegative line that minimizes Σ ((line - t) / expected)².
 template <class Expected>
 Line fit_once(std::span<const MessageTime> times, double largest, Expected expected) {
   double w = 0, wn = 0, wnn = 0, wt = 0, wnt = 0;
   for (const MessageTime& time : times) {
     const double n = static_cast<double>(time.bytes) / largest;
-    // A line through 0 expects nothing of 0 B; a weight has to be finite all the same.
+    // A line through 0 predicts 0 s for 0 B; the lower bound keeps the weight finite.
     const double scale = std::max(expected(n, time.seconds), 1e-3 * time.seconds);
     const double weight = 1 / (scale * scale);
     w += weight;

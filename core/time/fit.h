@@ -7,23 +7,22 @@
 
 namespace lockstep {
 
-/// What a message of `bytes` took.
+/// The measured time of a message.
 struct MessageTime {
   std::int64_t bytes = 0;
   double seconds = 0;
 };
 
-/// The link whose α + β · bytes comes nearest to the times, neither negative.
+/// Fits α + β · bytes to the times, with neither coefficient negative.
 ///
-/// Least squares with the weight 1 / (α + β · bytes)², found by weighting again and again: what
-/// counts is the *relative* error, so microseconds at 0 B count as much as milliseconds at 16 MB.
-/// Small messages, which are nearly all latency, then fix α (their relative errors cancel), and
-/// large ones fix β. With equal weights the largest message would decide both, and α would be what
-/// its noise leaves. Where the best α would be negative it is 0, and β is the best one beside that;
-/// and the other way round, which is a link of infinite bandwidth.
+/// Least squares with weights 1 / (α + β · bytes)², iteratively reweighted. This minimizes the
+/// *relative* error, so microseconds at 0 B count as much as milliseconds at 16 MB. Small messages,
+/// which are nearly all latency, then determine α, and large ones β. With equal weights the largest
+/// message would determine both, and α would only reflect its noise. If the best α is negative, α
+/// is 0 and β is refitted; if the best β is negative, the bandwidth is infinite.
 ///
-/// Throws std::invalid_argument unless there are two different sizes, none negative, and all times
-/// are positive.
+/// Throws std::invalid_argument unless there are at least two different sizes, none negative, and
+/// all times are positive.
 Link fit_link(std::span<const MessageTime> times);
 
 }  // namespace lockstep

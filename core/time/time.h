@@ -5,10 +5,10 @@
 
 namespace lockstep {
 
-/// A point on a clock, or a length of time, in whole picoseconds. An int64 of them spans 106 days.
+/// A point in time or a duration, in whole picoseconds. An int64 spans 106 days.
 using Picoseconds = std::int64_t;
 
-/// The one place where seconds become picoseconds: rounded to the nearest, once.
+/// Converts seconds to picoseconds, rounded to nearest. No other code does this conversion.
 inline Picoseconds picoseconds(double seconds) {
   return std::llround(seconds * 1e12);
 }
@@ -16,7 +16,7 @@ inline double seconds(Picoseconds time) {
   return static_cast<double>(time) * 1e-12;
 }
 
-/// What a piece of work asks of a device.
+/// The resources that an operation uses on a device.
 struct Cost {
   double flops = 0;  ///< floating-point operations; a multiply-add is two
   double bytes = 0;  ///< memory read and written

@@ -12,20 +12,20 @@ namespace lockstep {
 
 namespace json = simdjson::ondemand;
 
-/// One event, gathered before it is known what it is: keys come in any order.
+/// One event, collected before its type is known, because keys come in any order.
 struct EventReader::Event {
   std::string_view phase, name, cat;
   int pid = 0, tid = 0;
   std::uint64_t id = 0;
   Picoseconds at = 0, duration = 0;
   bool has_time = false;
-  const char* trouble = nullptr;  ///< why this is no event, though it is JSON
+  const char* trouble = nullptr;  ///< why valid JSON is not a valid event
   TimelineSpan span;
   std::string_view label;  ///< args.name
   std::array<std::int64_t, memory_category_count> bytes{};
   double loss = std::numeric_limits<double>::quiet_NaN();
   std::int64_t spans = -1;
-  std::optional<Picoseconds> opened;  ///< of an announcement: when the span began
+  std::optional<Picoseconds> opened;  ///< for an announcement: the time at which the span began
   std::int64_t clock_offset = 0, clock_uncertainty = 0;
   RunInfo run;
   std::optional<Prediction> predicted;
@@ -33,10 +33,10 @@ struct EventReader::Event {
 
 namespace {
 
-/// Times beyond this (46 days) are those of a calendar; the first of them becomes the origin.
+/// Times beyond this (46 days) are calendar times; the first one becomes the origin.
 constexpr std::int64_t calendar_microseconds = 4'000'000'000'000;
 
-/// A key as it stands in the text, without the quotes; ours have no escapes.
+/// Returns a key as written, without quotes; our keys have no escapes.
 std::string_view key_of(json::field& field) {
   const char* begin = field.key().raw();
   const char* end = begin;
@@ -73,8 +73,8 @@ double real_of(json::value& value) {
   return real;
 }
 
-/// pid, tid and id are numbers, or (in traces of others) strings, which then begin with one or are
-/// told apart by a hash.
+/// Parses pid, tid or id: a number, or (in traces from other tools) a string, of which the leading
+/// number is used, or else a hash.
 std::uint64_t identifier_of(json::value& value) {
   json::json_type type;
   if (value.type().get(type) == simdjson::SUCCESS && type == json::json_type::string) {
@@ -281,7 +281,7 @@ void EventReader::apply(Event& event) {
       apply_metadata(event);
       break;
     default:
-      break;  // events of others that we have no use for
+      break;  // events of other tools that the timeline does not use
   }
 }
 

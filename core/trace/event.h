@@ -9,18 +9,19 @@
 
 namespace lockstep {
 
-/// An object that is JSON but no event, and why; what follows it can still be read.
+/// Thrown for valid JSON that is not a valid event; reading can continue after it.
 struct EventError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Understands one event of a trace at a time, and puts it into a timeline. For the reader, which
-/// finds the events: it is the only one that needs to see the parser's types.
+/// Parses one trace event at a time into a timeline. Used by TraceReader, which finds the events; a
+/// separate class so that only this header needs simdjson's types.
 class EventReader {
  public:
   explicit EventReader(Timeline& timeline) : timeline_(timeline) {}
 
-  /// Throws EventError, or simdjson_error where this is no JSON; the timeline is as it was then.
+  /// Throws EventError, or simdjson_error if the text is not JSON. In both cases the timeline is
+  /// unchanged.
   void take(simdjson::ondemand::object object);
 
  private:
@@ -31,7 +32,7 @@ class EventReader {
   Picoseconds time(simdjson::ondemand::value& value, bool is_point, Event& event);
 
   Timeline& timeline_;
-  std::int64_t origin_ = 0;  ///< microseconds, taken off times that are a calendar's
+  std::int64_t origin_ = 0;  ///< microseconds, subtracted from calendar times
 };
 
 }  // namespace lockstep

@@ -11,11 +11,11 @@ namespace lockstep {
 
 namespace {
 
-/// Appends to a string's spare room, which is asked for once per line: a million spans a second go
-/// through here, on one thread, beside the ranks.
+/// Appends to a string after reserving space once per line: one thread, running beside the ranks,
+/// formats up to a million spans per second.
 class Line {
  public:
-  /// `most`: at least as many bytes as will be put.
+  /// `most` is an upper bound on the bytes to append.
   Line(std::string& text, std::size_t most) : text_(text), used_(text.size()) {
     text_.resize(used_ + most);
     at_ = text_.data() + used_;
@@ -55,7 +55,7 @@ class Line {
     put(span.microbatch);
   }
 
-  /// `"key":` of an object's next member.
+  /// Appends `"key":` for an object's next member.
   void key(std::string_view quoted) {
     if (at_[-1] != '{') put(',');
     put(quoted);
@@ -79,7 +79,7 @@ class Line {
   char* at_ = nullptr;
 };
 
-/// More than any line takes, apart from what names it has.
+/// Upper bound on a line's length, excluding names.
 constexpr std::size_t most_without_names = 512;
 
 std::size_t room_for(const Span& span) {
@@ -125,7 +125,7 @@ void append_span(std::string& text, int rank, const TraceEvent& event) {
   put_arguments(line, event);
 }
 
-/// Word of a span that is not in the trace: `name` is "open" or "withdrawn".
+/// Appends an event about a span that is not in the trace: `name` is "open" or "withdrawn".
 void append_word(std::string& text, int rank, const TraceEvent& event, const char* name) {
   Line line{text, room_for(event.span)};
   line.put(R"({"ph":"i","s":"t","name":")");
@@ -154,7 +154,7 @@ void append_flow(std::string& text, int rank, const TraceEvent& event) {
   line.put("},\n");
 }
 
-// The rest are few.
+// The remaining kinds of events are rare.
 
 template <class... Args>
 void put(std::string& text, fmt::format_string<Args...> format, Args&&... args) {
@@ -174,7 +174,7 @@ void append_memory(std::string& text, int rank, const TraceEvent& event) {
 void append_loss(std::string& text, int rank, const TraceEvent& event) {
   put(text, R"({{"ph":"C","name":"loss","pid":{},"tid":0,"ts":)", rank);
   append_microseconds(text, event.start);
-  // JSON has no word for what is not a number.
+  // JSON has no NaN or infinity.
   put(text, ",\"args\":{{\"loss\":{}}}}},\n",
       std::isfinite(event.value) ? fmt::format("{:.9g}", event.value) : "null");
 }

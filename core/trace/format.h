@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-/// One event as a line of the trace (DESIGN §5), with its comma and newline.
+/// Appends one event as a line of the trace (DESIGN §5), with its comma and newline.
 void append_line(std::string& text, int rank, const TraceEvent& event);
-/// Microseconds with three decimals, or six where picoseconds ask for them.
+/// Appends microseconds with three decimals, or six if the picoseconds require them.
 void append_microseconds(std::string& text, Picoseconds time);
-/// What a span is called in the trace: its name, or PP:{stage}{F|B|I|W}{microbatch}.
+/// Appends a span's name in the trace: its own, or PP:{stage}{F|B|I|W}{microbatch}.
 void append_name(std::string& text, const Span& span);
 
 }  // namespace lockstep

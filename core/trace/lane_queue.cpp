@@ -27,8 +27,8 @@ LaneQueue::~LaneQueue() {
   }
 }
 
-// The full chunk stays for last(), whoever has taken it already; older ones that were taken are
-// used again.
+// Keeps the full chunk for last(), even if the reader has already taken it; reuses older chunks
+// that were taken.
 void LaneQueue::grow() {
   Chunk* const behind = keep_everything_ ? behind_.load(std::memory_order_acquire) : tail_;
   Chunk* fresh = nullptr;
@@ -61,8 +61,8 @@ bool LaneQueue::look(int which, Open& seen) const {
   return true;
 }
 
-// A chunk that is used again meanwhile says so by its `first`, which changes before its slots do;
-// what was read of it is then thrown away.
+// If a chunk is reused meanwhile, its `first` changes before its slots do, and the records read
+// from it are discarded.
 std::vector<Record::Words> LaneQueue::last() const {
   std::vector<Record::Words> found;
   const Chunk* chunk = newest_.load(std::memory_order_acquire);

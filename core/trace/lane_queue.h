@@ -11,37 +11,37 @@
 
 namespace lockstep {
 
-/// What one lane records: a queue from the thread that works on the lane to the one that writes the
-/// trace, and the spans that are open on it. One thread at a time puts in and opens (handing a lane
-/// over is ordered by the callers); one at a time takes out; any may look. Nobody waits for
-/// anybody.
+/// The records of one lane: a single-producer, single-consumer queue from the thread that works on
+/// the lane to the trace writer's thread, and the lane's open spans. At any time one thread may
+/// push and open (callers synchronize the transfer of a lane), one may take, and any number may
+/// look. No thread ever waits.
 ///
-/// The queue is a chain of chunks. What the taker has left behind is used again, so a queue that is
-/// emptied as fast as it fills asks for no memory; one that is not grows.
+/// The queue is a list of chunks. Chunks that the reader has finished are reused, so a queue that
+/// is emptied as fast as it fills allocates no memory; otherwise it grows.
 class LaneQueue {
  public:
-  /// A queue that does not keep everything just remembers the last records: at least the last 32,
-  /// for who looks.
+  /// With `keep_everything` = false, the queue only remembers at least the last 32 records, for
+  /// last().
   explicit LaneQueue(bool keep_everything);
   ~LaneQueue();
   LaneQueue(const LaneQueue&) = delete;
   LaneQueue& operator=(const LaneQueue&) = delete;
 
-  // For the thread that works on the lane.
+  // Called by the thread that works on the lane.
   void push(const Record::Words& words) {
     if (next_ == end_) [[unlikely]]
       grow();
-    // What the writer's thread has read last is fetched before it is needed.
+    // The writer's thread was the last to read the slots ahead; prefetch one of them for writing.
     __builtin_prefetch(next_ + 8, 1);
     (next_++)->store(words);
     pushed_.store(++count_, std::memory_order_release);
   }
-  /// How many records have been put in.
+  /// Returns the number of records pushed.
   std::uint64_t pushed() const { return pushed_.load(std::memory_order_acquire); }
 
   static constexpr int most_open = 8;
-  /// A span begins: its record, `end` not known yet, and the steady clock (ns), or -1 where `start`
-  /// tells that. Returns which of the open ones it is, or -1 if there are too many.
+  /// Opens a span: its record, without its end, and the steady clock in ns, or -1 if `start`
+  /// implies it. Returns its index among the open spans, or -1 if there are too many.
   int open(const Record::Words& words, std::int64_t since) {
     const int which = std::countr_one(open_mask_);
     if (which >= most_open) return -1;
@@ -54,7 +54,7 @@ class LaneQueue {
     opening.version.store(version + 2, std::memory_order_release);
     return which;
   }
-  /// It is open no more; returns its record.
+  /// Closes an open span and returns its record.
   Record::Words close(int which) {
     Opening& opening = openings_[static_cast<std::size_t>(which)];
     open_mask_ &= ~(1u << which);
@@ -67,20 +67,21 @@ class LaneQueue {
     Record::Words words{};
     bool announced = false;
   };
-  /// The same for a span that leaves no record. Says whether announce() came first: the trace then
-  /// has an announcement that must be withdrawn.
+  /// Closes a span that leaves no record. Returns whether announce() was called before; if so, the
+  /// announcement in the trace must be withdrawn.
   Dropped drop(int which) {
     Opening& opening = openings_[static_cast<std::size_t>(which)];
     open_mask_ &= ~(1u << which);
     const std::uint64_t version = opening.version.load(std::memory_order_relaxed);
-    // Each side writes its own word before it reads the other's, so at least one sees the other.
+    // Each side writes its own word before it reads the other's, so at least one sees the other's
+    // write.
     opening.version.store(version + 2, std::memory_order_seq_cst);
     return {opening.slot.load(), opening.announced.load(std::memory_order_seq_cst) == version};
   }
 
-  // For the thread that takes out.
-  /// To be called before a span that look() found is announced in the trace. False if the span has
-  /// been closed or dropped since.
+  // Called by the thread that takes records.
+  /// Call this before announcing in the trace a span that look() found. Returns false if the span
+  /// has been closed or dropped since.
   bool announce(int which, std::uint64_t version) {
     Opening& opening = openings_[static_cast<std::size_t>(which)];
     opening.announced.store(version, std::memory_order_seq_cst);
@@ -100,16 +101,16 @@ class LaneQueue {
     behind_.store(reading_, std::memory_order_release);
   }
 
-  // For anyone.
+  // Callable from any thread.
   struct Open {
-    std::uint64_t version = 0;  ///< another one: another span
+    std::uint64_t version = 0;  ///< changes with each span
     Record::Words words{};
     std::int64_t since = -1;
   };
-  /// The span that is open there, if one is. `seen` is only filled in then.
+  /// Fills in `seen` and returns true if a span is open at this index.
   bool look(int which, Open& seen) const;
-  /// The last records, newest first, as far as they have not been overwritten; some 32 at least, if
-  /// so many were put in.
+  /// Returns the last records that are not overwritten yet, newest first: at least 32, if that many
+  /// were pushed.
   std::vector<Record::Words> last() const;
 
  private:
@@ -117,19 +118,19 @@ class LaneQueue {
     explicit Chunk(std::size_t size) : capacity(size), slots(new Slot[size]) {}
     const std::size_t capacity;
     std::unique_ptr<Slot[]> slots;
-    std::atomic<std::uint64_t> first{0};  ///< how many records were put in before its own
+    std::atomic<std::uint64_t> first{0};  ///< number of records pushed before this chunk's
     std::atomic<Chunk*> next{nullptr}, previous{nullptr};
   };
-  /// Version: 0 (mod 4) closed, odd while it changes, 2 open.
+  /// Version: 0 (mod 4) if closed, odd while changing, 2 (mod 4) if open.
   struct Opening {
     std::atomic<std::uint64_t> version{0};
     std::atomic<std::int64_t> since{-1};
-    std::atomic<std::uint64_t> announced{0};  ///< the last version in the trace
+    std::atomic<std::uint64_t> announced{0};  ///< last version announced in the trace
     Slot slot;
   };
   [[gnu::noinline]] void grow();
 
-  // The thread that works on the lane.
+  // Used by the thread that works on the lane.
   const bool keep_everything_;
   Slot* next_ = nullptr;
   Slot* end_ = nullptr;
@@ -138,14 +139,14 @@ class LaneQueue {
   Chunk* tail_ = nullptr;
   Chunk* oldest_ = nullptr;
   std::atomic<std::uint64_t> pushed_{0};
-  std::atomic<Chunk*> newest_{nullptr};  ///< tail_, for others
+  std::atomic<Chunk*> newest_{nullptr};  ///< tail_, for other threads
   std::array<Opening, most_open> openings_;
 
-  // The thread that takes out.
+  // Used by the thread that takes records.
   alignas(64) Chunk* reading_ = nullptr;
   std::size_t taken_in_chunk_ = 0;
   std::uint64_t taken_ = 0;
-  std::atomic<Chunk*> behind_{nullptr};  ///< reading_: chunks before it are free
+  std::atomic<Chunk*> behind_{nullptr};  ///< reading_, published: chunks before it are free
 };
 
 }  // namespace lockstep

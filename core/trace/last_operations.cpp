@@ -12,7 +12,7 @@ namespace lockstep {
 
 namespace {
 
-/// A length of time as a person says it: two or three digits and a unit.
+/// Formats a duration with two or three digits and a unit.
 std::string words_of(double seconds) {
   if (seconds < 1e-6) return fmt::format("{:.0f} ns", seconds * 1e9);
   if (seconds < 1e-3) return fmt::format("{:.3g} µs", seconds * 1e6);
@@ -25,7 +25,7 @@ struct Operation {
   Span span;
   int lane = 0;
   Picoseconds start = 0, end = 0;
-  double open_for = -1;  ///< seconds, by the wall
+  double open_for = -1;  ///< wall-clock seconds
 };
 
 }  // namespace
@@ -61,7 +61,7 @@ std::vector<std::string> Recorder::last_operations(int count) const {
                       std::max(0.0, static_cast<double>(now - since) * 1e-9)});
     }
   });
-  // What contains others ends after them, or with them, but began before.
+  // An enclosing span ends no earlier than the spans it contains, but starts before them.
   std::ranges::stable_sort(ended, [](const Operation& a, const Operation& b) {
     return std::tuple{a.end, -a.start} < std::tuple{b.end, -b.start};
   });

@@ -6,18 +6,18 @@
 
 namespace lockstep {
 
-/// A span while it lasts, so that others can see what a rank is in the middle of: the trace says so
-/// once it has lasted for 100 ms, and Recorder::last_operations() at once. Costs some nanoseconds
-/// more than a span that is only recorded when it is over.
+/// A span visible while it is open, so that others can see what a rank is doing: the trace
+/// announces it after 100 ms, and Recorder::last_operations() reports it immediately. Costs a few
+/// nanoseconds more than a span recorded at its end.
 ///
 ///   OpenSpan waiting{trace, lane, why, now};
 ///   ... block ...
-///   waiting.end(later);   // records it; without this it leaves no span, as a wait that was none
+///   waiting.end(later);   // records it; without this call no span is recorded
 ///
-/// If it was announced and leaves no span, the trace withdraws the announcement.
+/// If it was announced but leaves no span, the trace withdraws the announcement.
 ///
-/// Begins and ends on the thread that works on the lane. Eight can be open on one lane at once;
-/// more are recorded when they end, and not seen before.
+/// Must begin and end on the thread that works on the lane. At most eight can be open on a lane;
+/// further ones are recorded at their end and not visible before.
 class OpenSpan {
  public:
   OpenSpan(Recorder& trace, int lane, const Span& span, Picoseconds start);
@@ -25,7 +25,7 @@ class OpenSpan {
   OpenSpan(const OpenSpan&) = delete;
   OpenSpan& operator=(const OpenSpan&) = delete;
 
-  /// Records it, once.
+  /// Ends the span and records it, once.
   void end(Picoseconds at);
 
  private:
@@ -37,7 +37,7 @@ class OpenSpan {
 
   Recorder& trace_;
   int lane_;
-  int which_;  ///< of the lane's open ones
+  int which_;  ///< index among the lane's open spans
   std::optional<Unseen> unseen_;
 };
 

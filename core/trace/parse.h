@@ -9,16 +9,16 @@
 
 namespace lockstep {
 
-/// Microseconds as they are written ("12.345678", "-3", "1e3") in picoseconds: exact up to six
-/// decimals, beyond that rounded to the nearest. `origin` microseconds are taken off first. Nothing
-/// where the text is no number or the time does not fit.
+/// Converts microseconds as text ("12.345678", "-3", "1e3") to picoseconds: exact up to six
+/// decimals, then rounded to nearest. Subtracts `origin` microseconds first. Returns nothing if the
+/// text is not a number or the time does not fit.
 std::optional<Picoseconds> parse_microseconds(std::string_view text, std::int64_t origin = 0);
 
-/// What a span's `cat` means to us; kernel for categories of others (communication, where they
-/// speak of NCCL).
+/// Maps a span's `cat` and name to a Category. Names that start with "nccl" are communication. With
+/// an unknown `cat`, names such as PP:1F2 map by their letter and all others to kernel.
 Category category_of(std::string_view cat, std::string_view name);
 
-/// Without spaces and line ends around it.
+/// Returns the text without surrounding spaces and line ends.
 std::string_view trimmed(std::string_view text);
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@ namespace json = simdjson::ondemand;
 namespace {
 
 constexpr std::size_t file_chunk = 1 << 20;
-constexpr std::size_t longest_line = 1 << 20;  ///< of a stream, which may be anybody's
+constexpr std::size_t longest_line = 1 << 20;  ///< limit for streams, whose source is not trusted
 
 }  // namespace
 
@@ -35,15 +35,15 @@ struct TraceReader::State {
 
   EventReader events;
   Form form;
-  bool document = false;  ///< collecting, to be read as a whole
-  bool too_long = false;  ///< the line that is being read, which has been counted as malformed
+  bool document = false;  ///< collecting the whole file as one document
+  bool too_long = false;  ///< the current line exceeds the limit and was counted as malformed
   json::parser parser;
-  /// What is not understood yet, with room for the parser to read beyond. Until the first event is
-  /// understood, all from the start of the file: it may be a document.
+  /// Unparsed input, with padding for the parser. Until the first event is parsed, everything from
+  /// the start of the file, because it may be one document.
   std::string buffer;
-  std::size_t next = 0;  ///< in the buffer: the first line not yet taken
+  std::size_t next = 0;  ///< offset in the buffer of the first unprocessed line
   std::int64_t bytes = 0, seen = 0, malformed = 0;
-  std::int64_t lines = 0;  ///< events understood
+  std::int64_t lines = 0;  ///< events parsed
   std::string first_malformed;
 };
 
@@ -57,7 +57,7 @@ void TraceReader::State::skip(std::string_view line, const char* why) {
                     std::string{line.substr(0, shown)} + (line.size() > shown ? "..." : "");
 }
 
-/// `begin` must be readable for SIMDJSON_PADDING beyond `size`.
+/// `begin` must be readable for SIMDJSON_PADDING bytes beyond `size`.
 void TraceReader::State::take_line(const char* begin, std::size_t size) {
   ++seen;
   std::string_view line = trimmed({begin, size});
@@ -70,7 +70,7 @@ void TraceReader::State::take_line(const char* begin, std::size_t size) {
     const std::size_t readable = line.size() + simdjson::SIMDJSON_PADDING;
     json::document parsed = parser.iterate(line.data(), line.size(), readable);
     event(parsed.get_object());
-  } catch (const std::exception& error) {  // no JSON, or no event
+  } catch (const std::exception& error) {  // invalid JSON, or not an event
     const bool opens = as_written.front() == '{' || as_written.front() == '[';
     if (form == Form::guess && lines == 0 && opens) {
       document = true;
@@ -108,7 +108,7 @@ void TraceReader::State::take_document() {
       skip("", error.what());
       return;
     }
-    // No document either: lines, the first of which is broken.
+    // Not a document either, so treat it as lines whose first one is malformed.
     form = Form::lines;
     seen = 0;
     for (std::size_t begin = 0; begin < buffer.size();) {

@@ -12,29 +12,29 @@
 
 namespace lockstep {
 
-/// Reads traces (DESIGN §5) into a Timeline as their bytes come, whole lines or not. A line that
-/// can't be understood is skipped and counted. A file that is one JSON document of many lines, as
-/// PyTorch writes, is noticed by its first lines and read as a whole in finish().
+/// Reads traces (DESIGN §5) into a Timeline from chunks of bytes that need not be whole lines.
+/// Malformed lines are skipped and counted. A file that is a single JSON document of many lines, as
+/// PyTorch writes, is detected by its first lines and parsed in finish().
 class TraceReader {
  public:
   enum class Form {
-    guess,  ///< by the first lines: of one event each, or a document
-    lines,  ///< one event a line, as on the wire
+    guess,  ///< decide by the first lines: one event per line, or a document
+    lines,  ///< one event per line, as on the wire
   };
 
   explicit TraceReader(Timeline& timeline, Form form = Form::guess);
   ~TraceReader();
   TraceReader(TraceReader&&) noexcept;
 
-  /// Takes the next bytes of the trace. Call timeline.settle() before looking at it.
+  /// Reads the next bytes of the trace. Call timeline.settle() before using the timeline.
   void feed(std::string_view bytes);
-  /// No more will come: takes the last line, even if it has no end.
+  /// Ends the input: parses the last line even without a newline.
   void finish();
 
-  std::int64_t bytes() const;      ///< taken so far
-  std::int64_t lines() const;      ///< events understood, of all kinds
-  std::int64_t malformed() const;  ///< lines that were skipped
-  /// The first line that was skipped, with its number and why; empty if none was.
+  std::int64_t bytes() const;      ///< read so far
+  std::int64_t lines() const;      ///< events parsed, of all kinds
+  std::int64_t malformed() const;  ///< lines skipped
+  /// Returns the first skipped line, with its number and the reason; empty if there is none.
   const std::string& first_malformed() const;
 
  private:
@@ -42,7 +42,7 @@ class TraceReader {
   std::unique_ptr<State> state_;
 };
 
-/// What reading files has come to.
+/// The result of reading files.
 struct ReadReport {
   int files = 0;
   std::int64_t lines = 0;
@@ -50,12 +50,12 @@ struct ReadReport {
   std::string first_malformed;  ///< with the file's name
 };
 
-/// The traces that a path stands for: a file itself; in a directory trace.json or, where that is
-/// missing, all of rank*.json. Throws UsageError where there is nothing of the kind.
+/// Returns the traces that a path refers to: a file itself; for a directory, its trace.json or, if
+/// missing, all rank*.json. Throws UsageError if there are none.
 std::vector<std::filesystem::path> trace_files(const std::filesystem::path& path);
 
-/// Reads files or directories into `timeline`, which is settled then. Throws UsageError for a path
-/// that can't be read.
+/// Reads files or directories into `timeline` and settles it. Throws UsageError for a path that
+/// cannot be read.
 ReadReport read_traces(const std::vector<std::filesystem::path>& paths, Timeline& timeline);
 
 }  // namespace lockstep

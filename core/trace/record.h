@@ -11,13 +11,14 @@
 
 namespace lockstep {
 
-/// What a lane's queue holds of an event: eight words, one cache line.
+/// An event in a lane's queue: eight words, one cache line.
 struct Record {
   enum class Kind : std::uint8_t { span, flow_start, flow_end, withdrawn };
   using Words = std::array<std::uint64_t, 8>;
 
-  /// `label` stands for the span's group, its size and the algorithm, `step` for the span's own.
-  /// Words are put together from whole values: a load that spans several narrower stores stalls.
+  /// Packs an event. `label` encodes the span's group, group size and algorithm; `step` replaces
+  /// the span's own. Composes each word from whole values, because loading several narrower stores
+  /// as one word would stall.
   static Words of(const Span& span, int step, std::uint16_t label, Picoseconds start,
                   Picoseconds end) {
     return {reinterpret_cast<std::uintptr_t>(span.name),
@@ -42,12 +43,12 @@ struct Record {
   static Picoseconds start(const Words& words) { return static_cast<Picoseconds>(words[1]); }
   static Picoseconds end(const Words& words) { return static_cast<Picoseconds>(words[2]); }
   static void set_end(Words& words, Picoseconds end) { words[2] = static_cast<std::uint64_t>(end); }
-  /// Turns the record of an announced span into the record that withdraws it.
+  /// Turns the record of an announced span into one that withdraws it.
   static void withdraw(Words& words) {
     words[7] |= static_cast<std::uint64_t>(Kind::withdrawn) << 32;
   }
   static std::uint64_t flow(const Words& words) { return words[4]; }
-  /// All but what the label stands for.
+  /// Unpacks a span, except for the fields that the label encodes.
   static Span span(const Words& words) {
     Span span;
     span.name = reinterpret_cast<const char*>(words[0]);
@@ -72,8 +73,8 @@ struct Record {
   static int high(std::uint64_t word) { return static_cast<int>(word >> 32); }
 };
 
-/// Where a Record lies. It may be read while it is overwritten: the reader finds that out by
-/// another word, which was written before (so stores release and loads acquire; on x86 both are
+/// Storage for a Record. It may be read while being overwritten; the reader detects that from
+/// another word written before it (so stores use release and loads acquire order; on x86 both are
 /// plain).
 class alignas(64) Slot {
  public:
@@ -81,7 +82,7 @@ class alignas(64) Slot {
   Record::Words load() const { return load(std::make_index_sequence<8>{}); }
 
  private:
-  // Not loops: they would go through memory.
+  // Unrolled, because loops would go through memory.
   template <std::size_t... i>
   void store(const Record::Words& words, std::index_sequence<i...>) {
     (words_[i].store(words[i], std::memory_order_release), ...);

@@ -57,8 +57,8 @@ inline std::uint16_t Recorder::label(Lane& lane, const Span& span) {
   return find_label(lane, {span.group, span.algorithm, span.group_size});
 }
 
-// Groups times algorithms: a few per rank. Should there ever be more than a number's worth, the
-// rest go without.
+// Labels are groups times algorithms, a few per rank. If there are too many for 16 bits, the rest
+// are recorded without a label.
 [[gnu::noinline]] std::uint16_t Recorder::find_label(Lane& lane, const Label& label) {
   std::lock_guard lock{mutex_};
   auto found = std::find(labels_.begin(), labels_.end(), label);
@@ -211,7 +211,7 @@ OpenSpan::OpenSpan(Recorder& trace, int lane, const Span& span, Picoseconds star
   if (which_ == unseen) unseen_ = Unseen{span, start};
 }
 
-// If an exception ends it, the announcement stays: it shows what the rank was stuck in.
+// If an exception ends the span, its announcement stays: it shows where the rank was stuck.
 OpenSpan::~OpenSpan() {
   if (which_ < 0) return;
   Recorder::Lane& lane = trace_.lane(lane_);
@@ -221,7 +221,7 @@ OpenSpan::~OpenSpan() {
   lane.push_other(words);
 }
 
-// Closed first, then recorded: who has taken the record out does not see it open any more.
+// Close before recording, so that a thread that has taken the record no longer sees it open.
 void OpenSpan::end(Picoseconds at) {
   if (which_ >= 0) {
     Recorder::Lane& lane = trace_.lane(lane_);

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What of a span is the same for many: its record has a number for it.
+/// The fields that many spans have in common; a record refers to them by number.
 struct Recorder::Label {
   const char* group = nullptr;
   const char* algorithm = nullptr;
@@ -20,7 +20,7 @@ struct Recorder::Label {
 
 struct Recorder::Lane {
   explicit Lane(bool on) : queue(on) {}
-  /// Puts in a record that is no span.
+  /// Pushes a record that is not a span.
   void push_other(const Record::Words& words) {
     others.store(others.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     queue.push(words);
@@ -30,11 +30,11 @@ struct Recorder::Lane {
   }
 
   LaneQueue queue;
-  Label label;  ///< of the last span, and its number
+  Label label;  ///< of the last span; its number is label_id
   std::uint16_t label_id = 0;
-  std::atomic<std::int64_t> others{0};  ///< records that are no spans
+  std::atomic<std::int64_t> others{0};  ///< number of records that are not spans
 
-  /// What the writer's thread has said of the open spans: which, and when to say it again.
+  /// The last announcement of an open span: its version, and when to announce it again.
   struct Told {
     std::uint64_t version = 0;
     std::int64_t next = 0;
@@ -42,7 +42,7 @@ struct Recorder::Lane {
   std::array<Told, LaneQueue::most_open> told{};
 };
 
-/// Lanes by number. They are added one by one, under the recorder's lock, and found without it.
+/// Lanes by number. Adding a lane needs the recorder's lock; finding one does not.
 struct Recorder::Block {
   static constexpr std::size_t page = 64, most = page * 64;
   using Page = std::array<std::unique_ptr<Lane>, page>;

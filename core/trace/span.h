@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// What a span is; the trace's `cat`.
+/// The kind of a span; the trace's `cat`.
 enum class Category : std::uint8_t {
   forward,
   backward,         ///< both halves
@@ -19,20 +19,19 @@ enum class Category : std::uint8_t {
 };
 constexpr int category_count = 10;
 const char* name_of(Category category);
-/// As PyTorch's pipelining abbreviates actions: F, B, I (input), W (weight); R for recompute. '\0'
-/// for what is no action.
+/// Returns PyTorch's letter for a pipeline action: F, B, I (input), W (weight); R for recompute.
+/// '\0' for other categories.
 char letter_of(Category category);
 
-/// What a stretch of work is called, and what is known of it. Plain data that costs nothing to
-/// pass: strings live as long as the trace (literals, or
-/// Recorder::keep), and -1 means "does not apply". Pipeline actions (forward,
-/// backward... with a stage) are named PP:{stage}{F|B|I|W}{microbatch} when written, whatever
+/// The name and the attributes of a span. Plain data that is cheap to pass: strings must live as
+/// long as the trace (literals, or Recorder::keep), and -1 means "does not apply". Pipeline actions
+/// (forward, backward... with a stage) are written as PP:{stage}{F|B|I|W}{microbatch}, whatever
 /// `name` is.
 struct Span {
   const char* name = "";
   Category category = Category::kernel;
-  int step = -1;  ///< the training step; -1: the one that the recorder is in. A worker gives that
-                  ///< of where its work was issued
+  int step = -1;  ///< training step; -1: the recorder's current step. A worker sets the step in
+                  ///< which its work was issued
   int stage = -1;
   int microbatch = -1;
   int layer = -1;

@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 
-/// The span of a lane that ends exactly at `end`; null if there is none.
+/// Returns the span of a lane that ends exactly at `end`, or null if there is none.
 const TimelineSpan* span_ending(const RankTimeline& rank, int tid, Picoseconds end) {
   const auto lane = std::lower_bound(rank.lanes.begin(), rank.lanes.end(), tid,
                                      [](const auto& each, int id) { return each->tid() < id; });
@@ -22,11 +22,11 @@ const TimelineSpan* span_ending(const RankTimeline& rank, int tid, Picoseconds e
   return nullptr;
 }
 
-/// What the messages of a step say about each rank, by its place in the timeline.
+/// The messages of a step, from the perspective of one rank.
 struct MessageTimes {
   std::vector<Interval> in_flight;  ///< messages to the rank
-  std::vector<Interval> arriving;   ///< those of them that occupy its lane
-  /// Of sends whose receiver came late: when their bytes began to move, by lane and start.
+  std::vector<Interval> arriving;   ///< the parts of in_flight in which bytes occupy its lane
+  /// For sends whose receiver came late: the time at which bytes began to move, by lane and start.
   std::map<std::pair<int, Picoseconds>, Picoseconds> moved;
 };
 
@@ -47,7 +47,7 @@ std::vector<MessageTimes> message_times(const Timeline& timeline, const Interval
   for (; at != messages.end() && at->sent < window.end; ++at) {
     if (at->received <= window.start) continue;
     const std::size_t from = index_of(at->from_rank), to = index_of(at->to_rank);
-    if (from == ranks.size() || to == ranks.size()) continue;  // of a rank that has no span yet
+    if (from == ranks.size() || to == ranks.size()) continue;  // a rank without spans so far
     Picoseconds sent = at->sent;
     const TimelineSpan* receive = span_ending(*ranks[to], at->to_lane, at->received);
     if (receive) times[to].arriving.push_back({receive->start, receive->end});
@@ -60,7 +60,7 @@ std::vector<MessageTimes> message_times(const Timeline& timeline, const Interval
   return times;
 }
 
-/// When the compute lane waited.
+/// Returns the intervals in which the compute lane waited.
 Intervals waits(const RankTimeline& rank, const Interval& window) {
   std::vector<Interval> found;
   if (const Lane* lane = rank.compute()) {
@@ -71,8 +71,9 @@ Intervals waits(const RankTimeline& rank, const Interval& window) {
   return merged(std::move(found));
 }
 
-/// When the rank computed. On the modelled clock the host takes no time, so all that its compute
-/// lane does within a step is compute, unless it waits; between named stretches, too.
+/// Returns the intervals in which the rank computed. On the modelled clock the host takes no time,
+/// so the compute lane's entire step counts as compute, including gaps between named spans, except
+/// for its waits.
 Intervals compute_of(const Timeline& timeline, const RankTimeline& rank, const Interval& window) {
   std::vector<Interval> found = computation(rank, window);
   if (timeline.run().clock == "modelled" && rank.compute() != nullptr) {
@@ -83,7 +84,7 @@ Intervals compute_of(const Timeline& timeline, const RankTimeline& rank, const I
   return intersection(difference(merged(std::move(found)), waits(rank, window)), merged({window}));
 }
 
-/// When bytes moved on one of the rank's lanes, whichever step they belong to.
+/// Returns the intervals in which bytes moved on one of the rank's lanes, for any step.
 Intervals moving(const RankTimeline& rank, const Interval& window, const MessageTimes& messages) {
   std::vector<Interval> found;
   for (const auto& lane : rank.lanes) {
@@ -123,8 +124,8 @@ std::vector<StepParts> step_parts(const Timeline& timeline, int step) {
     const Intervals bytes = moving(rank, window, messages[i]);
     const Intervals still = intersection(of_others ? bytes : waits(rank, window), whole);
     const Intervals exposed = difference(still, compute);
-    // In a ring a rank's own send overlaps the latency of the message that it waits for, so what
-    // is on its way to the rank goes before what the rank sends.
+    // In a ring, a rank's own send overlaps the latency of the message it waits for, so incoming
+    // messages take precedence over its sends.
     const Intervals not_arriving = difference(exposed, merged(std::move(messages[i].arriving)));
     const Intervals nothing_comes =
         difference(not_arriving, merged(std::move(messages[i].in_flight)));

@@ -24,8 +24,8 @@ namespace lockstep {
 
 using SteadyClock = std::chrono::steady_clock;
 
-/// One rank's file on its way to the viewer: closed -> connecting -> asked (hello sent) ->
-/// streaming, or refused, and then not tried again.
+/// The connection that sends one rank's file to the viewer: closed -> connecting -> asked (hello
+/// sent) -> streaming, or refused, which is final.
 struct Streamer::Connection {
   enum class State { closed, connecting, asked, streaming, refused };
 
@@ -34,10 +34,10 @@ struct Streamer::Connection {
   int socket = -1;
   State state = State::closed;
   bool ever_connected = false;
-  std::string answer;    ///< of the viewer, until its newline has come
-  std::string refusal;   ///< what it said, if it does not want this run
-  off_t position = 0;    ///< of the next byte to read from the file
-  std::string outgoing;  ///< read, not yet taken by the socket
+  std::string answer;    ///< the viewer's answer, up to its newline
+  std::string refusal;   ///< the viewer's message, if it refused the run
+  off_t position = 0;    ///< file offset of the next byte to read
+  std::string outgoing;  ///< read from the file, not yet sent
   SteadyClock::time_point retry_at{};
   SteadyClock::time_point last_progress = SteadyClock::now();
 
@@ -122,7 +122,7 @@ struct Streamer::Connection {
 
 namespace {
 
-/// Host and port; a port alone is one of this machine.
+/// Splits host and port; a port alone refers to this machine.
 std::pair<std::string, std::string> host_and_port(const std::string& viewer) {
   const auto colon = viewer.rfind(':');
   std::string host = colon == std::string::npos ? "" : viewer.substr(0, colon);
@@ -161,7 +161,7 @@ void Streamer::add(const std::filesystem::path& file, const std::string& hello) 
   connection->file = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   connection->hello = hello;
   if (!token_.empty()) {
-    // Into the last object of the line, args: ...}} becomes ...,"token":"T"}}
+    // Insert into the last object of the line, args: ...}} becomes ...,"token":"T"}}
     const auto end = connection->hello.rfind("}}");
     connection->hello.insert(end, ",\"token\":" + nlohmann::json(token_).dump());
   }
@@ -186,7 +186,7 @@ void Streamer::finish(double patience_seconds) {
 
 namespace {
 
-/// Begins to connect without blocking; -1 if even that fails.
+/// Starts a non-blocking connect. Returns the socket, or -1 on failure.
 int begin_connect(const std::string& host, const std::string& port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -227,7 +227,7 @@ void Streamer::work() {
           c.retry_at = now + std::chrono::milliseconds{200};
           if (c.socket >= 0) c.state = Connection::State::connecting;
         }
-        // Nobody is there, or has not taken anything for too long.
+        // There is no viewer, or it has not read anything for too long.
         const bool given_up =
             (!c.ever_connected && c.state == Connection::State::closed) ||
             c.state == Connection::State::refused ||

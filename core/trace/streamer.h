@@ -10,24 +10,24 @@
 
 namespace lockstep {
 
-/// Streams the trace files of this process's ranks to a viewer. A connection a rank; its first line
-/// is the rank's hello (with the token, where the viewer asks for one); the viewer answers `resume
-/// N`, and the file is sent from byte N on, as it grows. A viewer that comes late, or stops and
-/// comes back, is tried again five times a second and misses nothing; one that refuses is left
-/// alone. One thread, which never holds up a rank.
+/// Streams the trace files of this process's ranks to a viewer, one connection per rank. The rank
+/// sends its hello line (with the token, if there is one), the viewer answers `resume N`, and the
+/// file follows from byte N on, as it grows. If the viewer is missing or goes away, the streamer
+/// retries five times per second, and nothing is lost; if it refuses, the streamer gives up. Runs
+/// one thread and never blocks a rank.
 class Streamer {
  public:
-  /// `viewer` is HOST:PORT. Throws UsageError if it does not look like that.
+  /// `viewer` is HOST:PORT. Throws UsageError if it is malformed.
   Streamer(const std::string& viewer, std::string token);
   static void check_address(const std::string& viewer);
   ~Streamer();
 
-  /// `hello` is the line to say first, with its newline.
+  /// Adds a file. `hello` is the first line to send, including its newline.
   void add(const std::filesystem::path& file, const std::string& hello);
-  /// There is something new in the files.
+  /// Signals that the files have grown.
   void notify();
-  /// The files are complete. Returns when the viewer has been sent everything, or has not taken a
-  /// byte for `patience_seconds`, or was never there.
+  /// Signals that the files are complete. Returns when the viewer has received everything, has read
+  /// nothing for `patience_seconds`, or never connected.
   void finish(double patience_seconds = 5);
 
  private:
@@ -43,7 +43,7 @@ class Streamer {
   std::atomic<bool> stop_{false};
   std::atomic<double> patience_seconds_{5};
   bool refusal_told_ = false;
-  int wake_[2] = {-1, -1};  ///< a pipe: notify() writes, the thread polls
+  int wake_[2] = {-1, -1};  ///< a pipe: notify() writes to it, the thread polls it
   std::thread thread_;
 };
 

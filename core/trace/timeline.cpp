@@ -5,8 +5,8 @@
 namespace lockstep {
 namespace {
 
-/// By start; of those that start together the longer first, so that what contains comes before what
-/// it contains.
+/// Orders by start; of spans with equal starts the longer comes first, so that enclosing spans
+/// precede the spans they contain.
 bool before(const TimelineSpan& a, const TimelineSpan& b) {
   return a.start != b.start ? a.start < b.start : a.end > b.end;
 }
@@ -58,8 +58,8 @@ void Lane::settle(BandRows& band) {
   if (pending.empty()) return;
   Picoseconds earliest = pending.front().start;
   for (const TimelineSpan& span : pending) earliest = std::min(earliest, span.start);
-  // What may contain, be contained in or follow a new span is placed again; what ended before the
-  // earliest of them stays.
+  // Re-insert the spans that may contain, be contained in or follow a new span; spans that ended
+  // before the earliest new start stay.
   for (SpanRow& row : rows) {
     auto keep = std::partition_point(row.begin(), row.end(),
                                      [&](const TimelineSpan& span) { return span.end < earliest; });
@@ -220,7 +220,7 @@ void Timeline::predict(Prediction prediction) {
       predictions_.begin(), predictions_.end(),
       [&](const Prediction& each) { return each.first_step < prediction.first_step; });
   if (at != predictions_.end() && at->first_step == prediction.first_step) {
-    *at = std::move(prediction);  // every rank says the same
+    *at = std::move(prediction);  // all ranks report the same prediction
   } else {
     predictions_.insert(at, std::move(prediction));
   }

@@ -17,10 +17,10 @@
 
 namespace lockstep {
 
-/// An interned string of a Timeline; 0 is the empty one.
+/// The id of an interned string of a Timeline; 0 is the empty string.
 using NameId = std::uint32_t;
 
-/// A span as it was read. Numbers that were not given are -1, strings "".
+/// A span as read. Missing numbers are -1, missing strings "".
 struct TimelineSpan {
   Picoseconds start = 0;
   Picoseconds end = 0;
@@ -34,24 +34,24 @@ struct TimelineSpan {
   NameId group = 0;
   int group_size = -1;
   std::int16_t layer = -1;
-  std::uint16_t algorithm = 0;  ///< a NameId; 0 also where it would not fit
+  std::uint16_t algorithm = 0;  ///< a NameId; 0 if it does not fit
   Category category = Category::kernel;
 
   Picoseconds duration() const { return end - start; }
 };
 static_assert(sizeof(TimelineSpan) <= 72, "a million spans should stay below 72 MB");
 
-/// Spans that do not overlap, in order of time: both starts and ends ascend, so that either can be
-/// searched by halving.
+/// Non-overlapping spans in order of time. Both starts and ends ascend, so either can be binary
+/// searched.
 using SpanRow = std::vector<TimelineSpan>;
 
-/// What a span is to its lane. Bands keep apart what nests by nature (step ⊃ action ⊃ kernel), so
-/// that a step that arrives after all that it contains displaces nothing.
+/// The nesting level of a span. Each level has its own rows (step ⊃ action ⊃ kernel), so a step
+/// that arrives after the spans it contains does not displace them.
 enum class Band : std::uint8_t { step, action, kernel };
 constexpr int band_count = 3;
 Band band_of(Category category);
 
-/// A span that was announced as still running: a rank stalled in it, or a long one.
+/// A span announced as still running: the rank is stalled in it, or it is long.
 struct AnnouncedSpan {
   TimelineSpan span;  ///< `end` is the time of the announcement
 };
@@ -66,19 +66,20 @@ class Lane {
   void set_name(std::string name) { name_ = std::move(name); }
   bool is_compute() const { return tid_ == 0; }
 
-  /// The rows of a band: row 0 holds the outermost spans, row 1 those within them, and so on.
+  /// Returns the rows of a band: row 0 holds the outermost spans, row 1 the spans within those, and
+  /// so on.
   const std::vector<SpanRow>& rows(Band band) const {
     return bands_[static_cast<std::size_t>(band)].rows;
   }
-  /// Spans that were announced as open and have neither ended nor been withdrawn.
+  /// Returns the spans announced as open that have neither ended nor been withdrawn.
   const std::vector<AnnouncedSpan>& open() const { return open_; }
 
-  /// Takes a span in any order; rows show it after settle().
+  /// Adds a span, in any order; rows() includes it after settle().
   void append(const TimelineSpan& span);
   void announce(const TimelineSpan& span);
-  /// The announced span left none after all.
+  /// Removes an announced span that left no span.
   void withdraw(const TimelineSpan& span);
-  /// Puts what was appended in its place: linear in the spans since the earliest new start.
+  /// Moves the appended spans to their rows: linear in the spans since the earliest new start.
   void settle();
 
  private:
@@ -104,23 +105,23 @@ struct LossSample {
   double loss = 0;
 };
 
-/// What one rank has told.
+/// The data of one rank.
 struct RankTimeline {
   int rank = 0;
-  std::string name;                          ///< of process_name: "rank 0"
+  std::string name;                          ///< from process_name: "rank 0"
   std::vector<std::unique_ptr<Lane>> lanes;  ///< by tid
   std::vector<MemorySample> memory;          ///< by time
   std::vector<LossSample> losses;            ///< by time
-  std::int64_t spans = 0;                    ///< read so far
+  std::int64_t spans = 0;                    ///< number read so far
   std::int64_t clock_offset_ns = 0;          ///< the steady clock at the run's start
   std::int64_t clock_uncertainty_ns = 0;
   bool ended = false;
-  std::int64_t spans_written = -1;  ///< the rank's own count, told when it ended
+  std::int64_t spans_written = -1;  ///< the rank's own count, from its end event
 
   const Lane* compute() const;
 };
 
-/// One message: from the sender's lane to the receiver's.
+/// One message, from the sender's lane to the receiver's.
 struct Message {
   std::uint64_t id = 0;
   int from_rank = 0;
@@ -131,23 +132,23 @@ struct Message {
   Picoseconds received = 0;
 };
 
-/// What was said before the steps from `first_step` on: by a formula, and by the simulator.
+/// Predictions for the steps from `first_step` on, by a formula and by the simulator.
 struct Prediction {
   int first_step = 0;
-  std::string phase;  ///< what these steps are called, where a run has several kinds
+  std::string phase;  ///< name of these steps, if a run has several phases
   std::optional<double> bubble;
-  std::optional<double> bubble_simulated;  ///< with uneven stages and messages counted
+  std::optional<double> bubble_simulated;  ///< including uneven stages and messages
   std::string formula;
   std::string schedule;
   int stages = 0;
   int microbatches = 0;
 };
 
-/// The run that a timeline is of, as its hello says.
+/// The run of a timeline, from its hello.
 struct RunInfo {
   std::string run, lesson, device, launch;
-  std::string clock;    ///< "wall" or "modelled"; "" if not said (a trace of others)
-  std::string cluster;  ///< what modelled time describes
+  std::string clock;    ///< "wall" or "modelled"; "" if unknown (traces from other tools)
+  std::string cluster;  ///< the cluster that modelled time describes
   int ranks = 0;
   std::vector<std::pair<std::string, int>> mesh;  ///< axis and size, as written
 };
@@ -155,13 +156,13 @@ struct RunInfo {
 /// A training step's extent over all ranks.
 struct StepWindow {
   int step = 0;
-  Picoseconds start = 0;  ///< first start of anything in it
-  Picoseconds end = 0;    ///< last end
-  int ranks_done = 0;     ///< ranks whose span of the whole step has ended
+  Picoseconds start = 0;  ///< earliest start in the step
+  Picoseconds end = 0;    ///< latest end
+  int ranks_done = 0;     ///< ranks whose step span has ended
 };
 
-/// Everything that has been read of a run: ranks, their lanes, spans, messages and counters. The
-/// reader appends, settle() puts in order, everyone else reads. Not synchronised.
+/// All data read of a run: ranks, their lanes, spans, messages and counters. The reader appends,
+/// settle() sorts, everyone else only reads. Not thread-safe.
 class Timeline {
  public:
   Timeline();
@@ -169,37 +170,37 @@ class Timeline {
   const RunInfo& run() const { return run_; }
   const std::vector<std::unique_ptr<RankTimeline>>& ranks() const { return ranks_; }
   const RankTimeline* find_rank(int rank) const;
-  const std::vector<Message>& messages() const { return messages_; }  ///< by `sent`
+  const std::vector<Message>& messages() const { return messages_; }  ///< ordered by `sent`
   Picoseconds longest_message() const { return longest_message_; }
-  const std::vector<StepWindow>& steps() const { return steps_; }  ///< ascending
+  const std::vector<StepWindow>& steps() const { return steps_; }  ///< ascending by step
   const StepWindow* find_step(int step) const;
-  /// What was predicted, by first step; a run whose steps are all alike has one.
+  /// Returns the predictions by first step; a run with one phase has one.
   const std::vector<Prediction>& predictions() const { return predictions_; }
-  /// That of a step; an empty one where nothing was predicted.
+  /// Returns the prediction for a step, or an empty one.
   const Prediction& prediction(int step) const;
-  /// The step has ended on every rank (or the run has).
+  /// Returns whether the step has ended on every rank, or the run has.
   bool step_complete(const StepWindow& step) const;
 
   bool empty() const { return span_count_ == 0; }
   std::int64_t span_count() const { return span_count_; }
-  Picoseconds start() const { return start_; }  ///< the first start of any span
-  /// The last end of any span, or word of one that is open.
+  Picoseconds start() const { return start_; }  ///< earliest start of any span
+  /// Returns the latest end of any span, or announcement of an open one.
   Picoseconds end() const { return end_; }
-  bool ended() const;  ///< all ranks of the run have said so
+  bool ended() const;  ///< whether all ranks of the run have ended
 
   const std::string& name(NameId id) const { return *names_[id]; }
 
-  /// A span that was just added, for who measures how soon it is shown.
+  /// A newly added span, for measuring display latency.
   struct FreshSpan {
     int rank = 0;
     Picoseconds end = 0;
   };
-  /// From now on add() also appends to `fresh` (which outlives the timeline); null: no longer.
+  /// From now on add() also appends to `fresh`, which must outlive the timeline; null stops this.
   void watch(std::vector<FreshSpan>* fresh) { fresh_ = fresh; }
 
-  // For the reader.
+  // Called by the reader.
   NameId intern(std::string_view name);
-  RankTimeline& rank(int rank);  ///< found or made
+  RankTimeline& rank(int rank);  ///< creates the rank if it is new
   Lane& lane(int rank, int tid);
   RunInfo& run() { return run_; }
   void predict(Prediction prediction);
@@ -218,8 +219,8 @@ class Timeline {
       return std::hash<std::string_view>{}(text);
     }
   };
-  /// Ends of messages that have not met yet. Ids may be used again, by another phase of a run, so
-  /// the first start of an id goes with its first end, and so on.
+  /// Unmatched ends of messages. Different phases of a run may reuse ids, so the first start of an
+  /// id is matched with its first end, and so on.
   struct FlowEnds {
     std::deque<Message> starts, ends;
   };

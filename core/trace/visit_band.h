@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Calls `visit(span)` for the spans of a band that touch `window`, in order within each row.
+/// Calls `visit(span)` for each span of a band that touches `window`, in order within each row.
 template <class Visit>
 void visit_band(const Lane& lane, Band band, const Interval& window, Visit visit) {
   for (const SpanRow& row : lane.rows(band)) {

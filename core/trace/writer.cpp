@@ -71,7 +71,7 @@ TraceWriter::~TraceWriter() {
   try {
     finish();
   } catch (const std::exception&) {
-    // The run has already ended; what could be written has been.
+    // The run has already ended; as much as possible has been written.
   }
 }
 
@@ -98,8 +98,8 @@ void TraceWriter::add(const TraceHello& hello, Recorder& recorder) {
   files_.push_back(std::make_unique<File>(File{hello.rank, &recorder, descriptor, path}));
 }
 
-// In pieces: a rank that is ahead of the disk does not have all that waits for it as text in
-// memory.
+// Writes in pieces, so that a rank that is ahead of the disk does not hold all of its backlog as
+// text in memory.
 void TraceWriter::write_new(File& file, bool all_open) {
   constexpr std::size_t piece = 1 << 20;
   text_.clear();
@@ -107,8 +107,8 @@ void TraceWriter::write_new(File& file, bool all_open) {
     append(file, text_);
     text_.clear();
   };
-  // A lane is named before its first event is recorded, so the names are asked for when an event
-  // has come.
+  // A lane gets its name before its first event, so it is enough to query the names when an event
+  // of a new lane arrives.
   const auto name_lanes = [&] {
     const std::vector<std::string> lanes = file.recorder->lanes();
     for (; file.lanes_written < lanes.size(); ++file.lanes_written)
@@ -165,7 +165,7 @@ void TraceWriter::finish(double patience_seconds) {
 }
 
 void TraceWriter::finish_files() {
-  std::lock_guard lock{mutex_};  // a rank of a run that is interrupted may still add()
+  std::lock_guard lock{mutex_};  // if the run is interrupted, a rank may still call add()
   for (auto& file : files_) {
     write_new(*file, true);
     std::string text;

@@ -15,8 +15,8 @@
 
 namespace lockstep {
 
-/// What a rank's trace says of the run in its first event, which is also the hello on the wire
-/// (DESIGN §5). `mesh` and `predicted` are JSON.
+/// The content of a rank's first event, which is also the hello on the wire (DESIGN §5). `mesh` and
+/// `predicted` are JSON.
 struct TraceHello {
   std::string run;
   std::string lesson;
@@ -28,32 +28,32 @@ struct TraceHello {
   std::string clock = "wall";
   std::string cluster;
   std::int64_t clock_offset_ns = 0;       ///< the steady clock at ts = 0
-  std::int64_t clock_uncertainty_ns = 0;  ///< of that offset, against rank 0's host
+  std::int64_t clock_uncertainty_ns = 0;  ///< of that offset, relative to rank 0's host
   std::string predicted = "{}";
 };
 
-/// The event that opens a trace, as one line of it.
+/// Returns the first event of a trace, as a line.
 std::string hello_line(const TraceHello& hello);
 
-/// Writes the traces of this process's ranks: one thread takes events out of the recorders every
-/// few milliseconds, formats them and appends them to DIR/rank<r>.json. The file is the queue:
-/// whatever is streamed to a viewer is read back from it (see Streamer), so a slow viewer slows no
-/// rank. What has been open for long is announced (see Recorder::take_open).
+/// Writes the traces of this process's ranks: every few milliseconds, one thread takes events from
+/// the recorders, formats them and appends them to DIR/rank<r>.json. The file is the queue: the
+/// Streamer reads from it what it sends to a viewer, so a slow viewer does not slow down any rank.
+/// Spans that stay open for long are announced (see Recorder::take_open).
 class TraceWriter {
  public:
-  /// `viewer` is HOST:PORT, or empty. Throws RunError if the directory can't be written.
+  /// `viewer` is HOST:PORT or empty. Throws RunError if the directory cannot be written.
   TraceWriter(std::filesystem::path directory, const std::string& viewer, const std::string& token);
   ~TraceWriter();
 
-  /// From now on `recorder`'s events go to the rank's file. The recorder must live until finish().
+  /// Writes `recorder`'s events to the rank's file from now on. It must live until finish().
   void add(const TraceHello& hello, Recorder& recorder);
-  /// How long finish() waits for a viewer that takes nothing, in seconds.
+  /// Seconds that finish() waits for a viewer that reads nothing.
   static constexpr double patient = 5, in_a_hurry = 0.3;
 
-  /// Writes what is left, what is still open (of ranks that go on, or have died), and each file's
-  /// `end` event with the count of its spans; then gives the viewer the time that it needs to read
-  /// to the end. What ranks record from here on is not written. The first call does it, others wait
-  /// until it is done. Throws RunError if the trace could not be written.
+  /// Writes the remaining events, the spans that are still open (of ranks that continue or have
+  /// died), and each file's `end` event with its span count. Then waits for the viewer to read to
+  /// the end. Later events are not written. Only the first call does this; concurrent calls wait
+  /// for it. Throws RunError if the trace could not be written.
   void finish(double patience_seconds = patient);
 
  private:
@@ -63,9 +63,9 @@ class TraceWriter {
     int descriptor;
     std::filesystem::path path;
     std::size_t lanes_written = 0;
-    Picoseconds last = 0;    ///< the latest time in the file
-    std::int64_t spans = 0;  ///< taken out of the recorder; the `end` event tells it
-    bool failed = false;     ///< could not be written; its events are dropped
+    Picoseconds last = 0;    ///< latest time in the file
+    std::int64_t spans = 0;  ///< taken from the recorder; reported in the `end` event
+    bool failed = false;     ///< a write failed; further events are dropped
   };
 
   void work();
@@ -78,14 +78,14 @@ class TraceWriter {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<std::unique_ptr<File>> files_;
-  std::string text_;  ///< on its way to a file
+  std::string text_;  ///< buffer for formatted lines
   bool stop_ = false;
   std::once_flag finished_;
-  std::string failure_;  ///< of the first file that could not be written
+  std::string failure_;  ///< error of the first failed file
   std::thread thread_;
 };
 
-/// Joins rank files into one trace, as text: their lines, one opening bracket.
+/// Merges rank files into one trace: their lines after a single opening bracket.
 void merge_traces(const std::vector<std::filesystem::path>& files,
                   const std::filesystem::path& into);
 
