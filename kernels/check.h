@@ -1,6 +1,7 @@
 #pragma once
 
-/// Checks on the views passed to a kernel, and their error messages; used by kernels/arguments.h.
+/// Checks on the views passed to a kernel, with their error messages. kernels/arguments.cpp uses
+/// them.
 
 #include <initializer_list>
 
@@ -18,13 +19,13 @@ struct Named {
 /// elements, and rows that do not overlap.
 void want_strided(const char* kernel, std::initializer_list<Named> views);
 
-/// As want_strided, and every view must be contiguous.
+/// Like want_strided, but also requires contiguous views.
 void want_contiguous(const char* kernel, std::initializer_list<Named> views);
 
-/// As want_contiguous, and every view must be f32 (statistics and moments).
+/// Like want_contiguous, but requires f32 (statistics and moments).
 void want_statistics(const char* kernel, std::initializer_list<Named> views);
 
-/// As want_contiguous, for i32 indices.
+/// Like want_contiguous, but requires i32.
 void want_indices(const char* kernel, Named indices);
 
 /// Throws std::invalid_argument unless all non-empty views have the same type.

@@ -29,8 +29,8 @@ struct AdamWStep {
   std::int64_t step = 1;  ///< counted from 1, for the bias corrections 1 - beta^step
 };
 
-/// The arithmetic of a GPT, forward and backward, over Views. Knows nothing of ranks, tensors or
-/// time, and keeps no allocation beyond a call.
+/// The arithmetic of a GPT, forward and backward, over Views. Independent of ranks, tensors and
+/// time; allocates no memory that outlives a call.
 ///
 /// Conventions: N is the number of rows (b * s flattened). Views are contiguous unless a method
 /// says "strided". Outputs are overwritten, except parameter gradients (arguments named `dw`, `db`,
@@ -111,8 +111,8 @@ class Kernels {
   virtual void fill(Queue, View x, float value) const = 0;
   /// Copies elements; both views strided, one dtype.
   virtual void copy(Queue, View from, View to) const = 0;
-  /// As copy, between any two floating-point types: widening is exact, narrowing rounds to nearest,
-  /// ties to even. `from` and `to` must not overlap.
+  /// Like copy, but between any two floating-point types: widening is exact, narrowing rounds to
+  /// nearest, ties to even. `from` and `to` must not overlap.
   virtual void convert(Queue, View from, View to) const = 0;
 
   // -- optimizer ----------------------------------------------------------------------------------

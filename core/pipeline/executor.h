@@ -34,7 +34,7 @@ class PipelineExecutor {
   /// nothing elsewhere. If each stage runs its backwards in ascending microbatch order, losses and
   /// gradients have the same bits as accumulate_gradients on the whole model. Throws
   /// std::invalid_argument if the number of microbatches does not match the schedule, or their (b,
-  /// s) the boundary.
+  /// s) does not match the boundary.
   std::optional<double> step(const Batch& batch);
 
  private:

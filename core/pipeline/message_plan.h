@@ -15,11 +15,11 @@ namespace lockstep {
 /// policy:
 ///
 /// - The first receive of each lane is posted at the start of the step. A lane's next receive is
-///   posted as soon as none of its receives is open, or just before its message is needed at the
-///   latest. A lane's receives are posted in the order in which the peer sends.
-/// - Sends do not block. A sent buffer is released as soon as an input from its receiver proves its
-///   arrival, i.e. the receiver used it before it produced that input. Memory use therefore does
-///   not depend on timing.
+///   posted as soon as none of its receives is open, and at the latest just before its message is
+///   needed. A lane's receives are posted in the order in which the peer sends.
+/// - Sends do not block. A sent buffer is released as soon as this rank receives an input that the
+///   peer produced after using the message, which proves its arrival. Memory use therefore does not
+///   depend on timing.
 class MessagePlan {
  public:
   /// An activation or gradient sent to a stage. Ranks are pipeline ranks.

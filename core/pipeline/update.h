@@ -22,8 +22,8 @@ struct UpdateMessages {
 /// collectives (Collectives::native), and they need no scratch here.
 UpdateMessages update_messages(const Plan& plan, const Place& place);
 
-/// One optimizer step of a model whose stages are on the ranks of a group, any number of stages per
-/// rank. Adds the exchanges between stages:
+/// Runs the optimizer step of a model whose stages are distributed over the ranks of a group, with
+/// any number of stages per rank. Performs the exchanges that the stages need:
 ///
 /// - Tied head: the first and the last stage each have a token table, with the gradient of its own
 ///   use. Both tables receive the sum of the two gradients: by an all-reduce if the stages are on
@@ -55,8 +55,8 @@ class PipelineUpdate {
   Endpoint endpoint_;
   Plan plan_;
   AdamW& optimizer_;
-  /// The token tables of a tied head on this rank. Null if the stage is on another rank, if one
-  /// stage has both uses and adds the gradients itself, or if the table is frozen.
+  /// The token tables of a tied head on this rank. Null if the stage is on another rank, if a
+  /// single stage uses the table twice (it adds the gradients itself), or if the table is frozen.
   Parameter* first_table_ = nullptr;
   Parameter* last_table_ = nullptr;
   std::unique_ptr<Group> ends_;  ///< the ranks of the two tables, if they differ

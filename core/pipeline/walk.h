@@ -19,7 +19,7 @@ void check_actions(const Schedule& schedule);
 
 /// Returns the stage whose result `action` waits for: the previous one for activations (F), the
 /// next one for gradients (B, I), or -1 if there is none: F on the first stage, B and I on the
-/// last, W always. (Dependencies within a stage are earlier actions of the same rank.)
+/// last, and every W. (Dependencies within a stage are earlier actions of the same rank.)
 inline int stage_waited_for(const Action& action, int stages) {
   if (action.op == Op::forward) return action.stage - 1;
   if (action.op == Op::backward_weight || action.stage + 1 == stages) return -1;

@@ -6,7 +6,7 @@ struct AdamWOptions {
   float learning_rate = 1e-3F;
   float beta1 = 0.9F;
   float beta2 = 0.95F;
-  /// The value of Llama 2; PyTorch's default is 1e-8. It limits the effect of noise: with 1e-8, a
+  /// Llama 2's value; PyTorch's default is 1e-8. It limits the effect of noise: with 1e-8, a
   /// gradient that is zero except for rounding errors (as for the key biases) would cause full
   /// steps.
   float epsilon = 1e-5F;

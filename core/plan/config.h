@@ -28,10 +28,10 @@ struct GptConfig {
 
   /// Throws UsageError: one line that names the flag, its value and valid values.
   void validate() const;
-  /// 12 L h² + 13 L h + (V + s) h (Narayanan 2021), + 2 h for the final LayerNorm, which the
-  /// formula omits, + V h for an untied head.
+  /// Returns 12 L h² + 13 L h + (V + s) h (Narayanan 2021), + 2 h for the final LayerNorm, which
+  /// the formula omits, + V h for an untied head.
   std::int64_t parameter_count() const;
-  /// The same without frozen units.
+  /// Returns the parameter count without frozen units.
   std::int64_t trained_count() const;
 
   bool operator==(const GptConfig&) const = default;

@@ -46,8 +46,8 @@ class FlatLayout {
     std::int64_t elements = 0;
   };
 
-  /// Lays out the units of one stage (Plan::units, Gpt::stored_units). A bucket is closed by the
-  /// unit that brings it to `bucket_bytes`; 1 gives each unit a bucket of its own. A tied table
+  /// Lays out the units of one stage (Plan::units, Gpt::stored_units). A bucket ends with the unit
+  /// that brings it to at least `bucket_bytes`; 1 gives each unit a bucket of its own. A tied table
   /// belongs to the embedding if that is on the same stage. Parameters of one unit that differ in
   /// dtype, or in being frozen, go to different buckets. Throws UsageError if bucket_bytes < 1, or
   /// if there are more shards than elements.

@@ -32,8 +32,8 @@ struct ParameterSpec {
   float deviation = 0;
   bool frozen = false;       ///< see GptConfig::frozen
   DType dtype = DType::f32;  ///< dtype of value and gradient
-  /// The cuts that a rank's part results from; without cuts, a rank holds all of it. Set by the
-  /// builder of split layers.
+  /// The cuts that determine a rank's part; without cuts, a rank holds the whole parameter. Set by
+  /// the builder of split layers.
   std::vector<Cut> cuts{};
 
   /// Returns the unit that the parameter belongs to, numbered as in GptConfig::frozen.

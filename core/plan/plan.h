@@ -22,7 +22,7 @@ namespace lockstep {
 
 class ModelBuilder;  // core/model/builder.h
 
-/// The cluster that modelled time describes, and fixed times that replace its compute costs.
+/// The cluster that the modelled clock simulates, and fixed times that replace its compute costs.
 struct ModelledTime {
   Cluster cluster;
   FixedTimes times{};
@@ -71,11 +71,13 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// A run as a value: the model, how it is trained, and on which ranks. place() computes what a rank
-/// holds from it, without a rank, a transport or a flag. Initial values, checkpoints, the
-/// comparison with one device, shards, predictions and each rank's data depend only on the Plan.
+/// A run as a plain value: the model, its training settings and its ranks. place() derives each
+/// rank's part of the model, without a rank, a transport or a flag. Initial values, checkpoints,
+/// the comparison with one device, shards, predictions and each rank's data depend only on the
+/// Plan.
 struct Plan {
-  /// Plans GPT-2 on the mesh, one stage per rank of the pipeline axis. Without a mesh, one device.
+  /// Creates a plan for GPT-2 on the mesh, with one stage per rank of the pipeline axis. The
+  /// default mesh is one device.
   Plan(const GptConfig& config = {}, const Mesh& mesh_ = {});
 
   Mesh mesh;

@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// A phase: consecutive steps with the same schedule and the same m. Predictions and observations
-/// are reported per phase.
+/// Consecutive steps with the same schedule and the same m. Predictions and observations are
+/// reported per phase.
 struct Phase {
   std::string name;  ///< "m = 8"
   int first_step = 0;

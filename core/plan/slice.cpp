@@ -125,8 +125,9 @@ Slice::Slice(const Shape& whole, std::span<const DimensionCut> cuts) : whole_(wh
 namespace {
 
 /// Appends the part of `piece` in [first, last) of local storage to `into`. Dimensions before
-/// `dimension` have one index left. Rows along a dimension do not overlap in storage, so one range
-/// of its indices lies entirely inside, and at most one index on either side of it partly.
+/// `dimension` have been reduced to one index. Rows along a dimension do not overlap in storage, so
+/// its indices form one range entirely inside, plus at most one partly covered index on either
+/// side.
 void clip(const Slice::Piece& piece, int dimension, std::int64_t first, std::int64_t last,
           std::vector<Slice::Piece>& into) {
   const Shape& extent = piece.box.extent;

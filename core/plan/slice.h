@@ -58,16 +58,17 @@ class Slice {
   Slice() = default;
   /// The entire tensor.
   explicit Slice(const Shape& whole) : Slice(whole, {}) {}
-  /// The result of applying all `cuts` in order. Several cuts may divide one dimension, each the
-  /// result of the previous one. Throws std::invalid_argument for a cut that does not fit the
-  /// shape.
+  /// The result of applying all `cuts` in order. Several cuts may divide the same dimension; each
+  /// divides the result of the previous one. Throws std::invalid_argument for a cut that does not
+  /// fit the shape.
   Slice(const Shape& whole, std::span<const DimensionCut> cuts);
 
   /// Rebuilds a slice received from another rank.
   static Slice of_pieces(const Shape& whole, const Shape& local, std::vector<Piece> pieces);
 
   /// Returns elements [first, first + count) of this slice's local storage, as a slice of local
-  /// shape (count): a ZeRO shard, for example. Throws std::invalid_argument beyond the storage.
+  /// shape (count): a ZeRO shard, for example. Throws std::invalid_argument if the range exceeds
+  /// the storage.
   Slice range(std::int64_t first, std::int64_t count) const;
 
   /// Returns the tensor's shape in the model on one device.
@@ -75,7 +76,7 @@ class Slice {
   /// Returns the shape of this rank's storage, including padding.
   const Shape& local() const { return local_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
-  /// Returns the number of the whole tensor's elements stored here; padding is not counted.
+  /// Returns how many elements of the whole tensor are stored here; padding does not count.
   std::int64_t elements() const;
   bool is_whole() const { return elements() == whole_.elements() && local_ == whole_; }
   /// Returns the position of each element as the fewest possible runs, in the order of the pieces.

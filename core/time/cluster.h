@@ -16,8 +16,8 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-/// The machine that modelled time describes. Converts costs to picoseconds, rounding each once. No
-/// other code does this; a run's clock and the simulator share it.
+/// The machine that the modelled clock simulates. Converts costs to picoseconds, rounding each
+/// once. No other code does this; a run's clock and the simulator share it.
 struct Cluster {
   std::string name = "free";
   int nodes = 1;

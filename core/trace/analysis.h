@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// The one definition of each timeline metric. Sums are in whole picoseconds; the division that
-// gives a fraction comes last.
+// This file has the only definition of each timeline metric. Sums are in whole picoseconds;
+// fractions are computed last.
 
 /// The time interval [start, end).
 struct Interval {

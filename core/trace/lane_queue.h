@@ -40,8 +40,9 @@ class LaneQueue {
   std::uint64_t pushed() const { return pushed_.load(std::memory_order_acquire); }
 
   static constexpr int most_open = 8;
-  /// Opens a span: its record, without its end, and the steady clock in ns, or -1 if `start`
-  /// implies it. Returns its index among the open spans, or -1 if there are too many.
+  /// Opens a span. `words` is its record without the end; `since` is the steady clock in ns, or -1
+  /// if the record's start implies it. Returns its index among the open spans, or -1 if there are
+  /// too many.
   int open(const Record::Words& words, std::int64_t since) {
     const int which = std::countr_one(open_mask_);
     if (which >= most_open) return -1;

@@ -45,8 +45,9 @@ struct TraceEvent {
   std::shared_ptr<const std::string> text;                  ///< metadata: its args as JSON
 };
 
-/// Records one rank's trace. The rank's threads record events in about ten nanoseconds, without
-/// locks or system calls; the TraceWriter's thread takes them.
+/// Records one rank's trace. A span or a message takes about ten nanoseconds to record, without a
+/// system call; it takes a lock only if its group or algorithm differs from the lane's last one.
+/// Counters and metadata always take it. The TraceWriter's thread takes the events out.
 ///
 /// A lane belongs to one thread at a time, and transferring it to another must be synchronized (for
 /// example by the lock of a work queue). Different threads may use different lanes concurrently.

@@ -26,8 +26,8 @@ class Streamer {
   void add(const std::filesystem::path& file, const std::string& hello);
   /// Signals that the files have grown.
   void notify();
-  /// Signals that the files are complete. Returns when the viewer has received everything, has read
-  /// nothing for `patience_seconds`, or never connected.
+  /// Signals that the files are complete. Returns when everything has been sent, or if the viewer
+  /// never connected, refused, or has read nothing for `patience_seconds`.
   void finish(double patience_seconds = 5);
 
  private:

@@ -148,7 +148,7 @@ struct Prediction {
 struct RunInfo {
   std::string run, lesson, device, launch;
   std::string clock;    ///< "wall" or "modelled"; "" if unknown (traces from other tools)
-  std::string cluster;  ///< the cluster that modelled time describes
+  std::string cluster;  ///< the cluster that the modelled clock simulates
   int ranks = 0;
   std::vector<std::pair<std::string, int>> mesh;  ///< axis and size, as written
 };

@@ -51,9 +51,9 @@ class TraceWriter {
   static constexpr double patient = 5, in_a_hurry = 0.3;
 
   /// Writes the remaining events, the spans that are still open (of ranks that continue or have
-  /// died), and each file's `end` event with its span count. Then waits for the viewer to read to
-  /// the end. Later events are not written. Only the first call does this; concurrent calls wait
-  /// for it. Throws RunError if the trace could not be written.
+  /// died), and each file's `end` event with its span count. Then gives the viewer time to read to
+  /// the end (see Streamer::finish). Later events are not written. Only the first call does this;
+  /// concurrent calls wait for it. Throws RunError if the trace could not be written.
   void finish(double patience_seconds = patient);
 
  private:

@@ -1,5 +1,5 @@
 /// Optimizer kernels: AdamW, which reads four arrays and writes three (28 bytes per element,
-/// memory-bound), and two sums in double, for gradient norms and losses.
+/// memory-bound), sums in double for gradient norms and losses, and the check for finite gradients.
 
 #include "kernels/adamw_factors.h"
 #include "kernels/arguments.h"

@@ -3,9 +3,9 @@
 /// Reductions in a fixed order that the compiler can still vectorise.
 ///
 /// A floating-point sum depends on its order, which a compiler may not change, so the source itself
-/// uses a wide order: element i goes to lane i mod 32, each lane adds in ascending order, and the
-/// lanes are folded in halves (lane l + lane l + 16, then + 8, ...). The result depends on the
-/// values and their count, not on alignment or vector width.
+/// specifies an order with 32 lanes: element i goes to lane i mod 32, each lane adds in ascending
+/// order, and the lanes are folded in halves (lane l + lane l + 16, then + 8, ...). The result
+/// depends on the values and their count, not on alignment or vector width.
 
 #include <algorithm>
 #include <array>

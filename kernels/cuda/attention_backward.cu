@@ -18,7 +18,7 @@
 /// registers as the left operand of the next product. For backward's P to match forward's bit for
 /// bit, mma must sum an element in the same way whichever operand is on the left. No manual
 /// guarantees this, but each product of two elements is exact and the summation order depends only
-/// on k. The test of kept probabilities verifies it on the GPU.
+/// on k. The test of stored probabilities checks this on the GPU.
 ///
 /// FLOPs per head: 7 s² d (1 + 32 / s), half of the 14 s² d without causality. Bytes: each block
 /// reads its own rows once and the other side s / (2 block_rows) times, mostly from the L2 cache;

@@ -13,8 +13,8 @@
 ///     l ← e^(m - m') l + Σ e^(S - m')        y ← e^(m - m') y + e^(S - m') v
 ///
 /// This is the online softmax (Milakov & Gimelshein 2018); element::merge does the same for two
-/// parts of a row. At the end, y / l is the result and m + ln l the row's log-sum-exp, which
-/// backward needs, as does a rank that merges its part of the same row.
+/// parts of a row. At the end, y / l is the result and m + ln l the row's log-sum-exp. Backward
+/// needs it, and so do ranks that merge their parts of a row.
 ///
 /// Causality: query i sees the keys up to i, so the loop ends at the diagonal and only its last
 /// tile is masked. Blocks with the most tiles start first.

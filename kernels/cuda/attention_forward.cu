@@ -1,8 +1,8 @@
 /// Causal attention forward for bf16 and f16, on tensor cores: FlashAttention-2 (Dao 2023).
 ///
 /// Read attention_f32_forward.cu first; the algorithm is the same. A block takes 128 queries of one
-/// head, a warp 32 of them, and iterates over the keys tile by tile up to its diagonal. With tensor
-/// cores, data lives in other places:
+/// head, a warp 32 of them, and iterates over the keys tile by tile up to its diagonal. Tensor
+/// cores change where the data is kept:
 ///
 ///   - A warp's scores (32 x 64) stay in the registers that mma wrote. A row is spread over four
 ///     lanes, so its maximum takes two shuffles. Its sum waits until the end: each lane sums its

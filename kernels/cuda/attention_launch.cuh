@@ -22,7 +22,7 @@ void for_head(int d, const Body& body) {
     body.template operator()<widest_head>();
 }
 
-/// As for_head, with the element type as the first template argument.
+/// Like for_head, but also passes the element type as the first template argument.
 template <class Body>
 void for_narrow_head(DType dtype, int d, const Body& body) {
   for_head(d, [&]<int D>() {

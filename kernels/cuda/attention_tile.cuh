@@ -5,8 +5,8 @@
 ///
 /// A block is four warps. Each owns 16 M rows of the block's result (M is 1 or 2), keeps them in
 /// registers throughout, and iterates over the other side tile by tile. With M = 2, each fragment
-/// of the other side is used twice once loaded from shared memory: ldmatrix loads 512 bytes in 4
-/// cycles, about as long as the two mma that use them take with M = 1.
+/// of the other side is loaded once from shared memory and used twice: ldmatrix takes 4 cycles for
+/// 512 bytes, about as long as the two mma instructions that use them with M = 1.
 ///
 /// A row of a tile is D elements plus 8 of padding: D / 8 + 1 is odd, so the 16-byte pieces of 8
 /// consecutive rows, which ldmatrix reads together, fall in different banks.

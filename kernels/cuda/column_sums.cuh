@@ -2,8 +2,8 @@
 
 /// Sums over rows, as for the gradients of biases and gains: out[c] += Σ_r value(r, c).
 ///
-/// A fixed summation order with enough blocks to saturate a GPU's memory requires splitting each
-/// column into pieces of rows, so the sum takes two steps. First, each block takes 32 chunks of
+/// To fix the summation order and still have enough blocks to saturate a GPU's memory, each column
+/// is split into pieces of rows and summed in two steps. First, each block takes 32 chunks of
 /// columns, one per lane, and one piece of rows, every eighth row per warp; it adds its warps' sums
 /// in order and writes them in f32. Second, the pieces are added in double, in order, and once to
 /// `out`. The split depends only on the shape. The values are read once; a piece has at least 64

@@ -1,4 +1,4 @@
-/// Layer normalisation: one block per row, which it keeps in registers.
+/// Layer normalisation with one block per row; the block keeps its row in registers.
 ///
 /// Forward moves 2 N h elements (x in, y out), backward_input 3 N h, backward_weight 2 N h; gain
 /// and bias stay in cache. The variance is computed around the mean, because E[x²] - E[x]² cancels;

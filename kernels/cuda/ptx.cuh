@@ -76,7 +76,7 @@ __device__ inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
                : "memory");
 }
 
-/// As ldmatrix_x4, but transposes each matrix: *column* `group`, rows 2 member and 2 member + 1.
+/// Like ldmatrix_x4, but transposes each matrix: *column* `group`, rows 2 member and 2 member + 1.
 __device__ inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -85,9 +85,9 @@ __device__ inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void*
 }
 
 /// Starts copying 16 bytes from global to shared memory (both addresses 16-byte aligned), bypassing
-/// registers and the L1 cache. Unless `inside`, writes zeros and reads nothing. The data is visible
-/// to this thread after it waits for the copy's group, and to other threads after a subsequent
-/// barrier.
+/// registers and the L1 cache. If `inside` is false, writes zeros and reads nothing. The data is
+/// visible to this thread after it waits for the copy's group, and to other threads after a
+/// subsequent barrier.
 __device__ inline void cp_async_16(void* shared, const void* global, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
@@ -96,7 +96,7 @@ __device__ inline void cp_async_16(void* shared, const void* global, bool inside
                : "memory");
 }
 
-/// As cp_async_16, for 4 bytes (4-byte aligned), through the L1 cache.
+/// Like cp_async_16, but copies 4 bytes (4-byte aligned) through the L1 cache.
 __device__ inline void cp_async_4(void* shared, const void* global, bool inside) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
                :

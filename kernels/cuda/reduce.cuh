@@ -31,7 +31,7 @@ __device__ __forceinline__ T from_lane_above(T value, unsigned distance) {
 }
 
 /// Reduces over a block of whole warps with at most `most_threads` threads, in x only. All threads
-/// must call it. One reduction at a time per Storage.
+/// must call it. Each Storage supports one reduction at a time.
 template <class T, int most_threads>
 class BlockReduction {
   static_assert(most_threads % 32 == 0, "whole warps");
@@ -61,7 +61,8 @@ class BlockReduction {
     return value;
   }
 
-  /// As on_first_thread, but returns the result on all threads. May be called again immediately.
+  /// Like on_first_thread, but returns the result on all threads. It may be called again
+  /// immediately.
   template <class Combine>
   __device__ T operator()(T value, Combine combine) const {
     const T first = on_first_thread(value, combine);

@@ -22,7 +22,7 @@ constexpr auto parse_budget = std::chrono::microseconds{8000};  // per frame
 constexpr double live_wait = 0.016;  // seconds between polls if no event wakes the loop
 constexpr double idle_wait = 0.1;
 constexpr int settle_frames = 3;
-constexpr std::size_t whole_file_steps = 3;  // a file with more steps opens on its last ones
+constexpr std::size_t whole_file_steps = 3;  // a file with more steps opens at its last ones
 constexpr std::size_t shown_steps = 2;
 
 constexpr float cards_height = 256;
@@ -51,7 +51,7 @@ std::int64_t steady_ns() {
 App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now()) {
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  // Check everything that may be refused first: files, then the port, then the display.
+  // Fail early: check the files, then the port, then the display.
   if (options_.piped()) {
     input_ = std::make_unique<InputFeed>(STDIN_FILENO, model_.timeline);
     model_.source = {.live = true, .piped = true, .name = "standard input"};
@@ -82,7 +82,7 @@ App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now())
 }
 
 App::~App() {
-  server_.reset();  // stop its thread before the window goes: it wakes the window
+  server_.reset();  // the server's thread wakes the window, so it must stop first
 }
 
 void App::open_files() {

@@ -92,7 +92,7 @@ void InputFeed::take_line(std::string_view line) {
   std::string whole = std::exchange(cut_[file_], {});
   whole += line;
   if (is_whole(whole)) {
-    // tail adds empty lines, or splits off the comma of a line it cut.
+    // Skip what tail adds: empty lines, and the comma left over from a line that it cut.
     if (const auto text = trimmed(whole); text.empty() || text == ",") return;
     reader_.feed(whole += '\n');
   } else {

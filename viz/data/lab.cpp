@@ -73,7 +73,7 @@ LabQuestion question_from(const Timeline& timeline, int step) {
   try {
     if (!timeline.run().cluster.empty()) question.cluster = Cluster::load(timeline.run().cluster);
   } catch (const UsageError&) {
-    // The cluster file is no longer there; messages are then free.
+    // The cluster file no longer exists, so assume free messages.
   }
   return question;
 }

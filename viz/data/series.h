@@ -15,7 +15,7 @@ struct LossPoint {
 };
 std::vector<LossPoint> loss_series(const Timeline& timeline);
 
-/// Bubble and overlap of each ended step, updated as steps end.
+/// The bubble and overlap of each completed step, updated as steps end.
 class BubbleSeries {
  public:
   struct Point {

@@ -24,7 +24,7 @@ std::string step_words(const Timeline& timeline, int step) {
 void BubbleView::draw(const Painter& painter, const Rect& rect, const Model& model) const {
   const Look& look = painter.look();
   const auto& points = model.bubbles.points();
-  // The step in view, or the last ended step before it.
+  // The step in view, or the last completed step before it.
   const auto& steps = model.timeline.steps();
   const int in_view = model.viewport.following() || steps.empty()
                           ? (points.empty() ? 0 : points.back().step)

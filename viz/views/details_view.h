@@ -5,7 +5,8 @@
 
 namespace lockstep::viz {
 
-/// Describes the object under the cursor beside it, and the last clicked one in a corner.
+/// Shows descriptions of the object under the cursor, next to it, and of the last clicked object,
+/// in a corner.
 class DetailsView {
  public:
   /// Puts the clicked object's description in the bottom right corner of `area`.

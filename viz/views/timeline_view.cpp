@@ -84,7 +84,7 @@ void TimelineView::take_input(const Painter& painter, const Rect& rect, const Fr
   const bool hovered = ImGui::IsItemHovered();
   const bool active = ImGui::IsItemActive();
 
-  // The overview acts as a scroll bar: pressing it moves the window there.
+  // The overview acts as a scroll bar: clicking or dragging moves the window there.
   if (ImGui::IsItemClicked() && frame.overview.contains(io.MousePos)) dragging_overview_ = true;
   if (ImGui::IsItemActivated()) dragged_ = false;
   if (!active) dragging_overview_ = false;

@@ -21,7 +21,7 @@ class TimelineView {
   /// Draws into the current ImGui window. Updates the model's viewport, hovered and selected.
   void draw(const Painter& painter, const Rect& rect, Model& model);
 
-  /// Returns whether a navigation key is down, so that frames are needed without new events.
+  /// Returns whether a navigation key is down, which requires frames even without new events.
   bool keys_held() const { return keys_held_; }
 
  private:
