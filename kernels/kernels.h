@@ -109,7 +109,7 @@ class Kernels {
   virtual void add(Queue, View a, View b, View y) const = 0;
   virtual void scale(Queue, View x, float factor) const = 0;
   virtual void fill(Queue, View x, float value) const = 0;
-  /// Copies elements; both views strided, one dtype.
+  /// Copies elements between two strided views of the same dtype.
   virtual void copy(Queue, View from, View to) const = 0;
   /// Like copy, but between any two floating-point types: widening is exact, narrowing rounds to
   /// nearest, ties to even. `from` and `to` must not overlap.

@@ -84,7 +84,7 @@ class MessagePlan::Builder {
 
   int home(int stage) const { return schedule_.rank_of_stage[static_cast<std::size_t>(stage)]; }
 
-  /// Numbers this rank's messages of one direction by their stage on this rank.
+  /// Returns a unique index for a message of one direction, from its stage on this rank.
   std::size_t number(int stage, const Message& message) const {
     const std::size_t cell =
         local_[static_cast<std::size_t>(stage)] * static_cast<std::size_t>(schedule_.microbatches) +

@@ -54,8 +54,8 @@ constexpr Seen any_backward =
 constexpr Seen backward_too_early = 16;
 constexpr Seen weight_too_early = 32;
 
-/// Adds `action` to `seen`. Order violations are reported later, because an action found too early
-/// may also lack its predecessor altogether.
+/// Adds `action` to `seen`. Order violations are reported later, because the missing predecessor
+/// may not exist at all, which is a different error.
 void note(const Schedule& schedule, int rank, const Action& action, Seen& seen) {
   if (seen & bit(action.op)) fail(schedule, "rank {} does {} twice", rank, to_string(action));
   if (action.op == Op::backward_weight) {

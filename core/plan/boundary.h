@@ -8,7 +8,8 @@
 namespace lockstep {
 
 /// The tensor that one microbatch sends across a stage boundary: activations forward, and gradients
-/// of the same shape and dtype backward. All boundaries of a pipeline are equal.
+/// of the same shape and dtype backward. All boundaries of a pipeline have the same shape and
+/// dtype.
 struct Boundary {
   Shape shape;  ///< (b, s, h)
   DType dtype = DType::f32;

@@ -50,8 +50,8 @@ struct Footprint {
   /// the uppermost block's MLP: dy (N h), kept for the residual connection, and the gradient at 4 h
   /// (4 N h), while the block has not released anything yet. On the last stage the head's stash is
   /// already released: 5 N h - (2 N h + N V + 4 N), but at least N h - 2 N, when the head's Linear
-  /// writes dx while dlogits occupy the memory of the logits. If backward_input keeps the head's x
-  /// and dlogits for later: 4 N h - 4 N.
+  /// writes dx while dlogits occupy the memory of the logits. backward_input, which keeps the
+  /// head's x and dlogits for later, needs 4 N h - 4 N there.
   std::int64_t backward_working = 0;
   std::int64_t backward_input_working = 0;
 
@@ -61,7 +61,8 @@ struct Footprint {
   std::int64_t peak(int held) const;
 
   std::int64_t parameters = 0;  ///< bytes of the stage's parameters
-  /// As many bytes, minus frozen units, plus V h elements if a tied head has both uses here.
+  /// Bytes of the gradients: as for the parameters, minus frozen units, plus V h elements if the
+  /// embedding and a tied head are both on this stage.
   std::int64_t gradients = 0;
   /// AdamW: two f32 per trained element, plus an f32 master copy for narrow weights.
   std::int64_t optimizer = 0;

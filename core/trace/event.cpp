@@ -73,8 +73,8 @@ double real_of(json::value& value) {
   return real;
 }
 
-/// Parses pid, tid or id: a number, or (in traces from other tools) a string, of which the leading
-/// number is used, or else a hash.
+/// Parses pid, tid or id: a number, or (in traces from other tools) a string, which is replaced by
+/// its leading number or by a hash.
 std::uint64_t identifier_of(json::value& value) {
   json::json_type type;
   if (value.type().get(type) == simdjson::SUCCESS && type == json::json_type::string) {

@@ -14,8 +14,8 @@ namespace lockstep {
 /// text is not a number or the time does not fit.
 std::optional<Picoseconds> parse_microseconds(std::string_view text, std::int64_t origin = 0);
 
-/// Maps a span's `cat` and name to a Category. Names that start with "nccl" are communication. With
-/// an unknown `cat`, names such as PP:1F2 map by their letter and all others to kernel.
+/// Maps a span's `cat` and name to a Category. Names that start with "nccl" are communication. If
+/// `cat` is unknown, names such as PP:1F2 are mapped by their letter, and all others to kernel.
 Category category_of(std::string_view cat, std::string_view name);
 
 /// Returns the text without surrounding spaces and line ends.

@@ -47,7 +47,7 @@ struct TraceEvent {
 
 /// Records one rank's trace. A span or a message takes about ten nanoseconds to record, without a
 /// system call; it takes a lock only if its group or algorithm differs from the lane's last one.
-/// Counters and metadata always take it. The TraceWriter's thread takes the events out.
+/// Counters and metadata always take the lock. The TraceWriter's thread takes the events out.
 ///
 /// A lane belongs to one thread at a time, and transferring it to another must be synchronized (for
 /// example by the lock of a work queue). Different threads may use different lanes concurrently.
@@ -68,8 +68,8 @@ class Recorder {
   /// span's start determines how long it has been open. (Called by Stream.)
   void set_clock(const Clock& clock) { clock_.store(&clock, std::memory_order_release); }
 
-  /// Returns the lane with this name (the trace's tid), adding it if needed. At most 4096
-  /// (std::length_error). Lane 0 is "compute".
+  /// Returns the lane with this name (the trace's tid), adding it if needed. Lane 0 is "compute".
+  /// Throws std::length_error beyond 4096 lanes.
   int add_lane(const std::string& name);
   std::vector<std::string> lanes() const;
 

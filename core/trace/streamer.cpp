@@ -161,7 +161,7 @@ void Streamer::add(const std::filesystem::path& file, const std::string& hello) 
   connection->file = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   connection->hello = hello;
   if (!token_.empty()) {
-    // Insert into the last object of the line, args: ...}} becomes ...,"token":"T"}}
+    // Insert the token into the line's last object, args: ...}} becomes ...,"token":"T"}}
     const auto end = connection->hello.rfind("}}");
     connection->hello.insert(end, ",\"token\":" + nlohmann::json(token_).dump());
   }

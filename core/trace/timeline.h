@@ -77,7 +77,7 @@ class Lane {
   /// Adds a span, in any order; rows() includes it after settle().
   void append(const TimelineSpan& span);
   void announce(const TimelineSpan& span);
-  /// Removes an announced span that left no span.
+  /// Removes an announcement whose span was not recorded in the end.
   void withdraw(const TimelineSpan& span);
   /// Moves the appended spans to their rows: linear in the spans since the earliest new start.
   void settle();
@@ -184,7 +184,7 @@ class Timeline {
   bool empty() const { return span_count_ == 0; }
   std::int64_t span_count() const { return span_count_; }
   Picoseconds start() const { return start_; }  ///< earliest start of any span
-  /// Returns the latest end of any span, or announcement of an open one.
+  /// Returns the latest time of any span's end or announcement.
   Picoseconds end() const { return end_; }
   bool ended() const;  ///< whether all ranks of the run have ended
 

@@ -40,7 +40,7 @@ class Widened {
     if (!is_narrow(view.dtype)) return view;
     View wide = view;
     wide.dtype = DType::f32;
-    // Missing memory or overlapping rows: the f32 kernel reports these.
+    // The f32 kernel reports missing memory and overlapping rows.
     if (view.data == nullptr || view.elements() == 0 || view.row_stride < view.shape.last())
       return wide;
     // Keep the row stride: checking contiguity is up to the f32 kernel.

@@ -59,8 +59,9 @@ struct Place {
 
 /// Returns the place of a block. Groups of 32 matrices run one after the other, so that a group's
 /// keys and values (8 MB at s = 1024, d = 64) stay in the L2 cache for all of its tiles. Within a
-/// group the order is by tile, over all its matrices. Causality makes tiles unequal and the
-/// hardware starts blocks in order, so pass `last_first` if the last tile is the most expensive.
+/// group, all matrices' blocks for one tile index run before those for the next. Causality makes
+/// tiles unequal and the hardware starts blocks in order, so pass `last_first` if the last tile is
+/// the most expensive.
 __device__ inline Place place_of(int block, int tiles, int matrices, bool last_first) {
   constexpr int group = 32;
   const int first = block / (group * tiles) * group;
@@ -80,7 +81,7 @@ void attention_forward_f32(Queue, const Problem&, View q, View k, View v, View y
 /// Writes the probabilities (b, heads, s, s) from forward's lse, with the same bits as in backward.
 void attention_probabilities_f32(Queue, const Problem&, View q, View k, View lse,
                                  View probabilities);
-/// Uses `probabilities` if not empty, otherwise `lse`; and `dots`.
+/// Takes P from `probabilities`, or computes it from `lse` if that view is empty.
 void attention_backward_f32(Queue, const Problem&, View dy, View q, View k, View v, View lse,
                             View probabilities, const float* dots, View dq, View dk, View dv);
 

@@ -7,8 +7,8 @@
 /// written 16 bytes at a time (chunk.cuh).
 ///
 /// Exponentials use the hardware approximation: an exact one takes as long as moving ten bytes. Its
-/// relative error is about 1e-6 for terms that matter; the errors are independent, so that of the
-/// sum is smaller.
+/// relative error is about 1e-6 for terms that matter; the errors are independent, so the sum is
+/// more accurate.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"

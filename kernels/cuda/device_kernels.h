@@ -8,8 +8,8 @@ namespace lockstep::cuda {
 
 class MatrixProducts;
 
-/// The implementation behind make_cuda_kernels. Each family has its own file here.
-/// Views lie in GPU memory and need only their element type's alignment.
+/// The implementation behind make_cuda_kernels. Each family of kernels has its own file. Views lie
+/// in GPU memory and need only their element type's alignment.
 class DeviceKernels final : public Kernels {
  public:
   explicit DeviceKernels(bool allow_tf32);

@@ -90,7 +90,7 @@ class Aligned {
   std::optional<Scratch<std::byte>> memory_;
 };
 
-/// cuBLASLt matrices are column-major, so it sees a row-major matrix as its transpose.
+/// cuBLASLt is column-major, so it sees a row-major matrix as its transpose.
 void describe(Layout& layout, const View& view, std::int64_t stride) {
   LOCKSTEP_CUBLAS(cublasLtMatrixLayoutCreate(
       layout.out(), type_of(view.dtype), static_cast<std::uint64_t>(view.shape.last()),
@@ -111,7 +111,7 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
 
 }  // namespace
 
-/// One product's cuBLASLt arguments: D = A B becomes Dᵀ = Bᵀ Aᵀ, because it sees every matrix
+/// One product's cuBLASLt arguments: D = A B becomes Dᵀ = Bᵀ Aᵀ, because cuBLASLt sees every matrix
 /// transposed.
 struct MatrixProducts::Call {
   View first, second, d;  // B, A, D

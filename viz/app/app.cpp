@@ -59,7 +59,7 @@ App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now())
     window_ =
         std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
   } else if (options_.listens()) {
-    // Waking the loop needs GLFW, which the window initializes; before that nothing sleeps.
+    // Waking the loop requires GLFW, which Window initializes; until then the loop does not sleep.
     static std::atomic<bool> window_is_open{false};
     window_is_open = false;
     server_ = std::make_unique<LiveServer>(options_.listen, options_.token, [] {

@@ -39,7 +39,8 @@ class InputFeed {
   Timeline& timeline_;
   TraceReader reader_;
   std::string text_;  ///< the current line, not complete yet
-  /// A line that ended within an event. The next line shows whether it is malformed or tail cut it.
+  /// A line that ended within an event. The next line shows whether it is malformed or was cut by
+  /// tail.
   std::string held_;
   bool holds_ = false;
   std::string file_;                                  ///< the file that tail is printing

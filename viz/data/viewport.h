@@ -34,9 +34,9 @@ class Viewport {
   /// Goes to the next (+1) or previous (-1) step.
   void go_by_steps(const Timeline& timeline, int by);
 
-  /// Scales the width of the window by `factor` around time `at`. Ends following.
+  /// Scales the width of the window by `factor` around time `at`. Stops following.
   void zoom(double factor, double at);
-  /// Moves by `share` of the window width. Ends following.
+  /// Moves by `share` of the window width. Stops following.
   void pan(double share);
   void follow(bool on) { following_ = on; }
 
