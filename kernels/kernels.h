@@ -80,8 +80,8 @@ class Kernels {
   virtual void attention_forward(Queue, View q, View k, View v, int heads, View y, View lse,
                                  View probabilities) const = 0;
   /// dq, dk, dv (b, s, h), overwritten, strided, from dy (b, s, h) and forward's outputs. If
-  /// `probabilities` is empty, it recomputes them from `lse` with one more product; otherwise `lse`
-  /// may be empty. Both ways give the same bits.
+  /// `probabilities` is empty, backward recomputes it from `lse`, which takes one more product;
+  /// otherwise `lse` may be empty. Both ways give the same bits.
   virtual void attention_backward(Queue, View dy, View q, View k, View v, View y, View lse,
                                   View probabilities, int heads, View dq, View dk,
                                   View dv) const = 0;

@@ -33,8 +33,8 @@ class FlatLayout {
     bool frozen =
         false;  ///< no gradients or updates; all parameters of a bucket are frozen or none are
 
-    /// Backward reaches the bucket at its first unit and is done with it after its last; forward
-    /// visits them in reverse.
+    /// Backward reaches the bucket at its first unit and finishes with it at its last; forward goes
+    /// the other way.
     int first_unit() const { return units.front(); }
     int last_unit() const { return units.back(); }
   };

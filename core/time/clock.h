@@ -12,8 +12,8 @@ namespace lockstep {
 
 enum class ClockKind { wall, modelled };
 
-/// Fixed compute times, `--time forward=1ms,backward=2ms`: the time of an action of a category, per
-/// stage and microbatch. If any is given, all other compute takes no time.
+/// Fixed compute times, `--time forward=1ms,backward=2ms`: the time of one action of each category,
+/// for one stage and one microbatch. If any is given, all other compute takes no time.
 class FixedTimes {
  public:
   /// Throws UsageError for an unknown category or a unit other than s, ms, us, ns.

@@ -21,7 +21,7 @@ using nlohmann::json;
 ///
 /// `classroom` is a DGX A100 cluster (per rank 312 TFLOP/s dense bf16 and 2.0 TB/s; NVLink 300 GB/s
 /// each way, 3 µs; between nodes 25 GB/s, 10 µs; 5 µs per launch), scaled so that a toy model has
-/// the same ratios of compute to communication as a large model there.
+/// the same ratios of compute to communication as a large model on the real machine.
 ///
 /// Width: a stage's compute grows as b s h², its memory and network traffic as b s h, so compute
 /// over traffic grows as h. GPT-3 has h = 12288, the lessons' toy model h = 64, so FLOP/s are

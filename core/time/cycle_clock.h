@@ -22,10 +22,10 @@ struct CycleMap {
 /// Calibrates a cycle counter against the steady clock: given a reading of both, returns the
 /// conversion to use until the next reading.
 ///
-/// The rate is measured over the last one to two seconds, so it follows the adjustments of the
-/// host's clock. A new map starts at the true time. If the old map was ahead of it, the new one
-/// starts where the old one ends and runs slower until they agree: time never goes backwards, and
-/// an error lasts one period.
+/// The rate is measured over the last one to two seconds, so it follows adjustments to the host's
+/// clock. A new map starts at the true time. If the old map was ahead of it, the new one starts
+/// where the old one ends and runs slower until they agree: time never goes backwards, and an error
+/// lasts one period.
 class CycleCalibration {
  public:
   struct Pair {

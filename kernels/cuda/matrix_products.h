@@ -23,8 +23,8 @@ struct Factor {
 /// only on shapes, types and transpositions, is queried once for each combination and cached, and
 /// adds in a fixed order (no in-place split-K). Fast algorithms need rows that begin at multiples
 /// of 16 bytes. Operands with unaligned rows (the logits of an odd vocabulary) are copied to
-/// aligned scratch memory, and results back, which costs less than using algorithms for any
-/// alignment. Thread-safe.
+/// aligned scratch memory, and results are copied back, which costs less than using algorithms for
+/// any alignment. Thread-safe.
 class MatrixProducts {
  public:
   /// Creates products for the current device. For `allow_tf32` see make_cuda_kernels.

@@ -17,7 +17,7 @@ namespace lockstep::viz {
 /// returns to that file.
 class InputFeed {
  public:
-  /// Reads from `descriptor`, which the caller keeps and closes.
+  /// Reads from `descriptor`, which the caller still owns.
   InputFeed(int descriptor, Timeline& timeline);
 
   /// Reads the available input for about `budget` without blocking. Settles the timeline.

@@ -5,8 +5,8 @@
 
 namespace lockstep::viz {
 
-/// Shows descriptions of the object under the cursor, next to it, and of the last clicked object,
-/// in a corner.
+/// Shows a tooltip for the object under the cursor and, in a corner, a description of the last
+/// clicked object.
 class DetailsView {
  public:
   /// Puts the clicked object's description in the bottom right corner of `area`.
