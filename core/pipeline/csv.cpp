@@ -50,8 +50,8 @@ struct Cell {
   }
 };
 
-/// A parsed cell, or part of an overlapped one: an action, or nothing for an action that is
-/// implicit here. parse_action returns no value for malformed text.
+/// The result of parsing a cell, or a part of an overlapped one: an action, or nothing if the
+/// action is implicit here. parse_action returns no value for malformed text.
 struct Parsed {
   std::optional<Action> action;
 };

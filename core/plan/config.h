@@ -26,7 +26,7 @@ struct GptConfig {
   /// (LayerNorm's, log-sum-exps, losses) and optimizer states are always f32.
   DType dtype = DType::f32;
 
-  /// Throws UsageError: one line that names the flag, its value and valid values.
+  /// Throws UsageError: one line that names the flag, its value and the valid values.
   void validate() const;
   /// Returns 12 L h² + 13 L h + (V + s) h (Narayanan 2021), + 2 h for the final LayerNorm, which
   /// the formula omits, + V h for an untied head.

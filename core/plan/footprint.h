@@ -43,7 +43,7 @@ struct Footprint {
   std::int64_t pending = 0;
 
   // Peak memory during an action beyond the stashes of all held microbatches. The current
-  // microbatch counts with its full stash, and x or dy from their arrival.
+  // microbatch is counted with its full stash, and x or dy are counted from their arrival.
   /// Forward only allocates, so its peak is at the end: the output, N h, if the stage has one.
   std::int64_t forward_working = 0;
   /// The full backward and backward_input (which needs more only on the last stage). The peak is in

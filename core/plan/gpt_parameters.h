@@ -24,8 +24,8 @@ struct ParameterSpec {
   std::string name;  ///< Hugging Face's name for GPT-2
   Shape shape;
   /// Position in the whole model. Orders have gaps, so that a lesson can replace a layer with one
-  /// that has more parameters (`block_order`). It determines the order in which the gradient norm
-  /// is summed and the random stream of the initial values.
+  /// that has more parameters (`block_order`). The order determines the random stream of the
+  /// initial values and the sequence in which the gradient norm is summed.
   int order = 0;
   bool decay = false;  ///< true for matrices, false for biases and gains
   float mean = 0;      ///< initial values: mean + deviation * normal

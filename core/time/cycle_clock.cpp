@@ -73,7 +73,8 @@ std::optional<CycleMap> CycleCalibration::next(Pair pair, std::uint64_t cycles) 
   if (passed < first_period) return {};
   const double rate =
       static_cast<double>(passed) / static_cast<double>(pair.cycles - anchor_.cycles);
-  // A steady clock's rate is adjusted by 0.1 % at most; a larger change means another counter.
+  // A steady clock's rate is adjusted by 0.1 % at most; a larger change means that this is a
+  // different counter.
   if (map_ && std::abs(rate / rate_ - 1) > 0.01) {
     restart(pair);
     return {};
