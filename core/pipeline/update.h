@@ -60,8 +60,7 @@ class PipelineUpdate {
   Parameter* first_table_ = nullptr;
   Parameter* last_table_ = nullptr;
   std::unique_ptr<Group> ends_;  ///< the ranks of the two tables, if they differ
-  std::unique_ptr<Group>
-      all_;  ///< all ranks, if gradients are clipped and there is more than one rank
+  std::unique_ptr<Group> all_;   ///< all ranks, if there are several and gradients are clipped
 };
 
 }  // namespace lockstep

@@ -24,14 +24,12 @@ class FlatLayout {
     std::int64_t elements() const { return parameter.slice.local().elements(); }
   };
   struct Bucket {
-    std::vector<int>
-        units;  ///< units whose parameters it holds, entirely or in part, in descending order
+    std::vector<int> units;  ///< units whose parameters it holds (all or some), descending
     std::vector<Slot> slots;
     std::int64_t elements = 0;  ///< including padding; a multiple of the number of shards
     std::int64_t used = 0;      ///< excluding padding
     DType dtype = DType::f32;   ///< of all its parameters
-    bool frozen =
-        false;  ///< no gradients or updates; all parameters of a bucket are frozen or none are
+    bool frozen = false;        ///< without gradients or updates; applies to the whole bucket
 
     /// Backward reaches the bucket at its first unit and finishes with it at its last; forward goes
     /// the other way.

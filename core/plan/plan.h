@@ -56,11 +56,10 @@ struct StoredUnit {
 /// A rank's coordinates, groups, pipeline stages and slices of the parameters.
 struct Place {
   int rank = 0;
-  std::array<int, axes_with_experts> coordinates{};  ///< by Axis
-  std::array<std::vector<int>, axes_with_experts>
-      members{};            ///< members of its group along each Axis
-  std::vector<int> stages;  ///< its stages, ascending
-  std::vector<Held> held;   ///< by stage, and in model order within a stage
+  std::array<int, axes_with_experts> coordinates{};           ///< by Axis
+  std::array<std::vector<int>, axes_with_experts> members{};  ///< its group along each Axis
+  std::vector<int> stages;                                    ///< its stages, ascending
+  std::vector<Held> held;  ///< by stage, and in model order within a stage
 
   int coordinate(Axis axis) const { return coordinates[static_cast<std::size_t>(axis)]; }
   const std::vector<int>& group(Axis axis) const { return members[static_cast<std::size_t>(axis)]; }

@@ -132,9 +132,8 @@ class Recorder {
   bool kernels_ = false;
   std::atomic<int> step_{-1};
   std::atomic<const Clock*> clock_{nullptr};
-  std::array<std::atomic<Lane*>, 32>
-      first_lanes_{};             ///< a fast path for the first lanes; most runs need no more
-  std::unique_ptr<Block> block_;  ///< all lanes, at stable addresses
+  std::array<std::atomic<Lane*>, 32> first_lanes_{};  ///< fast path, enough for most runs
+  std::unique_ptr<Block> block_;                      ///< all lanes, at stable addresses
 
   mutable std::mutex mutex_;  ///< guards the following: names and rare events
   std::vector<std::string> lanes_;

@@ -81,8 +81,7 @@ __global__ void __launch_bounds__(threads, 2)
   const Problem& n = in.n;
   T* const keys = dynamic_shared<T>();
   T* const values = keys + rows * pitch<D>;
-  T* const stages =
-      values + rows * pitch<D>;  // two, each with q, dy, and lse and dots of their rows
+  T* const stages = values + rows * pitch<D>;  // two; each q, dy, lse and dots of its rows
 
   const Place place =
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, rows), n.matrices, false);

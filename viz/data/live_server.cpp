@@ -21,8 +21,7 @@ namespace {
 
 constexpr std::size_t longest_hello = 64 * 1024;
 constexpr std::size_t read_size = 256 * 1024;
-constexpr std::size_t most_queued =
-    64u << 20;  // beyond this, stop reading; the data stays in the ranks' files
+constexpr std::size_t most_queued = 64u << 20;  // above this, data waits in the ranks' files
 constexpr int poll_milliseconds = 100;
 
 /// Compares in time that does not depend on the position of a mismatch.

@@ -41,9 +41,7 @@ class LiveServer {
   LiveServer(const LiveServer&) = delete;
   LiveServer& operator=(const LiveServer&) = delete;
 
-  const Endpoint& endpoint() const {
-    return endpoint_;
-  }  ///< with the actual port if 0 was requested
+  const Endpoint& endpoint() const { return endpoint_; }  ///< with the actual port if 0 was given
   /// Returns the data received since the last call, in order within each rank.
   std::vector<Arrival> take();
   /// Returns the number of ranks connected now.

@@ -62,9 +62,7 @@ void Viewport::zoom(double factor, double at) {
 void Viewport::pan(double share) {
   const double by = share * target_.width();
   go_to({target_.begin + by, target_.end + by});
-  window_ = {
-      window_.begin + by,
-      window_.end + by};  // move immediately, so that the dragged point stays under the cursor
+  window_ = {window_.begin + by, window_.end + by};  // at once: the dragged point stays in place
 }
 
 TimeWindow Viewport::latest(const Timeline& timeline) {
