@@ -43,8 +43,8 @@ class PipelineUpdate {
   PipelineUpdate(Endpoint endpoint, const Group& pipeline, const Plan& plan,
                  std::vector<Gpt*> stages, AdamW& optimizer);
 
-  /// Completes the gradients, clips them if the optimizer's options say so, and updates the
-  /// parameters. Call it after PipelineExecutor::step, on every rank.
+  /// Completes the gradients, clips them if clipping is enabled, and updates the parameters. Call
+  /// it after PipelineExecutor::step, on every rank.
   void step();
 
  private:

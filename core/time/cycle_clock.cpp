@@ -24,8 +24,8 @@ std::int64_t system_nanoseconds() {
 }
 
 #if defined(__x86_64__)
-/// Reads both clocks together: of a few attempts, keeps the fastest, and makes more attempts if all
-/// were interrupted. The cycles are read first, so a map is at most a few nanoseconds ahead of the
+/// Reads both clocks together: keeps the fastest of a few attempts, and tries again if all were
+/// interrupted. The cycles are read first, so a map is at most a few nanoseconds ahead of the
 /// steady clock and not behind it: a thread that has just read that clock does not see time go
 /// backwards.
 CycleCalibration::Pair read_both() {

@@ -77,7 +77,7 @@ class Lane {
   /// Adds a span, in any order; rows() includes it after settle().
   void append(const TimelineSpan& span);
   void announce(const TimelineSpan& span);
-  /// Removes an announcement whose span was not recorded in the end.
+  /// Removes the announcement of a span that was never recorded.
   void withdraw(const TimelineSpan& span);
   /// Moves the appended spans to their rows: linear in the spans since the earliest new start.
   void settle();

@@ -2,9 +2,9 @@
 ///
 /// Forward reads the N V logits once: each thread keeps the running maximum and the sum of
 /// exponentials relative to it (online softmax, Milakov & Gimelshein 2018), and the block merges
-/// its threads' results. Backward needs only lse: it reads the logits once and writes as many
-/// elements. With a vocabulary of 50257 nearly every row is unaligned, but is still read and
-/// written 16 bytes at a time (chunk.cuh).
+/// its threads' results. Backward needs only lse: it reads the logits once and writes the same
+/// number of elements. With a vocabulary of 50257 nearly every row is unaligned, but is still read
+/// and written 16 bytes at a time (chunk.cuh).
 ///
 /// Exponentials use the hardware approximation: an exact one takes as long as moving ten bytes. Its
 /// relative error is about 1e-6 for terms that matter; the errors are independent, so the sum is
