@@ -5,18 +5,20 @@
 
 namespace lockstep {
 
-/// The program was asked for something impossible: one line that says what was asked, what is wrong
-/// and what would do. Ends the process with exit code 2.
+/// Thrown when the user asks for something impossible. The message is one line: what was asked,
+/// what is wrong, and what would work. The process exits with code 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A schedule that can't be followed; the message names the first action that is wrong and why.
+/// Thrown for a schedule that cannot be executed. The message names the first invalid action and
+/// the reason.
 struct ScheduleError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The run failed: a rank died or threw, ranks disagree, a deadlock. Exit code 1.
+/// Thrown when the run fails: a rank died or threw, ranks disagree, or a deadlock occurred. The
+/// process exits with code 1.
 struct RunError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

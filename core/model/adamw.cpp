@@ -51,7 +51,7 @@ std::vector<OrderedSquare> AdamW::squares() {
     result.emplace_back(parameter->order, 0.0);
     cost.bytes += static_cast<double>(parameter->gradient.bytes());
   }
-  device_.compute.synchronise();  // here the host waits where it is watched, not inside a kernel
+  device_.compute.synchronise();  // wait here, where the watchdog can see it, not inside a kernel
   device_.compute.launch(Span{.name = "gradient_norm"}, cost, [&](const Kernels& k, Queue q) {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       result[i].second = k.sum_of_squares(q, parameters_[i]->gradient);
@@ -89,8 +89,9 @@ void AdamW::step() {
 
 void AdamW::update(float gradient_scale) {
   ++steps_;
-  // Reads value (or its master), gradient and both moments; writes all but the gradient. That is 28
-  // bytes an element: in f32 7 times 4; with a master 6 times 4 and, of gradient and value, 2 each.
+  // Reads the value (or its master), the gradient and both moments, and writes all but the
+  // gradient. That is 28 bytes per element: 7 times 4 in f32; with a master, 6 times 4, plus 2 each
+  // for the gradient and the value.
   Cost cost;
   for (const Parameter* parameter : parameters_)
     cost.bytes += 28 * static_cast<double>(parameter->value.elements());

@@ -10,22 +10,24 @@
 
 namespace lockstep {
 
-/// The sum of squares of one parameter's gradient, with the parameter's order in the whole model.
+/// A parameter's order in the whole model, and the sum of squares of its gradient.
 using OrderedSquare = std::pair<int, double>;
 
-/// √ of the sum over all parameters, added in ascending order, so that it has the same bits however
-/// the parameters are spread over ranks. Each parameter must be there once.
+/// Returns the square root of the sum over all parameters, added in ascending order, so the result
+/// is bitwise independent of how the parameters are spread over ranks. Each parameter must appear
+/// exactly once.
 double gradient_norm(std::vector<OrderedSquare> squares);
 
 /// AdamW (Loshchilov & Hutter 2019) as PyTorch computes it. Reads the parameters through their
-/// Views at every step; they must outlive the optimizer. Momentum and variance (4 + 4 bytes an
-/// element) are charged to MemoryCategory::optimizer. What is frozen is left as it is.
+/// Views at every step, so they must outlive the optimizer. Momentum and variance (4 + 4 bytes per
+/// element) are charged to MemoryCategory::optimizer. Frozen parameters are not updated.
 ///
-/// Where a parameter's value is narrow, the optimizer keeps an f32 master of it (4 bytes more),
-/// updates that, and rounds it into the value: a step that is less than half the distance between
-/// two narrow numbers is not lost, but adds up (Micikevicius 2018, section 3.1). The master begins
-/// as the value that is there when the optimizer is made, widened: a shard, a stage and a loaded
-/// model all begin alike, and the initial numbers are off by one rounding from those of an f32 run.
+/// If a parameter's value is narrow, the optimizer keeps an f32 master copy of it (4 more bytes),
+/// updates the master, and rounds it into the value. Updates smaller than half the gap between
+/// adjacent narrow numbers therefore accumulate instead of being lost (Micikevicius 2018, section
+/// 3.1). The master is initialised by widening the value present at construction. Shards and
+/// pipeline stages therefore start from the same numbers as the whole model, one rounding away from
+/// those of an f32 run.
 class AdamW {
  public:
   AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions options = {});
@@ -35,29 +37,29 @@ class AdamW {
 
   Device device() const { return device_; }
 
-  /// Of this rank's parameters; to be gathered from all ranks where there are several. Waits for
-  /// the device. Zeros on the meta device.
+  /// Returns the squares of this rank's parameters; with several ranks, gather them before calling
+  /// gradient_norm. Waits for the device. Zeros on the meta device.
   std::vector<OrderedSquare> squares();
-  /// Whether all of this rank's gradients are numbers: none infinite, none NaN. One pass over them;
-  /// waits for the device. True on the meta device.
+  /// Returns whether all of this rank's gradients are finite (no infinity, no NaN). Makes one pass
+  /// over them and waits for the device. True on the meta device.
   bool finite();
-  /// What to multiply gradients by so that their norm is at most options.clip: 1, or
-  /// clip / (norm + 1e-6), as PyTorch's clip_grad_norm_.
+  /// Returns the factor that limits the gradient norm to options.clip: 1, or clip / (norm + 1e-6),
+  /// as in PyTorch's clip_grad_norm_.
   float clip_scale(double norm) const;
-  /// One update with all gradients multiplied by `gradient_scale`.
+  /// Performs one update with all gradients multiplied by `gradient_scale`.
   void step(float gradient_scale);
-  /// One update of a model that is all here: norm, clipping, update.
+  /// Performs one update of a model that this rank holds in full: norm, clipping, update.
   void step();
 
-  /// What it knows of one parameter, or part of one.
+  /// The moments of one parameter, or of one part of a parameter.
   struct Moments {
     const Parameter* parameter;
     View momentum, variance;
   };
   std::vector<Moments> moments() const;
-  /// What it updates: all that were given and are not frozen.
+  /// The parameters that it updates: those passed to the constructor, except frozen ones.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
-  /// Goes on as after `steps` steps; the moments are for the caller to fill.
+  /// Sets the step count to `steps` to resume training; the caller fills in the moments.
   void resume(std::int64_t steps) { steps_ = steps; }
 
   const AdamWOptions& options() const { return options_; }
@@ -68,7 +70,7 @@ class AdamW {
   struct State {
     Tensor momentum;
     Tensor variance;
-    Tensor master;  ///< empty where the value is f32
+    Tensor master;  ///< empty if the value is f32
   };
 
   void update(float gradient_scale);

@@ -5,13 +5,13 @@
 
 namespace lockstep {
 
-/// Causal attention proper, (b, s, 3w) queries, keys and values side by side -> (b, s, w), without
-/// parameters. A seam: ring attention takes its place. The stash keeps the input, the output
-/// (shared with the projection after it, which keeps it as its own input) and the log-sum-exps: 3 b
-/// s w, and a b s floats; the (s, s) probabilities are never stored (FlashAttention, Dao 2022).
+/// Causal attention without parameters: queries, keys and values side by side, (b, s, 3w), -> (b,
+/// s, w). Ring attention replaces this layer. The stash keeps the input, the output (shared with
+/// the projection, which keeps it as its input) and the log-sum-exps: 3 b s w + a b s elements
+/// besides the shared output. The (s, s) probabilities are never stored (FlashAttention, Dao 2022).
 class AttentionCore : public Layer {
  public:
-  /// `heads`: how many of the heads are here.
+  /// `heads` is the number of heads on this rank.
   AttentionCore(const LayerSite& site, int heads)
       : ops_(site.device, site.layer, site.config.dtype), heads_(heads) {}
 
@@ -28,7 +28,7 @@ class AttentionCore : public Layer {
   int heads_;
 };
 
-/// Multi-head attention (Vaswani 2017): qkv Linear, core, projection.
+/// Multi-head attention (Vaswani 2017): the qkv Linear, the core and the output projection.
 class Attention : public Chain {
  public:
   Attention(const LayerSite& site, const ModelBuilder& builder);

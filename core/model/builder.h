@@ -10,17 +10,19 @@
 
 namespace lockstep {
 
-/// Where a layer is built, and with what. It lives as long as the building takes.
+/// The configuration, device and storage with which a layer is built. Needed only during
+/// construction.
 struct LayerSite {
   GptConfig config;
   Device device;
   std::uint64_t seed = 0;
-  int layer = -1;  ///< the block's number; -1 outside of the blocks
+  int layer = -1;  ///< block index; -1 outside the blocks
   Storage storage = Storage::own;
-  /// What the rank holds of each parameter, by its order; null for all of every one.
+  /// The slice that the rank holds of each parameter, by parameter order; null if the rank holds
+  /// all parameters in full.
   const std::map<int, Slice>* slices = nullptr;
 
-  /// The part of a parameter that belongs here.
+  /// Creates the rank's part of a parameter.
   Parameter parameter(const ParameterSpec& spec) const {
     Slice slice = slices != nullptr ? slices->at(spec.order) : Slice{spec.shape};
     return storage == Storage::own ? Parameter{spec, std::move(slice), device, seed}
@@ -28,47 +30,48 @@ struct LayerSite {
   }
 };
 
-/// How tensor parallelism would split a Linear (Shoeybi 2019): its outputs, or its inputs.
+/// How tensor parallelism would split a Linear (Shoeybi 2019): along its outputs (column) or its
+/// inputs (row).
 enum class LinearSplit { column, row };
 
-/// What a Linear is to be.
+/// The description of a Linear.
 struct LinearSpec {
   ParameterSpec weight;
-  ParameterSpec bias;  ///< an empty shape for none
+  ParameterSpec bias;  ///< empty shape: no bias
   int in = 0;
   int out = 0;
   WeightLayout layout = WeightLayout::in_out;
   LinearSplit split = LinearSplit::column;
-  /// A tied head: reads this parameter's value and adds to `tied_gradient` instead of owning
-  /// either.
+  /// For a tied head: the Linear reads this parameter's value and adds to `tied_gradient`, and owns
+  /// neither.
   Parameter* tied = nullptr;
   View tied_gradient{};
 };
 
-/// Makes a model. A lesson that changes the model derives from this, overrides what the lesson is
-/// about, and gives the result to its Plan: the run, the reference on one device, predictions,
-/// sampling and the meta device all build with it.
+/// Builds the layers of a model. A lesson that changes the model derives from this class, overrides
+/// the layers it changes, and passes the builder to its Plan. The run, the reference on one device,
+/// predictions, sampling and the meta device then all use it.
 class ModelBuilder {
  public:
   virtual ~ModelBuilder() = default;
-  /// All parameters of the whole model in ascending order, with their cuts: what its layers ask
-  /// LayerSite::parameter for.
+  /// Returns the specs of all parameters of the whole model, with their cuts, in ascending order.
+  /// The layers pass these specs to LayerSite::parameter.
   virtual std::vector<ParameterSpec> parameters(const GptConfig& config) const;
   virtual std::unique_ptr<TokenLayer> embedding(const LayerSite& site) const;
   virtual std::unique_ptr<Layer> linear(const LayerSite& site, const LinearSpec& spec) const;
   virtual std::unique_ptr<Layer> layernorm(const LayerSite& site, const ParameterSpec& gain,
                                            const ParameterSpec& bias) const;
-  /// (b, s, h) from queries, keys and values (b, s, 3h).
+  /// Maps queries, keys and values (b, s, 3h) to (b, s, h).
   virtual std::unique_ptr<Layer> attention_core(const LayerSite& site) const;
   virtual std::unique_ptr<Layer> mlp(const LayerSite& site) const;
-  /// A whole block, (b, s, h) -> (b, s, h), of the layers above.
+  /// Builds a whole block, (b, s, h) -> (b, s, h), from the layers above.
   virtual std::unique_ptr<Layer> block(const LayerSite& site) const;
   virtual std::unique_ptr<LossLayer> loss(const LayerSite& site) const;
 };
 
-/// The plan's model is to be of `config`, built by `builder`; null is GPT-2's own.
+/// Sets the plan's model to `config`, built by `builder`; null selects the default GPT-2 builder.
 void set_model(Plan& plan, const GptConfig& config, std::shared_ptr<const ModelBuilder> builder);
-/// The plan's builder, or GPT-2's own.
+/// Returns the plan's builder, or the default GPT-2 builder if the plan has none.
 const ModelBuilder& builder_of(const Plan& plan);
 
 }  // namespace lockstep

@@ -28,7 +28,7 @@ std::string tensors_file(const std::string& path) {
   return is_file_name(path) ? path : path + "/model.safetensors";
 }
 
-/// What GPT2Config needs to know.
+/// The fields that GPT2Config needs.
 std::string config_json(const GptConfig& config) {
   const nlohmann::ordered_json document = {{"architectures", {"GPT2LMHeadModel"}},
                                            {"model_type", "gpt2"},
@@ -49,7 +49,8 @@ std::string config_json(const GptConfig& config) {
   return document.dump(2) + "\n";
 }
 
-/// Hugging Face writes its causal masks as tensors of each block; a tied head may be written too.
+/// Whether a tensor may be ignored: Hugging Face stores each block's causal mask as a tensor, and
+/// may store a tied head too.
 bool is_buffer(const std::string& name, bool tied) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
          (tied && name == "lm_head.weight");
@@ -66,8 +67,8 @@ std::string text_of(const Shape& shape) {
   return fmt::format("[{}]", fmt::join(extents, ", "));
 }
 
-/// The name in the file of each parameter of the model. Throws UsageError for the first that is
-/// missing, unknown, or not what the configuration says.
+/// Maps each parameter's name to its name in the file. Throws UsageError for the first tensor that
+/// is missing, unknown, or does not match the configuration.
 std::map<std::string, std::string> matched(const std::string& path, const SafetensorsFile& file,
                                            const Plan& plan) {
   const GptConfig& config = plan.model();
@@ -100,12 +101,12 @@ std::map<std::string, std::string> matched(const std::string& path, const Safete
   return names;
 }
 
-/// What shapes do not tell: the number of heads, where a config.json says it.
+/// Checks the number of heads, which the shapes do not reveal, against config.json if there is one.
 void check_heads(const std::string& path, const GptConfig& config) {
   if (is_file_name(path)) return;
   std::ifstream file{path + "/config.json"};
   const auto document = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object()) return;  // without one shapes have to do
+  if (!document.is_object()) return;  // no config.json: the shapes must suffice
   const auto heads = document.find("n_head");
   if (heads != document.end() && heads->is_number_integer() && *heads != config.heads)
     throw UsageError{
@@ -114,7 +115,8 @@ void check_heads(const std::string& path, const GptConfig& config) {
                     path, heads->dump(), config.heads, heads->dump())};
 }
 
-/// A tied model's file may have its head written out, if that is the token table.
+/// Throws UsageError if a tied model's file has an lm_head.weight that differs from the token
+/// table.
 void check_tied(const std::string& path, SafetensorsFile& file, const GptConfig& config,
                 const std::map<std::string, std::string>& names) {
   const ParameterSpec table = token_table_spec(config);
@@ -162,7 +164,8 @@ std::map<std::string, std::string> checked(const std::string& path, SafetensorsF
   return names;
 }
 
-/// A slice of a tensor of the file, or of its flat moments, to where it belongs; zero in padding.
+/// Copies a slice of a tensor in the file, or of its flattened moments, to `places`; padding is
+/// zero.
 void read_to(Device device, SafetensorsFile& file, const std::string& name, const Slice& slice,
              const std::vector<View>& places) {
   std::vector<float> values(static_cast<std::size_t>(slice.local().elements()));
@@ -240,7 +243,7 @@ void load_moments(const std::string& path, AdamW& optimizer) {
   if (!has_moments(path)) return;
   SafetensorsFile file{moments_file(path)};
   for (const auto& [parameter, momentum, variance] : optimizer.moments()) {
-    if (!momentum) continue;  // the meta device
+    if (!momentum) continue;  // on the meta device
     const Device device = optimizer.device();
     read_to(device, file, parameter->name + ".momentum", parameter->slice, {momentum});
     read_to(device, file, parameter->name + ".variance", parameter->slice, {variance});

@@ -11,49 +11,51 @@
 
 namespace lockstep {
 
-// A checkpoint is a folder with model.safetensors and config.json, names and layout as Hugging
-// Face's GPT2LMHeadModel.save_pretrained writes them, so that from_pretrained reads ours; or, where
-// the path ends in .safetensors, that file alone. A folder can also have optimizer.safetensors:
-// NAME.momentum and NAME.variance of every parameter that is trained, flat, and `steps` (i32), how
-// many have been taken. All tensors are whole, however many ranks they came from: whoever loads
-// them takes the parts that are his.
+// A checkpoint is a folder with model.safetensors and config.json, with the names and layout that
+// Hugging Face's GPT2LMHeadModel.save_pretrained writes, so from_pretrained can read it. If the
+// path ends in .safetensors, the checkpoint is that file alone. A folder can also contain
+// optimizer.safetensors: NAME.momentum and NAME.variance, flattened, for every trained parameter,
+// and `steps` (i32), the number of optimizer steps taken. Tensors are stored whole, however many
+// ranks they came from; each rank loads its own parts.
 
-/// Writes all parameters of the model as F32 (of narrow ones the masters, where an optimizer has
-/// them), which must be on `device` (std::invalid_argument where one is missing). Each file is
-/// written whole or not at all. Throws UsageError where it can't be written.
+/// Writes all parameters of the model as F32 (the masters of narrow parameters, if an optimizer has
+/// them). All of them must be on `device`, unsharded; throws std::invalid_argument if one is
+/// missing. Each file is written completely or not at all. Throws UsageError if a file cannot be
+/// written.
 void save_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
 
-/// Throws UsageError where load_checkpoint would.
+/// Throws UsageError if load_checkpoint would.
 void check_checkpoint_fits(const std::string& path, const Plan& plan);
 
 /// Reads the values of `parameters`, which are on `device`: all of a model's, those of one stage,
-/// or slices of them. The file must be of the whole model
-/// of `plan`: with a tensor missing, unknown, or of another dtype or shape, or another number of
-/// heads in config.json, nothing is read and UsageError names it. Names may come without
-/// `transformer.`; the buffers attn.bias and attn.masked_bias are ignored, and where tied
-/// lm_head.weight, if it is the token table. Narrow values are the file's, rounded, and masters
-/// that are there already the file's own. Nothing is read on the meta device.
+/// or slices of them. The file must hold the whole model of `plan`. If a tensor is missing,
+/// unknown, or of the wrong dtype or shape, or if config.json has another number of heads, throws
+/// UsageError naming it and reads nothing. Names may omit `transformer.`. The buffers attn.bias and
+/// attn.masked_bias are ignored; so is the lm_head.weight of a tied model, if it equals the token
+/// table. Narrow values are rounded from the file's; existing masters get the file's values
+/// exactly. On the meta device nothing is read.
 void load_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
 
-/// One moment of one parameter, whole.
+/// One moment of one parameter, unsharded.
 struct NamedMoment {
   std::string name;  ///< "transformer.wte.weight.momentum"
   std::vector<float> values;
 };
 
-/// Adds what the optimizer knows to the checkpoint in `folder`. Throws UsageError where it can't be
-/// written.
+/// Adds the optimizer's moments and step count to the checkpoint in `folder`. Throws UsageError if
+/// the file cannot be written.
 void save_moments(const std::string& folder, const std::vector<NamedMoment>& moments,
                   std::int64_t steps);
 
-/// How many steps the checkpoint has been trained for; nothing where it is a model alone. Throws
-/// UsageError unless its moments are of just the parameters that `plan` trains.
+/// Returns the number of steps that the checkpoint was trained for, or nothing if it has no
+/// optimizer state. Throws UsageError unless it has moments for exactly the parameters that `plan`
+/// trains.
 std::optional<std::int64_t> trained_steps(const std::string& path, const Plan& plan);
 
-/// Reads the moments of all that `optimizer` updates, and goes on after the steps taken. Nothing
-/// where the checkpoint is a model alone.
+/// Reads the moments of all parameters that `optimizer` updates, and sets its step count. Does
+/// nothing if the checkpoint has no optimizer state.
 void load_moments(const std::string& path, AdamW& optimizer);
 
 }  // namespace lockstep

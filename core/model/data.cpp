@@ -54,7 +54,7 @@ Corpus Corpus::from_file(const std::string& path, const GptConfig& config) {
   std::ifstream file{path, std::ios::binary};
   if (!file) throw unfit("can't be opened for reading");
   std::string text;
-  try {  // an iterator reads past the stream, whose state then knows nothing of errors
+  try {  // istreambuf_iterator bypasses the stream, whose state then records no read errors
     text.assign(std::istreambuf_iterator<char>{file}, {});
   } catch (const std::ios_base::failure&) {
     throw unfit("can't be read");
@@ -87,7 +87,7 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
   const std::int64_t m = shape.microbatches, b = shape.size;
   const std::vector<Positions> all{{0, sequence_}};
   const std::vector<Positions>& positions = shape.positions.empty() ? all : shape.positions;
-  std::int64_t s = 0;  // positions that are read of each sequence
+  std::int64_t s = 0;  // positions read from each sequence
   for (const Positions& each : positions) s += each.end - each.begin;
   Batch batch;
   batch.tokens.reserve(static_cast<std::size_t>(m * b * s));

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Byte-level: token i is the byte i, V = 256. Any file can be trained on.
+/// Byte-level tokenizer: token i is byte i, V = 256. Any file can be used for training.
 struct Tokenizer {
   static constexpr int vocabulary = 256;
   static std::vector<std::int32_t> encode(const std::string& text);
@@ -19,25 +19,25 @@ struct Tokenizer {
   static std::string decode(const std::vector<std::int32_t>& tokens);
 };
 
-/// Lets the microbatches be where a model on `device` reads them: copies them to a GPU, and is
-/// nothing on the CPU. The batch is released before the device's stream is.
+/// Makes the microbatches accessible to a model on `device`: copies them to a GPU; does nothing on
+/// the CPU. Release the batch before the device's stream.
 void move_to(Device device, Batch& batch);
 
-/// A text to train on.
+/// A training text.
 class Corpus {
  public:
-  /// Throws UsageError where `text` has no sequence + 1 tokens, or tokens that are not in the
-  /// vocabulary. `name` is what messages call it.
+  /// Throws UsageError if `text` has fewer than sequence + 1 tokens, or tokens outside the
+  /// vocabulary. `name` identifies the text in messages.
   Corpus(const std::string& text, const GptConfig& config, std::string name = "the text");
-  /// --data FILE. Throws UsageError for a file that is missing, a directory, unreadable, empty or
-  /// too short.
+  /// Reads the file of --data FILE. Throws UsageError if it is missing, a directory, unreadable,
+  /// empty or too short.
   static Corpus from_file(const std::string& path, const GptConfig& config);
 
-  /// This replica's part of the batch of `step`: every sample is a window of sequence + 1 tokens
-  /// whose place in the text depends on seed, step and the sample's number only, so any rank can
-  /// make its share, and every way to split a batch into replicas and microbatches sees the same
-  /// samples. loss_scale is 1 / (tokens of all replicas): over all microbatches of all replicas
-  /// losses, and gradients, add up to those of the whole batch's mean.
+  /// Returns this replica's part of the batch of `step`. Each sample is a window of sequence + 1
+  /// tokens whose position in the text depends only on the seed, the step and the sample's number.
+  /// Any rank can therefore produce its share, and every split of a batch into replicas and
+  /// microbatches sees the same samples. loss_scale is 1 / (tokens of all replicas): summed over
+  /// all microbatches of all replicas, losses and gradients equal those of the whole batch's mean.
   Batch batch(std::uint64_t seed, int step, const BatchShape& shape) const;
 
   std::size_t tokens() const { return tokens_.size(); }

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// x (b, s, h) = token table[tokens] + position table[0 .. s). The stash keeps the tokens' View,
-/// and between the halves of backward dx.
+/// x (b, s, h) = token_table[tokens] + position_table[0 .. s). The stash keeps the View of the
+/// tokens and, between the halves of backward, dx.
 class Embedding : public TokenLayer {
  public:
   explicit Embedding(const LayerSite& site);

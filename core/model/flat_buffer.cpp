@@ -15,7 +15,8 @@ View slot_in(View flat, const FlatLayout::Slot& slot) {
   return flat.columns(slot.offset, slot.elements()).reshaped(slot.parameter.slice.local());
 }
 
-/// `from` is where the numbers were, (slice.local()), or empty.
+/// Copies `from`, the previous storage (slice.local()), to `to`; fills it with zeros if `from` is
+/// empty.
 void fill_again(Device device, View from, View to) {
   if (from.elements() > 0)
     copy(device, from, to);

@@ -131,7 +131,7 @@ void Gpt::outwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit) {
 
 namespace {
 
-/// What the model itself remembers of a microbatch.
+/// The model's own state for one microbatch.
 struct Remembered {
   bool last = false;
 };

@@ -11,41 +11,43 @@
 
 namespace lockstep {
 
-/// What is gathered, run and discarded as one: the embedding, a block, or the head.
+/// The unit in which parameters are gathered, used and discarded: the embedding, a block, or the
+/// head.
 struct Unit {
   int index = 0;  ///< in the whole model: 0 is the embedding, 1 .. L the blocks, L + 1 the head
-  /// In order. A tied head beside its embedding has the token table here too.
+  /// In ascending order. If a tied head is on the same stage as the embedding, its unit includes
+  /// the token table too.
   std::vector<Parameter*> parameters;
 };
 
-/// What a technique does around each unit: gather and discard parameters (ZeRO-3), send gradients
-/// off while backward goes on (data parallel). Backward may come whole, or as its two halves with
-/// halves of other microbatches in between. A unit's parameters are read from before_forward to
-/// after_forward, and from before_backward to after_backward_input. Its gradients are added to from
-/// before_backward (LayerNorm's already in the input half) to after_backward.
+/// Callbacks around each unit of a model: ZeRO-3 gathers and discards parameters in them, and data
+/// parallelism starts to send gradients while backward continues. Backward may run whole, or as two
+/// halves with halves of other microbatches in between. A unit's parameters are read from
+/// before_forward to after_forward, and from before_backward to after_backward_input. Its gradients
+/// are updated from before_backward (LayerNorm's already in the input half) to after_backward.
 ///
-/// Several techniques can be on one model. They nest: of two, the one that was added later is the
-/// inner one. Its `before_` hooks run last, and its other hooks run first.
+/// A model can have the hooks of several techniques. They nest: hooks added later are inside those
+/// added earlier. Their `before_` hooks run last, and their other hooks run first.
 class LayerHooks {
  public:
   virtual ~LayerHooks() = default;
   virtual void before_forward(const Unit&) {}
   virtual void after_forward(const Unit&) {}
   virtual void before_backward(const Unit&) {}
-  /// The input half is done.
+  /// The input half of backward is done.
   virtual void after_backward_input(const Unit&) {}
-  /// The weight half is done: this microbatch's gradients are added.
+  /// The weight half is done: this microbatch's gradients have been added.
   virtual void after_backward(const Unit&) {}
-  /// Once per step, after the last backward of this stage: the model adds nothing more to the
-  /// unit's gradients. The embedding's include those of a tied head, if that is on the same stage;
+  /// Called once per step, in the last microbatch's backward: the model adds nothing more to the
+  /// unit's gradients. The embedding's include those of a tied head if that is on the same stage;
   /// otherwise PipelineUpdate adds them.
   virtual void gradients_ready(const Unit&) {}
 };
 
 class Gpt;
 
-/// Hooks on a model, until this is destroyed; those of other techniques stay. The model and the
-/// hooks must outlive it.
+/// Registers hooks with a model until it is destroyed; hooks of other techniques stay. The model
+/// and the hooks must outlive it.
 class [[nodiscard]] HookScope {
  public:
   HookScope() = default;
@@ -64,52 +66,56 @@ class [[nodiscard]] HookScope {
 class Gpt {
  public:
   /// Builds the layers of `stage` and fills them with initial values that depend only on the seed
-  /// and on each element's place in the whole model. Throws UsageError (GptConfig::validate).
-  /// `device`'s memory and stream, and `builder` for the length of this call, must outlive it.
+  /// and on each element's position in the whole model. Throws UsageError (GptConfig::validate).
+  /// `device`'s memory and stream must outlive the model; `builder` is used only during this call.
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
       const ModelBuilder& builder = {}, Storage storage = Storage::own);
-  /// One of the stages that a rank of the plan holds: its slices of the parameters, built by the
-  /// plan's builder.
+  /// Builds one of the stages that a rank of the plan holds, with the rank's slices of the
+  /// parameters and the plan's builder.
   Gpt(const Plan& plan, const Place& place, int stage, Device device,
       Storage storage = Storage::own);
-  /// The same for a rank with one stage (Place::only_stage).
+  /// The same, for a rank with one stage (Place::only_stage).
   Gpt(const Plan& plan, const Place& place, Device device, Storage storage = Storage::own);
   ~Gpt();
   Gpt(const Gpt&) = delete;
   Gpt& operator=(const Gpt&) = delete;
 
-  /// y (b, s, h) from x (b, s, h), which is empty on the first stage (it reads the tokens). On the
-  /// last stage y is empty, and the loss is in the stash.
+  /// Computes y (b, s, h) from x (b, s, h). On the first stage x is empty (the stage reads the
+  /// tokens); on the last stage y is empty and the loss is in the stash.
   Tensor forward(const Microbatch& microbatch, Tensor x, Stash& stash);
 
-  /// This microbatch's share of the batch's mean loss, from its stash, after forward and before
-  /// backward. Last stage only (std::logic_error elsewhere). The same bits on every split.
+  /// Returns this microbatch's share of the batch's mean loss. Call it between the microbatch's
+  /// forward and backward, on the last stage only (std::logic_error elsewhere). Bitwise the same
+  /// for every split.
   double loss(const Stash& stash);
 
-  /// dx from dy, adding to the gradients; both (b, s, h), dy empty on the last stage, the result
-  /// empty on the first. Empties the stash.
+  /// Computes dx from dy, both (b, s, h), and adds to the gradients. dy is empty on the last stage,
+  /// dx on the first. Empties the stash.
   Tensor backward(Tensor dy, Stash& stash);
-  /// The two halves of backward; together the same bits. The input half keeps in the stash what the
-  /// weight half needs.
+  /// The two halves of backward; together they give the same bits. The input half keeps in the
+  /// stash the tensors that the weight half needs.
   Tensor backward_input(Tensor dy, Stash& stash);
   void backward_weight(Stash& stash);
 
-  /// Adds the gradient of the tied head to that of the token table (first the embedding's use, then
-  /// the head's); once, until zero_gradients. Comes by itself with the backward of a batch's last
-  /// microbatch. Where the two live on different stages this does nothing, and their gradients are
-  /// summed by an all-reduce of the two ranks, with the same bits.
+  /// Adds the tied head's gradient to the token table's own (from the embedding), once until the
+  /// next zero_gradients. backward calls it for a batch's last microbatch. If head and embedding
+  /// are on different stages this does nothing: the two ranks sum their gradients with an
+  /// all-reduce, with the same bits.
   void finish_gradients();
   void zero_gradients();
 
-  /// (b, s, V) for tokens (b, s) i32, with nothing remembered: for sampling. Whole model only.
+  /// Returns logits (b, s, V) for tokens (b, s) i32 and keeps no activations; for sampling. Whole
+  /// model only.
   Tensor logits(View tokens);
 
-  /// Ascending order; they stay the model's.
+  /// In ascending order; the model owns them.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   const std::vector<Unit>& units() const { return units_; }
-  /// The same as values, which layouts are made of. Equal to Plan::units of the model's plan.
+  /// The units as plain values, from which layouts are built. Equal to Plan::units of the model's
+  /// plan.
   std::vector<StoredUnit> stored_units() const;
-  /// The parameter of that order. Throws std::out_of_range if it is not here.
+  /// Returns the parameter with this order. Throws std::out_of_range if this model does not have
+  /// it.
   Parameter& parameter(int order) const;
 
   const GptConfig& config() const { return config_; }
@@ -121,7 +127,7 @@ class Gpt {
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
       const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices);
 
-  /// Calls a hook of every technique: from the outermost, or from the innermost.
+  /// Call one hook of every technique, from the outermost or from the innermost.
   void inwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
   void outwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
   void weight_half_done(const Unit& unit, bool last);
@@ -136,16 +142,17 @@ class Gpt {
   std::vector<std::unique_ptr<Layer>> blocks_;
   std::unique_ptr<Layer> head_;
   std::unique_ptr<LossLayer> loss_;
-  /// The tied head's own gradient of the token table; empty unless both uses are here.
+  /// The tied head's part of the token table's gradient; empty unless embedding and head are both
+  /// here.
   Tensor tied_gradient_;
   bool tied_is_added_ = false;
   std::vector<Parameter*> parameters_;
   std::vector<Unit> units_;
-  std::vector<LayerHooks*> hooks_;  ///< from the outermost
+  std::vector<LayerHooks*> hooks_;  ///< outermost first
 };
 
-/// Forward and backward of all microbatches in order on a whole model: the gradients of the batch's
-/// mean loss (of this replica's share of it) are added to what is there. Returns the loss, or
+/// Runs forward and backward of all microbatches of a whole model in order, and accumulates the
+/// gradients of the batch's mean loss, or of this replica's share of it. Returns that loss or
 /// share.
 double accumulate_gradients(Gpt& model, const Batch& batch);
 

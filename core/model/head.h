@@ -4,9 +4,9 @@
 
 namespace lockstep {
 
-/// Final LayerNorm and the output head without bias: (b, s, h) -> logits (b, s, V). With `tied` the
+/// Final LayerNorm and output head without bias: (b, s, h) -> logits (b, s, V). With `tied`, the
 /// head reads that token table and adds to `tied_gradient` (V, h), which finish_gradients adds to
-/// the table's own; otherwise it has a Parameter (head_spec).
+/// the table's own gradient; otherwise it owns a Parameter (head_spec).
 class Head : public Chain {
  public:
   Head(const LayerSite& site, const ModelBuilder& builder, Parameter* tied = nullptr,

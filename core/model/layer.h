@@ -9,66 +9,67 @@
 
 namespace lockstep {
 
-/// A function with parameters, and its derivative. Activations are (b, s, width), in
+/// A function with parameters, and its derivative. Activations have shape (b, s, width) and type
 /// GptConfig::dtype.
 ///
-/// What backward needs of forward lies in the microbatch's Stash, never in the layer, so that
-/// several microbatches can be in flight. The two halves of backward can be apart: pipelines send
-/// the gradient of the input on before they compute that of the parameters.
+/// Forward saves the tensors that backward needs in the microbatch's Stash, never in the layer, so
+/// several microbatches can be in flight. The two halves of backward can be separated: pipelines
+/// send the input's gradient on before they compute the parameters' gradients.
 ///
-/// A tensor that is given to a layer may be shared; the layer reads it, and writes to it only where
-/// it is the sole owner. A tensor that a layer returns is the caller's to overwrite.
+/// A tensor passed to a layer may be shared; the layer reads it, and writes to it only if it is the
+/// sole owner. The caller may overwrite a tensor that a layer returns.
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// y = f(x). Saves in the stash what backward needs.
+  /// y = f(x). Saves in the stash the tensors that backward needs.
   virtual Tensor forward(Tensor x, Stash& stash) = 0;
-  /// dx from dy. Releases what the weight half does not need, keeps what it does.
+  /// Computes dx from dy. Releases the saved tensors that the weight half does not need.
   virtual Tensor backward_input(Tensor dy, Stash& stash) = 0;
   /// Adds to the gradients of the parameters; afterwards the stash holds nothing of this layer. The
-  /// gradients of small vectors beside (LayerNorm's) may have been added by the input half already.
+  /// input half may already have added the gradients of small vectors (LayerNorm's).
   virtual void backward_weight(Stash& stash) = 0;
-  /// Both halves, the same bits; a composite layer releases its parts one by one on the way.
+  /// Runs both halves, with the same bits; a composite layer releases each part's tensors along the
+  /// way.
   virtual Tensor backward(Tensor dy, Stash& stash) {
     Tensor dx = backward_input(std::move(dy), stash);
     backward_weight(stash);
     return dx;
   }
-  /// Appends the layer's parameters, which stay the layer's.
+  /// Appends pointers to the layer's parameters; the layer keeps ownership.
   virtual void collect(std::vector<Parameter*>& parameters) { static_cast<void>(parameters); }
 };
 
-/// The first layer: from tokens to activations. A seam (vocabulary-parallel embedding).
+/// The first layer: from tokens to activations. A vocabulary-parallel embedding can replace it.
 class TokenLayer {
  public:
   virtual ~TokenLayer() = default;
-  /// (b, s, h) from tokens (b, s) i32, which must stay until backward.
+  /// Computes (b, s, h) from tokens (b, s) i32, which must stay valid until backward.
   virtual Tensor forward(View tokens, Stash& stash) = 0;
-  /// There is no gradient of tokens: keeps dx (b, s, h) for the weight half.
+  /// Tokens have no gradient: keeps dx (b, s, h) for the weight half.
   virtual void backward_input(Tensor dx, Stash& stash) = 0;
   virtual void backward_weight(Stash& stash) = 0;
   virtual void collect(std::vector<Parameter*>& parameters) = 0;
-  /// The token table, which a tied head on the same rank uses too.
+  /// The token table, which a tied head on the same rank shares.
   virtual Parameter& table() = 0;
 };
 
-/// The last layer: from logits to the loss. A seam (vocabulary-parallel cross-entropy).
+/// The last layer: from logits to the loss. A vocabulary-parallel cross-entropy can replace it.
 class LossLayer {
  public:
   virtual ~LossLayer() = default;
-  /// Takes logits (b, s, V) and targets (b, s) i32, which must stay until backward. The loss is the
-  /// sum over tokens times `scale`, which is 1 / (tokens of the whole batch): microbatches add up
-  /// to the batch's mean.
+  /// Takes logits (b, s, V), and targets (b, s) i32, which must stay valid until backward. The loss
+  /// is the sum over tokens times `scale`, 1 / (tokens of the whole batch), so the losses of
+  /// microbatches add up to the batch's mean.
   virtual void forward(Tensor logits, View targets, float scale, Stash& stash) = 0;
-  /// This microbatch's share of the batch's mean loss, in nats; the same bits on every split. Waits
-  /// for the device. 0 on the meta device.
+  /// Returns this microbatch's share of the batch's mean loss, in nats; bitwise the same for every
+  /// split. Waits for the device. 0 on the meta device.
   virtual double value(const Stash& stash) = 0;
-  /// dlogits (b, s, V), in the place of the logits.
+  /// Returns dlogits (b, s, V), which overwrites the logits.
   virtual Tensor backward(Stash& stash) = 0;
 };
 
-/// Layers one after another. Most of a transformer is this.
+/// A sequence of layers. Most of a transformer is built of these.
 class Chain : public Layer {
  public:
   Tensor forward(Tensor x, Stash& stash) override;

@@ -5,10 +5,11 @@
 
 namespace lockstep {
 
-/// Layer normalisation over h (Ba 2016). The stash keeps x, mean and rstd: b s h + 2 b s floats.
+/// Layer normalisation over h (Ba 2016). The stash keeps x, mean and rstd: b s h + 2 b s elements.
 ///
-/// The input half adds the gradients of gain and bias too: both halves read the same x and dy, and
-/// a pipeline that defers the weight half would hold 2 b s h floats for the sake of 2 h numbers.
+/// The input half also adds the gradients of gain and bias. Both halves read the same x and dy, so
+/// deferring these gradients would make a pipeline hold 2 b s h elements for the sake of 2 h
+/// numbers.
 class LayerNorm : public Layer {
  public:
   LayerNorm(const LayerSite& site, const ParameterSpec& gain, const ParameterSpec& bias)

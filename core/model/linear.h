@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// y (b, s, out) = x (b, s, in) W + b. The stash keeps x until the weight half, and between the
-/// halves dy: b s in, then b s (in + out) floats.
+/// y (b, s, out) = x (b, s, in) W + b. The stash keeps x until the weight half, and dy between the
+/// halves: b s in elements, then b s (in + out).
 class Linear : public Layer {
  public:
   Linear(const LayerSite& site, const LinearSpec& spec);

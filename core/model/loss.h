@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// Softmax and cross-entropy, the mean over the tokens of the whole batch. The stash keeps the
-/// logits (b s V floats), and per token the log-sum-exp and the loss (2 b s).
+/// Softmax and cross-entropy, averaged over the tokens of the whole batch. The stash keeps the
+/// logits (b s V elements) and, per token, the log-sum-exp and the loss (2 b s).
 class CrossEntropy : public LossLayer {
  public:
   explicit CrossEntropy(const LayerSite& site) : ops_(site.device, site.layer, site.config.dtype) {}

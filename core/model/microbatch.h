@@ -8,16 +8,16 @@
 
 namespace lockstep {
 
-/// The unit that travels through a model. Owns nothing; tokens and targets must stay until the
-/// microbatch's backward is done.
+/// The unit of work that passes through a model. Owns nothing; tokens and targets must stay valid
+/// until the microbatch's backward is done.
 struct Microbatch {
   View tokens;           ///< (b, s) i32
-  View targets;          ///< (b, s) i32: the token that follows each
+  View targets;          ///< (b, s) i32: the token after each position
   float loss_scale = 1;  ///< 1 / (tokens of the whole batch)
-  bool last = false;     ///< of its batch: after its backward the gradients are complete
+  bool last = false;     ///< last of its batch: its backward completes the gradients
 };
 
-/// m microbatches of (b, s) tokens and targets, owned. Move-only.
+/// m microbatches of (b, s) tokens and targets, with their storage. Move-only.
 struct Batch {
   Batch() = default;
   Batch(Batch&&) = default;
@@ -25,8 +25,9 @@ struct Batch {
 
   std::vector<std::int32_t> tokens;      ///< (m, b, s)
   std::vector<std::int32_t> targets;     ///< (m, b, s)
-  std::vector<Microbatch> microbatches;  ///< of these; or, on a GPU, of the copy there
-  std::shared_ptr<void> copy;            ///< on the GPU; in no account, as the vectors are not
+  std::vector<Microbatch> microbatches;  ///< views of the vectors or, on a GPU, of `copy`
+  std::shared_ptr<void> copy;            ///< GPU copy; like the vectors, not charged to any memory
+                                         ///< category
 };
 
 }  // namespace lockstep

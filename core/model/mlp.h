@@ -5,8 +5,7 @@
 
 namespace lockstep {
 
-/// GELU in its tanh form, element by element. The stash keeps x. Its gradient takes the place of
-/// dy.
+/// GELU in its tanh form, element by element. The stash keeps x. In backward, dx overwrites dy.
 class Gelu : public Layer {
  public:
   explicit Gelu(const LayerSite& site) : ops_(site.device, site.layer, site.config.dtype) {}
@@ -23,7 +22,7 @@ class Gelu : public Layer {
   Ops ops_;
 };
 
-/// h -> 4 h -> GELU -> h, for each token on its own. A seam: experts take its place.
+/// h -> 4h -> GELU -> h, for each token independently. A mixture of experts can replace it.
 class Mlp : public Chain {
  public:
   Mlp(const LayerSite& site, const ModelBuilder& builder);

@@ -4,7 +4,7 @@ namespace lockstep {
 
 namespace {
 
-/// Memory moved: each of these once.
+/// Memory traffic: each operand once.
 template <class... Views>
 Cost moved(const Views&... views) {
   return {.flops = 0, .bytes = (static_cast<double>(views.bytes()) + ...)};
@@ -18,7 +18,7 @@ double product_flops(std::int64_t rows, std::int64_t in, std::int64_t out) {
   return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
 }
 
-/// One (s, s) product of every head, causal, so half: b s² h.
+/// One (s, s) product of all heads; causal, so counted half: b s² h.
 double causal_product_flops(const Shape& y) {
   return static_cast<double>(y.elements()) * static_cast<double>(y[1]);
 }
@@ -36,7 +36,7 @@ Cost cost::linear_backward_input(std::int64_t rows, std::int64_t in, std::int64_
 }
 Cost cost::linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
                                   std::size_t width) {
-  // The gradient is read and written.
+  // The weight gradient is read and written.
   return {product_flops(rows, in, out),
           bytes_of(rows * in + rows * out + 2 * in * out + (bias ? 2 * out : 0), width)};
 }
@@ -46,7 +46,7 @@ Cost cost::attention_forward(const Shape& y, int heads, std::size_t width, bool 
                                            bytes_of(rows + (probabilities ? rows * y[1] : 0), 4)};
 }
 Cost cost::attention_backward(const Shape& y, int heads, std::size_t width, bool probabilities) {
-  // Reads dy, q, k, v, y and lse or the probabilities, writes dq, dk, dv.
+  // Reads dy, q, k, v, y and either lse or the probabilities; writes dq, dk, dv.
   const std::int64_t rows = y.rows() * heads;
   return {(probabilities ? 4 : 5) * causal_product_flops(y),
           bytes_of(8 * y.elements(), width) + bytes_of(probabilities ? rows * y[1] : rows, 4)};
@@ -117,7 +117,7 @@ void Ops::attention_backward(View dy, View queries, View keys, View values, View
 }
 
 void Ops::embedding_forward(View tokens, View tokens_table, View positions_table, View x) const {
-  // Reads a row of each table for every row of x.
+  // Reads one row of each table for every row of x.
   launch("embedding", moved(tokens, x, x, x), [&](const Kernels& k, Queue q) {
     k.embedding_forward(q, tokens, tokens_table, positions_table, x);
   });
@@ -147,7 +147,7 @@ void Ops::add(View a, View b, View y) const {
 }
 double Ops::sum(View x) const {
   if (!x) return 0;
-  device_.compute.synchronise();  // here the host waits where it is watched, not inside the kernel
+  device_.compute.synchronise();  // wait here, where the watchdog can see it, not inside the kernel
   return device_.compute.kernels().sum(device_.compute.queue(), x);
 }
 

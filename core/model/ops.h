@@ -4,40 +4,40 @@
 
 namespace lockstep {
 
-/// What each kernel asks of a device. `flops` counts matrix multiplications only, as the papers'
-/// model FLOPs do (a multiply-add is two); everything else costs the memory it moves, each operand
-/// once, `width` bytes an element (statistics 4). Narrow elements change no FLOPs and no FLOP/s.
+/// The cost of each kernel. `flops` counts matrix multiplications only, like the papers' model
+/// FLOPs (a multiply-add is two). `bytes` counts each read and write once, at `width` bytes per
+/// element (4 for statistics). Narrow elements change neither FLOPs nor FLOP/s.
 namespace cost {
-/// 2 N in out: the same for forward, backward_input and backward_weight.
+/// 2 · rows · in · out FLOPs in each of forward, backward_input and backward_weight.
 Cost linear_forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
                     std::size_t width = 4);
 Cost linear_backward_input(std::int64_t rows, std::int64_t in, std::int64_t out,
                            std::size_t width = 4);
 Cost linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
                             std::size_t width = 4);
-/// q kᵀ and p v, counted *half*, because causal: 2 b s² h (in full it would be 4 b s² h).
-/// `probabilities`: whether they are written out, in full and in f32.
+/// q kᵀ and p v. Causal, so counted *half*: 2 b s² h (in full, 4 b s² h). `probabilities`: whether
+/// the kernel also writes the probabilities, as full (s, s) matrices in f32.
 Cost attention_forward(const Shape& y, int heads, std::size_t width = 4,
                        bool probabilities = false);
-/// Five products (the scores again, dv, dp, dq, dk), counted half: 5 b s² h, 2.5 times the forward.
-/// Where the probabilities were kept, the scores are not made again: 4 b s² h.
+/// Five products (recomputed scores, dv, dp, dq, dk), counted half: 5 b s² h, 2.5 times the
+/// forward. If the probabilities were kept, the scores are not recomputed: 4 b s² h.
 Cost attention_backward(const Shape& y, int heads, std::size_t width = 4,
                         bool probabilities = false);
 }  // namespace cost
 
-/// The kernels, launched: each with the span that names it in the trace and the cost that the
-/// modelled clock charges. What the arguments are is said in kernels/kernels.h.
+/// Launches kernels, each with the span that names it in the trace and the cost that the modelled
+/// clock charges. kernels/kernels.h documents the arguments.
 class Ops {
  public:
-  /// `dtype` is what activations are stored in.
+  /// `dtype` is the type in which activations are stored.
   Ops(Device device, int layer, DType dtype = DType::f32)
       : device_(device), layer_(layer), dtype_(dtype) {}
 
-  /// A new activation, uninitialised.
+  /// Allocates an activation, uninitialised.
   Tensor activation(const Shape& shape) const {
     return Tensor{device_.memory, shape, MemoryCategory::activations, dtype_};
   }
-  /// A number a row that backward needs again: f32 whatever activations are.
+  /// Allocates statistics for backward, uninitialised; always in f32.
   Tensor statistic(const Shape& shape) const {
     return Tensor{device_.memory, shape, MemoryCategory::activations};
   }
@@ -66,7 +66,7 @@ class Ops {
   void cross_entropy_backward(View logits, View targets, View lse, float scale, View dlogits) const;
 
   void add(View a, View b, View y) const;
-  /// For reports, so nothing is charged. Waits for the device; 0 on the meta device.
+  /// Sums x, for reports; the clock is not charged. Waits for the device. 0 on the meta device.
   double sum(View x) const;
 
  private:

@@ -10,52 +10,53 @@
 
 namespace lockstep {
 
-/// The initial storage of values and gradients.
+/// Where values and gradients are stored initially.
 enum class Storage {
-  own,   ///< in storage of each parameter's own, with initial values
-  none,  ///< nowhere: a technique that shards the model gives them a place before they are used
+  own,   ///< in each parameter's own storage, with initial values
+  none,  ///< nowhere: a technique that shards the model provides storage before they are used
 };
 
-/// One parameter of a model as a rank holds it: its spec, which part of it is here, and where the
-/// value and the gradient of that part lie. A layer owns its Parameters and reads them through the
-/// Views at each use, so a lesson may move them into a flat buffer of its own (point the Views
-/// there, reset the storage), or take them away between uses. `shape` is that of the whole tensor;
-/// value and gradient have slice.local().
+/// One parameter of a model as a rank holds it: its spec, the slice that is here, and views of that
+/// slice's value and gradient. A layer owns its Parameters and reads them through the Views at each
+/// use, so a lesson may move them into its own flat buffer (point the Views there, reset the
+/// storage) or remove them between uses. `shape` is the shape of the whole tensor; value and
+/// gradient have shape slice.local().
 struct Parameter : ParameterSpec {
   Parameter() = default;
-  /// Without storage: value and gradient are empty until somebody gives them a place. An empty
-  /// slice is all of it.
+  /// Creates a parameter without storage: value and gradient stay empty until they are pointed at a
+  /// buffer. An empty slice means the whole tensor.
   explicit Parameter(const ParameterSpec& spec, Slice slice = {});
   /// Allocates value and gradient (charged to parameters and gradients), fills the value with its
-  /// initial numbers, the same on every split, and the gradient with zeros. A frozen parameter has
-  /// no gradient. On the meta device nothing is filled.
+  /// initial numbers, which are the same for every split, and zeros the gradient. A frozen
+  /// parameter has no gradient. On the meta device nothing is filled.
   Parameter(const ParameterSpec& spec, Slice slice, Device device, std::uint64_t seed);
 
-  /// Gives the parameter storage of its own again, after its value or gradient has been elsewhere:
-  /// allocated, not filled.
+  /// Allocate the parameter's own storage again after its value or gradient was moved elsewhere.
+  /// The contents are uninitialised.
   void allocate_value(Device device);
   void allocate_gradient(Device device);
 
-  /// Fills the value with the initial numbers of this slice: those of its elements of the whole
-  /// tensor, wherever they are made; zero in padding. Nothing without storage.
+  /// Fills the value with this slice's initial numbers, which depend only on an element's index in
+  /// the whole tensor, and padding with zeros. Does nothing without storage.
   void fill_initial(Device device, std::uint64_t seed) const;
 
-  /// The parameter in f32, as checkpoints and comparisons take it, from `device`, where it lies:
-  /// the master if there is one, otherwise the value, widened. Empty without storage.
+  /// Returns the parameter in f32, as checkpoints and comparisons need it, copied from `device`,
+  /// where it lies: the master if there is one, otherwise the widened value. Empty without storage.
   std::vector<float> f32_values(Device device) const;
 
-  Slice slice;  ///< which part of the whole tensor this is
+  Slice slice;  ///< the part of the whole tensor that is here
   View value;
   View gradient;
-  /// Of a narrow value: the optimizer's f32 copy, which the value is rounded from (AdamW). Empty
-  /// without an optimizer, and if the value is f32 itself.
+  /// For a narrow value: the optimizer's f32 copy, from which the value is rounded (see AdamW).
+  /// Empty without an optimizer, or if the value is f32.
   View master;
 
-  Tensor value_storage;     ///< empty while `value` lies in somebody else's buffer
-  Tensor gradient_storage;  ///< likewise
+  Tensor value_storage;     ///< empty while `value` points into another buffer
+  Tensor gradient_storage;  ///< empty while `gradient` points into another buffer
 };
 
-/// Zeros, outside of the modelled clock: for setting up. Nothing on the meta device.
+/// Fills a view with zeros during setup; the modelled clock is not charged. Does nothing on the
+/// meta device.
 void fill_with_zeros(Device device, View view);
 
 }  // namespace lockstep

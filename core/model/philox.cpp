@@ -37,7 +37,7 @@ std::array<float, 4> RandomStream::normals(std::uint64_t block) const {
   const auto word = bits(block);
   std::array<float, 4> normal{};
   for (std::size_t pair = 0; pair < 4; pair += 2) {
-    // The first uniform is in (0, 1], so that its logarithm is finite.
+    // u is in (0, 1], so its logarithm is finite.
     const double u = (static_cast<double>(word[pair]) + 1) * 0x1p-32;
     const double angle = 2 * std::numbers::pi * static_cast<double>(word[pair + 1]) * 0x1p-32;
     const double radius = std::sqrt(-2 * std::log(u));

@@ -20,9 +20,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t longest_header = 100'000'000;  // the reference implementation's own limit
+constexpr std::uint64_t longest_header = 100'000'000;  // the reference implementation's limit
 
-/// Bytes an element, 0 for a dtype that the format does not know.
+/// Bytes per element; 0 for a dtype that the format does not define.
 std::uint64_t bytes_of(const std::string& dtype) {
   if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
   if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
@@ -51,8 +51,8 @@ std::vector<std::int64_t> extents(const Shape& shape) {
   return result;
 }
 
-/// Whether elements times bytes is what is there; never where that does not fit 64 bits (a negative
-/// extent is a huge one).
+/// Whether the data has the size that dtype and shape require; false if that size exceeds 64 bits
+/// (a negative extent counts as a huge one).
 bool fits(const SafetensorsFile::Entry& entry) {
   std::uint64_t bytes = bytes_of(entry.dtype);
   for (std::int64_t extent : entry.shape) {
@@ -188,7 +188,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedView>& te
     offset += view.bytes();
   }
   std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data are aligned
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // pads the header, to align the data
 
   write_file(path, [&](std::ostream& file) {
     const std::uint64_t length = text.size();

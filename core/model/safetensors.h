@@ -9,33 +9,33 @@
 
 namespace lockstep {
 
-// The safetensors format: 8 bytes of header length (little endian), a JSON header that names each
-// tensor's dtype, shape and [begin, end) in what follows, and the data, row-major
+// The safetensors format: 8 bytes of header length (little endian); a JSON header with each
+// tensor's dtype, shape and byte range [begin, end) in the data; then the data, row-major
 // (https://github.com/huggingface/safetensors#format).
 
-/// A file that is read from. Everything that its header says is checked when it is opened: no
-/// tensor outside of the file, none overlapping another, none whose bytes don't fit its shape.
+/// A file open for reading. The constructor checks the whole header: each tensor lies inside the
+/// file, overlaps no other, and has as many bytes as its shape requires.
 class SafetensorsFile {
  public:
   struct Entry {
     std::string name;
-    std::string dtype;  ///< the file's: "F32", "I32", "BF16", ...
+    std::string dtype;  ///< as spelled in the file: "F32", "I32", "BF16", ...
     std::vector<std::int64_t> shape;
-    std::uint64_t begin = 0;  ///< in the data
+    std::uint64_t begin = 0;  ///< byte offset in the data
     std::uint64_t end = 0;
   };
 
-  /// Throws UsageError, one line that names the file, the tensor, what is wrong and what would do.
+  /// Throws UsageError: one line that names the file, the tensor, the fault and a remedy.
   explicit SafetensorsFile(const std::string& path);
 
   const std::vector<Entry>& entries() const { return entries_; }
-  /// nullptr where there is none.
+  /// Returns nullptr if there is no such tensor.
   const Entry* find(const std::string& name) const;
-  /// Reads a tensor into `to`: host memory, contiguous, f32 or i32. Throws UsageError for another
-  /// dtype or shape, and for a tensor that is not there.
+  /// Reads a tensor into `to`: host memory, contiguous, f32 or i32. Throws UsageError if the tensor
+  /// has another dtype or shape, or does not exist.
   void read(const std::string& name, View to);
-  /// Reads elements [first, first + to.elements()) of a tensor, in row-major order, whatever their
-  /// shape. Throws UsageError for another dtype, and for elements that are not there.
+  /// Reads elements [first, first + to.elements()) of a tensor in row-major order, whatever its
+  /// shape. Throws UsageError if the tensor has another dtype, or fewer elements.
   void read_part(const std::string& name, std::int64_t first, View to);
 
  private:
@@ -47,17 +47,17 @@ class SafetensorsFile {
   std::string path_;
   std::ifstream file_;
   std::uint64_t data_start_ = 0;
-  std::vector<Entry> entries_;  ///< in the order of their data
+  std::vector<Entry> entries_;  ///< sorted by position in the data
 };
 
-/// A tensor to be written. The view is of host memory, contiguous, f32 or i32.
+/// A tensor to write. The view must be host memory, contiguous, f32 or i32.
 struct NamedView {
   std::string name;
   View view;
 };
 
-/// Writes a file whole or not at all: under another name first, renamed when complete. Throws
-/// UsageError where that is not possible.
+/// Writes a file completely or not at all: writes a temporary file, then renames it. Throws
+/// UsageError on failure.
 void write_safetensors(const std::string& path, const std::vector<NamedView>& tensors);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-/// The token at which the running sum of softmax(logits / temperature) passes `uniform`.
+/// Returns the token at which the cumulative sum of softmax(logits / temperature) passes `uniform`.
 std::int32_t draw(std::span<const float> logits, float temperature, double uniform) {
   const float highest = *std::ranges::max_element(logits);
   std::vector<double> running;

@@ -7,17 +7,18 @@
 
 namespace lockstep {
 
-/// What one microbatch remembers between its forward and its backward: for each layer, a struct of
-/// the layer's own choosing. A pipeline holds several at once, one per microbatch in flight.
-/// Move-only. The layers that wrote to it must outlive it, or at least not move.
+/// The tensors that one microbatch keeps between its forward and its backward: for each layer, a
+/// struct that the layer defines. A pipeline holds several stashes at once, one per microbatch in
+/// flight. Move-only. Entries are keyed by the layer's address, so a layer must not move while it
+/// has one.
 class Stash {
  public:
   Stash() = default;
   Stash(Stash&&) = default;
   Stash& operator=(Stash&&) = default;
 
-  /// What `layer` saved, as a Saved; made empty at first use. Throws std::logic_error where the
-  /// layer saved something of another type.
+  /// Returns the entry of `layer`, which is created on first use. Throws std::logic_error if the
+  /// entry has another type.
   template <class Saved>
   Saved& of(const void* layer) {
     std::unique_ptr<Entry>& entry = entries_[layer];
@@ -25,8 +26,8 @@ class Stash {
     return as<Saved>(entry.get())->value;
   }
 
-  /// What `layer` saved in forward. Throws std::logic_error where it saved nothing: backward
-  /// without forward, or twice.
+  /// Returns the entry that `layer` saved in forward. Throws std::logic_error if there is none:
+  /// backward ran without forward, or twice.
   template <class Saved>
   Saved& saved(const void* layer) {
     return const_cast<Saved&>(std::as_const(*this).template saved<Saved>(layer));
@@ -39,10 +40,10 @@ class Stash {
     return as<Saved>(found->second.get())->value;
   }
 
-  /// Releases what `layer` saved; nothing where there is nothing.
+  /// Releases the entry of `layer`, if any.
   void drop(const void* layer) { entries_.erase(layer); }
   void clear() { entries_.clear(); }
-  /// True once every layer has dropped what it saved: backward is complete.
+  /// True once every layer has dropped its entry: backward is complete.
   bool empty() const { return entries_.empty(); }
 
  private:

@@ -6,9 +6,8 @@
 
 namespace lockstep {
 
-/// Writes a file whole or not at all: `fill` writes under a name beside it, which takes the place
-/// of `path` when complete. Throws UsageError, naming --save and the file, where that is not
-/// possible.
+/// Writes a file completely or not at all: `fill` writes a temporary file beside `path`, which is
+/// then renamed. Throws UsageError, naming --save and the file, on failure.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& fill);
 
 }  // namespace lockstep
