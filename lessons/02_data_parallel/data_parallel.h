@@ -10,9 +10,9 @@ namespace lockstep {
 
 /// When the replicas' gradients are summed.
 enum class WhenSummed {
-  none,     ///< after backward, one all-reduce for every tensor
-  bucket,   ///< after backward, one for every bucket of neighbouring tensors
-  overlap,  ///< one for every bucket, as soon as its gradients are complete
+  none,     ///< after backward, one all-reduce per tensor
+  bucket,   ///< after backward, one all-reduce per bucket of neighbouring tensors
+  overlap,  ///< during backward, one per bucket as soon as its gradients are complete
 };
 
 inline const char* name_of(WhenSummed overlap) {
@@ -20,7 +20,7 @@ inline const char* name_of(WhenSummed overlap) {
          : overlap == WhenSummed::bucket ? "bucket"
                                          : "overlap";
 }
-/// Of --overlap: one of them, or for "all" each in turn.
+/// Parses --overlap: one of the three, or all of them in turn.
 inline std::vector<WhenSummed> overlaps_of(const std::string& word) {
   std::vector<WhenSummed> overlaps;
   for (const WhenSummed each : {WhenSummed::none, WhenSummed::bucket, WhenSummed::overlap})
@@ -28,13 +28,13 @@ inline std::vector<WhenSummed> overlaps_of(const std::string& word) {
   return overlaps;
 }
 
-/// Data parallelism: every rank has the whole model and computes the gradients of its own share of
-/// the batch. The loss is a mean over the whole batch, so each rank's share of it is divided by the
-/// tokens of all ranks, and the gradient of the whole batch is the sum over ranks.
+/// Data parallelism: every rank holds the whole model and computes the gradients of its own share
+/// of the batch. The loss is a mean over the whole batch: each rank divides its share by the number
+/// of tokens on all ranks, so the gradient of the whole batch is the sum over ranks.
 class DataParallel : public LayerHooks {
  public:
-  /// One all-reduce sends about `bucket_bytes`. The model's gradients move into the buckets, and so
-  /// lie side by side in memory, until this is destroyed. Model and group must outlive this.
+  /// One all-reduce sends about `bucket_bytes`. Until this object is destroyed, the model's
+  /// gradients live in the buckets, side by side in memory. Model and group must outlive it.
   DataParallel(Gpt& model, Group& replicas, std::int64_t bucket_bytes)
       : model_(model),
         replicas_(replicas),
@@ -57,15 +57,15 @@ class DataParallel : public LayerHooks {
 
   void set(WhenSummed overlap) { overlap_ = overlap; }
 
-  /// Called from within the last microbatch's backward: nothing will be added to this unit's
-  /// gradients any more. While its bucket travels, backward goes on with the layers before it.
+  /// Called during the last microbatch's backward, when this unit's gradients are complete. While
+  /// its bucket is in flight, backward continues with the layers below.
   void gradients_ready(const Unit& unit) override {
     if (overlap_ != WhenSummed::overlap) return;
     for (const std::size_t b : layout_.buckets_of(unit.index))
       if (unit.index == layout_.buckets()[b].last_unit()) start(buckets_[b]);
   }
 
-  /// To be called after backward. Then every rank has the same gradients: the sum over replicas.
+  /// Call after backward. Every rank then has the same gradients: the sum over replicas.
   void sum_gradients() {
     if (overlap_ == WhenSummed::none)
       for (Parameter* parameter : model_.parameters())
@@ -79,7 +79,7 @@ class DataParallel : public LayerHooks {
 
  private:
   struct Bucket {
-    Tensor gradients;  ///< empty where frozen
+    Tensor gradients;  ///< empty if frozen
     Work work;
   };
 
@@ -91,7 +91,7 @@ class DataParallel : public LayerHooks {
   Group& replicas_;
   FlatLayout layout_;
   WhenSummed overlap_ = WhenSummed::overlap;
-  std::vector<Bucket> buckets_;  ///< as the layout's
+  std::vector<Bucket> buckets_;  ///< in the layout's order
   HookScope hooks_;
 };
 

@@ -5,10 +5,9 @@
 
 using namespace lockstep;
 
-// Every rank has the whole model and a share of the batch. Before the optimizer may update
-// anything, the ranks' gradients are summed. Three ways to do that, one after another: tensor by
-// tensor after backward, bucket by bucket after backward, and bucket by bucket while backward still
-// runs.
+// Every rank holds the whole model and a share of the batch. Before the optimizer updates any
+// parameter, the ranks must sum their gradients. The lesson runs three ways of doing so: tensor by
+// tensor after backward, bucket by bucket after backward, and bucket by bucket during backward.
 int main(int argc, char** argv) {
   Lesson lesson{
       of_replicas("02 data parallel", "When are gradients averaged, and what does that cost?"),

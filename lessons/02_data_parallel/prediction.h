@@ -15,8 +15,9 @@
 
 namespace lockstep {
 
-/// A lesson in which every rank is a replica and has its share of the batch: 24 sequences can be
-/// cut into 1, 2, 3, 4 and 8. All of them take the same flags, and promise the same parity.
+/// Settings shared by all lessons in which every rank is a replica with its share of the batch: the
+/// same flags and the same parity tolerance. 24 sequences divide evenly among 1, 2, 3, 4 and 8
+/// ranks.
 inline LessonInfo of_replicas(const std::string& name, const std::string& question) {
   return {.name = name,
           .question = question,
@@ -30,7 +31,7 @@ inline LessonInfo of_replicas(const std::string& name, const std::string& questi
           .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
 }
 
-/// Throws UsageError for what neither data parallelism nor ZeRO can do.
+/// Throws UsageError for options that neither data parallelism nor ZeRO supports.
 inline void check_replicas(const Options& options, int bucket_bytes) {
   if (bucket_bytes < 1)
     throw UsageError(
@@ -51,22 +52,21 @@ inline void check_replicas(const Options& options, int bucket_bytes) {
         fmt::format("--clip {}: this lesson does not clip; leave it out", options.optimizer.clip));
 }
 
-/// A rank's parameters in buckets that its replicas share.
+/// Returns the buckets of a rank's parameters, which its replicas share.
 inline FlatLayout layout_of_replicas(const Plan& plan, const Place& place,
                                      std::int64_t bucket_bytes) {
   return {plan.units(place, place.only_stage()), place.size(Axis::dp), bucket_bytes};
 }
 
-/// What a ring all-reduce of n elements sends from one replica, in elements: in each half all
-/// chunks but one, together 2 (N-1)/N n if N divides n.
+/// Elements that one replica sends in a ring all-reduce of n elements: all chunks but one in each
+/// half, 2 (N-1)/N n in total if N divides n.
 inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Place& place) {
   const int n = place.size(Axis::dp), i = place.coordinate(Axis::dp);
   const auto chunk = [&](int which) { return elements / n + (which < elements % n ? 1 : 0); };
   return 2 * elements - chunk(i) - chunk((i + 1) % n);
 }
 
-/// The space that a ring's reductions take for incoming elements before they are added, in
-/// elements.
+/// Elements of buffer that a ring's reductions need for incoming data before it is added.
 inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan) {
   const int n = plan.mesh.size(Axis::dp);
   if (n == 1 || plan.collectives != Collectives::ring) return 0;
@@ -78,7 +78,7 @@ inline std::int64_t width_of(const Plan& plan) {
   return static_cast<std::int64_t>(size_of(plan.model().dtype));
 }
 
-/// A ring's sum of chunk i begins with member i + 1: the order in which gradients are added.
+/// The order in which a ring adds gradients: the sum of chunk i begins with member i + 1.
 inline SumOrder ring_order(const FlatLayout& layout, WhenSummed overlap) {
   SumOrder order;
   const int n = layout.shards();
@@ -92,7 +92,7 @@ inline SumOrder ring_order(const FlatLayout& layout, WhenSummed overlap) {
               {bucket.slots[piece.slot].parameter.order, FlatLayout::slice(bucket, piece), begin});
         continue;
       }
-      for (const FlatLayout::Slot& slot : bucket.slots) {  // each tensor is cut by itself
+      for (const FlatLayout::Slot& slot : bucket.slots) {  // each tensor is cut separately
         const std::int64_t all = slot.elements(), more = all % n;
         const std::int64_t first = i * (all / n) + std::min<std::int64_t>(i, more);
         order.segments.push_back({slot.parameter.order,
@@ -104,8 +104,8 @@ inline SumOrder ring_order(const FlatLayout& layout, WhenSummed overlap) {
   return order;
 }
 
-/// One step of one rank: gradients are sent as they lie in the buckets, padding included; memory is
-/// that of one device, and does not shrink with N.
+/// Predicts one step of one rank. Whole buckets are sent, including their padding. Memory is that
+/// of one device and does not shrink with N.
 inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
                                        const FlatLayout& layout, WhenSummed overlap) {
   Predicted predicted;
@@ -115,7 +115,7 @@ inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
     if (overlap == WhenSummed::none) {
       for (const FlatLayout::Slot& slot : bucket.slots) {
         sent += ring_all_reduce_sends(slot.elements(), place);
-        scratch = std::max(scratch, ring_scratch(slot.elements(), plan));  // one after another
+        scratch = std::max(scratch, ring_scratch(slot.elements(), plan));  // one at a time
       }
     } else {
       sent += ring_all_reduce_sends(bucket.elements, place);

@@ -4,9 +4,9 @@
 
 using namespace lockstep;
 
-// Data parallelism keeps everything N times. Here each rank keeps the optimizer's momentum and
-// variance of 1/N of the parameters, updates these, and gets the others from the ranks that have
-// updated them.
+// Data parallelism keeps N copies of everything. Here each rank keeps the optimizer's momentum and
+// variance for 1/N of the parameters, updates that part, and receives the other parts from the
+// ranks that updated them.
 int main(int argc, char** argv) {
   Lesson lesson{
       of_replicas("03 ZeRO-1", "Why should every rank keep all of the optimizer's states?"), argc,

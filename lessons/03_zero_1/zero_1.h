@@ -9,17 +9,17 @@
 
 namespace lockstep {
 
-/// The optimizer of the parts that one rank owns: momentum and variance of 1/N of all parameters.
-/// AdamW updates each element by itself, so it need not see the others.
+/// The optimizer of the shards that one rank owns: momentum and variance for 1/N of all parameters.
+/// AdamW updates each element independently, so a rank needs no other shards to update its own.
 class ShardedAdamW {
  public:
-  /// Adds `rank`'s shard of a bucket; see parts_of_shard.
+  /// Adds `rank`'s shard of a bucket (see parts_of_shard).
   void own(const Gpt& model, const FlatLayout& layout, const FlatLayout::Bucket& bucket, int rank,
            View values, View gradients) {
     for (Parameter& part : parts_of_shard(model, layout, bucket, rank, values, gradients))
       parts_.push_back(std::move(part));
   }
-  /// To be called once, when all shards are here.
+  /// Call once, after all shards have been added.
   void begin(Device device, const AdamWOptions& options) {
     for (Parameter& part : parts_) pointers_.push_back(&part);
     adamw_.emplace(pointers_, device, options);
@@ -27,7 +27,7 @@ class ShardedAdamW {
 
   void step() { adamw_->step(1); }
   AdamW& adamw() { return *adamw_; }
-  /// What this rank owns, frozen parts included.
+  /// This rank's parts of the parameters, frozen ones included.
   const std::vector<Parameter*>& parts() const { return pointers_; }
 
  private:
@@ -37,16 +37,16 @@ class ShardedAdamW {
 };
 
 /// ZeRO stage 1 (Rajbhandari 2020, section 5.1): data parallelism in which each of N ranks keeps
-/// the optimizer's states of its own 1/N of the parameters, and updates only these.
+/// the optimizer states of its own 1/N of the parameters, and updates only those.
 ///
-/// All-reduce is reduce-scatter, then all-gather. Between the two every rank holds the complete
-/// gradient of one shard: all that it needs to update that shard. So the update is moved in
-/// between: reduce-scatter the gradients, update, all-gather the parameters. Not one byte more is
-/// sent than before.
+/// An all-reduce is a reduce-scatter followed by an all-gather. After the reduce-scatter every rank
+/// holds the complete gradient of one shard, which is enough to update that shard. ZeRO-1 therefore
+/// updates between the two: reduce-scatter the gradients, update, all-gather the parameters. The
+/// number of bytes sent stays the same.
 class Zero1 : public LayerHooks {
  public:
-  /// The model's values and gradients move into flat buckets, until this is destroyed. Model and
-  /// group must outlive this.
+  /// Until this object is destroyed, the model's values and gradients live in flat buckets. Model
+  /// and group must outlive it.
   Zero1(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options)
       : model_(model), ranks_(ranks), layout_(model.stored_units(), ranks.size(), bucket_bytes) {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
@@ -74,7 +74,8 @@ class Zero1 : public LayerHooks {
     }
   }
 
-  /// As data parallelism overlaps, but each rank gets the sum of its own shard only.
+  /// Overlaps with backward as data parallelism does, but each rank receives only the sum of its
+  /// own shard.
   void gradients_ready(const Unit& unit) override {
     for (const std::size_t b : layout_.buckets_of(unit.index)) {
       Bucket& flat = buckets_[b];
@@ -83,11 +84,11 @@ class Zero1 : public LayerHooks {
     }
   }
 
-  /// To be called after backward. Then each rank has the sum of its own shard's gradients.
+  /// Call after backward. Each rank then has the sum of its own shard's gradients.
   void wait() {
     for (Bucket& flat : buckets_) flat.work.wait();
   }
-  /// The same, and the update. Then every rank has the same updated parameters.
+  /// Waits, then updates. Every rank then has the same updated parameters.
   void step() {
     wait();
     optimizer_.step();
@@ -97,21 +98,21 @@ class Zero1 : public LayerHooks {
   }
 
   const FlatLayout& layout() const { return layout_; }
-  /// What this rank owns.
+  /// This rank's parts of the parameters.
   const std::vector<Parameter*>& parts() const { return optimizer_.parts(); }
   AdamW& adamw() { return optimizer_.adamw(); }
 
  private:
   struct Bucket {
     Tensor values;
-    Tensor gradients;  ///< empty where frozen
+    Tensor gradients;  ///< empty if frozen
     Work work;
   };
 
   Gpt& model_;
   Group& ranks_;
   FlatLayout layout_;
-  std::vector<Bucket> buckets_;  ///< as the layout's
+  std::vector<Bucket> buckets_;  ///< in the layout's order
   ShardedAdamW optimizer_;
   HookScope hooks_;
 };

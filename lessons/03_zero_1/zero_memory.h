@@ -4,12 +4,11 @@
 
 namespace lockstep {
 
-/// What training with Adam keeps for each parameter, in bytes.
+/// Bytes per parameter of the model states of training with Adam.
 struct StateBytes {
   int value = 4;
   int gradient = 4;
-  int optimizer =
-      8;  ///< momentum and variance, and a master copy of the value where that is narrow
+  int optimizer = 8;  ///< momentum and variance, and a master copy of the value if it is narrow
 };
 constexpr StateBytes f32_states{4, 4, 8};
 constexpr StateBytes mixed_states{2, 2, 12};
@@ -22,9 +21,9 @@ struct ModelStates {
 };
 
 /// Bytes of model states on each of N ranks that train Ψ parameters (Rajbhandari 2020, section 3
-/// and figure 1): stage 0, plain data parallelism, keeps all of them on every rank; stage 1 shards
-/// the optimizer's, stage 2 the gradients too, stage 3 the parameters too. In mixed precision
-/// 16Ψ, 4Ψ + 12Ψ/N, 2Ψ + 14Ψ/N, 16Ψ/N. Buffers that come and go are not in it.
+/// and figure 1). Stage 0, plain data parallelism, keeps all states on every rank; stage 1 shards
+/// the optimizer states, stage 2 also the gradients, stage 3 also the parameters. In mixed
+/// precision these are 16Ψ, 4Ψ + 12Ψ/N, 2Ψ + 14Ψ/N and 16Ψ/N. Temporary buffers are not included.
 constexpr ModelStates zero_states(int stage, std::int64_t parameters, std::int64_t ranks,
                                   StateBytes each = f32_states) {
   const std::int64_t shard = (parameters + ranks - 1) / ranks;

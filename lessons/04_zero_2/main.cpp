@@ -4,8 +4,8 @@
 
 using namespace lockstep;
 
-// As ZeRO-1, and of the gradients, too, each rank keeps only the sums of its own 1/N: a bucket of
-// gradients is reduced as soon as backward has left it, and its memory given back.
+// Like ZeRO-1, but each rank also keeps only its own 1/N of the summed gradients: a bucket of
+// gradients is reduced as soon as backward has left it, and its memory is freed.
 int main(int argc, char** argv) {
   Lesson lesson{
       of_replicas("04 ZeRO-2", "How long must a rank keep a gradient that another rank will use?"),

@@ -4,15 +4,15 @@
 
 namespace lockstep {
 
-/// As data parallelism, but each microbatch's gradients are summed over ranks.
+/// The summation order of data parallelism, but applied to each microbatch's gradients.
 inline SumOrder scattered_order(const FlatLayout& layout) {
   SumOrder order = ring_order(layout, WhenSummed::overlap);
   order.every_microbatch = true;
   return order;
 }
 
-/// One step of one rank. Gradients are this rank's shards and, in full, the bucket that is being
-/// filled and the one before it, which is in flight. Every microbatch's are reduced.
+/// Predicts one step of one rank. Gradient memory holds this rank's shards and, in full, the bucket
+/// being filled and the previous one, which is in flight. Each microbatch's gradients are reduced.
 inline Predicted predict_zero_2(const Plan& plan, const Place& place, const FlatLayout& layout) {
   Predicted predicted = predict_zero_1(plan, place, layout);
   Figure& reduced = predicted.bytes_sent[Operation::reduce_scatter];

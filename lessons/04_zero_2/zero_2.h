@@ -8,17 +8,17 @@
 
 namespace lockstep {
 
-/// Gradients that are whole only while they are made. A bucket gets memory when backward comes to
-/// it, is reduce-scattered when backward has left it, and is freed; what stays is this rank's own
-/// shard of the sum.
+/// Gradients that exist in full only while backward computes them. A bucket is allocated when
+/// backward reaches it, reduce-scattered when backward has left it, and then freed; only this
+/// rank's shard of the sum remains.
 ///
-/// The next bucket is filled while the one before it travels, so two of them are there at a time.
-/// With several microbatches each one's gradients are reduced. Keeping them until the last would
-/// keep full gradients. If the halves of backward are apart, a bucket stays full until no weight
-/// half is pending.
+/// A bucket is filled while the previous one is in flight, so at most two exist in full at a time.
+/// With several microbatches, each microbatch's gradients are reduced: accumulating them until the
+/// last would keep full gradients in memory. If the halves of backward run separately, a bucket
+/// stays allocated until no weight half is pending.
 class ScatteredGradients {
  public:
-  /// The model's own gradients are given back. All must outlive this.
+  /// Frees the model's own gradients. All arguments must outlive this object.
   ScatteredGradients(Gpt& model, Group& ranks, const FlatLayout& layout)
       : model_(model), device_(model.device()), ranks_(ranks), layout_(layout) {
     for (const FlatLayout::Bucket& bucket : layout.buckets()) {
@@ -36,7 +36,7 @@ class ScatteredGradients {
     for (const std::size_t b : layout_.buckets_of(unit.index)) leave(b, unit.index);
   }
 
-  /// Until every bucket has been reduced: then the sums over ranks are in own().
+  /// Waits until every bucket is reduced; own() then holds the sums over ranks.
   void wait() {
     if (!leaving_.whole) return;
     leaving_.work.wait();
@@ -53,13 +53,13 @@ class ScatteredGradients {
   }
 
  private:
-  /// Backward comes to a unit of the bucket.
+  /// Backward has reached a unit of the bucket.
   void begin(std::size_t b, int unit) {
     const FlatLayout::Bucket& bucket = layout_.buckets()[b];
     if (bucket.frozen || unit != bucket.first_unit()) return;
     Filling& filling = filling_[b];
-    if (++filling.passes > 1) return;  // another microbatch's weight half is still to come
-    // Of the microbatch before this one: it had all of a forward to travel.
+    if (++filling.passes > 1) return;  // another microbatch's weight half is still pending
+    // The previous microbatch's bucket was in flight during this microbatch's whole forward.
     if (leaving_.whole && leaving_.bucket >= b) wait();
     filling.whole = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
     put_gradients(model_, bucket, filling.whole);
@@ -77,7 +77,7 @@ class ScatteredGradients {
   }
 
   struct Filling {
-    int passes = 0;  ///< that have begun and not ended
+    int passes = 0;  ///< microbatches whose backward has begun but not ended
     Tensor whole;
   };
   struct Leaving {
@@ -90,16 +90,17 @@ class ScatteredGradients {
   Device device_;
   Group& ranks_;
   const FlatLayout& layout_;
-  std::vector<Tensor> own_;                 ///< by bucket; nothing if frozen
+  std::vector<Tensor> own_;                 ///< by bucket; empty if frozen
   std::map<std::size_t, Filling> filling_;  ///< by bucket
   Leaving leaving_;
 };
 
-/// ZeRO stage 2 (Rajbhandari 2020, section 5.2): of gradients, too, each rank keeps only its shard.
+/// ZeRO stage 2 (Rajbhandari 2020, section 5.2): each rank keeps only its shard of the gradients
+/// too.
 class Zero2 : public LayerHooks {
  public:
-  /// The model's values move into flat buckets, and its gradients are given back, until this is
-  /// destroyed. Model and group must outlive this.
+  /// Until this object is destroyed, the model's values live in flat buckets and its gradients have
+  /// no storage of their own. Model and group must outlive it.
   Zero2(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options)
       : model_(model),
         ranks_(ranks),
@@ -127,13 +128,13 @@ class Zero2 : public LayerHooks {
   void after_backward(const Unit& unit) override { gradients_.after_backward(unit); }
 
   void zero_gradients() {
-    model_.zero_gradients();  // what a tied head keeps apart
+    model_.zero_gradients();  // clears a tied head's separate gradient
     gradients_.zero();
   }
 
-  /// To be called after backward. Then each rank has the sum of its own shard's gradients.
+  /// Call after backward. Each rank then has the sum of its own shard's gradients.
   void wait() { gradients_.wait(); }
-  /// The same, and the update. Then every rank has the same updated parameters.
+  /// Waits, then updates. Every rank then has the same updated parameters.
   void step() {
     wait();
     optimizer_.step();
@@ -144,7 +145,7 @@ class Zero2 : public LayerHooks {
   }
 
   const FlatLayout& layout() const { return layout_; }
-  /// What this rank owns.
+  /// This rank's parts of the parameters.
   const std::vector<Parameter*>& parts() const { return optimizer_.parts(); }
   AdamW& adamw() { return optimizer_.adamw(); }
 

@@ -4,9 +4,9 @@
 
 using namespace lockstep;
 
-// As ZeRO-2, and of the parameters, too, each rank keeps only its own 1/N: a layer's parameters are
-// gathered before it runs, forward and again backward, and thrown away after it. With a prefetch
-// of K, those of the next K layers are on their way while a layer computes.
+// Like ZeRO-2, but each rank also keeps only its own 1/N of the parameters: a layer's parameters
+// are gathered before its forward and again before its backward, and discarded afterwards. With a
+// prefetch of K, those of the next K layers are in flight while a layer computes.
 int main(int argc, char** argv) {
   Lesson lesson{of_replicas("05 ZeRO-3", "How can a model be trained that no rank could hold?"),
                 argc, argv};

@@ -5,8 +5,9 @@
 
 namespace lockstep {
 
-/// One step of one rank. Parameters are this rank's shards and, in full, those in use and those
-/// prefetched. Everything is gathered for forward and for backward, a tied table also for the head.
+/// Predicts one step of one rank. Parameter memory holds this rank's shards and, in full, the
+/// buckets in use and those being prefetched. All parameters are gathered for forward and again for
+/// backward; a tied table also for the head.
 inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64_t bucket_bytes,
                                 int prefetch) {
   const auto units = plan.units(place, place.only_stage());

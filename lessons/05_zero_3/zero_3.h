@@ -9,16 +9,16 @@
 
 namespace lockstep {
 
-/// Parameters that are whole only while they are used. Every rank keeps its shard of each bucket;
-/// before a layer runs, the ranks gather its bucket, and after it they throw it away again.
+/// Parameters that exist in full only while they are used. Every rank keeps its shard of each
+/// bucket. Before a layer runs, the ranks gather its bucket; afterwards they discard it.
 ///
-/// A microbatch uses the buckets in an order that is known beforehand: forward from the first unit
-/// to the last, then backward. Each use is a gather of its own, so up to `prefetch` of those to
-/// come can be on their way while a layer computes.
+/// A microbatch uses the buckets in a known order: forward from the first unit to the last, then
+/// backward. Each use has its own gather, so up to `prefetch` later gathers can be in flight while
+/// a layer computes.
 class GatheredParameters {
  public:
-  /// The values must have no storage (Storage::none); they begin as `seed` has it. All must outlive
-  /// this.
+  /// The model must have no storage for its values (Storage::none); their initial values are those
+  /// of `seed`. All arguments must outlive this object.
   GatheredParameters(Gpt& model, Group& ranks, const FlatLayout& layout, std::uint64_t seed)
       : model_(model),
         device_(model.device()),
@@ -35,14 +35,14 @@ class GatheredParameters {
 
   void set_prefetch(int prefetch) { prefetch_ = static_cast<std::size_t>(prefetch); }
 
-  /// Forward or backward of the unit may begin when this returns. Units come in the order of
-  /// Gpt::forward, or of Gpt::backward: std::logic_error otherwise. Between such passes a schedule
-  /// may change from one microbatch to another; the prefetched buckets are then discarded.
+  /// When this returns, forward or backward of the unit may begin. Units must come in the order of
+  /// Gpt::forward or Gpt::backward (otherwise throws std::logic_error). Between passes a schedule
+  /// may switch to another microbatch; buckets prefetched for another pass are then discarded.
   void before(const Unit& unit) {
     if (unit_ == 0 && uses_[use_].units.front() != unit.index) begin_other_pass(unit);
     if (uses_[use_].units.at(unit_) != unit.index)
       throw std::logic_error{"GatheredParameters: a unit ran out of the order of its pass"};
-    if (unit_ == 0) {  // the first unit of a use: its buckets are wanted now, others soon
+    if (unit_ == 0) {  // first unit of a use: its buckets are needed now, later ones soon
       const std::size_t last = std::min(use_ + prefetch_, uses_.size() - 1);
       while (started_ <= last) gather(uses_[started_++]);
       for (Gathered& bucket : here_.front()) {
@@ -53,28 +53,28 @@ class GatheredParameters {
     ++unit_;
   }
 
-  /// The unit is done.
+  /// Call when the unit is done.
   void after() {
     if (unit_ < uses_[use_].units.size()) return;
     for (Gathered& bucket : here_.front()) put_values(model_, layout_.buckets()[bucket.bucket], {});
     here_.pop_front();
     record_memory(device_);
     unit_ = 0;
-    if (++use_ == uses_.size()) use_ = started_ = 0;  // the next microbatch
+    if (++use_ == uses_.size()) use_ = started_ = 0;  // next microbatch
   }
 
   /// This rank's shard of a bucket's values.
   View own(std::size_t bucket) const { return own_[bucket]; }
 
-  /// Some units one after another, and the buckets that their parameters lie in.
+  /// A run of consecutive units, and the buckets that hold their parameters.
   struct Use {
     std::vector<int> units;  ///< Unit::index
     std::vector<std::size_t> buckets;
   };
   const std::vector<Use>& uses() const { return uses_; }
 
-  /// One microbatch's uses in order. Neighbouring units of one bucket are one use. A tied head is
-  /// used with the bucket of the token table, which is gathered for the embedding too.
+  /// The uses of one microbatch, in order. Neighbouring units in one bucket form one use. The use
+  /// of a tied head includes the token table's bucket, which is gathered for the embedding too.
   static std::vector<Use> uses_of(const std::vector<StoredUnit>& units, const FlatLayout& layout) {
     std::vector<Use> forward;
     for (const StoredUnit& unit : units) {
@@ -101,7 +101,7 @@ class GatheredParameters {
     Work work;
   };
 
-  /// Handles a pass other than the expected one.
+  /// Switches to `unit`'s pass if it is not the one expected next.
   void begin_other_pass(const Unit& unit) {
     for (const std::size_t pass : {std::size_t{0}, uses_.size() / 2}) {
       if (uses_[pass].units.front() != unit.index) continue;
@@ -136,18 +136,18 @@ class GatheredParameters {
   std::size_t prefetch_ = 1;
   std::vector<Tensor> own_;  ///< by bucket
 
-  std::size_t use_ = 0;                       ///< where the microbatch is,
-  std::size_t unit_ = 0;                      ///< and in it how many units have begun
-  std::size_t started_ = 0;                   ///< uses whose gathers have been started
+  std::size_t use_ = 0;                       ///< current use of the microbatch
+  std::size_t unit_ = 0;                      ///< units of that use that have begun
+  std::size_t started_ = 0;                   ///< uses whose gathers have started
   std::deque<std::vector<Gathered>> here_{};  ///< from use_ on: at most 1 + prefetch
 };
 
-/// ZeRO stage 3 (Rajbhandari 2020, section 5.3), known from PyTorch as fully sharded data parallel:
+/// ZeRO stage 3 (Rajbhandari 2020, section 5.3), known in PyTorch as fully sharded data parallel:
 /// parameters, gradients and optimizer states are all sharded.
 class Zero3 : public LayerHooks {
  public:
-  /// Of a model without storage (Storage::none): no rank ever holds all of it. Model and group must
-  /// outlive this.
+  /// The model must have no storage (Storage::none), so no rank ever holds all of it. Model and
+  /// group must outlive this object.
   Zero3(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
         std::uint64_t seed)
       : model_(model),
@@ -167,7 +167,7 @@ class Zero3 : public LayerHooks {
     }
   }
 
-  /// How many uses ahead parameters are gathered.
+  /// Sets how many uses ahead parameters are gathered.
   void set_prefetch(int uses) { parameters_.set_prefetch(uses); }
 
   void before_forward(const Unit& unit) override { parameters_.before(unit); }
@@ -180,20 +180,20 @@ class Zero3 : public LayerHooks {
   void after_backward(const Unit& unit) override { gradients_.after_backward(unit); }
 
   void zero_gradients() {
-    model_.zero_gradients();  // what a tied head keeps apart
+    model_.zero_gradients();  // clears a tied head's separate gradient
     gradients_.zero();
   }
 
-  /// To be called after backward. Then each rank has the sum of its own shard's gradients.
+  /// Call after backward. Each rank then has the sum of its own shard's gradients.
   void wait() { gradients_.wait(); }
-  /// The same, and the update. There is nothing to gather: others do it when they need it.
+  /// Waits, then updates. No gather follows: ranks gather parameters when they use them.
   void step() {
     wait();
     optimizer_.step();
   }
 
   const FlatLayout& layout() const { return layout_; }
-  /// What this rank owns.
+  /// This rank's parts of the parameters.
   const std::vector<Parameter*>& parts() const { return optimizer_.parts(); }
   AdamW& adamw() { return optimizer_.adamw(); }
 

@@ -5,20 +5,20 @@
 namespace lockstep {
 
 /// GPipe (Huang et al. 2019, "GPipe: Efficient Training of Giant Neural Networks using Pipeline
-/// Parallelism"): the batch is cut into m microbatches, so that p stages, one a rank, can work on
-/// different ones at the same time. All forwards, then all backwards:
+/// Parallelism"): the batch is cut into m microbatches, so p stages, one per rank, can work on
+/// different microbatches at the same time. All forwards run first, then all backwards:
 ///
 ///     rank 0   F0 F1 F2 F3 F4                   B0    B1    B2    B3    B4
 ///     rank 1      F0 F1 F2 F3 F4          B0    B1    B2    B3    B4
 ///     rank 2         F0 F1 F2 F3 F4 B0    B1    B2    B3    B4
 ///
-/// What it costs: each rank idles (p - 1)(T_F + T_B) while the pipeline fills and drains. With free
-/// communication that is a share (p - 1)/(m + p - 1) of the whole time, so more microbatches mean
-/// a smaller bubble. But every rank remembers all m of them until the first backward.
+/// Its cost: each rank idles for (p - 1)(T_F + T_B) while the pipeline fills and drains. With free
+/// communication that is (p - 1)/(m + p - 1) of the whole time, so more microbatches mean a smaller
+/// bubble. But every rank holds the activations of all m of them until the first backward.
 ///
-/// Backwards run in ascending order, as in every schedule here, so that gradients are summed in one
-/// order and all schedules agree to the bit. (The paper's figure draws them descending; the time is
-/// the same.) Throws ScheduleError for fewer than one stage or microbatch.
+/// Backwards run in ascending order, as in every schedule here, so gradients are always summed in
+/// the same order and all schedules agree bitwise. (The paper's figure draws them in descending
+/// order; the time is the same.) Throws ScheduleError for fewer than one stage or microbatch.
 inline Schedule gpipe(int stages, int microbatches) {
   Schedule schedule = one_stage_per_rank("GPipe", stages, microbatches);
   for (int stage = 0; stage < stages; ++stage) {
@@ -29,8 +29,8 @@ inline Schedule gpipe(int stages, int microbatches) {
   return schedule;
 }
 
-/// The share of all rank-time in which nothing runs, for equal stages and free messages:
-/// (p - 1)/(m + p - 1), of the *whole* time. (Papers also quote (p - 1)/m, relative to the ideal
+/// The share of all rank-time in which nothing runs, for equal stages and free communication:
+/// (p - 1)/(m + p - 1) of the *whole* time. (Papers also quote (p - 1)/m, relative to the ideal
 /// time.)
 inline double gpipe_bubble(int stages, int microbatches) {
   return static_cast<double>(stages - 1) / (microbatches + stages - 1);

@@ -8,8 +8,8 @@
 using namespace lockstep;
 
 // The model's layers are spread over p ranks, and the same batch is cut into more and more
-// microbatches. At m = 1 one rank works while all others wait; each doubling of m halves what is
-// lost.
+// microbatches. At m = 1 one rank works while all others wait; each doubling of m halves the idle
+// time.
 int main(int argc, char** argv) {
   Lesson lesson{
       {.name = "08 GPipe",
@@ -24,8 +24,7 @@ int main(int argc, char** argv) {
     Gpt stage{rank.plan, rank.place, rank.device};
     AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
     lesson.load(rank, stage.parameters(), optimizer);
-    // The optimizer's step, and what it needs from other stages (with --tied or --clip; otherwise
-    // nothing).
+    // The optimizer step, including communication with other stages (only with --tied or --clip).
     PipelineUpdate update{rank.endpoint, ranks, rank.plan, {&stage}, optimizer};
 
     for (const Phase& phase : lesson.phases()) {  // m = 1, 2, 4, 8, 16

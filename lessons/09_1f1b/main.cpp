@@ -8,8 +8,9 @@
 
 using namespace lockstep;
 
-// The same pipeline as in lesson 08, but a microbatch is sent back as soon as it has come through.
-// The first steps follow GPipe's schedule, all others 1F1B's: the same bubble, less memory.
+// The same pipeline as in lesson 08, but a microbatch runs backward as soon as it has passed
+// through all stages. The first steps follow GPipe's schedule, the others 1F1B's: the same bubble,
+// less memory.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "09 1F1B",
                  .question = "Does a pipeline have to remember every microbatch of the step?"},
@@ -22,8 +23,7 @@ int main(int argc, char** argv) {
     Gpt stage{rank.plan, rank.place, rank.device};
     AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
     lesson.load(rank, stage.parameters(), optimizer);
-    // The optimizer's step, and what it needs from other stages (with --tied or --clip; otherwise
-    // nothing).
+    // The optimizer step, including communication with other stages (only with --tied or --clip).
     PipelineUpdate update{rank.endpoint, ranks, rank.plan, {&stage}, optimizer};
 
     for (const Phase& phase : lesson.phases("GPipe", "1F1B", compare)) {

@@ -6,21 +6,22 @@
 
 namespace lockstep {
 
-/// 1F1B: one forward, one backward (Narayanan et al. 2019, "PipeDream"; with a flush after each
-/// batch, so that all microbatches see the same weights: Narayanan et al. 2021, "Memory-Efficient
-/// Pipeline-Parallel DNN Training", PipeDream-Flush). A microbatch is sent back as soon as it has
-/// come through:
+/// 1F1B: one forward, one backward (Narayanan et al. 2019, "PipeDream"). This version flushes the
+/// pipeline after each batch, so all microbatches see the same weights (Narayanan et al. 2021,
+/// "Memory-Efficient Pipeline-Parallel DNN Training", PipeDream-Flush). A microbatch's backward
+/// starts as soon as its forward has passed through all stages:
 ///
 ///     rank 0   F0 F1 F2             B0    F3 B1    F4 B2       B3       B4
 ///     rank 1      F0 F1       B0    F2 B1    F3 B2    F4 B3       B4
 ///     rank 2         F0 B0    F1 B1    F2 B2    F3 B3    F4 B4
 ///
-/// What it gains is memory, not time: stage s remembers at most min(m, p - s) microbatches, where
-/// GPipe remembers m. With free communication the bubble is GPipe's, (p - 1)/(m + p - 1) of the
-/// whole time. Where messages take time it is often a little larger: in the steady state a backward
-/// waits for a forward that waits for a backward, so that hops to the neighbour and back are paid
-/// for again and again, where GPipe pays once. (On slow links it can also be smaller: gradients
-/// leave as they are made instead of queueing at the end.)
+/// 1F1B saves memory, not time: stage s stashes at most min(m, p - s) microbatches; GPipe stashes
+/// all m. With free communication the bubble equals GPipe's, (p - 1)/(m + p - 1) of the whole time.
+/// If messages take time it is often a little larger: in the steady state a backward waits for a
+/// forward that waits for a backward, so each round trip to the neighbour costs time again, while
+/// in GPipe these delays occur only once. (On slow links 1F1B's bubble can also be smaller, because
+/// gradients are sent as they are computed instead of queueing at the end.)
+///
 /// Backwards run in ascending order. Throws ScheduleError for fewer than one stage or microbatch.
 inline Schedule one_f_one_b(int stages, int microbatches) {
   Schedule schedule = one_stage_per_rank("1F1B", stages, microbatches);
@@ -31,18 +32,18 @@ inline Schedule one_f_one_b(int stages, int microbatches) {
     const auto forward = [&] { actions.push_back({Op::forward, stage, forwards++}); };
     const auto backward = [&] { actions.push_back({Op::backward, stage, backwards++}); };
 
-    // Warm-up: as many forwards as there are stages after this one, to give each of them something
-    // to do before the first gradient can come back.
+    // Warm-up: one forward for each stage after this one, which gives all of them work before the
+    // first gradient can return.
     const int warm_up = std::min(microbatches, stages - 1 - stage);
     while (forwards < warm_up) forward();
 
-    // Steady state: one forward, one backward. What is remembered no longer grows.
+    // Steady state: one forward, one backward. The number of stashed microbatches no longer grows.
     while (forwards < microbatches) {
       forward();
       backward();
     }
 
-    // Cool-down: the backwards of the microbatches that are still on their way.
+    // Cool-down: the backwards of the microbatches still in flight.
     while (backwards < microbatches) backward();
   }
   return schedule;

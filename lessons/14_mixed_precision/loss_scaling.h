@@ -12,34 +12,34 @@
 
 namespace lockstep {
 
-/// Dynamic loss scaling (Micikevicius 2018, section 3.2; halving, doubling and their defaults as
-/// PyTorch's GradScaler has them). Backward is linear: of a loss that is S times as large all
-/// gradients are S times as large, and so less of them lies below what f16 can tell from zero. S is
-/// a power of two, so that multiplying and dividing by it rounds nothing. Which S is right nobody
-/// knows beforehand, and it changes: so it grows until a gradient overflows.
+/// Dynamic loss scaling (Micikevicius 2018, section 3.2; factors of 2 and their defaults as in
+/// PyTorch's GradScaler). Backward is linear: scaling the loss by S scales all gradients by S, so
+/// fewer of them underflow in f16. S is a power of two, so multiplying and dividing by it are
+/// exact. The best S is not known in advance and changes during training, so S grows until a
+/// gradient overflows.
 class LossScaler {
  public:
-  /// To begin with.
+  /// The initial scale in f16.
   static constexpr double f16_default = 65536;
   static constexpr double least = 0x1p-14;
 
   struct Change {
     int step;
-    double from, to;  ///< `to` is smaller where the step was skipped
+    double from, to;  ///< `to` is smaller if the step was skipped
   };
 
-  /// `growth_interval`: after how many good steps in a row the scale doubles.
+  /// `growth_interval` is the number of good steps in a row after which the scale doubles.
   LossScaler(double scale, int growth_interval)
       : scale_(scale), growth_interval_(growth_interval) {}
 
   float scale() const { return static_cast<float>(scale_); }
   float unscale() const { return static_cast<float>(1 / scale_); }
 
-  /// To be asked after each backward: may the optimizer take the step? It may where all gradients
-  /// are finite. Otherwise one that is not a number would make the weights so, for good: the step
-  /// is skipped, as if its batch had never been, and the scale halved. Replicas that have summed
-  /// their gradients all get the same answer. Throws RunError where the scale has become so small
-  /// that it can't be its fault.
+  /// Returns whether the optimizer may take the step: only if all gradients are finite. Call it
+  /// after each backward. One infinite or NaN gradient would corrupt the weights permanently, so
+  /// otherwise the step is skipped, its batch has no effect, and the scale is halved. Replicas that
+  /// have summed their gradients all get the same answer. Throws RunError if the scale has become
+  /// so small that it cannot be the cause of the overflow.
   bool take(int step, bool finite) {
     const double before = scale_;
     if (!finite) {
@@ -59,7 +59,7 @@ class LossScaler {
   }
 
   const std::vector<Change>& changes() const { return changes_; }
-  /// The last of them, for the trace.
+  /// The latest change, for the trace.
   std::string json() const {
     const Change& last = changes_.back();
     return fmt::format(R"({{"step":{},"from":{},"to":{}}})", last.step, last.from, last.to);
@@ -68,20 +68,20 @@ class LossScaler {
  private:
   double scale_;
   int growth_interval_;
-  int good_ = 0;  ///< steps in a row
+  int good_ = 0;  ///< good steps in a row
   std::vector<Change> changes_;
 };
 
-/// What the run begins with: --scale, or where that is 0 what suits the type.
+/// The initial scale of the run: --scale, or, if that is 0, the default for the type.
 inline double first_scale(double asked, DType dtype) {
   if (asked > 0) return asked;
   return dtype == DType::f16 ? LossScaler::f16_default : 1;
 }
 
-/// How much larger than it is a loss is made so that its gradients overflow in f16 (--overflow-at).
+/// Factor by which --overflow-at enlarges a loss, so that its gradients overflow in f16.
 inline constexpr float outlier = 0x1p24F;
 
-/// Throws UsageError for flags that make no sense together.
+/// Throws UsageError for flags that contradict each other.
 inline void check_scaling(const Options& options, double scale, int interval, int overflow_at) {
   int exponent = 0;
   if (scale != 0 && (scale < 1 || scale > 0x1p40 || std::frexp(scale, &exponent) != 0.5))
@@ -105,7 +105,8 @@ inline void check_scaling(const Options& options, double scale, int interval, in
         "--overflow-at {}: needs f16 and a loss scale above 1; use --precision f16", overflow_at));
 }
 
-/// The same microbatches with `scale` times the loss. They refer to the tokens of `batch`.
+/// Returns the same microbatches with the loss multiplied by `scale`. They refer to the tokens of
+/// `batch`.
 inline Batch scaled(const Batch& batch, float scale) {
   Batch result;
   result.microbatches = batch.microbatches;

@@ -7,9 +7,9 @@
 
 using namespace lockstep;
 
-// Weights, gradients and activations are stored in 16 bits; the optimizer keeps an f32 master of
-// each weight. With f16 the loss is scaled, so that small gradients are not lost. One device that
-// does everything in f32 trains on the same batches, and the losses are compared.
+// Weights, gradients and activations are stored in 16 bits; the optimizer keeps an f32 master copy
+// of each weight. In f16 the loss is scaled to keep small gradients from underflowing. One device
+// trains on the same batches entirely in f32, and the losses are compared.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "14 mixed precision",
                  .question = "Which numbers may be stored in 16 bits, and what does that save?",
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
       const double loss = accumulate_gradients(model, scaled(mine, larger)) / larger;
       replicas.sum_gradients();
 
-      // Only f16 can overflow where f32 does not.
+      // Only f16 can overflow where f32 would not.
       const float unscale = scaler.unscale();
       const bool good = dtype != DType::f16 || optimizer.finite();
       if (scaler.take(step, good))
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
     lesson.finish(rank, model.parameters(), optimizer);
     if (rank.id != 0 || options.quiet) return;
     print_states(lesson.model(), is_narrow(dtype) ? dtype : DType::bf16, sequences);
-    if (!options.on_meta()) {  // which has no gradients to lose and none that overflow
+    if (!options.on_meta()) {  // the meta device computes no gradients
       print_lost_gradients(lesson.model(), rank.device, model.parameters(), *last);
       if (dtype == DType::f16) print_scaling(scaler);
     }

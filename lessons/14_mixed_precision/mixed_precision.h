@@ -19,9 +19,9 @@ namespace lockstep {
 
 // -- where the 16 bytes are -----------------------------------------------------------------------
 
-/// Bytes of a whole model on one device, as the allocator counts them when model and optimizer are
-/// made; on the meta device, so that any size can be asked for. Activations are the peak of one
-/// microbatch of `batch` sequences.
+/// Returns the bytes of a whole model on one device as the allocator counts them after building the
+/// model and its optimizer. Uses the meta device, so any size can be counted. Activations are the
+/// peak of one microbatch of `batch` sequences.
 inline MemoryUse counted_states(GptConfig config, DType dtype, int batch) {
   config.dtype = dtype;
   Memory memory{DeviceKind::meta};
@@ -37,8 +37,8 @@ inline MemoryUse counted_states(GptConfig config, DType dtype, int batch) {
   return memory.peak();
 }
 
-/// The model states of f32 and of `narrow`, category by category and by parameter: as derived, and
-/// after "=" what the allocator says where that is the same, or else after "/".
+/// Prints the model states in f32 and in `narrow`, by category, in bytes per parameter: the derived
+/// value, then "=" if the allocator agrees, or "/" and the allocator's value.
 inline void print_states(const GptConfig& config, DType narrow, int batch) {
   const std::int64_t parameters = config.parameter_count();
   const auto each = [&](std::int64_t bytes) {
@@ -63,7 +63,7 @@ inline void print_states(const GptConfig& config, DType narrow, int batch) {
     as.dtype = dtype;
     return Footprint{as, StageLayers::whole(as), batch};
   };
-  // A tied head beside its embedding has a gradient of its own for a while.
+  // A tied head on the same stage as the embedding has a separate gradient until backward ends.
   const std::int64_t tied =
       config.tied ? std::int64_t{config.vocabulary} * config.hidden : std::int64_t{0};
   const auto extra = [&](DType dtype) { return static_cast<std::int64_t>(size_of(dtype)) * tied; };
@@ -96,7 +96,7 @@ inline void print_states(const GptConfig& config, DType narrow, int batch) {
 
 // -- what a narrow type loses ---------------------------------------------------------------------
 
-/// A whole model with given weights, on a device of its own.
+/// A whole model with given weights, on its own device.
 struct Probe {
   Probe(GptConfig config, DType dtype, Device from, const std::vector<Parameter*>& weights)
       : device(from.compute.gpu() != nullptr),
@@ -108,7 +108,7 @@ struct Probe {
     config.dtype = dtype;
     return config;
   }
-  /// All gradients of the batch, one after another.
+  /// Returns all gradients of the batch, concatenated.
   std::vector<float> gradients(const Batch& batch) {
     accumulate_gradients(model, batch);
     std::vector<float> all;
@@ -123,10 +123,10 @@ struct Probe {
   Gpt model;
 };
 
-/// What becomes of a batch's gradients in a narrow type.
+/// The loss of information when a batch's gradients are computed in a narrow type.
 struct Lost {
-  double to_zero = 0;      ///< the share of those not zero in f32 that are zero
-  double to_infinity = 0;  ///< the share that is infinite or NaN
+  double to_zero = 0;      ///< share of the gradients nonzero in f32 that are zero
+  double to_infinity = 0;  ///< share of the gradients that are infinite or NaN
   double error = 0;        ///< ‖narrow / scale − f32‖₂ / ‖f32‖₂
 };
 
@@ -144,7 +144,7 @@ inline Lost lost_gradients(const std::vector<float>& f32, const std::vector<floa
           std::sqrt(difference / norm)};
 }
 
-/// The gradients of one batch at these weights, in each type, against those in f32.
+/// Compares the gradients of one batch at these weights, in each narrow type, with those in f32.
 inline void print_lost_gradients(const GptConfig& config, Device device,
                                  const std::vector<Parameter*>& weights, const Batch& batch) {
   const std::vector<float> f32 = Probe{config, DType::f32, device, weights}.gradients(batch);
@@ -171,7 +171,7 @@ inline void print_lost_gradients(const GptConfig& config, Device device,
       "is\n  what a batch of 1024 times as many tokens does to the loss of each\n");
 }
 
-/// When the loss scale changed, and which steps that cost.
+/// Prints each change of the loss scale and the steps that were skipped.
 inline void print_scaling(const LossScaler& scaler) {
   fmt::print("\n  loss scale {:.0f} at the end\n", static_cast<double>(scaler.scale()));
   for (const LossScaler::Change& change : scaler.changes())

@@ -11,17 +11,17 @@
 
 namespace lockstep {
 
-/// What backward makes again rather than remembers (Korthikanti 2022, "Reducing Activation
-/// Recomputation in Large Transformer Models"). All three give the same bits.
+/// How much backward recomputes instead of keeping it from forward (Korthikanti 2022, "Reducing
+/// Activation Recomputation in Large Transformer Models"). All three modes give the same bits.
 enum class Recompute {
   none,       ///< nothing: attention keeps its (s, s) probabilities
-  selective,  ///< the probabilities, from the log-sum-exps: what core's attention does anyhow
-  full,       ///< whole blocks, of which only the inputs are kept; the probabilities as well
+  selective,  ///< the probabilities, from the log-sum-exps, as core's attention always does
+  full,       ///< whole blocks, which keep only their inputs; and the probabilities
 };
 
-/// Attention that keeps its probabilities, (b, heads, s, s) in f32 (narrow ones would not be the
-/// bits that backward makes again), in the place of core's log-sum-exps. Its backward has four
-/// products a head where core's has five.
+/// Attention that keeps its probabilities, (b, heads, s, s), instead of the log-sum-exps that
+/// core's attention keeps. They are f32, because narrow ones would differ from the bits that
+/// backward recomputes. Its backward has four products per head; core's has five.
 class KeepingAttentionCore : public Layer {
  public:
   KeepingAttentionCore(const LayerSite& site, int heads)
@@ -64,9 +64,9 @@ class KeepingAttentionCore : public Layer {
   int heads_;
 };
 
-/// A block that remembers its input and nothing else, and runs forward a second time when its
-/// gradient comes. Where the halves of backward are apart, the input half does so, and what the
-/// weight half needs is then kept as without recomputation.
+/// A block that keeps only its input and runs forward again when its gradient arrives. If the
+/// halves of backward run separately, the input half recomputes, and the stash then holds for the
+/// weight half the same tensors as without recomputation.
 class RecomputedBlock : public Layer {
  public:
   RecomputedBlock(const LayerSite& site, std::unique_ptr<Layer> block)
@@ -101,8 +101,8 @@ class RecomputedBlock : public Layer {
     Stash again;
   };
 
-  /// What the block would have remembered. Its output is known already by those who came after it,
-  /// and is thrown away.
+  /// Recomputes the block's stash. The output is discarded: the layers after the block have already
+  /// used it.
   Stash& forward_again(Stash& stash) {
     Saved& saved = stash.saved<Saved>(this);
     compute_.range({.name = "recompute", .category = Category::recompute, .layer = layer_},
@@ -115,10 +115,10 @@ class RecomputedBlock : public Layer {
   std::unique_ptr<Layer> block_;
 };
 
-/// A builder whose blocks recompute as `mode` says. `Base` makes all layers except the attention
-/// core of Recompute::none. The embedding and the head (final LayerNorm, logits, loss)
-/// are outside of the blocks and never made again: the head's backward comes right after its
-/// forward, and what it remembers is needed at once.
+/// A builder whose blocks recompute according to `mode`. `Base` builds all layers except the
+/// attention core of Recompute::none. The embedding and the head (final LayerNorm, logits, loss)
+/// are outside the blocks and are never recomputed: the head's backward follows its forward
+/// immediately, so its stash is needed at once.
 template <class Base = ModelBuilder>
 class Recomputing : public Base {
  public:

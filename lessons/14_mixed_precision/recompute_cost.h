@@ -8,23 +8,23 @@
 
 namespace lockstep {
 
-/// What recomputation saves: one stage's activations, in bytes. The allocator agrees to the byte
-/// (tests/lessons/test_recompute.cpp).
+/// The memory that recomputation saves: one stage's activations, in bytes. The allocator's count
+/// agrees to the byte (tests/lessons/test_recompute.cpp).
 ///
-/// What a microbatch keeps of one block, for N = b s tokens, in elements of config.dtype (N h) and
-/// in f32 (all others); the tensors are listed in core/plan/footprint.h:
+/// A microbatch stashes the following per block, with N = b s tokens. The N h terms are elements of
+/// config.dtype, all others are f32. core/plan/footprint.h lists the tensors:
 ///
-///   none        16 N h + 4 N + a s N   the core keeps the probabilities (a s N) and not the
+///   none        16 N h + 4 N + a s N   the core keeps the probabilities (a s N) instead of the
 ///                                      log-sum-exps (a N)
-///   selective   16 N h + 4 N + a N     as Footprint says
-///   full        N h                    the block's input; and of the one block that is worked on
-///                                      the rest of what selective keeps, 15 N h + (4 + a) N
+///   selective   16 N h + 4 N + a N     as in Footprint
+///   full        N h                    the block's input; the block being recomputed also holds
+///                                      the rest of selective's stash, 15 N h + (4 + a) N
 ///
-/// Korthikanti 2022 has 34 N h + 5 a s N bytes, 34 N h and 2 N h, in 16 bits and with dropout. Of
-/// these, dropout is 2 N h (two masks of a byte) and 3 a s N (a mask, and the probabilities a
-/// second time, after it). Without it 32 N h + 2 a s N bytes are left, which is 16 N h + a s N
-/// numbers: ours, but for LayerNorm's mean and rstd, 4 N, which they leave out as small. (Their
-/// probabilities are in 16 bits as well; ours in f32, whatever the dtype.)
+/// Korthikanti 2022 gives 34 N h + 5 a s N, 34 N h and 2 N h bytes, in 16 bits and with dropout.
+/// Dropout accounts for 2 N h (two one-byte masks) and 3 a s N (a mask, and a second copy of the
+/// probabilities after it). Without it, 32 N h + 2 a s N bytes remain, or 16 N h + a s N elements.
+/// This equals ours except for LayerNorm's mean and rstd, 4 N, which the paper neglects. (Their
+/// probabilities are also 16 bits wide; ours are f32 for every dtype.)
 struct RecomputeFootprint : Footprint {
   RecomputeFootprint(const GptConfig& config, const StageLayers& stage, int batch, Recompute mode)
       : Footprint(config, stage, batch) {
@@ -37,27 +37,28 @@ struct RecomputeFootprint : Footprint {
     const std::int64_t rest = 15 * boundary + f32 * (4 + a) * N;  // boundary is N h
     const std::int64_t head = stage.head ? stash - blocks * (boundary + rest) : 0;
     stash -= blocks * rest;
-    // Forward is at its highest when the last block is about to forget, its output (N h) beside it;
-    // or, on the last stage, when the head has added more than that.
+    // Forward peaks when the last block is about to release its stash, with its output (N h) beside
+    // it; or, on the last stage, when the head has added more than that.
     forward_working = std::max(forward_working, rest + boundary - head);
-    // The last block's backward comes first, when the inputs of all others are still there: its
-    // rest, and then as without recomputation, 5 N h. What the head kept has gone by then. (pending
-    // stays as it is: between the halves, the weight half's needs are all there, for all blocks.)
+    // The last block's backward comes first, while the inputs of all other blocks are still kept.
+    // It adds the rest of its own stash and then, as without recomputation, 5 N h. The head's stash
+    // has been released by then. (`pending` does not change: between the halves, the tensors for
+    // the weight half exist for all blocks.)
     backward_working = std::max(backward_working, rest + 5 * boundary - head);
-    // Where the halves are apart, nothing goes before the weight half comes. So the first block is
-    // the highest: by then each of the others holds 16 N h where it held N h, and of the head
-    // N h + 4 N have gone.
+    // If the halves run separately, nothing is released before the weight half. The peak is then in
+    // the first block: by then each other block holds 16 N h instead of N h, and the head has
+    // released N h + 4 N.
     backward_input_working = (blocks - 1) * 15 * boundary + rest +
                              (stage.head ? 4 * boundary - f32 * 4 * N : 5 * boundary);
   }
 };
 
-/// What recomputation costs: FLOPs of one microbatch beyond those of Recompute::none, matrix
-/// products only, causal attention counted half, as core/model/ops.h does.
+/// The cost of recomputation: FLOPs of one microbatch beyond those of Recompute::none. Counts
+/// matrix products only, with causal attention counted half, as in core/model/ops.h.
 ///
-/// Selective makes q kᵀ again, one product of every head: b s² h a block. Full makes a whole
-/// forward again, 24 N h² of the four Linears and 2 b s² h of attention; and the probabilities as
-/// well, since its blocks are selective ones.
+/// Selective recomputes q kᵀ, one product per head: b s² h per block. Full runs forward again, 24 N
+/// h² for the four Linears and 2 b s² h for attention, and also recomputes the probabilities, since
+/// its blocks are selective ones.
 inline double extra_flops(const GptConfig& config, int blocks, int batch, Recompute mode) {
   const double b = batch, s = config.sequence, h = config.hidden;
   const double product = b * s * s * h;
@@ -73,9 +74,9 @@ inline double extra_flops(const GptConfig& config, int blocks, int batch, Recomp
   return 0;
 }
 
-/// FLOPs of one microbatch of the whole model, nothing frozen, without recomputation: three
-/// times a forward's 24 N h² + 2 b s² h a block and 2 N h V of the head. (Narayanan 2021 without
-/// recomputation, attention counted half.)
+/// FLOPs of one microbatch of the whole model without recomputation and with nothing frozen: three
+/// times the forward's 24 N h² + 2 b s² h per block and 2 N h V for the head (Narayanan 2021,
+/// without recomputation and with attention counted half).
 inline double model_flops(const GptConfig& config, int batch) {
   const double b = batch, s = config.sequence, h = config.hidden;
   const double L = config.layers, V = config.vocabulary;

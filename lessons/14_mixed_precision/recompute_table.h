@@ -15,31 +15,31 @@ inline const char* name_of(Recompute mode) {
   return names[static_cast<int>(mode)];
 }
 
-/// Of --recompute.
+/// Parses --recompute.
 inline Recompute recompute_of(const std::string& word) {
   for (const Recompute mode : {Recompute::none, Recompute::full})
     if (word == name_of(mode)) return mode;
   return Recompute::selective;
 }
 
-/// What one microbatch through the whole model takes.
+/// The cost of one microbatch through the whole model.
 struct RecomputeCount {
-  std::int64_t stash = 0;  ///< bytes from its forward to its backward
-  std::int64_t peak = 0;   ///< the most bytes of activations during both
-  double flops = 0;        ///< of matrix products
+  std::int64_t stash = 0;  ///< bytes kept between its forward and its backward
+  std::int64_t peak = 0;   ///< peak bytes of activations during both
+  double flops = 0;        ///< FLOPs of matrix products
   bool operator==(const RecomputeCount&) const = default;
 };
 
-/// By the closed forms.
+/// From the closed forms.
 inline RecomputeCount derived(const GptConfig& config, int batch, Recompute mode) {
   const RecomputeFootprint bytes{config, StageLayers::whole(config), batch, mode};
   return {bytes.stash, bytes.peak(1),
           model_flops(config, batch) + extra_flops(config, config.layers, batch, mode)};
 }
 
-/// The layers' forward and backward of one microbatch on a device that allocates and computes
-/// nothing: so that models can be counted which fit on no machine. Returns the time taken, with the
-/// bytes in `count`.
+/// Runs the layers' forward and backward for one microbatch on a device that allocates and computes
+/// nothing, so it can count models too large for any machine. Returns the modelled time and puts
+/// the bytes in `count`.
 inline Picoseconds run_uncomputed(const GptConfig& config, int batch, Recompute mode,
                                   const Cluster& cluster, RecomputeCount& count) {
   Memory memory{DeviceKind::meta};
@@ -61,13 +61,14 @@ inline Picoseconds run_uncomputed(const GptConfig& config, int batch, Recompute 
 /// Counted by running the layers.
 inline RecomputeCount counted(const GptConfig& config, int batch, Recompute mode) {
   RecomputeCount count;
-  // One FLOP takes one picosecond on this cluster, and nothing else takes any time.
+  // On this cluster one FLOP takes one picosecond and everything else takes no time.
   count.flops = static_cast<double>(run_uncomputed(config, batch, mode, {.flops = 1e12}, count));
   return count;
 }
 
-/// All three ways on one model: by formula, with "=" where the count says the same to the byte and
-/// the FLOP, and the modelled time of a microbatch (`batch` sequences) on one rank of `cluster`.
+/// Prints the three modes for one model: the formula's values, "=" if the count agrees to the byte
+/// and the FLOP, and the modelled time of a microbatch (`batch` sequences) on one rank of
+/// `cluster`.
 inline void print_recompute_table(const std::string& title, const GptConfig& config, int batch,
                                   const Cluster& cluster) {
   const RecomputeCount none = derived(config, batch, Recompute::none);
@@ -90,7 +91,7 @@ inline void print_recompute_table(const std::string& title, const GptConfig& con
   std::fflush(stdout);
 }
 
-/// The run's own model, and GPT-3 as if it fitted on one GPU.
+/// Prints the tables for the run's own model and for GPT-3, as if it fitted on one GPU.
 inline void print_recompute_tables(const GptConfig& config, int batch, const Cluster& cluster) {
   GptConfig gpt3{.layers = 96, .hidden = 12288, .heads = 96, .sequence = 2048, .vocabulary = 50257};
   gpt3.dtype = config.dtype;
