@@ -14,14 +14,14 @@
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/ranks.h"
 
-// Techniques of several lessons on one mesh, as lesson 15 will compose them.
+// Combines techniques from several lessons on one mesh, as lesson 15 will.
 using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
 
-/// Two stages a rank in a loop: each rank runs its first stage for all microbatches, then its
-/// second (looped breadth-first).
+/// Looped breadth-first schedule with two stages per rank: each rank runs its first stage for all
+/// microbatches, then its second.
 Schedule looped(int ranks, int microbatches) {
   Schedule schedule{.name = "looped",
                     .ranks = ranks,
@@ -41,8 +41,8 @@ Schedule looped(int ranks, int microbatches) {
   return schedule;
 }
 
-/// Replicas of a pipeline on one rank: a model for each of its stages, and data parallelism on
-/// each.
+/// One rank of a replicated pipeline: a model for each of the rank's stages, and data parallelism
+/// on each model.
 struct Replicated {
   Replicated(Rank& rank, const Plan& plan, WhenSummed when, std::int64_t bucket_bytes) {
     const Place place = plan.place(rank.id);
@@ -62,8 +62,8 @@ struct Replicated {
   std::vector<Parameter*> parameters;
 };
 
-/// Trains dp replicas of a pipeline, and on rank 0 one device that adds gradients in the order of
-/// the replicas' rings. Returns what is not as it should be.
+/// Trains dp replicas of a pipeline and, on rank 0, a one-device reference that adds gradients in
+/// the order of the replicas' rings. Returns a description of any difference.
 std::string check_replicated(Rank& rank, const Options& options, const Schedule& schedule,
                              WhenSummed when) {
   Plan plan = rank.plan;
@@ -90,7 +90,7 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
   for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
     records.push_back(RankRecord::from_bytes(bytes));
   if (rank.id != 0) return "";
-  SumOrder order;  // of all stages
+  SumOrder order;  // for all stages
   for (int stage = 0; stage < plan.stages(); ++stage) {
     const Place place = plan.place(plan.rank_holding(stage));
     const FlatLayout layout{plan.units(place, stage), place.size(Axis::dp), 5'000};

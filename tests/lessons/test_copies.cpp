@@ -9,14 +9,15 @@
 #include "tests/support/ranks.h"
 #include "tests/support/timeline_of.h"
 
-// Data parallelism and ZeRO on ranks that are threads. tests/mpi runs the same checks on processes.
+// Data parallelism and ZeRO with ranks as threads. tests/mpi runs the same checks with ranks as
+// processes.
 
 using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
 
-/// The head alone, each block alone, the embedding alone.
+/// One bucket per unit: the head, each block, the embedding.
 constexpr std::int64_t unit_buckets = 1;
 
 }  // namespace
@@ -38,12 +39,12 @@ TEST_CASE("... with tied weights, frozen units, larger buckets, several microbat
     std::vector<int> frozen;
     std::int64_t bucket_bytes;
     int microbatches;
-    double left = 0.8;  ///< of the loss
+    double left = 0.8;  ///< upper bound on final loss / initial loss
   };
   const Case cases[] = {
       {3, true, {}, unit_buckets, 1},
       {2, false, {0, 2}, unit_buckets, 1},
-      // (a head that has to do with random numbers learns little)
+      // (with the blocks frozen at random values, the head learns little)
       {4, true, {0}, unit_buckets, 1, 0.98},
       {3, true, {4}, unit_buckets, 1},
       {2, false, {2, 3}, 40'000, 1},
@@ -56,8 +57,8 @@ TEST_CASE("... with tied weights, frozen units, larger buckets, several microbat
   };
   for (const Case& each : cases) {
     Options options = small_copies(each.ranks);
-    // One block, so that the embedding and the head of microbatches that follow are the largest
-    // pair.
+    // With one block, the head and the embedding of consecutive microbatches are the largest pair
+    // of buckets in flight.
     if (each.microbatches > 1) options.model.layers = 1;
     options.model.tied = each.tied;
     options.model.frozen = each.frozen;
@@ -116,8 +117,9 @@ TEST_CASE("ZeRO-3 holds as many gathered layers as one and those that it prefetc
             train_copies(rank, options, Scheme::zero_3, unit_buckets, wrong, prefetch);
             return wrong;
           }) == "");
-    // By hand, in elements: a block's twelve parameters, each to a multiple of 64, are 5,440; the
-    // embedding's 5,140 and 220 come to as many; the head's 20, 20 and 5,140 to 5,312.
+    // By hand, in elements: a block's twelve parameters, each padded to a multiple of 64, have
+    // 5,440; the embedding's 5,140 and 220 also become 5,440; the head's 20, 20 and 5,140 become
+    // 5,312.
     const std::int64_t block = 5'440, embedding = 5'440, head = 5'312;
     const std::int64_t shards = (6 * block + embedding + head) / 2;
     const std::int64_t gathered =
@@ -143,7 +145,7 @@ TEST_CASE("with communication as long as backward, overlap leaves little of it e
       options.steps = 1;
       Cluster cluster;
       cluster.flops = 1e12;
-      // One step's seconds, and the bytes that a rank sends in it.
+      // Returns the seconds of one step and the bytes that a rank sends in it.
       const auto step = [&](Scheme scheme) {
         options.clock = Clock::modelled(cluster);
         std::pair<double, std::int64_t> result;
@@ -167,7 +169,7 @@ TEST_CASE("with communication as long as backward, overlap leaves little of it e
       const double exposed = step(Scheme::overlap).first - computing;
       CHECK(after == doctest::Approx(backward).epsilon(1e-3));  // nothing is hidden
       CHECK(exposed / backward <= 0.15);
-      CHECK(exposed > 0);  // of the last bucket there is nothing to hide behind
+      CHECK(exposed > 0);  // the last bucket has no compute left to overlap with
       MESSAGE(fmt::format("{} ranks, {} buckets: {:.1f} % exposed", ranks, layers + 2,
                           exposed / backward * 100));
     }
@@ -227,7 +229,7 @@ TEST_CASE("bytes are the formulas': 2Ψ(N-1)/N and 3Ψ(N-1)/N, with padding") {
             const FlatLayout layout = layout_of_replicas(plan, place, unit_buckets);
             const std::int64_t psi = layout.elements(), shard = psi / n * 4;
             const auto sum = [](const Predicted& predicted) { return total(bytes_of(predicted)); };
-            // Padding: less than 64 elements a parameter, and N a bucket.
+            // Padding is less than 64 elements per parameter plus N per bucket.
             const std::int64_t real = options.model.parameter_count();
             const auto parameters = static_cast<std::int64_t>(plan.parameters().size());
             if (psi < real || psi >= real + 64 * parameters + n * 5) throw RunError("padding");
@@ -242,8 +244,8 @@ TEST_CASE("bytes are the formulas': 2Ψ(N-1)/N and 3Ψ(N-1)/N, with padding") {
 }
 
 TEST_CASE("what frozen and tied parameters change, by hand") {
-  // In elements, padded (see above): a block 5,440, the embedding 5,440, the head 5,312, without a
-  // table of its own 128. Half of each is a shard of two ranks.
+  // Padded elements (see above): a block has 5,440, the embedding 5,440, and the head 5,312, or 128
+  // without its own table. With two ranks a shard is half of each.
   Options options = small_copies(2);
   const auto sent = [&](Scheme scheme) {
     BytesSent bytes;
@@ -265,14 +267,14 @@ TEST_CASE("what frozen and tied parameters change, by hand") {
   CHECK(sent(Scheme::zero_2) == bytes_of({{reduce_scatter, half}, {all_gather, half}}));
   CHECK(sent(Scheme::zero_3) == bytes_of({{reduce_scatter, half}, {all_gather, 2 * half}}));
 
-  options.model.frozen = {2};  // a block less; ZeRO-3 still gathers it, forward and backward
+  options.model.frozen = {2};  // freeze a block, which ZeRO-3 still gathers twice
   const std::int64_t less = half - 4 * 5'440 / 2;
   CHECK(sent(Scheme::overlap) == bytes_of({{all_reduce, 2 * less}}));
   CHECK(sent(Scheme::zero_1) == bytes_of({{reduce_scatter, less}, {all_gather, less}}));
   CHECK(sent(Scheme::zero_3) == bytes_of({{reduce_scatter, less}, {all_gather, 2 * half}}));
 
   options.model.frozen = {};
-  options.model.tied = true;  // the embedding's bucket is gathered for the head's two uses too
+  options.model.tied = true;  // the embedding's bucket is gathered for both uses of the head too
   const std::int64_t tied = 4 * (3 * 5'440 + 5'440 + 128) / 2, table = 4 * 5'440 / 2;
   CHECK(sent(Scheme::overlap) == bytes_of({{all_reduce, 2 * tied}}));
   CHECK(sent(Scheme::zero_2) == bytes_of({{reduce_scatter, tied}, {all_gather, tied}}));
@@ -297,10 +299,11 @@ TEST_CASE("a prefetch hides the gathers, which without one are all waited for") 
   };
   const double none = step(Scheme::zero_3, 0), one = step(Scheme::zero_3, 1);
   const double gathers =
-      2 * 0.75 * 4 * 436'864 / 1.25e10;  // all of them, at this cluster's 100 Gb/s
+      2 * 0.75 * 4 * 436'864 / 1.25e10;  // all gathers, at this cluster's 100 Gb/s
   CHECK(none - one > 0.5 * gathers);
   CHECK(step(Scheme::zero_3, 2) <= one);
-  CHECK(one < step(Scheme::zero_1, 0));  // whose gathers come after the update, when all wait
+  CHECK(one < step(Scheme::zero_1, 0));  // ZeRO-1's gathers follow the update, when every rank
+                                         // waits
 }
 
 TEST_CASE("halves of backward may be apart, and microbatches may interleave, as schedules want") {
@@ -308,8 +311,8 @@ TEST_CASE("halves of backward may be apart, and microbatches may interleave, as 
     Options options = small_copies(ranks);
     options.microbatches = {2};
     options.model.tied = ranks == 2;
-    // A word of steps: forward, backward, or its input and weight half, of microbatch 0 or 1.
-    // Returns the gradients that the optimizer would see.
+    // `order` lists steps: forward (F), backward (B), or its input half (I) or weight half (W), of
+    // microbatch 0 or 1. Returns the gradients that the optimizer would read.
     const auto gradients_after = [&](Scheme scheme, const std::vector<const char*>& order) {
       std::vector<NamedValues> whole;
       ThreadRun run{options};
@@ -353,8 +356,8 @@ TEST_CASE("halves of backward may be apart, and microbatches may interleave, as 
       const auto one_by_one = gradients_after(scheme, {"F0", "B0", "F1", "B1"});
       CHECK(bits(gradients_after(scheme, {"F0", "I0", "W0", "F1", "I1", "W1"}), one_by_one));
       CHECK(bits(gradients_after(scheme, {"F0", "F1", "B0", "B1"}), one_by_one));
-      // With both input halves before a weight half, ZeRO 2 and 3 sum both microbatches at once, as
-      // data parallelism does.
+      // If both input halves precede a weight half, ZeRO-2 and ZeRO-3 sum both microbatches at
+      // once, as data parallelism does.
       const auto deferred = gradients_after(scheme, {"F0", "F1", "I0", "I1", "W0", "W1"});
       CHECK(bits(deferred, gradients_after(Scheme::bucket, {"F0", "B0", "F1", "B1"})));
     }
@@ -409,7 +412,7 @@ TEST_CASE("a technique that goes leaves the model as it found it, and other hook
             if (rank.memory.current().bytes != memory.bytes) throw RunError("other memory");
             if (numbers() != values) throw RunError("other values");
             if (storage == Storage::none) return;
-            train([] {});  // on its own again
+            train([] {});  // without hooks again
             if (count.units != 2 * units) throw RunError("the outer hooks went, too");
           }) == "");
   }
@@ -426,9 +429,9 @@ TEST_CASE("memory by stage: the paper's 7.5B column") {
       const double theirs = gigabytes[static_cast<std::size_t>(stage - 1)];
       CAPTURE(ranks);
       CAPTURE(stage);
-      CHECK(std::abs(ours - theirs) <= (theirs < 10 ? 0.0051 : 0.051));  // as printed
+      CHECK(std::abs(ours - theirs) <= (theirs < 10 ? 0.0051 : 0.051));  // to the printed precision
     }
-  // In f32 stage 2 and 3 have the same 16 bytes in other parts.
+  // In f32, stages 2 and 3 divide the same 16 bytes differently.
   CHECK(zero_states(0, 1000, 4).total() == 16'000);
   CHECK(zero_states(1, 1000, 4).total() == 8'000 + 2'000);
   CHECK(zero_states(2, 1000, 4).total() == 4'000 + 3'000);

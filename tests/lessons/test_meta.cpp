@@ -7,16 +7,16 @@
 #include "tests/support/meta_checks.h"
 #include "tests/support/pipeline_checks.h"
 
-// Whole schemes on the meta device: the same times, bytes, peaks of memory and trace as on the
-// CPU's modelled clock, and on models that no machine could hold.
+// Whole schemes on the meta device: times, bytes, peak memory and trace match those of the CPU's
+// modelled clock, and models too large for any machine run as well.
 
 using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
 
-/// Random settings of a small model and of the cluster; all ranks of `options` are replicas, or
-/// stages.
+/// Random settings of a small model and of the cluster; the ranks of `options` are all replicas or
+/// all stages.
 class RandomSettings {
  public:
   explicit RandomSettings(unsigned seed) : random_(seed) {}

@@ -25,7 +25,7 @@ struct OneModel {
   OneModel(DType dtype, float rate = 3e-3F, bool masters = true)
       : model(small(dtype), one.device(), StageLayers::whole(small(dtype)), 5),
         optimizer(model.parameters(), one.device(), {.learning_rate = rate, .masters = masters}) {}
-  /// As in the lesson's main.
+  /// One training step, as in the lesson's main.
   bool step(int number, LossScaler& scaler, float larger = 1) {
     model.zero_gradients();
     const Batch batch = random_batch(model.config(), 1, 3, number);
@@ -55,8 +55,8 @@ TEST_CASE("the loss scale halves with every overflow and doubles after a run of 
   for (int trial = 0; trial < 50; ++trial) {
     const int interval = 1 + static_cast<int>(random() % 5);
     LossScaler scaler{65536, interval};
-    // The law, from the history of answers: every overflow halves; of an unbroken run of good steps
-    // each whole interval doubles.
+    // Computes the expected scale from the history: each overflow halves it, and each complete
+    // interval of consecutive good steps doubles it.
     std::vector<bool> history;
     std::size_t changes = 0;
     for (int step = 0; step < 60; ++step) {
@@ -114,7 +114,7 @@ TEST_CASE("an overflow costs one step: nothing is updated, and training goes on"
   CHECK(one.optimizer.steps() == 3);
   CHECK(one.step(4, scaler));
   CHECK(one.optimizer.finite());
-  // And without asking, the weights would be lost for good.
+  // Without the check, the weights would be corrupted permanently.
   one.model.zero_gradients();
   accumulate_gradients(one.model,
                        scaled(random_batch(small(DType::f16), 1, 3, 5), 65536 * outlier));
@@ -144,7 +144,7 @@ TEST_CASE("f16 loses small gradients, and loss scaling gives them back") {
   CHECK(scaled_up.to_zero < 0.01 * small_loss.to_zero);
   CHECK(scaled_up.error < 0.01);
   CHECK(lost(DType::f16, 0x1p40).to_infinity > 0.5);
-  // bf16 has f32's range: the scale is all the same to it.
+  // bf16 has f32's range, so the scale makes no difference.
   CHECK(lost(DType::bf16, 0x1p-12).error == lost(DType::bf16, 1).error);
   CHECK(lost(DType::bf16, 1).to_zero < 1e-3);
   CHECK(lost(DType::f32, 1).error == 0);
@@ -203,7 +203,7 @@ TEST_CASE("data parallelism in narrow types: twice the same bits, on all ranks, 
 }
 
 TEST_CASE("bf16 with f32 masters learns as f32 does; without masters it does not keep up") {
-  // Small steps: of a weight of 0.02 the neighbours in bf16 are 0.00012 off.
+  // Small steps: near a weight of 0.02, adjacent bf16 numbers are 0.00012 apart.
   const float rate = 3e-5F;
   const auto trained = [&](DType dtype, bool masters) {
     OneModel one{dtype, rate, masters};
@@ -228,7 +228,7 @@ TEST_CASE("a run as good as one device's is told from one that is not") {
     return compare(losses, {}, Reference{std::vector<double>(20, 2.0), {}});
   };
   std::vector<double> losses(20, 2.0);
-  losses[3] = 3;  // on the way
+  losses[3] = 3;  // an intermediate difference
   losses[18] = 2.03;
   losses[19] = 2.0;
   const Tolerance tolerance{.final_loss = 0.01};

@@ -25,7 +25,8 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-/// Some steps with AdamW on stages that are one device each, the halves of backward apart or not.
+/// Runs some AdamW steps on stages with one device each, with the halves of backward together or
+/// apart.
 Trained train(const GptConfig& config, int stages, bool halves, const ModelBuilder& factory) {
   Stages pipeline{config, stages, 3, factory};
   std::vector<AdamW> optimizers;
@@ -45,7 +46,7 @@ Trained train(const GptConfig& config, int stages, bool halves, const ModelBuild
   return result;
 }
 
-/// 1F1B with the weight halves left until the end, as a zero-bubble schedule would.
+/// 1F1B with the weight halves deferred to the end, as in a zero-bubble schedule.
 Schedule halves_apart(int stages, int microbatches) {
   Schedule schedule = one_f_one_b(stages, microbatches);
   schedule.name = "halves apart";
@@ -60,7 +61,7 @@ Schedule halves_apart(int stages, int microbatches) {
   return schedule;
 }
 
-/// One stage of a model alone on a device that counts: x and dy come from nowhere.
+/// One stage of a model on its own counting device, with placeholder x and dy.
 struct Lone {
   Lone(const GptConfig& config, const StageLayers& stage_, int b, Recompute mode)
       : stage(stage_),
@@ -85,7 +86,7 @@ struct Lone {
   Gpt model;
 };
 
-/// check(config, stage, batch, mode)
+/// Calls check(config, stage, batch, mode).
 template <class Check>
 void for_every_mode(Check&& check) {
   test::for_every_kind_of_stage(14, 4, [&](auto& config, auto& stage, int batch) {
@@ -119,7 +120,8 @@ TEST_CASE("recomputation changes no bit: losses, gradients and parameters after 
         CAPTURE(named);
         CAPTURE(halves);
         CHECK(train(config, 1, halves, factory_of(mode)) == usual);
-        // A tied table's two gradients would have to be added before the step: pipelines, below.
+        // A tied table's two gradients would have to be added before the step; the pipeline tests
+        // below cover that.
         if (!tied) CHECK(train(config, 3, halves, factory_of(mode)) == usual);
       }
   }
@@ -203,7 +205,7 @@ TEST_CASE("FLOPs charged are the model's and the extra ones as derived, halves a
       lone.forward(0, stash);
       lone.model.backward_input({}, stash);
       lone.model.backward_weight(stash);
-      // One FLOP takes one picosecond on this clock, and nothing else takes any time.
+      // On this clock one FLOP takes one picosecond and everything else takes no time.
       CHECK(static_cast<double>(lone.one.stream.now() - start) ==
             model_flops(config, batch) + extra_flops(config, config.layers, batch, mode));
     }
@@ -211,8 +213,7 @@ TEST_CASE("FLOPs charged are the model's and the extra ones as derived, halves a
 }
 
 TEST_CASE("a forward that is made again reads parameters where backward may: ZeRO-3 gathers them") {
-  /// Between forward and backward the parameters are somewhere else, and here are numbers of no
-  /// use.
+  /// Moves the parameters away between forward and backward and leaves garbage in their place.
   struct TakenAway : LayerHooks {
     void before_forward(const Unit& unit) override { give(unit); }
     void after_forward(const Unit& unit) override { take(unit); }
@@ -256,7 +257,7 @@ TEST_CASE("a forward that is made again is a range of category recompute, one a 
     for (const TraceEvent& event : trace.drain())
       if (event.kind == TraceEvent::Kind::span && event.span.category == Category::recompute) {
         layers.push_back(event.span.layer);
-        // A forward's FLOPs; the backward that follows is no part of it.
+        // A forward's FLOPs, without those of the backward that follows.
         CHECK(event.end - event.start == 24 * 6 * 8 * 8 + 2 * 6 * 6 * 8);
       }
     CHECK(layers == (mode == Recompute::full ? std::vector{2, 1, 0} : std::vector<int>{}));
@@ -264,17 +265,17 @@ TEST_CASE("a forward that is made again is a range of category recompute, one a 
 }
 
 TEST_CASE("Korthikanti's bytes of a block are ours, in 16 bits and with dropout") {
-  // Their 22B model: h 6144, a 64, s 2048, b 4.
+  // The paper's 22B model: h 6144, a 64, s 2048, b 4.
   const GptConfig config{
       .layers = 1, .hidden = 6144, .heads = 64, .sequence = 2048, .vocabulary = 51200};
   const StageLayers block{.first = 0, .last = 1};
   const double s = 2048, h = 6144, a = 64, b = 4, N = b * s;
   const auto ours = [&](Recompute mode) {
-    return static_cast<double>(RecomputeFootprint{config, block, 4, mode}.stash) / 4;  // numbers
+    return static_cast<double>(RecomputeFootprint{config, block, 4, mode}.stash) / 4;  // elements
   };
   const double mean_and_rstd = 4 * N, log_sums = a * N;
   const double masks = 2 * N * h;                      // of the two residual branches
-  const double softmax_dropout = (1 + 2) * a * s * N;  // mask, and probabilities after it
+  const double softmax_dropout = (1 + 2) * a * s * N;  // mask, and dropped-out copy
   CHECK(2 * (ours(Recompute::none) - mean_and_rstd) + masks + softmax_dropout ==
         34 * s * b * h + 5 * a * s * s * b);
   CHECK(2 * (ours(Recompute::selective) - mean_and_rstd - log_sums) + masks == 34 * s * b * h);

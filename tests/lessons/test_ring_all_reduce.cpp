@@ -16,7 +16,7 @@ namespace {
 
 constexpr Picoseconds us = 1'000'000;
 
-/// Sizes that N divides and that it doesn't, fewer than ranks, and one at random.
+/// Sizes that N divides, sizes that it does not, sizes below N, and a random one.
 std::vector<std::int64_t> sizes(int N, std::mt19937& random) {
   return {1, N - 1 > 0 ? N - 1 : 1, N, N + 1, 8 * N, 1000 + static_cast<int>(random() % 1000)};
 }
@@ -43,7 +43,7 @@ Sum by(Algorithm algorithm) {
   return [algorithm](Rank& rank, View data) { rank.world.all_reduce(data, algorithm).wait(); };
 }
 
-/// From the common start to the last rank's end.
+/// Time from the common start to the last rank's end.
 Picoseconds time_of(const Sum& sum, int N, std::int64_t n, const Cluster& cluster) {
   std::vector<Picoseconds> ends(static_cast<std::size_t>(N));
   const std::string failure = on_threads(modelled_options(N, cluster), [&](Rank& rank) {
@@ -123,7 +123,7 @@ TEST_CASE("lesson 01: the ring takes 2(N-1)(α + ⌈n/N⌉β), to the picosecond
     for (const std::int64_t n : sizes(N, random)) {
       CAPTURE(N);
       CAPTURE(n);
-      const Cluster cluster = one_node(2e-6, 1e9);  // a nanosecond a byte
+      const Cluster cluster = one_node(2e-6, 1e9);  // 1 ns per byte
       const Picoseconds seen = time_of(by_the_lesson, N, n, cluster);
       CHECK(seen == 2 * (N - 1) * (2 * us + 4000 * ((n + N - 1) / N)));
       CHECK(seen == predict_all_reduce(Algorithm::ring, n, N, cluster).total());
@@ -132,7 +132,7 @@ TEST_CASE("lesson 01: the ring takes 2(N-1)(α + ⌈n/N⌉β), to the picosecond
 }
 
 TEST_CASE("lesson 01: the latency part grows with N, the bandwidth part stays below 2nβ") {
-  constexpr std::int64_t n = 840;  // what 1 to 8 divide
+  constexpr std::int64_t n = 840;  // divisible by 1 to 8
   constexpr double none = std::numeric_limits<double>::infinity();
   for (int N = 2; N <= 8; ++N) {
     CHECK(time_of(by_the_lesson, N, n, one_node(2e-6, none)) == 2 * (N - 1) * 2 * us);
@@ -169,20 +169,20 @@ TEST_CASE("lesson 01: one slow link sets the pace of the whole ring") {
   std::mt19937 random{4};
   for (int per_node = 2; per_node <= 4; ++per_node)
     for (int N = per_node + 2; N <= 8; ++N) {
-      if (N % per_node == 1) continue;  // slow links beside one another
+      if (N % per_node == 1) continue;  // two slow links would be adjacent
       CAPTURE(per_node);
       CAPTURE(N);
       const std::int64_t n = N * (500 + static_cast<int>(random() % 500));
-      const Picoseconds chunk = 4 * n / N * 1000;  // on the near links
+      const Picoseconds chunk = 4 * n / N * 1000;  // on the fast links
       const auto with = [&](double slow, Picoseconds alpha) {
         return time_of(by_the_lesson, N, n,
                        nodes_of(per_node, {0, 1e9}, {1e-12 * static_cast<double>(alpha), slow}));
       };
-      // As if all links were slow; its latency counts once.
+      // As if all links were slow, except that the slow links' latency counts only once.
       CHECK(with(1e8, 0) == 2 * (N - 1) * 10 * chunk);
       CHECK(with(1e8, 0) == time_of(by_the_lesson, N, n, one_node(0, 1e8)));
       CHECK(with(1e8, 3 * us) == 2 * (N - 1) * 10 * chunk + 3 * us);
-      // A faster one gains nothing.
+      // A faster link gains nothing.
       CHECK(with(1e12, 0) == time_of(by_the_lesson, N, n, one_node(0, 1e9)));
     }
 }
@@ -206,7 +206,7 @@ TEST_CASE("lesson 01: the grid tells what the buffers hold") {
         if (rank.id == 0) spoilt = other;
       });
       CHECK(failure == "");
-      // But for the legend.
+      // Everything above the legend.
       CHECK(drawing.substr(0, drawing.find("k: the sum")).find('?') == std::string::npos);
       CHECK(drawing.find('\033') == std::string::npos);
       CHECK(spoilt.substr(0, spoilt.find("k: the sum")).find('?') != std::string::npos);
@@ -233,7 +233,7 @@ TEST_CASE("lesson 01: a ring that is wrong is noticed") {
   CHECK(complaint(by_the_lesson, true) == "");
   CHECK(bits(complaint([](Rank&, View) {}, true)));
   CHECK(bits(complaint([](Rank&, View) {}, false)));
-  CHECK(bits(complaint(by(Algorithm::recursive_doubling), true)));  // the same sum, other bits
+  CHECK(bits(complaint(by(Algorithm::recursive_doubling), true)));  // the same sum, different bits
   CHECK(complaint(by(Algorithm::recursive_doubling), false) == "");
 
   const std::string sum = on_threads(modelled_options(3), [&](Rank& rank) {

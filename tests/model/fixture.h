@@ -16,7 +16,7 @@
 
 namespace lockstep::test {
 
-/// One device to build a model on.
+/// A single device on which to build a model.
 struct OneDevice {
   explicit OneDevice(DeviceKind kind = DeviceKind::cpu, Clock clock_ = Clock::wall())
       : memory(kind), clock(clock_), stream(clock, trace, 0, kind) {}
@@ -30,21 +30,21 @@ struct OneDevice {
   Stream stream;
 };
 
-/// A modelled clock on which one FLOP takes one picosecond and nothing else takes any time.
+/// A modelled clock on which one FLOP takes one picosecond and everything else takes no time.
 inline Clock flop_clock() {
   return Clock::modelled(Cluster{});
 }
 
 using Floats = std::vector<float>;
 
-/// Of any floating type, widened.
+/// The values of a view of any floating-point type, widened to f32.
 inline Floats floats(View view) {
   Floats result(static_cast<std::size_t>(view.elements()));
   cpu_kernels().convert(Queue{}, view, View{result.data(), view.shape});
   return result;
 }
 
-/// The same bits, not merely equal numbers.
+/// Bitwise equality, stricter than numeric equality.
 inline bool same_bits(const Floats& a, const Floats& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -71,7 +71,7 @@ inline std::vector<Named> values(const Gpt& model) {
   return result;
 }
 
-/// Bytes that look random, all below the vocabulary.
+/// Random-looking bytes, all below the vocabulary size.
 inline std::string random_text(std::size_t length, int vocabulary) {
   std::mt19937 random{7};
   std::string text;
@@ -97,7 +97,8 @@ inline GptConfig random_config(std::mt19937& random, int least_layers = 1) {
   return config;
 }
 
-/// What `run` throws as UsageError; one line, or the test fails.
+/// Returns the message of the UsageError that `run` throws. The test fails if the message has more
+/// than one line.
 template <class Run>
 std::string usage_error(Run&& run) {
   try {
@@ -115,7 +116,7 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// A folder that goes away with the test.
+/// A folder that is deleted when the test ends.
 struct TemporaryFolder {
   TemporaryFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "lockstep_XXXXXX").string();
@@ -132,7 +133,8 @@ struct TemporaryFolder {
   std::string path;
 };
 
-/// The whole model as stages, one device each, with what crosses the boundaries.
+/// The whole model split into stages, one device per stage, with messages copied across stage
+/// boundaries.
 struct Stages {
   Stages(const GptConfig& config, int stages, std::uint64_t seed, const ModelBuilder& factory = {})
       : devices(count_of(stages)) {
@@ -144,7 +146,8 @@ struct Stages {
   }
   static std::size_t count_of(int stages) { return static_cast<std::size_t>(stages); }
 
-  /// One microbatch through all stages and back; `halves` apart or together. Returns its loss.
+  /// Runs one microbatch through all stages and back, with the halves of backward apart or
+  /// together. Returns its loss.
   double run(const Microbatch& microbatch, bool halves = false) {
     std::vector<Stash> stashes(models.size());
     Tensor x;
@@ -164,7 +167,7 @@ struct Stages {
     return loss;
   }
 
-  /// Copies, as a message would.
+  /// Copies a tensor, as a message would.
   static Tensor move_to(OneDevice& device, const Tensor& from) {
     if (!from) return {};
     Tensor to{device.memory, from.shape(), MemoryCategory::activations, from.dtype()};
@@ -172,7 +175,7 @@ struct Stages {
     return to;
   }
 
-  /// As a pipeline's: a tied table's two gradients are added, first stage's first.
+  /// As in a pipeline, adds the tied table's two gradients, starting with the first stage's.
   std::vector<Named> all_gradients() {
     std::vector<Named> result;
     for (auto& model : models) {
@@ -193,8 +196,8 @@ struct Stages {
   std::vector<std::unique_ptr<Gpt>> models;
 };
 
-/// Random configurations of at least so many layers, in all three dtypes; of each the whole model
-/// and three stages: check(config, stage, batch).
+/// Calls check(config, stage, batch) for random configurations of at least `least_layers` layers in
+/// all three dtypes: for the whole model and for each of three stages.
 template <class Check>
 void for_every_kind_of_stage(unsigned seed, int least_layers, Check&& check) {
   std::mt19937 random{seed};

@@ -8,7 +8,7 @@ using namespace lockstep::test;
 
 namespace {
 
-/// Parameters without a model, with gradients of choice.
+/// Parameters without a model, with random gradients.
 struct Loose {
   Loose() {
     std::mt19937 random{10};
@@ -88,10 +88,10 @@ TEST_CASE("the norm and its clipping") {
   REQUIRE(squares.size() == 3);
   CHECK(squares[1].first == 3);
   CHECK(gradient_norm(squares) == doctest::Approx(norm).epsilon(1e-12));
-  // Spread over ranks they come in any order, and are added in one.
+  // Ranks may deliver squares in any order; the sum does not depend on it.
   std::swap(squares[0], squares[2]);
   CHECK(gradient_norm(squares) == gradient_norm(optimizer.squares()));
-  // Ones after something large are lost, ones before it are not.
+  // Ones added after a very large number would be lost; added before it they are not.
   std::vector<OrderedSquare> late{{9999, 0x1p53}};
   for (int i = 0; i < 4096; ++i) late.emplace_back(i, 1.0);
   CHECK(gradient_norm(late) == std::sqrt(0x1p53 + 4096));

@@ -52,7 +52,7 @@ std::string with_length(const std::string& header, const std::string& data) {
   return text + header + data;
 }
 
-/// A saved file whose header can be spoilt.
+/// A saved file whose header the test can corrupt.
 struct Spoilt {
   Spoilt() {
     Model{tiny(false)}.save(path);
@@ -62,7 +62,8 @@ struct Spoilt {
     header = json::parse(text.substr(8, length));
     data = text.substr(8 + length);
   }
-  /// What loading the spoilt file says; it must name the file and leave the model as it was.
+  /// Returns the error message from loading the corrupted file. It must name the file, and loading
+  /// must leave the model unchanged.
   std::string message(GptConfig config = tiny(false)) {
     spill(path, with_length(header.dump(), data));
     return message_of_file(config);
@@ -243,7 +244,7 @@ TEST_CASE("a spoilt file is one line that says what is wrong, and nothing is rea
     CHECK(contains(file.message(), "ln_f.bias: 28 bytes of data do not fit F32 of shape [8]"));
   }
   SUBCASE("a shape whose product overflows to what fits") {
-    // 2^62 * 4 + 32 bytes would be 32 in 64 bits.
+    // 2^62 * 4 + 32 bytes wraps around to 32 in 64 bits.
     file["ln_f.bias"]["shape"] = {(std::int64_t{1} << 62) + 8};
     CHECK(contains(file.message(), "do not fit"));
   }
@@ -339,7 +340,7 @@ TEST_CASE("a place that can't be written to is one line, and leaves nothing behi
   spill(folder / "folder.safetensors/full", "");
   CHECK(contains(usage_error([&] { model.save(folder / "folder.safetensors"); }), "--save"));
   CHECK_FALSE(std::filesystem::exists(folder / "folder.safetensors.partial"));
-  // A file is in the way of the folder.
+  // A file occupies the folder's path.
   spill(folder / "file", "");
   CHECK(contains(usage_error([&] { model.save(folder / "file"); }), "--save"));
 }

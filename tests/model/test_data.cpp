@@ -40,7 +40,7 @@ TEST_CASE("samples are windows of the text, targets the token after, however the
     CHECK(parts.microbatches[1].tokens.i32()[0] == whole.tokens[3 * s]);
     CHECK(parts.microbatches[1].tokens.shape == Shape{3, config.sequence});
     CHECK(parts.microbatches[1].loss_scale == 1.0F / static_cast<float>(12 * config.sequence));
-    // A replica's share.
+    // The share of one replica.
     const Batch second =
         corpus.batch(5, i, {.microbatches = 2, .size = 3, .replicas = 2, .replica = 1});
     CHECK(second.microbatches[1].loss_scale == parts.microbatches[1].loss_scale);
@@ -86,7 +86,7 @@ TEST_CASE("a text that can't be trained on is one line") {
 
   std::ofstream{folder / "closed"} << "123456789";
   std::filesystem::permissions(folder / "closed", std::filesystem::perms::none);
-  // The superuser may read everything.
+  // The superuser can read every file.
   if (!std::ifstream{folder / "closed"})
     CHECK(contains(message(folder / "closed"), "can't be opened"));
 

@@ -73,14 +73,14 @@ TEST_CASE("microbatches add up to the batch") {
       return std::pair{loss, gradients(model)};
     };
     const auto [loss, whole] = run(1);
-    // Nearly even odds at the start of a training.
+    // At initialisation the prediction is nearly uniform.
     CHECK(loss == doctest::Approx(std::log(config.vocabulary)).epsilon(0.05));
     for (int m : {2, 4, 8}) {
       const auto [sum, parts] = run(m);
       CHECK(sum == doctest::Approx(loss).epsilon(1e-6));
       for (std::size_t i = 0; i < whole.size(); ++i) {
         CAPTURE(whole[i].name);
-        // A key's bias has no gradient but rounding, and is a third of this vector.
+        // The key bias, a third of this vector, has no gradient beyond rounding errors.
         CHECK(distance(parts[i].values, whole[i].values) < 1e-5);
       }
     }
@@ -92,7 +92,7 @@ TEST_CASE("gradients are the loss's differences") {
       .layers = 2, .hidden = 8, .heads = 2, .sequence = 5, .vocabulary = 11, .tied = true};
   OneDevice one;
   Gpt model{config, one.device(), StageLayers::whole(config), 3};
-  // Larger than a training starts with, so that differences stand out from rounding.
+  // Larger than initial values usually are, so that the differences exceed rounding errors.
   std::mt19937 random{6};
   std::normal_distribution<float> normal{0, 0.3F};
   for (Parameter* parameter : model.parameters())
@@ -108,7 +108,7 @@ TEST_CASE("gradients are the loss's differences") {
   };
   for (Parameter* parameter : model.parameters()) {
     CAPTURE(parameter->name);
-    // Along a random direction: all elements at once.
+    // Along a random direction, which tests all elements at once.
     const auto n = static_cast<std::size_t>(parameter->value.elements());
     const Floats start = floats(parameter->value);
     Floats direction(n);
@@ -216,7 +216,8 @@ TEST_CASE("hooks come around every unit, in order") {
                                     {'b', 1},
                                     {'b', 0}}));
 
-  // Together the units hold every parameter, and a tied head the token table once more.
+  // Together the units hold every parameter once, except a tied head's token table, which appears
+  // twice.
   std::size_t count = 0;
   for (const Unit& unit : model.units()) count += unit.parameters.size();
   CHECK(count == model.parameters().size() + 1);
@@ -258,7 +259,7 @@ TEST_CASE("hooks nest: the one added later is the inner one, and each goes by it
     }
     CHECK(pass() == "1F 1f 1B 1i 1b 1r ");
     HookScope inner{model, second};
-    outer = HookScope{};  // the outer one may go first
+    outer = HookScope{};  // the outer hooks may be removed first
     CHECK(pass() == "2F 2f 2B 2i 2b 2r ");
     HookScope moved = std::move(inner);
     CHECK(pass() == "2F 2f 2B 2i 2b 2r ");
@@ -272,7 +273,9 @@ TEST_CASE("gradients are ready once a step, after the last microbatch, and chang
     void gradients_ready(const Unit& unit) override {
       units.push_back(unit.index);
       CHECK(done[unit.index] == microbatches);
-      if (unit.index == 3) return;  // the tied table, also the head's, is the embedding's
+      if (unit.index == 3)
+        return;  // the embedding's unit includes the tied table, which the head
+                 // shares
       for (const Parameter* parameter : unit.parameters)
         seen.push_back({parameter->name, floats(parameter->gradient)});
     }
@@ -302,7 +305,7 @@ TEST_CASE("gradients are ready once a step, after the last microbatch, and chang
       CHECK(hooks.units == std::vector{3, 2, 1, 0});
       const auto last = gradients(model);
       for (const Named& each : hooks.seen) CHECK(std::ranges::count(last, each) == 1);
-      model.finish_gradients();  // has been done
+      model.finish_gradients();  // has already run
       CHECK(gradients(model) == last);
     }
   }
@@ -325,7 +328,7 @@ TEST_CASE("on the meta device a model is counted and charged as on a real one, a
     const auto run = [&](DeviceKind kind) {
       OneDevice one{kind, flop_clock()};
       Gpt model{config, one.device(), StageLayers::whole(config), 3};
-      CHECK(one.stream.now() == 0);  // setting up takes no modelled time
+      CHECK(one.stream.now() == 0);  // setup takes no modelled time
       model.zero_gradients();
       const double loss = accumulate_gradients(model, batch);
       CHECK((loss == 0) == (kind == DeviceKind::meta));
@@ -336,9 +339,9 @@ TEST_CASE("on the meta device a model is counted and charged as on a real one, a
 }
 
 TEST_CASE("FLOPs are the model FLOPs of the literature") {
-  // Narayanan 2021 without recomputation, 72 b s L h² (1 + s/(6h) + V/(12 h L)), where attention is
-  // counted in full and twice as much in backward as in forward. Ours counts causal attention half,
-  // and 2.5 times as much in backward (the scores are computed again).
+  // Narayanan 2021 without recomputation gives 72 b s L h² (1 + s/(6h) + V/(12 h L)), with
+  // attention counted in full, and twice as much in backward as in forward. We count causal
+  // attention half, and 2.5 times as much in backward (the scores are recomputed).
   std::mt19937 random{8};
   for (int i = 0; i < 20; ++i) {
     const GptConfig config = random_config(random);

@@ -17,7 +17,7 @@ GptConfig tiny() {
   return {.layers = 2, .hidden = 8, .heads = 2, .sequence = 6, .vocabulary = 20, .frozen = {1}};
 }
 
-/// A model that has been trained for three steps.
+/// A model after three training steps.
 struct Trained {
   explicit Trained(const GptConfig& config) : gpt(config, one.device(), whole(config), 1) {
     const Batch batch = random_batch(config, 1, 2);

@@ -47,7 +47,7 @@ TEST_CASE("any part of a matrix is filled as it is in the whole") {
     const std::int64_t row = random() % static_cast<unsigned>(rows);
     const std::int64_t column = random() % static_cast<unsigned>(columns);
     const std::int64_t height = rows - row, width = columns - column;
-    // In columns of a wider buffer, as a shard of queries, keys and values is.
+    // Columns of a wider buffer, such as a shard of queries, keys and values.
     Floats part(static_cast<std::size_t>(height * (width + 3)), -7);
     const View wide{part.data(), {height, width + 3}};
     fill_normal(wide.columns(1, width), stream, 0, 1, columns, row, column);

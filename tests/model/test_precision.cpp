@@ -78,8 +78,9 @@ TEST_CASE(
     for (std::size_t i = 0; i < wide->model.parameters().size(); ++i) {
       const Parameter& parameter = *narrow->model.parameters()[i];
       CAPTURE(parameter.name);
-      if (contains(parameter.name, "c_attn.bias")) continue;  // the keys' is rounding only
-      if (dtype == DType::bf16)                               // what f16 loses, loss scaling is for
+      if (contains(parameter.name, "c_attn.bias")) continue;  // the keys' is rounding error only
+      if (dtype == DType::bf16)                               // in f16 some are lost without loss
+                                                              // scaling
         CHECK(distance(floats(parameter.gradient), floats(wide->model.parameters()[i]->gradient)) <
               0.03);
     }
@@ -99,7 +100,7 @@ TEST_CASE("the optimizer updates an f32 master as it would an f32 parameter, and
     ParameterSpec narrow_spec = spec;
     narrow_spec.dtype = dtype;
     Parameter wide{spec, {}, one.device(), 4}, narrow{narrow_spec, {}, one.device(), 4};
-    cpu_kernels().convert(Queue{}, narrow.value, wide.value);  // from the same, rounded
+    cpu_kernels().convert(Queue{}, narrow.value, wide.value);  // the same start, rounded
     AdamW wide_optimizer{{&wide}, one.device()};
     {
       AdamW optimizer{{&narrow}, one.device()};
@@ -118,7 +119,7 @@ TEST_CASE("the optimizer updates an f32 master as it would an f32 parameter, and
       }
       CHECK_FALSE(wide.master);
     }
-    CHECK_FALSE(narrow.master);  // it was the optimizer's
+    CHECK_FALSE(narrow.master);  // the optimizer owned it
   }
 }
 
@@ -132,7 +133,7 @@ TEST_CASE("steps too small for a narrow number add up in the master; without one
   Tensor momentum{one.memory, {1}, MemoryCategory::optimizer};
   Tensor variance{one.memory, {1}, MemoryCategory::optimizer};
   for (const Tensor* state : {&momentum, &variance}) fill_with_zeros(one.device(), *state);
-  // Below 1 bf16 numbers are 2^-8 = 0.0039 apart: a hundred steps of 0.0001 are 2.6 of that.
+  // Below 1, adjacent bf16 numbers are 2^-8 = 0.0039 apart: a hundred steps of 0.0001 are 2.6 gaps.
   for (int step = 1; step <= 100; ++step) {
     optimizer.step();
     cpu_kernels().adamw(Queue{}, without.value, without.gradient, momentum, variance,
