@@ -1,5 +1,5 @@
-// Lessons 02 and 05 on the wall clock, two ranks that are threads: what data parallelism loses
-// against copies that do not talk to one another, and ZeRO-3 against data parallelism.
+// Lessons 02 and 05 on the wall clock with two ranks in threads: the speed of data parallelism
+// relative to independent copies, and of ZeRO-3 relative to data parallelism.
 
 #include "tests/bench/copies.h"
 #include "tests/support/ranks.h"

@@ -1,4 +1,5 @@
-// The same as bench_copies.cpp with two ranks that are processes. Starts itself again under mpirun.
+// The same as bench_copies.cpp with two ranks in processes. The program restarts itself under
+// mpirun.
 
 #include <cstring>
 
@@ -12,7 +13,7 @@ using namespace lockstep::bench;
 
 namespace {
 
-/// Only one process of a run speaks.
+/// Silences all but one process of a run.
 class Silence final : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }

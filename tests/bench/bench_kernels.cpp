@@ -1,11 +1,10 @@
-// A whole training step on one thread against cblas_sgemm alone on the step's matrix products, and
-// where the step's time goes.
+// Compares a whole training step on one thread with cblas_sgemm alone on the step's matrix
+// products, and breaks the step's time down by kernel.
 //
-// Model FLOPs are those of the matrix products, 2 m n k each: three for every linear layer
-// (forward, and backward for input and weight) and six for attention (two forward, four backward;
-// the scores that backward computes again do not count). Attention is counted in full, T x T, on
-// both sides; `causal_half` counts half of it for the step, and all of it, as multiplied, for
-// sgemm.
+// FLOPs are those of the matrix products, 2 m n k each: three for every linear layer (forward, and
+// backward for input and weight) and six for attention (two forward, four backward, not counting
+// the scores that backward recomputes). Attention is counted in full, T x T, on both sides;
+// `causal_half` counts half of it for the step, but all of it for sgemm, which computes all of it.
 
 #include <cblas.h>
 #include <fmt/format.h>
@@ -27,7 +26,7 @@ constexpr GptConfig config{
     .layers = 4, .hidden = 256, .heads = 4, .sequence = 256, .vocabulary = 256};
 constexpr int batch_size = 8;
 
-/// The matrix products of one step by cblas_sgemm, on data of their own.
+/// The matrix products of one step, computed by cblas_sgemm on separate data.
 class Products {
  public:
   Products() {
@@ -99,7 +98,7 @@ std::string some_text() {
   return text;
 }
 
-/// A model that trains, one step a call.
+/// Trains a model, one step per call.
 class Training {
  public:
   explicit Training(Rank& rank)
@@ -113,7 +112,7 @@ class Training {
     optimizer_.step();
   }
 
-  /// The share of a step that each kernel has, by name.
+  /// Returns each kernel's share of a step, by name.
   std::map<std::string, double> shares(int steps) {
     Recorder& trace = rank_.trace;
     trace.drain();

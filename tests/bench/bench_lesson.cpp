@@ -1,11 +1,10 @@
-// What ranks that share cores cost: the processor time of a whole run of lesson 09 with 8 ranks
-// over that of one device that does the same work (the same model, batch and microbatches on one
-// rank).
+// The overhead of sharing cores: the CPU time of a whole run of lesson 09 with 8 ranks over that of
+// one rank doing the same work (same model, batch and microbatches).
 //
-// Processor time is user and system of all threads and processes of the run. Of every configuration
-// a long and a short run are taken, and their difference is what the steps between cost: starting
-// (MPI_Init, initial values) and ending are the same in both. The comparison with one device and
-// the trace are left out (--parity off, --trace none).
+// CPU time is user plus system time of all threads and processes of the run. Each configuration
+// runs once with many steps and once with few; the difference is the cost of the extra steps,
+// because startup (MPI_Init, initial values) and shutdown cancel out. The comparison with one
+// device and the trace are off (--parity off, --trace none).
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -25,7 +24,7 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-/// Runs lesson 09 and returns the processor time of it and all that it started, in seconds.
+/// Runs lesson 09 and returns the CPU time of it and all its child processes, in seconds.
 double processor_time(int ranks, const std::string& launch, int microbatches, int steps) {
   std::vector<std::string> words{LOCKSTEP_LESSON,
                                  "--ranks",

@@ -1,5 +1,5 @@
-// Our ring all_reduce against the MPI library's own, over shared memory: ours between four threads,
-// and ours between the same four processes. Starts itself again under mpirun.
+// Compares our ring all_reduce with the MPI library's own over shared memory: ours between four
+// threads, and ours between the same four processes. The program restarts itself under mpirun.
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ Options four_ranks() {
   return options;
 }
 
-/// Operations between two barriers: enough for what the barrier leaves uneven not to count.
+/// Operations between two barriers: enough to make the barrier's skew negligible.
 int operations(std::int64_t bytes) {
   return static_cast<int>(std::max<std::int64_t>(64 * megabyte / bytes, 2));
 }
@@ -45,7 +45,7 @@ int process() {
   return rank;
 }
 
-/// The slowest process's seconds for `work`, on every process.
+/// Returns, on every process, the seconds that `work` takes on the slowest process.
 template <class Work>
 double slowest(Work&& work) {
   MPI_Barrier(MPI_COMM_WORLD);
@@ -63,7 +63,7 @@ double native(std::vector<float>& data, int times) {
   });
 }
 
-/// Calls `work` on process 0. The others sleep meanwhile: a barrier of MPI's keeps a core busy.
+/// Calls `work` on process 0 while the others sleep: an MPI barrier would keep a core busy.
 void alone(const std::function<void()>& work) {
   constexpr int tag = 1;
   if (process() == 0) {
@@ -79,7 +79,7 @@ void alone(const std::function<void()>& work) {
   MPI_Recv(nullptr, 0, MPI_BYTE, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/// All is 1 on every rank before, and must be their number after.
+/// Checks the sum: each element is 1 on every rank before and must be the number of ranks after.
 void check_sum(Rank& rank, View data) {
   rank.device.compute.kernels().fill({}, data, 1.0F);
   rank.world.all_reduce(data).wait();
@@ -90,7 +90,7 @@ void check_sum(Rank& rank, View data) {
   rank.device.compute.kernels().fill({}, data, 0.0F);
 }
 
-/// Four threads that all_reduce when they are told to.
+/// Four threads that run all_reduce on demand.
 class ThreadedRing {
  public:
   ThreadedRing(std::int64_t bytes, int times) {
@@ -109,7 +109,7 @@ class ThreadedRing {
       });
       if (failure.empty()) return;
       fmt::print(stderr, "{}\n", failure);
-      std::_Exit(1);  // nobody would come to the meeting; mpirun ends the others
+      std::_Exit(1);  // otherwise the main thread would wait forever; mpirun ends the others
     }};
   }
   ~ThreadedRing() {
@@ -118,7 +118,7 @@ class ThreadedRing {
     driver_.join();
   }
 
-  /// The slowest rank's seconds.
+  /// Returns the slowest rank's seconds.
   double run() {
     meet_.arrive_and_wait();
     meet_.arrive_and_wait();
@@ -163,7 +163,7 @@ void processes_against_native(benchmark::State& state, const MpiSession& session
   report(state, sides, at_least, "ring of 4 processes, times as fast as MPI_Allreduce");
 }
 
-/// Only one process of a run speaks.
+/// Silences all but one process of a run.
 class Silence final : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }

@@ -1,5 +1,5 @@
-// What recomputation costs in time on this machine: forward and backward of one microbatch, by
-// blocks that make things again against blocks that keep everything, in turns.
+// The time that recomputation costs on this machine: forward and backward of one microbatch,
+// alternating between blocks that recompute and blocks that keep everything.
 
 #include <fmt/format.h>
 

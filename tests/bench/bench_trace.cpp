@@ -1,4 +1,4 @@
-// What tracing costs: a reading of the clock, a recorded span, and how fast they become a file.
+// The cost of tracing: reading the clock, recording a span, and writing spans to a file.
 
 #include <fmt/format.h>
 
@@ -29,8 +29,8 @@ void put(benchmark::State& state, const std::vector<double>& nanoseconds, double
   state.SetLabel(what);
 }
 
-/// Nanoseconds of one of a burst, by bursts, a millisecond from each other's beginning: a million a
-/// second, so the writer has the core that it would have.
+/// Returns nanoseconds per operation of each burst. Bursts start one millisecond apart, for a rate
+/// of one million operations per second, so the writer gets as much of a core as in a real run.
 std::vector<double> bursts(int rounds, const std::function<void()>& of_a_burst) {
   std::vector<double> nanoseconds;
   double next = seconds_now();
@@ -53,7 +53,7 @@ void reading(benchmark::State& state, const std::string& what, Read read) {
       0, what);
 }
 
-/// A pipeline action of a rank that is being traced, its file growing meanwhile.
+/// A traced rank that records pipeline actions while its file grows.
 struct Traced {
   testing::TemporaryFolder folder;
   Clock clock = Clock::wall();
@@ -102,7 +102,7 @@ void range(benchmark::State& state) {
       0, "ns of a range of a stream: a span that is seen while it is open");
 }
 
-/// How much sooner than a million a second spans become lines of a file.
+/// How many times faster than one million per second the writer formats spans.
 void writer(benchmark::State& state) {
   const int spans = 300'000;
   std::vector<double> per_second;
@@ -138,7 +138,7 @@ void writer(benchmark::State& state) {
   state.SetLabel("million spans a second, formatted and in the file");
 }
 
-/// A second of a million spans: what is left to write when it is over.
+/// One million spans in one second: how much is unwritten at the end.
 void keeps_up(benchmark::State& state) {
   std::vector<double> behind;
   for (int round = 0; round < 3; ++round) {
@@ -151,8 +151,8 @@ void keeps_up(benchmark::State& state) {
   put(state, behind, 100, "ms to write what is left after a second of a million spans");
 }
 
-/// The same work of a rank with a viewer that reads at a hundredth of the speed, and without one.
-/// Everything must have come in the end.
+/// The same work of a rank with a viewer that reads at a hundredth of the speed, and without a
+/// viewer. In the end the viewer must have received everything.
 void slow_viewer(benchmark::State& state) {
   constexpr int spans = 100'000;
   bool complete = true;

@@ -14,20 +14,20 @@
 #include "tests/bench/side_by_side.h"
 #include "tests/support/copies_checks.h"
 
-/// Training steps of data parallelism and ZeRO on two ranks, in turn with others on the same ranks.
-/// For ranks that are threads and for processes.
+/// Alternates training steps of data parallelism or ZeRO on two ranks with steps of another scheme
+/// on the same ranks. Works for ranks in threads and in processes.
 namespace lockstep::bench {
 
-/// What is trained: `batch` sequences a rank.
+/// The model to train, with `batch` sequences per rank.
 struct CopiesWork {
   const char* name;
   GptConfig model;
   int batch;
-  bool bound;  ///< whether compute exceeds communication, so that requirements hold
+  bool bound;  ///< whether compute exceeds communication, in which case the requirements apply
   const char* what;
 };
 
-/// A model in which compute exceeds communication, and the lessons' own.
+/// A model in which compute exceeds communication, and the lessons' own model.
 inline const std::vector<CopiesWork>& copies_works() {
   static const std::vector<CopiesWork> works{
       {"h128",
@@ -50,10 +50,10 @@ inline Options two_copies(const CopiesWork& work) {
   return options;
 }
 
-/// Bytes of a bucket, as the lessons have it.
+/// Bytes of a bucket, as in the lessons.
 constexpr std::int64_t copies_bucket = 50'000;
 
-/// A copy that trains on its rank's share and asks nobody.
+/// An independent copy that trains on its rank's share without communication.
 class Alone {
  public:
   Alone(Rank& rank, const Options& options)
@@ -79,10 +79,10 @@ class Alone {
   AdamW optimizer_;
 };
 
-/// What one rank took for a turn, in seconds.
+/// One rank's time for a turn, in seconds.
 struct TurnTime {
   double wall = 0;
-  double processor = 0;  ///< of the whole process, all its threads
+  double processor = 0;  ///< CPU time of the whole process, all threads
 };
 
 inline TurnTime turn_time(const std::function<void()>& work) {
@@ -99,18 +99,18 @@ inline TurnTime turn_time(const std::function<void()>& work) {
   return {wall, processor() - before};
 }
 
-/// Two ways to train, on the same ranks and in turn, as rank 0 learns it.
+/// Rank 0's measurements of two ways to train that alternate on the same ranks.
 struct Compared {
-  /// What a turn takes until the last rank has done its step. Ranks that sum their gradients wait
-  /// for the one that other programs keep from its core, independent copies do not; so measured,
-  /// both sides do, and what is left is what communication costs.
+  /// A turn ends when the last rank has finished its step. Ranks that sum their gradients wait for
+  /// any rank that other programs keep off its core; independent copies do not. Measured this way
+  /// both sides wait, and the remaining difference is the cost of communication.
   SideBySide sides;
-  /// The same by the sum of the ranks' own rates. On a machine with nothing else to do the two
-  /// agree.
+  /// The same by the sum of the ranks' rates. On an otherwise idle machine the two agree.
   SideBySide by_rates;
-  double processor_ratio = 0;  ///< processor time, ours over the other's
+  double processor_ratio = 0;  ///< CPU time, ours over the other's
 };
-/// Each is called with the number of the step; every turn is one step, and begins with all ranks.
+/// Calls `ours` and `other` with the step number. Each turn is one step, and all ranks start it
+/// together.
 inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(int)>& ours,
                               const std::function<void(int)>& other) {
   std::vector<TurnTime> times;
@@ -119,7 +119,7 @@ inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(i
     rank.world.barrier().wait();
     times.push_back(turn_time([&] { side(step); }));
   };
-  for (int round = 0; round < 2; ++round) {  // to warm up
+  for (int round = 0; round < 2; ++round) {  // warm-up
     ours(step);
     other(step);
   }
@@ -131,7 +131,7 @@ inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(i
   }
   std::string mine(times.size() * sizeof(TurnTime), '\0');
   std::memcpy(mine.data(), times.data(), mine.size());
-  std::vector<TurnTime> together(times.size());  // wall: the rates of all ranks
+  std::vector<TurnTime> together(times.size());  // wall: sum of all ranks' rates
   std::vector<double> most(times.size());
   for (const std::string& bytes : gather_to_root(*rank.transport, mine)) {
     std::memcpy(times.data(), bytes.data(), bytes.size());
@@ -152,7 +152,7 @@ inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(i
   return compared;
 }
 
-/// Data parallelism with overlap against two copies that do not talk to one another.
+/// Compares data parallelism with overlap with two independent copies.
 inline Compared overlap_against_alone(Rank& rank, const CopiesWork& work, int rounds) {
   const Options options = two_copies(work);
   const Corpus corpus = testing::copies_corpus(options.model);
@@ -167,7 +167,7 @@ inline Compared overlap_against_alone(Rank& rank, const CopiesWork& work, int ro
       [&](int step) { alone.step(corpus, step); });
 }
 
-/// ZeRO-3 with its parameters gathered one use ahead against data parallelism with overlap.
+/// Compares ZeRO-3 with a prefetch of one with data parallelism with overlap.
 inline Compared zero_3_against_overlap(Rank& rank, const CopiesWork& work, int rounds) {
   const Options options = two_copies(work);
   const Corpus corpus = testing::copies_corpus(options.model);
@@ -182,14 +182,14 @@ inline Compared zero_3_against_overlap(Rank& rank, const CopiesWork& work, int r
   return compare_steps(rank, rounds, step_of(sharded), step_of(replicas));
 }
 
-/// A row of the table: how many times as fast as the other ours is.
+/// Reports a row of the table: the speed of ours relative to the other.
 inline void report_speed(benchmark::State& state, const Compared& compared, double at_least,
                          const std::string& what) {
   report(state, compared.sides, at_least, what);
   state.counters["by_rates"] = median(compared.by_rates.speeds());
   state.counters["processor"] = compared.processor_ratio;
 }
-/// The same with ours' time over the other's as the figure.
+/// The same, but reports ours' time relative to the other's.
 inline void report_time(benchmark::State& state, const Compared& compared, double at_most,
                         const std::string& what) {
   report_speed(state, compared, 0, what);
@@ -206,7 +206,7 @@ inline void report_time(benchmark::State& state, const Compared& compared, doubl
   if (at_most > 0) state.counters["at_most"] = at_most;
 }
 
-/// What is compared, and how fast it has to be where compute exceeds communication.
+/// A comparison, and its required bound if compute exceeds communication.
 struct Comparison {
   const char* name;
   Compared (*run)(Rank&, const CopiesWork&, int rounds);
@@ -220,8 +220,8 @@ constexpr Comparison copies_comparisons[] = {
     {"zero_3", zero_3_against_overlap, report_time, 1.1,
      "ZeRO-3 with prefetch, its time over DP's with overlap"}};
 
-/// Registers all of them; `on_ranks` calls its argument on every rank of a run of its options, and
-/// returns what went wrong, or "".
+/// Registers all comparisons. `on_ranks` calls its argument on every rank of a run with the given
+/// options, and returns an error message or "".
 template <class OnRanks>
 void add_copies(const std::string& launch, int rounds, OnRanks on_ranks) {
   for (const CopiesWork& work : copies_works())

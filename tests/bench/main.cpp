@@ -1,6 +1,6 @@
 #include <benchmark/benchmark.h>
 
-// The main of every bench_*.cpp that has none of its own.
+// The main function of each bench_*.cpp that does not define one.
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

@@ -1,9 +1,8 @@
-// Measures this machine and writes it as a cluster file for the modelled clock: `./lockstep
+// Measures this machine and writes the result as a cluster file for the modelled clock: `./lockstep
 // measure`.
 //
-// Messages go between two ranks; compute and memory are measured with every core busy, since that
-// is how a rank finds them in a run. A rank of the cluster has a core to itself, however many ranks
-// it is said to have.
+// Messages are measured between two ranks, compute and memory with every core busy, as in a real
+// run. In the cluster file each rank has a core to itself, whatever the number of ranks.
 
 #include <fmt/format.h>
 
@@ -78,7 +77,8 @@ Flags parse(int argc, char** argv) {
   return flags;
 }
 
-/// Half a round trip between ranks 0 and 1 for each size; called by both, rank 0 gets the times.
+/// Measures half a round trip between ranks 0 and 1 for each size. Both ranks call it; rank 0 gets
+/// the times.
 std::vector<MessageTime> measure_messages(Rank& rank) {
   constexpr int samples = 41;
   std::vector<MessageTime> times;
@@ -104,8 +104,8 @@ std::vector<MessageTime> measure_messages(Rank& rank) {
   return times;
 }
 
-/// Calls work(core) on as many threads as there are cores, again and again, all beginning at once;
-/// returns what one call takes (the median).
+/// Calls work(core) repeatedly on one thread per core, with all threads starting each call
+/// together. Returns the median time of one call.
 template <class Make>
 double on_every_core(Make make) {
   constexpr int samples = 15;
@@ -132,7 +132,7 @@ std::vector<float> ones(std::int64_t elements) {
   return std::vector<float>(static_cast<std::size_t>(elements), 1.0F);
 }
 
-/// FLOP/s of one core in a large matrix product.
+/// Measures the FLOP/s of one core in a large matrix product.
 double measure_flops() {
   constexpr std::int64_t n = 1024;
   const double seconds = on_every_core([] {
@@ -144,7 +144,8 @@ double measure_flops() {
   return 2.0 * n * n * n / seconds;
 }
 
-/// Bytes a second that one core reads and writes, adding arrays that no core's own cache holds.
+/// Measures the bytes per second that one core reads and writes when adding arrays larger than its
+/// cache.
 double measure_memory() {
   constexpr std::int64_t n = 8 << 20;
   const double seconds = on_every_core([] {
@@ -155,7 +156,7 @@ double measure_memory() {
   return 3.0 * sizeof(float) * n / seconds;
 }
 
-/// Seconds for a kernel that has next to nothing to do, as layers launch it.
+/// Measures the seconds that launching a nearly empty kernel takes, as layers launch it.
 double measure_launch(Rank& rank) {
   constexpr int launches = 1000;
   float x = 0;
@@ -204,7 +205,7 @@ void write(const Cluster& cluster, const std::string& output) {
              path, path);
 }
 
-/// What each of the two ranks does. Rank 1 sleeps at the barrier while rank 0 computes.
+/// The program of each of the two ranks. Rank 1 sleeps at the barrier while rank 0 computes.
 void measure(Rank& rank, const Flags& flags) {
   const std::vector<MessageTime> times = measure_messages(rank);
   if (rank.id == 0) {
@@ -215,7 +216,7 @@ void measure(Rank& rank, const Flags& flags) {
                     .memory_bandwidth = measure_memory(),
                     .launch_seconds = measure_launch(rank),
                     .within = fit_link(times)};
-    cluster.between = cluster.within;  // there is one node
+    cluster.between = cluster.within;  // there is only one node
     tell(cluster, times, flags);
     write(cluster, flags.output);
   }

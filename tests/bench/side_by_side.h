@@ -7,15 +7,15 @@
 
 #include "tests/bench/timing.h"
 
-/// Figures are ratios of two sides that were timed in turn, in one run: a machine that is slow for
-/// a while is so for both. What a benchmark says goes into its counters, which `./lockstep bench`
-/// makes a table of:
+/// Each figure is the ratio of two sides timed alternately in one run: if the machine is slow for a
+/// while, it is slow for both sides. A benchmark puts its results into its counters, which
+/// `./lockstep bench` turns into a table:
 ///
 ///   value               the figure
 ///   at_least, at_most   its bound, if any
-///   low, high           the quartiles of the rounds that `value` is the median of
+///   low, high           the quartiles of the rounds whose median is `value`
 ///
-/// Other counters are shown as they are, and the label says what is compared with what.
+/// Other counters appear unchanged. The label names the two sides.
 namespace lockstep::bench {
 
 /// Rounds of two timings each, in seconds.
@@ -25,7 +25,7 @@ class SideBySide {
     ours_.push_back(ours);
     other_.push_back(other);
   }
-  /// How many times as fast as the other ours is, by rounds.
+  /// Returns each round's speed of ours relative to the other's.
   std::vector<double> speeds() const {
     std::vector<double> speeds;
     for (std::size_t i = 0; i < ours_.size(); ++i) speeds.push_back(other_[i] / ours_[i]);
@@ -38,8 +38,8 @@ class SideBySide {
   std::vector<double> ours_, other_;
 };
 
-/// Times both in turn, `rounds` times, first the one and then the other first, after a round to
-/// warm up. Each is called and returns its seconds.
+/// Times both sides for `rounds` rounds, alternating which goes first, after one warm-up round.
+/// Each is a function that returns its seconds.
 template <class Ours, class Other>
 SideBySide take_turns(int rounds, Ours&& ours, Other&& other) {
   SideBySide result;
@@ -67,7 +67,7 @@ inline void report(benchmark::State& state, const SideBySide& sides, double at_l
   state.SetLabel(what);
 }
 
-/// Registers a benchmark that measures by itself how often it wants to.
+/// Registers a benchmark that chooses its own number of repetitions.
 template <class Work>
 void add(const std::string& name, Work work) {
   benchmark::RegisterBenchmark(name.c_str(), [work](benchmark::State& state) {

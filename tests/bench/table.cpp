@@ -1,9 +1,9 @@
-// Makes one table and one JSON file of what the benchmark programs wrote (--benchmark_out):
+// Combines the results of benchmark programs (--benchmark_out) into one table and one JSON file:
 //
 //   lockstep_bench_table OUTPUT.json INPUT.json ...
 //
-// A benchmark's counters `value`, `at_least`, `at_most`, `low` and `high` have columns of their
-// own; all others follow under it. Inputs without benchmarks are passed over.
+// The counters `value`, `at_least`, `at_most`, `low` and `high` have columns of their own; all
+// others follow on lines below. Inputs without benchmarks are skipped.
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What Google Benchmark writes into every result; whatever else is a number there is a counter.
+/// The keys that Google Benchmark writes into every result; any other number is a counter.
 const std::set<std::string> usual_keys{"family_index", "per_family_instance_index",
                                        "repetitions",  "repetition_index",
                                        "threads",      "iterations",
@@ -29,14 +29,14 @@ std::string number(double value) {
   return std::abs(value) >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
 }
 
-/// "threads_send_16MB/iterations:1": the modifiers say nothing here.
+/// Strips modifiers such as "/iterations:1" from "threads_send_16MB/iterations:1".
 std::string short_name(const std::string& name) {
   for (const char* modifier : {"/iterations:", "/manual_time", "/real_time", "/repeats:"})
     if (const auto at = name.find(modifier); at != std::string::npos) return name.substr(0, at);
   return name;
 }
 
-/// One benchmark: its figure and bound on a line, what it says of itself below.
+/// Prints one benchmark: its figure and bound on one line, its label and counters below.
 void print(const json& result) {
   const std::string name = short_name(result.at("name"));
   if (result.value("error_occurred", false)) {

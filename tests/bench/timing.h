@@ -10,7 +10,7 @@ inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// What `work` takes, in seconds.
+/// Returns the seconds that `work` takes.
 template <class Work>
 double seconds_of(Work&& work) {
   const double start = seconds_now();
@@ -18,7 +18,7 @@ double seconds_of(Work&& work) {
   return seconds_now() - start;
 }
 
-/// The value below which `share` of the values lie; 0 of none.
+/// Returns the value below which `share` of the values lie; 0 if there are none.
 inline double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());

@@ -7,15 +7,16 @@
 
 #include "core/time/cluster.h"
 
-/// What collectives must send and how long they must take, written from DESIGN §4 and the papers'
-/// formulas, not from the code: a collective is a list of rounds, a round a list of messages.
+/// The bytes that collectives must send and the time they must take, derived from DESIGN §4 and the
+/// papers' formulas, not from the code. A collective is a list of rounds; a round is a list of
+/// messages.
 namespace lockstep::testing::oracle {
 
 /// Elements of chunk i of n among `ranks`: the first n mod ranks have one more.
 inline std::int64_t chunk(std::int64_t n, int ranks, int i) {
   return n / ranks + (i < n % ranks ? 1 : 0);
 }
-/// Where it begins; also of i == ranks: n.
+/// Offset of chunk i; n for i == ranks.
 inline std::int64_t chunk_begin(std::int64_t n, int ranks, int i) {
   std::int64_t begin = 0;
   for (int k = 0; k < i; ++k) begin += chunk(n, ranks, k);
@@ -30,14 +31,15 @@ inline int log2_below(int n) {
 
 // -- bytes ------------------------------------------------------------------------------------
 
-/// Children in a binomial tree of the member that is `place` after its root.
+/// Number of children, in a binomial tree, of the member `place` positions after the root.
 inline int children(int place, int ranks) {
   int count = 0;
   for (int k = 1; k < ranks; k *= 2) count += place < k && place + k < ranks ? 1 : 0;
   return count;
 }
 
-/// Elements that member r sends. All of them but one's own sum; all but the one that comes last.
+/// Elements that member r sends: all chunks except the one whose sum it ends up with
+/// (reduce-scatter), or the one it receives last (all-gather).
 inline std::int64_t ring_reduce_scatter(std::int64_t n, int ranks, int r) {
   return n - chunk(n, ranks, r);
 }
@@ -57,7 +59,8 @@ inline std::int64_t tree(std::int64_t n, int ranks, int r) {
   return (r == 0 ? 0 : n) + broadcast(n, ranks, r, 0);
 }
 
-/// Of the first 2 (N - P) members every even one only hands over; -1. Others: their place among P.
+/// Position of member r among the P members left after folding, or -1 for a member that only hands
+/// its data over: among the first 2 (N - P) members, every even one.
 inline int place_in_power(int ranks, int r) {
   const int over = ranks - (1 << log2_below(ranks));
   if (r >= 2 * over) return r - over;
@@ -76,7 +79,8 @@ inline std::int64_t recursive_doubling(std::int64_t n, int ranks, int r) {
   if (place_in_power(ranks, r) < 0) return n;
   return (log2_below(ranks) + (unfolds(ranks, r) ? 1 : 0)) * n;
 }
-/// Halving sends all but one's own part; doubling one's own, then twice, four times as much.
+/// Halving sends all but the member's own part; doubling sends that part, then twice and four times
+/// as much.
 inline std::int64_t rabenseifner(std::int64_t n, int ranks, int r) {
   if (ranks == 1) return 0;
   const int place = place_in_power(ranks, r);
@@ -104,7 +108,8 @@ inline Rounds operator+(Rounds a, const Rounds& b) {
   return a;
 }
 
-/// N - 1 rounds in which everybody sends to the right: member r, in round k, chunk r + first - k.
+/// N - 1 rounds in which every member sends to the right: in round k, member r sends chunk r +
+/// first - k.
 inline Rounds ring_rounds(std::int64_t n, int ranks, int first) {
   Rounds rounds;
   for (int k = 0; k < ranks - 1; ++k) {
@@ -129,7 +134,7 @@ inline Rounds broadcast_rounds(std::int64_t n, int ranks, int root) {
   }
   return rounds;
 }
-/// A member sends to the one whose lowest set bit it lacks.
+/// Each member sends to the member whose index lacks its lowest set bit.
 inline Rounds reduce_rounds(std::int64_t n, int ranks) {
   Rounds rounds;
   for (int k = 1; k < ranks; k *= 2) {
@@ -139,7 +144,7 @@ inline Rounds reduce_rounds(std::int64_t n, int ranks) {
   }
   return rounds;
 }
-/// One message a round: the root takes them one after another.
+/// One message per round: the root receives them one at a time.
 inline Rounds gather_rounds(std::int64_t n, int ranks, int root) {
   Rounds rounds;
   for (int r = 0; r < ranks; ++r)
@@ -152,7 +157,7 @@ inline Rounds naive_rounds(std::int64_t n, int ranks) {
   for (int r = 1; r < ranks; ++r) rounds.push_back({{0, r, n}});
   return rounds;
 }
-/// counts[i][j] elements from i to j.
+/// counts[i][j] is the number of elements from i to j.
 inline Rounds all_to_all_rounds(const std::vector<std::vector<std::int64_t>>& counts) {
   const int ranks = static_cast<int>(counts.size());
   Rounds rounds;
@@ -174,8 +179,9 @@ inline Rounds barrier_rounds(int ranks) {
   return rounds;
 }
 
-/// Rounds among a power of two, with those over it folded in before and out after. `sends(place,
-/// k)` is what a place sends in the exchange with the place that differs in bit k of the list.
+/// Rounds among a power of two of members, with the remaining members folded in before and out
+/// after. `sends(place, mask, k)` is the number of elements that `place` sends in exchange k, with
+/// the place that differs in `mask`.
 template <class Sends>
 Rounds folded(std::int64_t n, int ranks, const std::vector<int>& masks, Sends sends) {
   Rounds rounds;
@@ -208,7 +214,7 @@ inline Rounds rabenseifner_rounds(std::int64_t n, int ranks) {
   const std::size_t halvings = masks.size();
   for (int k = 1; k < power; k *= 2) masks.push_back(k);
   return folded(n, ranks, masks, [=](int place, int mask, std::size_t k) {
-    // Halving, what the partner's half of the block is made of; doubling, one's own block.
+    // While halving, the partner's half of the block; while doubling, the member's own block.
     const int whose = k < halvings ? place ^ mask : place;
     const int first = whose / mask * mask;
     return chunk_begin(n, power, first + mask) - chunk_begin(n, power, first);
@@ -217,7 +223,7 @@ inline Rounds rabenseifner_rounds(std::int64_t n, int ranks) {
 
 // -- time -------------------------------------------------------------------------------------
 
-/// Ranks and one communication stream between them, by the rules of modelled time.
+/// Ranks with one communication stream between them, following the rules of modelled time.
 class Machine {
  public:
   Machine(Cluster cluster, int ranks)
@@ -226,7 +232,7 @@ class Machine {
         out_(now.size()),
         in_(now.size()) {}
 
-  /// When each rank's part is over, where it begins at `ready`.
+  /// Returns when each rank finishes its part if it starts at `ready`.
   std::vector<Picoseconds> run(const Rounds& rounds, std::vector<Picoseconds> ready) {
     std::vector<Picoseconds> end = ready;
     for (const Round& round : rounds) {
@@ -251,14 +257,14 @@ class Machine {
     }
     return end;
   }
-  /// Issued by everybody and waited for at once.
+  /// Every rank issues the collective and waits for it immediately.
   void run(const Rounds& rounds) { now = run(rounds, now); }
 
-  std::vector<Picoseconds> now;  ///< where each rank's compute stream stands
+  std::vector<Picoseconds> now;  ///< current time of each rank's compute stream
 
  private:
   Cluster cluster_;
-  std::vector<Picoseconds> out_, in_;  ///< when each lane is free
+  std::vector<Picoseconds> out_, in_;  ///< when each lane becomes free
 };
 
 }  // namespace lockstep::testing::oracle

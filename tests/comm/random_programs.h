@@ -10,10 +10,10 @@
 
 #include "tests/support/collective_checks.h"
 
-/// Random programs of messages and collectives that cannot deadlock: all ranks issue what they take
-/// part in by one global order, without blocking; when each waits for what it has issued is its
-/// own. (Whatever is not done first in that order has all its members there sooner or later: each
-/// waits only for what comes before.)
+/// Random programs of messages and collectives that cannot deadlock. All ranks issue their
+/// operations without blocking, in one global order; each chooses when to wait for them. (The first
+/// unfinished operation in that order eventually has all its members, because each of them waits
+/// only for earlier operations.)
 namespace lockstep::testing {
 
 struct Step {
@@ -28,8 +28,8 @@ struct Step {
 struct Program {
   unsigned seed = 0;
   int ranks = 0;
-  std::vector<std::vector<int>> groups;  ///< the first is of all ranks
-  std::vector<Step> steps;               ///< the last is a barrier of all
+  std::vector<std::vector<int>> groups;  ///< the first contains all ranks
+  std::vector<Step> steps;               ///< the last is a barrier of all ranks
 
   bool takes_part(int rank, const Step& step) const {
     const auto& members = groups[step.group];
@@ -67,10 +67,10 @@ inline Program random_program(unsigned seed) {
   return program;
 }
 
-/// What one rank does of a program.
+/// One rank's execution of a program.
 class Player {
  public:
-  /// `rank` of a run that has just begun.
+  /// `rank` must belong to a run that has not communicated yet.
   Player(Rank& rank, const Program& program)
       : rank_(rank),
         program_(program),
@@ -85,11 +85,11 @@ class Player {
     }
   }
 
-  /// Called before each step that this rank takes part in; returns the step as it is to be done, or
-  /// none where it is left out.
+  /// Called before each step in which this rank takes part. Returns the step to execute, possibly
+  /// altered, or nothing to skip it.
   using Before = std::function<std::optional<Step>(std::size_t)>;
 
-  /// Does all steps. Throws std::runtime_error for other values than there must be.
+  /// Runs all steps. Throws std::runtime_error if a result is wrong.
   void play(const Before& before = nullptr) {
     for (std::size_t i = 0; i < program_.steps.size(); ++i) {
       if (!program_.takes_part(rank_.id, program_.steps[i])) continue;
@@ -109,7 +109,7 @@ class Player {
  private:
   struct Issued {
     std::unique_ptr<std::vector<float>> data, more;
-    std::vector<float> want;  ///< of `data`; empty where it is not to be looked at
+    std::vector<float> want;  ///< expected `data`; empty if it is not checked
     Work work;
   };
 
@@ -126,7 +126,7 @@ class Player {
     Group& members = group(step);
     const int self = members.rank();
     const int size = members.size();
-    const int mark = static_cast<int>(i);  // no two steps have the same values
+    const int mark = static_cast<int>(i);  // makes the values of each step different
     Issued issued;
     auto data = std::make_unique<std::vector<float>>(whole_values(self + mark, step.elements));
     switch (step.kind) {

@@ -6,16 +6,18 @@
 #include "tests/support/mismatches.h"
 #include "tests/support/ranks.h"
 
-// Every deadlock is told as the cycle of who waits for whom, for what, where: and at once.
+// Every deadlock is reported immediately, as the cycle of ranks that wait for each other, with the
+// operation and source line of each.
 
 using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
 
-/// Runs what must not end well, and waits no longer than it should take to see that.
+/// Runs a program that must fail, and limits the wait in case the failure is not detected.
 std::string told(int ranks, const std::function<void(Rank&, ThreadRun&)>& body) {
-  ThreadRun run{modelled_options(ranks), 10};  // then the words would be others: it has stalled
+  ThreadRun run{modelled_options(ranks), 10};  // after the time-out the message would be different:
+                                               // a stalled rank
   return run([&](Rank& rank) { body(rank, run); });
 }
 
@@ -90,7 +92,7 @@ TEST_CASE("deadlock: three groups in a circle, each rank in two of them") {
         groups[static_cast<std::size_t>(g)] = std::make_unique<Group>(
             rank.endpoint, std::vector{g, (g + 1) % 3}, "g" + std::to_string(g), channels);
     }
-    // Group g is of g and g + 1: each rank begins with the one that it shares with the next.
+    // Group g contains g and g + 1: each rank begins with the group that it shares with the next.
     groups[static_cast<std::size_t>(rank.id)]->barrier().wait();
     groups[static_cast<std::size_t>((rank.id + 2) % 3)]->barrier().wait();
   });
@@ -114,7 +116,7 @@ TEST_CASE("deadlock: a collective whose partner has finished, and one that it dr
     Work sum = rank.world.all_reduce(view(values));
     if (rank.id != 1) sum.wait();
   });
-  // (Rank 1 may have done all of its part before it dropped it.)
+  // (Rank 1 may have finished its part before it dropped the Work.)
   if (dropped != "")
     CHECK(missing(dropped, {"rank 1", "in all_reduce of world", "has finished"}) == "");
 }
@@ -126,13 +128,13 @@ TEST_CASE("deadlock: a rank's own thread and workers in one cycle") {
     std::vector<float> values(8), other(8);
     if (rank.id == 0) {
       all = __LINE__ + 1;
-      rank.world.all_reduce(view(values)).wait();  // rank 2 isn't there
+      rank.world.all_reduce(view(values)).wait();  // rank 2 never joins
       rank.world.send(view(other), 2).wait();
     } else if (rank.id == 1) {
       rank.world.all_reduce(view(values)).wait();
     } else {
       one = __LINE__ + 1;
-      rank.world.receive(view(other), 0).wait();  // rank 0 sends later
+      rank.world.receive(view(other), 0).wait();  // rank 0 sends only later
       rank.world.all_reduce(view(values)).wait();
     }
   });
@@ -150,7 +152,7 @@ TEST_CASE("deadlock: a job that waits behind another of its own group") {
       Work first = a.all_reduce(view(values));
       line = __LINE__ + 1;
       Work second = a.all_reduce(view(other));
-      second.wait();  // the first is not begun by rank 1
+      second.wait();  // rank 1 has not started the first
       b.all_reduce(view(more)).wait();
     } else {
       b.all_reduce(view(more)).wait();
@@ -184,7 +186,7 @@ TEST_CASE("deadlock: closed by a worker's last job, when both have long been wai
     std::vector<float> values(5), other(5);
     Work sum;
     if (rank.id != 1) {
-      // Rank 1 might hear from rank 0's worker, for all that anybody knows, until that is idle.
+      // Until rank 0's worker is idle, it could still send to rank 1.
       if (rank.id == 2) std::this_thread::sleep_for(std::chrono::milliseconds{30});
       sum = pair.all_reduce(view(values));
     }

@@ -5,8 +5,8 @@
 #include "tests/support/mismatches.h"
 #include "tests/support/ranks.h"
 
-// A Work that is dropped without wait() withdraws what has not happened: nobody hangs, nobody
-// touches its buffers after, and the others are told.
+// A Work dropped without wait() withdraws its unfinished operations: no rank hangs, no rank touches
+// its buffers afterwards, and the other ranks fail with a message.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -92,7 +92,7 @@ TEST_CASE("dropped: at any moment of a collective") {
         std::fill(values.begin(), values.end(), -7.0F);
       } else {
         rank.world.all_reduce(view(mine), algorithm).wait();
-        // (All may have been done before it was dropped.)
+        // (It may have finished before it was dropped.)
         if (mine != std::vector<float>(999, 3.0F)) throw RunError("other values");
       }
     });
@@ -107,7 +107,7 @@ TEST_CASE("dropped: what has been done is nobody's loss") {
     for (int i = 0; i < 20; ++i) {
       std::vector<float> values(8, 1.0F), more(8, 1.0F);
       Work first = rank.world.all_reduce(view(values));
-      rank.world.all_reduce(view(more)).wait();  // the first is over with it
+      rank.world.all_reduce(view(more)).wait();  // completes the first too
       if (i % 3 != rank.id) first.wait();
     }
   });
@@ -122,7 +122,7 @@ TEST_CASE("dropped: a rank that throws takes its collectives along, and hangs no
                   "other",
                   rank.transport->open_channels(Group::channels_taken)};
       std::vector<float> values(99), more(99), last(99);
-      std::vector<Work> works;  // destroyed from the first on
+      std::vector<Work> works;  // destroyed in order, starting with the first
       works.push_back(rank.world.all_reduce(view(values)));
       works.push_back(other.all_reduce(view(more), Algorithm::tree));
       works.push_back(rank.world.all_gather(view(last)));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Picoseconds us = 1'000'000;
 
-/// 2 µs a message, 1 byte a nanosecond.
+/// 2 µs per message, 1 byte per nanosecond.
 Cluster plain_cluster() {
   Cluster cluster;
   cluster.within = {2e-6, 1e9};
@@ -47,7 +47,7 @@ TEST_CASE("modelled: a step's parts are transfer, latency and a late peer, by ha
     const auto compute = [&] {
       rank.compute.range({.name = "compute", .category = Category::forward}, [] {});
     };
-    std::vector<float> values(1000);  // 4 µs on a lane, and 2 µs until it arrives
+    std::vector<float> values(1000);  // 4 µs on a lane, and 2 µs of latency
     if (rank.id == 0) {
       compute();
       rank.world.send(view(values), 1).wait();
@@ -66,7 +66,7 @@ TEST_CASE("modelled: a step's parts are transfer, latency and a late peer, by ha
   }
   CHECK(parts[0].latency == 0);
   CHECK(parts[0].late_peer == 0);
-  CHECK(parts[0].idle == 12 * us);  // it is done
+  CHECK(parts[0].idle == 12 * us);  // it has finished
   CHECK(parts[1].latency == 2 * us);
   CHECK(parts[1].late_peer == 10 * us);  // while rank 0 computes
   CHECK(parts[1].idle == 0);

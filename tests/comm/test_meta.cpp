@@ -10,8 +10,8 @@
 #include "tests/support/mismatches.h"
 #include "tests/support/watchdog.h"
 
-// Collectives on the meta device are evaluated, not exchanged: with the same times, bytes, peaks
-// and trace as on the CPU's modelled clock, and the same ends when something goes wrong.
+// On the meta device collectives are computed without exchanging messages. Times, bytes, memory
+// peaks and traces match those of the CPU's modelled clock, and errors end a run the same way.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -19,7 +19,7 @@ using namespace lockstep::testing;
 namespace {
 
 /// Random collectives and messages over random groups, in one global order, with random compute
-/// before each; each rank waits for its own at random moments.
+/// before each. Each rank waits for its operations at random points.
 class RandomRun {
  public:
   explicit RandomRun(unsigned seed) : seed_(seed), random_(seed) {
@@ -92,7 +92,7 @@ class RandomRun {
   int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
 
   static void issue(Rank& rank, Group& group, const Step& step, std::vector<Issued>& open) {
-    std::mt19937 random{step.seed};  // alike on all members
+    std::mt19937 random{step.seed};  // the same on all members
     const auto size = static_cast<unsigned>(group.size());
     const std::int64_t sizes[] = {0, 1, 5, 64, 300, 1009};
     const std::int64_t n = sizes[random() % 6];
@@ -161,7 +161,7 @@ class RandomRun {
   std::vector<Step> steps_;
 };
 
-/// The failure of a program on the meta device, which must come at once.
+/// Returns the error message of a program on the meta device; the failure must be immediate.
 std::string told(int ranks, const std::function<void(Rank&, ThreadRun&)>& body,
                  double patience = 10) {
   ThreadRun run{on_meta(modelled_options(ranks)), patience};
@@ -216,7 +216,7 @@ TEST_CASE("meta: ranks that call different collectives are told so") {
   for (const Mismatch& mismatch : mismatches()) {
     CAPTURE(mismatch.name);
     auto words = mismatch.words;
-    // Where the CPU's messages meet others, here it is the calls that meet.
+    // On the CPU mismatched messages meet; on the meta device it is the calls.
     if (mismatch.name == "a collective left out")
       words = {"ranks disagree", "rank 3 calls all_reduce by tree of 32 bytes in world",
                "calls broadcast by binomial with member 0 as root of 32 bytes in world"};
@@ -242,14 +242,14 @@ TEST_CASE("meta: a member that has finished, and one that dropped its call") {
       Work sum = rank.world.all_reduce(elements(8));
       if (rank.id != who) sum.wait();
     });
-    // Another that has not come, and runs on, does not hide it.
+    // A third rank that has not joined yet but still runs does not hide the failure.
     const std::string other = told(4, [&](Rank& rank, ThreadRun& run) {
       if (rank.id == who) return;
       if (rank.id == (who + 1) % 3) return run.sleep_until_failure();
       rank.world.all_reduce(elements(8)).wait();
     });
     CHECK(missing(other, {fmt::format("rank {} to take part", who), "has finished"}) == "");
-    // (The others may have come before it dropped it.)
+    // (The others may have joined before it dropped its Work.)
     if (dropped != "")
       CHECK(missing(dropped, {fmt::format("rank {} to take part", who), "has finished"}) == "");
   }
@@ -271,7 +271,7 @@ TEST_CASE("meta: deadlocks are told as the cycle of who waits for whom") {
                       at(line) + "\n  rank 1 waits for rank 0 to take part in all_reduce of b " +
                       at(line));
 
-  // Rank 1 comes; then it is rank 2 that the others wait for, who waits for a message of rank 0.
+  // Once rank 1 joins, the others wait for rank 2, which waits for a message from rank 0.
   std::latch others{2};
   const std::string message = told(3, [&](Rank& rank, ThreadRun&) {
     if (rank.id == 2) {
@@ -287,7 +287,7 @@ TEST_CASE("meta: deadlocks are told as the cycle of who waits for whom") {
   CHECK(missing(message, {"deadlock\n", "rank 0 waits for rank 2 to take part in all_reduce",
                           "rank 2 waits for rank 0 to send 20 bytes"}) == "");
 
-  // The cycle closes when rank 1 comes, which all others have waited for.
+  // The cycle closes when rank 1 joins; all others have waited for it.
   const std::string late = told(3, [&](Rank& rank, ThreadRun& run) {
     if (rank.id == 2) rank.world.receive(elements(5), 0).wait();
     if (rank.id == 1) std::this_thread::sleep_for(std::chrono::milliseconds{60});
@@ -315,7 +315,7 @@ TEST_CASE("meta: a member that stalls, and one that throws") {
                   {0, 1, 2, 3},
                   "other",
                   rank.transport->open_channels(Group::channels_taken)};
-      std::vector<Work> works;  // destroyed from the first on
+      std::vector<Work> works;  // destroyed in order, starting with the first
       works.push_back(rank.world.all_reduce(elements(99)));
       works.push_back(other.all_reduce(elements(99), Algorithm::tree));
       works.push_back(rank.world.all_gather(elements(99)));
@@ -353,12 +353,12 @@ TEST_CASE("meta: a call that was dropped takes the later ones along") {
   CHECK(missing(failure, {"rank 0: the all_reduce of world (test_meta.cpp:",
                           "was dropped before it was done"}) == "");
 
-  // What has been done is nobody's loss, and its bytes are counted.
+  // Dropping finished work loses nothing, and its bytes are counted.
   ThreadRun run{on_meta(modelled_options(3))};
   CHECK(run([&](Rank& rank) {
           for (int i = 0; i < 20; ++i) {
             Work first = rank.world.all_reduce(elements(9));
-            rank.world.all_reduce(elements(9)).wait();  // the first is over with it
+            rank.world.all_reduce(elements(9)).wait();  // completes the first too
             if (i % 3 != rank.id) first.wait();
           }
         }) == "");

@@ -13,7 +13,7 @@ namespace {
 constexpr Picoseconds us = 1'000'000;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// A collective on each rank, and the rounds that it must take.
+/// A collective, and the rounds that it must take.
 struct Case {
   std::string name;
   std::function<Work(Rank&, View)> issue;
@@ -55,7 +55,7 @@ Case gather(int root) {
           [root](std::int64_t n, int ranks) { return oracle::gather_rounds(n, ranks, root); }};
 }
 
-/// Up to n / ranks elements between any two; what comes in is not looked at.
+/// Up to n / ranks elements between any two ranks; received values are not checked.
 Case all_to_all(unsigned seed) {
   const auto counts = [seed](std::int64_t n, int ranks) {
     return random_counts(ranks, n / ranks, seed);
@@ -85,7 +85,7 @@ std::vector<Case> all_cases(int ranks) {
   return cases;
 }
 
-/// Where each rank's compute stream stands after the collective, which all begin at 0.
+/// Returns the time of each rank's compute stream after the collective, which all ranks begin at 0.
 std::vector<Picoseconds> times_of(const Case& c, int ranks, const Cluster& cluster,
                                   std::int64_t n) {
   std::vector<Picoseconds> ends(static_cast<std::size_t>(ranks));
@@ -118,8 +118,8 @@ Cluster two_nodes(int ranks, Link within, Link between) {
 
 }  // namespace
 
-// One after another, so that lanes that are still held by the one before count; each rank comes to
-// each of them at another time.
+// Collectives follow each other, so lanes still held by the previous one matter; each rank arrives
+// at each collective at a different time.
 TEST_CASE("modelled: every collective takes what its rounds take, to the picosecond") {
   FixedTimes times;
   times.set(Category::forward, 7 * us / 3);
@@ -160,7 +160,7 @@ TEST_CASE("modelled: every collective takes what its rounds take, to the picosec
 
 TEST_CASE("modelled: the formulas at the algorithms, where they are exact") {
   const Picoseconds alpha = 2 * us;
-  const Cluster cluster = one_node(2e-6, 1e9);  // 1 byte a nanosecond
+  const Cluster cluster = one_node(2e-6, 1e9);  // 1 byte per nanosecond
   const auto beta = [](std::int64_t elements) { return 4000 * elements; };
   for (int ranks = 2; ranks <= 9; ++ranks) {
     CAPTURE(ranks);
@@ -175,7 +175,7 @@ TEST_CASE("modelled: the formulas at the algorithms, where they are exact") {
       CHECK(longest(reduce_scatter, ranks, cluster, n) == (ranks - 1) * (alpha + beta(chunk)));
       CHECK(longest(all_gather, ranks, cluster, n) == (ranks - 1) * (alpha + beta(chunk)));
       CHECK(longest(naive, ranks, cluster, n) == 2 * alpha + 2 * (ranks - 1) * beta(n));
-      // Who folds nobody in need not wait for those who do before its first round.
+      // Members that fold in no other need not wait for those that do before the first round.
       CHECK(longest(doubling, ranks, cluster, n) <= (rounds + (folds ? 2 : 0)) * (alpha + beta(n)));
       if (!folds) CHECK(longest(doubling, ranks, cluster, n) == rounds * (alpha + beta(n)));
       if (n % power == 0)
@@ -199,10 +199,10 @@ TEST_CASE("modelled: the formulas at the algorithms, where they are exact") {
 
 TEST_CASE("modelled: a ring that crosses a slow link goes at its pace") {
   for (const int ranks : {4, 6, 8}) {
-    const std::int64_t n = 250 * ranks;  // 1000 bytes a chunk
+    const std::int64_t n = 250 * ranks;  // 1000 bytes per chunk
     const Cluster slow = two_nodes(ranks, {0, infinite}, {0, 1e8});
     CHECK(longest(ring, ranks, slow, n) == 2 * (ranks - 1) * 10 * us);
-    // Its latency is paid for in every round only where nothing else is in between.
+    // A slow link's latency is paid in every round only if no other delay hides it.
     const Cluster far = two_nodes(ranks, {1e-6, 1e9}, {1e-5, 1e8});
     CHECK(longest(ring, ranks, far, n) > 2 * (ranks - 1) * 10 * us);
     CHECK(longest(ring, ranks, far, n) <= 2 * (ranks - 1) * 20 * us);

@@ -12,7 +12,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Everything that a rank's timeline says, in an order that does not depend on who put it in first.
+/// All events of a rank's timeline, sorted so that the order of recording does not matter.
 using Line = std::tuple<int, std::string, std::string, int, int, int, Picoseconds, Picoseconds>;
 std::vector<Line> lines_of(Rank& rank) {
   std::vector<Line> lines;
@@ -26,7 +26,7 @@ std::vector<Line> lines_of(Rank& rank) {
   return lines;
 }
 
-/// Threads that do nothing but hold cores.
+/// Threads that only keep cores busy.
 class Burners {
  public:
   explicit Burners(int count) {

@@ -38,7 +38,7 @@ namespace {
 
 enum class Fault { throws, throws_in_kernel, stalls, leaves_out, other_size, strided };
 
-/// One random fault, on one rank, before one of the steps that it takes part in.
+/// A random fault on one rank, just before one of its steps.
 struct Struck {
   Fault fault;
   int rank;
@@ -65,7 +65,7 @@ std::optional<Step> strike(Fault fault, const Step& step, Rank& rank, ThreadRun&
     case Fault::throws:
       throw std::runtime_error("out of luck");
     case Fault::throws_in_kernel:
-      if (rank.memory.device() == DeviceKind::meta)  // which runs no kernels
+      if (rank.memory.device() == DeviceKind::meta)  // the meta device runs no kernels
         throw std::runtime_error("out of luck");
       rank.compute.launch({.name = "kernel"}, {}, [](const Kernels&, const Queue&) {
         throw std::runtime_error("out of luck");
@@ -92,7 +92,7 @@ std::optional<Step> strike(Fault fault, const Step& step, Rank& rank, ThreadRun&
 }
 
 bool names(const std::string& failure, int rank) {
-  const std::string name = fmt::format("rank {}", rank);  // of one digit, as all are
+  const std::string name = fmt::format("rank {}", rank);  // all ranks have one digit
   return failure.find(name) != std::string::npos;
 }
 
@@ -100,7 +100,8 @@ bool names(const std::string& failure, int rank) {
 
 namespace {
 
-/// Strikes a random program once. Returns what is wrong with how that ended, or "".
+/// Injects one fault into a random program. Returns a description of any error in how the run
+/// ended, or "".
 std::string wrong_with(unsigned seed, const char* device, Fault& fault) {
   const Program program = random_program(seed + 5000);
   const Struck struck = random_fault(program, seed);
@@ -120,7 +121,7 @@ std::string wrong_with(unsigned seed, const char* device, Fault& fault) {
           return strike(struck.fault, program.steps[i], rank, run, player);
         });
       } catch (const std::runtime_error& error) {
-        // Values are wrong where a message was taken for another.
+        // Values are wrong if one message was mistaken for another.
         if (std::string{error.what()}.find("other values") == std::string::npos) throw;
       }
     });
@@ -152,7 +153,7 @@ TEST_CASE("400 random faults: none hangs, the rank is named, no span is lost") {
   std::mutex mutex;
   std::string wrong;
   std::array<int, 6> by_kind{};
-  std::vector<std::thread> threads;  // stalls are slept through side by side
+  std::vector<std::thread> threads;  // stalled runs sleep in parallel
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (unsigned seed = next++; seed <= 400; seed = next++) {

@@ -31,7 +31,7 @@ TEST_CASE("threads: messages of one channel arrive in order, whoever comes first
         b.assign(7, static_cast<float>(2 * round + 1));
         Work first = rank.world.send(numbers(a), 1);
         Work second = rank.world.send(numbers(b), 1);
-        if (round % 3 == 0) second.wait();  // in another order than they were posted
+        if (round % 3 == 0) second.wait();  // not in the order in which they were posted
         first.wait();
         second.wait();
       } else {
@@ -96,7 +96,7 @@ TEST_CASE("threads: a Pending that is dropped withdraws its message") {
     std::vector<float> keep(4, 1.0F);
     if (rank.id == 0) {
       {
-        std::vector<float> gone(9);  // of another size, which would be told
+        std::vector<float> gone(9);  // matching this different size would be an error
         Work posted = rank.world.receive(numbers(gone), 1);
       }
       dropped.count_down();

@@ -47,7 +47,8 @@ TEST_CASE("what is shared is counted once, until its last owner goes") {
   CHECK(second.dtype() == DType::bf16);
   CHECK_FALSE(first.sole());
   CHECK(memory.current().total() == 20);
-  second.charge_to(MemoryCategory::communication);  // of the one storage, whoever asks
+  second.charge_to(MemoryCategory::communication);  // charges the shared storage, through any of
+                                                    // its tensors
   CHECK(memory.current().of(MemoryCategory::activations) == 0);
   CHECK(memory.current().of(MemoryCategory::communication) == 20);
   first.reset();
@@ -58,7 +59,7 @@ TEST_CASE("what is shared is counted once, until its last owner goes") {
   second.reset();
   CHECK(memory.current().total() == 0);
   second.reset();
-  second.charge_to(MemoryCategory::gradients);  // of nothing: nothing
+  second.charge_to(MemoryCategory::gradients);  // no effect without storage
   CHECK(memory.current().total() == 0);
   CHECK_FALSE(static_cast<bool>(second.share()));
   CHECK(second.memory() == nullptr);
@@ -106,14 +107,14 @@ TEST_CASE("storage is aligned, its owner's alone, and even none at all has a pla
   }
 }
 
-// Random programs against an account that is kept by adding everything up again at each step.
+// Random programs, checked against a ledger that recomputes all sums at each step.
 TEST_CASE("the account is that of a ledger which adds up all that is alive") {
   std::mt19937 random{7};
   const auto below = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
   for (int round = 0; round < 200; ++round) {
     Memory memory{round % 2 == 0 ? DeviceKind::cpu : DeviceKind::meta};
-    std::vector<std::pair<Tensor, int>> alive;                    // and its storage's number
-    std::map<int, std::pair<std::int64_t, MemoryCategory>> book;  // by storage
+    std::vector<std::pair<Tensor, int>> alive;                    // with the number of its storage
+    std::map<int, std::pair<std::int64_t, MemoryCategory>> book;  // by storage number
     MemoryUse peak;
     std::int64_t peak_total = 0;
     for (int step = 0; step < 120; ++step) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Picoseconds ms = 1'000'000'000;
 
-/// A stream on the modelled clock, where a flop takes 1 ps and a launch nothing, and its trace.
+/// A stream on a modelled clock with 1 ps per FLOP and free launches, and its trace.
 struct Bench {
   explicit Bench(FixedTimes times = {}, DeviceKind device = DeviceKind::cpu)
       : clock(Clock::modelled(Cluster{.flops = 1e12}, times)), stream(clock, trace, 0, device) {
@@ -20,7 +20,7 @@ struct Bench {
   void compute(double flops) {
     stream.launch({.name = "kernel"}, {.flops = flops}, [](const Kernels&, Queue) {});
   }
-  /// "name start..end" of each span since the last call, in the order in which they ended.
+  /// Returns "name start..end" for each span since the last call, in order of ending.
   std::vector<std::string> spans() {
     std::vector<std::string> found;
     for (const TraceEvent& event : trace.drain())
@@ -100,7 +100,7 @@ TEST_CASE("fixed times take the place of what a range contains") {
   CHECK(bench.stream.now() == ms);
   action(Category::backward);
   CHECK(bench.stream.now() == 3 * ms);
-  action(Category::optimizer);  // not named: free
+  action(Category::optimizer);  // not in --time, so free
   CHECK(bench.stream.now() == 3 * ms);
   bench.compute(1e9);
   CHECK(bench.stream.now() == 3 * ms);

@@ -2,7 +2,7 @@
 
 namespace lockstep::testing {
 
-// The same tests run over the GPU's kernels: tests/gpu/on_device.cpp.
+// tests/gpu/on_device.cpp runs the same tests on the GPU's kernels.
 const Kernels& kernels() {
   return cpu_kernels();
 }

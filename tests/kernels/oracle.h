@@ -1,8 +1,8 @@
 #pragma once
 
-/// What the kernels should compute, written as plainly as the formulas, in double, from vectors and
-/// indices alone. Shares nothing with the kernels: no header, no trick, no order of summation.
-/// test_oracle.cpp holds each backward here against finite differences of its forward.
+/// Reference results for the kernels, written as directly as the formulas, in double, with plain
+/// vectors and indices. Shares no header, optimisation or summation order with the kernels.
+/// test_oracle.cpp checks each backward here against finite differences of its forward.
 
 #include <cmath>
 #include <cstddef>
@@ -78,7 +78,7 @@ struct LayerNormGradients {
   Doubles dx, dgain, dbias;
 };
 
-/// By the chain rule through rstd and mean, one after the other.
+/// Applies the chain rule through rstd, then through the mean.
 inline LayerNormGradients layernorm_backward(const Doubles& x, const Doubles& gain,
                                              const Doubles& dy, Index rows, Index h) {
   const LayerNorm forward = layernorm(x, gain, Doubles(h), rows, h);
@@ -119,11 +119,12 @@ inline double gelu_derivative(double x) {
 struct Heads {
   Index b, s, h, heads;
   Index d() const { return h / heads; }
-  /// Element c of head `head` at position t of sequence n, in a (b, s, h) array.
+  /// Index of element c of head `head` at position t of sequence n, in a (b, s, h) array.
   Index at(Index n, Index t, Index head, Index c) const { return (n * s + t) * h + head * d() + c; }
 };
 
-/// The (s, s) probabilities of one head, zero above the diagonal; lse receives s elements.
+/// Returns the (s, s) probabilities of one head, zero above the diagonal, and writes s log-sum-exps
+/// to `lse`.
 inline Doubles probabilities(const Doubles& q, const Doubles& k, Heads n, Index b, Index head,
                              double* lse) {
   Doubles p(n.s * n.s);

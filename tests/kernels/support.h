@@ -1,7 +1,7 @@
 #pragma once
 
-/// What the kernel tests share: arrays that notice stray writes, random numbers, and errors in
-/// norm.
+/// Utilities of the kernel tests: arrays that detect stray writes, random numbers, and relative
+/// errors in norm.
 
 #include <algorithm>
 #include <cmath>
@@ -36,9 +36,9 @@ class Random {
   std::mt19937_64 generator_;
 };
 
-/// Rows and columns of floats inside a larger array, all of it NaN to begin with: a kernel that
-/// reads an output or an element beside the view spreads NaN, and `untouched` tells of a stray
-/// write. `offset` shifts the start away from any alignment, `gap` lies between two rows.
+/// Rows and columns of floats inside a larger array that is initially all NaN. A kernel that reads
+/// an output, or an element outside the view, spreads NaN; `untouched` detects stray writes.
+/// `offset` shifts the start off any alignment, and `gap` elements separate consecutive rows.
 class Array {
  public:
   explicit Array(Shape shape, std::int64_t gap = 0, std::int64_t offset = 1)
@@ -49,7 +49,8 @@ class Array {
         stride_(shape.last() + gap),
         storage_(static_cast<std::size_t>(offset + rows_ * stride_ + 16), not_a_number) {}
 
-  /// An Array is passed where a View is wanted; the tests' own const does not bind a kernel.
+  /// Converts to a View to pass to a kernel; a kernel may write even to an Array that is const
+  /// here.
   View view() const {
     View view{const_cast<float*>(storage_.data()) + offset_, shape_};
     view.row_stride = stride_;
@@ -82,7 +83,7 @@ class Array {
     return result;
   }
 
-  /// Whether everything outside the view is still NaN.
+  /// Whether all elements outside the view are still NaN.
   bool untouched() const {
     std::vector<bool> inside(storage_.size(), false);
     for (std::int64_t r = 0; r < rows_; ++r)
@@ -99,7 +100,7 @@ class Array {
   std::vector<float> storage_;
 };
 
-/// ‖a − b‖₂ / ‖b‖₂, and +∞ where a has a NaN or something was written beside the view.
+/// ‖a − b‖₂ / ‖b‖₂, or +∞ if a contains a NaN or a kernel wrote outside the view.
 inline double error(const Array& a, const Doubles& b) {
   if (!a.untouched() || static_cast<std::size_t>(a.elements()) != b.size()) return infinity;
   double difference = 0.0, norm = 0.0;
@@ -112,14 +113,14 @@ inline double error(const Array& a, const Doubles& b) {
   return norm == 0.0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
-/// a + b: what an accumulated gradient should be.
+/// a + b: the expected value of an accumulated gradient.
 inline Doubles plus(const Doubles& a, const Doubles& b) {
   Doubles sum = a;
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += b[i];
   return sum;
 }
 
-/// Equal to the last bit, NaN included.
+/// Bitwise equality, including NaN.
 inline bool same_bits(const Array& a, const Array& b) {
   if (a.elements() != b.elements()) return false;
   for (std::int64_t i = 0; i < a.elements(); ++i) {
@@ -145,8 +146,9 @@ inline constexpr double tolerance = 1e-5;
 
 /// The kernels that this program tests.
 const Kernels& kernels();
-/// Whether they are the CPU's, of which more is promised: a token outside the vocabulary throws,
-/// and a kernel on narrow elements has the bits of the f32 kernel on them, rounded once.
+/// Whether these are the CPU's kernels, which make two further guarantees: a token outside the
+/// vocabulary throws, and a kernel on narrow elements gives the bits of the f32 kernel, rounded
+/// once.
 bool on_cpu();
 
 }  // namespace lockstep::testing

@@ -7,7 +7,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// q, k and v as thirds of one (b, s, 3h) tensor, and the same for their gradients, or each apart.
+/// q, k, v and their gradients, either as thirds of one (b, s, 3h) tensor or as separate tensors.
 struct Attention {
   oracle::Heads n;
   Array q, k, v, y, lse, dy, dq, dk, dv;
@@ -49,7 +49,7 @@ oracle::Heads random_heads(Random& random, std::int64_t longest) {
 TEST_CASE("attention and its gradients, over random shapes and strides") {
   Random random{30};
   for (int trial = 0; trial < 30; ++trial) {
-    // Sequences within one block of rows, and over several with a remainder.
+    // Sequences within one block of rows, and over several blocks with a remainder.
     Attention t{random_heads(random, trial % 2 ? 20 : 200), trial % 3, random};
     CAPTURE(t.n.b);
     CAPTURE(t.n.s);
@@ -63,7 +63,7 @@ TEST_CASE("attention and its gradients, over random shapes and strides") {
     const auto gradients = oracle::attention_backward(t.q.doubles(), t.k.doubles(), t.v.doubles(),
                                                       t.dy.doubles(), t.n);
     CHECK(error(t.dv, gradients.dv) < tolerance);
-    // One position attends to itself alone: dq and dk are zero, but for rounding.
+    // A single position attends only to itself: dq and dk are zero except for rounding errors.
     if (t.n.s > 1) {
       CHECK(error(t.dq, gradients.dq) < tolerance);
       CHECK(error(t.dk, gradients.dk) < tolerance);
@@ -122,14 +122,14 @@ TEST_CASE("attention with scores of thousands, and with equal ones") {
   sharp.forward();
   const auto want =
       oracle::attention(sharp.q.doubles(), sharp.k.doubles(), sharp.v.doubles(), sharp.n);
-  // A score of 5000 is rounded to 5e-4, and so are its probabilities.
+  // A score of 5000 is rounded to within 5e-4, which affects its probabilities equally.
   CHECK(error(sharp.y, want.y) < 1e-3);
   CHECK(error(sharp.lse, want.lse) < tolerance);
   sharp.backward();
   for (const Array* gradient : {&sharp.dq, &sharp.dk, &sharp.dv})
     for (std::int64_t i = 0; i < gradient->elements(); ++i) CHECK(std::isfinite((*gradient)[i]));
 
-  // Equal keys: row i is the mean of the first i + 1 values.
+  // With equal keys, row i is the mean of the first i + 1 values.
   Attention flat{{.b = 1, .s = 90, .h = 4, .heads = 1}, 0, random};
   flat.k.set(1.0F);
   flat.forward();

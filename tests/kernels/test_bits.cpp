@@ -7,12 +7,12 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-// "The same bits for the same shapes and inputs, wherever the data lies in memory", and whoever
-// else computes at the time.
+// "The same bits for the same shapes and inputs, wherever the data lies in memory", and whatever
+// other threads compute at the time.
 namespace {
 
-/// Runs every kernel that adds numbers up, all arrays shifted by `offset` elements and their rows
-/// (where a kernel allows that) apart by `gap`; returns what they wrote.
+/// Runs every kernel that sums, with all arrays shifted by `offset` elements and, if the kernel
+/// allows it, rows separated by `gap`. Returns the outputs.
 std::vector<Array> run_all(std::int64_t offset, std::int64_t gap) {
   Random random{80};
   const std::int64_t b = 2, s = 75, rows = b * s, h = 36, out = 53;

@@ -10,7 +10,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// A kernel's views by position, with shapes that fit, and the kernel on them.
+/// A kernel call with views of matching shapes, by position.
 struct Call {
   std::string kernel;
   std::vector<View> views;
@@ -30,8 +30,8 @@ View i(Shape shape) {
   return {index_memory.data(), shape, DType::i32};
 }
 
-/// Every kernel once, on small shapes: b 2, s 3, h 4, out 5, heads 2; all that may be narrow in
-/// `dtype`.
+/// One call of every kernel on small shapes: b 2, s 3, h 4, out 5, heads 2. Views that may be
+/// narrow have type `dtype`.
 std::vector<Call> calls(DType dtype = DType::f32) {
   const Kernels& k = kernels();
   const auto f = [dtype](Shape shape) { return view_of(shape, dtype); };
@@ -105,7 +105,7 @@ std::vector<Call> all_calls() {
   return all;
 }
 
-/// What the kernel says of these views; empty if it accepts them.
+/// Returns the kernel's error message for these views, or "" if it accepts them.
 std::string complaint(const Call& call, const std::vector<View>& views) {
   try {
     call.run(views);
@@ -127,12 +127,12 @@ TEST_CASE("every kernel accepts what fits, and names itself and two shapes for w
     CHECK(complaint(call, call.views).empty());
     for (std::size_t position = 0; position < call.views.size(); ++position) {
       CAPTURE(position);
-      // One extent of one view at a time is one too small.
+      // Makes one extent of one view too small by one.
       for (int extent = 0; extent < call.views[position].shape.rank(); ++extent) {
         CAPTURE(extent);
         std::vector<View> views = call.views;
         const Shape fits = views[position].shape;
-        // Any vocabulary and any longer table of positions will do.
+        // Any vocabulary size and any longer position table are valid.
         const bool table =
             contains(call.kernel, "embedding") && fits.rank() == 2 && fits[1] == 4 && extent == 0;
         if (table && fits[0] == 7) continue;
@@ -198,7 +198,7 @@ TEST_CASE("strides are refused where a kernel wants contiguous rows") {
   CHECK_THROWS_AS(kernels().scale({}, half, 1.0F), std::invalid_argument);
   CHECK_THROWS_AS(kernels().sum({}, half), std::invalid_argument);
   CHECK_THROWS_AS(kernels().sum_of_squares({}, half), std::invalid_argument);
-  // One row is contiguous whatever its stride.
+  // A single row is contiguous whatever its stride.
   CHECK_NOTHROW(kernels().fill({}, f({1, 8}).columns(2, 4), 0.5F));
 }
 

@@ -47,7 +47,7 @@ TEST_CASE("cross-entropy and its gradient, over random shapes") {
     if (t.vocabulary > 1)
       CHECK(error(t.dlogits, oracle::cross_entropy_backward(t.logits.doubles(), t.targets, t.size(),
                                                             0.125)) < tolerance);
-    // In place: the same bits.
+    // In place, with the same bits.
     Array aside{t.logits.view().shape};
     aside.set(t.dlogits);
     kernels().cross_entropy_backward({}, t.logits, t.target_view(), t.lse, 0.125F, t.logits);
@@ -63,7 +63,7 @@ TEST_CASE("cross-entropy of logits of ten thousand") {
   CHECK(error(t.losses, want.losses) < tolerance);
   CHECK(error(t.lse, want.lse) < tolerance);
   t.backward(1.0F);
-  // lse itself is rounded to 2e-3 there, and the probabilities with it.
+  // lse is rounded to 2e-3 at this size, and the probabilities with it.
   CHECK(error(t.dlogits,
               oracle::cross_entropy_backward(t.logits.doubles(), t.targets, t.size(), 1.0)) < 2e-3);
 }

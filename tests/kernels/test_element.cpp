@@ -10,13 +10,13 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// |got - want| in units of the last place of f32 at `want`.
+/// |got - want| in units in the last place of f32 at `want`.
 double ulps(float got, double want) {
   const int exponent = std::max(std::ilogb(want), -126);
   return std::fabs(got - want) / std::ldexp(1.0, exponent - 23);
 }
 
-/// Every 97th float there is: all exponents, both signs, subnormal numbers, NaN and ∞.
+/// Visits every 97th float: all exponents, both signs, subnormals, NaN and ∞.
 template <typename Visit>
 void for_floats(Visit visit) {
   for (std::uint64_t bits = 0; bits < (1ULL << 32U); bits += 97)
@@ -61,7 +61,7 @@ TEST_CASE("tanh has a relative error below 2e-7, for tiny arguments too") {
     odd = odd && element::tanh(-x) == -got;
     bounded = bounded && std::fabs(got) <= 1.0F;
     const double want = std::tanh(static_cast<double>(x));
-    // Subnormal results have fewer digits to be right in.
+    // Subnormal results have fewer significant digits.
     if (std::fabs(want) < std::numeric_limits<float>::min()) return;
     worst = std::max(worst, std::fabs(got - want) / std::fabs(want));
   };
@@ -94,7 +94,7 @@ TEST_CASE("gelu and its derivative follow the formula") {
 
 namespace {
 
-/// A narrow type, as IEEE 754 describes it: sign, exponent, fraction.
+/// A narrow type as defined by IEEE 754: sign, exponent, fraction.
 struct Narrow {
   const char* name;
   int fraction_bits, bias;
@@ -105,14 +105,14 @@ struct Narrow {
   std::uint16_t infinite() const {
     return static_cast<std::uint16_t>((exponents() - 1) << fraction_bits);
   }
-  /// What the bits mean, by the definition; of ∞ the number that would come next.
+  /// The value of these bits by definition; for ∞, the number that would follow the largest.
   double value(unsigned magnitude) const {
     const int exponent = static_cast<int>(magnitude) >> fraction_bits;
     const int fraction = static_cast<int>(magnitude) & ((1 << fraction_bits) - 1);
     if (exponent == 0) return std::ldexp(fraction, 1 - bias - fraction_bits);
     return std::ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
   }
-  /// The nearest magnitude to |x|, by searching for it; of two the even one.
+  /// Finds the magnitude nearest to |x| by bisection, with ties to even.
   std::uint16_t nearest(double x) const {
     unsigned low = 0, high = infinite();  // value(low) <= x < value(high)
     if (x >= value(high)) return infinite();
@@ -163,8 +163,8 @@ TEST_CASE("rounding to a narrow type finds the nearest, of two the even one") {
       else
         wrong += type.round(x) != (type.nearest(std::fabs(x)) | sign);
     };
-    // Half way between any two neighbours, and the floats next to that, is all that there is to
-    // decide.
+    // Rounding is decided at the midpoints between neighbours; checks each midpoint and the floats
+    // on either side.
     for (unsigned magnitude = 0; magnitude < type.infinite(); ++magnitude) {
       const auto middle =
           static_cast<float>((type.value(magnitude) + type.value(magnitude + 1)) / 2);
@@ -177,11 +177,11 @@ TEST_CASE("rounding to a narrow type finds the nearest, of two the even one") {
     check(-infinity);
     CHECK(wrong == 0);
   }
-  CHECK(element::to_f16(65519.0F) == 0x7bff);  // the largest, 65504
+  CHECK(element::to_f16(65519.0F) == 0x7bff);  // rounds to the largest, 65504
   CHECK(element::to_f16(65520.0F) == 0x7c00);
   CHECK(element::to_f16(0x1p-24F) == 1);
-  CHECK(element::to_f16(0x1p-25F) == 0);  // to even
-  // A NaN whose payload is in the bits that go must not become ∞.
+  CHECK(element::to_f16(0x1p-25F) == 0);  // tie to even
+  // A NaN whose payload is in the discarded bits must not become ∞.
   for (const std::uint32_t bits : {0x7f800001U, 0xff800001U, 0x7fffffffU}) {
     CHECK(std::isnan(element::from_bf16(element::to_bf16(element::from_bits(bits)))));
     CHECK(std::isnan(element::from_f16(element::to_f16(element::from_bits(bits)))));

@@ -17,7 +17,7 @@ TEST_CASE("gelu forward and backward treat each element alone, wherever it lies"
     CHECK(y.untouched());
     CHECK(dx.untouched());
     for (std::int64_t i = 0; i < n; ++i) {
-      // To the bit: the vector body, its remainder and a single call agree.
+      // Bitwise: the vector body, its remainder and a single call agree.
       CHECK(y[i] == element::gelu(x[i]));
       CHECK(dx[i] == dy[i] * element::gelu_derivative(x[i]));
     }

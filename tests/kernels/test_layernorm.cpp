@@ -36,7 +36,7 @@ struct LayerNorm {
 TEST_CASE("layernorm_forward and its gradients, over random shapes") {
   Random random{20};
   for (int trial = 0; trial < 60; ++trial) {
-    // A row of one element has no variance: test below.
+    // A row of one element has no variance; a test below covers it.
     const std::int64_t rows = random.between(1, 80), h = random.between(2, trial % 2 ? 9 : 700);
     CAPTURE(rows);
     CAPTURE(h);
@@ -51,13 +51,13 @@ TEST_CASE("layernorm_forward and its gradients, over random shapes") {
 
     const auto gradients = oracle::layernorm_backward(x, gain, dy, size(rows), size(h));
     kernels().layernorm_backward_input({}, t.dy, t.x, t.gain, t.mean, t.rstd, t.dx);
-    // With two columns dx is all but zero, a difference of terms of the size of dy * rstd.
+    // With two columns dx is nearly zero, a difference of terms as large as dy * rstd.
     if (h > 4) CHECK(error(t.dx, gradients.dx) < tolerance);
     kernels().layernorm_backward_weight({}, t.dy, t.x, t.mean, t.rstd, t.dgain, t.dbias);
     CHECK(error(t.dgain, plus(dgain, gradients.dgain)) < tolerance);
     CHECK(error(t.dbias, plus(dbias, gradients.dbias)) < tolerance);
 
-    // In place: the same bits.
+    // In place, with the same bits.
     kernels().layernorm_backward_input({}, t.dy, t.x, t.gain, t.mean, t.rstd, t.dy);
     CHECK(same_bits(t.dy, t.dx));
   }
@@ -81,12 +81,12 @@ TEST_CASE("layernorm of a row without variance is the bias") {
 TEST_CASE("layernorm keeps a small variance beside a large mean") {
   Random random{22};
   LayerNorm t{4, 128, random};
-  // Whole numbers about 4096: exact in f32, while E[x²] - E[x]² would have lost all digits.
+  // Integers around 4096 are exact in f32, but E[x²] - E[x]² would lose all digits.
   for (std::int64_t i = 0; i < t.x.elements(); ++i)
     t.x[i] = 4096.0F + static_cast<float>(random.between(-2, 2));
   t.forward();
   const auto want = oracle::layernorm(t.x.doubles(), t.gain.doubles(), t.bias.doubles(), 4, 128);
-  // The mean is rounded to 2^-11 of the spread of 1.4.
+  // The mean is rounded to 2^-11, relative to a spread of 1.4.
   CHECK(error(t.y, want.y) < 1e-3);
   CHECK(error(t.rstd, want.rstd) < tolerance);
 }

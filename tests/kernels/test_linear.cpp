@@ -14,7 +14,7 @@ struct Case {
   Shape weight() const { return out_in() ? Shape{out, in} : Shape{in, out}; }
 };
 
-/// Random shapes, among them single rows and columns, and views that are columns of wider ones.
+/// Random shapes, including single rows and columns, and views of columns of wider arrays.
 template <typename Visit>
 void for_cases(Visit visit) {
   Random random{10};
@@ -65,7 +65,7 @@ TEST_CASE("linear_backward_input and linear_backward_weight are linear's gradien
     kernels().linear_backward_weight({}, x, dy, dw, db, c.layout);
     CHECK(error(dw, plus(dw_before, want.dw)) < tolerance);
     CHECK(error(db, plus(db_before, want.db)) < tolerance);
-    // Without db, and once more onto dw.
+    // Without db, adding to dw a second time.
     kernels().linear_backward_weight({}, x, dy, dw, View{}, c.layout);
     CHECK(error(dw, plus(plus(dw_before, want.dw), want.dw)) < tolerance);
     CHECK(error(db, plus(db_before, want.db)) < tolerance);

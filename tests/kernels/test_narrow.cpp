@@ -19,8 +19,8 @@ std::uint16_t rounded(DType dtype, float value) {
   return dtype == DType::bf16 ? element::to_bf16(value) : element::to_f16(value);
 }
 
-/// Elements in f32 and the same, rounded, in a narrow type; after a kernel has run on both the
-/// narrow ones should be the f32 ones rounded. Between rows is what must not be touched.
+/// The same elements in f32 and, rounded, in a narrow type. After a kernel has run on both, the
+/// narrow ones should equal the f32 ones rounded. Kernels must not touch the gaps between rows.
 struct Pair {
   Pair(DType dtype_, Shape shape_, Random& random, std::int64_t gap = 0)
       : dtype(dtype_), shape(shape_), stride(shape.last() + gap) {
@@ -37,8 +37,9 @@ struct Pair {
     result.row_stride = stride;
     return result;
   }
-  /// How many elements differ, those between the rows included. A GPU's matrix products add in
-  /// another order for each type: there, whether they differ by more than 1 % in norm.
+  /// Returns the number of elements that differ, including those between the rows. On a GPU, whose
+  /// matrix products add in a different order for each type, returns whether they differ by more
+  /// than 1 % in norm.
   int wrong() const {
     int count = 0;
     double difference = 0.0, norm = 0.0;
@@ -62,7 +63,7 @@ struct Pair {
   std::vector<float> wide;
 };
 
-/// Calls `kernel` on the narrow views and on the f32 ones.
+/// Calls `kernel` on the narrow views and on the f32 views; returns the number of wrong elements.
 int wrong_after(std::vector<Pair> pairs,
                 const std::function<void(const std::vector<View>&)>& kernel) {
   for (const bool as_narrow : {true, false}) {

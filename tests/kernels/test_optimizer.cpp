@@ -21,7 +21,7 @@ struct State {
     for (std::int64_t i = 0; i < variance.elements(); ++i) variance[i] *= variance[i];
     return *this;
   }
-  /// Elements [first, first + n) of another state.
+  /// Copies elements [first, first + n) of another state.
   State& set(const State& other, std::int64_t first = 0) {
     for (std::int64_t i = 0; i < parameter.elements(); ++i) {
       parameter[i] = other.parameter[first + i];

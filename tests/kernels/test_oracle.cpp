@@ -7,8 +7,8 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-// Each test weighs a forward's outputs with random numbers dy into one number, whose gradient the
-// backward should be.
+// Each test reduces a forward's outputs to one number, with random weights dy; its gradient must
+// equal the result of backward.
 namespace {
 
 double weighted(const Doubles& y, const Doubles& dy) {
@@ -17,8 +17,8 @@ double weighted(const Doubles& y, const Doubles& dy) {
   return sum;
 }
 
-/// The largest difference between `gradient` and central differences of f about x, over the
-/// largest entry of the gradient.
+/// Returns the largest difference between `gradient` and central differences of f at x, relative to
+/// the largest entry of the gradient.
 double gradient_error(const std::function<double(const Doubles&)>& f, const Doubles& x,
                       const Doubles& gradient) {
   constexpr double step = 1e-5;

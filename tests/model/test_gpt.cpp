@@ -273,9 +273,7 @@ TEST_CASE("gradients are ready once a step, after the last microbatch, and chang
     void gradients_ready(const Unit& unit) override {
       units.push_back(unit.index);
       CHECK(done[unit.index] == microbatches);
-      if (unit.index == 3)
-        return;  // the embedding's unit includes the tied table, which the head
-                 // shares
+      if (unit.index == 3) return;  // the tied table belongs to the embedding
       for (const Parameter* parameter : unit.parameters)
         seen.push_back({parameter->name, floats(parameter->gradient)});
     }

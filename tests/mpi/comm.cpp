@@ -1,7 +1,7 @@
-// Collectives on processes, one per rank: run by ctest as mpirun -n P test_mpi_comm. Our own and
-// MPI's against a serial oracle, and the bytes that the Transport says it sends against those that
-// MPI is handed. With `disagree I [native]` the I-th of the programs whose ranks disagree: exits
-// with 1, having told so; `list` names them all.
+// Collectives with one process per rank, run by ctest as mpirun -n P test_mpi_comm. Checks our
+// algorithms and MPI's against a serial oracle, and the Transport's count of sent bytes against the
+// bytes passed to MPI. With `disagree I [native]` it runs the I-th program in which ranks disagree,
+// prints the error and exits with 1; `list` names these programs.
 
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// What MPI is handed, by what the tag says: two a channel, the odd one for heads.
+/// Bytes passed to MPI, sorted by tag: two tags per channel, the odd one for message headers.
 struct Handed {
   std::atomic<std::int64_t> heads{0}, bodies{0}, head_bytes{0}, body_bytes{0};
   void add(int count, MPI_Datatype type, int tag) {
@@ -36,7 +36,7 @@ Handed handed;
 
 }  // namespace
 
-// MPI's profiling interface: these take the place of MPI's own, which stay reachable as PMPI_*.
+// MPI's profiling interface: these functions replace MPI's own, which remain available as PMPI_*.
 extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag,
                          MPI_Comm communicator, MPI_Request* request) {
   handed.add(count, type, tag);
@@ -58,7 +58,7 @@ Options options_of(int ranks, Collectives comm) {
   return options;
 }
 
-/// What was handed to MPI since `before`, against what the rank's transport has counted.
+/// Compares the bytes passed to MPI since `before` with the count of the rank's transport.
 std::string compare_bytes(Rank& rank, std::int64_t heads, std::int64_t bodies,
                           std::int64_t head_bytes, std::int64_t body_bytes) {
   std::int64_t counted = 0;
@@ -127,7 +127,7 @@ int disagree(const MpiSession& session, const Mismatch& mismatch, Collectives co
   try {
     Rank rank{options_of(session.size(), comm), session.endpoint(patience_seconds)};
     mismatch.body(rank);
-    // Who is through leaves the word to those who are not.
+    // A rank that has finished lets the others report first.
     gather_to_root(*rank.transport, "");
     broadcast_from_root(*rank.transport, "");
     fmt::print("went through\n");

@@ -1,5 +1,5 @@
-// The checks of pipelines, data parallelism and ZeRO on processes, one per rank: run by ctest as
-// mpirun -n P test_mpi. Prints what is wrong and exits with 1, or says how many checks have passed.
+// Checks of pipelines, data parallelism and ZeRO with one process per rank, run by ctest as mpirun
+// -n P test_mpi. Prints any errors and exits with 1, or prints the number of checks passed.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Calls the check with a fresh Rank of this process; adds up what is wrong over the ranks.
+/// Runs each check with a new Rank of this process, and collects the errors of all ranks.
 class Checks {
  public:
   explicit Checks(const MpiSession& session) : session_(session) {}
@@ -62,7 +62,7 @@ int main() {
         return check_memory(rank, options, one_f_one_b(p, m), std::min(m, p - rank.id));
       });
     }
-    // Several stages per rank (of 8 layers), and what the update sends and holds under a transport
+    // Several stages per rank (8 layers), and the bytes and memory of the update under a transport
     // that does not combine.
     for (const auto& [tied, clip] : {std::pair{true, 0.0F}, {false, 0.5F}, {true, 0.5F}}) {
       constexpr int m = 4;
