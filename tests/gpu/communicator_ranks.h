@@ -1,6 +1,6 @@
 #pragma once
 
-/// Ranks that are threads with a GPU each and a communicator between them, and numbers to send.
+/// Ranks in threads, each with its own GPU, connected by a communicator; and values to send.
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,7 +12,7 @@
 
 namespace lockstep::test {
 
-/// One rank, with all it has.
+/// One rank and its resources.
 struct Rank {
   int index;
   Gpu& gpu;
@@ -38,7 +38,7 @@ inline void on_ranks(int ranks, const std::function<void(const Rank&)>& work) {
   });
 }
 
-/// Small whole numbers: their sums are exact in all types, in any order.
+/// Small integers, whose sums are exact in every type and in any order.
 inline int value(int rank, int i, int seed) {
   return (17 * rank + 5 * i + seed) % 23 - 11;
 }
@@ -85,7 +85,7 @@ inline int read(const void* data, std::size_t i, DType dtype) {
   return 0;
 }
 
-/// A View of a GPU's memory, in which these numbers are when the queue comes to it.
+/// Returns a View of GPU memory that the queue fills with these numbers.
 inline View on_gpu(const Rank& rank, const Values& all, DType dtype = DType::f32) {
   std::vector<std::byte> host(all.size() * size_of(dtype));
   for (std::size_t i = 0; i < all.size(); ++i) write(host.data(), i, dtype, all[i]);
@@ -101,7 +101,7 @@ inline Values from_gpu(const Rank& rank, View view) {
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = read(host, i, view.dtype);
   return all;
 }
-/// The chunk of a rank.
+/// Returns a rank's chunk.
 inline View chunk(View all, int rank, int ranks) {
   const std::int64_t count = all.elements() / ranks;
   return View{static_cast<std::byte*>(all.data) +

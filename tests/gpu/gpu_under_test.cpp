@@ -88,7 +88,7 @@ Queue Scope::queue(bool urgent) {
 }
 
 Scope::~Scope() {
-  // What was put on any queue may use memory of another's.
+  // Work on one queue may use memory of another.
   try {
     for (Queue queue : queues_) finish(gpu_, queue);
     for (const auto& [data, queue] : blocks_) gpu_.release(data, queue);

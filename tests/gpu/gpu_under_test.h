@@ -19,27 +19,28 @@
 
 namespace lockstep::test {
 
-/// What $LOCKSTEP_GPU_LIBRARY names: that of CUDA, or the same sources over the emulator.
+/// The library that $LOCKSTEP_GPU_LIBRARY names: CUDA's, or one built from the same sources over
+/// the emulator.
 GpuLibrary& library();
-/// Then there is more to be seen: what CUDA may do and seldom does.
+/// Whether it runs on the emulator, which reveals behaviour that CUDA permits but rarely shows.
 bool is_emulated();
-/// And then whether what is put on a queue waits there until somebody asks for it.
+/// Whether the emulator leaves queued work until some thread waits for it.
 bool is_lazy();
 inline int gpus() {
   return static_cast<int>(library().gpus().size());
 }
 
-/// Until all that is on the queue is done; throws RunError after `seconds`.
+/// Waits until the queue is empty; throws RunError after `seconds`.
 void finish(Gpu& gpu, Queue queue, double seconds = 60.0);
 bool passes_within(Gpu& gpu, const Mark& mark, double seconds);
 
-/// What `mistake` makes the emulator say when it ends the process; empty if it doesn't.
+/// Returns the message with which the emulator ends the process on `mistake`, or "" if it does not.
 std::string last_words(const std::function<void()>& mistake);
 
-/// One thread for each rank, which must all return. The first exception goes to the caller.
+/// Runs one thread per rank and joins them all. Rethrows the first exception.
 void on_threads(int ranks, const std::function<void(int rank)>& work);
 
-/// A queue that is dropped, and memory that is given back, at the end of a test.
+/// Drops its queues and releases its memory at the end of a test.
 class Scope {
  public:
   explicit Scope(Gpu& gpu) : gpu_(gpu) {}

@@ -18,14 +18,14 @@
 namespace lockstep::testing {
 namespace {
 
-/// What of the host's memory a call may touch, [begin, end), and its copy on the GPU between two
+/// The host memory that a call may touch, [begin, end), and its copy on the GPU between two
 /// margins.
 struct Region {
   std::byte *begin, *end;
-  std::byte* device = nullptr;  // of the allocation
-  std::size_t first = 0;        // where in it `begin` is
-  /// What margins are filled with: large numbers in every type, others in each region, so that what
-  /// a kernel makes of one margin is not by chance what another one holds. (NaN would stay NaN.)
+  std::byte* device = nullptr;  // start of the allocation
+  std::size_t first = 0;        // offset of `begin` in it
+  /// The margin's fill byte: a large number in every type, and different in each region, so results
+  /// computed from one margin do not match another by chance. (NaN would stay NaN.)
   std::byte poison{};
 
   static constexpr std::size_t margin = 512, alignment = 256;
@@ -33,7 +33,7 @@ struct Region {
   std::size_t allocated() const { return first + bytes() + margin; }
 };
 
-/// Views that a kernel is called with: of the GPU from here to finish().
+/// Makes a kernel's views refer to the GPU until finish().
 class Transfer {
  public:
   explicit Transfer(std::initializer_list<View*> views) {
@@ -71,7 +71,7 @@ class Transfer {
               "a kernel wrote {} bytes {} its arguments",
               i < region.first ? region.first - i : i - region.first - region.bytes() + 1,
               i < region.first ? "before" : "past"));
-      // Arguments that are only read may be another thread's too.
+      // Read-only arguments may be shared with another thread.
       if (std::memcmp(region.begin, copy.data() + region.first, region.bytes()) != 0)
         std::memcpy(region.begin, copy.data() + region.first, region.bytes());
     }
@@ -116,7 +116,7 @@ class Transfer {
   std::vector<Region> regions_;
 };
 
-/// The call between its two copies.
+/// Copies the arguments to the GPU, runs the call, and copies them back.
 template <class Call>
 auto run(std::initializer_list<View*> views, Call call) {
   Transfer transfer(views);

@@ -6,10 +6,10 @@
 
 namespace lockstep::testing {
 
-/// A GPU's kernels for views of host memory: every call copies its arguments to the GPU, with what
-/// lies between their rows, runs, waits, and copies all of it back. What lies side by side or
-/// overlaps in the host's memory does so on the GPU, at the same distance from aligned addresses.
-/// Around it is a margin: throws std::logic_error if a kernel wrote there.
+/// Wraps a GPU's kernels for views of host memory. Every call copies its arguments to the GPU,
+/// including the gaps between rows, runs the kernel, waits, and copies everything back. Arguments
+/// that are adjacent or overlap in host memory do so on the GPU too, at the same distance from
+/// aligned addresses. Throws std::logic_error if a kernel wrote to the margin around them.
 std::unique_ptr<Kernels> on_device(std::unique_ptr<Kernels> kernels);
 
 }  // namespace lockstep::testing

@@ -39,7 +39,7 @@ __global__ void load_matrices(const std::uint16_t* matrices, std::uint32_t* rece
   for (int i = 0; i < 4; ++i) received[4 * lane + i] = r[i];
 }
 
-/// A vector's elements on the GPU.
+/// A copy of a vector's elements on the GPU.
 template <class T>
 struct OnDevice : Scratch<T> {
   explicit OnDevice(const std::vector<T>& from) : Scratch<T>({}, from.size()) {

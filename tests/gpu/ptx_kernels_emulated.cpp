@@ -1,2 +1,2 @@
-// A source file has one language in a folder, and for the emulator this one is C++.
+// CMake assigns one language per source file and folder; for the emulator it is C++.
 #include "tests/gpu/ptx_kernels.cu"

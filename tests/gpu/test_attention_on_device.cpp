@@ -7,9 +7,9 @@
 #include "kernels/element.h"
 #include "tests/kernels/support.h"
 
-// A GPU's attention against the oracle: the narrow types, the sizes around those of tiles, and what
-// is promised of bits. The emulator draws another order of threads for every kernel, so equal bits
-// there are equal whatever the order.
+// A GPU's attention against the oracle: the narrow types, sizes around the tile sizes, and the
+// guarantees about bits. The emulator draws a different order of threads for each kernel, so bits
+// that agree there do not depend on that order.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -18,8 +18,8 @@ namespace {
 
 const DType types[] = {DType::f32, DType::bf16, DType::f16};
 
-/// Rows of a (b, s, h) tensor in any type, all of it NaN to begin with, as Array is for f32. The
-/// first element lies `offset` elements behind a multiple of 16 bytes.
+/// Rows of a (b, s, h) tensor of any type, initially all NaN, like Array for f32. The first element
+/// lies `offset` elements past a multiple of 16 bytes.
 class Elements {
  public:
   Elements(DType dtype, Shape shape, std::int64_t gap, std::int64_t offset)
@@ -59,7 +59,7 @@ class Elements {
     for (std::int64_t i = 0; i < shape_.elements(); ++i) result.push_back(get(i));
     return result;
   }
-  /// Whether everything beside the rows is still as poison left it.
+  /// Whether everything outside the rows still has its initial value.
   bool untouched() const {
     Elements copy = *this;
     const auto bytes = size_of(dtype_);
@@ -98,8 +98,8 @@ double error(const Elements& a, const Doubles& want) {
   return norm == 0.0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
-/// What one call reads and writes; q, k and v lie `gap` elements apart in rows of 3 h + gap, as
-/// columns of one tensor do.
+/// The inputs and outputs of one call. q, k and v are columns of one tensor whose rows have 3 h +
+/// gap elements.
 struct Attention {
   oracle::Heads n;
   DType dtype;
@@ -135,7 +135,7 @@ struct Attention {
                                  kept ? View{} : lse.view(), kept ? probabilities.view() : View{},
                                  heads(), dq.view(), dk.view(), dv.view());
   }
-  /// All results as numbers, to be compared bit by bit (NaN differs from itself).
+  /// Returns all results for bitwise comparison (NaN differs from itself).
   Doubles results() const {
     Doubles all = lse.doubles();
     for (const Elements* part : {&y, &dq, &dk, &dv}) {
@@ -162,21 +162,21 @@ std::string named(const Attention& t) {
          std::to_string(t.n.d());
 }
 
-/// What is allowed of an error in norm. Over two or three keys dP and Σ dy * y are nearly equal,
-/// and their difference shows that y was rounded to 8 bits.
+/// The error allowed in norm. Over two or three keys dP and Σ dy * y nearly cancel, which amplifies
+/// the rounding of y to 8 bits.
 double allowed(const Attention& t) {
   if (t.dtype == DType::f32) return 1e-5;
   return t.n.s < 8 ? 3e-2 : 1e-2;
 }
 
-/// Errors of everything, in norm.
+/// Returns the largest error in norm of all results.
 double largest_error(Attention& t) {
   const auto want = oracle::attention(t.q.doubles(), t.k.doubles(), t.v.doubles(), t.n);
   const auto gradients =
       oracle::attention_backward(t.q.doubles(), t.k.doubles(), t.v.doubles(), t.dy.doubles(), t.n);
   double worst =
       std::max({error(t.y, want.y), testing::error(t.lse, want.lse), error(t.dv, gradients.dv)});
-  // One position attends to itself alone: dq and dk are zero, but for rounding.
+  // A single position attends only to itself: dq and dk are zero except for rounding errors.
   if (t.n.s > 1) worst = std::max({worst, error(t.dq, gradients.dq), error(t.dk, gradients.dk)});
   return worst;
 }
@@ -242,7 +242,7 @@ TEST_CASE("the same bits wherever the views lie, whatever the order of threads")
 TEST_CASE("a sequence's bits do not depend on the batch that it is in") {
   Random random{43};
   for (const DType dtype : types) {
-    // More heads than the blocks of one group take, so that groups differ, too.
+    // More heads than the blocks of one group cover, so the groups differ too.
     const oracle::Heads n{.b = 12, .s = 70, .h = 48, .heads = 3};
     Attention all{n, dtype, random};
     all.forward();

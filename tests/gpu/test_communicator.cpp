@@ -1,5 +1,5 @@
-// What core/comm/gpu_communicator.h promises, between threads that have a GPU each. With fewer GPUs
-// than a case wants, as many ranks as there are.
+// The guarantees of core/comm/gpu_communicator.h, tested with one thread per GPU. Cases that need
+// more GPUs than there are use fewer ranks.
 
 #include "tests/gpu/communicator_ranks.h"
 
@@ -42,7 +42,7 @@ TEST_CASE("collectives are the plain sums and copies, in every type, at every si
           rank.world.reduce_scatter(rank.queue, scattered, own);
           CHECK(from_gpu(rank, own) == slice(sum, rank.index, ranks));
 
-          // The others' chunks are garbage before.
+          // The other ranks' chunks are initially garbage.
           Values gathered(static_cast<std::size_t>(count), 99);
           Values expected;
           for (int r = 0; r < ranks; ++r)
@@ -73,7 +73,7 @@ TEST_CASE("a ring exchange goes on in a group, whoever comes late") {
         rank.world.end_group();
         token = from_gpu(rank, in);
       }
-      // Once round.
+      // The token has gone around the ring once.
       CHECK(token == values(rank.index, 50, 3));
     });
 }
@@ -94,7 +94,8 @@ TEST_CASE("messages between two ranks meet in their order, and all to all goes o
       rank.world.receive(rank.queue, in[static_cast<std::size_t>(i)], i % ranks);
     }
     rank.world.end_group();
-    // The first message of rank r to this one is its number `this`, the second `ranks + this`.
+    // The first message from rank r to this rank is r's message number `this`; the second is number
+    // `ranks + this`.
     for (int i = 0; i < 2 * ranks; ++i)
       CHECK(from_gpu(rank, in[static_cast<std::size_t>(i)]) ==
             values(i % ranks, 20, i / ranks * ranks + rank.index));
@@ -123,7 +124,8 @@ TEST_CASE("a group on two queues waits for both, and both for it") {
 TEST_CASE("members of one color make a communicator, in the order of their keys") {
   const int ranks = std::min(4, gpus());
   on_ranks(ranks, [ranks](const Rank& rank) {
-    // The last rank takes no part; the others are even or odd, in falling order.
+    // The last rank does not take part; the others form an even and an odd group, in descending
+    // order.
     const int color = rank.index == ranks - 1 ? -1 : rank.index % 2;
     const auto part = rank.world.split(color, -rank.index);
     CHECK((part == nullptr) == (color == -1));
@@ -140,7 +142,7 @@ TEST_CASE("members of one color make a communicator, in the order of their keys"
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += value(r, static_cast<int>(i), 1);
       CHECK(from_gpu(rank, data) == sum);
     }
-    // And the whole goes on beside it.
+    // The whole communicator keeps working.
     const View whole = on_gpu(rank, values(rank.index, 30, 2));
     rank.world.all_reduce(rank.queue, whole);
     CHECK(from_gpu(rank, whole) == sum_of(ranks, 30, 2));

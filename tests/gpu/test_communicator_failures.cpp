@@ -1,5 +1,4 @@
-// What becomes of operations of core/comm/gpu_communicator.h that don't fit together, or have no
-// end.
+// Operations of core/comm/gpu_communicator.h that do not match, or that never complete.
 
 #include "tests/gpu/communicator_ranks.h"
 
@@ -38,11 +37,11 @@ TEST_CASE("a queue that is stuck in a communicator is free when that is aborted"
   on_ranks(2, [](const Rank& rank) {
     const View data = on_gpu(rank, values(rank.index, 10, 0));
     finish(rank.gpu, rank.queue);
-    // The other one never comes.
+    // The other rank never joins.
     if (rank.index == 0) rank.world.all_reduce(rank.queue, data);
     const MarkPtr end = rank.gpu.record(rank.queue);
     CHECK(passes_within(rank.gpu, *end, 0.3) == (rank.index == 1));
-    // From another thread, as whoever watches over a rank does.
+    // Abort from another thread, as a watchdog does.
     std::thread watch{[&] { rank.world.abort(); }};
     CHECK(passes_within(rank.gpu, *end, 20));
     watch.join();
@@ -103,7 +102,7 @@ TEST_CASE("emulated: what may hang on GPUs does") {
     on_ranks(2, [](const Rank& rank) {
       const auto second = rank.world.split(0, rank.index);
       const View a = on_gpu(rank, values(rank.index, 10, 0));
-      // One queue: the first stands in the way of the second.
+      // On one queue, the first operation blocks the second.
       (rank.index == 0 ? rank.world : *second).all_reduce(rank.queue, a);
       (rank.index == 0 ? *second : rank.world).all_reduce(rank.queue, a);
       const MarkPtr end = rank.gpu.record(rank.queue);
@@ -126,7 +125,7 @@ TEST_CASE("an operation waits for those before it on its communicator, on other 
     const View b = on_gpu(rank, values(rank.index, 10, 1));
     const View c = on_gpu(rank, values(rank.index, 10, 2));
     finish(rank.gpu, rank.queue);
-    // The first operation of rank 0 stands behind one that rank 1 comes to late.
+    // Rank 0's first operation waits behind one that rank 1 joins late.
     if (rank.index == 0) second->all_reduce(stuck, a);
     rank.gpu.wait(rank.queue, *rank.gpu.record(stuck));
     rank.world.all_reduce(rank.queue, b);

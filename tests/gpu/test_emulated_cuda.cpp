@@ -1,4 +1,4 @@
-// The emulator's own: what it answers where CUDA would, by CUDA's reference.
+// Tests of the emulator itself: its results must match CUDA's reference.
 
 #include <cublasLt.h>
 #include <doctest/doctest.h>
@@ -124,12 +124,13 @@ TEST_CASE("what a kernel did wrong is every later call's error, on its GPU alone
 
 namespace {
 
-/// A matrix of random numbers on GPU 0, in some layout and type, and as it is when read.
+/// A matrix of random numbers on GPU 0, in some layout and type, with the values that reading it
+/// gives.
 struct Matrix {
   std::int64_t rows, columns, ld;
   bool row_major, transposed;
   cudaDataType type;
-  std::vector<float> values;  ///< of op(matrix), row by row
+  std::vector<float> values;  ///< of op(matrix), row-major
   void* data = nullptr;
   cublasLtMatrixLayout_t layout = nullptr;
 
@@ -165,7 +166,7 @@ float read(const std::vector<std::byte>& from, std::size_t i, cudaDataType type)
   return type == CUDA_R_32F ? x : type == CUDA_R_16BF ? from_bf16(narrow) : from_f16(narrow);
 }
 
-/// op(matrix) is (rows, columns).
+/// Returns a matrix for which op(matrix) is (rows, columns).
 Matrix random_matrix(std::mt19937& random, std::int64_t rows, std::int64_t columns,
                      cudaDataType type, bool may_transpose) {
   Matrix m{rows, columns, 0, random() % 2 == 0, may_transpose && random() % 2 == 0, type, {}};
@@ -271,7 +272,7 @@ TEST_CASE("cuBLASLt's algorithm wants the workspace and the alignments that it w
   const std::uint64_t most = 1U << 20U;
   CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &most, sizeof most) == CUBLAS_STATUS_SUCCESS);
-  const std::uint32_t alignment = 4;  // as its rows are, whatever lies between them
+  const std::uint32_t alignment = 4;  // each row's alignment, whatever the gaps
   for (const auto which :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})

@@ -8,10 +8,10 @@
 #include "emulator/device.h"
 #include "kernels/cuda/shared.cuh"
 
-// What the emulator is for is to find mistakes: each kind is made here once.
+// The emulator's purpose is to find mistakes; this file makes each kind of mistake once.
 namespace {
 
-/// What the launch said; empty if nothing.
+/// Returns the launch's error message, or "" if there is none.
 template <class... Wanted, class... Given>
 std::string complaint(unsigned blocks, unsigned threads, void (*kernel)(Wanted...),
                       Given... given) {
@@ -27,7 +27,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Turns each block's elements round through shared memory.
+/// Reverses each block's elements through shared memory.
 template <bool with_barrier>
 __global__ void reverse(const int* in, int* out) {
   __shared__ int tile[64];
@@ -135,7 +135,7 @@ TEST_CASE("warp operations with a lane missing or with other masks are told") {
   CHECK(contains(missing, "of 32 threads 1 have returned"));
   CHECK(contains(missing, "31 wait in"));
   CHECK(contains(missing, "returns_before_shuffle"));
-  // Half a warp is a lane missing too.
+  // Half a warp also has missing lanes.
   CHECK(
       contains(complaint(1, 16, warp_sums, static_cast<const float*>(std::vector<float>(32).data()),
                          std::vector<float>(32).data()),
@@ -152,7 +152,7 @@ TEST_CASE("shuffles and block reductions add up") {
     for (std::size_t i = 0; i < 64; ++i) CHECK(out[i] == (i < 32 ? 496.0F : 1520.0F));
     CHECK(complaint(1, 96, two_block_sums<true>, out.data()) == "");
     CHECK(out[0] == 95 * 96 / 2 + 96);
-    // What CUB leaves undefined.
+    // CUB leaves this undefined.
     CHECK(std::isnan(out[1]));
   }
 }

@@ -5,16 +5,16 @@
 #include "kernels/element.h"
 #include "tests/kernels/support.h"
 
-// What a GPU's kernels promise beyond what all kernels do.
+// Guarantees of a GPU's kernels beyond those of all kernels.
 
 using namespace lockstep;
 using namespace lockstep::testing;
 
 TEST_CASE("what both compute by kernels/element.h has the CPU's bits") {
   Random random{90};
-  // Also of just so many elements as some blocks take.
+  // Including exact multiples of a block's elements.
   for (const std::int64_t n : {3001, 1024, 2048, 4096}) {
-    // Inputs that are off the aligned addresses by other amounts than the output.
+    // Inputs whose offsets from aligned addresses differ from the output's.
     const std::int64_t offset = n % 3;
     Array x{{n}, 0, offset + 2}, dy{{n}, 0, offset};
     x.randomize(random, 4.0F), dy.randomize(random);
@@ -61,7 +61,7 @@ TEST_CASE("gelu of narrow elements keeps its digits where it is tiny") {
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double at = element::from_bf16(x[i]);
     CAPTURE(at);
-    // Half a unit of bf16's last place; 1 + tanh itself has no digits left below -5.
+    // Half a unit in bf16's last place; 1 + tanh has no significant digits below -5.
     const double want =
         at < -5.0
             ? at / (1.0 + std::exp(-2.0 * std::sqrt(2.0 / M_PI) * (at + 0.044715 * at * at * at)))

@@ -6,12 +6,13 @@
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/shared.cuh"
 
-// The emulator's cp.async comes as late as it may: a missing wait has to show.
+// The emulator completes cp.async as late as allowed, so a missing wait must show.
 namespace {
 
 using namespace lockstep::cuda;
 
-/// Two groups of copies; what is there before any wait, after a wait for the first, and for both.
+/// Starts two groups of copies; records the data before any wait, after waiting for the first
+/// group, and after waiting for both.
 __global__ void copies(const float* from, float* seen) {
   auto* const shared = dynamic_shared<float>();
   shared[0] = shared[4] = shared[8] = 1.0F;
@@ -39,5 +40,5 @@ TEST_CASE("a copy comes when its group was waited for, and until then there is N
   CHECK(std::isnan(seen[4]));
   CHECK(seen[6] == 2.0F);
   CHECK(seen[7] == 3.0F);
-  CHECK(seen[8] == 0.0F);  // from outside
+  CHECK(seen[8] == 0.0F);  // source out of range: zero-filled
 }

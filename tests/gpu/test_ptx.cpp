@@ -4,9 +4,9 @@
 #include "tests/gpu/ptx_kernels.h"
 #include "tests/kernels/support.h"
 
-// The layouts that attention builds on. The kernels fill registers as the PTX ISA manual draws
-// them; the emulator's stand-ins gather them by the manual's formulas; on a GPU the GPU has the
-// word.
+// The register layouts that attention relies on. The kernels fill registers as in the PTX ISA
+// manual's figures; the emulator's replacements gather them by the manual's formulas. On a GPU, the
+// hardware decides.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -41,12 +41,13 @@ TEST_CASE("ldmatrix deals matrices out by rows, or by columns, as the manual dra
   Words matrices;
   for (std::uint16_t i = 0; i < 256; ++i) matrices.push_back(i);
   const auto rows = ldmatrix(matrices, false), columns = ldmatrix(matrices, true);
-  // Thread 0: the first two elements of row 0; thread 1 the next two; thread 31 the last of row 7.
+  // Thread 0 has the first two elements of row 0, thread 1 the next two, and thread 31 the last two
+  // of row 7.
   CHECK(rows[0] == 0x00010000U);
   CHECK(rows[4] == 0x00030002U);
   CHECK(rows[4 * 31] == 0x003f003eU);
   CHECK(rows[4 * 31 + 3] == 0x00ff00feU);
-  // Transposed: element 0 of rows 0 and 1; of rows 2 and 3; element 7 of rows 6 and 7.
+  // Transposed: element 0 of rows 0 and 1, of rows 2 and 3, and element 7 of rows 6 and 7.
   CHECK(columns[0] == 0x00080000U);
   CHECK(columns[4] == 0x00180010U);
   CHECK(columns[4 * 31] == 0x003f0037U);

@@ -1,5 +1,5 @@
-// What core/device/gpu.h promises of memory, queues and marks. On a GPU, and over the emulator,
-// where what would be wrong once in a million runs is wrong within a few.
+// The guarantees of core/device/gpu.h about memory, queues and marks, on a GPU and on the emulator,
+// where an error that a GPU shows once in a million runs appears within a few.
 
 #include <algorithm>
 #include <numeric>
@@ -25,7 +25,7 @@ bool are(const int* values, const std::vector<int>& expected) {
   return std::equal(expected.begin(), expected.end(), values);
 }
 
-/// How many of `trials` times `trial(first)` was right.
+/// Returns how many of `trials` calls of trial(first) were correct.
 int right(const std::function<bool(int first)>& trial) {
   int count = 0;
   for (int i = 0; i < trials; ++i) count += trial(1000 * i) ? 1 : 0;
@@ -59,7 +59,7 @@ TEST_CASE("what is put on one queue is done in its order") {
           for (int i = 0; i < 4; ++i) places.push_back(scope.device<int>(n, queue));
           int* host = scope.pinned<int>(2 * n);
           std::copy_n(numbers(first).begin(), n, host);
-          // From place to place, and once through the host.
+          // From place to place on the GPU, and once through the host.
           int* at = places[0];
           gpu->copy(queue, at, host, bytes);
           for (int i = 0; i < 20; ++i) {
@@ -78,7 +78,7 @@ TEST_CASE("what is put on one queue is done in its order") {
 
 namespace {
 
-/// One queue writes, another reads what it wrote; whether that was read.
+/// Writes on one queue and reads on another; returns whether the reader got the new data.
 bool hand_over(Gpu& gpu, int first, bool waits) {
   Scope scope{gpu};
   const Queue writer = scope.queue();
@@ -320,7 +320,7 @@ TEST_CASE("emulated: memory that is used outside its lifetime ends the process, 
          finish(*gpu, queue);
        }),
        "pinned memory that was released");
-  // A reader on another queue that the release doesn't wait for: found in some order, soon.
+  // A reader on another queue, for which the release does not wait: some order soon reveals it.
   says(last_words([&] {
          for (int i = 0; i < 200; ++i) {
            Scope scope{*gpu};
@@ -343,7 +343,7 @@ TEST_CASE("emulated: new memory holds no number") {
   const auto gpu = library().open(0);
   Scope scope{*gpu};
   const Queue queue = scope.queue();
-  // First of a size that nobody used before.
+  // Starts with a size not used before.
   std::vector<int> host(13 * n, 5);
   const std::size_t size = 13 * bytes;
   for (int i = 0; i < 3; ++i) {

@@ -11,8 +11,8 @@
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/ranks.h"
 
-// Ranks that train on GPUs: on what $LOCKSTEP_GPU_LIBRARY names, with as many GPUs as there are.
-// Where ranks are more, they share one; then the modelled clock is asked for, as by --clock auto.
+// Training on all GPUs of the library that $LOCKSTEP_GPU_LIBRARY names. If there are more ranks
+// than GPUs, ranks share GPUs and run on the modelled clock, as with --clock auto.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -26,7 +26,7 @@ Options on_gpus(Options options, bool wall = false) {
   return options;
 }
 
-/// What a GPU does in a microsecond takes the emulator a thousand.
+/// Small, because the emulator takes a thousand times as long as a GPU.
 Options tiny(Options options, int layers) {
   options.model.layers = layers;
   options.model.hidden = 12;
@@ -40,7 +40,7 @@ bool enough_for(int ranks) {
   return test::gpus() >= ranks;
 }
 
-/// Numbers that no two ranks share, whole, so that sums are exact.
+/// Integers that differ between ranks, so sums are exact.
 std::vector<float> wholes(std::int64_t n, int rank, unsigned seed) {
   std::mt19937 random{seed * 101 + static_cast<unsigned>(rank)};
   std::vector<float> values(static_cast<std::size_t>(n));
@@ -48,7 +48,7 @@ std::vector<float> wholes(std::int64_t n, int rank, unsigned seed) {
   return values;
 }
 
-/// Elements of a rank's device, of any type.
+/// Elements of any type in a rank's device memory.
 struct Data {
   Data(Rank& rank, const std::vector<float>& values, DType dtype)
       : device(rank.device),
@@ -61,8 +61,8 @@ struct Data {
   Tensor tensor;
 };
 
-/// All operations of a group, with sizes that members don't divide, while the compute stream has
-/// work before and after. Returns what is wrong.
+/// Runs all operations of a group, with sizes not divisible by its members, while the compute
+/// stream has work before and after. Returns a description of any error.
 std::string check_collectives(Rank& rank, std::int64_t n, DType dtype, unsigned seed) {
   Group& group = rank.world;
   const int N = group.size(), r = group.rank();
@@ -86,7 +86,7 @@ std::string check_collectives(Rank& rank, std::int64_t n, DType dtype, unsigned 
     return std::vector<float>(values.begin() + first, values.begin() + first + chunk.elements());
   };
 
-  {  // what was launched before is in the sum, what is launched after sees it
+  {  // the sum sees earlier launches, later launches see the sum
     Data data{rank, mine, dtype};
     const auto twice = [&] {
       rank.compute.launch({.name = "twice"}, {},
@@ -138,7 +138,7 @@ std::string check_collectives(Rank& rank, std::int64_t n, DType dtype, unsigned 
     group.all_to_all_v(from.tensor, counts, into.tensor, counts).wait();
     expect("all_to_all_v", into.values(), want);
   }
-  if (N > 1) {  // a ring: everybody sends first
+  if (N > 1) {  // a ring: every rank sends first
     Data out{rank, mine, dtype}, in{rank, std::vector<float>(mine.size(), -1), dtype};
     Work sent = group.send(out.tensor, (r + 1) % N);
     Work received = group.receive(in.tensor, (r + N - 1) % N);
@@ -162,7 +162,7 @@ TEST_CASE("collectives and messages between GPUs: by device copies, by NCCL, by 
           return check_collectives(rank, n, dtype, static_cast<unsigned>(n));
         };
         Options options = on_gpus(modelled_options(ranks));
-        CHECK(on_all(options, check) == "");  // on the modelled clock: copies
+        CHECK(on_all(options, check) == "");  // the modelled clock implies copies
         if (!enough_for(ranks)) continue;
         options.clock = Clock::wall();
         CHECK(on_all(options, check) == "");
@@ -288,7 +288,7 @@ TEST_CASE("spans of a GPU lie one after another or within one another, and after
         std::ranges::stable_sort(spans, [](const TraceEvent& a, const TraceEvent& b) {
           return std::tuple{a.start, -a.end} < std::tuple{b.start, -b.end};
         });
-        std::vector<Picoseconds> open;  // ends of the spans around
+        std::vector<Picoseconds> open;  // ends of the enclosing spans
         for (const TraceEvent& span : spans) {
           while (!open.empty() && open.back() <= span.start) open.pop_back();
           CHECK_MESSAGE((open.empty() || span.end <= open.back()), span.span.name, " on lane ",

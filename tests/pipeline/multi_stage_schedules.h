@@ -9,18 +9,18 @@
 
 #include "core/pipeline/schedule.h"
 
-/// Schedules with several stages per rank, valid by construction, whose backwards come in ascending
-/// order of microbatches on every stage, so that training with them has the bits of one device.
+/// Schedules with several stages per rank, valid by construction. Backwards run in ascending order
+/// of microbatches on every stage, so training with them gives the same bits as one device.
 namespace lockstep {
 
-/// Stage s on rank s mod p, as in interleaved 1F1B.
+/// Places stage s on rank s mod p, as in interleaved 1F1B.
 inline std::vector<int> loop_placement(int ranks, int stages) {
   std::vector<int> rank_of_stage;
   for (int stage = 0; stage < stages; ++stage) rank_of_stage.push_back(stage % ranks);
   return rank_of_stage;
 }
 
-/// 2 p stages, down the ranks and up again, as in ZB-V: the first and the last share rank 0.
+/// Places 2 p stages down the ranks and up again, as in ZB-V: the first and the last share rank 0.
 inline std::vector<int> v_placement(int ranks) {
   std::vector<int> rank_of_stage;
   for (int stage = 0; stage < 2 * ranks; ++stage)
@@ -28,10 +28,11 @@ inline std::vector<int> v_placement(int ranks) {
   return rank_of_stage;
 }
 
-/// Which backwards are split into I and W.
+/// The backwards to split into I and W.
 enum class Split { none, all, some };
 
-/// The schedule's frame, with empty lists of actions. Ranks are those that have a stage.
+/// Returns a schedule with this placement and empty action lists. It has as many ranks as the
+/// placement uses.
 inline Schedule placed(std::string name, std::vector<int> rank_of_stage, int microbatches) {
   Schedule schedule;
   schedule.name = std::move(name);
@@ -43,8 +44,8 @@ inline Schedule placed(std::string name, std::vector<int> rank_of_stage, int mic
   return schedule;
 }
 
-/// All forwards, stage by stage, and then all backwards: GPipe, chunk by chunk. With `split`, a
-/// stage's weight gradients come after all of its input gradients.
+/// Runs all forwards, stage by stage, then all backwards: GPipe, chunk by chunk. With `split`, a
+/// stage's weight gradients follow all of its input gradients.
 inline Schedule chunk_by_chunk(std::vector<int> rank_of_stage, int microbatches,
                                bool split = false) {
   Schedule schedule = placed(split ? "chunk by chunk, split" : "chunk by chunk",
@@ -62,9 +63,8 @@ inline Schedule chunk_by_chunk(std::vector<int> rank_of_stage, int microbatches,
   return schedule;
 }
 
-/// A random topological order of what must come before what: the data, and on each stage the
-/// ascending order of input gradients and of weight gradients (B is both). Forwards come in any
-/// order.
+/// A random topological order of the dependencies: data, and on each stage the ascending order of
+/// input gradients and of weight gradients (B is both). Forwards run in any order.
 inline Schedule random_ascending(std::mt19937& random, std::vector<int> rank_of_stage,
                                  int microbatches, Split split) {
   Schedule schedule = placed("random ascending", std::move(rank_of_stage), microbatches);

@@ -8,12 +8,12 @@
 
 #include "core/pipeline/simulator.h"
 
-/// A second simulator, as simple and as slow as can be, to hold the first against. It knows no
-/// ready sets and no order of events: it starts with everything at time 0 and applies each rule of
-/// modelled time to everything, over and over, until nothing changes.
+/// A second simulator, as simple and slow as possible, against which to check the first. It has no
+/// ready sets and no event order: it starts everything at time 0 and applies each rule of modelled
+/// time to everything, repeatedly, until nothing changes.
 namespace lockstep::oracle {
 
-/// (stage, microbatch, is it a forward): names a result, and the message that carries it.
+/// (stage, microbatch, is it a forward): identifies a result and the message that carries it.
 using Result = std::tuple<int, int, bool>;
 
 struct Message {
@@ -28,11 +28,11 @@ struct Timed {
   std::map<Result, Message> messages;
 };
 
-/// The times of a schedule that has all its actions; nothing where it deadlocks, which shows as
-/// times that grow for ever. (For which no action may be free.)
+/// Returns the times of a complete schedule, or nothing if it deadlocks, in which case times grow
+/// forever. (This requires that no action takes zero time.)
 inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes& times) {
   Timed timed;
-  std::map<Result, Picoseconds> made;                                 // when each result was
+  std::map<Result, Picoseconds> made;                                 // time of each result
   std::map<std::tuple<int, int, bool>, std::vector<Message*>> lanes;  // by (from, to, kind)
   const auto home = [&](int stage) {
     return schedule.rank_of_stage[static_cast<std::size_t>(stage)];
@@ -51,7 +51,7 @@ inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes&
     }
   }
 
-  // What an action needs of other actions, as the time at which it is there.
+  // The time at which the inputs of an action that other actions produce are available.
   const auto input = [&](const Action& action) -> Picoseconds {
     const auto [op, stage, microbatch] = action;
     const auto there = [&](const Result& result) {

@@ -40,14 +40,14 @@ TEST_CASE("a schedule written as CSV is read back the same") {
   std::mt19937 random{5};
   for (int i = 0; i < 100; ++i) {
     const Schedule schedule = random_schedule(random);
-    if (schedule.actions.back().empty()) continue;  // no file can tell of a last rank without work
+    if (schedule.actions.back().empty()) continue;  // CSV cannot show a last rank without work
     check_same(schedule_from_csv(to_csv(schedule), schedule.name), schedule);
   }
 }
 
 TEST_CASE("idle cells, blanks and line ends of other systems are skipped") {
   check_same(schedule_from_csv("0F0, 0F1,,,0B0,0B1\r\n,1F0,1F1 ,1B0,1B1,\r\n\r\n"), gpipe(2, 2));
-  check_same(schedule_from_csv("0F0,0B0"), gpipe(1, 1));  // no line end
+  check_same(schedule_from_csv("0F0,0B0"), gpipe(1, 1));  // no newline at the end
 }
 
 TEST_CASE("messages and what is done to whole stages go without saying") {

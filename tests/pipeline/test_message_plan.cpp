@@ -19,7 +19,7 @@ std::vector<Action> actions_of(const Schedule& schedule, int rank) {
   return schedule.actions[static_cast<std::size_t>(rank)];
 }
 
-/// Where `rank` runs the action that makes the message, or that uses it.
+/// The index at which `rank` runs the action that produces the message, or that consumes it.
 std::size_t place_of(const Schedule& schedule, const Message& message, bool makes) {
   const int rank = makes ? message.from_rank : message.to_rank;
   const int stage = makes ? message.producer() : message.stage;
@@ -42,14 +42,14 @@ std::vector<std::int64_t> peaks(const Schedule& schedule) {
 
 TEST_CASE("buffers in flight, by hand") {
   using Peaks = std::vector<std::int64_t>;
-  // GPipe holds all its sends until the first gradient comes, beside one open receive.
+  // GPipe keeps all its sends open until the first gradient arrives, besides one open receive.
   CHECK(peaks(gpipe(4, 16)) == Peaks{17, 17, 17, 16});
   CHECK(peaks(gpipe(1, 4)) == Peaks{0});
-  // F0 and F1 are sent, and a gradient is awaited.
+  // F0 and F1 have been sent, and a receive for a gradient is open.
   CHECK(peaks(one_f_one_b(2, 4)) == Peaks{3, 3});
   CHECK(peaks(one_f_one_b(4, 8)) == Peaks{5, 5, 5, 3});
-  // Both ranks begin with two open receives. Rank 0 sends 0F0's output beside them; rank 1 uses it,
-  // hands 1F0's output over to its own 2F0, and sends that one's in the place of the first receive.
+  // Both ranks begin with two open receives. Rank 0 also sends 0F0's output. Rank 1 consumes it,
+  // hands 1F0's output over to its own 2F0, and sends 2F0's output in place of the first receive.
   CHECK(peaks(chunk_by_chunk({0, 1, 1, 0}, 1)) == Peaks{3, 2});
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("random schedules: every message is posted, used, sent and released as
     for (int rank = 0; rank < schedule.ranks; ++rank) {
       CAPTURE(rank);
       const MessagePlan plan{schedule, rank};
-      std::map<std::pair<int, bool>, std::size_t> last_posted;  // where the peer made it
+      std::map<std::pair<int, bool>, std::size_t> last_posted;  // when the peer made it
       std::set<Message> open, held;                             // receives, sends
       std::set<std::pair<int, bool>> receiving, sending;
       std::int64_t peak = 0, sends = 0;
@@ -95,7 +95,8 @@ TEST_CASE("random schedules: every message is posted, used, sent and released as
           CHECK(around.input->producer() == source);
           if (!around.input->local()) CHECK(open.erase(*around.input) == 1);
         }
-        // Released is all that the input's sender had used before it made the input, and no more.
+        // Exactly the messages that the input's sender had consumed before it made the input are
+        // released.
         std::set<Message> arrived;
         if (has_input)
           for (const Message& message : held)

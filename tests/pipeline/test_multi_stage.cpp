@@ -8,7 +8,8 @@
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/ranks.h"
 
-// Several stages per rank, on ranks that are threads. tests/mpi runs a few of these on processes.
+// Several stages per rank, with ranks in threads. tests/mpi runs a few of these with ranks in
+// processes.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -45,7 +46,7 @@ std::string parity_of(const Schedule& schedule, const Options& options, const Re
   });
 }
 
-/// A random schedule whose ranks all have a stage.
+/// A random schedule in which every rank has a stage.
 Schedule random_full_schedule(std::mt19937& random) {
   while (true) {
     Schedule schedule = random_schedule(random);
@@ -56,7 +57,7 @@ Schedule random_full_schedule(std::mt19937& random) {
 }
 
 GptConfig tiny_model(const Schedule& schedule, bool tied) {
-  return {.layers = schedule.stages + 1,  // the first stage has one layer more
+  return {.layers = schedule.stages + 1,  // the first stage has an extra layer
           .hidden = 16,
           .heads = 2,
           .sequence = 8,
@@ -137,8 +138,8 @@ TEST_CASE("random schedules: bytes, every peak and the timeline are as predicted
     cluster.flops = 1.7e10;
     cluster.memory_bandwidth = 2.3e10;
     Options options = modelled_options(schedule.ranks, cluster);
-    // A tied table with both uses in one stage makes the last backward dearer than the others,
-    // which PipelineTimes cannot say.
+    // A tied table with both uses in one stage makes the last backward slower than the others,
+    // which PipelineTimes cannot express.
     options.model = tiny_model(schedule, schedule.stages > 1 && pick(random, 0, 1) == 1);
     options.microbatches = {schedule.microbatches};
     options.batch = pick(random, 1, 2) * schedule.microbatches;
@@ -194,7 +195,7 @@ TEST_CASE("random schedules: a unit's gradients are ready once a step, after its
             return "";
           }) == "");
   }
-  CHECK(not_the_batchs_last > 20);  // otherwise this would test nothing
+  CHECK(not_the_batchs_last > 20);  // otherwise the test would prove nothing
 }
 
 TEST_CASE("the update's messages, by hand") {

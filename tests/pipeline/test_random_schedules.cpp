@@ -10,7 +10,7 @@ using namespace lockstep;
 
 namespace {
 
-/// What validate() says of a schedule; empty where it says nothing.
+/// Returns validate()'s error message, or "" if the schedule is valid.
 std::string complaint(const Schedule& schedule) {
   try {
     validate(schedule);
@@ -24,7 +24,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// A rank that does something, and where in its list.
+/// Returns a random rank that has actions, and an index into its list.
 std::pair<std::size_t, std::size_t> random_place(std::mt19937& random, const Schedule& schedule) {
   std::size_t rank = 0;
   do {
@@ -64,7 +64,7 @@ TEST_CASE(
       REQUIRE(message.start == other.start);
       REQUIRE(message.sent == other.sent);
       REQUIRE(message.arrived == other.arrived);
-      REQUIRE(message.from_rank >= rank);  // by sending rank
+      REQUIRE(message.from_rank >= rank);  // sorted by sending rank
       rank = message.from_rank;
     }
     CHECK(simulate(schedule, times).messages.empty());
@@ -102,7 +102,7 @@ TEST_CASE("an action dropped, doubled or moved to another rank is named") {
     Schedule dropped = valid;
     auto& row = dropped.actions[rank];
     row.erase(row.begin() + static_cast<std::ptrdiff_t>(at));
-    // Of few actions, it may be half of all that are missing: then they are counted.
+    // With few actions it may be half of all missing ones, which are then counted instead of named.
     if (dropped.action_count() >= std::size_t(valid.stages * valid.microbatches)) {
       CHECK(contains(complaint(dropped), to_string(action)));
       CHECK(contains(complaint(dropped), " is missing; rank " + std::to_string(rank)));
@@ -152,7 +152,7 @@ TEST_CASE("a schedule with a rank's order shuffled is refused just where no fixp
     CHECK((deadlock || contains(said, " before ")));
     CHECK_THROWS_AS(simulate(schedule, times), ScheduleError);
   }
-  // Neither kind may be rare, or this would test nothing.
+  // Neither outcome may be rare, or the test would prove nothing.
   CHECK(refused > 400);
   CHECK(refused < 1600);
   CHECK(deadlocks > 200);

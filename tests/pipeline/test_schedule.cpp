@@ -10,7 +10,7 @@ using namespace lockstep;
 
 namespace {
 
-/// A schedule of one stage a rank, from its rows.
+/// A schedule with one stage per rank, from its rows.
 Schedule rows(const std::string& csv) {
   return schedule_from_csv(csv, "given");
 }
@@ -38,7 +38,7 @@ TEST_CASE("1F1B: warm-up, steady state, cool-down") {
         "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n"
         "1F0,1F1,1B0,1F2,1B1,1F3,1B2,1B3\n"
         "2F0,2B0,2F1,2B1,2F2,2B2,2F3,2B3\n");
-  CHECK(to_csv(one_f_one_b(3, 1)) == "0F0,0B0\n1F0,1B0\n2F0,2B0\n");  // fewer than would fill it
+  CHECK(to_csv(one_f_one_b(3, 1)) == "0F0,0B0\n1F0,1B0\n2F0,2B0\n");  // too few to fill it
 }
 
 TEST_CASE("GPipe remembers m microbatches, 1F1B min(m, p - stage); both are valid") {

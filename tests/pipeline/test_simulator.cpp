@@ -13,7 +13,7 @@ namespace {
 
 constexpr Picoseconds millisecond = 1'000'000'000;
 
-/// Every stage the same, F = 1 ms and B = 2 ms, on a cluster where messages are free.
+/// Identical stages with F = 1 ms and B = 2 ms, on a cluster with free messages.
 PipelineTimes free_times(int stages) {
   PipelineTimes times;
   times.stages.assign(static_cast<std::size_t>(stages),
@@ -21,8 +21,8 @@ PipelineTimes free_times(int stages) {
   return times;
 }
 
-/// Rank-time between the first start and the last end in which nothing runs, counted from the
-/// actions themselves.
+/// Rank-time between the first start and the last end in which nothing runs, computed from the
+/// actions.
 Picoseconds idle(const Simulation& simulation) {
   Picoseconds total = 0;
   for (const auto& row : simulation.actions) {
@@ -82,7 +82,7 @@ TEST_CASE("what was timed by hand") {
       }
     }
     CHECK(simulation.makespan == worked::unit * last);
-    // One message over each boundary, microbatch and direction.
+    // One message per boundary, microbatch and direction.
     CHECK(simulation.messages.size() ==
           std::size_t(2 * (c.schedule.stages - 1) * c.schedule.microbatches));
     for (std::size_t i = 0; i < c.messages.size(); ++i) {
@@ -128,12 +128,12 @@ TEST_CASE("two stages of one rank pass results on without a message") {
   const Simulation simulation = simulate(schedule, times, true);
   CHECK(simulation.messages.size() == 4);                    // 0 to 1, 2 to 3, and back
   CHECK(simulation.makespan == 16 * millisecond);            // 4 F, 4 B and 4 hops
-  CHECK(simulation.actions[1][1].start == 3 * millisecond);  // as 1F0 ends
+  CHECK(simulation.actions[1][1].start == 3 * millisecond);  // when 1F0 ends
 }
 
 TEST_CASE("a bubble counts ranks that start late, an internal bubble does not") {
-  // Two stages of which the second takes all the time: rank 0 runs 2 of 12 ms, rank 1 all of its
-  // own 10.
+  // Two stages, of which the second takes most of the time: rank 0 runs for 2 of 12 ms, rank 1 for
+  // all of its own 10.
   PipelineTimes times = free_times(2);
   times.stages[0] = {.forward = millisecond, .backward = millisecond};
   times.stages[1] = {.forward = 5 * millisecond, .backward = 5 * millisecond};

@@ -9,8 +9,8 @@
 using namespace lockstep;
 
 // Qi et al. 2023, "Zero Bubble Pipeline Parallelism": the bubble rates of Table 5 follow from the
-// times that the authors measured (Table 9), if each hop adds T_comm and sends do not contend. So
-// the whole simulator is held against numbers that somebody else computed and printed.
+// authors' measured times (Table 9) if each hop adds T_comm and sends do not contend. This checks
+// the whole simulator against independently published numbers.
 
 namespace {
 
@@ -40,7 +40,7 @@ PipelineTimes times_of(const Row& row) {
   return times;
 }
 
-/// One stage's list in the making: each call adds the next microbatch's action.
+/// Builds one stage's list: each call adds the next microbatch's action.
 struct Counter {
   std::vector<Action>& actions;
   int stage;
@@ -50,8 +50,7 @@ struct Counter {
   void weight() { actions.push_back({Op::backward_weight, stage, weights++}); }
 };
 
-/// ZB-H1: 1F1B's order and memory; weight gradients lag behind by the stage's number and fill the
-/// end.
+/// ZB-H1: 1F1B's order and memory. Weight gradients lag by the stage's index and fill the end.
 Schedule zb_h1(int p, int m) {
   Schedule schedule = one_stage_per_rank("ZB-H1", p, m);
   for (int q = 0; q < p; ++q) {
@@ -67,7 +66,7 @@ Schedule zb_h1(int p, int m) {
   return schedule;
 }
 
-/// ZB-H2: twice the warm-up, so that no rank waits for its first gradient.
+/// ZB-H2: twice the warm-up, so no rank waits for its first gradient.
 Schedule zb_h2(int p, int m) {
   Schedule schedule = one_stage_per_rank("ZB-H2", p, m);
   for (int q = 0; q < p; ++q) {

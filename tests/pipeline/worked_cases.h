@@ -7,12 +7,12 @@
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 
-/// Schedules timed by hand, from the rules of modelled time alone (DESIGN §4): what the simulator
-/// and a real run on the modelled clock are both held against.
+/// Schedules timed by hand from the rules of modelled time alone (DESIGN §4), against which both
+/// the simulator and a real run on the modelled clock are checked.
 ///
-/// In units of one millisecond F = 1 and B = 2. A message holds its lane for `transfer` and arrives
-/// `latency` = 1 after that. "a>4" below means that the message arrives at 4; a time in brackets is
-/// when the lane let it start, where that was later than its data.
+/// In milliseconds, F = 1 and B = 2. A message holds its lane for `transfer` and arrives `latency`
+/// = 1 after that. "a>4" below means that the message arrives at 4; a time in parentheses is its
+/// start, if its lane delayed it beyond the time its data was ready.
 namespace lockstep::worked {
 
 struct Window {
@@ -32,12 +32,13 @@ struct Case {
   int latency = 0;
   int transfer = 0;
   std::vector<std::vector<Window>> windows;  ///< (ranks), parallel to the schedule's actions
-  std::vector<Passage> messages;             ///< by sending rank, in program order; or none worked
+  std::vector<Passage> messages;             ///< by sending rank, in program order; empty if not
+                                             ///< worked out
 };
 
 constexpr Picoseconds unit = 1'000'000'000;
 
-/// The cluster on which a message of `bytes` costs what the case says.
+/// The cluster on which a message of `bytes` takes the case's time.
 inline Cluster cluster(const Case& c, std::int64_t bytes) {
   Cluster result;
   result.name = "worked";

@@ -1,10 +1,10 @@
-// How fast a GPU's kernels are, against what the GPU can do: the bandwidth of a copy for those that
-// only move memory, and cuBLAS's rate for a large product for those that compute. Every line is one
-// figure: name, value, unit, detail, with tabs between them.
+// Measures a GPU's kernels relative to the GPU's limits: kernels that only move memory against the
+// bandwidth of a copy, and kernels that compute against cuBLAS's rate for a large product. Each
+// output line is one figure: name, value, unit and detail, separated by tabs.
 //
 //   bench_gpu [--gpu N] [--samples N] [--tiny] [--list]
 //
-// --tiny takes shapes that prove only that it runs. --list names the GPUs and ends.
+// --tiny uses shapes that only test that the program runs. --list prints the GPUs and exits.
 
 #include <fmt/format.h>
 

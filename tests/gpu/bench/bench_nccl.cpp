@@ -1,11 +1,12 @@
-// NCCL's collectives, one rank per GPU: that they give the right sums, and their bus bandwidth,
-// which is the algorithm's times a factor that makes it comparable with the link's for any number
-// of ranks (nccl-tests, PERFORMANCE.md; a size is that of the whole array). Every line is one
-// figure: name, value, unit, detail, with tabs between them.
+// Checks the sums of NCCL's collectives with one rank per GPU, and measures their bus bandwidth:
+// the algorithm's bandwidth times a factor that makes it comparable with the link's for any number
+// of ranks (nccl-tests, PERFORMANCE.md; a size is that of the whole array). Each output line is one
+// figure: name, value, unit and detail, separated by tabs.
 //
 //   bench_nccl [--ranks N] [--largest BYTES] [--samples N]
-//   bench_nccl --processes N [--gpu N]     processes that share one GPU, and tell NCCL that each is
-//                                          a host of its own: only to see that it works
+//   bench_nccl --processes N [--gpu N]     processes that share one GPU and tell NCCL that each is
+//   a
+//                                          separate host: only tests that this works
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,7 +28,7 @@ namespace {
 
 struct Collective {
   const char* name;
-  /// Bus bandwidth over algorithm bandwidth, of n ranks.
+  /// Bus bandwidth over algorithm bandwidth, for n ranks.
   double (*factor)(double n);
   void (*run)(GpuCommunicator&, Queue, View data, View own);
 };
@@ -43,7 +44,7 @@ constexpr Collective collectives[] = {
      [](GpuCommunicator& all, Queue queue, View data, View) { all.all_gather(queue, data); }},
     {"broadcast", [](double) { return 1.0; },
      [](GpuCommunicator& all, Queue queue, View data, View) { all.broadcast(queue, data, 0); }},
-    // To the next rank, from the one before: of half the array each.
+    // Sends half the array to the next rank and receives half from the previous one.
     {"send and receive", [](double) { return 0.5; },
      [](GpuCommunicator& all, Queue queue, View data, View) {
        const std::int64_t half = data.elements() / 2;
@@ -55,7 +56,7 @@ constexpr Collective collectives[] = {
      }},
 };
 
-/// Throws RunError where ranks' numbers do not add up: rank r has r + 1 everywhere.
+/// Throws RunError if the ranks' sum is wrong: rank r contributes r + 1 everywhere.
 void check_sums(Bench& bench, GpuCommunicator& all) {
   constexpr std::int64_t count = 1'000'003;
   const View data = bench.random({count}, DType::f32);
@@ -75,7 +76,7 @@ void check_sums(Bench& bench, GpuCommunicator& all) {
   if (!what.empty()) throw RunError(what);
 }
 
-/// One rank's part. `slowest` makes of a rank's seconds those of the slowest.
+/// Measures one rank. `slowest` turns a rank's seconds into those of the slowest rank.
 void measure(Gpu& gpu, GpuCommunicator& all, std::int64_t largest, int samples,
              const std::string& where, const std::function<double(double)>& slowest) {
   Bench bench{gpu};
@@ -85,7 +86,7 @@ void measure(Gpu& gpu, GpuCommunicator& all, std::int64_t largest, int samples,
       const std::int64_t chunk = bytes / 4 / all.size();
       const View data = bench.random({chunk * all.size()}, DType::f32);
       const View own{data.f32() + all.rank() * chunk, Shape{chunk}};
-      // As often on every rank, whatever a rank's own watch says.
+      // A fixed number of calls, so that all ranks make the same number.
       const double seconds = slowest(bench.seconds(
           samples, [&](int) { each.run(all, bench.queue(), data, own); }, 8));
       if (all.rank() == 0)
@@ -120,7 +121,7 @@ void on_gpus(int ranks, std::int64_t largest, int samples) {
           return most;
         });
       } catch (const std::exception& error) {
-        // The others wait for this rank, in NCCL or at the barrier.
+        // The other ranks would wait for this one forever, in NCCL or at the barrier.
         fmt::print(stderr, "bench_nccl: rank {}: {}\n", rank, error.what());
         std::_Exit(1);
       }
@@ -139,8 +140,8 @@ std::vector<std::byte> from_hex(const std::string& text) {
   return bytes;
 }
 
-/// Starts this program once for each rank, and waits for all. NCCL's id is this process's, which is
-/// where the ranks meet.
+/// Starts this program once per rank and waits for all of them. The ranks meet through NCCL's id,
+/// which this process creates.
 int in_processes(int processes, int index, std::int64_t largest) {
   const std::string id = to_hex(gpu_library().open(index)->make_communicator_id());
   std::vector<pid_t> children;
@@ -175,7 +176,7 @@ int in_processes(int processes, int index, std::int64_t largest) {
     const pid_t child = ::waitpid(-1, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
     worst = 1;
-    for (pid_t other : children)  // which wait for it
+    for (pid_t other : children)  // they wait for it
       if (other != child) ::kill(other, SIGKILL);
   }
   return worst;

@@ -1,6 +1,6 @@
-// A training step of GPT-2 on one GPU, with the lessons' model and optimizer: forward, backward,
-// the norm of the gradients, AdamW. Every line is one figure: name, value, unit, detail, with tabs
-// between.
+// Measures a training step of GPT-2 on one GPU with the lessons' model and optimizer: forward,
+// backward, gradient norm and AdamW. Each output line is one figure: name, value, unit and detail,
+// separated by tabs.
 //
 //   bench_training [--layers 12 --hidden 768 --heads 12 --sequence 1024 --vocab 50257] [--batch 32]
 //                  [--precision bf16|f32] [--steps 20]
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int warm_up_steps = 3;
 
-/// Random tokens, of the whole vocabulary, as the next of which random ones are to be guessed.
+/// Random tokens and random targets from the whole vocabulary.
 Batch random_batch(const GptConfig& config, int size) {
   std::mt19937 engine{1};
   std::uniform_int_distribution<std::int32_t> token{0, config.vocabulary - 1};
@@ -39,16 +39,16 @@ Batch random_batch(const GptConfig& config, int size) {
   return batch;
 }
 
-/// FLOPs of a step, 72 B L s h² (1 + s/(6h) + V/(12 h L)) (Narayanan 2021): attention in full,
-/// without recomputation.
+/// FLOPs of a step, 72 B L s h² (1 + s/(6h) + V/(12 h L)) (Narayanan 2021): attention counted in
+/// full, no recomputation.
 double step_flops(const GptConfig& config, int batch) {
   const double B = batch, L = config.layers, s = config.sequence, h = config.hidden,
                V = config.vocabulary;
   return 72 * B * L * s * h * h * (1 + s / (6 * h) + V / (12 * h * L));
 }
 
-/// Seconds of each step after the first ones, from when the GPU begins one to when it begins the
-/// next.
+/// Returns the seconds of each step after the warm-up, from the start of a step on the GPU to the
+/// start of the next.
 std::vector<double> train(const GptConfig& config, int size, int steps, double& loss,
                           std::int64_t& in_use) {
   SoloDevice one{true};

@@ -1,7 +1,7 @@
-// How far one run is from another: of their reports (--report), the largest relative difference of
-// losses; of what they saved (--save), per tensor ‖a − b‖₂ / max(‖b‖₂, √n · 0.02), the largest
-// (DESIGN §3). Prints one line: losses, parameters, whether all are the same bits. Exit code 1
-// beyond the bounds.
+// Compares two runs. From their reports (--report), the largest relative difference of losses; from
+// their checkpoints (--save), the largest ‖a − b‖₂ / max(‖b‖₂, √n · 0.02) over tensors (DESIGN §3).
+// Prints one line: losses, parameters, and whether all bits agree. Exits with 1 if a bound is
+// exceeded.
 //
 //   compare_runs A.json B.json [A.safetensors B.safetensors] [--within LOSS,PARAMETER]
 //   compare_runs --field tokens_per_second A.json       one number of a report; parity.bitwise is 0
@@ -28,7 +28,7 @@ nlohmann::json read_report(const std::string& path) {
   return report;
 }
 
-/// "a.b.c" is the value of c in b in a.
+/// Returns the value at path "a.b.c".
 double field_of(const nlohmann::json& report, const std::string& path) {
   const nlohmann::json* at = &report;
   std::istringstream words{path};

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// Kernels that only move memory, as shares of a copy's bandwidth in the same run. Bytes are those
-/// that must be read and written, each once.
+/// Kernels that only move memory, as fractions of a copy's bandwidth in the same run. Counts the
+/// bytes that must be read and written, each once.
 class MemoryBound {
  public:
   MemoryBound(Bench& bench, const Shapes& shapes, int samples)
@@ -31,7 +31,7 @@ class MemoryBound {
   }
 
  private:
-  /// How many sets of buffers of so many bytes make the caches forget the first.
+  /// Number of buffer sets of `bytes` bytes that evict the first set from the caches.
   int sets(std::int64_t bytes) const {
     return static_cast<int>(std::clamp<std::int64_t>(s_.between_uses / bytes + 1, 2, 16));
   }
@@ -53,8 +53,8 @@ class MemoryBound {
     bench_.release_all();
   }
 
-  /// A kernel that only moves memory: `read` + `written` elements of each set's (rows, h) views.
-  /// `make` makes a set's views; `work` takes them.
+  /// Measures a kernel that only moves memory. `make` creates the views of one set of buffers;
+  /// `work` runs the kernel on them. A call moves `bytes` bytes.
   template <class Make, class Work>
   void memory_bound(const std::string& name, std::int64_t bytes, const std::string& detail,
                     Make&& make, Work&& work) {
@@ -75,7 +75,7 @@ class MemoryBound {
   std::int64_t passes(int count, DType dtype) const {
     return count * s_.rows() * s_.hidden * static_cast<std::int64_t>(size_of(dtype));
   }
-  /// So many (rows, h) views.
+  /// Returns `count` views (rows, h).
   std::vector<View> activations(int count, DType dtype) {
     std::vector<View> views;
     for (int i = 0; i < count; ++i) views.push_back(bench_.random({s_.rows(), s_.hidden}, dtype));
@@ -158,7 +158,7 @@ class MemoryBound {
     };
     memory_bound("embedding forward " + type, passes(2, dtype), shape, make,
                  [&](auto& v) { k_.embedding_forward(q_, v[0], v[1], v[2], v[3]); });
-    // Its gradient is read once; the rows of the table that it is added to, read and written.
+    // The gradient is read once; the table rows to which it is added are read and written.
     memory_bound("embedding backward " + type, passes(3, dtype), shape, make,
                  [&](auto& v) { k_.embedding_backward(q_, v[0], v[3], v[1], v[2]); });
   }

@@ -8,13 +8,13 @@ namespace lockstep {
 struct Shapes {
   std::int64_t batch = 32, sequence = 1024, hidden = 768, vocabulary = 50257;
   int heads = 12;
-  std::int64_t product = 8192;            ///< of the large product, each extent
+  std::int64_t product = 8192;            ///< each extent of the large product
   std::int64_t copied = 256 << 20;        ///< bytes
   std::int64_t adamw = 32 << 20;          ///< parameters
-  std::int64_t between_uses = 512 << 20;  ///< bytes that pass until a buffer is used again
+  std::int64_t between_uses = 512 << 20;  ///< bytes used before a buffer is reused
   std::int64_t rows() const { return batch * sequence; }
 };
-/// They prove only that it runs.
+/// Only tests that the program runs.
 constexpr Shapes tiny{.batch = 2,
                       .sequence = 16,
                       .hidden = 64,

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double sample_milliseconds = 5;
 
-/// Fills `count` elements of what `draw` gives.
+/// Fills `count` elements with values from `draw`.
 template <class T, class Draw>
 void fill(void* data, std::size_t count, Draw draw) {
   T* to = static_cast<T*>(data);
@@ -81,7 +81,7 @@ View Bench::random(Shape shape, DType dtype) {
 }
 
 View Bench::indices(Shape shape, int bound) {
-  finish();  // the last copy of it
+  finish();  // for its previous copy
   std::minstd_rand engine{2};
   std::uniform_int_distribution<std::int32_t> uniform{0, bound - 1};
   fill<std::int32_t>(scratch_, pattern_bytes / 4, [&] { return uniform(engine); });
@@ -97,13 +97,13 @@ double Bench::milliseconds_of(int first, int calls, const std::function<void(int
 }
 
 double Bench::seconds(int samples, const std::function<void(int)>& work, int calls) {
-  milliseconds_of(0, 2, work);  // loads what is loaded at first use
+  milliseconds_of(0, 2, work);  // loads anything loaded on first use
   const double one = std::max(milliseconds_of(2, 4, work) / 4, 1e-3);
   if (calls == 0) calls = std::clamp(static_cast<int>(sample_milliseconds / one), 1, most_calls_);
   std::vector<double> each;
   for (int sample = 0; sample < samples + 1; ++sample) {
     const double milliseconds = milliseconds_of(6 + sample * calls, calls, work);
-    if (sample > 0) each.push_back(milliseconds / calls);  // the first one warms up
+    if (sample > 0) each.push_back(milliseconds / calls);  // the first is warm-up
   }
   std::nth_element(each.begin(), each.begin() + static_cast<std::ptrdiff_t>(each.size() / 2),
                    each.end());

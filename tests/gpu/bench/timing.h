@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// A figure, as a line of four columns with tabs between them: what tests/gpu/run collects.
+/// A figure, printed as a line of four columns separated by tabs, which tests/gpu/run collects.
 struct Figure {
   std::string name;
   double value = 0;
@@ -21,11 +21,11 @@ struct Figure {
 };
 void print(const Figure& figure);
 
-/// A queue of a GPU and the memory that a benchmark takes, all of it given back at the end. Memory
-/// is filled with random numbers: on zeros a GPU computes faster than it does on data.
+/// A GPU queue and a benchmark's memory, all released at the end. Memory is filled with random
+/// numbers, because a GPU computes faster on zeros.
 class Bench {
  public:
-  /// A sample has at most so many calls.
+  /// `most_calls` limits the calls per sample.
   explicit Bench(Gpu& gpu, int most_calls = 1000);
   ~Bench();
   Bench(const Bench&) = delete;
@@ -35,19 +35,19 @@ class Bench {
   Queue queue() const { return queue_; }
   const Kernels& kernels() const { return gpu_.kernels(); }
 
-  /// Normal, of standard deviation 1; f32 or bf16.
+  /// Normally distributed with standard deviation 1; f32 or bf16.
   View random(Shape shape, DType dtype);
   /// Integers in [0, bound).
   View indices(Shape shape, int bound);
-  /// Gives back what was taken since.
+  /// Releases all memory allocated so far.
   void release_all();
   void finish();
 
-  /// Seconds of one call of `work(i)`: the median over `samples` samples, each of as many calls,
-  /// one after the other on the queue, as take a few milliseconds, between two marks. `i` counts up
-  /// from 0, so that each call may take other buffers than the one before: what the cache still
-  /// holds of those is not what is measured. `work` may wait for the queue itself. With `calls` a
-  /// sample has that many, as ranks want it that work together.
+  /// Returns the seconds of one call of `work(i)`: the median over `samples` samples. Each sample
+  /// is timed between two marks and makes enough consecutive calls on the queue to take a few
+  /// milliseconds, or exactly `calls` calls, as ranks that work together need. `i` counts up from
+  /// 0, so each call can use different buffers and does not measure a warm cache. `work` may wait
+  /// for the queue itself.
   double seconds(int samples, const std::function<void(int)>& work, int calls = 0);
 
  private:
@@ -61,7 +61,8 @@ class Bench {
   int most_calls_;
   Queue queue_;
   std::vector<void*> taken_;
-  /// What memory is filled with, again and again: drawing gigabytes takes longer than measuring.
+  /// Patterns that fill memory repeatedly: generating gigabytes would take longer than the
+  /// measurement.
   void* normal_f32_;
   void* normal_bf16_;
   void* scratch_;

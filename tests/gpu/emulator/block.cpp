@@ -19,7 +19,8 @@
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
-// Where __shared__ variables lie (the linker's names for a section's ends); null if there are none.
+// The range of __shared__ variables (symbols that the linker defines for a section); null if there
+// are none.
 extern "C" {
 extern char __start_emulated_shared[] __attribute__((weak));
 extern char __stop_emulated_shared[] __attribute__((weak));
@@ -52,7 +53,7 @@ struct Generator {
   unsigned below(std::size_t limit) { return static_cast<unsigned>((next() >> 33U) % limit); }
 };
 
-/// A warp operation that some lanes have come to, and others not yet.
+/// A warp operation that some lanes have reached and others have not.
 struct WarpOperation {
   unsigned mask = 0, arrived = 0;
   FinishWarp finish = nullptr;
@@ -61,7 +62,7 @@ struct WarpOperation {
 };
 
 struct Warp {
-  std::vector<WarpOperation> open;  // for masks that don't overlap
+  std::vector<WarpOperation> open;  // for disjoint masks
 };
 
 struct Thread {
@@ -72,7 +73,8 @@ struct Thread {
   std::source_location waits_at;
 };
 
-/// One block at a time: its threads, who of them may go on, and what the others wait for.
+/// One block at a time: its threads, which of them can run, and the operations that the others wait
+/// for.
 class Block {
  public:
   void run(const Grid& grid, const std::function<void()>& body);
@@ -82,7 +84,7 @@ class Block {
 
   Generator random;
   std::uint64_t barriers = 1;
-  unsigned current = 0;  // the thread that runs
+  unsigned current = 0;  // the running thread
   std::byte* dynamic_shared = nullptr;
 
  private:
@@ -197,7 +199,8 @@ void Block::block_collective(void* mine, FinishBlock finish, std::source_locatio
   }
   ++at_barrier_;
   barrier_threads_[current] = mine;
-  // The others first, so that who goes on first after a barrier is drawn too.
+  // Adds this thread to the waiting ones first, so that the thread that continues after a barrier
+  // is random too.
   barrier_waiting_.push_back(current);
   if (at_barrier_ == live_) finish_barrier();
   wait(at);
@@ -241,7 +244,7 @@ void Block::stuck() const {
   throw KernelError(what);
 }
 
-/// Functions that were allowed more dynamic shared memory than usual.
+/// Functions allowed more than the default dynamic shared memory.
 std::mutex allowed_mutex;
 std::map<const void*, std::size_t>& allowed() {
   static std::map<const void*, std::size_t> bytes;
@@ -281,7 +284,7 @@ void run_grid(const Grid& grid, const std::function<void()>& thread) {
   for (const unsigned i : order) {
     blockIdx = {i % grid.blocks.x, i / grid.blocks.x % grid.blocks.y,
                 i / grid.blocks.x / grid.blocks.y};
-    // NaN as f32, f64, bf16 and f16, and an index far outside anything.
+    // NaN as f32, f64, bf16 and f16; as an index, far out of range.
     std::memset(shared.get(), 0xff, grid.shared_bytes);
     if (__start_emulated_shared != nullptr)
       std::memset(__start_emulated_shared, 0xff,

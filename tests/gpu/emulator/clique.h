@@ -16,7 +16,7 @@ namespace emulator {
 
 enum class Kind { send_receive, broadcast, all_reduce, reduce_scatter, all_gather, reduce };
 
-/// One member's share of an operation: a send, a receive, or its part in a collective.
+/// One member's part in an operation: a send, a receive, or its part in a collective.
 struct Part {
   Kind kind = Kind::send_receive;
   const void* from = nullptr;
@@ -25,60 +25,61 @@ struct Part {
   ncclDataType_t type = ncclFloat32;
   int root = 0;
   int rank = 0;
-  int peer = -1;       ///< of a send or a receive; -1: a collective
-  bool sends = false;  ///< of a send or a receive
+  int peer = -1;       ///< for a send or a receive; -1: a collective
+  bool sends = false;  ///< for a send or a receive
   bool done = false;
 };
 
 class Clique;
 
-/// A communicator as one rank has it. All but the constants is used under the machine's lock.
+/// One rank's view of a communicator. All except the constants is used under the machine's lock.
 struct Member {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   int device = 0;
   bool aborted = false;
-  int splits = 0;                         ///< how often this rank called ncclCommSplit
+  int splits = 0;                         ///< number of ncclCommSplit calls by this rank
   std::map<int, std::uint64_t> sends;     ///< to each peer, so far
   std::map<int, std::uint64_t> receives;  ///< from each peer
   std::uint64_t collectives = 0;
   std::int64_t operations = 0;
-  std::int64_t fails_after = -1;          ///< operations; -1: never
-  std::deque<class GroupMeeting*> order;  ///< issued and not done: only the first may begin
+  std::int64_t fails_after = -1;          ///< after this many operations; -1: never
+  std::deque<class GroupMeeting*> order;  ///< issued and unfinished: only the first may begin
 };
 
-/// What ranks of one communicator have in common.
+/// The state that all ranks of a communicator share.
 class Clique {
  public:
   explicit Clique(int size_) : size(size_) {}
 
-  /// The lesser rank, the other (or -1: a collective), which of them sends, and the how many-th.
+  /// The lower rank, the other rank (-1: a collective), which of them sends, and the sequence
+  /// number.
   using Key = std::tuple<int, int, int, std::uint64_t>;
 
-  /// Parts of groups that have begun, by what they are parts of.
+  /// Parts of groups that have begun, by operation.
   std::map<Key, std::vector<std::shared_ptr<Part>>> begun;
   const int size;
-  std::map<int, int> gpus;  ///< by rank, as they come
-  /// Who has come to make a connection: from one rank to another, or (-1, -1) for collectives.
+  std::map<int, int> gpus;  ///< by rank, in order of arrival
+  /// Ranks that have arrived to connect: from one rank to another, or (-1, -1) for collectives.
   std::map<std::pair<int, int>, std::set<int>> connecting;
 
   struct Split {
     std::map<int, std::pair<int, int>> wanted;  ///< by rank: color and key
     std::map<int, std::shared_ptr<Clique>> by_color;
-    int took = 0;  ///< ranks that have their part
+    int took = 0;  ///< ranks that have taken their part
   };
   std::map<int, Split> splits;
 
-  /// Whether all that take part in it have begun it, and say the same about it.
+  /// Whether all members have begun the operation with matching arguments.
   bool complete(const Key& key) const;
-  /// Does it, for all of them.
+  /// Performs the operation for all members.
   void perform(const Key& key) const;
-  /// A rank has no part in anything any more.
+  /// Removes a rank from all operations.
   void forget(int rank);
 };
 
-/// What one rank issued on one communicator between ncclGroupStart and ncclGroupEnd, or one
-/// operation.
+/// The operations that one rank issued on one communicator between ncclGroupStart and ncclGroupEnd,
+/// or a single operation.
 class GroupMeeting final : public Meeting {
  public:
   GroupMeeting(std::shared_ptr<Member> member, std::vector<std::shared_ptr<Part>> parts);
@@ -98,9 +99,9 @@ class GroupMeeting final : public Meeting {
 
 std::size_t size_of(ncclDataType_t type);
 
-/// Of a communicator that is in use; any other ends the process.
+/// Returns the member of a communicator in use; ends the process for any other handle.
 std::shared_ptr<Member> member_of(ncclComm_t communicator);
-/// `result`, and `why` as ncclGetLastError returns it to the calling thread.
+/// Returns `result` and makes ncclGetLastError return `why` to the calling thread.
 ncclResult_t refused(ncclResult_t result, std::string why);
 
 }  // namespace emulator

@@ -1,5 +1,5 @@
-// cuBLASLt's calls. One algorithm, which wants a workspace and leaves NaN in it, and addresses
-// aligned as was promised when it was asked for. TF32 is not emulated.
+// cuBLASLt's calls. There is one algorithm. It requires a workspace, in which it leaves NaN, and
+// the address alignments promised in the query for an algorithm. TF32 is not emulated.
 
 #include <cublasLt.h>
 
@@ -22,7 +22,7 @@ namespace emulator {
 
 namespace {
 
-/// Writes an attribute, if it has the size that it should.
+/// Writes an attribute if its size is correct.
 template <class Value>
 cublasStatus_t set(Value& attribute, const void* value, std::size_t bytes) {
   if (bytes != sizeof attribute) return CUBLAS_STATUS_INVALID_VALUE;
@@ -30,7 +30,8 @@ cublasStatus_t set(Value& attribute, const void* value, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// What the algorithm's opaque words hold: its workspace, and the alignments promised to it.
+/// The contents of the algorithm's opaque words: its workspace size, and the alignments promised to
+/// it.
 constexpr std::uint64_t wanted_workspace = 4096;
 
 }  // namespace
@@ -65,7 +66,7 @@ const char* cublasGetStatusString(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  openblas_set_num_threads(1);  // as kernels/cpu; its threads would spin between products
+  openblas_set_num_threads(1);  // as in kernels/cpu; its threads would spin between products
   *handle = new cublasLtContext;
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -27,7 +27,7 @@ Stacks::~Stacks() {
 
 namespace {
 
-// AddressSanitizer wants to know which stack is in use.
+// AddressSanitizer must know which stack is in use.
 #ifdef __SANITIZE_ADDRESS__
 const void* caller_bottom = nullptr;
 std::size_t caller_bytes = 0;
@@ -62,7 +62,8 @@ void first_steps() {
 
 #ifdef __x86_64__
 
-// Keeps what the System V ABI says a function must keep, and goes on with another stack.
+// Saves the registers that the System V ABI requires a function to preserve, and switches to
+// another stack.
 extern "C" void emulator_switch(void** from, void* to);
 asm(R"(
 .text
@@ -91,8 +92,8 @@ void Fiber::start(std::byte* stack_bottom, void (*entry)()) {
   bottom_ = stack_bottom;
   forget(bottom_);
   entry_of_new_fiber = entry;
-  // As if first_steps had called emulator_switch at its very beginning: six registers, where to
-  // return to, and the stack as it is after a call, 8 bytes off a multiple of 16.
+  // As if first_steps had called emulator_switch at its start: six registers, a return address, and
+  // the stack as after a call, 8 bytes off a multiple of 16.
   auto* top = reinterpret_cast<std::uintptr_t*>(bottom_ + Stacks::bytes);
   *--top = 0;  // no return address: first_steps does not return
   *--top = reinterpret_cast<std::uintptr_t>(&first_steps);

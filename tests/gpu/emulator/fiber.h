@@ -1,7 +1,7 @@
 #pragma once
 
-/// Threads of control that one thread of the operating system runs by turns. A switch costs about
-/// as much as a function call on x86-64, and two system calls elsewhere (ucontext).
+/// Threads of control that take turns on one OS thread. A switch costs about as much as a function
+/// call on x86-64, and two system calls elsewhere (ucontext).
 
 #include <cstddef>
 
@@ -11,8 +11,7 @@
 
 namespace emulator {
 
-/// Stacks of 256 KiB, only touched pages of which take memory, each with a page before it that
-/// must not be touched.
+/// Stacks of 256 KiB, each with a guard page below it. Only touched pages use memory.
 class Stacks {
  public:
   explicit Stacks(unsigned count);
@@ -21,7 +20,7 @@ class Stacks {
   Stacks& operator=(const Stacks&) = delete;
 
   static constexpr std::size_t bytes = 256 << 10U;
-  /// The lowest address that may be used.
+  /// The lowest usable address.
   std::byte* bottom(unsigned i) const { return memory_ + i * (bytes + guard) + guard; }
 
  private:
@@ -33,12 +32,12 @@ class Stacks {
 /// One thread of control. The caller of resume() and the fiber take turns.
 class Fiber {
  public:
-  /// The next resume() calls `entry` on this stack. What was on it before is forgotten, not
-  /// unwound. `entry` must not return: its last act is done().
+  /// Makes the next resume() call `entry` on this stack, whose previous contents are discarded
+  /// without unwinding. `entry` must not return; it ends by calling done().
   void start(std::byte* stack_bottom, void (*entry)());
   /// Runs the fiber until it calls pause() or done().
   void resume();
-  /// Called on the fiber: back to where it was resumed.
+  /// Called on the fiber: returns to the caller of resume().
   void pause();
   [[noreturn]] void done();
 

@@ -15,8 +15,8 @@ std::string setting(const char* name, const char* otherwise) {
   return value != nullptr ? value : otherwise;
 }
 
-/// $LOCKSTEP_EMULATED_GPUS GPUs, of which $CUDA_VISIBLE_DEVICES says which are seen, in which
-/// order. As CUDA does, the list ends at the first that is not there.
+/// Returns the visible GPUs of the $LOCKSTEP_EMULATED_GPUS GPUs, in the order that
+/// $CUDA_VISIBLE_DEVICES gives. As in CUDA, the list ends at the first invalid index.
 std::vector<int> visible_gpus() {
   const int count = std::stoi(setting("LOCKSTEP_EMULATED_GPUS", "1"));
   std::vector<int> seen;
@@ -111,8 +111,8 @@ bool Machine::can_go_on(Stream& stream) {
   return true;
 }
 
-/// Those of one stream tend to go on while others stand: what is not ordered by events gets far out
-/// of order, not just a little.
+/// Tends to run the same stream for a while as others stand still, so work that no event orders
+/// gets far out of order.
 Stream* Machine::choose() {
   each_stream([](Stream& stream) {
     if (!stream.works.empty() && stream.works.front().meeting)

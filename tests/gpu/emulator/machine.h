@@ -18,15 +18,16 @@
 
 namespace emulator {
 
-/// What one cudaEventRecord put on a stream.
+/// The mark that one cudaEventRecord put on a stream.
 struct Record {
   int device = 0;
   bool passed = false;
   std::chrono::steady_clock::time_point when;
 };
 
-/// Work that several streams do together: NCCL's. At the head of its stream it has arrived; each
-/// step does what can be done with those that have, too. Used under the machine's lock.
+/// Work of several streams together, as in NCCL. It arrives when it reaches the head of its stream;
+/// each step performs the operations for which all streams have arrived. Used under the machine's
+/// lock.
 class Meeting {
  public:
   virtual ~Meeting() = default;
@@ -37,7 +38,7 @@ class Meeting {
   virtual std::string waits_for() const = 0;
 };
 
-/// One thing on a stream; just one of the four is set.
+/// One item on a stream; exactly one of the four is set.
 struct Work {
   const char* name = "";
   std::function<void()> run;
@@ -51,20 +52,20 @@ struct Stream {
   int device = 0;
   bool destroyed = false;
   std::deque<Work> works;
-  std::uint64_t urgency = 0;  ///< drawn at random, now and then anew
+  std::uint64_t urgency = 0;  ///< redrawn at random from time to time
 };
 
 struct Device {
   cudaError_t error = cudaSuccess;  ///< sticky
   std::string words;
-  Stream stream;  ///< the default one
+  Stream stream;  ///< the default stream
 };
 
-/// All GPUs of the process. Putting work on a stream runs nothing. Whoever waits for something runs
-/// what is at the head of streams, one work at a time in the whole process, from a stream chosen at
-/// random among those that can go on (seed $LOCKSTEP_EMULATOR_SEED), until it has what it waits for
-/// and no further: what nobody waits for is not done. $LOCKSTEP_EMULATOR_MODE=eager runs all that
-/// can be run whenever something is put.
+/// All GPUs of the process. Putting work on a stream runs nothing. A thread that waits for
+/// something runs the work at the head of streams, one item at a time in the whole process,
+/// choosing at random among the streams that can proceed (seed $LOCKSTEP_EMULATOR_SEED). It stops
+/// as soon as its own condition holds, so work that no thread waits for does not run. With
+/// $LOCKSTEP_EMULATOR_MODE=eager, all runnable work runs whenever an item is put.
 class Machine {
  public:
   using Lock = std::unique_lock<std::mutex>;
@@ -73,23 +74,24 @@ class Machine {
 
   Lock lock() { return Lock{mutex_}; }
   Memory& memory() { return memory_; }
-  /// The index on the bus of each GPU that the process sees.
+  /// The bus index of each GPU visible to the process.
   const std::vector<int>& visible() const { return visible_; }
   Device& device(int index) { return *devices_.at(static_cast<std::size_t>(index)); }
 
-  /// Null where there is no such stream. A null handle is the device's default stream.
+  /// Returns null if there is no such stream. A null handle means the device's default stream.
   Stream* find(cudaStream_t handle, int current);
   cudaStream_t make_stream(int device);
-  /// When what is on it is done. Whether there was such a stream.
+  /// Destroys the stream once its work is done. Returns whether it existed.
   bool destroy(cudaStream_t handle);
   bool idle(int device);
   void put(Lock& lock, Stream& stream, Work work);
 
-  /// Until `done()`, which is called under the lock. Other threads may put work meanwhile.
+  /// Runs work until `done()`, which is called under the lock. Other threads may put work
+  /// meanwhile.
   void drive(Lock& lock, const std::function<bool()>& done);
-  /// A few works, or none.
+  /// Runs a few items, or none.
   void drive_a_little(Lock& lock);
-  /// To be called when something changes that a stream, or a thread in drive(), may wait for.
+  /// Call after any change for which a stream, or a thread in drive(), may be waiting.
   void changed() { changed_.notify_all(); }
   void fail(int device, cudaError_t error, const std::string& words);
 
@@ -119,9 +121,9 @@ class Machine {
   std::mt19937_64 random_;
 };
 
-/// Of the calling thread.
+/// The calling thread's current device.
 int current_device();
-/// Notes an error, as cudaGetLastError returns it, and returns it.
+/// Records an error for cudaGetLastError, and returns it.
 cudaError_t noted(cudaError_t error);
 
 }  // namespace emulator

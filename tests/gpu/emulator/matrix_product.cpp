@@ -33,7 +33,7 @@ void store(void* data, std::int64_t i, int type, float value) {
 std::int64_t index(const Layout& x, std::int64_t row, std::int64_t column) {
   return x.order == CUBLASLT_ORDER_COL ? column * x.ld + row : row * x.ld + column;
 }
-/// Of one matrix, from its first element to its last.
+/// Bytes of one matrix, from its first element to its last.
 std::size_t span(const Layout& x) {
   if (x.rows == 0 || x.columns == 0) return 0;
   return static_cast<std::size_t>(index(x, x.rows - 1, x.columns - 1) + 1) * size_of(x.type);
@@ -45,7 +45,7 @@ void must_be_allocated(const void* data, const Layout& x, const char* who) {
   }
 }
 
-/// op(x) as f32, column by column without gaps.
+/// Returns op(x) in f32, column-major without gaps.
 std::vector<float> packed(const void* data, const Layout& x, bool transpose) {
   std::vector<float> dense(static_cast<std::size_t>(x.rows * x.columns));
   float* to = dense.data();
@@ -115,7 +115,7 @@ void MatrixProduct::run(std::int64_t batch) const {
   if (product.epilogue == CUBLASLT_EPILOGUE_BGRADB) store_sums(right, n, k, k, 1, bias_type);
 }
 
-/// The bias's gradient: each row of A, or column of B, summed over k.
+/// Stores the bias gradient: each row of A, or column of B, summed over k.
 void MatrixProduct::store_sums(const std::vector<float>& x, std::int64_t count, std::int64_t k,
                                std::int64_t stride, std::int64_t k_stride, int type) const {
   emulator::must_be_allocated(product.bias, static_cast<std::size_t>(count) * size_of(type),

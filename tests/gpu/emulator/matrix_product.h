@@ -10,7 +10,7 @@ struct cublasLtMatmulDescOpaque {
   cublasOperation_t transpose_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* bias = nullptr;
-  int bias_type = -1;  ///< -1: D's
+  int bias_type = -1;  ///< -1: same as D's
 };
 struct cublasLtMatrixLayoutOpaque {
   cudaDataType type = CUDA_R_32F;
@@ -24,8 +24,7 @@ struct cublasLtMatrixLayoutOpaque {
 
 namespace emulator {
 
-/// A call of cublasLtMatmul, D = epilogue(alpha op(A) op(B) + beta C), with all that it was called
-/// with.
+/// A call of cublasLtMatmul, D = epilogue(alpha op(A) op(B) + beta C), with its arguments.
 struct MatrixProduct {
   cublasLtMatmulDescOpaque product;
   float alpha, beta;
@@ -33,9 +32,9 @@ struct MatrixProduct {
   void* d;
   cublasLtMatrixLayoutOpaque a_layout, b_layout, c_layout, d_layout;
 
-  /// Whether extents, types and leading dimensions go together.
+  /// Whether extents, types and leading dimensions are consistent.
   bool fits() const;
-  /// In f32, rounded once, to D's type.
+  /// Computes in f32 and rounds once, to D's type.
   void run() const;
 
  private:

@@ -25,7 +25,7 @@ unsigned char* bytes_at(std::uintptr_t address) {
   return reinterpret_cast<unsigned char*>(address);
 }
 
-/// The next of 256, 320, 384, 448, 512, 640, ...: few enough sizes that blocks are used again.
+/// Rounds up to 256, 320, 384, 448, 512, 640, ...: few enough sizes that blocks are reused.
 std::size_t size_class(std::size_t bytes) {
   std::size_t power = 256;
   while (2 * power <= bytes) power *= 2;
@@ -84,7 +84,7 @@ Memory::Blocks::iterator Memory::find_reusable(int device, std::size_t capacity,
   return other;
 }
 
-/// Free blocks of other sizes go back to the GPU.
+/// Returns free blocks of other sizes to the GPU.
 void Memory::trim(int device) {
   for (auto it = blocks_.begin(); it != blocks_.end();) {
     const Block& block = it->second;

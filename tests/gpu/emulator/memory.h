@@ -8,32 +8,33 @@
 
 namespace emulator {
 
-/// Ends the process with one line: a mistake that a GPU would answer with wrong numbers, or not at
-/// all.
+/// Ends the process with a one-line message, for a mistake to which a GPU would respond with wrong
+/// numbers or not at all.
 [[noreturn]] void give_up(const std::string& what);
 
 enum class Where { pageable, pinned, gpu };
 
-/// The memories: an arena of addresses per GPU, and pinned memory of the host. Each block lives
-/// twice: as the host sees it (handed out or not, at once), and as the streams have come to it
-/// (valid or not, when their turn comes). All calls are made under the machine's lock, or by what
-/// runs on a stream.
+/// The memories: an address arena per GPU, and pinned host memory. Each block has two states: the
+/// host's (handed out or not, changes at the call) and the streams' (valid or not, changes when a
+/// stream reaches it). All calls are made under the machine's lock, or by work that runs on a
+/// stream.
 ///
-/// Blocks hold 0xFF bytes (NaN as f32, f16 and bf16, -1 as i32) when they become valid and after
-/// they are freed, and have guard bytes on both sides, looked at when they are freed.
+/// Blocks are filled with 0xFF bytes (NaN as f32, f16 and bf16, -1 as i32) when they become valid
+/// and after they are freed. They have guard bytes on both sides, which are checked when they are
+/// freed.
 class Memory {
  public:
   Memory(int devices, std::size_t bytes_per_device);
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// Hands out a block of `bytes`, or null where the GPU has no more: one that was freed on the
-  /// same stream, whether or not the stream has come to that, or one whose free is executed. This
-  /// is what CUDA's pools do.
+  /// Returns a block of `bytes` bytes, or null if the GPU's memory is exhausted. Like CUDA's pools,
+  /// it reuses blocks that were freed on the same stream, even if the stream has not reached the
+  /// free yet, and blocks whose free has been executed.
   void* hand_out(int device, std::size_t bytes, std::uintptr_t stream);
-  /// The host's side of a free. `stream` 0: not in a stream's order.
+  /// The host's side of a free. `stream` 0 means not stream-ordered.
   void take_back(void* data, std::uintptr_t stream);
-  /// The streams' side.
+  /// The streams' side of allocating and freeing.
   void become_valid(void* data, std::size_t bytes);
   void become_free(void* data);
 
@@ -41,25 +42,26 @@ class Memory {
   void take_back_pinned(void* data);
 
   Where where(const void* data) const;
-  /// Of the GPU that the address belongs to; -1: none.
+  /// The GPU that the address belongs to; -1 for none.
   int device_of(const void* data) const;
-  /// The whole range lies in one valid block, or in one piece of pinned memory, or is neither.
+  /// Checks that the whole range lies in one valid block or one piece of pinned memory, or in
+  /// neither kind of memory.
   void must_be_valid(const void* data, std::size_t bytes, const char* who) const;
   std::size_t used(int device) const;
   std::size_t total() const { return total_; }
 
-  /// With $LOCKSTEP_EMULATOR_PROTECT=1 the arenas can be touched only while a stream runs: a host
-  /// that follows a GPU's address stops there.
+  /// With $LOCKSTEP_EMULATOR_PROTECT=1 the arenas are accessible only while a stream runs: a host
+  /// that dereferences a GPU address crashes there.
   void allow_access(bool allowed);
 
  private:
   struct Block {
     std::size_t capacity = 0;   ///< bytes between the guards
-    std::size_t bytes = 0;      ///< of the present or last allocation, as the streams see it
-    bool handed_out = false;    ///< as the host sees it
-    bool valid = false;         ///< as the streams see it
-    int frees_pending = 0;      ///< that no stream has come to yet
-    std::uintptr_t stream = 0;  ///< that it was last freed on
+    std::size_t bytes = 0;      ///< of the current or last allocation, on the streams' side
+    bool handed_out = false;    ///< host's side
+    bool valid = false;         ///< streams' side
+    int frees_pending = 0;      ///< not yet reached by a stream
+    std::uintptr_t stream = 0;  ///< of the last free
     int device = 0;
   };
   using Blocks = std::map<std::uintptr_t, Block>;
@@ -71,9 +73,9 @@ class Memory {
 
   std::size_t total_;
   std::uintptr_t base_ = 0;
-  std::vector<std::size_t> next_;  ///< per GPU: how much of its addresses has ever been used
+  std::vector<std::size_t> next_;  ///< per GPU: highest address ever used
   std::vector<std::size_t>
-      used_;  ///< per GPU: bytes of blocks, free ones too, as a pool keeps them
+      used_;  ///< per GPU: bytes of all blocks, including free ones, like a pool
   Blocks blocks_;
   std::map<std::uintptr_t, std::size_t> pinned_;
   bool protect_;

@@ -1,11 +1,12 @@
-// NCCL between the threads of one process. An operation goes on when it is at the head of its
-// stream on every member, and all before it on that communicator are done on that member: so two
-// that are issued in another order on another rank hang, as do sizes that differ, and a send and a
-// receive that are not in one group hang where both sides send first (NCCL's may be saved by its
-// buffers). $LOCKSTEP_EMULATOR_DEBUG=1 says what waits for what, when nothing goes on for 3 s.
+// NCCL between the threads of one process. An operation proceeds when it is at the head of its
+// stream on every member and all earlier operations on that communicator are done on that member.
+// Operations issued in a different order on another rank therefore hang, as do different sizes, and
+// a send and a receive outside a group if both sides send first (real NCCL's buffers may prevent
+// that hang). With $LOCKSTEP_EMULATOR_DEBUG=1 it prints the waiting operations after 3 s without
+// progress.
 //
-// $LOCKSTEP_EMULATED_NCCL_ERROR=N, or RANK:N: a communicator (of that rank) made from now on falls
-// silent after N operations, and ncclCommGetAsyncError says ncclRemoteError.
+// With $LOCKSTEP_EMULATED_NCCL_ERROR=N, or RANK:N, communicators created from then on (on that
+// rank) fail silently after N operations, and ncclCommGetAsyncError returns ncclRemoteError.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ struct Table {
   std::set<ncclComm_t> live;
   int ids = 0;
 };
-/// Under the machine's lock.
+/// Use under the machine's lock.
 Table& table() {
   static Table& all = *new Table;
   return all;
@@ -53,7 +54,7 @@ ncclComm_t enter(std::shared_ptr<Clique> clique, int rank, int device) {
   return communicator;
 }
 
-/// Two ranks on one GPU, in words; or none.
+/// Describes two ranks that share a GPU; "" if none do.
 std::string shared_gpu(const Clique& clique) {
   std::map<int, int> users;
   for (const auto& [rank, gpu] : clique.gpus) {
@@ -137,7 +138,7 @@ ncclResult_t ncclCommSplit(ncclComm_t communicator, int color, int key, ncclComm
   machine.drive(lock, [&] { return split.wanted.size() == size || member->aborted; });
   if (member->aborted) return refused(ncclInternalError, "aborted");
 
-  // In order of the key, and of the rank where keys are equal.
+  // Ordered by key, then by rank.
   std::vector<std::pair<int, int>> chosen;
   for (const auto& [rank, wanted] : split.wanted)
     if (wanted.first == color) chosen.emplace_back(wanted.second, rank);
@@ -153,7 +154,7 @@ ncclResult_t ncclCommSplit(ncclComm_t communicator, int color, int key, ncclComm
   return ncclSuccess;
 }
 
-/// Waits until what was issued is done.
+/// Waits until all issued operations are done.
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   Machine& machine = Machine::get();
   Machine::Lock lock = machine.lock();
@@ -164,8 +165,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   return ncclSuccess;
 }
 
-/// What was issued vanishes from this rank's streams, and the streams go on. The others' operations
-/// wait until they abort, too.
+/// Removes the issued operations from this rank's streams, which then proceed. The other ranks'
+/// operations wait until they abort too.
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   Machine& machine = Machine::get();
   const Machine::Lock lock = machine.lock();

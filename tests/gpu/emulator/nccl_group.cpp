@@ -1,5 +1,5 @@
-// NCCL's operations, alone or in groups: what is issued, checked as far as NCCL does, and put on
-// streams. See nccl.cpp.
+// NCCL's operations, alone or in groups: records them, checks them as far as NCCL does, and puts
+// them on streams. See nccl.cpp.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ namespace emulator {
 
 namespace {
 
-/// What this thread has put between ncclGroupStart and ncclGroupEnd.
+/// An operation that this thread has issued between ncclGroupStart and ncclGroupEnd.
 struct Issued {
   std::shared_ptr<Member> member;
   cudaStream_t stream;
@@ -23,8 +23,8 @@ struct Issued {
 thread_local int group_depth = 0;
 thread_local std::vector<Issued> group;
 
-/// One communicator's part of a group, with the streams it was put on: NCCL runs it on the first,
-/// which waits for the others, and they for it.
+/// One communicator's part of a group, with its streams. NCCL runs it on the first stream, which
+/// waits for the others; they then wait for it.
 void put_group(Machine::Lock& lock, const std::vector<Issued>& issued) {
   Machine& machine = Machine::get();
   const int device = issued.front().member->device;
@@ -49,9 +49,9 @@ void put_group(Machine::Lock& lock, const std::vector<Issued>& issued) {
   for (std::size_t i = 1; i < streams.size(); ++i) order_after(*streams[i], *streams[0]);
 }
 
-/// NCCL makes a connection at the first operation that needs it, and the host waits there, inside
-/// the call, for the other side to come. (Only where $LOCKSTEP_EMULATED_NCCL_CONNECTS is set: tests
-/// of what a GPU does with operations that don't fit together go on without.)
+/// NCCL makes a connection at the first operation that needs it, and the host waits inside that
+/// call for the other side. (Only with $LOCKSTEP_EMULATED_NCCL_CONNECTS: tests of mismatched
+/// operations on a GPU run without connecting.)
 void connect(Machine::Lock& lock, const std::vector<Issued>& issued) {
   static const bool waits = std::getenv("LOCKSTEP_EMULATED_NCCL_CONNECTS") != nullptr;
   if (!waits) return;

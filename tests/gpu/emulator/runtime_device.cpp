@@ -1,4 +1,4 @@
-// What CUDA's runtime says of GPUs and of errors.
+// CUDA's runtime: device and error queries.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -96,7 +96,7 @@ const char* cudaGetErrorName(cudaError_t error) {
   return entry != nullptr ? entry->name : "cudaErrorUnknown";
 }
 
-/// Of a GPU's sticky error, also what a kernel did.
+/// For a GPU's sticky error, includes the kernel's message.
 const char* cudaGetErrorString(cudaError_t error) {
   const emulator::Words* entry = emulator::find(error);
   if (entry == nullptr) return "unknown error";
@@ -198,7 +198,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   return cudaSuccess;
 }
 
-/// The same in every process, so that processes that share a GPU see that they do.
+/// The same in every process, so processes that share a GPU can detect it.
 cudaError_t cudaDeviceGetPCIBusId(char* address, int length, int device) {
   if (device < 0 || device >= emulator::count()) return noted(cudaErrorInvalidDevice);
   const int index = Machine::get().visible()[static_cast<std::size_t>(device)];

@@ -18,7 +18,7 @@ std::uintptr_t id_of(const Stream& stream) {
   return stream.id != 0 ? stream.id : static_cast<std::uintptr_t>(stream.device) + 1;
 }
 
-/// Rows of bytes, as CUDA's two-dimensional copies have them.
+/// Rows of bytes, as in CUDA's two-dimensional copies.
 struct Rows {
   std::byte* to;
   std::size_t to_pitch;
@@ -51,8 +51,8 @@ bool direction_fits(cudaMemcpyKind kind, Where to, Where from) {
   return true;
 }
 
-/// From pageable memory the bytes are taken at the call, from all other when the stream comes to
-/// it; into pageable memory, and between two places of the host, the call waits.
+/// Reads pageable memory at the call, and all other memory when the stream reaches the copy. The
+/// call waits for copies into pageable memory and for host-to-host copies.
 cudaError_t copy_rows(Rows rows, cudaMemcpyKind kind, cudaStream_t handle) {
   Machine& machine = Machine::get();
   bool waits = false;
@@ -153,7 +153,7 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t handle) {
   Machine& machine = Machine::get();
   Machine::Lock lock = machine.lock();
   Stream* stream = machine.find(handle, current_device());
-  // CUDA doesn't say what happens then; callers tend not to look at what a free returns.
+  // CUDA does not define this case; callers tend to ignore the result of a free.
   if (stream == nullptr)
     emulator::give_up(fmt::format("free of {} on a stream that was destroyed", data));
   if (const cudaError_t error = machine.device(stream->device).error) return noted(error);
@@ -176,7 +176,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   return cudaSuccess;
 }
 
-/// Waits for all that is on the GPU first, as CUDA's does.
+/// Waits for all work on the GPU first, as CUDA does.
 cudaError_t cudaFree(void* data) {
   if (data == nullptr) return cudaSuccess;
   if (const cudaError_t error = cudaDeviceSynchronize()) return error;
@@ -194,8 +194,8 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned int) {
   *data = machine.memory().hand_out_pinned(bytes);
   return *data == nullptr ? noted(cudaErrorMemoryAllocation) : cudaSuccess;
 }
-/// Waits for nothing: what is still to be copied from or to it is a mistake, and said when its turn
-/// comes.
+/// Waits for nothing: a pending copy from or to it is a mistake, reported when the stream reaches
+/// it.
 cudaError_t cudaFreeHost(void* data) {
   if (data == nullptr) return cudaSuccess;
   Machine& machine = Machine::get();

@@ -1,5 +1,4 @@
-// CUDA's streams and events. None of these calls runs what is on a stream but those that wait, and
-// the queries, which run a little.
+// CUDA's streams and events. Only calls that wait run work on streams; queries run a little of it.
 #include <fmt/format.h>
 
 #include <set>
@@ -9,14 +8,14 @@
 struct CUevent_st {
   int device = 0;
   bool timing = true;
-  std::shared_ptr<emulator::Record> latest;  ///< null: never recorded, and so passed
+  std::shared_ptr<emulator::Record> latest;  ///< null: never recorded, so already passed
 };
 
 namespace emulator {
 
 namespace {
 
-/// Those not destroyed. Under the machine's lock.
+/// All events not yet destroyed. Use under the machine's lock.
 std::set<cudaEvent_t>& events() {
   static auto& all = *new std::set<cudaEvent_t>;
   return all;
@@ -25,7 +24,7 @@ bool is_event(cudaEvent_t event) {
   return events().count(event) != 0;
 }
 
-/// Drives until the record is passed or its GPU has failed; the GPU's error.
+/// Drives the machine until the record has passed or its GPU has failed; returns the GPU's error.
 cudaError_t wait_for(Machine::Lock& lock, const std::shared_ptr<Record>& record) {
   Device& device = Machine::get().device(record->device);
   Machine::get().drive(lock, [&] { return record->passed || device.error != cudaSuccess; });
@@ -61,7 +60,7 @@ using emulator::Record;
 using emulator::Stream;
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int) {
-  // A stream that waits for the default one is not emulated.
+  // Streams that synchronise with the default stream are not emulated.
   if (flags != cudaStreamNonBlocking) return noted(cudaErrorNotSupported);
   Machine& machine = Machine::get();
   const Machine::Lock lock = machine.lock();

@@ -1,7 +1,7 @@
 #pragma once
 
-// The part of cuBLASLt that Lockstep uses: the same names, values and meanings (cuBLAS 13.0). What
-// is emulated is said in cublas_lt.cpp.
+// The part of cuBLASLt that Lockstep uses, with the same names, values and meanings (cuBLAS 13.0).
+// cublas_lt.cpp documents the emulated parts.
 
 #include <cstddef>
 #include <cstdint>

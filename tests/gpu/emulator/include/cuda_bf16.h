@@ -1,6 +1,6 @@
 #pragma once
 
-/// Stands in for CUDA's header of the same name: what kernels use of it.
+/// Replaces the parts of CUDA's header of the same name that kernels use.
 
 #include "emulator/device.h"
 #include "kernels/element.h"

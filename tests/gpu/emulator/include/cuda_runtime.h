@@ -1,6 +1,6 @@
 #pragma once
 
-/// Stands in for CUDA's header of the same name where kernels are compiled for the emulator.
+/// Replaces CUDA's header of the same name when kernels are compiled for the emulator.
 
 #include "emulator/device.h"
 #include "emulator/runtime.h"

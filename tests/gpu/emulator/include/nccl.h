@@ -1,7 +1,7 @@
 #pragma once
 
-// The part of NCCL that Lockstep uses, between the threads of one process: the same names, values
-// and meanings (NCCL 2.28). What is emulated, and how, is said in nccl.cpp.
+// The part of NCCL that Lockstep uses, between the threads of one process, with the same names,
+// values and meanings (NCCL 2.28). nccl.cpp documents the emulation.
 
 #include <climits>
 #include <cstddef>

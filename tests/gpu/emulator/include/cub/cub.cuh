@@ -1,7 +1,7 @@
 #pragma once
 
-/// Stands in for the few parts of CUB that kernels use, with the same interface and the same order
-/// of additions: within a warp a tree by shuffles down, then warp by warp.
+/// Replaces the few parts of CUB that kernels use, with the same interface and the same order of
+/// additions: within a warp a tree of downward shuffles, then warp by warp.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace emulator {
 
-/// Shared memory that a collective operation borrows. Using it twice without a barrier between is a
-/// race, and an error.
+/// Shared memory that a collective operation borrows. Using it twice with no barrier in between is
+/// a race, and an error.
 struct Borrowed {
-  std::uint64_t used_after;  ///< the barriers that were passed before
+  std::uint64_t used_after;  ///< number of barriers passed before the last use
 
   void use(std::source_location at) {
     if (used_after == barriers_passed())
@@ -27,7 +27,7 @@ struct Borrowed {
   }
 };
 
-/// What a thread gives to a reduction, and what it gets: only the first thread something of use.
+/// A thread's input to a reduction and its result, which is meaningful only in the first thread.
 template <class T, class Combine>
 struct Reduction {
   T value;
@@ -36,7 +36,7 @@ struct Reduction {
   std::source_location at;
   T result;
 
-  /// Lane i takes that of lane i + 1, then of i + 2, i + 4, ...
+  /// Adds to lane i the value of lane i + 1, then of i + 2, i + 4, ...
   static T fold(void* const* lanes, std::size_t count) {
     T value[32];
     for (std::size_t i = 0; i < count; ++i)
@@ -72,7 +72,7 @@ class BlockReduce {
 
   explicit BlockReduce(TempStorage& storage) : storage_(storage) {}
 
-  /// Good in thread 0 only; the others get NaN.
+  /// The result is valid only in thread 0; the others get NaN.
   template <class Combine>
   T Reduce(T value, Combine combine, std::source_location at = std::source_location::current()) {
     if (blockDim.x * blockDim.y * blockDim.z != threads)
@@ -102,7 +102,7 @@ class WarpReduce {
 
   explicit WarpReduce(TempStorage&) {}
 
-  /// Good in lane 0 only; the others get NaN.
+  /// The result is valid only in lane 0; the others get NaN.
   template <class Combine>
   T Reduce(T value, Combine combine, std::source_location at = std::source_location::current()) {
     using Reduction = emulator::Reduction<T, Combine>;
@@ -123,7 +123,7 @@ class WarpReduce {
 };
 
 struct DeviceRadixSort {
-  /// By the bits [begin, end) of the keys; equal ones keep their order.
+  /// Sorts by the bits [begin, end) of the keys; stable.
   template <class Key, class Value, class Count>
   static cudaError_t SortPairs(void* storage, std::size_t& bytes, const Key* keys, Key* keys_out,
                                const Value* values, Value* values_out, Count n, int begin = 0,

@@ -1,7 +1,7 @@
 #pragma once
 
-/// CUDA's functions on numbers that kernels use, by their exact counterparts: what the hardware
-/// rounds otherwise (__expf) is not to be seen here.
+/// CUDA's arithmetic functions that kernels use, implemented by their exact counterparts.
+/// Differences in the hardware's rounding (__expf) do not show here.
 
 #include <algorithm>
 #include <bit>
@@ -56,11 +56,11 @@ inline int __clz(int x) {
 inline int __ffs(int x) {
   return x == 0 ? 0 : std::countr_zero(static_cast<unsigned>(x)) + 1;
 }
-/// The upper half of (high:low) shifted left by `shift` modulo 32.
+/// Returns the upper half of (high:low) shifted left by `shift` modulo 32.
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
   return static_cast<unsigned>(((std::uint64_t{high} << 32U | low) << (shift & 31U)) >> 32U);
 }
-/// The lower half of (high:low) shifted right by `shift` modulo 32.
+/// Returns the lower half of (high:low) shifted right by `shift` modulo 32.
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
   return static_cast<unsigned>((std::uint64_t{high} << 32U | low) >> (shift & 31U));
 }

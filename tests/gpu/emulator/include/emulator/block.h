@@ -1,15 +1,15 @@
 #pragma once
 
-/// CUDA's programming model on the CPU: grids of blocks of threads that meet at barriers and in
-/// warps. It shows whether a kernel's indices, barriers and reductions are right; it knows nothing
-/// of speed, of memory's consistency between blocks, or of what nvcc makes of the source.
+/// CUDA's programming model on the CPU: grids of blocks of threads that synchronise at barriers and
+/// in warps. It tests a kernel's indices, barriers and reductions. It does not model speed, memory
+/// consistency between blocks, or nvcc's translation of the source.
 ///
-/// The threads of a block are fibers on one thread of the operating system. Each runs until it
-/// waits for others; who runs next is drawn at random, and so is the order of blocks. A missing
-/// barrier therefore shows as a wrong result for some seed, and the same seed gives the same order.
-/// Shared memory is filled with NaN before each block (but see emulator/device.h). What CUDA leaves
-/// undefined is an error here (KernelError): a barrier that not all threads reach, a warp operation
-/// with a lane missing, a block that asks for more than a GPU has.
+/// The threads of a block are fibers on one OS thread. Each runs until it waits for others; the
+/// next one is drawn at random, as is the order of blocks. A missing barrier therefore gives a
+/// wrong result for some seed, and the same seed repeats the same order. Shared memory is filled
+/// with NaN before each block (with the exceptions in emulator/device.h). Behaviour that CUDA
+/// leaves undefined is an error here (KernelError): a barrier that not all threads reach, a warp
+/// operation with a missing lane, a block that exceeds a GPU's limits.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace emulator {
 
-/// What a kernel did that CUDA doesn't define. Names the place in the source.
+/// Thrown for kernel behaviour that CUDA leaves undefined. Names the place in the source.
 struct KernelError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -30,45 +30,45 @@ struct Extent {
   constexpr unsigned count() const { return x * y * z; }
 };
 
-/// What one kernel is run over.
+/// The grid over which one kernel runs.
 struct Grid {
   Extent blocks, threads;
   std::size_t shared_bytes = 0;  ///< dynamic shared memory
 };
 
-/// Later kernels of the process draw their orders from this.
+/// Seeds the random orders of all later kernels of the process.
 void seed(std::uint64_t value);
 
-/// Runs `thread` once for each thread of the grid, with threadIdx and the others set. One grid at a
-/// time in the whole process; others wait.
+/// Runs `thread` once for each thread of the grid, with threadIdx and the other built-in variables
+/// set. One grid runs at a time in the whole process; other callers wait.
 void run_grid(const Grid& grid, const std::function<void()>& thread);
 
-// -- for those who write stand-ins of collective operations, called from within a kernel ----------
+// -- for replacements of collective operations, called from within a kernel -----------------------
 
-/// Computes what a warp operation gives each lane: lanes[i] is what lane i passed as `mine`, null
-/// where the mask has no bit.
+/// Computes the result of a warp operation for each lane: lanes[i] is the `mine` of lane i, or null
+/// if lane i is not in the mask.
 using FinishWarp = void (*)(unsigned mask, void* const* lanes);
-/// The same for a block: one for each thread, in order of threadIdx; null for one that has
+/// The same for a block: one entry per thread, in order of threadIdx; null for a thread that has
 /// returned.
 using FinishBlock = void (*)(std::span<void* const> threads);
 
-/// Returns when all lanes of `mask` have called it, with the same mask and the same `finish`, which
-/// the last of them has run. `mine` is typically a struct on the caller's stack with a lane's
-/// arguments and room for its result. `finish` may be null: then it only waits.
+/// Returns when all lanes of `mask` have called it with the same mask and the same `finish`, and
+/// the last of them has run `finish`. `mine` is typically a struct on the caller's stack with a
+/// lane's arguments and room for its result. If `finish` is null it only waits.
 void warp_collective(unsigned mask, void* mine, FinishWarp finish, std::source_location at);
 
 /// Returns when all threads of the block that have not returned have called it, from the same line.
 void block_collective(void* mine, FinishBlock finish, std::source_location at);
 
-/// Counts how often all threads have come through __syncthreads, and blocks: what keeps two uses of
-/// the same shared memory apart. From 1.
+/// The number of times that all threads have passed __syncthreads, plus the number of blocks,
+/// counting from 1. Two uses of the same shared memory with the same count are a race.
 std::uint64_t barriers_passed();
 
-/// The calling thread's place in its block, and in its warp.
+/// The calling thread's index in its block, and in its warp.
 unsigned thread_rank();
 unsigned lane();
 
-/// The block's dynamic shared memory, 1024-byte aligned.
+/// The block's dynamic shared memory, aligned to 1024 bytes.
 void* dynamic_shared_memory();
 
 [[noreturn]] void fail(const char* what, std::source_location at);

@@ -1,11 +1,12 @@
 #pragma once
 
-/// The language extensions of CUDA that kernels use, as plain C++ over emulator/block.h, so that a
+/// The language extensions of CUDA that kernels use, as plain C++ on top of emulator/block.h, so a
 /// .cu file compiles with any compiler (g++ -x c++, with this folder first in the include path).
 ///
-/// __shared__ variables are static and lie in one section of the program, which is filled with NaN
-/// before each block. Those of templates are not in it (GCC bug 41091 forgets the attribute) and
-/// hold what the block before left there. `inline` functions that are no templates can't have any.
+/// __shared__ variables are static and placed in one section of the program, which is filled with
+/// NaN before each block. Those of templates are not in the section (GCC bug 41091 drops the
+/// attribute) and keep the values of the previous block. `inline` functions that are not templates
+/// cannot have any.
 
 #include <algorithm>
 #include <bit>
@@ -30,7 +31,8 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-// -- where a thread is ----------------------------------------------------------------------------
+// -- thread indices
+// ----------------------------------------------------------------------------------
 
 struct uint3 {
   unsigned x, y, z;
@@ -41,7 +43,7 @@ struct dim3 {
 };
 inline constexpr int warpSize = 32;
 
-// Set by run_grid whenever another thread goes on.
+// Set by run_grid at each switch to another thread.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
@@ -122,7 +124,7 @@ inline Vote vote(bool predicate, std::source_location at) {
   return vote;
 }
 
-/// A lane's value, the lane that it wants one of, and what it gets.
+/// A lane's value, the lane it reads from, and its result.
 template <class T>
 struct Shuffle {
   T value;
@@ -140,7 +142,7 @@ T shuffle(unsigned mask, T value, unsigned source, std::source_location at) {
           if (lanes[i] == nullptr) continue;
           auto& lane = *static_cast<Shuffle<T>*>(lanes[i]);
           const void* const other = lanes[lane.source];
-          // A lane that takes no part has nothing to give: CUDA leaves the result undefined.
+          // A lane that does not take part provides no value: CUDA leaves the result undefined.
           if (other == nullptr)
             std::memset(&lane.result, 0xff, sizeof(T));
           else
@@ -151,7 +153,7 @@ T shuffle(unsigned mask, T value, unsigned source, std::source_location at) {
   return mine.result;
 }
 
-/// All lanes' values as one: what __ballot_sync, __reduce_*_sync and the votes have in common.
+/// Combines all lanes' values into one: shared by __ballot_sync, __reduce_*_sync and the votes.
 template <class T, class Combine>
 T reduce_warp(unsigned mask, T value, Combine, std::source_location at) {
   static_assert(std::is_empty_v<Combine>, "a lambda without captures");
@@ -254,7 +256,7 @@ inline unsigned __reduce_or_sync(unsigned mask, unsigned value,
 
 // -- memory ---------------------------------------------------------------------------------------
 
-// A fiber is not interrupted, so plain reads and writes are atomic among the threads of a grid.
+// Fibers are not preempted, so plain reads and writes are atomic among the threads of a grid.
 template <class T, class U>
 T atomicAdd(T* at, U value) {
   const T before = *at;
@@ -321,10 +323,10 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 namespace emulator {
 
-/// What a launch is refused for, as a GPU refuses it at once; else enqueues it.
+/// Returns the error for which a GPU would refuse the launch immediately; otherwise enqueues it.
 cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
                    std::function<void()> thread);
-/// Allows `kernel` that much dynamic shared memory, of which 48 KiB need no asking.
+/// Allows `kernel` this much dynamic shared memory; 48 KiB need no permission.
 cudaError_t allow_shared(const void* kernel, int bytes);
 
 }  // namespace emulator
@@ -332,7 +334,7 @@ cudaError_t allow_shared(const void* kernel, int bytes);
 template <class... Wanted, class... Given>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Wanted...),
                                Given&&... given) {
-  // The arguments are copied at the launch, as CUDA copies them.
+  // Copies the arguments at the launch, as CUDA does.
   return emulator::launch(reinterpret_cast<const void*>(kernel), *config,
                           [kernel, arguments = std::tuple<std::decay_t<Wanted>...>(
                                        static_cast<Wanted>(std::forward<Given>(given))...)] {

@@ -1,8 +1,8 @@
 #pragma once
 
 // The part of CUDA's runtime interface that Lockstep uses, for a machine without a GPU: the same
-// names, values and meanings (CUDA Runtime API 13.0), implemented in runtime.cpp as hostile as the
-// reference allows. How, and what a mistake looks like: README.md beside this.
+// names, values and meanings (CUDA Runtime API 13.0), implemented to be as hostile as the reference
+// allows. The README.md of the emulator explains how, and how mistakes are reported.
 
 #include <cstddef>
 #include <cstdint>
@@ -153,7 +153,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
 
 }  // extern "C"
 
-/// As CUDA's headers have them for C++.
+/// The C++ overloads of CUDA's headers.
 template <class T>
 cudaError_t cudaMallocAsync(T** data, std::size_t bytes, cudaStream_t stream) {
   return cudaMallocAsync(reinterpret_cast<void**>(data), bytes, stream);
@@ -165,20 +165,20 @@ cudaError_t cudaMalloc(T** data, std::size_t bytes) {
 
 namespace emulator {
 
-/// Puts a kernel on a stream; `run` is called when it is the stream's turn, by whichever thread
-/// then waits for something, and one at a time in the whole process. As with <<<>>>, the stream
-/// must be of the calling thread's current GPU; an error of the launch is also what
-/// cudaGetLastError returns next. What `run` throws is the GPU's sticky error: every later call on
-/// it returns cudaErrorLaunchFailure, and cudaGetErrorString says the exception's words.
+/// Puts a kernel on a stream. When the stream reaches it, a thread that waits for something calls
+/// `run`; only one kernel runs at a time in the whole process. As with <<<>>>, the stream must
+/// belong to the calling thread's current GPU, and cudaGetLastError also returns a launch error. An
+/// exception thrown by `run` becomes the GPU's sticky error: every later call on it returns
+/// cudaErrorLaunchFailure, and cudaGetErrorString returns the exception's message.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, const char* name = "kernel");
 
-/// The words of the current GPU's sticky error, which is forgotten (no CUDA can do that: for
-/// tests); empty if there is none. cudaGetLastError forgets too.
+/// Returns and clears the message of the current GPU's sticky error; "" if there is none.
+/// cudaGetLastError is cleared too. For tests: CUDA cannot clear a sticky error.
 std::string take_failure();
 
-/// Ends the process with a plain message unless [data, data + bytes) lies within one block of a
-/// GPU's memory that is allocated where the stream now stands, or is no GPU's memory. For whoever
-/// runs on a stream and knows what it will touch.
+/// Ends the process with a message unless [data, data + bytes) lies within one block of GPU memory
+/// that is allocated at the stream's current position, or is not GPU memory. Code that runs on a
+/// stream calls it before it touches memory.
 void must_be_allocated(const void* data, std::size_t bytes, const char* who);
 
 }  // namespace emulator

@@ -1,13 +1,14 @@
 #pragma once
 
-/// Stands in for kernels/cuda/ptx.cuh: the same functions, written from the tables and figures of
-/// the PTX ISA manual and from nothing else. A warp's registers are gathered into whole matrices
-/// by the manual's formulas, the matrices are worked on, and the result is dealt out again; so a
-/// kernel that takes an element for another one computes something else here too.
+/// Replaces kernels/cuda/ptx.cuh with the same functions, written only from the tables and figures
+/// of the PTX ISA manual. A warp's registers are gathered into whole matrices by the manual's
+/// formulas, the operation is applied to the matrices, and the result is distributed to the
+/// registers. A kernel that mistakes one element for another therefore computes a wrong result here
+/// too.
 ///
-/// Asynchronous copies are as late as they may be. One fills its destination with NaN when it is
-/// started, and its bytes come when its thread waits for its group: who forgets to wait, or the
-/// barrier after it, reads NaN.
+/// Asynchronous copies complete as late as allowed. When a copy starts, it fills its destination
+/// with NaN; its bytes arrive when its thread waits for its group. A kernel that omits the wait, or
+/// the barrier after it, reads NaN.
 
 #include <array>
 #include <cmath>
@@ -25,7 +26,7 @@ namespace lockstep::cuda {
 namespace ptx {
 namespace emulated {
 
-/// Element i (0 or 1) of a register of two: the lower half is the first.
+/// Element i (0 or 1) of a register that holds two; the lower half is the first.
 template <class T>
 float element_of(std::uint32_t pair, int i) {
   return widen(T{static_cast<std::uint16_t>(pair >> (16 * i))});
@@ -64,7 +65,7 @@ void finish_mma(unsigned, void* const* lanes) {
     const int group = lane >> 2, in_group = lane % 4;
     for (int i = 0; i < 4; ++i) {
       const int row = i < 2 ? group : group + 8, column = in_group * 2 + (i & 1);
-      // The order of the hardware's sums is nobody's promise; products are exact, sums f32.
+      // The order of the hardware's sums is unspecified; here products are exact and sums are f32.
       float sum = c[row][column];
       for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
       mine.d[i] = sum;
@@ -77,9 +78,9 @@ struct LoadMatrix {
   const std::byte* row;
 };
 
-/// "ldmatrix": the addresses of the rows of matrix i come from threads 8i .. 8i + 7. Thread l gets
-/// of each matrix row l / 4, elements 2 (l % 4) and 2 (l % 4) + 1; with .trans the matrix is loaded
-/// in column-major form.
+/// "ldmatrix": threads 8i .. 8i + 7 provide the addresses of the rows of matrix i. Thread l
+/// receives from each matrix elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4; with .trans the
+/// matrix is loaded in column-major form.
 template <bool transposed>
 void finish_ldmatrix(unsigned, void* const* lanes) {
   for (int lane = 0; lane < 32; ++lane)
@@ -104,7 +105,7 @@ void ldmatrix(std::uint32_t (&r)[4], const void* row, std::source_location at) {
   emulator::warp_collective(0xffffffffU, &mine, finish_ldmatrix<transposed>, at);
 }
 
-/// One thread's copies that have not come yet, in the order of their start.
+/// One thread's unfinished copies, in the order in which they started.
 struct Copy {
   void* to;
   std::byte bytes[16];
@@ -112,11 +113,11 @@ struct Copy {
   unsigned group;
 };
 struct Copies {
-  unsigned open = 0;  ///< the group that the next copy belongs to
+  unsigned open = 0;  ///< the group of the next copy
   std::vector<Copy> pending;
 };
 
-/// Of the thread that runs.
+/// The copies of the running thread.
 inline Copies& copies(std::source_location at) {
   static std::array<Copies, 1024> all;
   static uint3 block{};

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Stands in for kernels/cuda/shared.cuh, whose declaration no C++ compiler takes.
+/// Replaces kernels/cuda/shared.cuh, whose declaration no C++ compiler accepts.
 
 #include "emulator/device.h"
 
