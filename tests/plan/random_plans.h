@@ -9,8 +9,8 @@
 
 namespace lockstep::testing {
 
-/// GPT-2 with the cuts that tensor parallelism makes (Shoeybi 2019), and, in each block, experts in
-/// place of one MLP: a table of parameters, without layers.
+/// GPT-2 with the cuts of tensor parallelism (Shoeybi 2019) and, in each block, experts instead of
+/// one MLP. Only a table of parameters, without layers.
 class SplitModel : public ModelBuilder {
  public:
   explicit SplitModel(int experts) : experts_(experts) {}
@@ -51,7 +51,7 @@ class SplitModel : public ModelBuilder {
   int experts_;
 };
 
-/// A plan that can be run, of up to 48 ranks.
+/// Returns a valid plan for up to 48 ranks.
 inline Plan random_plan(std::mt19937& random) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const int tp = 1 + below(3), cp = 1 + below(2), dp = 1 + below(4), pp = 1 + below(3);
@@ -66,7 +66,7 @@ inline Plan random_plan(std::mt19937& random) {
   GptConfig model;
   model.heads = tp * (1 + below(2));
   model.hidden = model.heads * (2 + below(3));
-  const int chunks = 1 + below(2);  // stages a rank
+  const int chunks = 1 + below(2);  // stages per rank
   model.layers = pp * chunks + below(3);
   model.sequence = 2 * cp * (1 + below(3));
   model.vocabulary = 17 + below(20);

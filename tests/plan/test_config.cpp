@@ -8,7 +8,7 @@ TEST_CASE("the parameter count is the published formula") {
   for (int i = 0; i < 50; ++i) {
     const GptConfig config = random_config(random);
     const double L = config.layers, h = config.hidden, V = config.vocabulary, s = config.sequence;
-    // Narayanan 2021; without the final LayerNorm, and with a tied head.
+    // Narayanan 2021, for a tied head and without the final LayerNorm.
     const double formula = 12 * L * h * h * (1 + 13 / (12 * h) + (V + s) / (12 * L * h));
     const std::int64_t rest =
         2 * config.hidden + (config.tied ? 0 : std::int64_t{config.vocabulary} * config.hidden);
@@ -18,7 +18,7 @@ TEST_CASE("the parameter count is the published formula") {
 }
 
 TEST_CASE("the parameter counts of published models") {
-  // GPT-2: 124,439,808. GPT-3 is called 175B: 174.6B.
+  // GPT-2 has 124,439,808; GPT-3, called 175B, has 174.6B.
   CHECK(GptConfig{12, 768, 12, 1024, 50257, true}.parameter_count() == 124'439'808);
   const GptConfig gpt3{96, 12288, 96, 2048, 50257, true};
   CHECK(static_cast<double>(gpt3.parameter_count()) == doctest::Approx(174.6e9).epsilon(1e-3));

@@ -15,7 +15,8 @@ using lockstep::testing::unlike;
 
 namespace {
 
-/// Units of parameters of any sizes, some frozen; the last may use a table of the first too.
+/// Units with parameters of random sizes, some frozen. The last unit may also use a table of the
+/// first.
 struct AnyUnits {
   explicit AnyUnits(std::mt19937& random) {
     const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -50,11 +51,11 @@ std::int64_t bytes_without_last_unit(const FlatLayout::Bucket& bucket, const Sto
   return elements * static_cast<std::int64_t>(size_of(bucket.dtype));
 }
 
-/// Places of one bucket: each parameter's, and what the ranks own of it.
+/// Checks one bucket's slots and the ranks' shards of them.
 void check_bucket(const FlatLayout& layout, const FlatLayout::Bucket& bucket) {
   const int n = layout.shards();
   std::int64_t end = 0, used = 0;
-  std::map<int, std::vector<int>> owners;  // by element: how many have it
+  std::map<int, std::vector<int>> owners;  // by element: the ranks that own it
   std::map<int, std::int64_t> offsets;
   for (const FlatLayout::Slot& slot : bucket.slots) {
     CHECK(slot.offset % 64 == 0);
@@ -101,7 +102,7 @@ TEST_CASE("a flat layout has every element of every parameter in one place, owne
     const int shards = 1 + static_cast<int>(random() % 9);
     const std::int64_t bucket_bytes = round % 3 == 0 ? 1
                                       : round % 3 == 1
-                                          ? 256 * (1 + random() % 16)  // often just full
+                                          ? 256 * (1 + random() % 16)  // often exactly full
                                           : 1 + random() % 9000;
     std::int64_t parameters = 0;
     for (const StoredParameter& each : any.parameters) parameters += each.slice.elements();
@@ -135,14 +136,14 @@ TEST_CASE("a flat layout has every element of every parameter in one place, owne
         });
         CHECK(layout.buckets_of(user->index).front() == b);  // a tied table's first use
       }
-      // Closed with the unit that makes it large enough, neither before nor after.
+      // Closed by the unit that makes it large enough, neither earlier nor later.
       const StoredUnit& last =
           any.units[static_cast<std::size_t>(bucket.last_unit() - any.units.front().index)];
       CHECK((bucket.units.size() == 1 || bytes_without_last_unit(bucket, last) < bucket_bytes));
       if (b + 1 < layout.buckets().size() && layout.buckets()[b + 1].frozen == bucket.frozen)
         CHECK(bytes_without_last_unit(bucket, {}) >= bucket_bytes);
     }
-    // As backward comes to them: in descending order, each once.
+    // In backward's order: descending, each unit once.
     CHECK(units.size() == any.units.size());
     for (std::size_t u = 0; u < units.size(); ++u)
       CHECK(units[u] == any.units[any.units.size() - 1 - u].index);
@@ -161,8 +162,7 @@ TEST_CASE("a flat layout has every element of every parameter in one place, owne
 }
 
 TEST_CASE("parameters of one unit that are not frozen alike, or of other dtypes, lie apart") {
-  // The last stage of a tied pipeline: its head has a LayerNorm of its own, and the table of unit
-  // 0.
+  // The last stage of a tied pipeline: its head has its own LayerNorm and the table of unit 0.
   for (const int frozen : {0, 4}) {
     GptConfig config{.layers = 3, .hidden = 8, .heads = 2, .sequence = 4, .vocabulary = 20};
     config.tied = true;
@@ -201,7 +201,7 @@ TEST_CASE("a layout that can't be is one line") {
     CHECK(unlike(complaint_of<UsageError>([&] { FlatLayout(any.units, 2, bytes); }),
                  {fmt::format("--bucket {}", bytes), "at least 1 byte"}) == "");
   const std::vector<StoredUnit> unit{{.index = 0, .parameters = {{.slice = Slice{{3}}}}}};
-  CHECK(FlatLayout(unit, 3, 1).owned(2) == 0);  // 64 elements: the third rank has padding only
+  CHECK(FlatLayout(unit, 3, 1).owned(2) == 0);  // 64 elements: the third rank has only padding
   CHECK(unlike(complaint_of<UsageError>([&] { FlatLayout(unit, 4, 1); }),
                {"--ranks 4", "3 parameters"}) == "");
 }
@@ -242,7 +242,7 @@ TEST_CASE("parameters move into a flat buffer, and parts of them are what they w
           CHECK(parts[p].decay == whole.decay);
           CHECK(parts[p].value.f32() == whole.value.f32() + parts[p].slice.runs().front().in_whole);
           CHECK(parts[p].gradient.elements() == 0);
-          // Made where it lies, as it would be in the whole.
+          // Generated in place, with the values that the whole tensor would have.
           CHECK(fresh[p].slice == parts[p].slice);
           fresh[p].fill_initial(model.device(), 3);
           CHECK(same_bits(floats(fresh[p].value), floats(parts[p].value)));

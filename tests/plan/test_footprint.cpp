@@ -8,7 +8,7 @@ using namespace lockstep::test;
 
 namespace {
 
-/// One stage of a model with what it needs to run alone: x and dy come from nowhere.
+/// One stage of a model that runs alone, with placeholder x and dy.
 struct Lone {
   Lone(const GptConfig& config_, const StageLayers& stage_, int batch_)
       : config(config_),
@@ -34,7 +34,7 @@ struct Lone {
   Gpt model;
 };
 
-/// check(config, stage, batch, footprint)
+/// Calls check(config, stage, batch, footprint).
 template <class Check>
 void for_every_footprint(Check&& check) {
   for_every_kind_of_stage(9, 3, [&](auto& config, auto& stage, int batch) {

@@ -32,7 +32,7 @@ std::size_t at(int i) {
   return static_cast<std::size_t>(i);
 }
 
-/// The initial numbers of a whole tensor, made in one piece.
+/// The initial values of a whole tensor, generated at once.
 std::vector<float> whole_values(const ParameterSpec& spec, std::uint64_t seed) {
   std::vector<float> values(at(static_cast<int>(spec.shape.elements())), spec.mean);
   if (spec.deviation != 0)
@@ -42,7 +42,7 @@ std::vector<float> whole_values(const ParameterSpec& spec, std::uint64_t seed) {
   return values;
 }
 
-/// A slice of a tensor, element by element; zero in padding.
+/// Copies a slice of a tensor element by element; zero in padding.
 std::vector<float> cut_of(const std::vector<float>& whole, const Slice& slice) {
   std::vector<float> values(at(static_cast<int>(slice.local().elements())));
   for (const auto& [in_whole, in_local, n] : slice.runs())
@@ -50,12 +50,12 @@ std::vector<float> cut_of(const std::vector<float>& whole, const Slice& slice) {
   return values;
 }
 
-/// Whether the ranks of each dp group hold the same slices, so that they can share a layout.
+/// Whether the ranks of each dp group hold the same slices and so can share a layout.
 bool can_shard(const Plan& plan) {
   return plan.mesh.size(Axis::ep) == 1 || plan.mesh.experts_within() == ExpertsWithin::tp;
 }
 
-/// What a rank stores: its slices, or under ZeRO, if that is possible, its shards of them.
+/// The parameters that a rank stores: its slices or, under ZeRO if possible, its shards of them.
 std::vector<StoredParameter> stored_by(const Plan& plan, int rank, bool sharded) {
   std::vector<StoredParameter> stored;
   sharded = sharded && can_shard(plan);
@@ -92,7 +92,7 @@ TEST_CASE(
     const Plan plan = random_plan(random);
     CHECK(plan == Plan{plan});
     const int ranks = plan.mesh.ranks();
-    // By parameter, element by element: which ranks have it.
+    // For each parameter and element: the ranks that hold it.
     std::vector<std::vector<std::set<int>>> holders;
     for (const ParameterSpec& spec : plan.parameters())
       holders.emplace_back(at(static_cast<int>(spec.shape.elements())));
@@ -201,14 +201,14 @@ TEST_CASE("what one plan saves another loads: every element has its value") {
     GptConfig in_f32 = saver.model();
     in_f32.dtype = DType::f32;
     set_model(saver, in_f32, saver.builder());
-    // The same model on any other mesh that it fits.
+    // The same model on another mesh that fits it.
     Plan loader = random_plan(random);
     while (loader.stages() > saver.model().layers ||
            saver.model().heads % loader.mesh.size(Axis::tp) != 0)
       loader = random_plan(random);
     set_model(loader, saver.model(), saver.builder());
 
-    // The ranks of the first plan hold numbers that are all different from one another.
+    // The ranks of the first plan hold values that are all different.
     std::map<int, std::vector<float>> whole;
     for (const ParameterSpec& spec : saver.parameters())
       whole[spec.order] = whole_values(spec, 1000 + static_cast<std::uint64_t>(round));
@@ -264,7 +264,8 @@ TEST_CASE(
     const Plan plan = random_plan(random);
     const Corpus corpus{text, plan.model()};
     const int m = plan.batch.microbatches;
-    // What one device reads, and how often the ranks of one pipeline stage and tp place read it.
+    // The tokens that one device reads, and how often the ranks of one pipeline stage and tp
+    // coordinate read them.
     const Batch all = corpus.batch(plan.seed, 3, {.microbatches = 1, .size = plan.batch.sequences});
     std::map<std::pair<std::int32_t, std::int32_t>, int> expected, read;
     for (std::size_t i = 0; i < all.tokens.size(); ++i) ++expected[{all.tokens[i], all.targets[i]}];

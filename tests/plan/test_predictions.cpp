@@ -36,7 +36,7 @@ Plan plan_of_1024(int dp, int pp) {
 
 }  // namespace
 
-// The time that this takes is printed, and not checked: the machine may be busy.
+// Prints the time but does not check it: the machine may be busy.
 TEST_CASE("1,024 ranks are predicted without one of them") {
   const Plan sharded = plan_of_1024(1024, 1);
   std::int64_t states = 0, sent = 0;
@@ -47,8 +47,8 @@ TEST_CASE("1,024 ranks are predicted without one of them") {
       sent = total(bytes_of(predicted));
     }
   });
-  // All ranks together have three f32 for each parameter; each sends 3Ψ(N-1)/N in 16 bits, +
-  // padding.
+  // All ranks together hold three f32 values per parameter; each sends 3Ψ(N-1)/N elements of 16
+  // bits, plus padding.
   const std::int64_t psi = sharded.model().parameter_count();
   CHECK(states == 12 * psi);
   CHECK(sent >= 2 * 3 * psi / 1024 * 1023);

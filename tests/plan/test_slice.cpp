@@ -13,8 +13,8 @@ using lockstep::testing::complaint_of;
 
 namespace {
 
-/// Where each stored element of a slice is in the whole tensor, or -1 for padding: box by box,
-/// index by index, by the definition.
+/// The position of each stored element of a slice in the whole tensor, or -1 for padding, computed
+/// from the definition, box by box and index by index.
 std::vector<std::int64_t> map_of(const Slice& slice) {
   std::vector<std::int64_t> map(static_cast<std::size_t>(slice.local().elements()), -1);
   const Shape& whole = slice.whole();
@@ -51,7 +51,7 @@ struct Random {
   int below(int n) { return static_cast<int>(engine() % static_cast<unsigned>(n)); }
 };
 
-/// Up to two cuts, by axes of sizes that need not divide the tensor.
+/// Up to two cuts, along axes whose sizes need not divide the tensor.
 std::vector<DimensionCut> any_cuts(Random& random, const Shape& shape, std::vector<int>& parts) {
   std::vector<DimensionCut> cuts;
   for (int n = random.below(3); n > 0; --n) {
@@ -59,7 +59,7 @@ std::vector<DimensionCut> any_cuts(Random& random, const Shape& shape, std::vect
     const std::int64_t extent = shape[cut.dimension];
     if (random.below(2) == 0 && extent % 3 == 0 && cuts.empty()) cut.sections = 3;
     if (random.below(2) == 0) cut.grain = 1 + random.below(3);
-    // A second cut of one dimension may leave sections that do not come out evenly: only parts.
+    // After a second cut of a dimension, sections may be uneven, so only `parts` is used.
     parts.push_back(cut.parts);
     cuts.push_back(cut);
   }
@@ -109,7 +109,7 @@ TEST_CASE("the parts of a cut tensor have every element once, and keep their ord
       shapes.insert(text);
       CHECK(nlohmann::json::parse(slice.json())["boxes"].size() == slice.pieces().size());
 
-      // Ranges of it, in any number of equal shards: the same elements in the same order.
+      // Ranges of the slice, in any number of equal shards: the same elements in the same order.
       const std::int64_t stored = slice.local().elements();
       const std::int64_t first = stored == 0 ? 0 : random.below(static_cast<int>(stored));
       const std::int64_t count = random.below(static_cast<int>(stored - first) + 1);

@@ -21,7 +21,7 @@ std::string line_of(Kind kind, int rank, const std::string& host, const std::str
   return line;
 }
 
-/// What was printed at once, and the text at the end.
+/// The text printed at once, and the text at the end.
 struct Told {
   std::string at_once, at_end;
 };
@@ -62,7 +62,7 @@ TEST_CASE("a report is one line and comes back as it was") {
   CHECK(copy->text == report.text);
   CHECK_FALSE(RankReport::from_line("rank 3: any other line"));
   CHECK_FALSE(RankReport::from_line(""));
-  // Also behind what a rank had left of a line.
+  // Also after an incomplete line of the rank's own output.
   CHECK(RankReport::from_line("half a li" + line_of(Kind::here, 3, "b", ""))->rank == 3);
 }
 
@@ -94,10 +94,10 @@ TEST_CASE("a rank that was killed is named once, and what all were doing follows
 }
 
 TEST_CASE("ranks that fail because another has are not blamed") {
-  // One that was killed, and others that lost it and said so sooner than mpirun.
+  // One rank was killed; others lost it and reported that before mpirun did.
   CHECK(told(2, std::vector{line_of(Kind::failed, 0, "a", "MPI_Test: lost rank 1")} + killed)
             .at_end.starts_with("the run failed: rank 1 on b exited on signal 9"));
-  // One that said why, and then died of it.
+  // One rank reported the reason and then died of it.
   CHECK(told(2, std::vector{line_of(Kind::failed, 1, "b", "its own words"),
                             line_of(Kind::failed, 0, "a", "lost rank 1")} +
                     killed)
@@ -116,7 +116,7 @@ TEST_CASE("one that ended without a word is named by its exit code") {
   const std::vector<std::string> here{line_of(Kind::here, 1, "b", "")};
   CHECK(told(2, here + ended)
             .at_end.starts_with("the run failed: rank 1 on b ended with exit code 3; EPILOGUE\n"));
-  // But not one that has said all there is to say.
+  // But not a rank that has already reported everything.
   CHECK(told(2, std::vector{line_of(Kind::refused, 1, "b", "--data x: no such file")} + ended)
             .at_end.empty());
   CHECK(told(2, std::vector{line_of(Kind::told, 0, "a", "")} + ended).at_end.empty());

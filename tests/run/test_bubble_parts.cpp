@@ -12,7 +12,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// GPipe on 2 stages with 2 microbatches has (p - 1) / (m + p - 1) = 1 / 3 by the formula.
+/// The formula's bubble for GPipe with 2 stages and 2 microbatches: (p - 1) / (m + p - 1) = 1 / 3.
 constexpr double formula = 1.0 / 3;
 
 ObservedBubble observed(HandWritten& written, int steps = 1) {
@@ -31,7 +31,7 @@ void check_parts(HandWritten& written, double uneven, double actions, double mes
   CHECK(*share == doctest::Approx(formula + uneven + actions + messages).epsilon(1e-12));
 }
 
-/// A step of equal stages: forward 1, backward 2, each message `delay`.
+/// Writes a step of equal stages: forward 1, backward 2, and a delay of `delay` per message.
 void write_equal_stages(HandWritten& written, int delay = 0, int begin = 0, int step = 0) {
   const int b = begin;
   const int d = delay;
@@ -51,7 +51,8 @@ TEST_CASE("equal stages and free messages have the formula's bubble and nothing 
 }
 
 TEST_CASE("stages that take their own time are uneven") {
-  // Stage 1 takes twice as long: 15 in all, 6 of rank 0 and 12 of rank 1 are work: 12 / 30.
+  // Stage 1 takes twice as long: of 15 units, rank 0 works 6 and rank 1 works 12, so the bubble is
+  // 12 / 30.
   HandWritten written;
   written.forward(0, 0, 0, 1).forward(0, 1, 1, 2).forward(1, 0, 1, 3).forward(1, 1, 3, 5);
   written.backward(1, 0, 5, 9).backward(1, 1, 9, 13).backward(0, 0, 9, 11).backward(0, 1, 13, 15);
@@ -59,7 +60,7 @@ TEST_CASE("stages that take their own time are uneven") {
 }
 
 TEST_CASE("an action that took longer than its like makes actions uneven") {
-  // The second forward of stage 1 takes 3 instead of 1: 11 in all, 6 + 8 of 22 are work.
+  // The second forward of stage 1 takes 3 instead of 1: of 2 * 11 units, 6 + 8 are work.
   HandWritten written;
   written.forward(0, 0, 0, 1).forward(0, 1, 1, 2).forward(1, 0, 1, 2).forward(1, 1, 2, 5);
   written.backward(1, 0, 5, 7).backward(1, 1, 7, 9).backward(0, 0, 7, 9).backward(0, 1, 9, 11);
@@ -67,7 +68,7 @@ TEST_CASE("an action that took longer than its like makes actions uneven") {
 }
 
 TEST_CASE("what is left is messages") {
-  // A message takes 1, there and back: 11 in all, 12 of 22 are work.
+  // A message takes 1 in each direction: of 2 * 11 units, 12 are work.
   HandWritten written;
   write_equal_stages(written, 1);
   check_parts(written, 0, 0, 10.0 / 22 - formula);
@@ -101,7 +102,7 @@ TEST_CASE("the parts add up, whatever happened") {
   std::mt19937 random{8};
   const auto some = [&] { return 1 + static_cast<int>(random() % 9); };
   for (int round = 0; round < 200; ++round) {
-    // Any times that keep the order of GPipe.
+    // Random times that keep GPipe's order.
     HandWritten written;
     const int f[4] = {some(), some(), some(), some()};
     int free0 = 0;
@@ -139,7 +140,7 @@ TEST_CASE("without a formula or without pipeline actions there is nothing to tak
   HandWritten written;
   write_equal_stages(written);
   const ObservedBubble without = observe_bubble(written.done(), {.steps = 1}, {});
-  CHECK(without.share);  // it was seen all the same
+  CHECK(without.share);  // it is observed even without a prediction
   CHECK_FALSE(without.parts);
   CHECK_FALSE(observe_bubble(written.done(), {.first_step = 5, .steps = 1}, {.bubble = 0.5}).share);
   HandWritten plain;

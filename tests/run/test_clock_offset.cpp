@@ -14,7 +14,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Calls `body(rank, transport)` on a thread per rank.
+/// Calls `body(rank, transport)` on one thread per rank.
 template <class Body>
 void on_ranks(int count, Body&& body) {
   ThreadFabric fabric{count};
@@ -52,17 +52,18 @@ TEST_CASE("an offset is wrong by no more than its uncertainty, however unequal t
   }
   CHECK(best_offset({}).offset_ns == 0);
   CHECK(best_offset({}).uncertainty_ns == 0);
-  CHECK(best_offset({{100, 50, 103}}).offset_ns == 51);  // 51.5, and 1.5 beside it
+  CHECK(best_offset({{100, 50, 103}}).offset_ns == 51);  // 51.5 ± 1.5
   CHECK(best_offset({{100, 50, 103}}).uncertainty_ns == 2);
 }
 
 TEST_CASE("ranks learn each host's clock, and ranks of one host share it") {
-  // Ranks 0 and 2 on one host, 1 and 4 on another that is far ahead, 3 on one that is behind.
+  // Ranks 0 and 2 share a host; 1 and 4 share another that is far ahead; 3 is on one that is
+  // behind.
   const std::string hosts[] = {"a", "b", "a", "c", "b"};
   const std::int64_t ahead[] = {0, 3'600'000'000'000, 0, -5'000'000'000, 3'600'000'000'000};
   std::vector<std::vector<HostClock>> found(5);
   on_ranks(5, [&](int rank, Transport& transport) {
-    // The way there takes long and the way back does not: after a look at the clock comes a wait.
+    // Slow in one direction only: reading the clock is followed by a delay.
     const auto now = [&] {
       const std::int64_t time = steady_nanoseconds() + ahead[rank];
       if (rank == 3) std::this_thread::sleep_for(std::chrono::milliseconds{1});
@@ -83,7 +84,7 @@ TEST_CASE("ranks learn each host's clock, and ranks of one host share it") {
     }
     CHECK(clocks[1].offset.offset_ns == clocks[4].offset.offset_ns);
     CHECK(clocks[1].offset.uncertainty_ns == clocks[4].offset.uncertainty_ns);
-    CHECK(clocks[3].offset.uncertainty_ns >= 500'000);  // half of the wait
+    CHECK(clocks[3].offset.uncertainty_ns >= 500'000);  // half the delay
   }
 }
 

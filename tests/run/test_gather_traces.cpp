@@ -24,7 +24,8 @@ std::string trace_of(int rank, std::size_t lines) {
   return text;
 }
 
-/// Gathers among ranks whose folder is `folders[rank]`. Returns what each was told was sent.
+/// Gathers traces among ranks whose folders are `folders[rank]`. Returns the number of files that
+/// each rank reports as sent.
 std::vector<int> gather(const std::vector<fs::path>& folders, std::size_t piece) {
   const int count = static_cast<int>(folders.size());
   ThreadFabric fabric{count};
@@ -66,7 +67,7 @@ TEST_CASE("traces that rank 0 does not see are sent to it, whole, and no others"
                                        : 0));
     CHECK(std::distance(fs::directory_iterator{here.path()}, {}) == 4);
     CHECK(std::distance(fs::directory_iterator{there.path()}, {}) == 2);
-    // Now they are there, and nothing is sent again.
+    // Now the files are there, and none is sent again.
     CHECK(gather({here.path(), here.path(), there.path(), there.path()}, piece) ==
           std::vector<int>{0, 0, 0, 0});
   }

@@ -10,14 +10,14 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Ranks on these GPUs, "host/address" each; "" is none.
+/// A plan for ranks on these GPUs, "host/address" each; "" means no GPU.
 GpuPlan plan_of(const std::vector<std::string>& gpus, bool nccl = true) {
   std::vector<RankPlace> places;
   for (const std::string& gpu : gpus) {
     RankPlace place{.host = "here", .cores = "0-3"};
     if (const auto slash = gpu.find('/'); slash != std::string::npos) {
       place.host = gpu.substr(0, slash);
-      place.gpu = 0;  // as srun shows each task its own
+      place.gpu = 0;  // srun shows each task only its own GPU
       place.gpu_name = "GPU X";
       place.nccl = nccl;
       place.gpu_address = gpu.substr(slash + 1);

@@ -16,7 +16,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Variables of a launcher for the life of this.
+/// Sets a launcher's environment variables for the lifetime of this object.
 class Environment {
  public:
   explicit Environment(const std::map<std::string, std::string>& variables) {
@@ -54,7 +54,7 @@ TEST_CASE("hosts with room for all ranks are taken") {
     return HostChoice{.hostfile = folder.file("hosts", text)};
   };
   CHECK_NOTHROW(file("# two\na slots=2\n\nb slots=2 max_slots=4 # the other\n").check(4));
-  CHECK_NOTHROW(file("a slots=2\nb\n").check(64));  // as many as b has cores
+  CHECK_NOTHROW(file("a slots=2\nb\n").check(64));  // as many slots as b has cores
   CHECK_NOTHROW((HostChoice{.hosts = "a:2,b,b"}).check(4));
   CHECK_NOTHROW((HostChoice{.hosts = "10.0.0.1:8"}).check(8));
 }
@@ -109,7 +109,7 @@ TEST_CASE("a rank finds itself by what its launcher has set") {
     CHECK(mpi_first_on_host());
   }
   {
-    // A batch script is within the allocation, and no rank.
+    // A batch script runs inside the allocation but is not a rank.
     const Environment sbatch{{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}};
     CHECK_FALSE(under_mpi());
     CHECK(mpi_rank_from_environment() == 0);

@@ -24,7 +24,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Runs a lesson of `flags` on 2 ranks that are threads, quietly; returns its exit code.
+/// Runs a lesson with `flags` on 2 ranks in threads, without output; returns its exit code.
 int run_lesson(
     std::vector<std::string> flags,
     const std::function<void(Lesson&, Rank&)>& body = [](Lesson&, Rank&) {}) {
@@ -37,7 +37,7 @@ int run_lesson(
                 static_cast<int>(words.size()),
                 words.data()};
   return lesson.run([&](Rank& rank) {
-    // Every lesson goes through its batches.
+    // Every lesson iterates over its batches.
     const auto predicted = Predicted::without_memory("nothing is predicted here");
     for ([[maybe_unused]] const Batch& batch :
          lesson.batches(rank, lesson.phases().front(), predicted)) {
@@ -78,7 +78,7 @@ TEST_CASE("every span that a trace announces as open is closed or withdrawn in i
                                 std::vector<float> values(10);
                                 const View view{values.data(), {10}, DType::f32};
                                 if (rank.id == 0) {
-                                  // Long for the writer, and no time at all on the modelled clock.
+                                  // Long for the writer, but no time on the modelled clock.
                                   std::this_thread::sleep_for(std::chrono::milliseconds{300});
                                   rank.world.send(view, 1).wait();
                                 } else {
@@ -92,7 +92,8 @@ TEST_CASE("every span that a trace announces as open is closed or withdrawn in i
   for (const auto& rank : timeline.ranks())
     for (const auto& lane : rank->lanes) CHECK(lane->open().empty());
   const std::string written = read_file(folder.path() / "rank1.json");
-  CHECK(written.find(R"("name":"open")") != std::string::npos);  // or this test tests nothing
+  CHECK(written.find(R"("name":"open")") != std::string::npos);  // otherwise the test proves
+                                                                 // nothing
 }
 
 TEST_CASE("two schedules that are compared share the steps") {
@@ -152,13 +153,13 @@ TEST_CASE("a run on the meta device reports what it counted, and no losses") {
 TEST_CASE("a merged trace that can't be written fails the run") {
   if (!std::filesystem::exists("/dev/full")) return;
   const TemporaryFolder folder;
-  std::filesystem::remove(folder.path() / "trace.json");  // of what could be written
+  std::filesystem::remove(folder.path() / "trace.json");  // the only file with an error
   std::filesystem::create_symlink("/dev/full", folder.path() / "trace.json");
   CHECK(run_lesson({"--trace", folder.path().string(), "--steps", "2"}) == 1);
 }
 
 TEST_CASE("a disk that fills up while ranks run fails the run when it is over") {
-  // A limit on the size of files stands for the disk.
+  // A file size limit simulates a full disk.
   const TemporaryFolder folder;
   const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};

@@ -39,7 +39,7 @@ std::string refusal(const std::vector<std::string>& flags,
 
 struct Wrong {
   std::vector<std::string> flags;
-  std::vector<std::string> words;  ///< the flag, its value, and what would do
+  std::vector<std::string> words;  ///< the flag, its value, and a valid alternative
 };
 
 }  // namespace
@@ -255,7 +255,7 @@ TEST_CASE("a text that can't be trained on is one line that names the file") {
   CHECK(unlike(answer(here), {"--data " + here, "directory"}) == "");
   CHECK(unlike(answer(folder.file("empty", "")), {"--data", "empty"}) == "");
   CHECK(unlike(answer(folder.file("short", "sixteen letters.")), {"--data", "short", "17"}) == "");
-  // A file that opens and can't be read: memory of a process, from its unmapped beginning.
+  // A file that opens but cannot be read: the unmapped start of the process's memory.
   CHECK(unlike(answer("/proc/self/mem"), {"--data /proc/self/mem"}) == "");
 }
 

@@ -6,7 +6,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Two ranks and two phases of two steps each, in which all is as predicted.
+/// Two ranks and two phases of two steps each, in which every figure matches its prediction.
 std::vector<RankRecord> as_predicted() {
   std::vector<RankRecord> ranks(2);
   for (int r = 0; r < 2; ++r) {

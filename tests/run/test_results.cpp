@@ -124,7 +124,7 @@ TEST_CASE("losses come from whoever knew them, and each step must have one") {
   ranks[0].losses = {{1, 10.0}};
   ranks[1].losses = {{0, 9.0}, {2, 11.0}};
   CHECK(collect_losses(ranks, 3) == std::vector<double>{9, 10, 11});
-  ranks[1].losses.push_back({1, 2.5});  // a share of the same step's
+  ranks[1].losses.push_back({1, 2.5});  // another share of the same step's loss
   CHECK(collect_losses(ranks, 3) == std::vector<double>{9, 12.5, 11});
   CHECK(unlike(complaint_of<RunError>([&] { collect_losses(ranks, 4); }), {"step 3"}) == "");
 }
@@ -225,16 +225,16 @@ TEST_CASE("how far apart is measured per tensor, against its norm or that of sma
   CHECK_FALSE(parity.within({0, 0}));
   CHECK_FALSE(parity.within({0.09, 0.09}));
   CHECK(parity.within({0.11, 0.11}));
-  // A tensor of zeros is measured against √n · 0.02.
+  // A tensor of zeros is compared with √n · 0.02.
   parity = compare({1}, {{"w", 0, {0.01F, 0, 0, 0}}}, reference_of({1}, {0, 0, 0, 0}));
   CHECK(parity.max_relative_parameter == doctest::Approx(0.01 / (2 * 0.02)));
-  // Losses by themselves.
+  // Losses are judged separately.
   parity = compare({2.02, 1}, {{"w", 0, {1}}}, reference_of({2, 1}, {1}));
   CHECK(parity.max_relative_loss == doctest::Approx(0.01));
   CHECK_FALSE(parity.bitwise);
   CHECK(parity.within({0.011, 0.011}));
   CHECK_FALSE(parity.within({0.009, 0.009}));
-  // The worst of several tensors is named.
+  // The message names the worst of several tensors.
   const Reference two{{1}, {{"a", 0, {1}}, {"b", 1, {1}}}};
   CHECK(compare({1}, {{"a", 0, {1.1F}}, {"b", 1, {1.2F}}}, two).worst_parameter == "b");
   CHECK(compare({1}, {{"a", 0, {1.3F}}, {"b", 1, {1.2F}}}, two).worst_parameter == "a");
@@ -262,7 +262,7 @@ TEST_CASE("what is no number is as far off as can be") {
     parity = compare({1}, {{"w", 0, {1}}}, reference_of({odd}, {1}));
     CHECK_FALSE(parity.within({1e30, 1e30}));
   }
-  // Even if a tensor that comes later is not so far off.
+  // Even if a later tensor differs by a finite amount.
   const Reference two{{1}, {{"a", 0, {1}}, {"b", 1, {1}}}};
   CHECK(compare({1}, {{"a", 0, {std::nanf("")}}, {"b", 1, {9}}}, two).worst_parameter == "a");
 }

@@ -86,7 +86,7 @@ TEST_CASE("runs/latest is the run that has begun last, and begins empty") {
     CHECK(run.how_to_look("127.0.0.1:7077").find("./lockstep view") == std::string::npos);
   }
   CHECK(std::distance(fs::directory_iterator{folder.path() / "runs"}, {}) == 3);
-  // A folder elsewhere gets no such link.
+  // A folder outside runs/ gets no such link.
   const RunFolder other{"other", folder.path() / "elsewhere"};
   fs::create_directories(other.path);
   other.begin();
@@ -119,7 +119,7 @@ TEST_CASE("traces that are on other hosts are said to be there") {
   const TemporaryFolder folder;
   const RunFolder run{"run", folder.path()};
   folder.file("rank0.json", "[\n");
-  folder.file("rank3.json", "[\n");  // a file system that both hosts see
+  folder.file("rank3.json", "[\n");  // a file system that both hosts share
   const std::string here = host_name();
   CHECK(run.where_the_trace_is({{0, here}, {1, here}, {3, "far"}}) == run.where_the_trace_is());
   CHECK(run.where_the_trace_is({{0, here}, {1, "b"}, {2, "b"}, {3, "far"}, {4, "c"}}) ==

@@ -12,7 +12,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// GPipe on 2 stages with 3 microbatches; a forward takes 1, a backward 2, messages nothing.
+/// GPipe with 2 stages and 3 microbatches: forward 1, backward 2, free messages.
 void gpipe_step(HandWritten& written, int begin = 0, int step = 0) {
   for (int m = 0; m < 3; ++m) {
     written.forward(0, m, begin + m, begin + m + 1, step);
@@ -87,8 +87,8 @@ TEST_CASE("a wait is drawn where it is, also within an action") {
   HandWritten written;
   written.forward(0, 0, 0, 10).backward(0, 0, 10, 20);
   written.stretch(0, "all_gather", Category::wait, 0, 3);        // before it computes
-  written.stretch(0, "all_gather", Category::wait, 12, 15);      // in the midst
-  written.stretch(0, "reduce_scatter", Category::wait, 18, 20);  // to its end
+  written.stretch(0, "all_gather", Category::wait, 12, 15);      // in the middle
+  written.stretch(0, "reduce_scatter", Category::wait, 18, 20);  // at its end
   written.forward(1, 1, 0, 10).backward(1, 1, 10, 20);
   written.stretch(1, "recv", Category::wait, 10, 20);  // all of it
   const Timeline& timeline = written.done();

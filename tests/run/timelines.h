@@ -6,10 +6,10 @@
 
 namespace lockstep::testing {
 
-/// A timeline written down by hand, in whole microseconds.
+/// A hand-written timeline, in whole microseconds.
 class HandWritten {
  public:
-  /// A pipeline action of one microbatch; the stage is the rank.
+  /// Adds a pipeline action of one microbatch; the stage is the rank.
   HandWritten& action(int rank, Category category, int microbatch, int start, int end,
                       int step = 0) {
     return add(rank, "PP:", category, rank, microbatch, start, end, step);
@@ -20,7 +20,7 @@ class HandWritten {
   HandWritten& backward(int rank, int microbatch, int start, int end, int step = 0) {
     return action(rank, Category::backward, microbatch, start, end, step);
   }
-  /// A stretch that is no pipeline action.
+  /// Adds a span that is not a pipeline action.
   HandWritten& stretch(int rank, const std::string& name, Category category, int start, int end,
                        int step = 0) {
     return add(rank, name, category, -1, -1, start, end, step);

@@ -10,14 +10,14 @@
 
 namespace lockstep::testing {
 
-/// Of these operations, and none of others.
+/// Bytes of these operations, and zero for all others.
 inline BytesSent bytes_of(std::initializer_list<std::pair<Operation, std::int64_t>> each) {
   BytesSent bytes;
   for (const auto& [operation, n] : each) bytes[operation] = n;
   return bytes;
 }
 
-/// All figures of a prediction, each of which there must be.
+/// All byte counts of a prediction; each must be present.
 inline BytesSent bytes_of(const Predicted& predicted) {
   BytesSent bytes;
   for (const Operation operation : all_operations)
@@ -25,7 +25,7 @@ inline BytesSent bytes_of(const Predicted& predicted) {
   return bytes;
 }
 
-/// "send 8, all_reduce 16".
+/// Formats as "send 8, all_reduce 16".
 inline std::string text_of(const BytesSent& bytes) {
   std::string text;
   for (const Operation operation : all_operations)

@@ -13,15 +13,15 @@
 #include "core/run/rank.h"
 #include "tests/comm/oracle.h"
 
-/// What collectives on real ranks must satisfy, in a form that threads and processes can both run:
-/// each check is called on every rank and returns what is wrong there, or "".
+/// Requirements on collectives with real ranks, in a form that both threads and processes can run:
+/// each check is called on every rank and returns the errors found there, or "".
 namespace lockstep::testing {
 
 inline View view(std::vector<float>& values) {
   return {values.data(), {static_cast<std::int64_t>(values.size())}};
 }
 
-/// Whole numbers, so that sums are exact in any order.
+/// Integers, so sums are exact in any order.
 inline std::vector<float> whole_values(int rank, std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -43,7 +43,7 @@ inline std::vector<float> random_values(int rank, std::int64_t count) {
   return values;
 }
 
-/// Counts of an uneven exchange, many of them zero: [i][j] from i to j. The same on every rank.
+/// Counts of an uneven exchange, many of them zero: [i][j] is from i to j. The same on every rank.
 inline std::vector<std::vector<std::int64_t>> random_counts(int ranks, std::int64_t most,
                                                             unsigned seed) {
   std::mt19937 random{seed};
@@ -57,9 +57,9 @@ inline std::vector<std::vector<std::int64_t>> random_counts(int ranks, std::int6
   return counts;
 }
 
-/// All collectives of rank.world on `n` elements: values against a serial oracle, bytes sent
-/// against their formulas (none, where the collectives are the backend's own), scratch that is
-/// given back. `roots`: how many members are tried as root.
+/// Checks all collectives of rank.world on `n` elements: values against a serial oracle, bytes sent
+/// against formulas (skipped for the backend's native collectives), and scratch memory, which must
+/// be released. `roots` is the number of members to try as root.
 class CollectiveChecks {
  public:
   CollectiveChecks(Rank& rank, std::int64_t n, int roots)
@@ -87,7 +87,8 @@ class CollectiveChecks {
         fmt::format("{} of {} elements, rank {} of {}: {}\n", what, n_, rank_.id, ranks_, why);
   }
 
-  /// Does one, and holds what it sent and its scratch, both in elements, against what is said.
+  /// Runs one collective and compares the elements it sent and its scratch memory, in elements,
+  /// with the expected numbers.
   void run(const std::string& what, const char* counted_as, std::int64_t sends,
            std::int64_t scratch, const std::function<Work()>& issue) {
     auto expected = rank_.transport->bytes_sent();
@@ -138,7 +139,7 @@ class CollectiveChecks {
     }
   }
 
-  /// Everybody has the same bits, near the sum in double.
+  /// Checks that all ranks have the same bits, close to the sum in double.
   void same_bits(const std::string& what, const std::vector<float>& got) {
     std::vector<double> sum(got.size());
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -163,7 +164,7 @@ class CollectiveChecks {
     if (!same_chunk(data, want, rank_.id)) fail("reduce_scatter", "other values");
   }
 
-  /// `data` with only this rank's chunk kept.
+  /// Returns `data` with all chunks but this rank's own overwritten.
   std::vector<float> own_chunk_of(std::vector<float> data) const {
     std::fill(data.begin(), data.begin() + oracle::chunk_begin(n_, ranks_, rank_.id), -1.0F);
     std::fill(data.begin() + oracle::chunk_begin(n_, ranks_, rank_.id + 1), data.end(), -1.0F);

@@ -7,7 +7,7 @@
 
 namespace lockstep::testing {
 
-/// The message of the Error that `work` throws; "(nothing thrown)" if it throws none.
+/// Returns the message of the Error that `work` throws, or "(nothing thrown)".
 template <class Error, class Work>
 std::string complaint_of(Work&& work) {
   try {
@@ -18,7 +18,7 @@ std::string complaint_of(Work&& work) {
   return "(nothing thrown)";
 }
 
-/// What is wrong with a complaint that is to be one line with all of these words in it, or "".
+/// Checks that a message is one line containing all of these words. Returns what is wrong, or "".
 inline std::string unlike(const std::string& complaint, const std::vector<std::string>& words) {
   if (complaint == "(nothing thrown)" || complaint.empty()) return "no complaint";
   if (complaint.find('\n') != std::string::npos) return "not one line: " + complaint;

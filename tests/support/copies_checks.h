@@ -18,12 +18,13 @@
 #include "lessons/05_zero_3/prediction.h"
 #include "tests/support/bytes.h"
 
-/// What data parallelism and the stages of ZeRO must satisfy, in a form that threads and processes
-/// can both run.
+/// Requirements on data parallelism and the stages of ZeRO, in a form that both threads and
+/// processes can run.
 namespace lockstep::testing {
 
 enum class Scheme { bucket, overlap, zero_1, zero_2, zero_3, tensors };
-/// Those over the flat layout. Tensor by tensor a ring cuts other chunks, and adds in other orders.
+/// The schemes that use the flat layout. Reducing tensor by tensor cuts the ring's chunks
+/// differently, and so adds in a different order.
 constexpr Scheme all_schemes[] = {Scheme::bucket, Scheme::overlap, Scheme::zero_1, Scheme::zero_2,
                                   Scheme::zero_3};
 
@@ -32,7 +33,7 @@ inline const char* name_of(Scheme scheme) {
   return names[static_cast<int>(scheme)];
 }
 
-/// One rank of a run of any of them.
+/// One rank of a run of any scheme.
 class Copies {
  public:
   Copies(Rank& rank, const Options& options, Scheme scheme, std::int64_t bucket_bytes,
@@ -75,14 +76,14 @@ class Copies {
     else
       model_->zero_gradients();
   }
-  /// Forward and backward of this rank's share. Returns its share of the loss.
+  /// Runs forward and backward of this rank's share of the batch. Returns its share of the loss.
   double backward(const Corpus& corpus, int step) {
     zero_gradients();
     Batch mine = corpus.batch(options_.seed, step, rank_.plan.samples(rank_.place));
     move_to(rank_.device, mine);
     return accumulate_gradients(*model_, mine);
   }
-  /// After this the gradients of updated() are complete, without an update.
+  /// Completes the gradients of updated(), without an update.
   void sum() {
     if (copies_) copies_->sum_gradients();
     if (zero_1_) zero_1_->wait();
@@ -99,11 +100,11 @@ class Copies {
     if (zero_3_) zero_3_->step();
   }
 
-  /// What this rank knows at the end: whole parameters, or its own parts of them.
+  /// The parameters that this rank holds at the end: whole ones, or its own parts.
   std::vector<Parameter*> parameters() const {
     return zero_3_ ? zero_3_->parts() : model_->parameters();
   }
-  /// The parameters, or parts, whose gradients are complete here.
+  /// The parameters, or parts, whose gradients are complete on this rank.
   std::vector<Parameter*> updated() const {
     if (zero_1_) return zero_1_->parts();
     if (zero_2_) return zero_2_->parts();
@@ -113,7 +114,7 @@ class Copies {
   Gpt& model() { return *model_; }
 
   Predicted predicted;
-  SumOrder order;  ///< in which gradients are added
+  SumOrder order;  ///< the order in which gradients are added
 
  private:
   Rank& rank_;
@@ -127,8 +128,8 @@ class Copies {
   std::unique_ptr<Zero3> zero_3_;
 };
 
-/// A model that is small enough to be trained some hundred times, and still learns; N may be 1, 2,
-/// 3, 4 or 8. Nothing of it is a multiple of N or of 64.
+/// A model small enough to train some hundred times that still learns; N may be 1, 2, 3, 4 or 8.
+/// None of its sizes is a multiple of N or of 64.
 inline Options small_copies(int ranks) {
   Options options;
   options.ranks = options.dp = ranks;
@@ -156,17 +157,17 @@ inline NamedValues named(Device device, const Parameter& parameter, View view) {
           .slice = parameter.slice};
 }
 
-/// What a run came to, put together on rank 0: nothing on others.
+/// The results of a run, collected on rank 0; empty on other ranks.
 struct Outcome {
   std::vector<double> losses;
   std::vector<NamedValues> parameters;
   std::vector<NamedValues> gradients;  ///< of the first step
-  /// One device that adds gradients in this run's order.
+  /// A one-device reference that adds gradients in this run's order.
   Reference in_order;
 };
 
-/// Trains, and holds each step's bytes and peaks of memory against what was derived. `wrong`
-/// receives what is not as it should be.
+/// Trains, and compares each step's bytes and memory peaks with the derived values. Appends errors
+/// to `wrong`.
 inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
                             std::int64_t bucket_bytes, std::string& wrong, int prefetch = 1) {
   const Corpus corpus = copies_corpus(options.model);
@@ -184,7 +185,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
     if (step == 0)
       for (const Parameter* part : copies.updated())
         if (!part->frozen) first.parameters.push_back(named(rank.device, *part, part->gradient));
-    if (step > 1) continue;  // all others are alike
+    if (step > 1) continue;  // later steps do not differ
     for (int i = 0; i < memory_category_count; ++i) {
       const auto category = static_cast<MemoryCategory>(i);
       const std::int64_t seen = rank.memory.peak().of(category);
@@ -196,7 +197,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
     if (const BytesSent derived = bytes_of(copies.predicted); sent != derived)
       complain(fmt::format("sent {}, derived {}", text_of(sent), text_of(derived)));
   }
-  // In 16 bits the masters are what counts, and only their owners have them.
+  // In 16 bits the masters are compared, and only their owners have them.
   for (const Parameter* parameter :
        is_narrow(options.model.dtype) ? copies.updated() : copies.parameters())
     record.parameters.push_back(
@@ -215,7 +216,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
                           {}, {copies.order})};
 }
 
-/// Gradients of the first step on one device, whole model.
+/// Returns the whole model's gradients of the first step on one device.
 inline std::vector<NamedValues> first_gradients(const Options& options) {
   const Corpus corpus = copies_corpus(options.model);
   SoloDevice device{options.on_gpus()};
@@ -231,7 +232,7 @@ inline std::vector<NamedValues> first_gradients(const Options& options) {
   return gradients;
 }
 
-/// The largest ‖a - b‖ / ‖b‖ over tensors.
+/// Returns the largest ‖a - b‖ / ‖b‖ over tensors.
 inline double worst_difference(const std::vector<NamedValues>& a,
                                const std::vector<NamedValues>& b) {
   if (a.size() != b.size()) return 1;
@@ -248,9 +249,9 @@ inline double worst_difference(const std::vector<NamedValues>& a,
   return worst;
 }
 
-/// All schemes on this run's ranks: the same bits as one another, and as one device that adds in
-/// their order; near to one device that adds one replica after another; `left` of
-/// the loss, or less, is left at the end.
+/// Runs all schemes on this run's ranks. They must agree bitwise with each other and with one
+/// device that adds in their order, and closely with one device that adds one replica after
+/// another. The final loss must be below `left` times the initial loss.
 inline std::string check_copies(Rank& rank, const Options& options, std::int64_t bucket_bytes,
                                 double left = 0.8) {
   std::string wrong;
@@ -269,7 +270,8 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
       wrong += fmt::format("{} on {} ranks: {}\n", name_of(scheme), rank.count, what);
     };
     const Parity parity = compare(outcome.losses, outcome.parameters, expected);
-    // In 16 bits a sum over ranks has lost half of a last place, 2⁻⁹ in bf16, at each step.
+    // In 16 bits a sum over ranks loses up to half a unit in the last place at each step, 2⁻⁹ in
+    // bf16.
     const bool narrow = is_narrow(options.model.dtype);
     const Tolerance tolerance = narrow ? Tolerance{.loss = 1e-2, .parameter = 0.1}
                                        : Tolerance{.loss = 1e-6, .parameter = 1e-5};
@@ -285,8 +287,9 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
     if (!(outcome.losses.back() < left * outcome.losses.front()))
       complain(fmt::format("the loss fell only from {} to {}", outcome.losses.front(),
                            outcome.losses.back()));
-    // With several microbatches ZeRO 2 and 3 add each one's sum over ranks to the last's, and data
-    // parallelism sums what each rank has added: another order.
+    // With several microbatches, ZeRO-2 and ZeRO-3 sum each microbatch over ranks before adding it
+    // to the previous ones; data parallelism sums over ranks at the end. The order of additions
+    // differs.
     if (scheme == Scheme::bucket ||
         (scheme == Scheme::zero_2 && options.microbatches.front() > 1)) {
       before = outcome;

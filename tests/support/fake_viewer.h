@@ -17,18 +17,18 @@
 
 namespace lockstep::testing {
 
-/// The viewer's end of the wire (DESIGN §5), for one rank: it asks for what follows the bytes that
-/// it already has, and can be as slow and as unreliable as a test wants.
+/// The viewer's end of the connection (DESIGN §5), for one rank. It asks for the bytes after those
+/// it already has, and can be as slow and unreliable as a test requires.
 class FakeViewer {
  public:
   struct Habits {
-    int drops = 0;                       ///< connections that it closes...
+    int drops = 0;                       ///< number of connections that it closes...
     std::size_t drop_after = 10'000;     ///< ...each after at least this many bytes
     std::size_t piece = 64 * 1024;       ///< most bytes that it reads at once
-    std::chrono::milliseconds pause{0};  ///< after each of them
+    std::chrono::milliseconds pause{0};  ///< after each read
   };
 
-  /// Takes a port of the loopback; nobody is there until listen().
+  /// Reserves a port on the loopback interface; connections fail until listen().
   FakeViewer() {
     socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
@@ -54,7 +54,7 @@ class FakeViewer {
     thread_ = std::thread{[this] { serve(); }};
   }
 
-  /// From now on it reads as fast as it can.
+  /// Makes it read as fast as it can from now on.
   void hurry() { hurried_ = true; }
 
   int port() const { return port_; }
@@ -68,7 +68,7 @@ class FakeViewer {
     std::lock_guard lock{mutex_};
     return received_;
   }
-  /// Whether just these bytes have come, within `seconds`.
+  /// Whether it receives exactly these bytes within `seconds`.
   bool gets(const std::string& bytes, double seconds = 20) const {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (received().size() < bytes.size() && std::chrono::steady_clock::now() < until)

@@ -11,8 +11,8 @@
 #include "tests/support/bytes.h"
 #include "tests/support/ranks.h"
 
-/// Runs the same program on the CPU and on the meta device, on the modelled clock: both must see
-/// the same times, bytes, peaks of memory and trace.
+/// Runs the same program on the CPU and on the meta device, both on the modelled clock. Times,
+/// bytes, memory peaks and traces must be equal.
 namespace lockstep::testing {
 
 inline Options on_meta(Options options) {
@@ -20,16 +20,16 @@ inline Options on_meta(Options options) {
   return options;
 }
 
-/// What one rank has seen of a run.
+/// The observations of one rank in a run.
 struct Seen {
-  std::vector<Picoseconds> times;  ///< as the program noted them
+  std::vector<Picoseconds> times;  ///< as recorded by the program
   BytesSent bytes_sent;
   MemoryUse peak, left;
   std::int64_t peak_total = 0;
   std::map<std::string, std::vector<std::string>> events;  ///< by lane, in order
 };
 
-/// An event without its lane's number, which depends on which lane came first.
+/// Formats an event without its lane number, which depends on the order in which lanes were opened.
 inline std::string in_words(const TraceEvent& event) {
   const Span& span = event.span;
   const auto text = [](const char* word) { return word != nullptr ? word : "-"; };
@@ -50,10 +50,11 @@ inline std::string in_words(const TraceEvent& event) {
   }
 }
 
-/// Notes a point of time of the calling rank's program.
+/// Records the current time of the calling rank's program.
 using Note = std::function<void()>;
 
-/// What every rank sees while `body` runs on it; `failure` receives the run's.
+/// Runs `body` on every rank and returns each rank's observations; `failure` receives the run's
+/// error.
 inline std::vector<Seen> seen_by_all(const Options& options,
                                      const std::function<void(Rank&, const Note&)>& body,
                                      std::string& failure) {
@@ -78,7 +79,7 @@ inline std::vector<Seen> seen_by_all(const Options& options,
   return all;
 }
 
-/// The first difference between what one rank saw in two runs, or "".
+/// Returns the first difference between one rank's observations in two runs, or "".
 inline std::string difference(const Seen& cpu, const Seen& meta) {
   if (cpu.times != meta.times)
     return fmt::format("times {} and {}", fmt::join(cpu.times, " "), fmt::join(meta.times, " "));
@@ -103,7 +104,7 @@ inline std::string difference(const Seen& cpu, const Seen& meta) {
   return "";
 }
 
-/// How a run on the meta device differs from the same run on the CPU, or "".
+/// Returns the difference between a run on the meta device and the same run on the CPU, or "".
 inline std::string cpu_against_meta(const Options& options,
                                     const std::function<void(Rank&, const Note&)>& body) {
   std::string on_cpu, on_device;

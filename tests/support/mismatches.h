@@ -6,16 +6,17 @@
 
 #include "tests/support/collective_checks.h"
 
-/// Programs of four ranks that do not agree on what they do together; for threads and processes.
+/// Programs of four ranks that disagree about their collectives; for threads and processes.
 namespace lockstep::testing {
 
 struct Mismatch {
   std::string name;
-  /// Called on every rank of four.
+  /// Called on each of the four ranks.
   std::function<void(Rank&)> body;
-  /// What it must be told as. Where nothing but a deadlock can be seen, only what that names.
+  /// Words that the error message must contain. If only a deadlock can be detected, the words of
+  /// that message.
   std::vector<std::string> words;
-  /// Whether everybody may be left waiting, so that processes learn no more than that.
+  /// Whether all ranks may be left waiting, in which case processes can report only a time-out.
   bool may_wait = false;
 };
 
@@ -40,7 +41,7 @@ inline std::vector<Mismatch> mismatches() {
            rank.world.barrier().wait();
        },
        {"ranks disagree", "rank 0 calls all_reduce", "calls barrier"}});
-  // Some of the chunks of 9 and 10 elements among four are of equal size.
+  // Among four ranks, some of the chunks of 9 and 10 elements have equal sizes.
   for (const Algorithm algorithm : all_reduce_algorithms)
     all.push_back({std::string("9 and 10 elements by ") + name_of(algorithm),
                    [algorithm](Rank& rank) {
@@ -56,7 +57,7 @@ inline std::vector<Mismatch> mismatches() {
                  },
                  {"ranks disagree", "rank 3 calls gather of 40 bytes in world",
                   "rank 0 calls gather of 36 bytes in world"}});
-  // Ranks 0 and 2 are through with the broadcast, in which rank 3 hears only from rank 1.
+  // Ranks 0 and 2 have finished the broadcast, in which rank 3 receives only from rank 1.
   all.push_back({"a collective left out",
                  [](Rank& rank) {
                    std::vector<float> values(8);
@@ -75,7 +76,7 @@ inline std::vector<Mismatch> mismatches() {
                   "calls all_reduce by ring of 32 bytes"},
                  true});
   all.push_back(
-      {"different roots",  // which alone would go through, and bring rank 2 what it never asked for
+      {"different roots",  // alone it would succeed, and send rank 2 data that it did not request
        [](Rank& rank) {
          std::vector<float> values(8);
          rank.world.broadcast(view(values), rank.id == 2 ? 3 : 0).wait();
@@ -132,7 +133,7 @@ inline std::vector<Mismatch> mismatches() {
   return all;
 }
 
-/// Which of the words are missing, or "".
+/// Returns a message about the first word that is missing from the text, or "".
 inline std::string missing(const std::string& text, const std::vector<std::string>& words) {
   for (const std::string& word : words)
     if (text.find(word) == std::string::npos) return "no '" + word + "' in:\n" + text;

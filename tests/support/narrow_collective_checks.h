@@ -11,11 +11,11 @@
 #include "kernels/element.h"
 #include "tests/comm/oracle.h"
 
-/// What collectives on bf16 and f16 must satisfy, called on every rank; see CollectiveChecks.
+/// Requirements on collectives on bf16 and f16; called on every rank, like CollectiveChecks.
 namespace lockstep::testing {
 
-/// Collectives of rank.world on `n` narrow elements: sums to the bit against an oracle that follows
-/// the ring's order and rounds where it does, what is only moved unchanged, half of f32's bytes.
+/// Checks collectives of rank.world on `n` narrow elements: sums bitwise against an oracle that
+/// adds and rounds in the ring's order, moved data unchanged, and half the bytes of f32.
 class NarrowCollectiveChecks {
  public:
   using Bits = std::vector<std::uint16_t>;
@@ -44,7 +44,7 @@ class NarrowCollectiveChecks {
                           ranks_, why);
   }
 
-  /// A rank's elements, of sizes so different that the order of a sum shows.
+  /// A rank's elements, of such different magnitudes that the order of a sum matters.
   Bits random(int rank) const {
     std::mt19937 generator{static_cast<unsigned>(rank * 1000 + static_cast<int>(n_))};
     Bits bits(static_cast<std::size_t>(n_));
@@ -53,7 +53,7 @@ class NarrowCollectiveChecks {
                     std::ldexp(1.0F, -static_cast<int>(generator() % 12)));
     return bits;
   }
-  /// Whole numbers so small that their sum is exact.
+  /// Integers small enough for their sum to be exact.
   Bits whole(int rank) const {
     Bits bits(static_cast<std::size_t>(n_));
     for (std::size_t i = 0; i < bits.size(); ++i)
@@ -61,7 +61,7 @@ class NarrowCollectiveChecks {
     return bits;
   }
 
-  /// Chunk c starts at the member after c, and goes round until it reaches c.
+  /// The sum of chunk c starts at the member after c and goes around the ring to c.
   Bits ring_sum() const {
     std::vector<Bits> all;
     for (int rank = 0; rank < ranks_; ++rank) all.push_back(random(rank));
@@ -78,7 +78,8 @@ class NarrowCollectiveChecks {
     return sum;
   }
 
-  /// Does one, and holds what it sent and its scratch, both in elements, against what is said.
+  /// Runs one collective and compares the elements it sent and its scratch memory, in elements,
+  /// with the expected numbers.
   void run(const std::string& what, const char* counted_as, std::int64_t sends,
            std::int64_t scratch, const std::function<Work()>& issue) {
     const std::int64_t before = rank_.transport->bytes_sent()[operation_named(counted_as)];

@@ -24,11 +24,11 @@
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "tests/support/bytes.h"
 
-/// What a pipeline on real ranks must satisfy, in a form that threads and processes can both run:
-/// each check is called on every rank and returns what is wrong there, or "".
+/// Requirements on a pipeline with real ranks, in a form that both threads and processes can run:
+/// each check is called on every rank and returns the errors found there, or "".
 namespace lockstep::testing {
 
-/// A model that is small enough to be trained some hundred times, and still learns.
+/// A model small enough to train some hundred times that still learns.
 inline Options small_training(int ranks, int microbatches, bool tied = false, float clip = 0) {
   Options options;
   options.ranks = options.pp = ranks;
@@ -53,10 +53,10 @@ inline Corpus small_corpus(const GptConfig& config) {
   return Corpus{text, config};
 }
 
-/// A schedule for that many ranks and microbatches.
+/// Returns a schedule for the given numbers of ranks and microbatches.
 using Generator = std::function<Schedule(int, int)>;
 
-/// The rank's plan with this model, and stages where the schedule places them.
+/// The rank's plan with this model, and with the schedule's placement of stages.
 inline Plan plan_for(const Rank& rank, const GptConfig& config, const Schedule& schedule,
                      int batch) {
   Plan plan = rank.plan;
@@ -93,8 +93,8 @@ struct RankStages {
   std::vector<std::unique_ptr<Gpt>> models;
 };
 
-/// Trains over the ranks of rank.world and compares with one device on rank 0; `left` of the loss,
-/// or less, is left at the end.
+/// Trains on the ranks of rank.world and compares with one device on rank 0. The final loss must be
+/// below `left` times the initial loss.
 inline std::string check_parity(Rank& rank, const Options& options, const Generator& generate,
                                 const Reference& reference, const ModelBuilder& factory = {},
                                 double left = 0.8) {
@@ -137,7 +137,7 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
   return "";
 }
 
-/// The spans of one kind that this rank recorded, in order.
+/// Returns the spans with this name that this rank recorded, in order.
 inline std::vector<TraceEvent> spans_named(const std::vector<TraceEvent>& events,
                                            const char* name) {
   std::vector<TraceEvent> found;
@@ -148,8 +148,8 @@ inline std::vector<TraceEvent> spans_named(const std::vector<TraceEvent>& events
   return found;
 }
 
-/// Runs two steps of a schedule and holds every action, send and receive of the first against the
-/// simulator, to the picosecond; the second must be the first, shifted.
+/// Runs two steps of a schedule and compares every action, send and receive of the first with the
+/// simulator, to the picosecond. The second step must equal the first, shifted in time.
 inline std::string check_timeline(Rank& rank, const GptConfig& config, const Schedule& schedule,
                                   int batch) {
   const PipelineTimes times =
@@ -178,12 +178,12 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
       return fmt::format("{}: {} ran {}..{}, simulated {}..{}", where(), to_string(actions[i]),
                          ran[i].start, ran[i].end, timed[i].start, timed[i].end);
 
-  // Messages of this rank, out and in, by what they carry.
+  // Messages that this rank sends and receives, by content.
   struct Passage {
     Picoseconds start, end;
     bool operator==(const Passage&) const = default;
   };
-  using Key = std::tuple<int, int, bool, int>;  // stage that made it, microbatch, forward, peer
+  using Key = std::tuple<int, int, bool, int>;  // producing stage, microbatch, forward, peer
   std::map<Key, Passage> sends, receives, simulated_sends, simulated_receives;
   const auto lanes = rank.trace.lanes();
   const auto is_forward = [&](const TraceEvent& event) {
@@ -208,9 +208,9 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
   return "";
 }
 
-/// Runs two steps with the optimizer and holds the peaks of all memory categories and the bytes
-/// sent against the prediction, to the byte. With `live`, for one stage per rank, the predicted
-/// peak of activations must be that of so many live microbatches.
+/// Runs two steps with the optimizer and compares the peaks of all memory categories and the bytes
+/// sent with the prediction, to the byte. With `live`, for one stage per rank, the predicted peak
+/// of activations must be that of `live` microbatches.
 inline std::string check_memory(Rank& rank, const Options& options, const Schedule& schedule,
                                 std::optional<int> live = {}) {
   const int m = schedule.microbatches;

@@ -20,18 +20,18 @@ inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTim
   Options options;
   options.ranks = ranks;
   options.pp = ranks;
-  options.model.layers = std::max(options.model.layers, ranks);  // a stage each
+  options.model.layers = std::max(options.model.layers, ranks);  // at least one per stage
   options.clock = Clock::modelled(cluster, times);
   return options;
 }
 
-/// Ranks that are threads, kept after their run so that what they counted and recorded can be read.
-/// On GPUs where options say so: what they leave open of the clock and of collectives is settled.
+/// Ranks in threads, kept after the run so that their counters and traces can be read. On GPUs, it
+/// resolves the automatic choices of clock and collectives.
 struct ThreadRun {
   explicit ThreadRun(Options options, double patience_seconds = 60)
       : fabric(options.ranks, patience_seconds), made(settled(options), fabric, plan) {}
 
-  /// Calls `body` on every rank. Returns the run's failure, or "".
+  /// Calls `body` on every rank. Returns the run's error message, or "".
   std::string operator()(const std::function<void(Rank&)>& body) {
     std::vector<std::thread> threads;
     for (const auto& rank : ranks) {
@@ -50,7 +50,7 @@ struct ThreadRun {
     return fabric.failure();
   }
 
-  /// For a rank that is to hang: sleeps until the run has failed.
+  /// For a rank that must hang: sleeps until the run has failed.
   void sleep_until_failure() const {
     while (fabric.failure().empty()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
@@ -68,13 +68,13 @@ struct ThreadRun {
   }
 };
 
-/// Calls `body` on `options.ranks` ranks that are threads. Returns the run's failure, or "".
+/// Calls `body` on `options.ranks` ranks in threads. Returns the run's error message, or "".
 inline std::string on_threads(const Options& options, const std::function<void(Rank&)>& body) {
   return ThreadRun{options}(body);
 }
 
-/// Calls a check, which returns what is wrong, on every rank. Returns the run's failure and all
-/// that is wrong, or "".
+/// Calls a check, which returns its errors, on every rank. Returns the run's error message and all
+/// errors, or "".
 inline std::string on_all(const Options& options, const std::function<std::string(Rank&)>& check) {
   std::mutex mutex;
   std::string wrong;

@@ -10,7 +10,7 @@
 
 namespace lockstep::testing {
 
-/// A folder of a test's own, which goes with all that is in it.
+/// A new folder that is deleted with all its contents when the test ends.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -26,7 +26,7 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// The path of a new file with these bytes.
+  /// Creates a file with these bytes and returns its path.
   std::string file(const std::string& name, const std::string& bytes) const {
     std::ofstream(path_ / name, std::ios::binary) << bytes;
     return (path_ / name).string();
@@ -36,7 +36,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// All bytes of a file.
+/// Returns all bytes of a file.
 inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream file{path, std::ios::binary};
   return {std::istreambuf_iterator<char>{file}, {}};

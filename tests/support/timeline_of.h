@@ -8,7 +8,8 @@
 
 namespace lockstep::testing {
 
-/// What the ranks of a run recorded on the modelled clock, as its trace says it.
+/// Returns the timeline that the ranks of a run recorded on the modelled clock, read from its
+/// trace.
 inline Timeline timeline_of(const ThreadRun& run) {
   Timeline timeline;
   TraceReader reader{timeline, TraceReader::Form::lines};

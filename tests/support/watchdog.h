@@ -8,7 +8,7 @@
 
 namespace lockstep::testing {
 
-/// Fails a run that has not ended after so many seconds, so that a hang becomes a test that fails.
+/// Fails a run that has not ended after `seconds` seconds, which turns a hang into a failing test.
 class Watchdog {
  public:
   Watchdog(ThreadFabric& fabric, double seconds)

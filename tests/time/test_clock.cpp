@@ -81,10 +81,11 @@ TEST_CASE("a pace slows a modelled run, and nothing else") {
     clock.keep_pace(reached);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
-  // 60 ms of modelled time at twice its speed: 30 ms; no upper bound that a busy machine may miss.
+  // 60 ms of modelled time at twice its speed take 30 ms. No upper bound: a busy machine could
+  // exceed it.
   CHECK(seconds_for(Clock::modelled({}, {}, 2), 60'000'000'000) >= 0.029);
-  // An hour of it without a pace, or on the wall clock, or that has long passed: no time.
-  // A thousand seconds at 100,000 times: 10 ms.
+  // No time for an hour without a pace or on the wall clock, or for a time already past. A thousand
+  // seconds at 100,000 times the speed: 10 ms.
   CHECK(seconds_for(Clock::modelled({}, {}, 1e5), 1'000'000'000'000'000) < 5);
   const Picoseconds hour = 3'600'000'000'000'000;
   CHECK(seconds_for(Clock::modelled({}), hour) < 5);

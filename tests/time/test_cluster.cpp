@@ -25,7 +25,7 @@ nlohmann::json two_nodes() {
     "between": {"latency_seconds": 1e-5, "bandwidth": 2.5e10}})");
 }
 
-/// What loading a file with these bytes is answered with.
+/// Returns the error message from loading a file with these bytes.
 std::string answer_to(const std::string& bytes) {
   const TemporaryFolder folder;
   const std::string file = folder.file("c.json", bytes);
@@ -50,7 +50,7 @@ TEST_CASE("compute costs the slower of arithmetic and memory, and a launch") {
 }
 
 TEST_CASE("a cost is rounded once, to the nearest picosecond") {
-  // Each part alone is 0.4 ps, which rounds to nothing; the sum is 0.8.
+  // Each part alone is 0.4 ps, which rounds to 0; the sum is 0.8 ps.
   const Cluster cluster{.flops = 1, .launch_seconds = 0.4e-12};
   CHECK(cluster.compute({.flops = 0.4e-12}) == 1);
   CHECK(picoseconds(0.4e-12) + picoseconds(0.4e-12) == 0);

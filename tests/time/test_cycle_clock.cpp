@@ -14,8 +14,8 @@ using namespace lockstep;
 
 namespace {
 
-/// A counter and a steady clock that drift from each other, as hosts that are kept right do: the
-/// rate changes every few seconds by up to 200 parts in a million, and reading both takes a while.
+/// A counter and a steady clock that drift apart, as on hosts that synchronise their clocks: the
+/// rate changes every few seconds by up to 200 parts per million, and reading both takes some time.
 class Machine {
  public:
   explicit Machine(unsigned seed) : random_(seed) {}
@@ -58,9 +58,9 @@ TEST_CASE("over hours of drift the map agrees with the clock, and never goes bac
     std::int64_t last = 0;
     std::int64_t worst = 0;
     bool back = false;
-    for (int i = 0; i < 400'000; ++i) {  // two hours and more
+    for (int i = 0; i < 400'000; ++i) {  // more than two hours
       if (map && i > 100) {
-        // Anywhere within what it is good for, and at its end.
+        // Anywhere within its validity, and at its end.
         for (const double share : {machine.below(100) / 200, 0.4}) {
           machine.advance(static_cast<double>(calibration.good_for()) / 2.7 * share);
           const std::int64_t now = map->at(machine.cycles());
@@ -71,7 +71,7 @@ TEST_CASE("over hours of drift the map agrees with the clock, and never goes bac
       } else {
         machine.advance(3e5);
       }
-      if (i % 50'000 == 49'999) machine.advance(3600e9);  // nobody asked for an hour
+      if (i % 50'000 == 49'999) machine.advance(3600e9);  // no reading for an hour
       const auto pair = machine.pair();
       machine.advance(10);
       map = calibration.next(pair, machine.cycles());

@@ -83,12 +83,12 @@ TEST_CASE("small messages fix the latency, whatever large ones do") {
 }
 
 TEST_CASE("neither part is negative where the best line's would be") {
-  // Twice the bytes, three times the time: the line through both starts below 0. Through 0, the
-  // relative errors cancel where β is the mean time a byte.
+  // Twice the bytes take three times the time: the line through both starts below 0. With the line
+  // through 0, the relative errors cancel if β is the mean time per byte.
   const Link from_zero = fit_link(std::vector<MessageTime>{{1000, 1e-3}, {2000, 3e-3}});
   CHECK(from_zero.latency_seconds == 0);
   CHECK(from_zero.bandwidth == doctest::Approx(1 / 1.25e-6));
-  // Larger and yet faster: the mean time.
+  // A larger message that is faster: the fit is the mean time.
   const Link flat = fit_link(std::vector<MessageTime>{{0, 2e-3}, {1000, 1e-3}});
   CHECK(std::isinf(flat.bandwidth));
   CHECK(flat.latency_seconds == doctest::Approx(1.5e-3));

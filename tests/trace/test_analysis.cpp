@@ -8,7 +8,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Adds a span of step 0 (unless told otherwise) and returns it.
+/// Adds a span, by default of step 0, and returns it.
 TimelineSpan add(Timeline& timeline, int rank, int tid, const char* name, Category category,
                  Picoseconds start, Picoseconds end, int stage = -1, int step = 0) {
   TimelineSpan span{.start = start, .end = end, .name = timeline.intern(name)};
@@ -33,7 +33,7 @@ TEST_CASE("a bubble is the rank-time of a step's window in which no action runs"
   add(timeline, 1, 0, "backward", Category::backward, 2, 4, 1);
   add(timeline, 1, 0, "forward", Category::forward, 4, 5, 1);
   add(timeline, 1, 0, "backward", Category::backward, 5, 7, 1);
-  // None of these is an action: no stage, another step, the optimizer, a message, the step itself.
+  // None of these is an action: no stage, another step, the optimizer, a message, a step.
   add(timeline, 0, 0, "forward", Category::forward, 2, 3);
   add(timeline, 0, 0, "PP:0F0", Category::forward, 20, 30, 0, 1);
   add(timeline, 0, 0, "AdamW", Category::optimizer, 9, 12);
@@ -68,7 +68,7 @@ TEST_CASE("overlap is communication within compute over communication, merged fi
   Timeline timeline;
   add(timeline, 0, 0, "forward", Category::forward, 0, 10);
   add(timeline, 0, 0, "matmul", Category::kernel, 2, 9);
-  add(timeline, 0, 0, "wait", Category::wait, 6, 8);  // within the forward: no compute then
+  add(timeline, 0, 0, "wait", Category::wait, 6, 8);  // inside the forward: no compute then
   add(timeline, 0, 1, "send", Category::communication, 4, 12);
   add(timeline, 0, 2, "recv", Category::communication, 5, 14);
   add(timeline, 0, 1, "send", Category::communication, 30, 31, -1, 1);

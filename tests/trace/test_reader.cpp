@@ -243,7 +243,7 @@ TEST_CASE("a document of many lines, as PyTorch writes, opens") {
   const auto& row = timeline.find_rank(0)->lanes.front()->rows(Band::action).front();
   CHECK(row.front().category == Category::communication);
 
-  // An event that is none stops nothing, and a document may be one line.
+  // An invalid event does not stop the reader, and a document may be a single line.
   Timeline one_line;
   TraceReader short_reader{one_line};
   short_reader.feed(R"x({"traceEvents":[{"ph":"X","name":"a","pid":0,"tid":0,"ts":1,"dur":1},)x"

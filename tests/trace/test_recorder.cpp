@@ -27,7 +27,7 @@ std::vector<TraceEvent> open_spans(Recorder& recorder, Picoseconds latest = 0, b
   return found;
 }
 
-/// Whether `line` begins and ends so.
+/// Whether `line` has this beginning and this end.
 bool is_like(const std::string& line, const std::string& begin, const std::string& end) {
   return line.starts_with(begin) && line.ends_with(end);
 }
@@ -147,7 +147,7 @@ TEST_CASE(
                   lane,
                   {.name = "recv", .category = Category::wait, .peer = 2, .group = "pp"},
                   start};
-    // Asked again and again, as a writer does; how long that takes is the machine's affair.
+    // Polls like a writer; the duration depends on the machine.
     std::vector<std::chrono::milliseconds> when;
     std::vector<TraceEvent> told;
     while (when.size() < 3 && when.size() == told.size() &&
@@ -169,7 +169,7 @@ TEST_CASE(
     CHECK(std::string{told[0].span.group} == "pp");
     CHECK(told[0].span.peer == 2);
     CHECK(told[0].start == start);
-    // Until now; where the clock is modelled, as far as the trace has come.
+    // Up to now; on a modelled clock, up to the trace's latest time.
     if (modelled) CHECK(told[0].end == 1000);
     if (!modelled) CHECK(told[0].end - start >= 100 * ms);
     open.end(start + 5);
@@ -218,7 +218,7 @@ TEST_CASE("an announced span that is dropped is withdrawn, unless an exception e
   CHECK(events[0].start == 7);
   CHECK(recorder.span_count() == 0);
 
-  // The place is used again: the next span has not been announced.
+  // The slot is reused: the next span has not been announced.
   { const OpenSpan unseen{recorder, 0, {.name = "recv"}, 8}; }
   CHECK(recorder.drain().empty());
 
@@ -281,7 +281,7 @@ TEST_CASE("a rank can say what it did last, and what it is in the middle of, tra
     CHECK(is_like(lines[2], "step 3, recv from rank 2 on pp: receive: 4.9 s, ended 4.", " s ago"));
     CHECK(is_like(lines[3], "step 3, F on compute: open for 9.", " s"));
     CHECK(is_like(lines[4], "step 2, send of layer 1 to rank 0 on pp: receive: open for 1.", " s"));
-    CHECK(recorder.last_operations(20).size() == 22);  // a lane remembers as many, and more
+    CHECK(recorder.last_operations(20).size() == 22);  // a lane remembers at least as many
     CHECK(recorder.drain().size() == (on ? 102 : 0));
   }
 }

@@ -10,7 +10,7 @@ using namespace lockstep;
 
 namespace {
 
-/// A timeline written down by hand.
+/// A hand-written timeline.
 class Written {
  public:
   explicit Written(const char* clock) {
@@ -25,7 +25,7 @@ class Written {
     timeline_.add(rank, tid, span);
     return *this;
   }
-  /// A message from lane 1 to lane 2, with its spans.
+  /// Adds a message from lane 1 to lane 2, with its spans.
   Written& message(int from, Interval sent, int to, Interval received) {
     span(from, 1, Category::communication, sent.start, sent.end);
     span(to, 2, Category::communication, received.start, received.end);
@@ -55,8 +55,8 @@ void check_parts(const StepParts& parts, Picoseconds compute, Picoseconds transf
 }  // namespace
 
 TEST_CASE("exposed communication is standing still: transfer, latency and a late peer apart") {
-  // α = 3, β · bytes = 4. Rank 1 waits from 2 on; rank 0 is late and sends at 5, so the message is
-  // in flight from 5 to 12 and on the receiver's lane from 8 to 12.
+  // α = 3, β · bytes = 4. Rank 1 waits from 2. Rank 0 is late and sends at 5, so the message is in
+  // flight from 5 to 12 and on the receiver's lane from 8 to 12.
   Written written{"modelled"};
   written.span(0, 0, Category::forward, 0, 5).span(0, 0, Category::backward, 5, 20);
   written.span(1, 0, Category::forward, 0, 2)
@@ -74,7 +74,7 @@ TEST_CASE("exposed communication is standing still: transfer, latency and a late
 }
 
 TEST_CASE("a rank's own send does not hide the latency of what it waits for") {
-  // A step of a ring, α = 3, β · bytes = 4: both send at 0, and receive from 3 to 7.
+  // One step of a ring, α = 3, β · bytes = 4: both ranks send at 0 and receive from 3 to 7.
   Written written{"modelled"};
   for (const int rank : {0, 1}) {
     written.span(rank, 0, Category::wait, 0, 7).span(rank, 0, Category::forward, 7, 9);

@@ -44,7 +44,7 @@ std::string first_event(const std::string& trace) {
   return trace.substr(begin, trace.find('\n', begin) + 1 - begin);
 }
 
-/// Bytes that are no two alike in a row, so that what is lost or doubled is noticed.
+/// Bytes in which no stretch repeats, so lost or duplicated bytes are noticed.
 std::string bytes_of(std::size_t count) {
   std::string bytes;
   for (std::size_t i = 0; bytes.size() < count; ++i) bytes += std::to_string(i) + "\n";
@@ -124,7 +124,7 @@ TEST_CASE("a slow viewer gets everything") {
 TEST_CASE("a viewer at a hundredth of the speed holds nothing up and has everything in the end") {
   const TemporaryFolder folder;
   FakeViewer viewer;
-  // Some 100 KB/s, where some 10 MB/s come.
+  // Reads about 100 KB/s, while about 10 MB/s arrive.
   viewer.listen({.piece = 1024, .pause = milliseconds{10}});
   Recorder recorder;
   TraceWriter writer{folder.path(), viewer.address(), ""};
@@ -134,7 +134,7 @@ TEST_CASE("a viewer at a hundredth of the speed holds nothing up and has everyth
     recorder.span(0, {.name = "work", .sequence = i}, i * 10, i * 10 + 7);
     if (i % 1000 == 999) std::this_thread::sleep_for(milliseconds{10});
   }
-  CHECK(viewer.received().size() < 1'000'000);  // it is far behind, and the ranks are done
+  CHECK(viewer.received().size() < 1'000'000);  // far behind, although the ranks are done
   viewer.hurry();
   writer.finish();
   const std::string trace = read_file(folder.path() / "rank0.json");
@@ -144,7 +144,7 @@ TEST_CASE("a viewer at a hundredth of the speed holds nothing up and has everyth
 
 TEST_CASE("the end waits for a viewer for as long as it takes bytes") {
   const TemporaryFolder folder;
-  // More than the sockets' buffers hold, at some 10 MB/s: longer than the patience.
+  // More than the sockets' buffers hold; at about 10 MB/s it takes longer than the time-out.
   const std::string bytes = bytes_of(24'000'000);
   FakeViewer viewer;
   viewer.listen({.piece = 64 * 1024, .pause = milliseconds{5}});
@@ -169,7 +169,7 @@ TEST_CASE("a viewer that takes nothing is waited for no longer than the patience
 
 TEST_CASE("without a viewer the end comes at once") {
   const TemporaryFolder folder;
-  FakeViewer nobody;  // has the port and does not listen
+  FakeViewer nobody;  // reserves the port without listening
   const std::string address = nobody.address();
   std::string trace;
   CHECK(seconds_of([&] { trace = write_trace(folder, address, 10); }) < 1);

@@ -29,14 +29,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What a file is as strict JSON, once its closing bracket is there.
+/// Parses a trace as strict JSON after adding its closing bracket.
 nlohmann::json closed(const std::string& trace) {
   REQUIRE(trace.ends_with(",\n"));
   return nlohmann::json::parse(trace.substr(0, trace.size() - 2) + "\n]");
 }
 
-/// What one thread records: spans of all kinds, one after the other on a lane of its own, so that
-/// where they were put and where they are found can be compared one by one.
+/// The recordings of one thread: spans of all kinds, consecutive on a lane of its own, which allows
+/// comparing the recorded spans with the file one by one.
 struct Author {
   Recorder* recorder;
   int lane;
@@ -48,7 +48,7 @@ struct Author {
     const auto below = [&](std::int64_t n) {
       return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random);
     };
-    Picoseconds at = below(3'500'000'000'000'000'000);  // forty days: no double holds it
+    Picoseconds at = below(3'500'000'000'000'000'000);  // forty days: too large for a double
     for (int i = 0; i < count; ++i) {
       const Picoseconds start = at + (below(2) == 0 ? 0 : below(3'000'000));
       const Picoseconds end = start + 1 + below(4) * below(5'000'000);
@@ -109,14 +109,14 @@ TEST_CASE("whatever threads record while the writer runs is in the files, in the
       recorder.loss(2.5 + rank, 88);
     }
     for (std::thread& thread : running) thread.join();
-    for (int rank = 0; rank < ranks; ++rank) {  // the lanes are nobody else's now
+    for (int rank = 0; rank < ranks; ++rank) {  // no other thread uses the lanes any more
       Recorder& recorder = *recorders[static_cast<std::size_t>(rank)];
       recorder.flow_start(1, static_cast<std::uint64_t>(rank), 100);
       Recorder& next = *recorders[static_cast<std::size_t>((rank + 1) % ranks)];
       next.flow_end(2, static_cast<std::uint64_t>(rank), 250);
     }
     writer.finish();
-    writer.finish();  // again: nothing
+    writer.finish();  // the second call does nothing
   }
 
   std::vector<fs::path> files;
@@ -125,11 +125,11 @@ TEST_CASE("whatever threads record while the writer runs is in the files, in the
     const std::string text = read_file(files.back());
     CHECK(text.starts_with("[\n{\"ph\":\"M\",\"name\":\"lockstep\""));
     const nlohmann::json events = closed(text);
-    // One event a line, the `end` event last.
+    // One event per line, the `end` event last.
     CHECK(events.size() + 1 == static_cast<std::size_t>(std::ranges::count(text, '\n')));
     CHECK(events.back()["name"] == "end");
     CHECK(events.back()["args"]["spans"] == threads * count);
-    // Each thread's spans in the order in which it put them.
+    // Each thread's spans, in the order in which it recorded them.
     std::map<int, int> next;
     for (const nlohmann::json& event : events)
       if (event["ph"] == "X") {
@@ -139,7 +139,7 @@ TEST_CASE("whatever threads record while the writer runs is in the files, in the
     CHECK(next == std::map<int, int>{{1, count}, {2, count}, {3, count}});
   }
 
-  // Merged, it is one trace, valid in the strict sense too, with all of the lines.
+  // The merge is a single trace, strictly valid, with all of the lines.
   merge_traces(files, folder.path() / "trace.json");
   const std::string merged = read_file(folder.path() / "trace.json");
   std::string lines = "[\n";
@@ -233,7 +233,7 @@ TEST_CASE("a span that stays open is in the file while it is, and closed by its 
   OpenSpan left{recorder, 0, {.name = "left open"}, clock.now()};
   writer.finish();
   bool ended = false;
-  CHECK(lane_now(ended).size() == 1);  // the other one: the run was over before it was
+  CHECK(lane_now(ended).size() == 1);  // the span left open when the run ended
   CHECK(ended);
 }
 
@@ -335,7 +335,7 @@ TEST_CASE("a disk that is full from the start is one line") {
 }
 
 TEST_CASE("a disk that fills up while ranks run drops that rank's trace and is told at the end") {
-  // A limit on the size of files stands for the disk.
+  // A file size limit simulates a full disk.
   const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
@@ -355,8 +355,8 @@ TEST_CASE("a disk that fills up while ranks run drops that rank's trace and is t
     std::this_thread::sleep_for(std::chrono::milliseconds{100});
     for (int i = 0; i < 2000; ++i) large.span(0, {.name = "work"}, i, i + 1);
     std::this_thread::sleep_for(std::chrono::milliseconds{100});
-    kept = large.drain().size();  // the writer goes on taking out, so that memory doesn't fill too
-    // Room again does not help: what is missing in the middle would still be missing.
+    kept = large.drain().size();  // the writer keeps draining, which keeps memory from filling too
+    // Free space does not help: the missing middle would still be missing.
     REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
     size = fs::file_size(folder.path() / "rank0.json");
     large.span(0, {.name = "work"}, 5000, 5001);

@@ -14,7 +14,7 @@ std::string microseconds(Picoseconds time) {
   return fmt::format("{}.{:06}", time / 1'000'000, time % 1'000'000);
 }
 
-/// A rank's file while it is written. Lines are put in the order of the time they are known at.
+/// A rank's file under construction, with lines in the order in which their contents become known.
 struct File {
   int rank = 0;
   int spans = 0;
@@ -46,7 +46,7 @@ struct File {
   }
 };
 
-/// Lanes: 0 compute, then send and receive, of activations and of gradients.
+/// Lane 0 is compute; then send and receive of activations, and of gradients.
 int send_lane(bool forward) {
   return forward ? 1 : 3;
 }

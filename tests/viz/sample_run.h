@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// A run that never was: traces as ranks write them, from a simulated schedule.
+/// A fictitious run: traces as ranks would write them, generated from a simulated schedule.
 struct SampleRun {
   Schedule schedule;
   PipelineTimes times;
@@ -20,13 +20,14 @@ struct SampleRun {
   std::int64_t clock_offset_ns = 0;
 };
 
-/// 1F1B on `stages` ranks, forward 1 ms, backward 2 ms.
+/// 1F1B on `stages` ranks with forward 1 ms and backward 2 ms.
 SampleRun sample_1f1b(int stages = 4, int microbatches = 8, int steps = 6);
 
-/// The first event of a rank's trace, as a line; `token` for the wire.
+/// The first event of a rank's trace, as a line; `token` for use on the wire.
 std::string sample_hello(const SampleRun& run, int rank, const std::string& token = "");
 
-/// The text of each rank's file. Steps follow one another; each rank's `end` counts its spans.
+/// Returns the text of each rank's file. Steps are consecutive, and each rank's `end` event counts
+/// its spans.
 std::vector<std::string> sample_traces(const SampleRun& run);
 
 }  // namespace lockstep

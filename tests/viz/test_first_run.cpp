@@ -30,7 +30,7 @@ TEST_CASE("of several runs the first is opened, and the others are named") {
                                                       " and 1 more are of other runs and are not "
                                                       "shown");
 
-  // Traces of others say no run: they belong together, and to none of ours.
+  // Traces from other tools name no run: they belong together, and to none of ours.
   CHECK(first_run_of({other, other}).paths.size() == 2);
   CHECK(first_run_of({other, a0}).left_out == std::vector{a0});
   CHECK_THROWS_AS(first_run_of({folder.path() / "nothing"}), UsageError);

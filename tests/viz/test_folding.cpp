@@ -10,7 +10,7 @@ using namespace lockstep::viz;
 
 namespace {
 
-/// A row of spans and gaps of random lengths, some of them none.
+/// A row of spans and gaps of random lengths, some of them zero.
 SpanRow random_row(std::mt19937& random, int count, Picoseconds longest) {
   SpanRow row;
   Picoseconds at = 1000;
@@ -25,7 +25,7 @@ SpanRow random_row(std::mt19937& random, int count, Picoseconds longest) {
   return row;
 }
 
-/// Pixels of the window in which spans run: what folding must keep.
+/// Pixels of the window that spans cover, which folding must preserve.
 double covered(const SpanRow& row, const TimeWindow& window, double pixels) {
   double sum = 0;
   for (const TimelineSpan& span : row) {
@@ -74,7 +74,7 @@ TEST_CASE("a gap of a pixel or more between folds stays empty") {
     CHECK_FALSE((box.left < 199 && box.right > 101));
     CHECK(box.cover == doctest::Approx(0.8));
   }
-  CHECK(boxes.size() == 2);  // what looks alike is one box
+  CHECK(boxes.size() == 2);  // spans that look alike form one box
   int spans = 0;
   for (const Box& box : boxes) spans += box.count;
   CHECK(spans == 2000);

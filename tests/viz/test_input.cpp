@@ -13,7 +13,7 @@ using namespace lockstep::viz;
 
 namespace {
 
-/// A pipe into a feed, without a window.
+/// A pipe connected to a feed, without a window.
 class Piped {
  public:
   Piped() {
@@ -115,7 +115,7 @@ TEST_CASE("what tail makes of files that grow: names of files, empty lines, line
       at[file] += size;
     }
     Piped piped;
-    // As a pipe has it, in pieces that know nothing of lines.
+    // In pieces that ignore line boundaries, as from a pipe.
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t size = 1 + random() % 3000;
       piped.send(std::string_view{text}.substr(begin, size));

@@ -18,7 +18,7 @@ using namespace lockstep::viz;
 
 namespace {
 
-/// One rank's end of the wire.
+/// One rank's end of the connection.
 class FakeRank {
  public:
   explicit FakeRank(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -41,7 +41,7 @@ class FakeRank {
       bytes.remove_prefix(static_cast<std::size_t>(count));
     }
   }
-  /// Up to the newline, or what came before the end.
+  /// Reads up to the newline, or to the end of the connection.
   std::string line() const {
     std::string text;
     char c = 0;
@@ -108,7 +108,7 @@ TEST_CASE("a connection that breaks anywhere resumes at the byte where it broke"
   for (const std::size_t until :
        {std::size_t{1}, trace.size() / 3, trace.size() / 2, trace.size()}) {
     FakeRank rank{viewer.port()};
-    // In two pieces, as TCP may have it.
+    // In two pieces, as TCP may deliver it.
     const std::string hello = sample_hello(run, 0);
     rank.send(hello.substr(0, 20));
     std::this_thread::sleep_for(std::chrono::milliseconds{20});
@@ -117,7 +117,7 @@ TEST_CASE("a connection that breaks anywhere resumes at the byte where it broke"
     REQUIRE(answer == "resume " + std::to_string(at));
     rank.send(std::string_view{trace}.substr(at, until - at));
     at = until;
-    // Let it arrive before the line is cut.
+    // Gives the data time to arrive before the connection is cut.
     std::this_thread::sleep_for(std::chrono::milliseconds{60});
   }
   CHECK(viewer.until([&] { return has_ended(viewer, 0); }));

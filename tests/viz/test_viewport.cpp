@@ -34,7 +34,7 @@ TEST_CASE("zooming keeps the time under the cursor, panning moves by a share of 
   CHECK(viewport.window().begin == doctest::Approx(1200));
   viewport.zoom(1e-30, 1300);
   viewport.advance(timeline, 0, true);
-  CHECK(viewport.window().width() >= 100);  // never nothing
+  CHECK(viewport.window().width() >= 100);  // never empty
 }
 
 TEST_CASE("a glide arrives and then rests") {

@@ -1,4 +1,4 @@
-// The viewer as a whole, under a virtual display.
+// Tests of the whole viewer on a virtual display.
 #include <doctest/doctest.h>
 #include <stb_image.h>
 #include <sys/wait.h>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A folder of its own, gone at the end.
+/// A new folder, deleted at the end.
 struct Folder {
   fs::path path =
       fs::temp_directory_path() / ("lockstep_window_" + std::to_string(std::random_device{}()));
@@ -36,12 +36,12 @@ struct Outcome {
   std::string output;
 };
 
-/// Runs the viewer; `display` decides whether it has one.
+/// Runs the viewer, with a display if `display` is set.
 Outcome view(const std::string& arguments, bool display, const fs::path& scratch) {
   const std::string log = (scratch / "log").string();
   const std::string run =
       display ? "xvfb-run -a -s '-screen 0 1920x1200x24' " : "env -u DISPLAY -u WAYLAND_DISPLAY ";
-  // Under a sanitizer, what the graphics driver leaks and how it locks is not ours to judge.
+  // Ignores the graphics driver's own leaks and locking under a sanitizer.
   const int status =
       std::system(("ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=report_bugs=0 timeout 60 " + run +
                    LOCKSTEP_VIEW + " " + arguments + " >" + log + " 2>&1")
@@ -74,7 +74,7 @@ struct Picture {
   }
 };
 
-/// Within a unit or two of each channel: blending rounds.
+/// Equal up to two units per channel: blending rounds.
 bool alike(ImU32 a, ImU32 b) {
   for (int shift = 0; shift < 24; shift += 8) {
     if (std::abs(static_cast<int>((a >> shift) & 0xff) - static_cast<int>((b >> shift) & 0xff)) >
@@ -125,7 +125,7 @@ TEST_CASE("the picture of a run has every action in its colour where it belongs"
   const auto x_of = [&](double time) {
     return left + (time - viewport.window().begin) / viewport.window().width() * width;
   };
-  // All ranks run the optimizer at the same time: one column of pixels that finds the lanes.
+  // All ranks run the optimizer at the same time, so one column of pixels crosses all lanes.
   const SpanRow& first = timeline.find_rank(0)->compute()->rows(Band::action).front();
   const auto optimizer = std::find_if(first.begin(), first.end(), [](const TimelineSpan& span) {
     return span.category == Category::optimizer && span.step == 1;
@@ -155,7 +155,7 @@ TEST_CASE("the picture of a run has every action in its colour where it belongs"
       if (x1 - x0 < 8) continue;
       CAPTURE(rank);
       CAPTURE(timeline.name(span.name));
-      // Beside the label and above the middle, where a message's arrow may not hide all of it.
+      // Beside the label and above the middle, so a message's arrow cannot hide all of it.
       int hits = 0, looked = 0;
       for (const double share : {0.15, 0.25, 0.75, 0.85}) {
         const auto x = static_cast<int>(x0 + share * (x1 - x0));
@@ -174,7 +174,7 @@ TEST_CASE("the picture of a run has every action in its colour where it belongs"
   CHECK(boxes == 4 * (16 + 1));
   CHECK(waits > 8);
 
-  // The cursor, put on a box, lights up that box and its microbatch on the other ranks.
+  // Hovering over a box highlights it and its microbatch on the other ranks.
   const SpanRow& second = timeline.find_rank(1)->compute()->rows(Band::action).front();
   const auto under = std::find_if(second.begin(), second.end(), [](const TimelineSpan& span) {
     return span.step == 1 && span.category == Category::backward && span.microbatch == 6;

@@ -60,7 +60,7 @@ TEST_CASE("what the cursor is on, in words") {
   CHECK(finding_words(timeline, on_wait)[0] ==
         "idle, waiting for gradients of microbatch 0 from rank 2");
 
-  // Between the last backward and the optimizer nothing is recorded: idle, and nothing says why.
+  // Nothing is recorded between the last backward and the optimizer: idle for no known reason.
   const auto optimizer = std::find_if(row.begin(), row.end(), [](const TimelineSpan& span) {
     return span.category == Category::optimizer;
   });
@@ -162,7 +162,7 @@ TEST_CASE("the trace, the simulator and the series agree on the bubble") {
   for (const auto& point : series.points())
     CHECK(point.bubble.share() == doctest::Approx(simulated));
 
-  // And the lab, asked for the run as it was, says it once more.
+  // The lab, set to the original run, says the same.
   const LabQuestion question = question_from(timeline, 4);
   CHECK(question.stages == 4);
   CHECK(question.microbatches == 8);
