@@ -6,14 +6,15 @@
 
 #include "core/pipeline/simulator.h"
 
-/// Random schedules that are valid by the way they are made, and random costs to time them with.
+/// Random schedules that are valid by construction, and random costs with which to time them.
 namespace lockstep {
 
 inline int pick(std::mt19937& random, int least, int most) {
   return std::uniform_int_distribution{least, most}(random);
 }
 
-/// Where stages live: round and round (interleaved 1F1B), there and back (ZB-V), or anywhere.
+/// Returns a placement of stages: round-robin (interleaved 1F1B), back and forth (ZB-V), or
+/// arbitrary.
 inline std::vector<int> random_placement(std::mt19937& random, int ranks, int stages) {
   const int kind = pick(random, 0, 2);
   std::vector<int> rank_of_stage;
@@ -27,8 +28,8 @@ inline std::vector<int> random_placement(std::mt19937& random, int ranks, int st
   return rank_of_stage;
 }
 
-/// A random topological order of the dependency graph: again and again any action whose inputs are
-/// there is appended to its rank's list. B or I and W are chosen per stage and microbatch.
+/// A random topological order of the dependency graph: repeatedly appends a ready action to its
+/// rank's list. Each stage and microbatch uses either B or I and W, at random.
 inline Schedule random_schedule(std::mt19937& random) {
   Schedule schedule;
   schedule.name = "random";
@@ -61,8 +62,9 @@ inline Schedule random_schedule(std::mt19937& random) {
   return schedule;
 }
 
-/// Costs of 0 to 9 µs a piece, by stage and op; links of 0 to 9 µs latency and 0 to 9 µs transfer,
-/// other ones between nodes of two ranks. With `none_free`, every action takes at least 1 µs.
+/// Random costs of 0 to 9 µs per stage and op, and links with 0 to 9 µs of latency and 0 to 9 µs of
+/// transfer, drawn separately within and between nodes of two ranks. With `none_free`, every action
+/// takes at least 1 µs.
 inline PipelineTimes random_times(std::mt19937& random, const Schedule& schedule,
                                   bool none_free = false) {
   const auto time = [&] { return Picoseconds{1'000'000} * pick(random, none_free ? 1 : 0, 9); };

@@ -153,7 +153,7 @@ TEST_CASE("a run on the meta device reports what it counted, and no losses") {
 TEST_CASE("a merged trace that can't be written fails the run") {
   if (!std::filesystem::exists("/dev/full")) return;
   const TemporaryFolder folder;
-  std::filesystem::remove(folder.path() / "trace.json");  // the only file with an error
+  std::filesystem::remove(folder.path() / "trace.json");
   std::filesystem::create_symlink("/dev/full", folder.path() / "trace.json");
   CHECK(run_lesson({"--trace", folder.path().string(), "--steps", "2"}) == 1);
 }

@@ -23,7 +23,6 @@ TimelineSpan add(Timeline& timeline, int rank, int tid, const char* name, Catego
 
 TEST_CASE("a bubble is the rank-time of a step's window in which no action runs") {
   // Two stages, two microbatches, forward 1, backward 2: (p-1)/(m+p-1) = 1/3.
-  //   rank 0: F0 F1 .  B0 B0 .. : 0-1 1-2        4-6    6-8... worked by hand below
   Timeline timeline;
   add(timeline, 0, 0, "PP:0F0", Category::forward, 0, 1);
   add(timeline, 0, 0, "PP:0F1", Category::forward, 1, 2);
