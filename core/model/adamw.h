@@ -37,8 +37,8 @@ class AdamW {
 
   Device device() const { return device_; }
 
-  /// Returns the squares of this rank's parameters; with several ranks, gather them before calling
-  /// gradient_norm. Waits for the device. Zeros on the meta device.
+  /// Returns the sum of squares of each parameter's gradient on this rank; with several ranks,
+  /// gather them all before calling gradient_norm. Waits for the device. Zeros on the meta device.
   std::vector<OrderedSquare> squares();
   /// Returns whether all of this rank's gradients are finite (no infinity, no NaN). Makes one pass
   /// over them and waits for the device. True on the meta device.

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// The unit in which parameters are gathered, used and discarded: the embedding, a block, or the
-/// head.
+/// A part of the model that is gathered, run and discarded as a whole: the embedding, a block, or
+/// the head.
 struct Unit {
   int index = 0;  ///< in the whole model: 0 is the embedding, 1 .. L the blocks, L + 1 the head
   /// In ascending order. If a tied head is on the same stage as the embedding, its unit includes
@@ -20,9 +20,9 @@ struct Unit {
   std::vector<Parameter*> parameters;
 };
 
-/// Callbacks around each unit of a model: ZeRO-3 gathers and discards parameters in them, and data
-/// parallelism starts to send gradients while backward continues. Backward may run whole, or as two
-/// halves with halves of other microbatches in between. A unit's parameters are read from
+/// Callbacks before and after each unit of a model. ZeRO-3 uses them to gather and discard
+/// parameters, data parallelism to send gradients while backward continues. Backward may run whole,
+/// or as two halves with halves of other microbatches in between. A unit's parameters are read from
 /// before_forward to after_forward, and from before_backward to after_backward_input. Its gradients
 /// are updated from before_backward (LayerNorm's already in the input half) to after_backward.
 ///
@@ -127,7 +127,7 @@ class Gpt {
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
       const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices);
 
-  /// Call one hook of every technique, from the outermost or from the innermost.
+  /// Call `hook` for every technique: inwards from the outermost, outwards from the innermost.
   void inwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
   void outwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
   void weight_half_done(const Unit& unit, bool last);
@@ -142,8 +142,8 @@ class Gpt {
   std::vector<std::unique_ptr<Layer>> blocks_;
   std::unique_ptr<Layer> head_;
   std::unique_ptr<LossLayer> loss_;
-  /// The tied head's part of the token table's gradient; empty unless embedding and head are both
-  /// here.
+  /// The tied head's contribution to the token table's gradient; empty unless this stage has both
+  /// the embedding and the head.
   Tensor tied_gradient_;
   bool tied_is_added_ = false;
   std::vector<Parameter*> parameters_;

@@ -31,8 +31,8 @@ struct Parameter : ParameterSpec {
   /// parameter has no gradient. On the meta device nothing is filled.
   Parameter(const ParameterSpec& spec, Slice slice, Device device, std::uint64_t seed);
 
-  /// Allocate the parameter's own storage again after its value or gradient was moved elsewhere.
-  /// The contents are uninitialised.
+  /// Allocate the parameter's own storage again, uninitialised, after its value or gradient was
+  /// moved elsewhere.
   void allocate_value(Device device);
   void allocate_gradient(Device device);
 

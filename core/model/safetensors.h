@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// The safetensors format: 8 bytes of header length (little endian); a JSON header with each
-// tensor's dtype, shape and byte range [begin, end) in the data; then the data, row-major
+// The safetensors format: an 8-byte header length (little endian); a JSON header with each tensor's
+// dtype, shape and byte range [begin, end) in the data; then the data, row-major
 // (https://github.com/huggingface/safetensors#format).
 
 /// A file open for reading. The constructor checks the whole header: each tensor lies inside the

@@ -30,7 +30,7 @@ inline std::vector<WhenSummed> overlaps_of(const std::string& word) {
 
 /// Data parallelism: every rank holds the whole model and computes the gradients of its own share
 /// of the batch. The loss is a mean over the whole batch: each rank divides its share by the number
-/// of tokens on all ranks, so the gradient of the whole batch is the sum over ranks.
+/// of tokens on all ranks, so the batch's gradient is the sum over ranks.
 class DataParallel : public LayerHooks {
  public:
   /// One all-reduce sends about `bucket_bytes`. Until this object is destroyed, the model's

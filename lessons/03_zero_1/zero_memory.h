@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// Bytes per parameter of the model states of training with Adam.
+/// Bytes of model states per parameter when training with Adam.
 struct StateBytes {
   int value = 4;
   int gradient = 4;

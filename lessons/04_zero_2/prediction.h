@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// The summation order of data parallelism, but applied to each microbatch's gradients.
+/// The summation order of data parallelism, applied to each microbatch's gradients separately.
 inline SumOrder scattered_order(const FlatLayout& layout) {
   SumOrder order = ring_order(layout, WhenSummed::overlap);
   order.every_microbatch = true;

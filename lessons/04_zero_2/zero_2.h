@@ -95,8 +95,8 @@ class ScatteredGradients {
   Leaving leaving_;
 };
 
-/// ZeRO stage 2 (Rajbhandari 2020, section 5.2): each rank keeps only its shard of the gradients
-/// too.
+/// ZeRO stage 2 (Rajbhandari 2020, section 5.2): each rank keeps only its own shard of the
+/// gradients as well.
 class Zero2 : public LayerHooks {
  public:
   /// Until this object is destroyed, the model's values live in flat buckets and its gradients have

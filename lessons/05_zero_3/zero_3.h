@@ -36,8 +36,8 @@ class GatheredParameters {
   void set_prefetch(int prefetch) { prefetch_ = static_cast<std::size_t>(prefetch); }
 
   /// When this returns, forward or backward of the unit may begin. Units must come in the order of
-  /// Gpt::forward or Gpt::backward (otherwise throws std::logic_error). Between passes a schedule
-  /// may switch to another microbatch; buckets prefetched for another pass are then discarded.
+  /// Gpt::forward or Gpt::backward; otherwise it throws std::logic_error. Between passes a schedule
+  /// may switch to another microbatch; the prefetched buckets are then discarded.
   void before(const Unit& unit) {
     if (unit_ == 0 && uses_[use_].units.front() != unit.index) begin_other_pass(unit);
     if (uses_[use_].units.at(unit_) != unit.index)
@@ -136,8 +136,8 @@ class GatheredParameters {
   std::size_t prefetch_ = 1;
   std::vector<Tensor> own_;  ///< by bucket
 
-  std::size_t use_ = 0;                       ///< current use of the microbatch
-  std::size_t unit_ = 0;                      ///< units of that use that have begun
+  std::size_t use_ = 0;                       ///< index of the microbatch's current use
+  std::size_t unit_ = 0;                      ///< units of this use that have begun
   std::size_t started_ = 0;                   ///< uses whose gathers have started
   std::deque<std::vector<Gathered>> here_{};  ///< from use_ on: at most 1 + prefetch
 };

@@ -14,7 +14,7 @@ namespace lockstep {
 ///
 /// Its cost: each rank idles for (p - 1)(T_F + T_B) while the pipeline fills and drains. With free
 /// communication that is (p - 1)/(m + p - 1) of the whole time, so more microbatches mean a smaller
-/// bubble. But every rank holds the activations of all m of them until the first backward.
+/// bubble. But every rank holds the activations of all m microbatches until the first backward.
 ///
 /// Backwards run in ascending order, as in every schedule here, so gradients are always summed in
 /// the same order and all schedules agree bitwise. (The paper's figure draws them in descending

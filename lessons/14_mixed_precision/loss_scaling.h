@@ -12,11 +12,11 @@
 
 namespace lockstep {
 
-/// Dynamic loss scaling (Micikevicius 2018, section 3.2; factors of 2 and their defaults as in
-/// PyTorch's GradScaler). Backward is linear: scaling the loss by S scales all gradients by S, so
-/// fewer of them underflow in f16. S is a power of two, so multiplying and dividing by it are
-/// exact. The best S is not known in advance and changes during training, so S grows until a
-/// gradient overflows.
+/// Dynamic loss scaling (Micikevicius 2018, section 3.2; with the factors and defaults of PyTorch's
+/// GradScaler). Backward is linear: scaling the loss by S scales all gradients by S, so fewer of
+/// them underflow in f16. S is a power of two, so multiplying and dividing by it are exact. The
+/// best S is not known in advance and changes during training, so S grows until a gradient
+/// overflows.
 class LossScaler {
  public:
   /// The initial scale in f16.
@@ -35,11 +35,11 @@ class LossScaler {
   float scale() const { return static_cast<float>(scale_); }
   float unscale() const { return static_cast<float>(1 / scale_); }
 
-  /// Returns whether the optimizer may take the step: only if all gradients are finite. Call it
-  /// after each backward. One infinite or NaN gradient would corrupt the weights permanently, so
-  /// otherwise the step is skipped, its batch has no effect, and the scale is halved. Replicas that
-  /// have summed their gradients all get the same answer. Throws RunError if the scale has become
-  /// so small that it cannot be the cause of the overflow.
+  /// Returns whether the optimizer may take the step, which requires all gradients to be finite.
+  /// Call it after each backward. A single infinite or NaN gradient would corrupt the weights
+  /// permanently; if there is one, the step is skipped, its batch has no effect, and the scale is
+  /// halved. Replicas that have summed their gradients all get the same answer. Throws RunError if
+  /// the scale has become so small that it cannot be the cause of the overflow.
   bool take(int step, bool finite) {
     const double before = scale_;
     if (!finite) {
@@ -81,7 +81,7 @@ inline double first_scale(double asked, DType dtype) {
 /// Factor by which --overflow-at enlarges a loss, so that its gradients overflow in f16.
 inline constexpr float outlier = 0x1p24F;
 
-/// Throws UsageError for flags that contradict each other.
+/// Throws UsageError for invalid or contradictory flags.
 inline void check_scaling(const Options& options, double scale, int interval, int overflow_at) {
   int exponent = 0;
   if (scale != 0 && (scale < 1 || scale > 0x1p40 || std::frexp(scale, &exponent) != 0.5))
@@ -106,7 +106,7 @@ inline void check_scaling(const Options& options, double scale, int interval, in
 }
 
 /// Returns the same microbatches with the loss multiplied by `scale`. They refer to the tokens of
-/// `batch`.
+/// `batch`, which must outlive them.
 inline Batch scaled(const Batch& batch, float scale) {
   Batch result;
   result.microbatches = batch.microbatches;

@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
       const double loss = accumulate_gradients(model, scaled(mine, larger)) / larger;
       replicas.sum_gradients();
 
-      // Only f16 can overflow where f32 would not.
+      // Only f16 can overflow when f32 would not.
       const float unscale = scaler.unscale();
       const bool good = dtype != DType::f16 || optimizer.finite();
       if (scaler.take(step, good))

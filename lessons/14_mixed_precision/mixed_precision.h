@@ -17,7 +17,8 @@
 
 namespace lockstep {
 
-// -- where the 16 bytes are -----------------------------------------------------------------------
+// -- the 16 bytes per parameter
+// -----------------------------------------------------------------------
 
 /// Returns the bytes of a whole model on one device as the allocator counts them after building the
 /// model and its optimizer. Uses the meta device, so any size can be counted. Activations are the
@@ -94,7 +95,8 @@ inline void print_states(const GptConfig& config, DType narrow, int batch) {
       batch);
 }
 
-// -- what a narrow type loses ---------------------------------------------------------------------
+// -- gradients in narrow types
+// ---------------------------------------------------------------------
 
 /// A whole model with given weights, on its own device.
 struct Probe {
@@ -125,7 +127,7 @@ struct Probe {
 
 /// The loss of information when a batch's gradients are computed in a narrow type.
 struct Lost {
-  double to_zero = 0;      ///< share of the gradients nonzero in f32 that are zero
+  double to_zero = 0;      ///< share of the gradients that are nonzero in f32 and zero here
   double to_infinity = 0;  ///< share of the gradients that are infinite or NaN
   double error = 0;        ///< ‖narrow / scale − f32‖₂ / ‖f32‖₂
 };

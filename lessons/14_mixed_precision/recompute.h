@@ -65,8 +65,8 @@ class KeepingAttentionCore : public Layer {
 };
 
 /// A block that keeps only its input and runs forward again when its gradient arrives. If the
-/// halves of backward run separately, the input half recomputes, and the stash then holds for the
-/// weight half the same tensors as without recomputation.
+/// halves of backward run separately, the input half recomputes, and the stash then keeps the same
+/// tensors for the weight half as without recomputation.
 class RecomputedBlock : public Layer {
  public:
   RecomputedBlock(const LayerSite& site, std::unique_ptr<Layer> block)

@@ -1,5 +1,6 @@
-// Compares our ring all_reduce with the MPI library's own over shared memory: ours between four
-// threads, and ours between the same four processes. The program restarts itself under mpirun.
+// Compares our ring all_reduce, between four threads and between four processes, with the MPI
+// library's own between the same processes, over shared memory. The program restarts itself under
+// mpirun.
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>

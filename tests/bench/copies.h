@@ -107,7 +107,7 @@ struct Compared {
   SideBySide sides;
   /// The same by the sum of the ranks' rates. On an otherwise idle machine the two agree.
   SideBySide by_rates;
-  double processor_ratio = 0;  ///< CPU time, ours over the other's
+  double processor_ratio = 0;  ///< our CPU time over the other side's
 };
 /// Calls `ours` and `other` with the step number. Each turn is one step, and all ranks start it
 /// together.
@@ -182,14 +182,14 @@ inline Compared zero_3_against_overlap(Rank& rank, const CopiesWork& work, int r
   return compare_steps(rank, rounds, step_of(sharded), step_of(replicas));
 }
 
-/// Reports a row of the table: the speed of ours relative to the other.
+/// Reports a row of the table: our speed relative to the other side's.
 inline void report_speed(benchmark::State& state, const Compared& compared, double at_least,
                          const std::string& what) {
   report(state, compared.sides, at_least, what);
   state.counters["by_rates"] = median(compared.by_rates.speeds());
   state.counters["processor"] = compared.processor_ratio;
 }
-/// The same, but reports ours' time relative to the other's.
+/// The same, but reports our time relative to the other side's.
 inline void report_time(benchmark::State& state, const Compared& compared, double at_most,
                         const std::string& what) {
   report_speed(state, compared, 0, what);

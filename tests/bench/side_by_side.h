@@ -25,7 +25,7 @@ class SideBySide {
     ours_.push_back(ours);
     other_.push_back(other);
   }
-  /// Returns each round's speed of ours relative to the other's.
+  /// Returns our speed relative to the other side's, for each round.
   std::vector<double> speeds() const {
     std::vector<double> speeds;
     for (std::size_t i = 0; i < ours_.size(); ++i) speeds.push_back(other_[i] / ours_[i]);

@@ -88,7 +88,7 @@ Queue Scope::queue(bool urgent) {
 }
 
 Scope::~Scope() {
-  // Work on one queue may use memory of another.
+  // Work on one queue may use another queue's memory.
   try {
     for (Queue queue : queues_) finish(gpu_, queue);
     for (const auto& [data, queue] : blocks_) gpu_.release(data, queue);

@@ -124,8 +124,7 @@ TEST_CASE("what a kernel did wrong is every later call's error, on its GPU alone
 
 namespace {
 
-/// A matrix of random numbers on GPU 0, in some layout and type, with the values that reading it
-/// gives.
+/// A matrix of random numbers on GPU 0, in some layout and type, and its values as read.
 struct Matrix {
   std::int64_t rows, columns, ld;
   bool row_major, transposed;

@@ -135,7 +135,7 @@ TEST_CASE("warp operations with a lane missing or with other masks are told") {
   CHECK(contains(missing, "of 32 threads 1 have returned"));
   CHECK(contains(missing, "31 wait in"));
   CHECK(contains(missing, "returns_before_shuffle"));
-  // Half a warp also has missing lanes.
+  // Half a warp counts as having missing lanes too.
   CHECK(
       contains(complaint(1, 16, warp_sums, static_cast<const float*>(std::vector<float>(32).data()),
                          std::vector<float>(32).data()),

@@ -5,7 +5,7 @@
 #include "kernels/element.h"
 #include "tests/kernels/support.h"
 
-// Guarantees of a GPU's kernels beyond those of all kernels.
+// Guarantees that only a GPU's kernels make.
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -20,7 +20,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Looped breadth-first schedule with two stages per rank: each rank runs its first stage for all
+/// A looped breadth-first schedule with two stages per rank: each rank runs its first stage for all
 /// microbatches, then its second.
 Schedule looped(int ranks, int microbatches) {
   Schedule schedule{.name = "looped",

@@ -44,7 +44,7 @@ TEST_CASE("... with tied weights, frozen units, larger buckets, several microbat
   const Case cases[] = {
       {3, true, {}, unit_buckets, 1},
       {2, false, {0, 2}, unit_buckets, 1},
-      // (with the blocks frozen at random values, the head learns little)
+      // (the head learns little if the layers below it are frozen at random values)
       {4, true, {0}, unit_buckets, 1, 0.98},
       {3, true, {4}, unit_buckets, 1},
       {2, false, {2, 3}, 40'000, 1},

@@ -108,7 +108,7 @@ TEST_CASE("gradients are the loss's differences") {
   };
   for (Parameter* parameter : model.parameters()) {
     CAPTURE(parameter->name);
-    // Along a random direction, which tests all elements at once.
+    // Checks the derivative along a random direction, which tests all elements at once.
     const auto n = static_cast<std::size_t>(parameter->value.elements());
     const Floats start = floats(parameter->value);
     Floats direction(n);

@@ -10,7 +10,7 @@
 namespace lockstep::testing {
 
 /// GPT-2 with the cuts of tensor parallelism (Shoeybi 2019) and, in each block, experts instead of
-/// one MLP. Only a table of parameters, without layers.
+/// one MLP. Provides only a table of parameters, not the layers.
 class SplitModel : public ModelBuilder {
  public:
   explicit SplitModel(int experts) : experts_(experts) {}

@@ -8,7 +8,7 @@ TEST_CASE("the parameter count is the published formula") {
   for (int i = 0; i < 50; ++i) {
     const GptConfig config = random_config(random);
     const double L = config.layers, h = config.hidden, V = config.vocabulary, s = config.sequence;
-    // Narayanan 2021, for a tied head and without the final LayerNorm.
+    // Narayanan 2021's formula assumes a tied head and omits the final LayerNorm.
     const double formula = 12 * L * h * h * (1 + 13 / (12 * h) + (V + s) / (12 * L * h));
     const std::int64_t rest =
         2 * config.hidden + (config.tied ? 0 : std::int64_t{config.vocabulary} * config.hidden);

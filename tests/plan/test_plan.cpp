@@ -42,7 +42,7 @@ std::vector<float> whole_values(const ParameterSpec& spec, std::uint64_t seed) {
   return values;
 }
 
-/// Copies a slice of a tensor element by element; zero in padding.
+/// Copies a slice of a tensor; padding is zero.
 std::vector<float> cut_of(const std::vector<float>& whole, const Slice& slice) {
   std::vector<float> values(at(static_cast<int>(slice.local().elements())));
   for (const auto& [in_whole, in_local, n] : slice.runs())

@@ -60,7 +60,7 @@ TEST_CASE("what the cursor is on, in words") {
   CHECK(finding_words(timeline, on_wait)[0] ==
         "idle, waiting for gradients of microbatch 0 from rank 2");
 
-  // Nothing is recorded between the last backward and the optimizer: idle for no known reason.
+  // Nothing is recorded between the last backward and the optimizer: idle, with no reason given.
   const auto optimizer = std::find_if(row.begin(), row.end(), [](const TimelineSpan& span) {
     return span.category == Category::optimizer;
   });
