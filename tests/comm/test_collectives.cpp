@@ -10,7 +10,7 @@ using namespace lockstep;
 using namespace lockstep::testing;
 
 TEST_CASE(
-    "collectives equal a serial oracle, send what their formulas say, and give back scratch") {
+    "collectives match a serial oracle, send the bytes of their formulas, and release scratch") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (const std::int64_t n : {0, 1, 30, 1009, 100'000}) {
       if (n == 100'000 && ranks != 3 && ranks != 4 && ranks != 9) continue;
@@ -49,7 +49,7 @@ TEST_CASE("narrow elements are added in f32 and rounded at every step of the rin
   }
 }
 
-TEST_CASE("collectives of what can't be added are refused") {
+TEST_CASE("collectives on types that cannot be added are rejected") {
   on_threads(modelled_options(2), [&](Rank& rank) {
     std::vector<std::int32_t> numbers(4);
     std::vector<float> floats(4);
@@ -62,7 +62,8 @@ TEST_CASE("collectives of what can't be added are refused") {
   });
 }
 
-TEST_CASE("an algorithm's name may be written with - or _; an unknown one is told the known") {
+TEST_CASE(
+    "an algorithm's name may contain - or _; the error for an unknown one lists the known ones") {
   CHECK(algorithm_of("recursive-doubling") == Algorithm::recursive_doubling);
   for (const Algorithm algorithm : all_reduce_algorithms)
     CHECK(algorithm_of(name_of(algorithm)) == algorithm);

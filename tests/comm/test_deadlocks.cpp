@@ -32,7 +32,7 @@ Group group_of(Rank& rank, std::vector<int> ranks, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("deadlock: a receive that is never sent, by one that has finished and ones that wait") {
+TEST_CASE("deadlock: a receive without a send, from a rank that has finished or one that waits") {
   std::atomic<int> line = 0;
   const std::string finished = told(2, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(5);
@@ -53,7 +53,7 @@ TEST_CASE("deadlock: a receive that is never sent, by one that has finished and 
                       "\n  rank 2 waits for rank 0 to send 20 bytes " + at(line));
 }
 
-TEST_CASE("deadlock: everybody sends first") {
+TEST_CASE("deadlock: every rank sends first") {
   for (const int ranks : {2, 3, 7}) {
     std::atomic<int> line = 0;
     const std::string failure = told(ranks, [&](Rank& rank, ThreadRun&) {
@@ -164,7 +164,7 @@ TEST_CASE("deadlock: a job that waits behind another of its own group") {
                           "rank 1 waits for rank 0", "in all_reduce of b"}) == "");
 }
 
-TEST_CASE("deadlock: of a job queued behind one that was dropped") {
+TEST_CASE("deadlock: a job queued behind one that was dropped") {
   const std::string failure = told(2, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8), other(8), more(8);
     if (rank.id == 0) {
@@ -197,7 +197,7 @@ TEST_CASE("deadlock: closed by a worker's last job, when both have long been wai
         "");
 }
 
-TEST_CASE("deadlock: of two, while a third runs and runs") {
+TEST_CASE("deadlock: two ranks, while a third keeps running") {
   for (const bool collective : {false, true}) {
     const std::string failure = told(3, [&](Rank& rank, ThreadRun& run) {
       Group pair = rank.id < 2 ? group_of(rank, {0, 1}, "pair") : group_of(rank, {2}, "alone");
@@ -216,7 +216,7 @@ TEST_CASE("deadlock: of two, while a third runs and runs") {
   }
 }
 
-TEST_CASE("deadlock: within a second of its closing") {
+TEST_CASE("deadlock: detected within a second of its closing") {
   std::chrono::steady_clock::time_point closed;
   ThreadRun run{modelled_options(2)};
   std::latch met{2};

@@ -102,7 +102,7 @@ TEST_CASE("dropped: at any moment of a collective") {
   }
 }
 
-TEST_CASE("dropped: what has been done is nobody's loss") {
+TEST_CASE("dropped: finished work is not lost") {
   const std::string failure = on_threads(modelled_options(3), [&](Rank& rank) {
     for (int i = 0; i < 20; ++i) {
       std::vector<float> values(8, 1.0F), more(8, 1.0F);
@@ -114,7 +114,7 @@ TEST_CASE("dropped: what has been done is nobody's loss") {
   CHECK(failure == "");
 }
 
-TEST_CASE("dropped: a rank that throws takes its collectives along, and hangs nobody") {
+TEST_CASE("dropped: a rank that throws withdraws its collectives, and no rank hangs") {
   for (int repetition = 0; repetition < 100; ++repetition) {
     const std::string failure = on_threads(modelled_options(4), [&](Rank& rank) {
       Group other{rank.endpoint,

@@ -38,7 +38,7 @@ TEST_CASE(
   CHECK(ends == std::vector<Picoseconds>{10 * us, 10 * us});
 }
 
-TEST_CASE("modelled: a step's parts are transfer, latency and a late peer, by hand") {
+TEST_CASE("modelled: a step's parts are transfer, latency and a late peer, as computed by hand") {
   FixedTimes times;
   times.set(Category::forward, 10 * us);
   ThreadRun run{modelled_options(2, plain_cluster(), times)};
@@ -88,7 +88,7 @@ TEST_CASE("modelled: a root that gathers pays for every message") {
   CHECK(end == 2 * us + 4 * (ranks - 1) * us);
 }
 
-TEST_CASE("a group's spans can be read after it is gone") {
+TEST_CASE("a group's spans can be read after it is destroyed") {
   std::string name;
   const std::string failure = on_threads(modelled_options(2, plain_cluster()), [&](Rank& rank) {
     {

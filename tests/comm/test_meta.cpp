@@ -198,7 +198,7 @@ TEST_CASE("meta: a collective has no thread and sends no message") {
           20 * 2 * 4 * (ranks - 1) * ((1 << 20) / ranks));
 }
 
-TEST_CASE("meta: groups made again under the same channels begin anew") {
+TEST_CASE("meta: groups recreated on the same channels start afresh") {
   CHECK(cpu_against_meta(
             modelled_options(3, Cluster::load("classroom")), [](Rank& rank, const Note& note) {
               const int channels = rank.transport->open_channels(Group::channels_taken);
@@ -212,7 +212,7 @@ TEST_CASE("meta: groups made again under the same channels begin anew") {
             }) == "");
 }
 
-TEST_CASE("meta: ranks that call different collectives are told so") {
+TEST_CASE("meta: ranks that call different collectives get an error that says so") {
   for (const Mismatch& mismatch : mismatches()) {
     CAPTURE(mismatch.name);
     auto words = mismatch.words;
@@ -255,7 +255,7 @@ TEST_CASE("meta: a member that has finished, and one that dropped its call") {
   }
 }
 
-TEST_CASE("meta: deadlocks are told as the cycle of who waits for whom") {
+TEST_CASE("meta: deadlocks are reported as the cycle of waiting ranks") {
   std::atomic<int> line = 0;
   const auto pair = [](Rank& rank, const char* name) {
     return Group{rank.endpoint, {0, 1}, name, rank.transport->open_channels(Group::channels_taken)};
@@ -328,7 +328,7 @@ TEST_CASE("meta: a member that stalls, and one that throws") {
   }
 }
 
-TEST_CASE("meta: a call that was dropped takes the later ones along") {
+TEST_CASE("meta: dropping a call also drops later ones") {
   std::latch dropped{1};
   bool kept = false;
   const std::string failure = told(2, [&](Rank& rank, ThreadRun&) {

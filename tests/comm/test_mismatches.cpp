@@ -6,7 +6,7 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-TEST_CASE("ranks that disagree are told so, both calls named") {
+TEST_CASE("when ranks disagree, the error names both calls") {
   for (const Mismatch& mismatch : mismatches()) {
     CAPTURE(mismatch.name);
     for (int repetition = 0; repetition < 10; ++repetition) {
@@ -16,7 +16,7 @@ TEST_CASE("ranks that disagree are told so, both calls named") {
   }
 }
 
-TEST_CASE("two algorithms of one collective never go through") {
+TEST_CASE("two algorithms of one collective never succeed") {
   for (int ranks = 2; ranks <= 5; ++ranks)
     for (const Algorithm one : all_reduce_algorithms)
       for (const Algorithm other : all_reduce_algorithms)
@@ -30,7 +30,7 @@ TEST_CASE("two algorithms of one collective never go through") {
         }
 }
 
-TEST_CASE("roots that differ never go through, whoever names which") {
+TEST_CASE("different roots never succeed, whichever rank names which") {
   for (int ranks = 2; ranks <= 4; ++ranks) {
     int all = 1;
     for (int i = 0; i < ranks; ++i) all *= ranks;
@@ -53,7 +53,7 @@ TEST_CASE("roots that differ never go through, whoever names which") {
   }
 }
 
-TEST_CASE("a collective asked for what can't be is refused at once") {
+TEST_CASE("a collective with impossible arguments is rejected at once") {
   const auto refused = [](const std::function<void(Group&, View, View)>& ask) {
     return on_threads(modelled_options(2), [&](Rank& rank) {
       std::vector<float> out(8), in(8);

@@ -120,7 +120,7 @@ Cluster two_nodes(int ranks, Link within, Link between) {
 
 // Collectives follow each other, so lanes still held by the previous one matter; each rank arrives
 // at each collective at a different time.
-TEST_CASE("modelled: every collective takes what its rounds take, to the picosecond") {
+TEST_CASE("modelled: every collective takes the time of its rounds, to the picosecond") {
   FixedTimes times;
   times.set(Category::forward, 7 * us / 3);
   for (int ranks = 1; ranks <= 9; ++ranks) {
@@ -158,7 +158,7 @@ TEST_CASE("modelled: every collective takes what its rounds take, to the picosec
   }
 }
 
-TEST_CASE("modelled: the formulas at the algorithms, where they are exact") {
+TEST_CASE("modelled: the algorithms' formulas, in the cases in which they are exact") {
   const Picoseconds alpha = 2 * us;
   const Cluster cluster = one_node(2e-6, 1e9);  // 1 byte per nanosecond
   const auto beta = [](std::int64_t elements) { return 4000 * elements; };
@@ -197,7 +197,7 @@ TEST_CASE("modelled: the formulas at the algorithms, where they are exact") {
   }
 }
 
-TEST_CASE("modelled: a ring that crosses a slow link goes at its pace") {
+TEST_CASE("modelled: a ring that crosses a slow link runs at that link's speed") {
   for (const int ranks : {4, 6, 8}) {
     const std::int64_t n = 250 * ranks;  // 1000 bytes per chunk
     const Cluster slow = two_nodes(ranks, {0, infinite}, {0, 1e8});

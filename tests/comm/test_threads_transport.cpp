@@ -21,7 +21,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("threads: messages of one channel arrive in order, whoever comes first") {
+TEST_CASE("threads: messages of one channel arrive in order, whichever side comes first") {
   std::atomic<int> wrong = 0;
   const std::string failure = on_threads(modelled_options(2), [&](Rank& rank) {
     for (int round = 0; round < 200; ++round) {
@@ -49,7 +49,7 @@ TEST_CASE("threads: messages of one channel arrive in order, whoever comes first
   CHECK(wrong == 0);
 }
 
-TEST_CASE("threads: a size that differs is told with both sides") {
+TEST_CASE("threads: the error for different sizes names both sides") {
   const std::string failure = on_threads(modelled_options(2), [](Rank& rank) {
     std::vector<float> values(rank.id == 0 ? 3 : 4);
     if (rank.id == 0) rank.world.send(numbers(values), 1).wait();
@@ -59,7 +59,7 @@ TEST_CASE("threads: a size that differs is told with both sides") {
   CHECK(contains(failure, "rank 1 receives 16"));
 }
 
-TEST_CASE("threads: everybody sends first: the cycle, with source lines") {
+TEST_CASE("threads: every rank sends first: the cycle, with source lines") {
   const std::string failure = on_threads(modelled_options(3), [](Rank& rank) {
     std::vector<float> values(5);
     rank.world.send(numbers(values), (rank.id + 1) % 3).wait();
@@ -109,7 +109,7 @@ TEST_CASE("threads: a Pending that is dropped withdraws its message") {
   CHECK(failure == "");
 }
 
-TEST_CASE("threads: different collectives of one size are told apart, both named") {
+TEST_CASE("threads: different collectives of one size are detected, and both are named") {
   const std::string failure = on_threads(modelled_options(2), [](Rank& rank) {
     std::vector<float> values(8);
     if (rank.id == 0) rank.world.all_gather(numbers(values)).wait();
@@ -119,7 +119,7 @@ TEST_CASE("threads: different collectives of one size are told apart, both named
   CHECK(contains(failure, "reduce_scatter"));
 }
 
-TEST_CASE("a strided view is refused, not sent as if it were contiguous") {
+TEST_CASE("a strided view is rejected, not sent as if it were contiguous") {
   const std::string failure = on_threads(modelled_options(1), [](Rank& rank) {
     std::vector<float> values(8);
     Work refused = rank.world.send(View{values.data(), {2, 4}}.columns(0, 2), 0);
@@ -127,7 +127,7 @@ TEST_CASE("a strided view is refused, not sent as if it were contiguous") {
   CHECK(contains(failure, "contiguous"));
 }
 
-TEST_CASE("members, elements and names that can't be are refused, not read past the end") {
+TEST_CASE("invalid members, elements and names are rejected, with no read past the end") {
   const auto failure = [](const auto& wrong) {
     return on_threads(modelled_options(2), [&](Rank& rank) { wrong(rank); });
   };

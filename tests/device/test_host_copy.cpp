@@ -45,7 +45,7 @@ TEST_CASE("what goes to a device comes back; narrow elements are rounded on thei
   }
 }
 
-TEST_CASE("a part of a tensor is copied, and nothing beside it") {
+TEST_CASE("a part of a tensor is copied, and nothing next to it") {
   Bench bench;
   Tensor tensor{bench.memory, {10}, MemoryCategory::activations};
   from_host(bench, std::vector<float>(10, 5.0F), tensor);

@@ -12,7 +12,7 @@
 
 using namespace lockstep;
 
-TEST_CASE("the account holds what is in use, and its highest") {
+TEST_CASE("memory accounting tracks current use and its peak") {
   Memory memory;
   Tensor kept{memory, {4, 8}, MemoryCategory::parameters};
   {
@@ -36,7 +36,7 @@ TEST_CASE("the meta device counts and allocates nothing") {
   CHECK(memory.peak_total() == (std::int64_t{1} << 42));
 }
 
-TEST_CASE("what is shared is counted once, until its last owner goes") {
+TEST_CASE("shared storage is counted once, until its last owner is gone") {
   Memory memory;
   Tensor first{memory, {10}, MemoryCategory::activations, DType::bf16};
   CHECK(first.bytes() == 20);
@@ -65,7 +65,7 @@ TEST_CASE("what is shared is counted once, until its last owner goes") {
   CHECK(second.memory() == nullptr);
 }
 
-TEST_CASE("moving a tensor moves the charge with it; what it replaces goes back") {
+TEST_CASE("moving a tensor moves its charge; the tensor that it replaces is released") {
   Memory memory;
   Tensor a{memory, {8}, MemoryCategory::gradients};
   Tensor b{memory, {16}, MemoryCategory::optimizer};
@@ -80,7 +80,7 @@ TEST_CASE("moving a tensor moves the charge with it; what it replaces goes back"
   CHECK(memory.current().total() == 64);
 }
 
-TEST_CASE("peaks start again from what is in use") {
+TEST_CASE("resetting peaks restarts them from current use") {
   Memory memory;
   Tensor kept{memory, {3}, MemoryCategory::parameters};
   Tensor{memory, {1000}, MemoryCategory::activations};
@@ -91,7 +91,7 @@ TEST_CASE("peaks start again from what is in use") {
   CHECK(memory.peak().of(MemoryCategory::parameters) == 12);
 }
 
-TEST_CASE("storage is aligned, its owner's alone, and even none at all has a place") {
+TEST_CASE("storage is aligned and not shared, and even an empty tensor has an address") {
   Memory memory;
   std::vector<Tensor> tensors;
   for (std::int64_t n : {0, 1, 15, 16, 17, 1000, 1000, 1000})
@@ -108,7 +108,7 @@ TEST_CASE("storage is aligned, its owner's alone, and even none at all has a pla
 }
 
 // Random programs, checked against a ledger that recomputes all sums at each step.
-TEST_CASE("the account is that of a ledger which adds up all that is alive") {
+TEST_CASE("memory accounting matches a ledger that sums all live storage") {
   std::mt19937 random{7};
   const auto below = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
   for (int round = 0; round < 200; ++round) {

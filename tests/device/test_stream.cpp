@@ -38,7 +38,7 @@ using Spans = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a launch runs its work and costs what the cluster says") {
+TEST_CASE("a launch runs its work and is charged the cluster's cost") {
   Bench bench;
   int runs = 0;
   bench.stream.launch({.name = "a"}, {.flops = 100}, [&](const Kernels&, Queue) { ++runs; });
@@ -49,7 +49,7 @@ TEST_CASE("a launch runs its work and costs what the cluster says") {
   CHECK(bench.spans() == Spans{"a 0..100", "b 100..150"});
 }
 
-TEST_CASE("kernel spans are kept only where asked for; their cost is charged anyway") {
+TEST_CASE("kernel spans are recorded only on request; their cost is always charged") {
   Bench bench;
   bench.trace.set_kernels(false);
   bench.compute(70);
@@ -65,7 +65,7 @@ TEST_CASE("the meta device charges and runs nothing") {
   CHECK(bench.stream.now() == 100);
 }
 
-TEST_CASE("ranges nest, and span just what they contain") {
+TEST_CASE("ranges nest, and span exactly what they contain") {
   Bench bench;
   bench.compute(5);
   const int result = bench.stream.range({.name = "outer", .category = Category::step}, [&] {
@@ -91,7 +91,7 @@ TEST_CASE("a range that throws is in the trace") {
   CHECK(bench.spans() == Spans{"kernel 0..9", "broken 0..9"});
 }
 
-TEST_CASE("fixed times take the place of what a range contains") {
+TEST_CASE("fixed times replace the cost of a range's contents") {
   Bench bench{FixedTimes::parse("forward=1ms,backward=2ms")};
   const auto action = [&](Category category) {
     bench.stream.range({.name = "action", .category = category}, [&] { bench.compute(1e9); });
@@ -111,7 +111,7 @@ TEST_CASE("fixed times take the place of what a range contains") {
   CHECK(bench.stream.now() == 6 * ms);
 }
 
-TEST_CASE("waiting takes the later time, and is a span where it took any") {
+TEST_CASE("waiting takes the later of two times, and is recorded as a span if it takes any time") {
   Bench bench;
   bench.compute(100);
   const Span why{.name = "recv", .category = Category::wait};
@@ -130,7 +130,7 @@ TEST_CASE("waiting takes the later time, and is a span where it took any") {
   CHECK(other.stream.now() == 170);
 }
 
-TEST_CASE("on the wall clock a span lasts as long as it did, and waiting is nobody's") {
+TEST_CASE("on the wall clock a span has its real duration, and waiting is not charged") {
   const Clock clock = Clock::wall();
   Recorder trace;
   const int lane = trace.add_lane("another");

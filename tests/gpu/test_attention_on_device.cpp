@@ -183,7 +183,7 @@ double largest_error(Attention& t) {
 
 }  // namespace
 
-TEST_CASE("attention on a GPU, over sizes around those of tiles, in every type") {
+TEST_CASE("attention on a GPU, for sizes around the tile sizes, in every type") {
   Random random{40};
   double worst[4] = {};
   for (const std::size_t s : {1, 2, 15, 16, 17, 63, 64, 65, 100, 128, 130})
@@ -203,7 +203,7 @@ TEST_CASE("attention on a GPU, over sizes around those of tiles, in every type")
                                          << worst[3]);
 }
 
-TEST_CASE("each head size, one tile of keys and some") {
+TEST_CASE("each head size, with slightly more than one tile of keys") {
   Random random{41};
   for (const std::size_t d : {1, 5, 10, 16, 24, 32, 48, 64, 80, 96, 112, 128})
     for (const DType dtype : types) {
@@ -315,7 +315,7 @@ TEST_CASE("attention on a GPU is causal: what comes later changes no earlier row
   }
 }
 
-TEST_CASE("attention on a GPU with scores of thousands") {
+TEST_CASE("attention on a GPU with scores in the thousands") {
   Random random{46};
   for (const DType dtype : types) {
     Attention t{{.b = 1, .s = 90, .h = 64, .heads = 2}, dtype, random, 0, 0, 40.0F};
@@ -328,7 +328,7 @@ TEST_CASE("attention on a GPU with scores of thousands") {
   }
 }
 
-TEST_CASE("what a GPU's attention can't do is said in a line") {
+TEST_CASE("a GPU's attention rejects unsupported shapes with a one-line message") {
   Random random{47};
   Attention wide{{.b = 1, .s = 2, .h = 260, .heads = 2}, DType::bf16, random};
   CHECK_THROWS_WITH_AS(wide.forward(),

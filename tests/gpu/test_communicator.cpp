@@ -57,7 +57,7 @@ TEST_CASE("collectives are the plain sums and copies, in every type, at every si
   }
 }
 
-TEST_CASE("a ring exchange goes on in a group, whoever comes late") {
+TEST_CASE("a ring exchange in a group completes, whichever rank is late") {
   for (int ranks = 1; ranks <= std::min(4, gpus()); ++ranks)
     on_ranks(ranks, [ranks](const Rank& rank) {
       const int next = (rank.index + 1) % ranks;
@@ -78,7 +78,7 @@ TEST_CASE("a ring exchange goes on in a group, whoever comes late") {
     });
 }
 
-TEST_CASE("messages between two ranks meet in their order, and all to all goes on in a group") {
+TEST_CASE("messages between two ranks match in order, and all-to-all completes in a group") {
   const int ranks = std::min(4, gpus());
   on_ranks(ranks, [ranks](const Rank& rank) {
     std::vector<View> out;
@@ -102,7 +102,7 @@ TEST_CASE("messages between two ranks meet in their order, and all to all goes o
   });
 }
 
-TEST_CASE("a group on two queues waits for both, and both for it") {
+TEST_CASE("a group on two queues waits for both, and both wait for it") {
   const int ranks = std::min(4, gpus());
   on_ranks(ranks, [ranks](const Rank& rank) {
     const Rank beside{rank.index, rank.gpu,           rank.world,
@@ -149,7 +149,7 @@ TEST_CASE("members of one color make a communicator, in the order of their keys"
   });
 }
 
-TEST_CASE("operations on one communicator meet in their order, whichever queue they are on") {
+TEST_CASE("operations on one communicator match in order, whichever queue they are on") {
   const int ranks = std::min(4, gpus());
   on_ranks(ranks, [ranks](const Rank& rank) {
     const Queue other = rank.scope.queue();

@@ -5,7 +5,7 @@
 using namespace lockstep;
 using namespace lockstep::test;
 
-TEST_CASE("what doesn't fit is refused before anybody waits for it") {
+TEST_CASE("mismatched arguments are rejected before any rank waits") {
   on_ranks(1, [](const Rank& rank) {
     const View data = on_gpu(rank, values(0, 12, 0));
     View strided = data.reshaped(Shape{3, 4}).columns(0, 2);
@@ -32,7 +32,7 @@ TEST_CASE("two ranks on one GPU are refused") {
   });
 }
 
-TEST_CASE("a queue that is stuck in a communicator is free when that is aborted") {
+TEST_CASE("aborting a communicator frees a queue that is stuck in it") {
   if (gpus() < 2) return;
   on_ranks(2, [](const Rank& rank) {
     const View data = on_gpu(rank, values(rank.index, 10, 0));
@@ -51,7 +51,7 @@ TEST_CASE("a queue that is stuck in a communicator is free when that is aborted"
   });
 }
 
-TEST_CASE("abort meets operations that are being issued") {
+TEST_CASE("abort while operations are being issued") {
   for (int trial = 0; trial < 30; ++trial)
     on_ranks(1, [&](const Rank& rank) {
       const View data = on_gpu(rank, values(0, 10, 0));
@@ -67,7 +67,7 @@ TEST_CASE("abort meets operations that are being issued") {
     });
 }
 
-TEST_CASE("emulated: what may hang on GPUs does") {
+TEST_CASE("emulated: operations that may hang on GPUs do hang") {
   if (!is_emulated() || gpus() < 2) return;
   const auto hangs = [](const std::function<void(const Rank&, View, View)>& work) {
     on_ranks(2, [&](const Rank& rank) {
@@ -139,7 +139,7 @@ TEST_CASE("an operation waits for those before it on its communicator, on other 
   });
 }
 
-TEST_CASE("emulated: a network that falls silent is reported, and abort ends the waiting") {
+TEST_CASE("emulated: a silent network failure is reported, and abort ends the wait") {
   if (!is_emulated() || gpus() < 2) return;
   setenv("LOCKSTEP_EMULATED_NCCL_ERROR", "1:3", 1);
   on_ranks(2, [](const Rank& rank) {

@@ -35,7 +35,7 @@ cudaError_t run(cudaStream_t stream, void (*kernel)(Wanted...), Given... given) 
 
 }  // namespace
 
-TEST_CASE("a kernel runs in its place on a stream, and not before somebody waits") {
+TEST_CASE("a kernel runs in stream order, and not before some thread waits") {
   cudaStream_t stream = make_stream();
   int* data = nullptr;
   CHECK(cudaMallocAsync(&data, 64 * sizeof(int), stream) == cudaSuccess);
@@ -53,7 +53,7 @@ TEST_CASE("a kernel runs in its place on a stream, and not before somebody waits
   CHECK(cudaGetLastError() == cudaSuccess);
 }
 
-TEST_CASE("streams and events are of the GPU that was current when they were made") {
+TEST_CASE("streams and events belong to the GPU that was current at their creation") {
   CHECK(cudaSetDevice(1) == cudaSuccess);
   cudaStream_t stream = make_stream();
   cudaEvent_t event = nullptr;
@@ -77,7 +77,7 @@ TEST_CASE("streams and events are of the GPU that was current when they were mad
   cudaGetLastError();
 }
 
-TEST_CASE("events: never recorded is passed; times need both to be recorded, and passed") {
+TEST_CASE("events: one never recorded has passed; timing needs both recorded and passed") {
   cudaStream_t stream = make_stream();
   cudaEvent_t from = nullptr;
   cudaEvent_t to = nullptr;
@@ -99,7 +99,7 @@ TEST_CASE("events: never recorded is passed; times need both to be recorded, and
   cudaGetLastError();
 }
 
-TEST_CASE("what a kernel did wrong is every later call's error, on its GPU alone") {
+TEST_CASE("a kernel's error is returned by every later call, on its GPU only") {
   cudaStream_t stream = make_stream();
   CHECK(run(stream, misses_a_barrier) == cudaSuccess);
   cudaEvent_t event = nullptr;
@@ -259,7 +259,7 @@ TEST_CASE("cuBLASLt's product is the plain sums, in any layout and type") {
   cublasLtDestroy(handle);
 }
 
-TEST_CASE("cuBLASLt's algorithm wants the workspace and the alignments that it was asked for") {
+TEST_CASE("cuBLASLt's algorithm requires the workspace and the alignments promised to it") {
   std::mt19937 random{6};
   cublasLtHandle_t handle = nullptr;
   cublasLtCreate(&handle);

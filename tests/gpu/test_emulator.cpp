@@ -97,7 +97,7 @@ __global__ void coordinates(int* visits) {
 
 }  // namespace
 
-TEST_CASE("a kernel with its barrier is right for every seed, one without for none") {
+TEST_CASE("a kernel is right for every seed with its barrier, and for none without") {
   for (std::uint64_t seed = 1; seed < 20; ++seed) {
     emulator::seed(seed);
     std::vector<int> want(256);
@@ -117,7 +117,9 @@ TEST_CASE("the same seed gives the same order") {
   CHECK(first != second);
 }
 
-TEST_CASE("barriers that not all threads reach, and not the same one, are told with their place") {
+TEST_CASE(
+    "barriers that not all threads reach, or different barriers, are reported with their "
+    "location") {
   const std::string diverged = complaint(1, 32, diverging_barriers);
   CHECK(contains(diverged, "came here while others of its block wait"));
   CHECK(contains(diverged, "diverging_barriers"));
@@ -129,7 +131,7 @@ TEST_CASE("barriers that not all threads reach, and not the same one, are told w
   CHECK(contains(stuck, "31 wait in"));
 }
 
-TEST_CASE("warp operations with a lane missing or with other masks are told") {
+TEST_CASE("warp operations with missing lanes or different masks are reported") {
   int out = 0;
   const std::string missing = complaint(1, 32, returns_before_shuffle, &out);
   CHECK(contains(missing, "of 32 threads 1 have returned"));
@@ -157,7 +159,7 @@ TEST_CASE("shuffles and block reductions add up") {
   }
 }
 
-TEST_CASE("TempStorage used twice without a barrier is told") {
+TEST_CASE("reusing TempStorage without a barrier is reported") {
   std::vector<float> out(96);
   CHECK(contains(complaint(1, 96, two_block_sums<false>, out.data()), "TempStorage"));
 }
@@ -171,7 +173,7 @@ TEST_CASE("shared memory is NaN before it is written, in every block") {
   for (const float one : out) CHECK(std::isnan(one));
 }
 
-TEST_CASE("every thread of a grid of three dimensions runs once") {
+TEST_CASE("every thread of a three-dimensional grid runs once") {
   std::vector<int> visits(24 * 60, 0);
   const cudaLaunchConfig_t config{.gridDim = {2, 3, 4}, .blockDim = {5, 4, 3}};
   CHECK(cudaLaunchKernelEx(&config, coordinates, visits.data()) == cudaSuccess);
@@ -179,7 +181,7 @@ TEST_CASE("every thread of a grid of three dimensions runs once") {
   CHECK(visits == std::vector<int>(24 * 60, 1));
 }
 
-TEST_CASE("what a GPU would refuse to launch is refused") {
+TEST_CASE("a launch that a GPU would refuse is refused") {
   const auto launch = [](dim3 blocks, dim3 threads, std::size_t shared) {
     std::vector<int> visits(100'000, 0);
     const cudaLaunchConfig_t config{

@@ -10,7 +10,7 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-TEST_CASE("what both compute by kernels/element.h has the CPU's bits") {
+TEST_CASE("results computed with kernels/element.h have the CPU's bits") {
   Random random{90};
   // Including exact multiples of a block's elements.
   for (const std::int64_t n : {3001, 1024, 2048, 4096}) {
@@ -46,7 +46,7 @@ TEST_CASE("what both compute by kernels/element.h has the CPU's bits") {
   }
 }
 
-TEST_CASE("gelu of narrow elements keeps its digits where it is tiny") {
+TEST_CASE("gelu of narrow elements stays accurate when it is tiny") {
   std::vector<std::uint16_t> x, y, dx, one;
   for (float value = -9.0F; value < 9.0F; value += 0.03125F) {
     x.push_back(element::to_bf16(value));
@@ -71,7 +71,7 @@ TEST_CASE("gelu of narrow elements keeps its digits where it is tiny") {
   }
 }
 
-TEST_CASE("rows of any length are normalised, by one warp or by many") {
+TEST_CASE("rows of any length are normalised, by one warp or several") {
   Random random{91};
   for (const std::int64_t h : {511, 512, 513, 1024, 1025, 2048, 2049, 8192, 8197, 9000}) {
     CAPTURE(h);
@@ -130,7 +130,7 @@ TEST_CASE("a token or target outside the vocabulary reads and writes nothing") {
     CHECK(logits[i] == doctest::Approx(i == 1 ? 1.0 / 7 - 1 : 1.0 / 7).epsilon(1e-5));
 }
 
-TEST_CASE("tokens outside the vocabulary part no token's rows from each other") {
+TEST_CASE("tokens outside the vocabulary do not split a token's rows") {
   Random random{94};
   const std::int64_t b = 3, s = 20, h = 5, vocabulary = 7;
   for (int trial = 0; trial < 20; ++trial) {

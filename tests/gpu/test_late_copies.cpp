@@ -31,7 +31,7 @@ __global__ void copies(const float* from, float* seen) {
 
 }  // namespace
 
-TEST_CASE("a copy comes when its group was waited for, and until then there is NaN") {
+TEST_CASE("a copy arrives when its group is waited for; until then its destination is NaN") {
   alignas(16) const float from[8] = {2, 0, 0, 0, 3, 0, 0, 0};
   float seen[9];
   emulator::run_grid({{1, 1, 1}, {1, 1, 1}, 4096}, [&] { copies(from, seen); });

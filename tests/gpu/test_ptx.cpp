@@ -11,7 +11,7 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-TEST_CASE("mma is the product of its operands, added") {
+TEST_CASE("mma adds the product of its operands") {
   Random random{60};
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const auto wide = [&](std::uint16_t bits) {
@@ -37,7 +37,7 @@ TEST_CASE("mma is the product of its operands, added") {
   }
 }
 
-TEST_CASE("ldmatrix deals matrices out by rows, or by columns, as the manual draws it") {
+TEST_CASE("ldmatrix distributes matrices by rows or by columns, as in the manual") {
   Words matrices;
   for (std::uint16_t i = 0; i < 256; ++i) matrices.push_back(i);
   const auto rows = ldmatrix(matrices, false), columns = ldmatrix(matrices, true);

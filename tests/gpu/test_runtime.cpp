@@ -34,7 +34,7 @@ int right(const std::function<bool(int first)>& trial) {
 
 }  // namespace
 
-TEST_CASE("the GPUs of the process are listed, and opened") {
+TEST_CASE("the process's GPUs can be listed and opened") {
   std::set<std::string> addresses;
   for (const GpuInfo& gpu : library().gpus()) {
     CHECK(gpu.name != "");
@@ -49,7 +49,7 @@ TEST_CASE("the GPUs of the process are listed, and opened") {
   CHECK_THROWS_AS(library().open(gpus()), std::runtime_error);
 }
 
-TEST_CASE("what is put on one queue is done in its order") {
+TEST_CASE("work on one queue runs in order") {
   const auto gpu = library().open(0);
   std::mt19937 random{1};
   CHECK(right([&](int first) {
@@ -102,13 +102,13 @@ TEST_CASE("a queue that waits for a mark reads what was written before it") {
   CHECK(right([&](int first) { return hand_over(*gpu, first, true); }) == trials);
 }
 
-TEST_CASE("emulated: a queue that doesn't wait is found out") {
+TEST_CASE("emulated: a queue that does not wait is detected") {
   if (!is_lazy()) return;
   const auto gpu = library().open(0);
   CHECK(right([&](int first) { return hand_over(*gpu, first, false); }) < trials);
 }
 
-TEST_CASE("a wait is for what the mark was when it was called, though its event is used again") {
+TEST_CASE("a wait refers to the mark at the time of the call, even if its event is reused") {
   const auto gpu = library().open(0);
   CHECK(right([&](int first) {
           Scope scope{*gpu};
@@ -142,7 +142,7 @@ TEST_CASE("pageable memory is read at the call") {
         }) == trials);
 }
 
-TEST_CASE("emulated: pinned memory is read when the queue comes to it") {
+TEST_CASE("emulated: pinned memory is read when the queue reaches the copy") {
   if (!is_emulated()) return;
   const auto gpu = library().open(0);
   const int early = right([&](int first) {
@@ -160,7 +160,7 @@ TEST_CASE("emulated: pinned memory is read when the queue comes to it") {
   CHECK(early == (is_lazy() ? 0 : trials));
 }
 
-TEST_CASE("marks know how much time passed between them") {
+TEST_CASE("the time between two marks can be measured") {
   const auto gpu = library().open(0);
   Scope scope{*gpu};
   const Queue queue = scope.queue();
@@ -188,7 +188,7 @@ TEST_CASE("marks know how much time passed between them") {
   CHECK(gpu->milliseconds(*marks.back(), *marks.front()) == doctest::Approx(-sum).epsilon(0.02));
 }
 
-TEST_CASE("what is released serves again, and the GPU's memory doesn't fill") {
+TEST_CASE("released memory is reused, and the GPU's memory does not fill up") {
   const auto gpu = library().open(0);
   const Queue queue = gpu->make_queue(false);
   constexpr std::size_t size = 64U << 20U;
@@ -207,7 +207,8 @@ TEST_CASE("what is released serves again, and the GPU's memory doesn't fill") {
   gpu->drop_queue(queue);
 }
 
-TEST_CASE("what one queue releases, another gets only when the first has come to that") {
+TEST_CASE(
+    "memory released on one queue goes to another only after the first has reached the release") {
   const auto gpu = library().open(0);
   CHECK(right([&](int first) {
           Scope scope{*gpu};
@@ -230,7 +231,7 @@ TEST_CASE("what one queue releases, another gets only when the first has come to
         }) == trials);
 }
 
-TEST_CASE("where there is no more memory it is std::bad_alloc, and all else goes on") {
+TEST_CASE("running out of memory throws std::bad_alloc, and everything else continues") {
   const auto gpu = library().open(0);
   const Queue queue = gpu->make_queue(false);
   const auto all = static_cast<std::size_t>(gpu->info().memory);
@@ -240,7 +241,7 @@ TEST_CASE("where there is no more memory it is std::bad_alloc, and all else goes
   gpu->drop_queue(queue);
 }
 
-TEST_CASE("threads use several GPUs, and hand over from one to the next") {
+TEST_CASE("threads use several GPUs, and pass data from one to the next") {
   const auto first = library().open(0);
   Scope scope{*first};
   const Queue queue = scope.queue();
@@ -266,7 +267,7 @@ TEST_CASE("threads use several GPUs, and hand over from one to the next") {
   });
 }
 
-TEST_CASE("emulated: an error names the call, the GPU and what CUDA said") {
+TEST_CASE("emulated: an error names the call, the GPU and CUDA's message") {
   if (!is_emulated()) return;
   const auto gpu = library().open(gpus() - 1);
   const Queue queue = gpu->make_queue(false);
@@ -278,7 +279,7 @@ TEST_CASE("emulated: an error names the call, the GPU and what CUDA said") {
   CHECK(passes_within(*gpu, *from, 10));
 }
 
-TEST_CASE("emulated: memory that is used outside its lifetime ends the process, with a reason") {
+TEST_CASE("emulated: using memory outside its lifetime ends the process with a message") {
   if (!is_emulated()) return;
   const auto gpu = library().open(0);
   const Queue queue = gpu->make_queue(false);
@@ -338,7 +339,7 @@ TEST_CASE("emulated: memory that is used outside its lifetime ends the process, 
   gpu->drop_queue(queue);
 }
 
-TEST_CASE("emulated: new memory holds no number") {
+TEST_CASE("emulated: new memory is filled with 0xff bytes") {
   if (!is_emulated()) return;
   const auto gpu = library().open(0);
   Scope scope{*gpu};

@@ -207,7 +207,7 @@ TEST_CASE("several stages per rank on GPUs: the bits of one GPU, and the peaks d
   }
 }
 
-TEST_CASE("peaks of memory and bytes of a pipeline on a GPU are those derived") {
+TEST_CASE("a pipeline's memory peaks and bytes on a GPU match the derived ones") {
   for (const int p : {2, 4}) {
     const Options options = on_gpus(tiny(small_training(p, 4), 4));
     CHECK(on_all(options, [&](Rank& rank) {
@@ -234,7 +234,7 @@ TEST_CASE("data parallelism and ZeRO 1, 2, 3 on GPUs have the bits of one GPU ad
   }
 }
 
-TEST_CASE("20 steps on a GPU and on the CPU are near one another") {
+TEST_CASE("20 steps on a GPU and on the CPU give nearly the same result") {
   Options options = small_copies(1);
   options.steps = 20;
   options.batch = 4;
@@ -247,7 +247,7 @@ TEST_CASE("20 steps on a GPU and on the CPU are near one another") {
   CHECK(parity.max_relative_parameter < 1e-4);
 }
 
-TEST_CASE("spans of a GPU lie one after another or within one another, and after their launch") {
+TEST_CASE("a GPU's spans are disjoint or nested, and follow their launch") {
   for (const int ranks : {1, 2, test::gpus() + 1}) {  // the last ones share GPUs
     Options options = on_gpus(tiny(small_training(ranks, 4), ranks), /*wall=*/true);
     options.kernels = true;

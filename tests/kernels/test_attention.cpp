@@ -116,7 +116,7 @@ TEST_CASE("attention is causal: what comes later changes no earlier row, to the 
   CHECK(t.y[from * 16] != before[from * 16]);
 }
 
-TEST_CASE("attention with scores of thousands, and with equal ones") {
+TEST_CASE("attention with scores in the thousands, and with equal ones") {
   Random random{33};
   Attention sharp{{.b = 1, .s = 90, .h = 32, .heads = 2}, 0, random, 40.0F};
   sharp.forward();

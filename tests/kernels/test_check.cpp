@@ -121,7 +121,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("every kernel accepts what fits, and names itself and two shapes for what does not") {
+TEST_CASE("every kernel accepts matching shapes; otherwise its error names it and two shapes") {
   for (const Call& call : all_calls()) {
     CAPTURE(call.kernel);
     CHECK(complaint(call, call.views).empty());
@@ -158,7 +158,7 @@ TEST_CASE("every kernel accepts what fits, and names itself and two shapes for w
   }
 }
 
-TEST_CASE("statistics and moments are f32 whatever the others are") {
+TEST_CASE("statistics and moments are f32 whatever the other types are") {
   for (Call& call : calls(DType::bf16)) {
     CAPTURE(call.kernel);
     for (View& view : call.views) {
@@ -170,7 +170,7 @@ TEST_CASE("statistics and moments are f32 whatever the others are") {
   }
 }
 
-TEST_CASE("views without memory and rows that overlap are refused") {
+TEST_CASE("views without memory and overlapping rows are rejected") {
   for (const Call& call : all_calls()) {
     CAPTURE(call.kernel);
     for (std::size_t position = 0; position < call.views.size(); ++position) {
@@ -187,7 +187,7 @@ TEST_CASE("views without memory and rows that overlap are refused") {
   }
 }
 
-TEST_CASE("strides are refused where a kernel wants contiguous rows") {
+TEST_CASE("kernels that need contiguous rows reject strides") {
   View wide = f({6, 8});
   const View half = wide.columns(0, 4);
   CHECK_THROWS_WITH_AS(
@@ -210,7 +210,7 @@ TEST_CASE("a message reads as a sentence about the two shapes") {
       std::invalid_argument);
 }
 
-TEST_CASE("heads that do not divide the columns are refused") {
+TEST_CASE("heads that do not divide the columns are rejected") {
   const View bsh = f({2, 3, 4});
   CHECK_THROWS_WITH_AS(kernels().attention_forward({}, bsh, bsh, bsh, 3, bsh, f({2, 3, 3}), {}),
                        "attention_forward: 3 heads do not divide the 4 columns of q",

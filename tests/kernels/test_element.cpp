@@ -131,7 +131,8 @@ const Narrow narrow_types[] = {{"bf16", 7, 127, element::from_bf16, element::to_
 
 }  // namespace
 
-TEST_CASE("all 65536 patterns of a narrow type mean what the standard says, and come back") {
+TEST_CASE(
+    "all 65536 patterns of a narrow type have the standard's values and survive a round trip") {
   for (const Narrow& type : narrow_types) {
     CAPTURE(type.name);
     int wrong = 0, lost = 0, nan = 0;
@@ -152,7 +153,7 @@ TEST_CASE("all 65536 patterns of a narrow type mean what the standard says, and 
   }
 }
 
-TEST_CASE("rounding to a narrow type finds the nearest, of two the even one") {
+TEST_CASE("rounding to a narrow type gives the nearest value, ties to even") {
   for (const Narrow& type : narrow_types) {
     CAPTURE(type.name);
     int wrong = 0;
@@ -188,7 +189,7 @@ TEST_CASE("rounding to a narrow type finds the nearest, of two the even one") {
   }
 }
 
-TEST_CASE("softmax parts merge to the part of the whole, wherever the row is cut") {
+TEST_CASE("softmax parts merge to the whole row's, wherever the row is cut") {
   Random random{5};
   for (int trial = 0; trial < 200; ++trial) {
     const std::int64_t n = random.between(1, 20), cut = random.between(0, n);

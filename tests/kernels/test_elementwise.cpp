@@ -6,7 +6,7 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-TEST_CASE("gelu forward and backward treat each element alone, wherever it lies") {
+TEST_CASE("gelu forward and backward treat each element independently, wherever it lies") {
   Random random{50};
   for (std::int64_t n : {0, 1, 2, 7, 15, 16, 17, 31, 33, 100, 1000}) {
     CAPTURE(n);
@@ -41,7 +41,7 @@ TEST_CASE("gelu over random numbers follows the oracle") {
   CHECK(error(dx, want_dx) < tolerance);
 }
 
-TEST_CASE("add, also onto one of its arguments; scale; fill") {
+TEST_CASE("add (also in place), scale, fill") {
   Random random{52};
   for (std::int64_t n : {0, 1, 5, 16, 37, 500}) {
     Array a{{n}}, b{{n}}, y{{n}};

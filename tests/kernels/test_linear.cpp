@@ -84,7 +84,7 @@ TEST_CASE("db over thousands of rows keeps its last digits") {
   CHECK(error(db, want) < 2e-7);
 }
 
-TEST_CASE("linear takes a (b, s, h) view as b * s rows, and no rows at all") {
+TEST_CASE("linear takes a (b, s, h) view as b * s rows, and accepts zero rows") {
   Random random{12};
   Array x{{2, 3, 5}}, w{{5, 4}}, y{{2, 3, 4}};
   x.randomize(random), w.randomize(random);

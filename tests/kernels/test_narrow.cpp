@@ -176,7 +176,7 @@ TEST_CASE("a kernel on narrow elements is the f32 kernel on them, rounded once")
   }
 }
 
-TEST_CASE("sums of narrow elements are those of the numbers they are") {
+TEST_CASE("sums of narrow elements are sums of their exact values") {
   Random random{22};
   for (const DType dtype : narrow_types) {
     Pair x{dtype, {1001}, random};
@@ -186,7 +186,7 @@ TEST_CASE("sums of narrow elements are those of the numbers they are") {
   }
 }
 
-TEST_CASE("one element that is not finite is found, wherever it is, in every type") {
+TEST_CASE("one non-finite element is found anywhere, in every type") {
   Random random{23};
   for (const DType dtype : narrow_types) {
     for (const std::int64_t n : {1, 31, 33, 500}) {
@@ -206,7 +206,7 @@ TEST_CASE("one element that is not finite is found, wherever it is, in every typ
   CHECK(kernels().finite({}, Array{{0}}));
 }
 
-TEST_CASE("convert goes between any two types, rounding where there is less room") {
+TEST_CASE("convert works between any two types, and rounds to the narrower one") {
   Random random{24};
   const DType types[] = {DType::f32, DType::bf16, DType::f16};
   for (const DType from : narrow_types) {

@@ -80,7 +80,7 @@ TEST_CASE("adamw without a gradient only decays the weight") {
   CHECK(state.parameter[0] == doctest::Approx(1.9).epsilon(1e-6));
 }
 
-TEST_CASE("adamw on a shard gives the bits that it gives on the whole") {
+TEST_CASE("adamw gives the same bits on a shard as on the whole") {
   Random random{71};
   const AdamWStep step{.weight_decay = 0.1F, .gradient_scale = 0.3F, .step = 3};
   State all{257};

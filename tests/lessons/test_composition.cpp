@@ -123,7 +123,8 @@ Options replicated(int pp, int dp, const char* order) {
 
 }  // namespace
 
-TEST_CASE("data parallelism over replicas of a pipeline has the bits of one device in its order") {
+TEST_CASE(
+    "data parallelism over replicas of a pipeline has the bits of one device adding in order") {
   for (const int dp : {2, 3})
     for (const int pp : {2, 4})
       for (const WhenSummed when : {WhenSummed::bucket, WhenSummed::overlap})
@@ -138,7 +139,7 @@ TEST_CASE("data parallelism over replicas of a pipeline has the bits of one devi
         }
 }
 
-TEST_CASE("and over a pipeline with two stages a rank, clipped as well") {
+TEST_CASE("... and over a pipeline with two stages per rank, with clipping too") {
   for (const int dp : {2, 3})
     for (const WhenSummed when : {WhenSummed::bucket, WhenSummed::overlap})
       for (const float clip : {0.0F, 0.5F}) {

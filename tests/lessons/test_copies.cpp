@@ -107,7 +107,7 @@ TEST_CASE("gradients summed tensor by tensor: bytes and memory as derived, near 
   }
 }
 
-TEST_CASE("ZeRO-3 holds as many gathered layers as one and those that it prefetches") {
+TEST_CASE("ZeRO-3 holds one gathered layer and those that it prefetches") {
   for (const int prefetch : {0, 1, 2, 3, 20}) {
     Options options = small_copies(2);
     options.steps = 2;
@@ -219,7 +219,7 @@ TEST_CASE("a modelled step is compute and exposed communication, whose parts fol
   }
 }
 
-TEST_CASE("bytes are the formulas': 2Ψ(N-1)/N and 3Ψ(N-1)/N, with padding") {
+TEST_CASE("bytes match the formulas 2Ψ(N-1)/N and 3Ψ(N-1)/N, with padding") {
   for (const int n : {2, 3, 8}) {
     Options options = small_copies(n);
     ThreadRun run{options};
@@ -243,7 +243,7 @@ TEST_CASE("bytes are the formulas': 2Ψ(N-1)/N and 3Ψ(N-1)/N, with padding") {
   }
 }
 
-TEST_CASE("what frozen and tied parameters change, by hand") {
+TEST_CASE("the effect of frozen and tied parameters, computed by hand") {
   // Padded elements (see above): a block has 5,440, the embedding 5,440, and the head 5,312, or 128
   // without its own table. With two ranks a shard is half of each.
   Options options = small_copies(2);
@@ -282,7 +282,7 @@ TEST_CASE("what frozen and tied parameters change, by hand") {
         bytes_of({{reduce_scatter, tied}, {all_gather, 2 * tied + 2 * table}}));
 }
 
-TEST_CASE("a prefetch hides the gathers, which without one are all waited for") {
+TEST_CASE("prefetching hides the gathers; without it every gather is exposed") {
   Options options = small_copies(4);
   options.model = {.layers = 8, .hidden = 64, .heads = 2, .sequence = 32, .vocabulary = 256};
   const auto step = [&](Scheme scheme, int prefetch) {
@@ -306,7 +306,8 @@ TEST_CASE("a prefetch hides the gathers, which without one are all waited for") 
                                          // waits
 }
 
-TEST_CASE("halves of backward may be apart, and microbatches may interleave, as schedules want") {
+TEST_CASE(
+    "halves of backward may be separated, and microbatches interleaved, as schedules require") {
   for (const int ranks : {1, 2, 3}) {
     Options options = small_copies(ranks);
     options.microbatches = {2};
@@ -364,7 +365,7 @@ TEST_CASE("halves of backward may be apart, and microbatches may interleave, as 
   }
 }
 
-TEST_CASE("a technique that goes leaves the model as it found it, and other hooks on it") {
+TEST_CASE("a destroyed technique leaves the model and other hooks as they were") {
   struct Count : LayerHooks {
     void after_backward(const Unit&) override { ++units; }
     int units = 0;

@@ -82,7 +82,7 @@ TEST_CASE("the loss scale halves with every overflow and doubles after a run of 
   }
 }
 
-TEST_CASE("gradients that overflow at any scale are not scaled for ever") {
+TEST_CASE("gradients that overflow at any scale are not rescaled forever") {
   LossScaler scaler{1, 100};
   const auto overflow = [&] {
     for (int step = 0; step < 100; ++step) scaler.take(step, false);
@@ -90,7 +90,7 @@ TEST_CASE("gradients that overflow at any scale are not scaled for ever") {
   CHECK_THROWS_WITH_AS(overflow(), doctest::Contains("so scaling is not to blame"), RunError);
 }
 
-TEST_CASE("a loss that is 2^k times as large has gradients 2^k times as large, to the bit") {
+TEST_CASE("scaling the loss by 2^k scales the gradients by exactly 2^k") {
   OneModel one{DType::f32}, two{DType::f32};
   const Batch batch = random_batch(small(DType::f32), 2, 3);
   const double loss = accumulate_gradients(one.model, batch);
@@ -126,7 +126,7 @@ TEST_CASE("an overflow costs one step: nothing is updated, and training goes on"
   CHECK(lost);
 }
 
-TEST_CASE("f16 loses small gradients, and loss scaling gives them back") {
+TEST_CASE("f16 loses small gradients, and loss scaling recovers them") {
   OneModel one{DType::f32};
   const Batch batch = random_batch(small(DType::f32), 1, 3);
   const auto weights = one.model.parameters();
@@ -167,7 +167,7 @@ TEST_CASE("the 16 bytes of a parameter: 4 + 4 + 8, or 2 + 2 + 12") {
   }
 }
 
-TEST_CASE("data parallelism in narrow types: twice the same bits, on all ranks, by every overlap") {
+TEST_CASE("data parallelism in narrow types: reproducible bits on all ranks, with every overlap") {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const int ranks : {1, 2, 3}) {
       const auto train = [&](WhenSummed overlap) {
@@ -202,7 +202,7 @@ TEST_CASE("data parallelism in narrow types: twice the same bits, on all ranks, 
   }
 }
 
-TEST_CASE("bf16 with f32 masters learns as f32 does; without masters it does not keep up") {
+TEST_CASE("bf16 with f32 masters learns like f32; without masters it falls behind") {
   // Small steps: near a weight of 0.02, adjacent bf16 numbers are 0.00012 apart.
   const float rate = 3e-5F;
   const auto trained = [&](DType dtype, bool masters) {
@@ -223,7 +223,7 @@ TEST_CASE("bf16 with f32 masters learns as f32 does; without masters it does not
   CHECK(without > 1.02 * f32);
 }
 
-TEST_CASE("a run as good as one device's is told from one that is not") {
+TEST_CASE("a run as good as one device's is distinguished from one that is not") {
   const auto parity_of = [](std::vector<double> losses) {
     return compare(losses, {}, Reference{std::vector<double>(20, 2.0), {}});
   };
@@ -240,7 +240,7 @@ TEST_CASE("a run as good as one device's is told from one that is not") {
   CHECK_FALSE(parity_of(losses).within(tolerance));
 }
 
-TEST_CASE("what loss scaling can't do is one clear line") {
+TEST_CASE("impossible loss scaling flags give one clear line") {
   Options options;
   options.steps = 10;
   options.model.dtype = DType::f16;

@@ -145,7 +145,7 @@ TEST_CASE("in a pipeline: the bits of one device that recomputes nothing") {
   }
 }
 
-TEST_CASE("a stash, and what is pending, take what the closed forms say, to the byte") {
+TEST_CASE("stash and pending match the closed forms, to the byte") {
   for_every_mode([](auto& config, auto& stage, int batch, Recompute mode) {
     const RecomputeFootprint footprint{config, stage, batch, mode};
     Lone lone{config, stage, batch, mode};
@@ -160,7 +160,7 @@ TEST_CASE("a stash, and what is pending, take what the closed forms say, to the 
   });
 }
 
-TEST_CASE("peaks of several microbatches in flight are what the closed forms say, to the byte") {
+TEST_CASE("peaks of several microbatches in flight match the closed forms, to the byte") {
   for_every_mode([](auto& config, auto& stage, int batch, Recompute mode) {
     const RecomputeFootprint footprint{config, stage, batch, mode};
     for (const bool halves : {false, true}) {
@@ -192,7 +192,7 @@ TEST_CASE("peaks of several microbatches in flight are what the closed forms say
   });
 }
 
-TEST_CASE("FLOPs charged are the model's and the extra ones as derived, halves apart or not") {
+TEST_CASE("FLOPs charged are the model's plus the derived extra ones, halves separated or not") {
   std::mt19937 random{15};
   for (int i = 0; i < 40; ++i) {
     const GptConfig config = random_config(random);
@@ -212,7 +212,7 @@ TEST_CASE("FLOPs charged are the model's and the extra ones as derived, halves a
   }
 }
 
-TEST_CASE("a forward that is made again reads parameters where backward may: ZeRO-3 gathers them") {
+TEST_CASE("a recomputed forward reads parameters only when backward may: ZeRO-3 gathers them") {
   /// Moves the parameters away between forward and backward and leaves garbage in their place.
   struct TakenAway : LayerHooks {
     void before_forward(const Unit& unit) override { give(unit); }
@@ -244,7 +244,7 @@ TEST_CASE("a forward that is made again reads parameters where backward may: ZeR
   for (const Recompute mode : modes) CHECK(run(mode, true) == run(Recompute::selective, false));
 }
 
-TEST_CASE("a forward that is made again is a range of category recompute, one a block") {
+TEST_CASE("a recomputed forward is a range of category recompute, one per block") {
   const GptConfig config{.layers = 3, .hidden = 8, .heads = 2, .sequence = 6, .vocabulary = 20};
   for (const Recompute mode : modes) {
     OneDevice one{DeviceKind::cpu, flop_clock()};

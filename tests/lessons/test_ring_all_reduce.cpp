@@ -77,7 +77,7 @@ TEST_CASE("lesson 01: the ring's sum is the sum, and has the bits of Group's rin
     }
 }
 
-TEST_CASE("lesson 01: a rank sends two chunks less than everything twice, and so it is counted") {
+TEST_CASE("lesson 01: a rank sends two chunks less than everything twice, and the count agrees") {
   std::mt19937 random{2};
   for (int N = 1; N <= 8; ++N)
     for (const std::int64_t n : sizes(N, random)) {
@@ -99,7 +99,7 @@ TEST_CASE("lesson 01: a rank sends two chunks less than everything twice, and so
     }
 }
 
-TEST_CASE("lesson 01: what each algorithm is said to send, it sends") {
+TEST_CASE("lesson 01: each algorithm sends the predicted bytes") {
   for (const Algorithm algorithm : all_reduce_algorithms)
     for (int N = 1; N <= 9; ++N)
       for (const std::int64_t n : {1, 5, 64, 1009}) {
@@ -187,7 +187,7 @@ TEST_CASE("lesson 01: one slow link sets the pace of the whole ring") {
     }
 }
 
-TEST_CASE("lesson 01: the grid tells what the buffers hold") {
+TEST_CASE("lesson 01: the grid shows the buffers' contents") {
   for (int N = 1; N <= 7; ++N)
     for (const std::int64_t n : {3, 40}) {
       std::string drawing;
@@ -219,7 +219,7 @@ TEST_CASE("lesson 01: the grid tells what the buffers hold") {
     }
 }
 
-TEST_CASE("lesson 01: a ring that is wrong is noticed") {
+TEST_CASE("lesson 01: a wrong ring is detected") {
   const auto complaint = [](const Sum& sum, bool like_the_group) {
     return on_threads(modelled_options(4), [&](Rank& rank) {
       std::vector<float> values(1000);

@@ -40,7 +40,7 @@ struct Loose {
 
 }  // namespace
 
-TEST_CASE("AdamW is the textbook's loop in double") {
+TEST_CASE("AdamW matches a textbook loop in double") {
   for (float clip : {0.0F, 0.5F, 100.0F}) {
     CAPTURE(clip);
     Loose loose;
@@ -100,7 +100,7 @@ TEST_CASE("the norm and its clipping") {
   CHECK(AdamW{loose.parameters, loose.one.device(), {.clip = 0}}.clip_scale(1e9) == 1);
 }
 
-TEST_CASE("a model learns its text by heart, and says it") {
+TEST_CASE("a model memorises its text and generates it") {
   const GptConfig config{
       .layers = 2, .hidden = 32, .heads = 4, .sequence = 16, .vocabulary = 128, .tied = true};
   const std::string verse = "the quick brown fox jumps over the lazy dog; ";

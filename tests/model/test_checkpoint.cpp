@@ -86,7 +86,7 @@ struct Spoilt {
 
 }  // namespace
 
-TEST_CASE("what is saved is loaded, bit for bit, as a folder and as a file") {
+TEST_CASE("a saved model is loaded bit for bit, as a folder and as a file") {
   const TemporaryFolder folder;
   for (bool tied : {false, true}) {
     for (const char* name : {"run", "deep/er/run", "one.safetensors"}) {
@@ -166,7 +166,7 @@ TEST_CASE("a tied model takes a head that is the token table, and no other") {
   CHECK(values(tied.gpt).front() == values(Model{tiny(false), 1}.gpt).front());
 }
 
-TEST_CASE("config.json tells what shapes do not: the number of heads") {
+TEST_CASE("config.json provides the number of heads, which shapes do not") {
   const TemporaryFolder folder;
   Model{tiny(false)}.save(folder / "run");
   GptConfig other = tiny(false);
@@ -177,7 +177,7 @@ TEST_CASE("config.json tells what shapes do not: the number of heads") {
   CHECK(values(model.gpt) == before);
 }
 
-TEST_CASE("a spoilt file is one line that says what is wrong, and nothing is read") {
+TEST_CASE("a corrupted file gives one line that says what is wrong, and nothing is read") {
   Spoilt file;
   SUBCASE("absent") {
     std::filesystem::remove(file.path);
@@ -330,7 +330,7 @@ TEST_CASE("random damage never does worse than a UsageError") {
   }
 }
 
-TEST_CASE("a place that can't be written to is one line, and leaves nothing behind") {
+TEST_CASE("a path that cannot be written gives one line, and leaves nothing behind") {
   const TemporaryFolder folder;
   const Model model{tiny(false)};
   const std::string absent = folder / "absent/model.safetensors";

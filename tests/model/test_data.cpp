@@ -6,7 +6,7 @@
 using namespace lockstep;
 using namespace lockstep::test;
 
-TEST_CASE("tokens are bytes, and come back as they went") {
+TEST_CASE("tokens are bytes, and decode to the same text") {
   std::string every;
   for (int i = 0; i < 256; ++i) every.push_back(static_cast<char>(i));
   const auto tokens = Tokenizer::encode(every);
@@ -49,7 +49,7 @@ TEST_CASE("samples are windows of the text, targets the token after, however the
   }
 }
 
-TEST_CASE("other steps and seeds see other samples; every window comes up") {
+TEST_CASE("other steps and seeds see other samples; every window occurs") {
   GptConfig config;
   config.sequence = 4;
   const Corpus corpus{"0123456789", config};
@@ -64,7 +64,7 @@ TEST_CASE("other steps and seeds see other samples; every window comes up") {
   CHECK(std::ranges::count(many.targets, '9') > 0);
 }
 
-TEST_CASE("a text that can't be trained on is one line") {
+TEST_CASE("an unusable text gives a one-line message") {
   const TemporaryFolder folder;
   GptConfig config;
   config.sequence = 8;

@@ -39,7 +39,7 @@ double distance(const Floats& a, const Floats& b) {
 
 }  // namespace
 
-TEST_CASE("stages composed give the bits of the whole model, halves apart or together") {
+TEST_CASE("composed stages give the bits of the whole model, halves separated or together") {
   for (bool tied : {false, true}) {
     CAPTURE(tied);
     const GptConfig config = small(tied);
@@ -87,7 +87,7 @@ TEST_CASE("microbatches add up to the batch") {
   }
 }
 
-TEST_CASE("gradients are the loss's differences") {
+TEST_CASE("gradients match finite differences of the loss") {
   const GptConfig config{
       .layers = 2, .hidden = 8, .heads = 2, .sequence = 5, .vocabulary = 11, .tied = true};
   OneDevice one;
@@ -131,7 +131,7 @@ TEST_CASE("gradients are the loss's differences") {
   }
 }
 
-TEST_CASE("the timeline has the memory of every forward and backward") {
+TEST_CASE("the timeline records the memory of every forward and backward") {
   const GptConfig config = small(false);
   OneDevice one;
   Recorder trace;
@@ -149,7 +149,7 @@ TEST_CASE("the timeline has the memory of every forward and backward") {
   CHECK(activations[3] == 0);
 }
 
-TEST_CASE("gradients start again from zero") {
+TEST_CASE("zero_gradients resets gradients") {
   for (bool tied : {false, true}) {
     const GptConfig config = small(tied);
     const Batch batch = random_batch(config, 1, 2);
@@ -163,7 +163,7 @@ TEST_CASE("gradients start again from zero") {
   }
 }
 
-TEST_CASE("hooks come around every unit, in order") {
+TEST_CASE("hooks run around every unit, in order") {
   using Log = std::vector<std::pair<char, int>>;
   struct Recording : LayerHooks {
     void before_forward(const Unit& unit) override { log.emplace_back('F', unit.index); }
@@ -224,7 +224,7 @@ TEST_CASE("hooks come around every unit, in order") {
   CHECK(model.units().back().parameters.back() == model.parameters().front());
 }
 
-TEST_CASE("hooks nest: the one added later is the inner one, and each goes by itself") {
+TEST_CASE("hooks nest: the one added later is the inner one, and each can be removed separately") {
   struct Recording : LayerHooks {
     Recording(std::string& log_, char name_) : log(log_), name(name_) {}
     void before_forward(const Unit&) override { log += {name, 'F', ' '}; }
@@ -267,7 +267,7 @@ TEST_CASE("hooks nest: the one added later is the inner one, and each goes by it
   CHECK(pass().empty());
 }
 
-TEST_CASE("gradients are ready once a step, after the last microbatch, and change no more") {
+TEST_CASE("gradients are ready once per step, after the last microbatch, and then stay unchanged") {
   struct Readiness : LayerHooks {
     void after_backward(const Unit& unit) override { ++done[unit.index]; }
     void gradients_ready(const Unit& unit) override {
@@ -318,7 +318,8 @@ TEST_CASE("backward without forward is an error, not a crash") {
   CHECK_THROWS_AS(model.loss(stash), std::logic_error);
 }
 
-TEST_CASE("on the meta device a model is counted and charged as on a real one, and nothing runs") {
+TEST_CASE(
+    "on the meta device a model is counted and charged as on a real device, and nothing runs") {
   std::mt19937 random{7};
   for (int i = 0; i < 10; ++i) {
     const GptConfig config = random_config(random);

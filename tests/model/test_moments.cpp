@@ -92,7 +92,7 @@ TEST_CASE("moments come back bit for bit, whole or the parts that a rank owns") 
   }
 }
 
-TEST_CASE("a model alone has no steps behind it, and leaves the optimizer as it is") {
+TEST_CASE("a checkpoint without optimizer state has no steps, and leaves the optimizer unchanged") {
   const TemporaryFolder folder;
   Trained trained{tiny()};
   save_checkpoint(folder / "alone", trained.gpt.config(), trained.gpt.device(),
@@ -104,7 +104,7 @@ TEST_CASE("a model alone has no steps behind it, and leaves the optimizer as it 
   CHECK(trained.optimizer.steps() == 3);
 }
 
-TEST_CASE("moments of other parameters than are trained are refused by name") {
+TEST_CASE("moments of parameters other than the trained ones are rejected by name") {
   const TemporaryFolder folder;
   Trained{tiny()}.save(folder / "run");
   GptConfig more = tiny();

@@ -37,7 +37,7 @@ TEST_CASE("normal numbers have the moments of the normal distribution") {
   CHECK(std::abs(fourth / n - 3) < 4 * std::sqrt(96 / n));
 }
 
-TEST_CASE("any part of a matrix is filled as it is in the whole") {
+TEST_CASE("any part of a matrix is filled with the values it has in the whole") {
   std::mt19937 random{4};
   const RandomStream stream{9, Purpose::initial_values, 2};
   for (int i = 0; i < 50; ++i) {
@@ -60,7 +60,8 @@ TEST_CASE("any part of a matrix is filled as it is in the whole") {
   }
 }
 
-TEST_CASE("initial values: GPT-2's deviations, the same on every split, others for other seeds") {
+TEST_CASE(
+    "initial values: GPT-2's deviations, the same for every split, different for other seeds") {
   GptConfig config{.layers = 4, .hidden = 48, .heads = 3, .sequence = 32, .vocabulary = 200};
   OneDevice one;
   const Gpt whole{config, one.device(), StageLayers::whole(config), 5};

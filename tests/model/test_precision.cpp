@@ -52,7 +52,7 @@ double distance(const Floats& a, const Floats& b) {
 
 }  // namespace
 
-TEST_CASE("a narrow model begins with the f32 model's values, rounded") {
+TEST_CASE("a narrow model starts with the f32 model's values, rounded") {
   for (const DType dtype : narrow_types) {
     OneDevice one;
     const Gpt wide{small(DType::f32), one.device(), StageLayers::whole(small(DType::f32)), 5};
@@ -144,7 +144,7 @@ TEST_CASE("steps too small for a narrow number add up in the master; without one
   CHECK(floats(with.value)[0] == doctest::Approx(0.99).epsilon(2e-3));
 }
 
-TEST_CASE("a gradient that is not a number is found") {
+TEST_CASE("a non-finite gradient is found") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     Trained trained{small(dtype)};
     trained.step(0);
@@ -160,7 +160,7 @@ TEST_CASE("a gradient that is not a number is found") {
   }
 }
 
-TEST_CASE("a narrow model's checkpoint has its masters, as F32, and gives them back") {
+TEST_CASE("a narrow model's checkpoint stores and restores its masters as F32") {
   for (const DType dtype : narrow_types) {
     const TemporaryFolder folder;
     const std::string path = folder / "model.safetensors";
@@ -186,7 +186,7 @@ TEST_CASE("a narrow model's checkpoint has its masters, as F32, and gives them b
   }
 }
 
-TEST_CASE("a narrow model learns, and twice the same bits") {
+TEST_CASE("a narrow model learns, and reproducibly") {
   for (const DType dtype : narrow_types) {
     Trained first{small(dtype)}, second{small(dtype)};
     double begin = 0, end = 0;

@@ -50,14 +50,14 @@ TEST_CASE("idle cells, blanks and line ends of other systems are skipped") {
   check_same(schedule_from_csv("0F0,0B0"), gpipe(1, 1));  // no newline at the end
 }
 
-TEST_CASE("messages and what is done to whole stages go without saying") {
+TEST_CASE("messages and whole-stage operations in a CSV file are ignored") {
   check_same(schedule_from_csv(
                  "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD\n"
                  "1UNSHARD,1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1RESHARD\n"),
              gpipe(2, 2));
 }
 
-TEST_CASE("overlapped actions are done one after the other") {
+TEST_CASE("overlapped actions run one after the other") {
   const Schedule schedule = schedule_from_csv(
       "0F0,3F0,(0F1;3B0)OVERLAP_F_B,3F1,(3B1;0B0)OVERLAP_F_B,0I1,0W1\n"
       "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");

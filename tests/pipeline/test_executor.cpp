@@ -19,7 +19,7 @@ const std::vector<std::pair<const char*, Generator>> generators{{"GPipe", gpipe}
 
 }  // namespace
 
-TEST_CASE("GPipe and 1F1B compute what one device does, to the bit, and learn") {
+TEST_CASE("GPipe and 1F1B match one device bitwise, and learn") {
   for (const int m : {1, 2, 3, 4, 8, 16}) {
     const Options one = small_training(1, m);
     const Reference reference =
@@ -64,7 +64,7 @@ TEST_CASE("in bf16 and f16 too, tied heads and clipping included") {
   }
 }
 
-TEST_CASE("modelled: a run lies where hand-worked times say, to the picosecond") {
+TEST_CASE("modelled: a run has the hand-computed times, to the picosecond") {
   GptConfig config{.layers = 4, .hidden = 16, .heads = 2, .sequence = 16, .vocabulary = 256};
   const std::int64_t bytes = 4 * config.sequence * config.hidden;
   FixedTimes times;
@@ -106,7 +106,7 @@ TEST_CASE("modelled: a run lies where hand-worked times say, to the picosecond")
   }
 }
 
-TEST_CASE("modelled: every span of a run lies where the simulator says, on cheap and dear links") {
+TEST_CASE("modelled: every span of a run matches the simulator, on fast and slow links") {
   const GptConfig config{.layers = 8, .hidden = 16, .heads = 2, .sequence = 8, .vocabulary = 256};
   for (const double latency : {0.0, 1e-6, 1e-3}) {
     for (const double bandwidth : {1e12, 3.3e8, 1e6}) {
@@ -164,7 +164,7 @@ TEST_CASE("a batch that does not fit, or an invalid schedule, is refused") {
   CHECK(failure(broken, {.microbatches = 2, .size = 1}).find("0B1") != std::string::npos);
 }
 
-TEST_CASE("models and ranks that are not as many as the schedule asks for are refused") {
+TEST_CASE("numbers of models or ranks that differ from the schedule's are rejected") {
   const Options options = small_training(2, 2);
   const auto failure = [&](const Schedule& schedule, int models) {
     return on_threads(options, [&](Rank& rank) {

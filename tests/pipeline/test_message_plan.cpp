@@ -40,7 +40,7 @@ std::vector<std::int64_t> peaks(const Schedule& schedule) {
 
 }  // namespace
 
-TEST_CASE("buffers in flight, by hand") {
+TEST_CASE("buffers in flight, counted by hand") {
   using Peaks = std::vector<std::int64_t>;
   // GPipe keeps all its sends open until the first gradient arrives, besides one open receive.
   CHECK(peaks(gpipe(4, 16)) == Peaks{17, 17, 17, 16});

@@ -151,7 +151,7 @@ TEST_CASE("random schedules: bytes, every peak and the timeline are as predicted
   }
 }
 
-TEST_CASE("random schedules: a unit's gradients are ready once a step, after its last backward") {
+TEST_CASE("random schedules: a unit's gradients are ready once per step, after its last backward") {
   struct Counts : LayerHooks {
     std::map<int, int> ready, backwards, late;
     void after_backward(const Unit& unit) override {
@@ -198,7 +198,7 @@ TEST_CASE("random schedules: a unit's gradients are ready once a step, after its
   CHECK(not_the_batchs_last > 20);  // otherwise the test would prove nothing
 }
 
-TEST_CASE("the update's messages, by hand") {
+TEST_CASE("the update's messages, counted by hand") {
   GptConfig config{.layers = 6, .hidden = 4, .heads = 2, .sequence = 8, .vocabulary = 9};
   const auto messages = [&](const std::vector<int>& placement, int rank, bool clips,
                             Collectives collectives = Collectives::ring, bool combines = false) {

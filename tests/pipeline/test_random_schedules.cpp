@@ -36,8 +36,7 @@ std::pair<std::size_t, std::size_t> random_place(std::mt19937& random, const Sch
 
 }  // namespace
 
-TEST_CASE(
-    "random valid schedules are valid, and take the time that a fixpoint of the rules takes") {
+TEST_CASE("random valid schedules pass validation, and take the time of the rules' fixpoint") {
   std::mt19937 random{1};
   for (int i = 0; i < 400; ++i) {
     CAPTURE(i);
@@ -71,7 +70,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a rank remembers what it has forwarded and not yet finished") {
+TEST_CASE("a rank stashes the microbatches it has forwarded and not yet finished") {
   std::mt19937 random{2};
   for (int i = 0; i < 100; ++i) {
     const Schedule schedule = random_schedule(random);
@@ -128,7 +127,7 @@ TEST_CASE("an action dropped, doubled or moved to another rank is named") {
   }
 }
 
-TEST_CASE("a schedule with a rank's order shuffled is refused just where no fixpoint exists") {
+TEST_CASE("a schedule with one rank shuffled is rejected exactly if no fixpoint exists") {
   std::mt19937 random{4};
   int refused = 0;
   int deadlocks = 0;

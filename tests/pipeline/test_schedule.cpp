@@ -41,7 +41,7 @@ TEST_CASE("1F1B: warm-up, steady state, cool-down") {
   CHECK(to_csv(one_f_one_b(3, 1)) == "0F0,0B0\n1F0,1B0\n2F0,2B0\n");  // too few to fill it
 }
 
-TEST_CASE("GPipe remembers m microbatches, 1F1B min(m, p - stage); both are valid") {
+TEST_CASE("GPipe stashes m microbatches, 1F1B min(m, p - stage); both are valid") {
   for (int p = 1; p <= 9; ++p)
     for (int m = 1; m <= 20; ++m) {
       const Schedule all_first = gpipe(p, m);
@@ -65,7 +65,7 @@ TEST_CASE("backwards run in ascending order of microbatches") {
     }
 }
 
-TEST_CASE("a pipeline of nothing is refused") {
+TEST_CASE("an empty pipeline is rejected") {
   CHECK_THROWS_WITH_AS(gpipe(0, 4), "GPipe: 0 stages and 4 microbatches; wants at least 1 of each",
                        ScheduleError);
   CHECK_THROWS_WITH_AS(one_f_one_b(2, -1),
@@ -84,7 +84,7 @@ TEST_CASE("an action's name and category") {
   CHECK(category(Op::backward_weight) == Category::backward_weight);
 }
 
-TEST_CASE("what is missing is named, and who should do it") {
+TEST_CASE("a missing action is named, with the rank that should run it") {
   check_said(rows("0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n"), "1F1 is missing; rank 1 should do it");
   check_said(rows("0F0,0F1,0B0,0B1\n1F0,1F1,1B1\n"),
              "the backward of stage 1 for microbatch 0 (1B0, or 1I0 and 1W0) is missing; rank 1 "
@@ -96,7 +96,7 @@ TEST_CASE("what is missing is named, and who should do it") {
              "backward each)");
 }
 
-TEST_CASE("what is there that should not be is named") {
+TEST_CASE("a superfluous action is named") {
   check_said(rows("0F0,0B0,0F0\n"), "rank 0 does 0F0 twice");
   check_said(rows("0F0,0I0,0W0,0B0\n"),
              "stage 0 does both B and I or W for microbatch 0; B is I and W in one");
@@ -127,13 +127,13 @@ TEST_CASE("a placement that does not fit is named") {
   check_said(schedule, "2 ranks, 2 stages, 0 microbatches; wants at least 1 of each");
 }
 
-TEST_CASE("what comes before what it needs on its own rank is named") {
+TEST_CASE("an action before its own rank's dependency is named") {
   check_said(rows("0F0,0W0,0I0\n"), "rank 0 does 0W0 before 0I0, whose result it uses");
   check_said(rows("0B0,0F0\n"), "rank 0 does 0B0 before its forward 0F0");
   check_said(rows("0I0,0F0,0W0\n"), "rank 0 does 0I0 before its forward 0F0");
 }
 
-TEST_CASE("a deadlock is told as the cycle of who waits for whom") {
+TEST_CASE("a deadlock is reported as the cycle of waiting ranks") {
   SUBCASE("of two ranks") {
     check_said(rows("0F0,0B0,0F1,0B1\n"
                     "1F0,1F1,1B0,1B1\n"),

@@ -46,7 +46,7 @@ void check_textbook_bubble(const Schedule& schedule) {
 
 }  // namespace
 
-TEST_CASE("at free communication GPipe and 1F1B idle (p - 1)/(m + p - 1) of the time, exactly") {
+TEST_CASE("with free communication GPipe and 1F1B idle exactly (p - 1)/(m + p - 1) of the time") {
   for (int p : {1, 2, 4, 8})
     for (int m : {1, 2, 3, 4, 8, 16}) {
       check_textbook_bubble(gpipe(p, m));
@@ -66,7 +66,7 @@ TEST_CASE("the bubble's formula holds on 256 stages and microbatches") {
   check_textbook_bubble(one_f_one_b(256, 256));
 }
 
-TEST_CASE("what was timed by hand") {
+TEST_CASE("schedules timed by hand") {
   for (const worked::Case& c : worked::cases()) {
     CAPTURE(c.name);
     const Simulation simulation = simulate(c.schedule, worked::times(c), true);

@@ -97,14 +97,14 @@ TEST_CASE("the zero-bubble paper's Table 5: 1F1B") {
   for (const Row& row : table) check_rate(one_f_one_b(row.p, row.m), row, row.one_f_one_b);
 }
 
-TEST_CASE("the zero-bubble paper's Table 5: ZB-H1 and ZB-H2, with the backward in its halves") {
+TEST_CASE("the zero-bubble paper's Table 5: ZB-H1 and ZB-H2, with backward in halves") {
   for (const Row& row : table) {
     check_rate(zb_h1(row.p, row.m), row, row.zb_h1);
     check_rate(zb_h2(row.p, row.m), row, row.zb_h2);
   }
 }
 
-TEST_CASE("a microbatch is remembered until its weight gradient: p on every rank, or 2p - 1") {
+TEST_CASE("a microbatch stays stashed until its weight gradient: p on every rank, or 2p - 1") {
   const Schedule h1 = zb_h1(8, 24);
   const Schedule h2 = zb_h2(8, 24);
   for (int rank = 0; rank < 8; ++rank) {

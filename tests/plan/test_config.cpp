@@ -24,7 +24,7 @@ TEST_CASE("the parameter counts of published models") {
   CHECK(static_cast<double>(gpt3.parameter_count()) == doctest::Approx(174.6e9).epsilon(1e-3));
 }
 
-TEST_CASE("impossible sizes are one line that names the flag, the value and what would do") {
+TEST_CASE("impossible sizes give one line that names the flag, the value and a valid one") {
   const auto message = [](GptConfig config) { return usage_error([&] { config.validate(); }); };
   CHECK(contains(message({.layers = 0}), "--layers 0"));
   CHECK(contains(message({.hidden = -4}), "--hidden -4"));
@@ -36,7 +36,7 @@ TEST_CASE("impossible sizes are one line that names the flag, the value and what
   CHECK(contains(heads, "--heads 4, --heads 8 or --hidden 70 would do"));
 }
 
-TEST_CASE("layers are spread over stages as evenly as can be, in order, each once") {
+TEST_CASE("layers are spread over stages as evenly as possible, in order, each once") {
   std::mt19937 random{2};
   for (int i = 0; i < 100; ++i) {
     GptConfig config;

@@ -161,7 +161,7 @@ TEST_CASE("a flat layout has every element of every parameter in one place, owne
   }
 }
 
-TEST_CASE("parameters of one unit that are not frozen alike, or of other dtypes, lie apart") {
+TEST_CASE("a unit's frozen and trained parameters, or different dtypes, get separate buckets") {
   // The last stage of a tied pipeline: its head has its own LayerNorm and the table of unit 0.
   for (const int frozen : {0, 4}) {
     GptConfig config{.layers = 3, .hidden = 8, .heads = 2, .sequence = 4, .vocabulary = 20};
@@ -194,7 +194,7 @@ TEST_CASE("parameters of one unit that are not frozen alike, or of other dtypes,
   CHECK_THROWS_AS(layout.buckets_of(2), std::out_of_range);
 }
 
-TEST_CASE("a layout that can't be is one line") {
+TEST_CASE("an impossible layout gives one line") {
   std::mt19937 random{12};
   const AnyUnits any{random};
   for (const int bytes : {0, -1})
@@ -206,7 +206,7 @@ TEST_CASE("a layout that can't be is one line") {
                {"--ranks 4", "3 parameters"}) == "");
 }
 
-TEST_CASE("parameters move into a flat buffer, and parts of them are what they were") {
+TEST_CASE("parameters move into a flat buffer, and their parts keep their values") {
   const GptConfig config{.layers = 2, .hidden = 12, .heads = 2, .sequence = 7, .vocabulary = 30};
   OneDevice one;
   Gpt model{config, one.device(), StageLayers::whole(config), 3};

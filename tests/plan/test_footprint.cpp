@@ -44,7 +44,7 @@ void for_every_footprint(Check&& check) {
 
 }  // namespace
 
-TEST_CASE("a stash and what is pending take what the closed forms say, to the byte") {
+TEST_CASE("a stage's stash and pending match the closed forms, to the byte") {
   for_every_footprint([](auto& config, auto& stage, int batch, const Footprint& footprint) {
     Lone lone{config, stage, batch};
     Stash stash;
@@ -58,7 +58,7 @@ TEST_CASE("a stash and what is pending take what the closed forms say, to the by
   });
 }
 
-TEST_CASE("the peak of k microbatches in flight is what the closed form says, to the byte") {
+TEST_CASE("the peak of k microbatches in flight matches the closed form, to the byte") {
   for_every_footprint([](auto& config, auto& stage, int batch, const Footprint& footprint) {
     for (int k = 1; k <= 4; ++k) {
       CAPTURE(k);
@@ -83,7 +83,7 @@ TEST_CASE("the peak of k microbatches in flight is what the closed form says, to
   });
 }
 
-TEST_CASE("the input half alone peaks where the closed form says, to the byte") {
+TEST_CASE("the peak of the input half alone matches the closed form, to the byte") {
   for_every_footprint([](auto& config, auto& stage, int batch, const Footprint& footprint) {
     Lone lone{config, stage, batch};
     std::vector<Stash> stashes(2);
@@ -97,8 +97,7 @@ TEST_CASE("the input half alone peaks where the closed form says, to the byte") 
   });
 }
 
-TEST_CASE(
-    "parameters, gradients and optimizer: 16 bytes a parameter in every precision, to the byte") {
+TEST_CASE("parameters, gradients and optimizer: 16 bytes per parameter in every precision") {
   for_every_footprint([](auto& config, auto& stage, int batch, const Footprint& footprint) {
     Lone lone{config, stage, batch};
     const AdamW optimizer{lone.model.parameters(), lone.one.device()};

@@ -42,7 +42,7 @@ TEST_CASE("every axis divides the ranks into groups, whatever the order") {
   }
 }
 
-TEST_CASE("what is left out is what remains; what can't be laid out is an error") {
+TEST_CASE("an omitted axis gets the remaining ranks; an impossible mesh is an error") {
   CHECK(Mesh(8, sizes(2, 1, 0, 2)).size(Axis::dp) == 2);
   CHECK_THROWS_WITH_AS(Mesh(8, sizes(3, 1, 1, 0)), doctest::Contains("--ranks 8 --tp 3"),
                        UsageError);

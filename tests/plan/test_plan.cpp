@@ -168,7 +168,7 @@ TEST_CASE("ZeRO's shards make up every slice once, whatever the plan") {
   }
 }
 
-TEST_CASE("a slice begins with that cut of the whole tensor's numbers, on any rank of any plan") {
+TEST_CASE("a slice starts with its cut of the whole tensor's values, on any rank of any plan") {
   std::mt19937 random{4};
   OneDevice one;
   for (int round = 0; round < 150; ++round) {
@@ -191,7 +191,7 @@ TEST_CASE("a slice begins with that cut of the whole tensor's numbers, on any ra
   }
 }
 
-TEST_CASE("what one plan saves another loads: every element has its value") {
+TEST_CASE("a checkpoint that one plan saves loads in another: every element has its value") {
   std::mt19937 random{5};
   const Folder folder;
   OneDevice one;
@@ -295,7 +295,7 @@ TEST_CASE(
   CHECK(context_positions(ContextLayout::contiguous, 16, 1, 2) == std::vector<Positions>{{8, 16}});
 }
 
-TEST_CASE("a living stage is what its plan says") {
+TEST_CASE("a stage as built matches its plan") {
   std::mt19937 random{8};
   for (int round = 0; round < 60; ++round) {
     CAPTURE(round);
@@ -318,7 +318,7 @@ TEST_CASE("a living stage is what its plan says") {
   }
 }
 
-TEST_CASE("a plan that can't be run is one line") {
+TEST_CASE("an impossible plan gives one line") {
   const auto complaint = [](const Plan& plan) {
     return complaint_of<UsageError>([&] { plan.validate(); });
   };

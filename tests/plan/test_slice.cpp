@@ -162,7 +162,7 @@ TEST_CASE("a flat range of a matrix is at most a part of a row, whole rows, and 
   CHECK(Slice{{4, 10}}.range(7, 20).runs() == std::vector<Slice::Run>{{7, 0, 20}});
 }
 
-TEST_CASE("slices that can't be are refused") {
+TEST_CASE("impossible slices are rejected") {
   const auto cut = [](const DimensionCut& how) {
     return complaint_of<std::invalid_argument>([&] { Slice({4, 6}, {&how, 1}); });
   };

@@ -52,7 +52,7 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 
 }  // namespace
 
-TEST_CASE("a report is one line and comes back as it was") {
+TEST_CASE("a report is one line and survives a round trip") {
   const RankReport report{Kind::failed, 17, "a-host", "deadlock\n  rank 1 waits\t\"µ\""};
   const auto copy = RankReport::from_line(line_of(report.kind, 17, report.host, report.text));
   REQUIRE(copy);
@@ -67,7 +67,7 @@ TEST_CASE("a report is one line and comes back as it was") {
 }
 
 TEST_CASE(
-    "a report goes through a pipe at once; the newest operations are kept, and a cause's head") {
+    "a report fits an atomic pipe write, keeping the newest operations or a cause's beginning") {
   const std::string text = "FIRST" + std::string(10'000, 'x') + "LAST";
   for (const Kind kind : {Kind::doing, Kind::failed}) {
     const std::string line = RankReport{kind, 1, "host", text}.to_line();
@@ -78,7 +78,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a rank that was killed is named once, and what all were doing follows by rank") {
+TEST_CASE("a killed rank is named once, followed by what each rank was doing") {
   const auto [at_once, at_end] =
       told(3, std::vector{line_of(Kind::here, 1, "b", ""), std::string{"a word of a rank's own"}} +
                   killed +
@@ -93,7 +93,7 @@ TEST_CASE("a rank that was killed is named once, and what all were doing follows
         "  rank 2 on c:\n    step 4\n    step 5\n");
 }
 
-TEST_CASE("ranks that fail because another has are not blamed") {
+TEST_CASE("ranks that fail because of another rank are not blamed") {
   // One rank was killed; others lost it and reported that before mpirun did.
   CHECK(told(2, std::vector{line_of(Kind::failed, 0, "a", "MPI_Test: lost rank 1")} + killed)
             .at_end.starts_with("the run failed: rank 1 on b exited on signal 9"));
@@ -104,7 +104,7 @@ TEST_CASE("ranks that fail because another has are not blamed") {
             .at_end.starts_with("the run failed: rank 1 on b: its own words; EPILOGUE\n"));
 }
 
-TEST_CASE("one that ended without a word is named by its exit code") {
+TEST_CASE("a rank that ended silently is named with its exit code") {
   const std::vector<std::string> ended{
       rule,
       "mpirun detected that one or more processes exited with non-zero status, thus causing",
@@ -122,7 +122,7 @@ TEST_CASE("one that ended without a word is named by its exit code") {
   CHECK(told(2, std::vector{line_of(Kind::told, 0, "a", "")} + ended).at_end.empty());
 }
 
-TEST_CASE("what all ranks refuse is told once") {
+TEST_CASE("an error on all ranks is printed once") {
   Aftermath refused{2};
   CHECK_FALSE(refused.refused());
   refused.line(line_of(Kind::here, 1, "b", ""));
@@ -136,7 +136,7 @@ TEST_CASE("what all ranks refuse is told once") {
             .at_once == "--data x: no such file\n--load y: no such file\n");
 }
 
-TEST_CASE("what mpirun alone knows is passed on, whole or cut off") {
+TEST_CASE("messages that only mpirun has are passed on, whole or truncated") {
   const std::vector<std::string> block{rule, "There are not enough slots available",
                                        "in the system."};
   CHECK(told(2, block).at_end == "There are not enough slots available\nin the system.\n");

@@ -50,7 +50,7 @@ TEST_CASE("equal stages and free messages have the formula's bubble and nothing 
   check_parts(written, 0, 0, 0);
 }
 
-TEST_CASE("stages that take their own time are uneven") {
+TEST_CASE("stages with different times are uneven") {
   // Stage 1 takes twice as long: of 15 units, rank 0 works 6 and rank 1 works 12, so the bubble is
   // 12 / 30.
   HandWritten written;
@@ -59,7 +59,7 @@ TEST_CASE("stages that take their own time are uneven") {
   check_parts(written, 0.4 - formula, 0, 0);
 }
 
-TEST_CASE("an action that took longer than its like makes actions uneven") {
+TEST_CASE("an action that took longer than its peers makes actions uneven") {
   // The second forward of stage 1 takes 3 instead of 1: of 2 * 11 units, 6 + 8 are work.
   HandWritten written;
   written.forward(0, 0, 0, 1).forward(0, 1, 1, 2).forward(1, 0, 1, 2).forward(1, 1, 2, 5);
@@ -67,14 +67,14 @@ TEST_CASE("an action that took longer than its like makes actions uneven") {
   check_parts(written, 0, 8.0 / 22 - formula, 0);
 }
 
-TEST_CASE("what is left is messages") {
+TEST_CASE("the remainder is messages") {
   // A message takes 1 in each direction: of 2 * 11 units, 12 are work.
   HandWritten written;
   write_equal_stages(written, 1);
   check_parts(written, 0, 0, 10.0 / 22 - formula);
 }
 
-TEST_CASE("all at once, each has its share") {
+TEST_CASE("all causes at once: each has its share") {
   // Stage 1 takes twice as long, its second forward 1 longer, and a message 2 in each direction.
   //   by stages    0.4, as above
   //   by actions   F 0-1 1-2 | 1-3 3-6, B | 6-10 10-14, 10-12 14-16: 16 in all, 6 + 13 of 32
@@ -86,7 +86,7 @@ TEST_CASE("all at once, each has its share") {
   check_parts(written, 0.4 - formula, 13.0 / 32 - 0.4, 21.0 / 40 - 13.0 / 32);
 }
 
-TEST_CASE("of several steps the one whose bubble is the median is taken apart") {
+TEST_CASE("of several steps, the one with the median bubble is broken down") {
   HandWritten written;
   write_equal_stages(written, 50, 0, 0);
   write_equal_stages(written, 0, 1000, 1);
@@ -136,7 +136,7 @@ TEST_CASE("the parts add up, whatever happened") {
   }
 }
 
-TEST_CASE("without a formula or without pipeline actions there is nothing to take apart") {
+TEST_CASE("without a formula or pipeline actions there is nothing to break down") {
   HandWritten written;
   write_equal_stages(written);
   const ObservedBubble without = observe_bubble(written.done(), {.steps = 1}, {});
@@ -148,7 +148,7 @@ TEST_CASE("without a formula or without pipeline actions there is nothing to tak
   CHECK_FALSE(observe_bubble(plain.done(), {.steps = 1}, {.bubble = 0.5}).share);
 }
 
-TEST_CASE("a trace from which an action is missing is no schedule, and has no parts") {
+TEST_CASE("a trace with a missing action is not a schedule, and has no parts") {
   HandWritten written;
   written.forward(0, 0, 0, 1).forward(1, 0, 1, 2).backward(1, 0, 2, 4);
   const ObservedBubble seen =

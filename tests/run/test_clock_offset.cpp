@@ -88,7 +88,7 @@ TEST_CASE("ranks learn each host's clock, and ranks of one host share it") {
   }
 }
 
-TEST_CASE("on one host nobody asks") {
+TEST_CASE("on one host no rank measures an offset") {
   on_ranks(3, [&](int, Transport& transport) {
     const auto never = []() -> std::int64_t { throw std::runtime_error("asked"); };
     for (const HostClock& each : measure_clocks(transport, "a", this_clock(), never)) {

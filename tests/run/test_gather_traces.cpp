@@ -73,7 +73,7 @@ TEST_CASE("traces that rank 0 does not see are sent to it, whole, and no others"
   }
 }
 
-TEST_CASE("a file of a run before, of the same length, is not taken for the rank's") {
+TEST_CASE("a previous run's file of the same length is not mistaken for the rank's") {
   const TemporaryFolder here, there;
   here.file("rank0.json", trace_of(0, 1));
   std::string old = trace_of(1, 3);
@@ -84,7 +84,7 @@ TEST_CASE("a file of a run before, of the same length, is not taken for the rank
   CHECK(read_file(here.path() / "rank1.json") == trace_of(1, 3));
 }
 
-TEST_CASE("where nothing is traced nothing is sent") {
+TEST_CASE("if nothing is traced, nothing is sent") {
   CHECK(gather({{}, {}}, 10) == std::vector<int>{0, 0});
   const TemporaryFolder here;
   CHECK(gather({here.path(), here.path()}, 10) == std::vector<int>{0, 0});

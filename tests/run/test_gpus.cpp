@@ -55,7 +55,7 @@ TEST_CASE("GPUs are told apart by host and address, not by how a process counts 
   CHECK_FALSE(some.one_for_all);
 }
 
-TEST_CASE("with a GPU for each rank the clock is the wall's, and NCCL's collectives are taken") {
+TEST_CASE("with a GPU per rank the run uses the wall clock and NCCL's collectives") {
   const GpuPlan plan = plan_of({"a/1", "b/1"});
   Options options = asked(2);
   settle_on_gpus(plan, options);
@@ -71,7 +71,7 @@ TEST_CASE("with a GPU for each rank the clock is the wall's, and NCCL's collecti
   CHECK(by_nccl(plan, rings));
 }
 
-TEST_CASE("where ranks share GPUs, or time is modelled, messages go through the hosts' transport") {
+TEST_CASE("if ranks share GPUs, or time is modelled, messages go through the hosts' transport") {
   const GpuPlan plan = plan_of({"a/1", "a/1", "a/2"});
   Options options = asked(3);
   settle_on_gpus(plan, options);
@@ -89,7 +89,7 @@ TEST_CASE("where ranks share GPUs, or time is modelled, messages go through the 
   CHECK(modelled.comm == Collectives::ring);
 }
 
-TEST_CASE("a build without NCCL does without it") {
+TEST_CASE("a build without NCCL runs without it") {
   const GpuPlan plan = plan_of({"a/1", "a/2"}, /*nccl=*/false);
   Options options = asked(2);
   settle_on_gpus(plan, options);
@@ -99,7 +99,7 @@ TEST_CASE("a build without NCCL does without it") {
   CHECK(plan.told(options).find("no NCCL") != std::string::npos);
 }
 
-TEST_CASE("NCCL's own collectives are refused where they can't be") {
+TEST_CASE("NCCL's own collectives are rejected if ranks share GPUs") {
   Options shared = asked(2, "wall", "native");
   CHECK(complaint_of<UsageError>([&] {
           settle_on_gpus(plan_of({"a/1", "a/1"}), shared);
@@ -110,7 +110,7 @@ TEST_CASE("NCCL's own collectives are refused where they can't be") {
   CHECK_NOTHROW(settle_on_gpus(plan_of({"", ""}), on_cpus));
 }
 
-TEST_CASE("a place survives its way between processes, and fills a row of the table") {
+TEST_CASE("a place survives transfer between processes, and fills a row of the table") {
   const RankPlace place{.host = "node1",
                         .cores = "0-7,16",
                         .gpu = 3,

@@ -41,14 +41,14 @@ class Environment {
 
 }  // namespace
 
-TEST_CASE("hosts are told to mpirun as they were given") {
+TEST_CASE("hosts are passed to mpirun as given") {
   CHECK_FALSE(HostChoice{}.any());
   CHECK(HostChoice{}.arguments().empty());
   CHECK(HostChoice{.hostfile = "f"}.arguments() == std::vector<std::string>{"--hostfile", "f"});
   CHECK(HostChoice{.hosts = "a:2,b"}.arguments() == std::vector<std::string>{"--host", "a:2,b"});
 }
 
-TEST_CASE("hosts with room for all ranks are taken") {
+TEST_CASE("hosts with slots for all ranks are accepted") {
   const TemporaryFolder folder;
   const auto file = [&](const std::string& text) {
     return HostChoice{.hostfile = folder.file("hosts", text)};
@@ -59,7 +59,7 @@ TEST_CASE("hosts with room for all ranks are taken") {
   CHECK_NOTHROW((HostChoice{.hosts = "10.0.0.1:8"}).check(8));
 }
 
-TEST_CASE("hosts that can't be taken are one line that says why, and what would do") {
+TEST_CASE("unusable hosts give one line with the reason and a remedy") {
   const TemporaryFolder folder;
   const auto refusal = [](const HostChoice& hosts, int ranks) {
     return complaint_of<UsageError>([&] { hosts.check(ranks); });
@@ -82,7 +82,7 @@ TEST_CASE("hosts that can't be taken are one line that says why, and what would 
   CHECK(unlike(refusal({.hostfile = "f", .hosts = "a"}, 1), {"--hosts a", "--hostfile f"}) == "");
 }
 
-TEST_CASE("a rank finds itself by what its launcher has set") {
+TEST_CASE("a rank finds its number in its launcher's variables") {
   {
     const Environment mpirun{{{"OMPI_COMM_WORLD_SIZE", "8"},
                               {"OMPI_COMM_WORLD_RANK", "5"},

@@ -96,7 +96,7 @@ TEST_CASE("every span that a trace announces as open is closed or withdrawn in i
                                                                  // nothing
 }
 
-TEST_CASE("two schedules that are compared share the steps") {
+TEST_CASE("two compared schedules share the steps") {
   const auto split = [](int at) {
     std::atomic<int> first = -1, second = -1;
     run_lesson({"--trace", "none", "--steps", "5"}, [&](Lesson& lesson, Rank& rank) {
@@ -114,7 +114,7 @@ TEST_CASE("two schedules that are compared share the steps") {
   CHECK(split(9) == std::pair{5, 0});
 }
 
-TEST_CASE("a run leaves its trace and its report where it was told") {
+TEST_CASE("a run writes its trace and its report to the given paths") {
   const TemporaryFolder folder;
   const auto run = folder.path() / "run";
   const std::string report = (folder.path() / "report.json").string();
@@ -126,7 +126,7 @@ TEST_CASE("a run leaves its trace and its report where it was told") {
   CHECK(told["ranks"] == 2);
 }
 
-TEST_CASE("a run on the meta device reports what it counted, and no losses") {
+TEST_CASE("a run on the meta device reports its counts, and no losses") {
   const TemporaryFolder folder;
   const std::string report = (folder.path() / "report.json").string();
   const int code =
@@ -193,7 +193,7 @@ TEST_CASE("a lesson can't leave a peak out by mistake") {
   CHECK(unlike(complaint, {"no peak of gradients", "no reason"}) == "");
 }
 
-TEST_CASE("a rank that throws fails the run, what can't be done is told as such") {
+TEST_CASE("a rank that throws fails the run; an impossible request is reported as one") {
   CHECK(run_lesson({"--trace", "none", "--steps", "1"}, [](Lesson&, Rank& rank) {
           if (rank.id == 1) throw std::runtime_error("a rank fails, as it should in this test");
         }) == 1);

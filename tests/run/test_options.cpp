@@ -44,7 +44,7 @@ struct Wrong {
 
 }  // namespace
 
-TEST_CASE("without flags a lesson is what its defaults say") {
+TEST_CASE("without flags a lesson uses its defaults") {
   const auto options = parse({});
   CHECK(options->ranks == 4);
   CHECK(options->pp == 4);
@@ -60,7 +60,7 @@ TEST_CASE("without flags a lesson is what its defaults say") {
   CHECK(options->view.empty());
 }
 
-TEST_CASE("precision is a flag of lessons that say so") {
+TEST_CASE("only some lessons have a precision flag") {
   const LessonInfo narrow{
       .name = "14 mixed precision", .question = "?", .narrow = true, .precision = "bf16"};
   CHECK(parse({}, narrow)->model.dtype == DType::bf16);
@@ -77,7 +77,7 @@ TEST_CASE("precision is a flag of lessons that say so") {
         "--comm native with --precision bf16: MPI knows no 16-bit floats; leave one of them out");
 }
 
-TEST_CASE("flags say what they say") {
+TEST_CASE("flags set what they name") {
   const auto options = parse({"--ranks",   "2",
                               "--steps=7", "--batch",
                               "12",        "--layers",
@@ -117,7 +117,7 @@ TEST_CASE("several microbatches are a sweep") {
                {"--batch 13", "--batch 12 can"}) == "");
 }
 
-TEST_CASE("what can't be done is one line with the flag, the value and what would do") {
+TEST_CASE("an impossible request gives one line with the flag, the value and a remedy") {
   const TemporaryFolder folder;
   const std::string here = folder.path().string();
   const std::string file = folder.file("file", "text");
@@ -228,7 +228,7 @@ TEST_CASE("on the meta device the clock is modelled, however many cores there ar
   CHECK(parse({"--device", "meta", "--clock", "modelled"})->why_this_clock == "as asked");
 }
 
-TEST_CASE("what can be written to is not refused, and nothing is left behind") {
+TEST_CASE("a writable path is accepted, and nothing is left behind") {
   const TemporaryFolder folder;
   const std::string here = folder.path().string();
   const std::string old = folder.file("report.json", "old");
@@ -239,12 +239,12 @@ TEST_CASE("what can be written to is not refused, and nothing is left behind") {
   CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);
 }
 
-TEST_CASE("a stage wants a layer") {
+TEST_CASE("a stage needs a layer") {
   CHECK(unlike(complaint_of<UsageError>([] { StageLayers::of({.layers = 3}, 0, 4); }),
                {"--layers 3", "4", "--layers 4"}) == "");
 }
 
-TEST_CASE("a text that can't be trained on is one line that names the file") {
+TEST_CASE("an unusable text gives one line that names the file") {
   const TemporaryFolder folder;
   const GptConfig config{.sequence = 16};
   const auto answer = [&](const std::string& path) {
@@ -259,7 +259,7 @@ TEST_CASE("a text that can't be trained on is one line that names the file") {
   CHECK(unlike(answer("/proc/self/mem"), {"--data /proc/self/mem"}) == "");
 }
 
-TEST_CASE("a checkpoint that can't be begun from is one line that names file and tensor") {
+TEST_CASE("an unusable checkpoint gives one line that names file and tensor") {
   const TemporaryFolder folder;
   GptConfig config{.layers = 1, .hidden = 8, .heads = 2, .sequence = 4, .vocabulary = 256};
   const std::string good = (folder.path() / "good.safetensors").string();
@@ -297,7 +297,7 @@ TEST_CASE("a checkpoint that can't be begun from is one line that names file and
                {"--load /none.safetensors", "no such file"}) == "");
 }
 
-TEST_CASE("the clock is the wall's where each rank has a core, unless told otherwise") {
+TEST_CASE("the wall clock is the default if each rank has a core") {
   const int cores = available_cores();
   const auto kind = [](const std::vector<std::string>& flags) {
     return parse(flags)->clock.kind();
@@ -319,7 +319,7 @@ TEST_CASE("the clock is the wall's where each rank has a core, unless told other
   CHECK(timed->clock.cluster().name == "free");
 }
 
-TEST_CASE("a lesson's own flags are checked as the shared ones") {
+TEST_CASE("a lesson's own flags are checked like the shared ones") {
   const auto with = [](const std::vector<std::string>& flags, int& number, std::string& word) {
     FlagParser parser{pipeline_lesson};
     parser.add("--compare", number, "a number");

@@ -32,7 +32,7 @@ std::vector<RankRecord> as_predicted() {
 
 }  // namespace
 
-TEST_CASE("each phase that is not as predicted has a line, whichever phase it is") {
+TEST_CASE("each phase that differs from its prediction has a line") {
   auto ranks = as_predicted();
   CHECK(prediction_mismatches(ranks, false).empty());
 
@@ -53,7 +53,7 @@ TEST_CASE("each phase that is not as predicted has a line, whichever phase it is
   CHECK(prediction_mismatches(ranks, false)[1].starts_with("rank 0 had a peak"));
 }
 
-TEST_CASE("what a library sends is not counted, and so no mismatch") {
+TEST_CASE("a library's sends are not counted, and are no mismatch") {
   auto ranks = as_predicted();
   ranks[0].phases[0].bytes_sent[Operation::all_reduce] = 0;
   CHECK(prediction_mismatches(ranks, true).empty());

@@ -35,7 +35,7 @@ Reference reference_of(std::vector<double> losses, std::vector<float> values) {
 
 }  // namespace
 
-TEST_CASE("a rank's record comes through as bytes, to the bit") {
+TEST_CASE("a rank's record survives serialisation bit for bit") {
   std::mt19937 random{4};
   for (int round = 0; round < 50; ++round) {
     RankRecord record{.rank = round, .host = "höst \"1\"", .train_seconds = 0.1 * round};
@@ -98,13 +98,13 @@ TEST_CASE("a rank's record comes through as bytes, to the bit") {
   }
 }
 
-TEST_CASE("a loss that is no number arrives as one") {
+TEST_CASE("a NaN loss stays NaN") {
   RankRecord record;
   record.losses.emplace_back(0, std::nan(""));
   CHECK(std::isnan(RankRecord::from_bytes(record.to_bytes()).losses.front().second));
 }
 
-TEST_CASE("what a trace is told of a phase is valid JSON with what is known") {
+TEST_CASE("a phase's metadata in the trace is valid JSON with the known values") {
   Predicted predicted;
   predicted.formula = "a \"formula\"";
   predicted.bubble = 0.5;
@@ -119,7 +119,7 @@ TEST_CASE("what a trace is told of a phase is valid JSON with what is known") {
   CHECK(nlohmann::json::parse(predicted_json({}, {})).contains("phase"));
 }
 
-TEST_CASE("losses come from whoever knew them, and each step must have one") {
+TEST_CASE("losses come from the ranks that have them, and each step must have one") {
   std::vector<RankRecord> ranks(2);
   ranks[0].losses = {{1, 10.0}};
   ranks[1].losses = {{0, 9.0}, {2, 11.0}};
@@ -140,7 +140,7 @@ TEST_CASE("parameters come once each, in the model's order") {
   CHECK(parameters[2].name == "tied");
 }
 
-TEST_CASE("parts of parameters are put together, whoever has them and however they were cut") {
+TEST_CASE("parts of parameters are assembled, whichever rank has them and however they were cut") {
   std::mt19937 random{9};
   for (int round = 0; round < 50; ++round) {
     const int ranks = 1 + round % 5;
@@ -216,7 +216,7 @@ TEST_CASE("the same bits are the same, and within any tolerance") {
   CHECK(parity.within({0, 0}));
 }
 
-TEST_CASE("how far apart is measured per tensor, against its norm or that of small values") {
+TEST_CASE("the distance is measured per tensor, relative to its norm or that of small values") {
   // ‖(0, 0, 0.5)‖ over ‖(3, 0, 4)‖.
   Parity parity = compare({1}, {{"w", 0, {3, 0, 4.5F}}}, reference_of({1}, {3, 0, 4}));
   CHECK(parity.max_relative_parameter == doctest::Approx(0.1));
@@ -248,7 +248,7 @@ TEST_CASE("a zero of the other sign is no difference, but not the same bits") {
   CHECK_FALSE(parity.within({0, 0}));
 }
 
-TEST_CASE("what is no number is as far off as can be") {
+TEST_CASE("non-finite values count as an infinite distance") {
   for (const float odd : {std::nanf(""), inf, -inf}) {
     Parity parity = compare({1}, {{"w", 0, {1, odd}}}, reference_of({1}, {1, 2}));
     CHECK(parity.max_relative_parameter == inf);
@@ -267,7 +267,7 @@ TEST_CASE("what is no number is as far off as can be") {
   CHECK(compare({1}, {{"a", 0, {std::nanf("")}}, {"b", 1, {9}}}, two).worst_parameter == "a");
 }
 
-TEST_CASE("tensors that are missing, others or of another size are named") {
+TEST_CASE("missing, unknown or wrongly sized tensors are named") {
   const Reference reference{{1}, {{"a", 0, {1}}, {"b", 1, {1, 2}}}};
   const auto answer = [&](const std::vector<double>& losses,
                           const std::vector<NamedValues>& parameters) {

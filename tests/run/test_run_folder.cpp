@@ -18,7 +18,7 @@ using namespace lockstep;
 using namespace lockstep::testing;
 namespace fs = std::filesystem;
 
-TEST_CASE("a run's folder is the one that was asked for, made with all above it") {
+TEST_CASE("a run's folder is the requested one, created with its parents") {
   const TemporaryFolder folder;
   const RunFolder run = RunFolder::create((folder.path() / "a" / "b").string(), "09 1F1B");
   CHECK(run.path == folder.path() / "a" / "b");
@@ -32,7 +32,7 @@ TEST_CASE("a run's folder is the one that was asked for, made with all above it"
   CHECK(RunFolder::create((folder.path() / "a" / "b").string(), "09 1F1B").path == run.path);
 }
 
-TEST_CASE("none is no folder at all") {
+TEST_CASE("`none` means no folder") {
   const RunFolder run = RunFolder::create("none", "09 1F1B");
   CHECK(run.path.empty());
   CHECK_FALSE(fs::exists("none"));
@@ -40,7 +40,7 @@ TEST_CASE("none is no folder at all") {
   CHECK(RunFolder::from_bytes(run.to_bytes()).path.empty());
 }
 
-TEST_CASE("a process takes the folder that it is told") {
+TEST_CASE("a process uses the given folder") {
   const TemporaryFolder folder;
   const RunFolder run{"a run", folder.path()};
   run.pass_on();
@@ -51,7 +51,7 @@ TEST_CASE("a process takes the folder that it is told") {
   CHECK_FALSE(fs::exists("something else"));
 }
 
-TEST_CASE("a folder that can't be made or written to is one line") {
+TEST_CASE("a folder that cannot be created or written gives one line") {
   const TemporaryFolder folder;
   const std::string file = folder.file("file", "");
   for (const std::string& wrong : {file, file + "/below", std::string{"/proc/none"},
@@ -62,7 +62,7 @@ TEST_CASE("a folder that can't be made or written to is one line") {
   }
 }
 
-TEST_CASE("runs/latest is the run that has begun last, and begins empty") {
+TEST_CASE("runs/latest is the run that started last, and starts empty") {
   const TemporaryFolder folder;
   for (const std::string name : {"one", "two"}) {
     const RunFolder run{name, folder.path() / "runs" / name};
@@ -94,7 +94,7 @@ TEST_CASE("runs/latest is the run that has begun last, and begins empty") {
   CHECK_FALSE(fs::exists(folder.path() / "latest"));
 }
 
-TEST_CASE("of a rank that was killed whole lines are kept") {
+TEST_CASE("of a killed rank, whole lines are kept") {
   const TemporaryFolder folder;
   const RunFolder run{"run", folder.path()};
   const std::string whole = "[\n{\"a\":0},\n";
@@ -115,7 +115,7 @@ TEST_CASE("of a rank that was killed whole lines are kept") {
   }
 }
 
-TEST_CASE("traces that are on other hosts are said to be there") {
+TEST_CASE("traces on other hosts are reported as there") {
   const TemporaryFolder folder;
   const RunFolder run{"run", folder.path()};
   folder.file("rank0.json", "[\n");
@@ -127,7 +127,7 @@ TEST_CASE("traces that are on other hosts are said to be there") {
             " on b, and that of rank 4 in " + folder.path().string() + " on c");
 }
 
-TEST_CASE("a file that can't be written is one line") {
+TEST_CASE("an unwritable file gives one line") {
   CHECK(unlike(complaint_of<RunError>([] { write_text_file("/none/x", "text"); }),
                {"can't write", "/none/x"}) == "");
   if (fs::exists("/dev/full"))

@@ -39,7 +39,7 @@ TEST_CASE("a step is drawn to scale, idle time as dots") {
         "rank 1   ...0--1--2--0=====1=====2=====......\n");
 }
 
-TEST_CASE("only the step that was asked for is drawn") {
+TEST_CASE("only the requested step is drawn") {
   HandWritten written;
   gpipe_step(written);
   gpipe_step(written, 1000, 1);
@@ -52,7 +52,7 @@ TEST_CASE("only the step that was asked for is drawn") {
   CHECK(draw_timeline(written.done(), 2, 34, false).empty());
 }
 
-TEST_CASE("both halves of a backward have their own ink; microbatches go on after 9") {
+TEST_CASE("the halves of backward look different; microbatches continue after 9") {
   HandWritten written;
   written.forward(0, 9, 0, 5)
       .forward(0, 10, 5, 10)
@@ -61,7 +61,7 @@ TEST_CASE("both halves of a backward have their own ink; microbatches go on afte
   CHECK(draw_timeline(written.done(), 0, 0, false) == "rank 0   9----a----z====#~~~~\n");
 }
 
-TEST_CASE("what has no room gives its place to the next, and rows stay as wide") {
+TEST_CASE("an action without room gives its place to the next, and rows keep their width") {
   HandWritten written;
   for (int m = 0; m < 10; ++m) written.forward(0, m, m, m + 1);  // a tenth of a column each
   written.forward(0, 10, 10, 200);
@@ -71,7 +71,7 @@ TEST_CASE("what has no room gives its place to the next, and rows stay as wide")
         "rank 1   ..........0---------\n");
 }
 
-TEST_CASE("without pipeline actions every stretch has its first letter") {
+TEST_CASE("without pipeline actions every span shows its first letter") {
   HandWritten written;
   written.stretch(0, "forward", Category::forward, 0, 5)
       .stretch(0, "backward", Category::backward, 5, 15)
@@ -114,7 +114,7 @@ TEST_CASE("waits shorter than a column take their share of the columns") {
   CHECK(dots <= 38);
 }
 
-TEST_CASE("colour changes the ink, and no width") {
+TEST_CASE("colour does not change the width") {
   HandWritten written;
   gpipe_step(written);
   const std::string coloured = draw_timeline(written.done(), 0, 34, true);

@@ -25,7 +25,7 @@ TEST_CASE("fixed times are read with their units") {
   CHECK_FALSE(FixedTimes{}.any());
 }
 
-TEST_CASE("what is no time is one line that names the flag, the part and what would do") {
+TEST_CASE("an invalid time gives one line that names the flag, the part and a valid form") {
   for (const char* text : {"forward",
                            "forward=",
                            "forward=1",
@@ -68,7 +68,7 @@ TEST_CASE("the wall clock tells the time since its start") {
   CHECK(clock.now() >= 1'000'000'000'000);
 }
 
-TEST_CASE("with fixed times a kernel costs nothing, without it costs what the cluster says") {
+TEST_CASE("with fixed times a kernel costs nothing; without them, the cluster's cost") {
   const Cluster cluster{.flops = 1e9};
   const Cost cost{.flops = 5};
   CHECK(Clock::modelled(cluster).cost(cost) == 5000);

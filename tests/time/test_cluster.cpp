@@ -73,7 +73,7 @@ TEST_CASE("a cost is rounded once, to the nearest picosecond") {
   }
 }
 
-TEST_CASE("a cluster file says all of a cluster") {
+TEST_CASE("a cluster file describes a whole cluster") {
   const TemporaryFolder folder;
   const Cluster cluster = Cluster::load(folder.file("two.json", two_nodes().dump()));
   CHECK(cluster.name == "two nodes");
@@ -101,7 +101,7 @@ TEST_CASE("null is infinite: such a link or memory costs nothing by the byte") {
   CHECK(cluster.compute({.flops = 1e20, .bytes = 1e20}) == 5'000'000);
 }
 
-TEST_CASE("what a cluster writes of itself is read as the same cluster") {
+TEST_CASE("a written cluster is read back the same") {
   const TemporaryFolder folder;
   for (const std::string& preset : Cluster::presets()) {
     const Cluster written = Cluster::load(preset);
@@ -120,7 +120,7 @@ TEST_CASE("what a cluster writes of itself is read as the same cluster") {
   }
 }
 
-TEST_CASE("presets are known by name, and free is free") {
+TEST_CASE("presets are found by name, and `free` costs nothing") {
   CHECK(Cluster::presets() == std::vector<std::string>{"free", "classroom", "ethernet", "a100"});
   for (const std::string& name : Cluster::presets()) CHECK(Cluster::load(name).name == name);
   const Cluster free = Cluster::load("free");
@@ -129,7 +129,7 @@ TEST_CASE("presets are known by name, and free is free") {
   CHECK(Cluster::load("a100").flops == 3.12e14);
 }
 
-TEST_CASE("what is no cluster file is one line that names the file and the key") {
+TEST_CASE("an invalid cluster file gives one line that names the file and the key") {
   CHECK(unlike(complaint_of<UsageError>([] { Cluster::load("missing.json"); }),
                {"--cluster missing.json", "no such", "classroom"}) == "");
   const TemporaryFolder folder;
@@ -176,7 +176,7 @@ TEST_CASE("what is no cluster file is one line that names the file and the key")
   CHECK(unlike(answer_to(document.dump()), {"c.json", "'gpus'", "ranks_per_node"}) == "");
 }
 
-TEST_CASE("a number that no cluster can have is named with its key") {
+TEST_CASE("an impossible number is named with its key") {
   struct Wrong {
     const char* key;
     nlohmann::json value;

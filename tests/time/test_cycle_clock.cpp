@@ -86,7 +86,7 @@ TEST_CASE("over hours of drift the map agrees with the clock, and never goes bac
   }
 }
 
-TEST_CASE("a counter that jumps is given up and learnt anew") {
+TEST_CASE("a counter that jumps is recalibrated") {
   Machine machine{7};
   CycleCalibration calibration;
   std::optional<CycleMap> map;
@@ -111,7 +111,7 @@ TEST_CASE("a counter that jumps is given up and learnt anew") {
   }
 }
 
-TEST_CASE("it is the steady clock's time, from every thread, and on none does it go back") {
+TEST_CASE("it gives the steady clock's time on every thread, and never goes back") {
   std::atomic<int> wrong{0}, back{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 3; ++i)

@@ -24,7 +24,7 @@ double predicted(const Link& link, std::int64_t bytes) {
 
 }  // namespace
 
-TEST_CASE("exact times give the link back") {
+TEST_CASE("exact times recover the link") {
   for (const double alpha : {1e-7, 5e-6, 1e-3})
     for (const double bandwidth : {1e8, 1e10, 3e11}) {
       CAPTURE(alpha);
@@ -35,7 +35,7 @@ TEST_CASE("exact times give the link back") {
     }
 }
 
-TEST_CASE("times that are each up to 10 % off give it back within 10 %") {
+TEST_CASE("times with errors up to 10 % recover it within 10 %") {
   std::mt19937 random{1};
   std::uniform_real_distribution<double> noise{0.9, 1.1};
   for (int round = 0; round < 200; ++round) {
@@ -71,7 +71,7 @@ TEST_CASE("relative errors cancel, weighted by the latency's share and by the ba
   CHECK(both > 150);
 }
 
-TEST_CASE("small messages fix the latency, whatever large ones do") {
+TEST_CASE("small messages determine the latency, whatever large ones do") {
   // Beyond the caches a byte takes three times as long.
   auto times = messages({4e-6, 2e10});
   for (MessageTime& time : times)
@@ -82,7 +82,7 @@ TEST_CASE("small messages fix the latency, whatever large ones do") {
   CHECK(link.bandwidth > 2e10 / 3);
 }
 
-TEST_CASE("neither part is negative where the best line's would be") {
+TEST_CASE("neither part is negative, even if the best line's would be") {
   // Twice the bytes take three times the time: the line through both starts below 0. With the line
   // through 0, the relative errors cancel if β is the mean time per byte.
   const Link from_zero = fit_link(std::vector<MessageTime>{{1000, 1e-3}, {2000, 3e-3}});
@@ -94,7 +94,7 @@ TEST_CASE("neither part is negative where the best line's would be") {
   CHECK(flat.latency_seconds == doctest::Approx(1.5e-3));
 }
 
-TEST_CASE("what no line can be drawn through is refused") {
+TEST_CASE("times that no line can fit are rejected") {
   CHECK_THROWS_AS(fit_link({}), std::invalid_argument);
   CHECK_THROWS_AS(fit_link(std::vector<MessageTime>{{0, 1e-6}}), std::invalid_argument);
   CHECK_THROWS_AS(fit_link(std::vector<MessageTime>{{8, 1e-6}, {8, 2e-6}}), std::invalid_argument);

@@ -110,7 +110,7 @@ TEST_CASE("spans come in any order; rows end up sorted, disjoint and complete") 
   }
 }
 
-TEST_CASE("what contains lies above what it contains, though it arrives later") {
+TEST_CASE("an enclosing span lies above the enclosed ones, even if it arrives later") {
   Lane lane{0, "compute"};
   TimelineSpan wait{.start = 2, .end = 4};
   wait.category = Category::wait;

@@ -23,7 +23,7 @@ std::string line_of(const TraceEvent& event) {
 
 }  // namespace
 
-TEST_CASE("a line of each kind is as the format says") {
+TEST_CASE("a line of each kind matches the format") {
   CHECK(
       line_of({.lane = 2,
                .step = 7,
@@ -94,7 +94,7 @@ TEST_CASE("times are written to the picosecond, and read back so") {
   }
 }
 
-TEST_CASE("a loss that is no number leaves the trace valid JSON") {
+TEST_CASE("a non-finite loss leaves the trace valid JSON") {
   for (const double loss : {std::nan(""), std::numeric_limits<double>::infinity(), -std::nan("")}) {
     const std::string line = line_of({.kind = TraceEvent::Kind::loss, .value = loss});
     CHECK(nlohmann::json::accept(line.substr(0, line.size() - 2)));

@@ -144,7 +144,7 @@ TEST_CASE("a run of several phases predicts each, and may use a message's id aga
   CHECK(timeline.messages()[2].sent == 300'000'000);
 }
 
-TEST_CASE("bytes may come in any pieces") {
+TEST_CASE("input may arrive in any pieces") {
   std::mt19937 random{11};
   for (int round = 0; round < 50; ++round) {
     Timeline timeline;
@@ -206,7 +206,7 @@ TEST_CASE("a file whose first line is broken is still read line by line") {
   CHECK(timeline.span_count() == 1);
 }
 
-TEST_CASE("on the wire lines are lines from the first on") {
+TEST_CASE("on the wire every line is parsed from the first") {
   Timeline timeline;
   TraceReader reader{timeline, TraceReader::Form::lines};
   reader.feed("broken\n{\"ph\":\"X\",\"name\":\"b\",\"pid\":0,\"tid\":0,\"ts\":5,\"dur\":1},\n");
@@ -262,7 +262,7 @@ TEST_CASE("a document of many lines, as PyTorch writes, opens") {
   CHECK(pretty.span_count() == 1);
 }
 
-TEST_CASE("nothing that is fed crashes the reader") {
+TEST_CASE("no input crashes the reader") {
   std::mt19937 random{5};
   for (int round = 0; round < 3000; ++round) {
     std::string text = sample;

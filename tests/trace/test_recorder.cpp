@@ -34,7 +34,7 @@ bool is_like(const std::string& line, const std::string& begin, const std::strin
 
 }  // namespace
 
-TEST_CASE("a queue that is emptied now and then has everything, in order") {
+TEST_CASE("a queue that is drained from time to time delivers everything, in order") {
   LaneQueue queue{true};
   std::uint64_t put = 0, got = 0;
   for (const int count : {1, 63, 64, 1, 0, 5000, 3, 1024, 20'000, 1, 70}) {
@@ -50,7 +50,7 @@ TEST_CASE("a queue that is emptied now and then has everything, in order") {
   CHECK(queue.pushed() == put);
 }
 
-TEST_CASE("threads with lanes of their own record while one takes out and others look") {
+TEST_CASE("threads record on their own lanes while one drains and others read") {
   Recorder recorder;
   constexpr int threads = 3, lanes = 4, count = 30'000;
   std::atomic<bool> over{false};
@@ -109,7 +109,7 @@ TEST_CASE("threads with lanes of their own record while one takes out and others
   CHECK(recorder.span_count() == threads * lanes * count);
 }
 
-TEST_CASE("a span's own step goes before the recorder's") {
+TEST_CASE("a span's own step takes precedence over the recorder's") {
   Recorder recorder;
   recorder.set_step(4);
   recorder.span(0, {.name = "a"}, 0, 1);
@@ -122,7 +122,7 @@ TEST_CASE("a span's own step goes before the recorder's") {
   CHECK(events[2].step == 3);
 }
 
-TEST_CASE("lanes are as many as one wants, and one that was not added is an error") {
+TEST_CASE("any number of lanes can be added, and an unknown lane is an error") {
   Recorder recorder;
   for (int i = 1; i < 300; ++i) CHECK(recorder.add_lane("lane " + std::to_string(i)) == i);
   CHECK(recorder.add_lane("lane 299") == 299);
@@ -132,8 +132,7 @@ TEST_CASE("lanes are as many as one wants, and one that was not added is an erro
   CHECK_THROWS_AS(recorder.span(-1, {.name = "x"}, 0, 1), std::out_of_range);
 }
 
-TEST_CASE(
-    "what is open for 100 ms of wall time is told, again when that has doubled, then no more") {
+TEST_CASE("a span open for 100 ms of wall time is announced, again after twice that, then never") {
   for (const bool modelled : {false, true}) {
     CAPTURE(modelled);
     const Clock clock = modelled ? Clock::modelled(Cluster{}) : Clock::wall();
@@ -180,8 +179,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "an open span that is dropped leaves nothing; more than eight are recorded all the same") {
+TEST_CASE("a dropped open span leaves nothing; beyond eight open spans, all are still recorded") {
   Recorder recorder;
   { const OpenSpan dropped{recorder, 0, {.name = "dropped"}, 0}; }
   CHECK(open_spans(recorder, 0, true).empty());
@@ -231,7 +229,7 @@ TEST_CASE("an announced span that is dropped is withdrawn, unless an exception e
   CHECK(recorder.drain().empty());
 }
 
-TEST_CASE("whenever a span is dropped, what was announced before is withdrawn after") {
+TEST_CASE("whenever an announced span is dropped, its announcement is withdrawn") {
   Recorder recorder;
   std::atomic<bool> over{false};
   std::map<Picoseconds, int> announced;  // by start, which is unique
@@ -254,7 +252,7 @@ TEST_CASE("whenever a span is dropped, what was announced before is withdrawn af
   CHECK(announced.empty());
 }
 
-TEST_CASE("a rank can say what it did last, and what it is in the middle of, traced or not") {
+TEST_CASE("a rank can report its last operations and its current one, traced or not") {
   for (const bool on : {true, false}) {
     CAPTURE(on);
     Clock clock = Clock::wall();
@@ -286,7 +284,7 @@ TEST_CASE("a rank can say what it did last, and what it is in the middle of, tra
   }
 }
 
-TEST_CASE("on the modelled clock a duration is said to be modelled, and an open span's is not") {
+TEST_CASE("on the modelled clock durations are labelled modelled, except an open span's") {
   const Clock clock = Clock::modelled(Cluster{});
   Recorder recorder{false};
   recorder.set_clock(clock);

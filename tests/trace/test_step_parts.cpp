@@ -54,7 +54,7 @@ void check_parts(const StepParts& parts, Picoseconds compute, Picoseconds transf
 
 }  // namespace
 
-TEST_CASE("exposed communication is standing still: transfer, latency and a late peer apart") {
+TEST_CASE("exposed communication is idle compute: transfer, latency and a late peer are separate") {
   // α = 3, β · bytes = 4. Rank 1 waits from 2. Rank 0 is late and sends at 5, so the message is in
   // flight from 5 to 12 and on the receiver's lane from 8 to 12.
   Written written{"modelled"};
@@ -73,7 +73,7 @@ TEST_CASE("exposed communication is standing still: transfer, latency and a late
   CHECK(step_parts(written.done(), 1).empty());
 }
 
-TEST_CASE("a rank's own send does not hide the latency of what it waits for") {
+TEST_CASE("a rank's own send does not hide the latency of a message it waits for") {
   // One step of a ring, α = 3, β · bytes = 4: both ranks send at 0 and receive from 3 to 7.
   Written written{"modelled"};
   for (const int rank : {0, 1}) {
@@ -83,7 +83,7 @@ TEST_CASE("a rank's own send does not hide the latency of what it waits for") {
   for (const StepParts& parts : step_parts(written.done(), 0)) check_parts(parts, 2, 4, 3, 0, 0);
 }
 
-TEST_CASE("a wait within an action is exposed, and no compute") {
+TEST_CASE("a wait within an action is exposed, not compute") {
   Written written{"modelled"};
   written.span(0, 0, Category::forward, 0, 20).span(0, 0, Category::wait, 6, 13);
   written.span(1, 0, Category::forward, 0, 20);
@@ -91,7 +91,7 @@ TEST_CASE("a wait within an action is exposed, and no compute") {
   check_parts(step_parts(written.done(), 0)[0], 13, 4, 0, 3, 0);
 }
 
-TEST_CASE("modelled: work between named stretches is compute; beyond the rank's step it is idle") {
+TEST_CASE("modelled: time between named spans is compute; outside the rank's step it is idle") {
   Written written{"modelled"};
   written.span(0, 0, Category::step, 0, 10).span(0, 0, Category::forward, 2, 5);
   written.span(0, 0, Category::wait, 7, 8);
@@ -119,7 +119,7 @@ TEST_CASE("on the wall clock a send that waits for its receiver is waiting for a
   }
 }
 
-TEST_CASE("a trace of others has no waits: what is communicated and not hidden is exposed") {
+TEST_CASE("a trace from another tool has no waits: communication that is not hidden is exposed") {
   Written written{""};
   written.span(0, 0, Category::forward, 0, 10).span(0, 1, Category::communication, 8, 14);
   written.span(0, 0, Category::backward, 15, 20);

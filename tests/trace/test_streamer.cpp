@@ -62,7 +62,7 @@ const std::string hello = "{\"ph\":\"M\",\"args\":{\"rank\":0}},\n";
 
 }  // namespace
 
-TEST_CASE("what a viewer gets is the file, byte for byte") {
+TEST_CASE("a viewer receives the file, byte for byte") {
   const TemporaryFolder folder;
   FakeViewer viewer;
   viewer.listen({});
@@ -72,7 +72,7 @@ TEST_CASE("what a viewer gets is the file, byte for byte") {
   CHECK(viewer.hellos()[0] == first_event(trace));
 }
 
-TEST_CASE("a viewer that comes late has missed nothing") {
+TEST_CASE("a late viewer misses nothing") {
   const TemporaryFolder folder;
   FakeViewer viewer;
   std::thread late{[&] {
@@ -92,7 +92,7 @@ TEST_CASE("a viewer that comes late has missed nothing") {
   CHECK(viewer.gets(read_file(folder.path() / "rank0.json")));
 }
 
-TEST_CASE("a run that is over before the viewer has answered is still seen") {
+TEST_CASE("a run that ends before the viewer has answered is still shown") {
   for (int round = 0; round < 20; ++round) {
     const TemporaryFolder folder;
     FakeViewer viewer;
@@ -101,7 +101,7 @@ TEST_CASE("a run that is over before the viewer has answered is still seen") {
   }
 }
 
-TEST_CASE("a viewer that drops the connection five times resumes from what it has") {
+TEST_CASE("a viewer that drops the connection five times resumes where it left off") {
   const TemporaryFolder folder;
   FakeViewer viewer;
   viewer.listen({.drops = 5, .drop_after = 30'000, .piece = 8'000, .pause = milliseconds{1}});
@@ -121,7 +121,8 @@ TEST_CASE("a slow viewer gets everything") {
   CHECK(viewer.gets(trace));
 }
 
-TEST_CASE("a viewer at a hundredth of the speed holds nothing up and has everything in the end") {
+TEST_CASE(
+    "a viewer at a hundredth of the speed delays nothing and receives everything in the end") {
   const TemporaryFolder folder;
   FakeViewer viewer;
   // Reads about 100 KB/s, while about 10 MB/s arrive.
@@ -142,7 +143,7 @@ TEST_CASE("a viewer at a hundredth of the speed holds nothing up and has everyth
   CHECK(viewer.gets(trace));
 }
 
-TEST_CASE("the end waits for a viewer for as long as it takes bytes") {
+TEST_CASE("the end of a run waits for a viewer as long as it accepts bytes") {
   const TemporaryFolder folder;
   // More than the sockets' buffers hold; at about 10 MB/s it takes longer than the time-out.
   const std::string bytes = bytes_of(24'000'000);
@@ -155,7 +156,7 @@ TEST_CASE("the end waits for a viewer for as long as it takes bytes") {
   CHECK(viewer.gets(bytes));
 }
 
-TEST_CASE("a viewer that takes nothing is waited for no longer than the patience") {
+TEST_CASE("the wait for a viewer that accepts nothing ends at the time-out") {
   const TemporaryFolder folder;
   FakeViewer viewer;
   viewer.listen({.piece = 1, .pause = milliseconds{3000}});
@@ -190,7 +191,7 @@ TEST_CASE("a viewer that has gone is not waited for") {
   CHECK(seconds_of([&] { streamer.finish(0.2); }) < 2);
 }
 
-TEST_CASE("what is no HOST:PORT is one line that says so") {
+TEST_CASE("an invalid HOST:PORT gives one line that says so") {
   for (const std::string address :
        {"here", "", ":", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:65536",
         "127.0.0.1:-1", "127.0.0.1:7077 ", "1:2:3x", "127.0.0.1:999999999999"}) {
@@ -202,7 +203,7 @@ TEST_CASE("what is no HOST:PORT is one line that says so") {
   }
 }
 
-TEST_CASE("a port alone, and a host's name, are this machine's") {
+TEST_CASE("a port alone, or a host's name, means this machine") {
   for (const std::string host : {"", ":", "localhost:"}) {
     CAPTURE(host);
     const TemporaryFolder folder;
@@ -212,7 +213,7 @@ TEST_CASE("a port alone, and a host's name, are this machine's") {
   }
 }
 
-TEST_CASE("the hello has the token, and the file has not") {
+TEST_CASE("the hello has the token, and the file does not") {
   const TemporaryFolder folder;
   FakeViewer viewer;
   viewer.listen({});

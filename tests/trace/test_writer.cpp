@@ -84,7 +84,7 @@ std::string action_name(const Span& span) {
 
 }  // namespace
 
-TEST_CASE("whatever threads record while the writer runs is in the files, in their order") {
+TEST_CASE("everything that threads record while the writer runs is in the files, in order") {
   const TemporaryFolder folder;
   constexpr int ranks = 3, threads = 3, count = 4000;
   std::vector<std::unique_ptr<Recorder>> recorders;
@@ -201,7 +201,7 @@ TEST_CASE("whatever threads record while the writer runs is in the files, in the
   }
 }
 
-TEST_CASE("a span that stays open is in the file while it is, and closed by its end") {
+TEST_CASE("a span that stays open is in the file while it is open, and closed by its end") {
   const TemporaryFolder folder;
   const Clock clock = Clock::wall();
   Recorder recorder;
@@ -237,7 +237,7 @@ TEST_CASE("a span that stays open is in the file while it is, and closed by its 
   CHECK(ended);
 }
 
-TEST_CASE("a trace that is ended while ranks go on has the spans that it says") {
+TEST_CASE("a trace that is ended while ranks continue has as many spans as its end event says") {
   for (int round = 0; round < 20; ++round) {
     const TemporaryFolder folder;
     Recorder recorder;
@@ -278,7 +278,7 @@ TEST_CASE("a recorder that is off leaves a trace with nothing in it") {
   CHECK(events.back()["args"]["spans"] == 0);
 }
 
-TEST_CASE("the hello says what was given, whatever characters that has") {
+TEST_CASE("the hello reports its values, whatever characters they contain") {
   const TraceHello hello{.run = "a \"run\"\n",
                          .lesson = "09 1F1B",
                          .rank = 2,
@@ -300,7 +300,7 @@ TEST_CASE("the hello says what was given, whatever characters that has") {
   CHECK(event["args"]["predicted"]["bubble"] == 0.25);
 }
 
-TEST_CASE("a merge of ranks of which one has told nothing is what the others have told") {
+TEST_CASE("merging ranks of which one recorded nothing gives the others' records") {
   const TemporaryFolder folder;
   const fs::path one = folder.file("rank0.json", "[\n{\"a\":1},\n");
   const fs::path none = folder.file("rank1.json", "[\n");
@@ -308,7 +308,7 @@ TEST_CASE("a merge of ranks of which one has told nothing is what the others hav
   CHECK(read_file(folder.path() / "trace.json") == "[\n{\"a\":1},\n");
 }
 
-TEST_CASE("a folder that can't be made, and a file that can't be written, are one line") {
+TEST_CASE("a folder that cannot be created, or a file that cannot be written, gives one line") {
   const TemporaryFolder folder;
   const fs::path file = folder.file("file", "");
   CHECK(unlike(complaint_of<RunError>([&] {
@@ -322,7 +322,7 @@ TEST_CASE("a folder that can't be made, and a file that can't be written, are on
                {"can't write", "rank0.json"}) == "");
 }
 
-TEST_CASE("a disk that is full from the start is one line") {
+TEST_CASE("a disk that is full from the start gives one line") {
   if (!fs::exists("/dev/full")) return;
   const TemporaryFolder folder;
   fs::create_symlink("/dev/full", folder.path() / "rank0.json");
@@ -334,7 +334,7 @@ TEST_CASE("a disk that is full from the start is one line") {
                {"can't write", "/dev/full"}) == "");
 }
 
-TEST_CASE("a disk that fills up while ranks run drops that rank's trace and is told at the end") {
+TEST_CASE("a disk that fills up during a run ends that rank's trace and is reported at the end") {
   // A file size limit simulates a full disk.
   const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};

@@ -9,7 +9,7 @@ using namespace lockstep;
 using namespace lockstep::testing;
 using namespace lockstep::viz;
 
-TEST_CASE("of several runs the first is opened, and the others are named") {
+TEST_CASE("of several runs, the first is opened and the others are named") {
   const TemporaryFolder folder;
   const auto trace = [&](const std::string& name, const std::string& run, int rank) {
     return folder.file(name, "[\n" + hello_line({.run = run, .rank = rank, .ranks = 2}));

@@ -80,7 +80,7 @@ TEST_CASE("a gap of a pixel or more between folds stays empty") {
   CHECK(spans == 2000);
 }
 
-TEST_CASE("a span wide enough is itself; a fold takes the colour of what it has most of") {
+TEST_CASE("a wide enough span keeps its box; a fold takes its most common colour") {
   SpanRow row{{.start = 0, .end = 1000}};
   for (int i = 0; i < 10; ++i) {
     TimelineSpan span{.start = 1000 + i, .end = 1001 + i};

@@ -67,7 +67,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("lines of several ranks, in turns drawn by lot, are one run") {
+TEST_CASE("randomly interleaved lines of several ranks form one run") {
   const auto traces = sample_traces(sample_1f1b(4, 8, 3));
   std::mt19937 random{7};
   Piped piped;
@@ -90,7 +90,7 @@ TEST_CASE("lines of several ranks, in turns drawn by lot, are one run") {
   has_all_of(piped, 4);
 }
 
-TEST_CASE("what tail makes of files that grow: names of files, empty lines, lines cut anywhere") {
+TEST_CASE("the output of tail on growing files: file names, empty lines, lines cut anywhere") {
   const auto traces = sample_traces(sample_1f1b(3, 4, 2));
   for (unsigned seed = 0; seed < 50; ++seed) {
     CAPTURE(seed);
@@ -126,7 +126,7 @@ TEST_CASE("what tail makes of files that grow: names of files, empty lines, line
   }
 }
 
-TEST_CASE("every whole line is shown at once, though nothing follows it") {
+TEST_CASE("every complete line is shown at once, even if nothing follows it") {
   const auto traces = sample_traces(sample_1f1b(2, 2, 1));
   Piped piped;
   for (const std::string& trace : traces) piped.send(trace);
@@ -134,7 +134,7 @@ TEST_CASE("every whole line is shown at once, though nothing follows it") {
   CHECK_FALSE(piped.feed->ended());
 }
 
-TEST_CASE("braces and quotes within a name are no braces") {
+TEST_CASE("braces and quotes within a name are not syntax") {
   const std::string event =
       "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"}} \\\" { "
       "{\",\"pid\":0,\"tid\":0,\"ts\":1,\"dur\":2},\n";
@@ -151,7 +151,7 @@ TEST_CASE("braces and quotes within a name are no braces") {
   }
 }
 
-TEST_CASE("a file that ends within a line is told of") {
+TEST_CASE("a file that ends within a line is reported") {
   const std::string trace = sample_traces(sample_1f1b(1, 2, 1))[0];
   Piped piped;
   piped.send("==> a <==\n" + trace + "{\"ph\":\"X\"\n==> b <==\n");
@@ -160,7 +160,7 @@ TEST_CASE("a file that ends within a line is told of") {
   CHECK(piped.feed->malformed() == 1);
 }
 
-TEST_CASE("nonsense is skipped and counted, what is empty is not") {
+TEST_CASE("invalid lines are skipped and counted, empty ones are not counted") {
   const std::string trace = sample_traces(sample_1f1b(1, 2, 1))[0];
   const auto lines = lines_of(trace);
   Piped piped;

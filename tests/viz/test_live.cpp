@@ -125,7 +125,7 @@ TEST_CASE("a connection that breaks anywhere resumes at the byte where it broke"
   CHECK(viewer.feed.malformed() == 0);
 }
 
-TEST_CASE("hello and bytes in one piece, though no rank does so before it is answered") {
+TEST_CASE("hello and data in one piece, although ranks wait for the answer") {
   const SampleRun run = sample_1f1b(2, 4, 1);
   Viewer viewer;
   FakeRank rank{viewer.port()};
@@ -205,7 +205,7 @@ TEST_CASE("a wrong token, no token and no hello are refused") {
   CHECK(viewer.server.refused() == 4);
 }
 
-TEST_CASE("a port that is taken, or open to others without a token, is one clear line") {
+TEST_CASE("a port in use, or open to others without a token, gives one clear line") {
   Viewer viewer;
   const Endpoint taken = viewer.server.endpoint();
   CHECK_THROWS_WITH_AS(LiveServer(taken, "", [] {}), doctest::Contains("is taken"), UsageError);
@@ -214,7 +214,7 @@ TEST_CASE("a port that is taken, or open to others without a token, is one clear
   CHECK_NOTHROW(LiveServer({.host = "0.0.0.0", .port = 0}, "t", [] {}));
 }
 
-TEST_CASE("where to listen") {
+TEST_CASE("the address to listen on") {
   CHECK(parse_endpoint("7078").port == 7078);
   CHECK(parse_endpoint(":7078").host == "127.0.0.1");
   CHECK(parse_endpoint("0.0.0.0:80").host == "0.0.0.0");

@@ -48,7 +48,7 @@ TEST_CASE("a glide arrives and then rests") {
   CHECK(viewport.window() == TimeWindow{0, 1e9});
 }
 
-TEST_CASE("following shows the newest end and the last few steps; any hand on it ends that") {
+TEST_CASE("following shows the last few steps; any user input ends it") {
   Timeline timeline;
   read(sample_traces(sample_1f1b(4, 8, 10)), timeline);
   for (const auto& rank : timeline.ranks()) const_cast<RankTimeline&>(*rank).ended = false;
@@ -105,7 +105,7 @@ TEST_CASE(
   CHECK(layout.strips().size() == 4);
 }
 
-TEST_CASE("lanes of one name share a strip, empty lanes have none") {
+TEST_CASE("lanes of the same name share a strip, empty lanes have none") {
   Timeline timeline;
   const auto add = [&](int tid, Picoseconds start) {
     TimelineSpan span{.start = start, .end = start + 5};

@@ -99,7 +99,7 @@ void write_run(const SampleRun& run, const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("the picture of a run has every action in its colour where it belongs") {
+TEST_CASE("the picture of a run has every action at its place in its colour") {
   if (!has_xvfb()) return;
   const Folder folder;
   const SampleRun run = sample_1f1b(4, 8, 3);
@@ -210,7 +210,7 @@ TEST_CASE("the picture of a run has every action in its colour where it belongs"
   CHECK(json["screenshot"]["last_step"] == 2);
 }
 
-TEST_CASE("without a display the viewer says what would do") {
+TEST_CASE("without a display the viewer suggests a remedy") {
   const Folder folder;
   write_run(sample_1f1b(2, 2, 1), folder.path);
   const Outcome outcome = view(folder.path.string(), false, folder.path);
@@ -220,7 +220,7 @@ TEST_CASE("without a display the viewer says what would do") {
   CHECK(std::count(outcome.output.begin(), outcome.output.end(), '\n') == 1);
 }
 
-TEST_CASE("what is impossible is one line and exit code 2, before a window opens") {
+TEST_CASE("an impossible request gives one line and exit code 2, before a window opens") {
   const Folder folder;
   const LiveServer other{{.host = "127.0.0.1", .port = 0}, "", [] {}};
   const std::string port = std::to_string(other.endpoint().port);

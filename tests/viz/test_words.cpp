@@ -37,7 +37,7 @@ TEST_CASE("times and sizes in the unit that suits them") {
   CHECK(bytes_words(100) == "100 B");
 }
 
-TEST_CASE("what the cursor is on, in words") {
+TEST_CASE("the item under the cursor, in words") {
   Timeline timeline;
   read(sample_traces(sample_1f1b(4, 8, 2)), timeline);
   const RankTimeline& rank = *timeline.find_rank(1);
@@ -94,7 +94,7 @@ TEST_CASE("a gap without a wait is explained by the message that ended it") {
   CHECK(finding_words(timeline, gap)[0] == "idle, waiting for a message from rank 2");
 }
 
-TEST_CASE("exposed communication is told apart, without what is zero") {
+TEST_CASE("exposed communication is broken down, without zero parts") {
   const StepParts sum{.transfer = 8 * ms, .latency = 2 * ms};
   CHECK(exposed_words(sum, 4) == "transfer 2.00 ms, latency 500.0 µs");
   CHECK(exposed_words({.late_peer = 3 * ms}, 1) == "late peer 3.00 ms");
@@ -181,7 +181,7 @@ TEST_CASE("the lab's textbook answers") {
   CHECK(answer(question).most_live == 4);
 }
 
-TEST_CASE("no peak of memory is lost between pixels") {
+TEST_CASE("no memory peak is lost between pixels") {
   RankTimeline rank;
   for (int i = 0; i < 10000; ++i) {
     const std::int64_t bytes = i == 4321 ? 999 : 10 + i % 7;
