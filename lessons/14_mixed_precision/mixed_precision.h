@@ -64,7 +64,7 @@ inline void print_states(const GptConfig& config, DType narrow, int batch) {
     as.dtype = dtype;
     return Footprint{as, StageLayers::whole(as), batch};
   };
-  // A tied head on the same stage as the embedding has a separate gradient until backward ends.
+  // A tied head on the same stage as the embedding has a gradient separate from the table's.
   const std::int64_t tied =
       config.tied ? std::int64_t{config.vocabulary} * config.hidden : std::int64_t{0};
   const auto extra = [&](DType dtype) { return static_cast<std::int64_t>(size_of(dtype)) * tied; };

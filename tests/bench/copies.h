@@ -152,7 +152,7 @@ inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(i
   return compared;
 }
 
-/// Compares data parallelism with overlap with two independent copies.
+/// Compares overlapped data parallelism to two independent copies.
 inline Compared overlap_against_alone(Rank& rank, const CopiesWork& work, int rounds) {
   const Options options = two_copies(work);
   const Corpus corpus = testing::copies_corpus(options.model);
@@ -167,7 +167,7 @@ inline Compared overlap_against_alone(Rank& rank, const CopiesWork& work, int ro
       [&](int step) { alone.step(corpus, step); });
 }
 
-/// Compares ZeRO-3 with a prefetch of one with data parallelism with overlap.
+/// Compares ZeRO-3 (prefetch 1) to overlapped data parallelism.
 inline Compared zero_3_against_overlap(Rank& rank, const CopiesWork& work, int rounds) {
   const Options options = two_copies(work);
   const Corpus corpus = testing::copies_corpus(options.model);

@@ -16,8 +16,7 @@ namespace {
 
 /// Runs a program that must fail, and limits the wait in case the failure is not detected.
 std::string told(int ranks, const std::function<void(Rank&, ThreadRun&)>& body) {
-  ThreadRun run{modelled_options(ranks), 10};  // after the time-out the message would be different:
-                                               // a stalled rank
+  ThreadRun run{modelled_options(ranks), 10};  // after that it reports a stalled rank
   return run([&](Rank& rank) { body(rank, run); });
 }
 

@@ -47,8 +47,7 @@ TEST_CASE("shared storage is counted once, until its last owner is gone") {
   CHECK(second.dtype() == DType::bf16);
   CHECK_FALSE(first.sole());
   CHECK(memory.current().total() == 20);
-  second.charge_to(MemoryCategory::communication);  // charges the shared storage, through any of
-                                                    // its tensors
+  second.charge_to(MemoryCategory::communication);  // applies to the shared storage
   CHECK(memory.current().of(MemoryCategory::activations) == 0);
   CHECK(memory.current().of(MemoryCategory::communication) == 20);
   first.reset();

@@ -94,8 +94,8 @@ TEST_CASE("messages between two ranks match in order, and all-to-all completes i
       rank.world.receive(rank.queue, in[static_cast<std::size_t>(i)], i % ranks);
     }
     rank.world.end_group();
-    // The first message from rank r to this rank is r's message number `this`; the second is number
-    // `ranks + this`.
+    // The first message from rank r to this rank is r's message number rank.index; the second is
+    // number ranks + rank.index.
     for (int i = 0; i < 2 * ranks; ++i)
       CHECK(from_gpu(rank, in[static_cast<std::size_t>(i)]) ==
             values(i % ranks, 20, i / ranks * ranks + rank.index));

@@ -302,8 +302,7 @@ TEST_CASE("prefetching hides the gathers; without it every gather is exposed") {
       2 * 0.75 * 4 * 436'864 / 1.25e10;  // all gathers, at this cluster's 100 Gb/s
   CHECK(none - one > 0.5 * gathers);
   CHECK(step(Scheme::zero_3, 2) <= one);
-  CHECK(one < step(Scheme::zero_1, 0));  // ZeRO-1's gathers follow the update, when every rank
-                                         // waits
+  CHECK(one < step(Scheme::zero_1, 0));  // none of ZeRO-1's gathers overlap
 }
 
 TEST_CASE(

@@ -32,8 +32,7 @@ struct Case {
   int latency = 0;
   int transfer = 0;
   std::vector<std::vector<Window>> windows;  ///< (ranks), parallel to the schedule's actions
-  std::vector<Passage> messages;             ///< by sending rank, in program order; empty if not
-                                             ///< worked out
+  std::vector<Passage> messages;             ///< by sending rank, in program order; may be empty
 };
 
 constexpr Picoseconds unit = 1'000'000'000;

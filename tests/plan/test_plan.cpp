@@ -55,7 +55,7 @@ bool can_shard(const Plan& plan) {
   return plan.mesh.size(Axis::ep) == 1 || plan.mesh.experts_within() == ExpertsWithin::tp;
 }
 
-/// The parameters that a rank stores: its slices or, under ZeRO if possible, its shards of them.
+/// The parameters that a rank stores: its slices or, if ZeRO can shard them, its shards.
 std::vector<StoredParameter> stored_by(const Plan& plan, int rank, bool sharded) {
   std::vector<StoredParameter> stored;
   sharded = sharded && can_shard(plan);

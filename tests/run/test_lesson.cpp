@@ -92,8 +92,7 @@ TEST_CASE("every span that a trace announces as open is closed or withdrawn in i
   for (const auto& rank : timeline.ranks())
     for (const auto& lane : rank->lanes) CHECK(lane->open().empty());
   const std::string written = read_file(folder.path() / "rank1.json");
-  CHECK(written.find(R"("name":"open")") != std::string::npos);  // otherwise the test proves
-                                                                 // nothing
+  CHECK(written.find(R"("name":"open")") != std::string::npos);  // or the test is vacuous
 }
 
 TEST_CASE("two compared schedules share the steps") {

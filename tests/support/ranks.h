@@ -25,7 +25,7 @@ inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTim
   return options;
 }
 
-/// Ranks in threads, kept after the run so that their counters and traces can be read. On GPUs, it
+/// Ranks in threads, kept after the run so that their counters and traces can be read. On GPUs,
 /// resolves the automatic choices of clock and collectives.
 struct ThreadRun {
   explicit ThreadRun(Options options, double patience_seconds = 60)

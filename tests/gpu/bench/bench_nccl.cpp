@@ -4,9 +4,9 @@
 // figure: name, value, unit and detail, separated by tabs.
 //
 //   bench_nccl [--ranks N] [--largest BYTES] [--samples N]
-//   bench_nccl --processes N [--gpu N]     processes that share one GPU and tell NCCL that each is
-//   a
-//                                          separate host: only tests that this works
+//   bench_nccl --processes N [--gpu N]     processes that share one GPU, which NCCL sees as
+//   separate
+//                                          hosts: only tests that this works
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -75,7 +75,7 @@ class MemoryBound {
   std::int64_t passes(int count, DType dtype) const {
     return count * s_.rows() * s_.hidden * static_cast<std::int64_t>(size_of(dtype));
   }
-  /// Returns `count` views (rows, h).
+  /// Returns `count` views of shape (rows, h).
   std::vector<View> activations(int count, DType dtype) {
     std::vector<View> views;
     for (int i = 0; i < count; ++i) views.push_back(bench_.random({s_.rows(), s_.hidden}, dtype));

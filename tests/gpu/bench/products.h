@@ -100,8 +100,7 @@ class Products {
     const Shape shape = layout == WeightLayout::in_out ? Shape{in, out} : Shape{out, in};
     const View w = bench_.random(shape, dtype), dw = bench_.random(shape, dtype);
     const View bias =
-        layout == WeightLayout::in_out ? bench_.random({out}, dtype) : View{};  // the head has no
-                                                                                // bias
+        layout == WeightLayout::in_out ? bench_.random({out}, dtype) : View{};  // heads have none
     const double flops = 2.0 * static_cast<double>(rows * in) * static_cast<double>(out);
     const std::string detail = fmt::format("({0}, {1}) by ({1}, {2})", rows, in, out);
     const auto measure = [&](const std::string& what, const std::function<void(int)>& work) {

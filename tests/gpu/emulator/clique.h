@@ -59,7 +59,7 @@ class Clique {
   /// Parts of groups that have begun, by operation.
   std::map<Key, std::vector<std::shared_ptr<Part>>> begun;
   const int size;
-  std::map<int, int> gpus;  ///< by rank, in order of arrival
+  std::map<int, int> gpus;  ///< by rank, filled as ranks arrive
   /// Ranks that have arrived to connect: from one rank to another, or (-1, -1) for collectives.
   std::map<std::pair<int, int>, std::set<int>> connecting;
 

@@ -111,8 +111,7 @@ bool Machine::can_go_on(Stream& stream) {
   return true;
 }
 
-/// Tends to run the same stream for a while as others stand still, so work that no event orders
-/// gets far out of order.
+/// Tends to choose the same stream for a while, so work that no event orders gets far out of order.
 Stream* Machine::choose() {
   each_stream([](Stream& stream) {
     if (!stream.works.empty() && stream.works.front().meeting)

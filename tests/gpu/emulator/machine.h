@@ -25,9 +25,9 @@ struct Record {
   std::chrono::steady_clock::time_point when;
 };
 
-/// Work of several streams together, as in NCCL. It arrives when it reaches the head of its stream;
-/// each step performs the operations for which all streams have arrived. Used under the machine's
-/// lock.
+/// Work that several streams do together, as in NCCL. It arrives when it reaches the head of its
+/// stream; each step performs the operations for which all streams have arrived. Used under the
+/// machine's lock.
 class Meeting {
  public:
   virtual ~Meeting() = default;

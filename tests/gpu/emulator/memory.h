@@ -73,7 +73,7 @@ class Memory {
 
   std::size_t total_;
   std::uintptr_t base_ = 0;
-  std::vector<std::size_t> next_;  ///< per GPU: highest address ever used
+  std::vector<std::size_t> next_;  ///< per GPU: bytes of addresses used so far
   std::vector<std::size_t>
       used_;  ///< per GPU: bytes of all blocks, including free ones, like a pool
   Blocks blocks_;

@@ -36,7 +36,7 @@ struct Reduction {
   std::source_location at;
   T result;
 
-  /// Adds to lane i the value of lane i + 1, then of i + 2, i + 4, ...
+  /// Combines lane i with lane i + 1, then with i + 2, i + 4, ...
   static T fold(void* const* lanes, std::size_t count) {
     T value[32];
     for (std::size_t i = 0; i < count; ++i)
