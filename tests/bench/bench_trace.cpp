@@ -102,7 +102,7 @@ void range(benchmark::State& state) {
       0, "ns of a range of a stream: a span that is seen while it is open");
 }
 
-/// How many times faster than one million per second the writer formats spans.
+/// Measures the rate at which the writer formats and writes spans, in millions per second.
 void writer(benchmark::State& state) {
   const int spans = 300'000;
   std::vector<double> per_second;
@@ -138,7 +138,7 @@ void writer(benchmark::State& state) {
   state.SetLabel("million spans a second, formatted and in the file");
 }
 
-/// One million spans in one second: how much is unwritten at the end.
+/// Records one million spans in one second and measures the time to write those left at the end.
 void keeps_up(benchmark::State& state) {
   std::vector<double> behind;
   for (int round = 0; round < 3; ++round) {
@@ -151,8 +151,8 @@ void keeps_up(benchmark::State& state) {
   put(state, behind, 100, "ms to write what is left after a second of a million spans");
 }
 
-/// The same work of a rank with a viewer that reads at a hundredth of the speed, and without a
-/// viewer. In the end the viewer must have received everything.
+/// Runs the same work with a viewer that reads at a hundredth of the speed, and without a viewer.
+/// In the end the viewer must have received everything.
 void slow_viewer(benchmark::State& state) {
   constexpr int spans = 100'000;
   bool complete = true;

@@ -105,7 +105,8 @@ struct Compared {
   /// any rank that other programs keep off its core; independent copies do not. Measured this way
   /// both sides wait, and the remaining difference is the cost of communication.
   SideBySide sides;
-  /// The same by the sum of the ranks' rates. On an otherwise idle machine the two agree.
+  /// The same, computed from the sum of the ranks' rates. On an otherwise idle machine the two
+  /// agree.
   SideBySide by_rates;
   double processor_ratio = 0;  ///< our CPU time over the other side's
 };

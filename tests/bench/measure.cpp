@@ -156,7 +156,7 @@ double measure_memory() {
   return 3.0 * sizeof(float) * n / seconds;
 }
 
-/// Measures the seconds that launching a nearly empty kernel takes, as layers launch it.
+/// Measures the seconds to launch a nearly empty kernel in the way that layers launch kernels.
 double measure_launch(Rank& rank) {
   constexpr int launches = 1000;
   float x = 0;

@@ -12,7 +12,7 @@ using namespace lockstep::testing;
 
 TEST_CASE("results computed with kernels/element.h have the CPU's bits") {
   Random random{90};
-  // Including exact multiples of a block's elements.
+  // Includes exact multiples of a block's elements.
   for (const std::int64_t n : {3001, 1024, 2048, 4096}) {
     // Inputs whose offsets from aligned addresses differ from the output's.
     const std::int64_t offset = n % 3;

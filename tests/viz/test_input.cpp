@@ -115,7 +115,7 @@ TEST_CASE("the output of tail on growing files: file names, empty lines, lines c
       at[file] += size;
     }
     Piped piped;
-    // In pieces that ignore line boundaries, as from a pipe.
+    // Sends pieces that ignore line boundaries, as a pipe does.
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t size = 1 + random() % 3000;
       piped.send(std::string_view{text}.substr(begin, size));

@@ -108,7 +108,7 @@ TEST_CASE("a connection that breaks anywhere resumes at the byte where it broke"
   for (const std::size_t until :
        {std::size_t{1}, trace.size() / 3, trace.size() / 2, trace.size()}) {
     FakeRank rank{viewer.port()};
-    // In two pieces, as TCP may deliver it.
+    // Sends it in two pieces, as TCP may deliver it.
     const std::string hello = sample_hello(run, 0);
     rank.send(hello.substr(0, 20));
     std::this_thread::sleep_for(std::chrono::milliseconds{20});
