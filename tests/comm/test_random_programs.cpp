@@ -28,7 +28,7 @@ TEST_CASE(
   for (unsigned seed = 1; seed <= 2000; ++seed) {
     const Program program = random_program((seed + 1) / 2);
     ThreadRun run{options_of(program, devices[seed % 2])};
-    const Watchdog watchdog{run.fabric, 10};
+    const Watchdog watchdog{run.fabric, 60};
     const std::string failure = run([&](Rank& rank) { Player{rank, program}.play(); });
     CHECK_MESSAGE(failure == "", "seed ", seed, ": ", failure);
   }
@@ -107,7 +107,7 @@ std::string wrong_with(unsigned seed, const char* device, Fault& fault) {
   const Struck struck = random_fault(program, seed);
   fault = struck.fault;
   const bool stalls = struck.fault == Fault::stalls;
-  ThreadRun run{options_of(program, device), stalls ? 0.2 : 60};
+  ThreadRun run{options_of(program, device), stalls ? 0.6 : 60};
   std::vector<std::int64_t> recorded(run.ranks.size());
   std::string failure;
   {

@@ -158,9 +158,9 @@ if [[ -n $viewer ]]; then
   perl -MIO::Socket::INET -e '
     $s = IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1:0") or die;
     open F, ">", "$ARGV[0].new"; print F $s->sockport; close F; rename "$ARGV[0].new", $ARGV[0];
-    sleep 30' "$scratch/port" &
+    sleep 600' "$scratch/port" &
   taker=$!
-  within 5 test -e "$scratch/port"
+  within 60 test -e "$scratch/port"
   run "$viewer" --listen "$(<"$scratch/port")"
   is_refused 'a port that is taken'
   claim 'it is named' complains "$(<"$scratch/port")"

@@ -45,7 +45,7 @@ make_host() { # NAME NUMBER
   [[ $1 == b && -n $time_namespaces ]] && clock=(--time --monotonic $day)
   unshare --net --uts --mount ${clock[@]+"${clock[@]}"} --fork sleep 600 &
   holders+=($!)
-  within 5 pgrep -P $! sleep >/dev/null
+  within 60 pgrep -P $! sleep >/dev/null
   pgrep -P $! sleep >"$scratch/host-$1"
   holders+=("$(<"$scratch/host-$1")")
   ip link add "to-$1" type veth peer name eth0 netns "$(<"$scratch/host-$1")"
@@ -87,11 +87,11 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 trace=$runs/good
 watched=()
 if [[ -n $viewer ]] && command -v xvfb-run >/dev/null; then
-  on viewer timeout 60 xvfb-run -a -s '-screen 0 1600x900x24' "$viewer" --listen 0.0.0.0:7077 --token secret \
+  on viewer timeout 200 xvfb-run -a -s '-screen 0 1600x900x24' "$viewer" --listen 0.0.0.0:7077 --token secret \
     --stats "$scratch/stats.json" --exit-when-done >"$scratch/viewer.log" 2>&1 &
   shown=$!
   listens() { on viewer grep -q ':1BA5 00000000:0000 0A' /proc/net/tcp; }
-  within 20 listens
+  within 60 listens
   watched=(--view 10.77.0.3:7077 --view-token secret)
 else
   echo "no viewer here: a run is not watched from a third host"
@@ -172,7 +172,7 @@ start() { # NAME FLAGS...
   on a setsid "$lesson" --data "$scratch/text" --launch mpi --hostfile "$scratch/hosts" --trace "$trace" \
     --steps 1000000 --parity off "$@" >"$scratch/out" 2>"$scratch/err" </dev/null &
   run=$!
-  within 20 is_under_way
+  within 60 is_under_way
   claim 'a run is under way' is_under_way
 }
 is_under_way() {
@@ -200,7 +200,7 @@ for victim in 1 3; do
       grep -qE "^  rank $rank on host-[ab]:\$" <<<"$err"
   done
   claim "rank $victim killed: where the others' traces are" complains "and that of ranks 2, 3 in $trace on host-b"
-  claim "rank $victim killed: nobody stays" within 2 nobody
+  claim "rank $victim killed: nobody stays" within 30 nobody
   for rank in 0 1; do claim "rank $victim killed: rank $rank's trace is there" on a test -s "$trace/rank$rank.json"; done
   claim "rank $victim killed: with what is here merged" on a test -s "$trace/trace.json"
 done
@@ -210,6 +210,6 @@ kill -TERM "$(pgrep -o -f -- "$lesson --data $scratch/text --launch mpi --hostfi
 await
 claim 'interrupted: exit code 130' ended 130
 claim 'interrupted: says so' complains 'interrupted; the trace up to then is in'
-claim 'interrupted: nobody stays' within 2 nobody
+claim 'interrupted: nobody stays' within 30 nobody
 
 conclude

@@ -21,11 +21,11 @@ trap '[ -n "$shown" ] && kill -9 "$shown" 2>/dev/null; [ -n "$running" ] && kill
 listen() {
   "$viewer" --listen "127.0.0.1:$port" "$@" &
   shown=$!
-  within 10 is_open "$port" || echo "the viewer does not listen"
+  within 60 is_open "$port" || echo "the viewer does not listen"
 }
 
 port=$(free_port)
-timeout 200 "$lesson" --ranks 4 --steps 60 --pace 0.002 --quiet --parity off --trace "$traces" --view "127.0.0.1:$port" &
+timeout 200 "$lesson" --ranks 4 --steps 60 --pace 0.001 --quiet --parity off --trace "$traces" --view "127.0.0.1:$port" &
 running=$!
 for _ in 1 2 3 4 5; do
   listen
@@ -37,7 +37,7 @@ done
 listen --stats "$stats" --exit-when-done
 claim "the run ends well" wait "$running"
 running=
-claim "the viewer ends by itself" timeout 60 tail --pid="$shown" -f /dev/null
+claim "the viewer ends by itself" timeout 120 tail --pid="$shown" -f /dev/null
 shown=
 claim "all that was emitted is in the files ($(emitted), $(written))" test "$(emitted)" -eq "$(written)"
 claim "and in the sixth viewer ($(number total))" test "$(emitted)" -eq "$(number total)"
@@ -56,7 +56,7 @@ for rank in 0 1 2 3; do
   tail -n +21 "$trace" >&3
   exec 3>&-
 done
-claim "the viewer ends by itself, malformed lines or not" timeout 60 tail --pid="$shown" -f /dev/null
+claim "the viewer ends by itself, malformed lines or not" timeout 120 tail --pid="$shown" -f /dev/null
 shown=
 claim "four lines are told to be malformed ($(number malformed))" test "$(number malformed)" -eq 4
 claim "all others are there ($(number total))" test "$(emitted)" -eq "$(number total)"

@@ -22,41 +22,59 @@ listens() {
   done
   return 1
 }
+# tail is given the files by name, so all of them must exist.
+all_traces_exist() {
+  local rank
+  for rank in 0 1 2 3; do [[ -e $traces/rank$rank.json ]] || return 1; done
+}
 port=$(free_port)
 "$viewer" --listen "127.0.0.1:$port" & shown=$!
-within 10 is_open "$port"
+within 60 is_open "$port"
 claim "one that is told to listens" listens $shown
 kill $shown
 wait $shown || true
 
 # While it goes on: the picture is taken as soon as all ranks have sent spans.
-timeout 120 "$lesson" --ranks 4 --steps 40 --pace 0.005 --quiet --parity off --trace "$traces" &
+# The run goes on until then.
+timeout 300 "$lesson" --ranks 4 --steps 1000000 --pace 0.005 --quiet --parity off --trace "$traces" &
 run=$!
-within 10 test -e "$traces/rank3.json"
-timeout 60 "$viewer" - --screenshot "$scratch/live.png" --when all-ranks --stats "$stats" \
+within 60 all_traces_exist
+timeout 120 "$viewer" - --screenshot "$scratch/live.png" --when all-ranks --stats "$stats" \
   < <(tail -n +1 -f "$traces"/rank*.json --pid=$run)
 claim "a run that goes on: there is a picture" test -s "$scratch/live.png"
-claim "it was taken before the last step began" test "$(number last_step)" -lt 39
+claim "it was taken while the run went on" kill -0 "$run"
 for rank in 0 1 2 3; do claim "it shows rank $rank" test "$(number $rank)" -gt 0; done
 
+kill -TERM "$run"
+wait "$run" || true
+
 # tail goes on while the run does; the viewer ends by itself when all ranks have said that they ended.
+rm -rf "$traces"
+timeout 300 "$lesson" --ranks 4 --steps 40 --pace 0.005 --quiet --parity off --trace "$traces" &
+run=$!
+within 60 all_traces_exist
 "$viewer" - --exit-when-done --stats "$stats" < <(tail -n +1 -f "$traces"/rank*.json --pid=$run) &
 shown=$!
 sleep 1
 claim "no port is opened" eval "! listens $shown"
 wait "$run"
-claim "it ends by itself when the run has" timeout 60 tail --pid="$shown" -f /dev/null
+claim "it ends by itself when the run has" timeout 120 tail --pid="$shown" -f /dev/null
 claim "it has all that was emitted ($(emitted), $(number total))" test "$(emitted)" -eq "$(number total)"
 claim "names of files are not malformed" test "$(number malformed)" -eq 0
 
-timeout 60 "$viewer" - --screenshot "$scratch/all.png" --stats "$stats" < <(cat "$traces/trace.json")
+timeout 120 "$viewer" - --screenshot "$scratch/all.png" --stats "$stats" < <(cat "$traces/trace.json")
 claim "a whole trace: there is a picture" test -s "$scratch/all.png"
 claim "it has all that was emitted ($(emitted), $(number total))" test "$(emitted)" -eq "$(number total)"
 
 # A picture that stands: the input has ended, and the viewer is there until it is closed.
 "$viewer" - --stats "$stats" <"$traces/rank0.json" &
 shown=$!
-sleep 2
+# Whether the viewer has read its input file to the end.
+has_read_all() {
+  [[ $(awk '/^pos:/ {print $2}' "/proc/$shown/fdinfo/0" 2>/dev/null) == $(stat -c %s "$traces/rank0.json") ]]
+}
+claim "it reads its input to the end" within 60 has_read_all
+sleep 1
 claim "the end of the input leaves the picture standing" kill "$shown"
 claim "and it closes well" wait "$shown"
 claim "with the rank's spans" test "$(number 0)" -eq "$(grep -c '"ph":"X"' "$traces/rank0.json")"

@@ -121,7 +121,7 @@ int run_checks(const MpiSession& session) {
   return failed == 0 ? 0 : 1;
 }
 
-constexpr double patience_seconds = 2;
+constexpr double patience_seconds = 5;
 
 int disagree(const MpiSession& session, const Mismatch& mismatch, Collectives comm) {
   try {

@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/run/lesson.h"
 #include "core/trace/reader.h"
+#include "tests/support/comes_true.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
 
@@ -72,19 +73,24 @@ TEST_CASE("a sweep divides the steps among its values, every step once, in order
 
 TEST_CASE("every span that a trace announces as open is closed or withdrawn in it") {
   const TemporaryFolder folder;
-  const int code = run_lesson({"--trace", folder.path().string(), "--steps", "1", "--clock",
-                               "modelled", "--cluster", "free", "--comm", "ring"},
-                              [&](Lesson&, Rank& rank) {
-                                std::vector<float> values(10);
-                                const View view{values.data(), {10}, DType::f32};
-                                if (rank.id == 0) {
-                                  // Long for the writer, but no time on the modelled clock.
-                                  std::this_thread::sleep_for(std::chrono::milliseconds{300});
-                                  rank.world.send(view, 1).wait();
-                                } else {
-                                  rank.world.receive(view, 0).wait();
-                                }
-                              });
+  const std::string announced = R"("name":"open")";
+  const int code = run_lesson(
+      {"--trace", folder.path().string(), "--steps", "1", "--clock", "modelled", "--cluster",
+       "free", "--comm", "ring"},
+      [&](Lesson&, Rank& rank) {
+        std::vector<float> values(10);
+        const View view{values.data(), {10}, DType::f32};
+        if (rank.id == 0) {
+          // Waits until rank 1's trace announces the open span. Takes no time on the modelled
+          // clock.
+          comes_true([&] {
+            return read_file(folder.path() / "rank1.json").find(announced) != std::string::npos;
+          });
+          rank.world.send(view, 1).wait();
+        } else {
+          rank.world.receive(view, 0).wait();
+        }
+      });
   CHECK(code == 0);
   Timeline timeline;
   read_traces({folder.path()}, timeline);
@@ -92,7 +98,7 @@ TEST_CASE("every span that a trace announces as open is closed or withdrawn in i
   for (const auto& rank : timeline.ranks())
     for (const auto& lane : rank->lanes) CHECK(lane->open().empty());
   const std::string written = read_file(folder.path() / "rank1.json");
-  CHECK(written.find(R"("name":"open")") != std::string::npos);  // or the test is vacuous
+  CHECK(written.find(announced) != std::string::npos);  // or the test is vacuous
 }
 
 TEST_CASE("two compared schedules share the steps") {
@@ -169,7 +175,14 @@ TEST_CASE("a disk that fills up while ranks run fails the run when it is over") 
       run_lesson({"--trace", folder.path().string(), "--steps", "2"}, [&](Lesson&, Rank& rank) {
         if (rank.id != 0) return;
         ::setrlimit(RLIMIT_FSIZE, &small);
-        for (int i = 0; i < 100; ++i) rank.trace.span(0, {.name = "work"}, i, i + 1);
+        // Records until the file has reached the limit. The writer's next write then fails.
+        Picoseconds at = 0;
+        comes_true([&] {
+          for (int i = 0; i < 100; ++i, ++at) rank.trace.span(0, {.name = "work"}, at, at + 1);
+          std::error_code error;
+          const auto size = std::filesystem::file_size(folder.path() / "rank0.json", error);
+          return !error && size >= small.rlim_cur;
+        });
         std::this_thread::sleep_for(std::chrono::milliseconds{200});
         ::setrlimit(RLIMIT_FSIZE, &before);
         over = true;

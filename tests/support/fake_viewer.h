@@ -26,6 +26,7 @@ class FakeViewer {
     std::size_t drop_after = 10'000;     ///< ...each after at least this many bytes
     std::size_t piece = 64 * 1024;       ///< most bytes that it reads at once
     std::chrono::milliseconds pause{0};  ///< after each read
+    bool held = false;                   ///< reads only the hello until go()
   };
 
   /// Reserves a port on the loopback interface; connections fail until listen().
@@ -54,6 +55,8 @@ class FakeViewer {
     thread_ = std::thread{[this] { serve(); }};
   }
 
+  /// Releases a viewer that is held.
+  void go() { going_ = true; }
   /// Makes it read as fast as it can from now on.
   void hurry() { hurried_ = true; }
 
@@ -69,7 +72,7 @@ class FakeViewer {
     return received_;
   }
   /// Whether it receives exactly these bytes within `seconds`.
-  bool gets(const std::string& bytes, double seconds = 20) const {
+  bool gets(const std::string& bytes, double seconds = 60) const {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (received().size() < bytes.size() && std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds{5});
@@ -106,6 +109,8 @@ class FakeViewer {
     }
     const std::string answer = "resume " + std::to_string(have) + "\n";
     if (::send(connection, answer.data(), answer.size(), MSG_NOSIGNAL) < 0) return;
+    while (habits_.held && !going_ && !stop_)
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
     std::vector<char> buffer(habits_.piece);
     for (std::size_t read = 0; readable(connection);) {
       const ssize_t count = ::recv(connection, buffer.data(), buffer.size(), 0);
@@ -126,7 +131,7 @@ class FakeViewer {
   int socket_ = -1;
   int port_ = 0;
   Habits habits_;
-  std::atomic<bool> stop_{false}, hurried_{false};
+  std::atomic<bool> stop_{false}, hurried_{false}, going_{false};
   mutable std::mutex mutex_;
   std::vector<std::string> hellos_;
   std::string received_;

@@ -85,10 +85,10 @@ TEST_CASE("a pace slows a modelled run, and nothing else") {
   // exceed it.
   CHECK(seconds_for(Clock::modelled({}, {}, 2), 60'000'000'000) >= 0.029);
   // A thousand seconds at 100,000 times the speed take 10 ms. Without a pace, on the wall clock, or
-  // for a time already past, there is no wait.
-  CHECK(seconds_for(Clock::modelled({}, {}, 1e5), 1'000'000'000'000'000) < 5);
+  // for a time already past, there is no wait. The bounds only exclude waiting for all of it.
+  CHECK(seconds_for(Clock::modelled({}, {}, 1e5), 1'000'000'000'000'000) < 500);
   const Picoseconds hour = 3'600'000'000'000'000;
-  CHECK(seconds_for(Clock::modelled({}), hour) < 5);
-  CHECK(seconds_for(Clock::wall(), hour) < 5);
-  CHECK(seconds_for(Clock::modelled({}, {}, 1), 0) < 5);
+  CHECK(seconds_for(Clock::modelled({}), hour) < 1000);
+  CHECK(seconds_for(Clock::wall(), hour) < 1000);
+  CHECK(seconds_for(Clock::modelled({}, {}, 1), 0) < 1000);
 }
