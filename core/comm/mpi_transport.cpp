@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/comm/mpi_check.h"
+#include "core/comm/mpi_lookout.h"
 #include "core/comm/mpi_native.h"
 #include "core/comm/staging.h"
 #include "core/time/clock.h"
@@ -151,9 +152,13 @@ class MpiTransport final : public Transport {
     double patience_seconds;
     MPI_Comm communicator = MPI_COMM_NULL;
     MpiLive live;
+    MpiLookout lookout;
 
-    Shared(int rank_, int size_, double patience_seconds_)
-        : rank(rank_), size(size_), patience_seconds(patience_seconds_) {
+    Shared(int rank_, int size_, double patience_seconds_, Notice notice)
+        : rank(rank_),
+          size(size_),
+          patience_seconds(patience_seconds_),
+          lookout(rank_, size_, patience_seconds_, std::move(notice)) {
       check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "MPI_Comm_dup", rank);
       MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
     }
@@ -172,6 +177,7 @@ class MpiTransport final : public Transport {
   const char* name() const override { return "mpi"; }
   double patience_seconds() const { return shared_->patience_seconds; }
   bool gives_up() const { return gives_up_; }
+  MpiLookout& lookout() const { return shared_->lookout; }
 
   std::unique_ptr<Transport> worker(const std::string&) override {
     auto worker = std::make_unique<MpiTransport>(shared_, account());
@@ -182,6 +188,7 @@ class MpiTransport final : public Transport {
     Transport::use(gpu);
     pinned_ = std::make_unique<PinnedBuffers>(gpu);
   }
+  void computes_on(const Stream& compute) override { lookout().computes_on(compute); }
   void give_up(bool now) override { gives_up_ = now; }
   void check() const override {
     std::lock_guard lock{shared_->live.mutex};
@@ -249,11 +256,13 @@ namespace {
 
 // A core is not held while waiting: for some 150 µs the thread yields, then it sleeps, each time a
 // quarter of what it has waited so far, up to 1 ms. Patience counts what was slept, so that a
-// process that was stopped in a debugger is not taken for late.
+// process that was stopped in a debugger is not taken for late. It starts again when the lookout
+// has found a computing rank.
 void MpiPending::wait() {
   using namespace std::chrono;
   const auto begin = steady_clock::now();
   double patience = agent_.patience_seconds();
+  std::optional<MpiLookout::Waiting> known;  // registered once the wait is long
   while (true) {
     live_.look_after_all();
     if (done_nanoseconds_ != 0) {
@@ -266,6 +275,9 @@ void MpiPending::wait() {
       throw RunError(fmt::format("has waited {:g} s {}", agent_.patience_seconds(),
                                  waits_for(route_, is_send_, static_cast<std::int64_t>(size_))));
     const auto before = steady_clock::now();
+    if (!known && before - begin > MpiLookout::interval)
+      known.emplace(agent_.lookout(), route_.peer);
+    if (known && known->somebody_has_computed()) patience = agent_.patience_seconds();
     if (before - begin < microseconds{150}) {
       sched_yield();
       continue;
@@ -334,9 +346,9 @@ MpiSession::~MpiSession() {
   MPI_Finalize();
 }
 
-std::unique_ptr<Transport> MpiSession::endpoint(double patience_seconds) const {
+std::unique_ptr<Transport> MpiSession::endpoint(double patience_seconds, Notice notice) const {
   return std::make_unique<MpiTransport>(
-      std::make_shared<MpiTransport::Shared>(rank_, size_, patience_seconds));
+      std::make_shared<MpiTransport::Shared>(rank_, size_, patience_seconds, std::move(notice)));
 }
 
 void MpiSession::abort(int exit_code) const {

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "core/comm/busy_rank.h"
 #include "core/comm/transport.h"
 
 namespace lockstep {
@@ -20,8 +21,10 @@ class MpiSession {
 
   /// This process's end. Sends are MPI_Issend, so that a program which sends first on every rank
   /// hangs here as it would under NCCL. Bytes on a GPU travel through pinned memory of the host.
-  /// Who has waited for `patience_seconds` gives the run up: its wait() throws.
-  std::unique_ptr<Transport> endpoint(double patience_seconds = 60) const;
+  /// wait() throws if, for `patience_seconds`, none of the ranks that this one waits for, directly
+  /// or through others, has answered that it computes. If this rank computes while others have
+  /// waited that long, `notice` receives a line that says so, at most once in that time.
+  std::unique_ptr<Transport> endpoint(double patience_seconds = 60, Notice notice = {}) const;
   /// Ends every process of the run with this exit code.
   [[noreturn]] void abort(int exit_code) const;
 

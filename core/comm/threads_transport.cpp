@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 
 #include "core/base/error.h"
@@ -65,6 +66,10 @@ class ThreadTransport final : public Transport {
         agent_(agent),
         rank_(rank),
         one_gpu_(one_gpu) {}
+  ~ThreadTransport() override {
+    std::lock_guard lock{fabric_.mutex_};
+    if (agent_ == rank_) fabric_.computing_[static_cast<std::size_t>(rank_)].reset();
+  }
   int rank() const override { return rank_; }
   int size() const override { return fabric_.graph_.ranks(); }
   const char* name() const override { return "threads"; }
@@ -82,6 +87,10 @@ class ThreadTransport final : public Transport {
                                                     const Cluster& cluster) override {
     return fabric_.rendezvous_.join(rank_, ranks, channel, cluster);
   }
+  void computes_on(const Stream& compute) override {
+    std::lock_guard lock{fabric_.mutex_};
+    fabric_.computing_[static_cast<std::size_t>(rank_)].emplace(rank_, compute);
+  }
   void check() const override {
     if (const std::string failure = fabric_.failure(); !failure.empty()) throw RunError(failure);
   }
@@ -97,7 +106,10 @@ class ThreadTransport final : public Transport {
   }
   void job_done() override {
     std::lock_guard lock{fabric_.mutex_};
-    if (fabric_.graph_.job_done(agent_)) fabric_.check(fabric_.graph_.deadlock());
+    const bool rank_waited = fabric_.graph_.waits(rank_);
+    const bool passive = fabric_.graph_.job_done(agent_);
+    if (rank_waited && !fabric_.graph_.waits(rank_)) fabric_.stopped_waiting(rank_);
+    if (passive) fabric_.check(fabric_.graph_.deadlock());
   }
   void job_dropped() override {
     std::lock_guard lock{fabric_.mutex_};
@@ -148,8 +160,23 @@ class ThreadTransport final : public Transport {
   bool one_gpu_;
 };
 
-ThreadFabric::ThreadFabric(int ranks, double patience_seconds)
-    : patience_seconds_(patience_seconds), graph_(ranks) {
+namespace {
+
+/// At most half a second, and an integral fraction of the time-out.
+double time_between_looks(double patience_seconds) {
+  constexpr double longest = 0.5;
+  if (!std::isfinite(patience_seconds)) return longest;
+  return patience_seconds / std::max(2.0, std::ceil(patience_seconds / longest));
+}
+
+}  // namespace
+
+ThreadFabric::ThreadFabric(int ranks, double patience_seconds, Notice notice)
+    : patience_seconds_(patience_seconds),
+      look_seconds_(time_between_looks(patience_seconds)),
+      notice_(std::move(notice)),
+      graph_(ranks),
+      computing_(static_cast<std::size_t>(ranks)) {
   for (int rank = 0; rank < ranks; ++rank) sleepers_.push_back(std::make_unique<Sleeper>());
 }
 ThreadFabric::~ThreadFabric() = default;
@@ -259,16 +286,45 @@ void ThreadFabric::wait(Message& message) {
 }
 
 // Patience counts only what was slept here: a program that was stopped in a debugger is not late.
+// The time-out starts again with each look that finds a computing rank.
 void ThreadFabric::sleep(std::unique_lock<std::mutex>& lock, int agent,
                          const std::function<bool()>& over) {
-  using namespace std::chrono;
-  constexpr duration<double> slice{0.5};
+  const std::chrono::duration<double> slice{look_seconds_};
+  double waited = 0;
   double patience = patience_seconds_;
-  while (!sleeper(agent).wake.wait_for(lock, std::min(slice, duration<double>{patience}), over)) {
-    patience -= slice.count();
-    if (patience > 0) continue;
-    fail_locked(graph_.stalled(agent, patience_seconds_));
+  while (!sleeper(agent).wake.wait_for(lock, slice, over)) {
+    waited += look_seconds_;
+    patience -= look_seconds_;
+    if (is_held_up_by_compute(lock, agent, waited)) patience = patience_seconds_;
+    if (patience < look_seconds_ / 2 && !over())
+      fail_locked(graph_.stalled(agent, patience_seconds_));
   }
+  stopped_waiting(agent);
+}
+
+bool ThreadFabric::is_held_up_by_compute(std::unique_lock<std::mutex>& lock, int agent,
+                                         double waited) {
+  BusyRank* busy = nullptr;
+  for (const int other : graph_.running_for(agent)) {
+    if (other >= graph_.ranks()) continue;  // a worker
+    auto& rank = computing_[static_cast<std::size_t>(other)];
+    if (rank && rank->busy_within(look_seconds_)) busy = &*rank;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> patience{patience_seconds_};
+  if (busy != nullptr && notice_ && waited >= patience_seconds_ && now - noticed_ >= patience) {
+    noticed_ = now;
+    const std::string line = busy->notice();
+    lock.unlock();
+    notice_(line);
+    lock.lock();
+  }
+  return busy != nullptr;
+}
+
+void ThreadFabric::stopped_waiting(int agent) {
+  if (agent >= graph_.ranks()) return;
+  if (auto& rank = computing_[static_cast<std::size_t>(agent)]) rank->stopped_waiting();
 }
 
 void ThreadFabric::withdraw(const std::shared_ptr<Message>& message) {

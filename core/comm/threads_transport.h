@@ -1,15 +1,18 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "core/comm/busy_rank.h"
 #include "core/comm/meta_rendezvous.h"
 #include "core/comm/transport.h"
 #include "core/comm/wait_graph.h"
@@ -24,9 +27,10 @@ namespace lockstep {
 /// so a deadlock is seen exactly, in the moment in which it closes.
 class ThreadFabric {
  public:
-  /// Who has waited for `patience_seconds` without end is held up by a rank that has stalled, and
-  /// the run fails.
-  explicit ThreadFabric(int ranks, double patience_seconds = 60);
+  /// The run fails if an agent has waited for `patience_seconds` and none of the ranks that it
+  /// waits for, directly or through others, has computed in that time: one of them has stalled. If
+  /// one of them does compute, `notice` receives a line that says so, at most once in that time.
+  explicit ThreadFabric(int ranks, double patience_seconds = 60, Notice notice = {});
   ~ThreadFabric();
 
   /// One rank's end. The fabric must outlive it. `one_gpu`: all ranks' views are of one GPU.
@@ -63,6 +67,10 @@ class ThreadFabric {
   /// Sleeps until `over()`, which must also look at the failure: an agent that runs out of patience
   /// fails the run.
   void sleep(std::unique_lock<std::mutex>& lock, int agent, const std::function<bool()>& over);
+  /// Whether a rank computes that the agent waits for, directly or through others. `waited`: for
+  /// how many seconds the agent has waited.
+  bool is_held_up_by_compute(std::unique_lock<std::mutex>& lock, int agent, double waited);
+  void stopped_waiting(int agent);
   void withdraw(const std::shared_ptr<Message>& message);
   void complete(Message& message);
   void fail_locked(const std::string& what);
@@ -71,9 +79,13 @@ class ThreadFabric {
   Sleeper& sleeper(int agent) { return *sleepers_[static_cast<std::size_t>(agent)]; }
 
   double patience_seconds_;
+  double look_seconds_;  ///< interval between two looks
+  Notice notice_;
+  std::chrono::steady_clock::time_point noticed_{};  ///< time of the last notice
   mutable std::mutex mutex_;
   std::map<std::tuple<int, int, int>, Queue> queues_;  ///< by source, destination, channel
   WaitGraph graph_;
+  std::vector<std::optional<BusyRank>> computing_;  ///< by rank
   std::vector<std::unique_ptr<Sleeper>> sleepers_;  ///< by agent
   std::string failure_;
   MetaRendezvous rendezvous_{*this};

@@ -43,6 +43,7 @@ class Pending {
 
 class NativeCollectives;
 class MetaCollectives;
+class Stream;
 struct Cluster;
 
 /// Point-to-point bytes, nothing else; counts what it sends. Sends are rendezvous, as NCCL's are: a
@@ -89,8 +90,14 @@ class Transport {
   /// Where this agent's messages move on its GPU; null on the CPU.
   GpuLane* lane() const { return lane_.get(); }
 
+  /// Sets the stream on which this rank's own thread computes. It must outlive the transport. A
+  /// rank that waits for this one does not time out while this one launches or runs kernels.
+  virtual void computes_on(const Stream& /*compute*/) {}
+
   /// Throws RunError if the run has failed, for who waits for something else than a message.
   virtual void check() const {}
+  /// Like check(), but also asks the backend for errors that it has not reported yet.
+  virtual void look() const { check(); }
   /// A collective of the backend's own is over when `done` is passed: for who looks after that.
   virtual void expect(MarkPtr /*done*/) {}
 

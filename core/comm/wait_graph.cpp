@@ -74,25 +74,29 @@ std::vector<int> WaitGraph::may_help(int agent) const {
   return helpers;
 }
 
-std::optional<int> WaitGraph::runs_for(int agent) const {
+std::vector<int> WaitGraph::running_for(int agent) const {
+  std::vector<int> running;
   std::vector<bool> seen(agents_.size(), false);
   std::vector<int> open{agent};
   seen[static_cast<std::size_t>(agent)] = true;
   while (!open.empty()) {
     const int here = open.back();
     open.pop_back();
-    if (!is_waiting(at(here))) return here;
+    if (!is_waiting(at(here))) {
+      running.push_back(here);
+      continue;
+    }
     for (const int other : may_help(here)) {
       if (seen[static_cast<std::size_t>(other)]) continue;
       seen[static_cast<std::size_t>(other)] = true;
       open.push_back(other);
     }
   }
-  return {};
+  return running;
 }
 
 std::optional<std::string> WaitGraph::deadlock(int agent) const {
-  if (!is_waiting(at(agent)) || runs_for(agent)) return {};
+  if (!is_waiting(at(agent)) || !running_for(agent).empty()) return {};
   // Nobody runs. Following who waits for whom ends in a cycle, or at a rank that has finished.
   std::vector<int> path{agent};
   while (true) {
@@ -144,8 +148,10 @@ std::string WaitGraph::stalled(int agent, double seconds) const {
     path.push_back(here);
   }
   // Where the one at the end waits too, it is held up by somebody apart from this line.
-  const int last =
-      is_waiting(at(path.back())) ? runs_for(agent).value_or(path.back()) : path.back();
+  int last = path.back();
+  if (is_waiting(at(last)))
+    if (const std::vector<int> running = running_for(agent); !running.empty())
+      last = running.front();
   return fmt::format("rank {} has stalled: it was waited for, {:g} s long (--timeout){}",
                      at(last).rank, seconds, text);
 }

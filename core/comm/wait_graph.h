@@ -64,6 +64,10 @@ class WaitGraph {
   std::optional<std::string> deadlock(int agent) const;
   /// The same for any agent: for the moment in which somebody became passive.
   std::optional<std::string> deadlock() const;
+  /// Whether the agent waits.
+  bool waits(int agent) const { return is_waiting(at(agent)); }
+  /// All running agents that may help `agent`, directly or through others.
+  std::vector<int> running_for(int agent) const;
   /// Who holds up an agent that has waited for so long and is in no deadlock: the rank that runs at
   /// the end of who waits for whom.
   std::string stalled(int agent, double seconds) const;
@@ -84,9 +88,6 @@ class WaitGraph {
   static bool is_waiting(const Agent& agent) { return agent.waits.index() != 0; }
   /// Who may satisfy a waiting agent.
   std::vector<int> may_help(int agent) const;
-  /// An agent that runs and may help it, directly or through others; none where it is in a
-  /// deadlock.
-  std::optional<int> runs_for(int agent) const;
   /// The one whom it waits for, for the telling.
   int next(int agent) const;
   bool told_by_worker(int agent) const;

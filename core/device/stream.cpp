@@ -101,6 +101,15 @@ void Stream::range_done(const Span& span, Picoseconds launched, OpenSpan& open, 
   }
 }
 
+Stream::Doing Stream::doing() const {
+  const char* kernel = kernel_.load(std::memory_order_relaxed);
+  Doing doing;
+  if (auto open = trace_.innermost_open(host_lane_)) doing = {std::move(open->name), open->seconds};
+  if (kernel != nullptr)
+    doing.what += doing.what.empty() ? kernel : " (" + std::string{kernel} + ")";
+  return doing;
+}
+
 void Stream::wait(const Event& event, const Span& why) {
   if (event.mark && gpu_ != nullptr) {
     const Picoseconds launched = now();

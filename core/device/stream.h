@@ -1,7 +1,10 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "core/device/event.h"
@@ -36,7 +39,10 @@ class Stream {
     if (before_launch_) std::exchange(before_launch_, nullptr)();
     const Picoseconds start = now();
     MarkPtr begun = timeline_ && trace_.kernels() ? gpu_->record(queue_) : nullptr;
-    if (device_ != DeviceKind::meta) work(kernels(), queue_);
+    {
+      const InKernel running{*this, span.name};
+      if (device_ != DeviceKind::meta) work(kernels(), queue_);
+    }
     kernel_done(span, cost, start, std::move(begun));
   }
 
@@ -74,6 +80,21 @@ class Stream {
   /// To be called once, before the next launch: what was gathered up to here is sent off.
   void before_next_launch(std::function<void()> call) { before_launch_ = std::move(call); }
 
+  // Thread-safe: for observers that tell a computing rank from a stalled one.
+
+  /// Number of kernels launched so far.
+  std::uint64_t launched() const { return launched_.load(std::memory_order_relaxed); }
+  /// Whether the launching thread is inside a kernel. Always false on a GPU, where launches return
+  /// at once.
+  bool in_kernel() const { return kernel_.load(std::memory_order_relaxed) != nullptr; }
+  /// The innermost open range, the current kernel, and how long the range has been open:
+  /// "PP:1F0 (attention)", 5 s.
+  struct Doing {
+    std::string what;
+    double seconds = 0;
+  };
+  Doing doing() const;
+
   const Clock& clock() const { return clock_; }
   Recorder& trace() const { return trace_; }
   /// For the calling thread: a GPU's run on the one that is the thread's current.
@@ -92,6 +113,19 @@ class Stream {
   void host_done(OpenSpan& open, Picoseconds since);
 
  private:
+  class InKernel {
+   public:
+    InKernel(Stream& stream, const char* kernel) : kernel_(stream.kernel_) {
+      stream.launched_.store(stream.launched() + 1, std::memory_order_relaxed);
+      if (stream.gpu_ == nullptr) kernel_.store(kernel, std::memory_order_relaxed);
+    }
+    ~InKernel() { kernel_.store(nullptr, std::memory_order_relaxed); }
+    InKernel(const InKernel&) = delete;
+    InKernel& operator=(const InKernel&) = delete;
+
+   private:
+    std::atomic<const char*>& kernel_;
+  };
   class Range {
    public:
     Range(Stream& stream, const Span& span)
@@ -130,6 +164,8 @@ class Stream {
   std::function<void(double)> watch_;
   std::function<void()> before_launch_;
   Picoseconds time_ = 0;
+  std::atomic<std::uint64_t> launched_{0};
+  std::atomic<const char*> kernel_{nullptr};
 };
 
 }  // namespace lockstep

@@ -29,6 +29,14 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
         break;
       case RankReport::Kind::told:
         told_ = true;
+        break;
+      case RankReport::Kind::busy:
+        // Several ranks may be busy at once.
+        if (const auto now = std::chrono::steady_clock::now();
+            !said_busy_ || now - *said_busy_ >= std::chrono::duration<double>{notice_seconds_}) {
+          said_busy_ = now;
+          return report->text;
+        }
     }
     return {};
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,7 +16,9 @@ namespace lockstep {
 /// another has are not blamed.
 class Aftermath {
  public:
-  explicit Aftermath(int ranks) : ranks_(ranks) {}
+  /// Passes on at most one notice of a busy rank per `notice_seconds`.
+  explicit Aftermath(int ranks, double notice_seconds = 60)
+      : ranks_(ranks), notice_seconds_(notice_seconds) {}
 
   /// Takes a line, without its newline. Returns what is to be printed of it at once: nothing, where
   /// it is part of something that is told at the end.
@@ -39,6 +42,8 @@ class Aftermath {
   std::string who(int rank) const;
 
   int ranks_;
+  double notice_seconds_;
+  std::optional<std::chrono::steady_clock::time_point> said_busy_;
   bool failed_ = false;
   bool told_ = false;  ///< a failure that rank 0 has told by itself
   bool inside_ = false;

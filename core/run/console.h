@@ -12,6 +12,8 @@ struct Console {
   int width = 100;
 
   static Console detect();
+  /// The prefix of a line that is printed while progress may be shown.
+  const char* start_of_line() const { return terminal ? "\r\033[K" : ""; }
   /// As environment variables for processes that can't see the terminal themselves.
   void pass_on() const;
 };

@@ -112,8 +112,10 @@ void FlagParser::Impl::shared_flags() {
   word("--hostfile", o.hosts.hostfile,
        "with --launch mpi: a file of hosts, 'node1 slots=4' a line");
   word("--hosts", o.hosts.hosts, "with --launch mpi: hosts and their slots, node1:4,node2:4");
-  app.add_option("--timeout", o.patience_seconds,
-                 "seconds that a rank waits for another before the run is given up")
+  app.add_option(
+         "--timeout", o.patience_seconds,
+         "seconds that a rank waits for others before the run fails as stalled. Time in which one "
+         "of them computes does not count: a line names the busy rank instead")
       ->check(positive(false))
       ->capture_default_str();
   choice("--device", o.device, {"cpu", "cuda", "meta"},

@@ -156,7 +156,8 @@ void find_mpirun() {
 }
 
 int run_under_mpirun(
-    int ranks, const HostChoice& hosts, int argc, char** argv, SignalWatch& watch,
+    int ranks, double patience_seconds, const HostChoice& hosts, int argc, char** argv,
+    SignalWatch& watch,
     const std::function<std::string(const std::map<int, std::string>&)>& epilogue) {
   collect_reports();
   std::atomic<pid_t> child{0};
@@ -176,7 +177,8 @@ int run_under_mpirun(
   child = process;
   if (interrupted) ::kill(process, SIGTERM);  // it came before there was whom to send it to
 
-  Aftermath aftermath{ranks};
+  // Slightly shorter, because the arrival of notices varies.
+  Aftermath aftermath{ranks, 0.9 * patience_seconds};
   Lines lines{errors};
   Deadline deadline{process};
   const auto take = [&](const std::string& text) {
@@ -204,7 +206,7 @@ int run_under_mpirun(
 
 int run_under_mpirun(int ranks, int argc, char** argv) {
   SignalWatch watch{[](int) {}};
-  return run_under_mpirun(ranks, {}, argc, argv, watch,
+  return run_under_mpirun(ranks, 60, {}, argc, argv, watch,
                           [](const std::map<int, std::string>&) { return std::string{}; });
 }
 

@@ -20,7 +20,9 @@ void find_mpirun();
 /// rank was doing. An interruption that `watch` sees ends the ranks. Throws UsageError where there
 /// is no mpirun. Returns the exit code: the ranks' own where that is 0, 1 or 2, 130 after an
 /// interruption, otherwise 1. `epilogue` takes the host of every rank that has said where it is.
-int run_under_mpirun(int ranks, const HostChoice& hosts, int argc, char** argv, SignalWatch& watch,
+/// Passes on at most one notice of a busy rank per `patience_seconds`.
+int run_under_mpirun(int ranks, double patience_seconds, const HostChoice& hosts, int argc,
+                     char** argv, SignalWatch& watch,
                      const std::function<std::string(const std::map<int, std::string>&)>& epilogue);
 
 /// The same for a program that keeps no traces, on this host.

@@ -58,9 +58,9 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   if (check_) check_(o);
   if (builder_) options_->builder = builder_(o);
   if (info_.trains) o.plan().validate();
-  corpus_ = std::make_unique<Corpus>(
-      o.data.empty() ? Corpus{default_corpus(), o.model, "the lessons' texts"}
-                     : Corpus::from_file(o.data, o.model));
+  corpus_ = std::make_unique<Corpus>(o.data.empty()
+                                         ? Corpus{default_corpus(), o.model, "the lessons' texts"}
+                                         : Corpus::from_file(o.data, o.model));
   if (!o.load.empty()) options_->trained_steps = check_checkpoint(o.load, o.plan());
 
   if (o.launch == Launch::mpi && !under_mpi()) return run_launcher(watch);
@@ -77,7 +77,7 @@ int Lesson::run_launcher(SignalWatch& watch) {
   const RunFolder folder = RunFolder::create(o.trace, info_.name);
   folder.pass_on();
   Console::detect().pass_on();
-  return run_under_mpirun(o.ranks, o.hosts, argc_, argv_, watch,
+  return run_under_mpirun(o.ranks, o.patience_seconds, o.hosts, argc_, argv_, watch,
                           [&](const std::map<int, std::string>& hosts) {
                             folder.keep_whole_lines(o.ranks);
                             folder.merge(o.ranks);  // what there is

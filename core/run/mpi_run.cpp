@@ -102,7 +102,9 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
     if (!said.exchange(true) && running_) report(RankReport::Kind::doing, running_->doing(id));
   };
   try {
-    auto transport = session.endpoint(options_->patience_seconds);
+    auto transport = session.endpoint(options_->patience_seconds, [&](const std::string& line) {
+      report(RankReport::Kind::busy, (running_ ? running_->console.start_of_line() : "") + line);
+    });
     const GpuPlan plan = agree_on_gpus(*transport, *options_);
     settle_on_gpus(plan, *options_);
     agree_on_clock(*transport, *options_);
@@ -152,8 +154,9 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
     if (running_) running_->keep_traces();
     end_the_run(session, 2);
   } catch (const std::exception& error) {
-    report(RankReport::Kind::failed, error.what() + (running_ && !reports_are_collected()
-                                                         ? running_->folder.where_the_trace_is()
+    const std::string cause = rank ? rank->cause(error) : error.what();
+    report(RankReport::Kind::failed,
+           cause + (running_ && !reports_are_collected() ? running_->folder.where_the_trace_is()
                                                          : std::string{}));
     say_doing();
     if (running_) running_->keep_traces();

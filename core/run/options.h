@@ -30,7 +30,7 @@ struct Options {
   std::string cluster = "classroom";
   double pace = 0;
   HostChoice hosts;              ///< where mpirun is to start ranks
-  double patience_seconds = 60;  ///< how long a rank waits for another before the run is given up
+  double patience_seconds = 60;  ///< how long a rank waits while none of the others computes
 
   GptConfig model;
   int steps = 30;

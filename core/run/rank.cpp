@@ -60,15 +60,26 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
       world(endpoint, everybody(count), "world", transport->open_channels(Group::channels_taken)),
       axis_channels_(transport->open_channels(axes_with_experts * Group::channels_taken)) {
   trace.set_kernels(options.kernels);
+  transport->computes_on(compute);
   if (!gpu) return;
   compute.watch([this, patience = options.patience_seconds](double waited) {
     transport->check();
-    if (waited > patience)
-      throw RunError(fmt::format(
-          "rank {} has waited {:g} s for its GPU: a rank that it exchanges messages with has "
-          "stalled, or does not take part",
-          id, patience));
+    if (waited <= patience) return;
+    transport->look();  // a known error is a better explanation
+    throw RunError(fmt::format(
+        "rank {} has waited {:g} s for its GPU: a rank that it exchanges messages with has "
+        "stalled, or does not take part",
+        id, patience));
   });
+}
+
+std::string Rank::cause(const std::exception& error) const {
+  try {
+    transport->check();
+  } catch (const RunError& first) {
+    return first.what();
+  }
+  return error.what();
 }
 
 Group& Rank::group(Axis axis) {

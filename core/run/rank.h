@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <exception>
 #include <memory>
+#include <string>
 
 #include "core/comm/group.h"
 #include "core/plan/plan.h"
@@ -38,6 +40,10 @@ struct Rank {
   const Place place;  ///< what this rank is and holds in it
   Endpoint endpoint;
   Group world;  ///< all ranks
+
+  /// Why the run failed, after `error` ended this rank. If the transport already knew of a failure,
+  /// then that is the cause, and `error` only a consequence.
+  std::string cause(const std::exception& error) const;
 
  private:
   int axis_channels_;  ///< the first of the channels that the axes' groups take

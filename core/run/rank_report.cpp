@@ -23,7 +23,7 @@ std::string indented(const std::string& lines) {
   return text;
 }
 
-constexpr const char* kinds[] = {"here", "refused", "failed", "doing", "told"};
+constexpr const char* kinds[] = {"here", "refused", "failed", "doing", "told", "busy"};
 
 }  // namespace
 
@@ -63,6 +63,7 @@ std::string RankReport::shown() const {
     case Kind::told:
       return "";
     case Kind::refused:
+    case Kind::busy:
       return text + "\n";
     case Kind::failed:
       return fmt::format("the run failed: rank {} on {}: {}\n", rank, host, text);

@@ -10,10 +10,11 @@ namespace lockstep {
 
 /// What a rank that is a process has to say of itself to whoever started it: where it is (once, at
 /// the start), that it was asked for something impossible, that it has failed, what it was doing
-/// when the run failed, or that the run has failed with all said (parity). Its words travel on
-/// stderr, as one marked line, which run_under_mpirun() takes out and sorts.
+/// when the run failed, that the run has failed with all said (parity), or that it computes while
+/// others wait for it. Its words travel on stderr, as one marked line, which run_under_mpirun()
+/// takes out and sorts.
 struct RankReport {
-  enum class Kind { here, refused, failed, doing, told };
+  enum class Kind { here, refused, failed, doing, told, busy };
   Kind kind = Kind::here;
   int rank = 0;
   std::string host;

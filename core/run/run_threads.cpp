@@ -57,7 +57,9 @@ class Endings {
 // Ranks as threads of this process.
 int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch) {
   const int count = options_->ranks;
-  ThreadFabric fabric{count, options_->patience_seconds};
+  ThreadFabric fabric{count, options_->patience_seconds, [this](const std::string& line) {
+                        fmt::print(stderr, "{}{}\n", running_->console.start_of_line(), line);
+                      }};
   const GpuPlan plan = plan_threads(*options_);
   settle_on_gpus(plan, *options_);
   running_ = std::make_unique<Running>(*options_, RunFolder::create(options_->trace, info_.name),
@@ -94,9 +96,9 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
       } catch (const UsageError& error) {
         fail(error.what(), true);
       } catch (const RunError& error) {
-        fail(error.what(), false);  // its own, or what it heard from another
+        fail(ranks[id].cause(error), false);  // its own, or what it heard from another
       } catch (const std::exception& error) {
-        fail(fmt::format("rank {}: {}", id, error.what()), false);
+        fail(ranks[id].cause(RunError(fmt::format("rank {}: {}", id, error.what()))), false);
       }
       endings.ended();
     });

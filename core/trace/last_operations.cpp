@@ -88,4 +88,22 @@ std::vector<std::string> Recorder::last_operations(int count) const {
   return lines;
 }
 
+std::optional<Recorder::OpenNow> Recorder::innermost_open(int lane) const {
+  std::optional<Span> innermost;
+  std::int64_t latest = 0;
+  for (int i = 0; i < LaneQueue::most_open; ++i) {
+    LaneQueue::Open seen;
+    if (!block_->lane(static_cast<std::size_t>(lane)).queue.look(i, seen)) continue;
+    const std::int64_t since = opened(seen.since, Record::start(seen.words));
+    if (innermost && since < latest) continue;
+    innermost = Record::span(seen.words);
+    latest = since;
+  }
+  if (!innermost) return {};
+  OpenNow open;
+  append_name(open.name, *innermost);
+  open.seconds = std::max(0.0, static_cast<double>(steady_nanoseconds() - latest) * 1e-9);
+  return open;
+}
+
 }  // namespace lockstep

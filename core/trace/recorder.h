@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -96,6 +97,13 @@ class Recorder {
   ///
   /// Thread-safe; works even if the recorder is off. A lane remembers at least its last 32 records.
   std::vector<std::string> last_operations(int count) const;
+
+  /// The innermost open span of a lane, and how long it has been open. Thread-safe.
+  struct OpenNow {
+    std::string name;
+    double seconds = 0;
+  };
+  std::optional<OpenNow> innermost_open(int lane) const;
 
   // Called by the writer's thread.
   using Take = std::function<void(const TraceEvent&)>;

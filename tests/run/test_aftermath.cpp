@@ -136,6 +136,23 @@ TEST_CASE("an error on all ranks is printed once") {
             .at_once == "--data x: no such file\n--load y: no such file\n");
 }
 
+TEST_CASE("notices of busy ranks are passed on once per interval") {
+  const auto passed_on = [](double notice_seconds) {
+    Aftermath aftermath{2, notice_seconds};
+    int lines = 0;
+    for (const int rank : {1, 0, 1})
+      if (const auto line = aftermath.line(line_of(Kind::busy, rank, "a", "it computes"))) {
+        CHECK(*line == "it computes");
+        ++lines;
+      }
+    CHECK_FALSE(aftermath.failed());
+    CHECK(aftermath.text("") == "");
+    return lines;
+  };
+  CHECK(passed_on(1e6) == 1);
+  CHECK(passed_on(0) == 3);
+}
+
 TEST_CASE("messages that only mpirun has are passed on, whole or truncated") {
   const std::vector<std::string> block{rule, "There are not enough slots available",
                                        "in the system."};

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -28,8 +29,9 @@ inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTim
 /// Ranks in threads, kept after the run so that their counters and traces can be read. On GPUs,
 /// resolves the automatic choices of clock and collectives.
 struct ThreadRun {
-  explicit ThreadRun(Options options, double patience_seconds = 60)
-      : fabric(options.ranks, patience_seconds), made(settled(options), fabric, plan) {}
+  explicit ThreadRun(Options options, double patience_seconds = 60, Notice notice = {})
+      : fabric(options.ranks, patience_seconds, std::move(notice)),
+        made(settled(options), fabric, plan) {}
 
   /// Calls `body` on every rank. Returns the run's error message, or "".
   std::string operator()(const std::function<void(Rank&)>& body) {
@@ -40,9 +42,10 @@ struct ThreadRun {
           body(*rank);
           fabric.finish(rank->id);
         } catch (const RunError& error) {
-          fabric.fail(error.what());
+          fabric.fail(rank->cause(error));
         } catch (const std::exception& error) {
-          fabric.fail("rank " + std::to_string(rank->id) + ": " + error.what());
+          const RunError named{"rank " + std::to_string(rank->id) + ": " + error.what()};
+          fabric.fail(rank->cause(named));
         }
       });
     }

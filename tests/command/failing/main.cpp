@@ -39,12 +39,17 @@ int main(int argc, char** argv) {
                 argv};
   const int& victim = lesson.flag("--victim", 2, "the rank that fails");
   const int& at = lesson.flag("--at", 3, "the step in which it fails");
-  const auto& how = lesson.flag<std::string>("--how", "throw",
-                                             "throw, refuse, exit, crash, sleep, compute, or not");
+  const auto& how =
+      lesson.flag<std::string>("--how", "throw",
+                               "throw, refuse, exit, crash, sleep, compute, kernel (which "
+                               "ends), or not");
+  const double& seconds = lesson.flag("--seconds", 5.0, "how long that kernel takes");
+  const bool& persist = lesson.flag(
+      "--persist", false, "after a failure, ranks go on until their next operation fails");
   const auto& others =
       lesson.flag<std::string>("--others", "wait", "what others do then: wait, sleep, compute");
 
-  return lesson.run([&](Rank& rank) {
+  const auto work = [&](Rank& rank) {
     for ([[maybe_unused]] const Batch& batch :
          lesson.batches(rank, lesson.phases().front(),
                         Predicted::without_memory("nothing is predicted here"))) {
@@ -54,6 +59,12 @@ int main(int argc, char** argv) {
         if (rank.id != victim && others != "wait") go_on(others == "compute");
         if (rank.id == victim && others != "wait")
           std::this_thread::sleep_for(std::chrono::milliseconds{100});
+        if (rank.id == victim && how == "kernel")
+          rank.compute.range({.name = "forward", .category = Category::forward}, [&] {
+            rank.compute.launch({.name = "long"}, {}, [&](const Kernels&, Queue) {
+              std::this_thread::sleep_for(std::chrono::duration<double>{seconds});
+            });
+          });
         if (rank.id == victim && how == "throw") throw std::runtime_error("its own words");
         if (rank.id == victim && how == "refuse") throw UsageError("its own refusal");
         if (rank.id == victim && how == "exit") std::_Exit(1);
@@ -61,6 +72,14 @@ int main(int argc, char** argv) {
         if (rank.id == victim && (how == "sleep" || how == "compute")) go_on(how == "compute");
       }
       rank.world.barrier().wait();
+    }
+  };
+  return lesson.run([&](Rank& rank) {
+    try {
+      work(rank);
+    } catch (const RunError&) {
+      while (persist) Work ignored = rank.world.barrier();
+      throw;
     }
   });
 }
