@@ -42,9 +42,9 @@ class GpuCommunicator {
 
   /// What has gone wrong since, if anything has (ncclCommGetAsyncError).
   virtual std::optional<std::string> error() = 0;
-  /// Gives up whatever is on a queue (ncclCommAbort), from any thread; the communicator is of no
-  /// use after.
-  virtual void abort() noexcept = 0;
+  /// Aborts all queued operations (ncclCommAbort), from any thread. The communicator can't be used
+  /// afterwards: calls throw an error that contains `why`, and error() returns it.
+  virtual void abort(const std::string& why) noexcept = 0;
 };
 
 /// Between its making and go() sends and receives are gathered, which then go on together. Where an

@@ -64,6 +64,11 @@ void NcclWatchdog::work() {
 
 void NcclWatchdog::look() {
   control_.check();
+  look_for_errors();
+  look_for_progress();
+}
+
+void NcclWatchdog::look_for_errors() {
   std::vector<GpuCommunicator*> watched;
   {
     std::lock_guard lock{mutex_};
@@ -72,7 +77,6 @@ void NcclWatchdog::look() {
   for (GpuCommunicator* each : watched)
     if (const auto error = each->error())
       throw RunError(fmt::format("rank {}: NCCL: {}", control_.rank(), *error));
-  look_for_progress();
 }
 
 // Anything that is done is progress: a receive that was posted early may wait for long.
@@ -98,7 +102,7 @@ void NcclWatchdog::give_up(const std::string& why) {
     watched = watched_;
   }
   std::vector<std::thread> threads;
-  for (GpuCommunicator* each : watched) threads.emplace_back([each] { each->abort(); });
+  for (GpuCommunicator* each : watched) threads.emplace_back([each, &why] { each->abort(why); });
   for (std::thread& thread : threads) thread.join();
 }
 

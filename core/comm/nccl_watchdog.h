@@ -15,7 +15,8 @@ namespace lockstep {
 /// not come: a kernel on the GPU waits for ever, and a host thread inside a call. Once the run has
 /// failed, NCCL says that it has, or nothing has been done for `patience_seconds`, all
 /// communicators are given up (ncclCommAbort), and everything that waited goes on, to learn of it
-/// by check().
+/// by check(). check() knows the reason before the first abort: so the error of a thread that
+/// merely uses an aborted communicator can be traced to its cause.
 class NcclWatchdog {
  public:
   /// `control` and `gpu` outlive it.
@@ -31,6 +32,8 @@ class NcclWatchdog {
   void expect(MarkPtr done);
   /// Throws RunError, once there is why.
   void check() const;
+  /// Asks NCCL for errors, and throws RunError if there is one.
+  void look_for_errors();
 
  private:
   void work();

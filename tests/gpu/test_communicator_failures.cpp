@@ -42,12 +42,14 @@ TEST_CASE("aborting a communicator frees a queue that is stuck in it") {
     const MarkPtr end = rank.gpu.record(rank.queue);
     CHECK(passes_within(rank.gpu, *end, 0.3) == (rank.index == 1));
     // Abort from another thread, as a watchdog does.
-    std::thread watch{[&] { rank.world.abort(); }};
+    std::thread watch{[&] { rank.world.abort("a test"); }};
     CHECK(passes_within(rank.gpu, *end, 20));
     watch.join();
-    rank.world.abort();
-    CHECK_THROWS_AS(rank.world.all_reduce(rank.queue, data), std::runtime_error);
-    CHECK(rank.world.error().has_value());
+    rank.world.abort("a test");
+    CHECK_THROWS_WITH_AS(rank.world.all_reduce(rank.queue, data),
+                         "ncclAllReduce: this communicator was given up: a test",
+                         std::runtime_error);
+    CHECK(rank.world.error() == "this communicator was given up: a test");
   });
 }
 
@@ -57,7 +59,7 @@ TEST_CASE("abort while operations are being issued") {
       const View data = on_gpu(rank, values(0, 10, 0));
       std::thread watch{[&] {
         std::this_thread::sleep_for(std::chrono::microseconds{20 * trial});
-        rank.world.abort();
+        rank.world.abort("a test");
       }};
       try {
         for (;;) rank.world.all_reduce(rank.queue, data);
@@ -76,7 +78,7 @@ TEST_CASE("emulated: operations that may hang on GPUs do hang") {
       work(rank, a, b);
       const MarkPtr end = rank.gpu.record(rank.queue);
       CHECK_FALSE(passes_within(rank.gpu, *end, 0.2));
-      rank.world.abort();
+      rank.world.abort("a test");
       CHECK(passes_within(rank.gpu, *end, 20));
     });
   };
@@ -107,8 +109,8 @@ TEST_CASE("emulated: operations that may hang on GPUs do hang") {
       (rank.index == 0 ? *second : rank.world).all_reduce(rank.queue, a);
       const MarkPtr end = rank.gpu.record(rank.queue);
       CHECK_FALSE(passes_within(rank.gpu, *end, 0.2));
-      rank.world.abort();
-      second->abort();
+      rank.world.abort("a test");
+      second->abort("a test");
       CHECK(passes_within(rank.gpu, *end, 20));
     });
   }
@@ -151,7 +153,7 @@ TEST_CASE("emulated: a silent network failure is reported, and abort ends the wa
     const std::optional<std::string> error = rank.world.error();
     CHECK(error.has_value() == (rank.index == 1));
     if (error) CHECK(error->find("remote process exited") != std::string::npos);
-    rank.world.abort();
+    rank.world.abort("a test");
     CHECK(passes_within(rank.gpu, *end, 20));
   });
   unsetenv("LOCKSTEP_EMULATED_NCCL_ERROR");

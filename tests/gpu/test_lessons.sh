@@ -98,7 +98,17 @@ claim 'a rank throws, the GPU is shared: exit code 1' ended 1
 fail --how sleep --timeout 1
 claim 'a rank stalls, the GPU is shared: exit code 1' ended 1
 gpus 4
-LOCKSTEP_EMULATED_NCCL_ERROR=20 fail --how not
-claim 'NCCL fails by itself: exit code 1' ended 1
-claim 'NCCL fails by itself: told so' complains 'NCCL'
+# The watchdogs abort all communicators. Ranks that go on (--persist) then fail because of that, but the
+# report must name NCCL's own error, whichever comes first.
+lost='NCCL: ncclCommGetAsyncError: remote process exited'
+for go_on in '' --persist; do
+  # shellcheck disable=SC2086  # a word, or none
+  LOCKSTEP_EMULATED_NCCL_ERROR=20 fail --how not $go_on
+  claim "NCCL fails by itself: exit code 1 $go_on" ended 1
+  claim "NCCL fails by itself: told so $go_on" grep -qE "^the run failed: rank [0-3]: $lost" <<<"$err"
+  # shellcheck disable=SC2086
+  LOCKSTEP_EMULATED_NCCL_ERROR=2:20 fail --how not $go_on
+  claim "NCCL fails on one rank: exit code 1 $go_on" ended 1
+  claim "NCCL fails on one rank: it is named $go_on" grep -q "^the run failed: rank 2: $lost" <<<"$err"
+done
 conclude

@@ -14,8 +14,6 @@ namespace lockstep::nccl {
 
 namespace {
 
-constexpr const char* given_up = "this communicator was given up";
-
 /// `communicator` may be null: then NCCL's last error of any.
 std::string words(ncclResult_t result, const char* call, ncclComm_t communicator) {
   const char* last = ncclGetLastError(communicator);
@@ -62,13 +60,21 @@ class Gate {
     bool let_in_;
   };
 
-  /// Whether the caller is the one that closed it.
-  bool close() {
+  /// Returns whether this call closed it. Later calls report `why`.
+  bool close(const std::string& why) {
     std::unique_lock lock{mutex_};
     if (closed_) return false;
     closed_ = true;
+    why_ = why;
     left_.wait_for(lock, std::chrono::milliseconds{200}, [this] { return inside_ == 0; });
     return true;
+  }
+
+  /// The reason, if it is closed.
+  std::optional<std::string> closed() const {
+    const std::lock_guard lock{mutex_};
+    if (!closed_) return std::nullopt;
+    return "this communicator was given up: " + why_;
   }
 
  private:
@@ -85,9 +91,10 @@ class Gate {
     left_.notify_all();
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable left_;
   bool closed_ = false;
+  std::string why_;
   int inside_ = 0;
 };
 
@@ -101,7 +108,7 @@ class NcclCommunicator final : public GpuCommunicator {
   /// Waits for what is under way. A run that fails aborts first, or waits here for ranks that are
   /// gone.
   ~NcclCommunicator() override {
-    if (!gate_.close()) return;
+    if (!gate_.close("it was destroyed")) return;
     cudaSetDevice(gpu_);
     ncclCommDestroy(handle_);
   }
@@ -173,16 +180,17 @@ class NcclCommunicator final : public GpuCommunicator {
 
   std::optional<std::string> error() override {
     const Gate::Visit visit{gate_};
-    if (!visit.let_in()) return given_up;
+    if (!visit.let_in()) return gate_.closed();
     ncclResult_t state = ncclSuccess;
     ncclResult_t asked = ncclCommGetAsyncError(handle_, &state);
     if (asked == ncclSuccess) asked = state;
     if (asked == ncclSuccess || asked == ncclInProgress) return std::nullopt;
+    if (auto closed = gate_.closed()) return closed;
     return words(asked, "ncclCommGetAsyncError", handle_);
   }
 
-  void abort() noexcept override {
-    if (!gate_.close()) return;
+  void abort(const std::string& why) noexcept override {
+    if (!gate_.close(why)) return;
     cudaSetDevice(gpu_);
     ncclCommAbort(handle_);
   }
@@ -202,9 +210,16 @@ class NcclCommunicator final : public GpuCommunicator {
   template <class Call>
   void enter(const char* name, Call&& call) {
     const Gate::Visit visit{gate_};
-    if (!visit.let_in()) throw std::runtime_error{fmt::format("{}: {}", name, given_up)};
+    if (!visit.let_in()) throw_closed(name);
     cudaSetDevice(gpu_);
-    expect_success(call(), name, handle_);
+    const ncclResult_t result = call();
+    if (result == ncclSuccess) return;
+    // If an abort ended the call, NCCL's error does not say why, and the handle has been freed.
+    if (gate_.closed()) throw_closed(name);
+    throw std::runtime_error{words(result, name, handle_)};
+  }
+  [[noreturn]] void throw_closed(const char* name) const {
+    throw std::runtime_error{fmt::format("{}: {}", name, gate_.closed().value_or(""))};
   }
   template <class Call>
   void enter(const char* name, const View& data, Call&& call) {
