@@ -171,6 +171,7 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
   }
 
   part.span.sequence = issued_++;
+  if (native_) endpoint_.transport.count_library_call(call.name);
   if (native_ && native_->lane() != nullptr) return enqueue_native(part.span, ready, theirs);
   if (meta_) {
     MetaCall mine{.algorithm = std::move(ours),

@@ -231,6 +231,7 @@ class MpiTransport final : public Transport {
       pending->moved = pending->staged.fetch(data.data(), moved, ready);
       place = pending->staged.data();
     }
+    if (route.channel != control_channel) count_overhead(sizeof(Head));
     check_mpi(MPI_Isend(pending->head.get(), sizeof(Head), MPI_BYTE, route.peer,
                         tag_of(route.channel, true), shared_->communicator, &pending->head_request),
               "MPI_Isend", rank());

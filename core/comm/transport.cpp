@@ -45,12 +45,23 @@ void Transport::use(Gpu& gpu) {
 void Transport::count_sent(const char* operation, std::int64_t bytes) {
   const Operation counted_as = operation_named(operation);
   std::lock_guard lock{account_->mutex};
-  account_->bytes_sent[counted_as] += bytes;
+  account_->traffic.bytes_sent[counted_as] += bytes;
 }
 
-BytesSent Transport::bytes_sent() const {
+void Transport::count_overhead(std::int64_t bytes) {
   std::lock_guard lock{account_->mutex};
-  return account_->bytes_sent;
+  account_->traffic.overhead_bytes += bytes;
+}
+
+void Transport::count_library_call(const char* operation) {
+  const Operation counted_as = operation_named(operation);
+  std::lock_guard lock{account_->mutex};
+  ++account_->traffic.library_calls[counted_as];
+}
+
+Traffic Transport::traffic() const {
+  std::lock_guard lock{account_->mutex};
+  return account_->traffic;
 }
 
 std::unique_ptr<NativeCollectives> Transport::native(const std::vector<int>&, int) {

@@ -125,8 +125,11 @@ class Transport {
 
   /// Counts bytes that this rank has sent; send() does so itself.
   void count_sent(const char* operation, std::int64_t bytes);
-  /// Bytes sent by this rank, all agents together, by operation.
-  BytesSent bytes_sent() const;
+  /// Counts a collective that a library carries out (NativeCollectives).
+  void count_library_call(const char* operation);
+  /// What this rank has counted, all agents together.
+  Traffic traffic() const;
+  BytesSent bytes_sent() const { return traffic().bytes_sent; }
 
   // What a Worker tells of its agent, so that waiting is seen for what it is (see WaitGraph).
 
@@ -147,12 +150,14 @@ class Transport {
   /// What the agents of one rank have in common.
   struct Account {
     mutable std::mutex mutex;
-    BytesSent bytes_sent;
+    Traffic traffic;
     std::set<std::string> groups;
     int next_channel = control_channel + 1;
   };
   explicit Transport(std::shared_ptr<Account> account) : account_(std::move(account)) {}
   const std::shared_ptr<Account>& account() const { return account_; }
+  /// Counts bytes that travel with a message in addition to its payload.
+  void count_overhead(std::int64_t bytes);
 
   virtual std::unique_ptr<Pending> post_send(const Route& route, std::span<const std::byte> data,
                                              const Event& ready) = 0;

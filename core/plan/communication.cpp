@@ -18,6 +18,11 @@ BytesSent operator-(const BytesSent& after, const BytesSent& before) {
   return difference;
 }
 
+Traffic operator-(const Traffic& after, const Traffic& before) {
+  return {after.bytes_sent - before.bytes_sent, after.overhead_bytes - before.overhead_bytes,
+          after.library_calls - before.library_calls};
+}
+
 std::int64_t total(const BytesSent& bytes) {
   std::int64_t sum = 0;
   for (const Operation operation : all_operations) sum += bytes[operation];

@@ -51,4 +51,13 @@ using BytesSent = PerOperation<std::int64_t>;
 BytesSent operator-(const BytesSent& after, const BytesSent& before);
 std::int64_t total(const BytesSent& bytes);
 
+/// What the transport of one rank has counted.
+struct Traffic {
+  BytesSent bytes_sent;             ///< payload
+  std::int64_t overhead_bytes = 0;  ///< sent in addition to the payload: message headers
+  /// Collectives that a library carried out. The transport does not see the bytes that they send.
+  PerOperation<std::int64_t> library_calls;
+};
+Traffic operator-(const Traffic& after, const Traffic& before);
+
 }  // namespace lockstep

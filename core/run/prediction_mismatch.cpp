@@ -7,12 +7,12 @@ namespace lockstep {
 namespace {
 
 /// What of one rank's phase is not as predicted.
-std::vector<std::string> mismatches_of(int rank, const PhaseRecord& record, bool uncounted) {
+std::vector<std::string> mismatches_of(int rank, const PhaseRecord& record) {
   std::vector<std::string> found;
   for (const Operation operation : all_operations) {
     const Figure& predicted = record.predicted.bytes_sent[operation];
     const std::int64_t sent = record.bytes_sent[operation] / record.phase.steps;
-    if (!predicted || *predicted == sent || (uncounted && sent == 0)) continue;
+    if (!predicted || *predicted == sent) continue;
     found.push_back(fmt::format("rank {} sent {} B of {} per step, predicted {} B", rank, sent,
                                 name_of(operation), *predicted));
   }
@@ -28,13 +28,12 @@ std::vector<std::string> mismatches_of(int rank, const PhaseRecord& record, bool
 
 }  // namespace
 
-std::vector<std::string> prediction_mismatches(const std::vector<RankRecord>& ranks,
-                                               bool uncounted) {
+std::vector<std::string> prediction_mismatches(const std::vector<RankRecord>& ranks) {
   std::vector<std::string> lines;
   for (std::size_t p = 0; !ranks.empty() && p < ranks.front().phases.size(); ++p) {
     std::vector<std::string> found;
     for (const RankRecord& rank : ranks)
-      for (std::string& each : mismatches_of(rank.rank, rank.phases[p], uncounted))
+      for (std::string& each : mismatches_of(rank.rank, rank.phases[p]))
         found.push_back(std::move(each));
     if (found.empty()) continue;
     const std::string& phase = ranks.front().phases[p].phase.name;

@@ -11,10 +11,6 @@ namespace lockstep {
 /// was predicted:
 ///
 ///   m = 8: rank 2 sent 1024 B of all_reduce per step, predicted 1000 B (and 3 more differ)
-///
-/// `uncounted`: a library's collectives send what nobody counts, so that operations which seem to
-/// have sent nothing are left out.
-std::vector<std::string> prediction_mismatches(const std::vector<RankRecord>& ranks,
-                                               bool uncounted);
+std::vector<std::string> prediction_mismatches(const std::vector<RankRecord>& ranks);
 
 }  // namespace lockstep

@@ -65,15 +65,9 @@ Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {
           fmt::format("the lesson predicts no peak of {}, and gives no reason: "
                       "Figure::not_predicted is for that",
                       name_of(category)));
-  if (options_->comm == Collectives::native)
-    for (const Operation operation : all_operations)
-      if (Figure& figure = predicted.bytes_sent[operation];
-          operation != Operation::send && figure && *figure > 0)
-        figure =
-            Figure::not_predicted("the bytes inside a library's own collectives are not counted");
-  live.record.phases.push_back({phase, predicted, {}, {}});
+  live.record.phases.push_back({phase, predicted, {}, {}, {}});
   if (rank.id == 0) running_->orders.push_back(running_->order);
-  live.bytes_before = rank.transport->bytes_sent();
+  live.traffic_before = rank.transport->traffic();
   rank.memory.reset_peak();
 
   const std::string json = predicted_json(phase, predicted);
@@ -149,7 +143,14 @@ void Lesson::end_phase(Rank& rank) {
   Running::Live& live = running_->of(rank);
   PhaseRecord& record = live.record.phases.back();
   record.peak = rank.memory.peak();
-  record.bytes_sent = rank.transport->bytes_sent() - live.bytes_before;
+  const Traffic traffic = rank.transport->traffic() - live.traffic_before;
+  record.bytes_sent = traffic.bytes_sent;
+  record.overhead_bytes = traffic.overhead_bytes;
+  // Whatever the lesson predicts, there is nothing to compare it with.
+  for (const Operation operation : all_operations)
+    if (traffic.library_calls[operation] > 0)
+      record.predicted.bytes_sent[operation] = Figure::not_predicted(
+          "the transport does not count the bytes of a library's collectives");
   rank.trace.set_step(-1);
   if (rank.gpu == nullptr) return;
   live.record.gpu = {.address = rank.gpu->info().address,

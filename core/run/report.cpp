@@ -183,35 +183,55 @@ std::string what_is_not_compared(const Report& report) {
 
 std::string mismatch_lines(const Report& report) {
   std::string text;
-  for (const std::string& line :
-       prediction_mismatches(report.ranks, report.options.comm == Collectives::native))
+  for (const std::string& line : prediction_mismatches(report.ranks))
     text += "  not as predicted: " + line + "\n";
   return text;
+}
+
+/// What a rank sends in a step. A single total if every operation is predicted. Otherwise the
+/// total of the predicted operations, with their names, and then each of the others that was seen.
+std::string sent_cell(const PhaseRecord& record) {
+  std::int64_t predicted = 0, sent = 0;
+  bool all = true;
+  std::vector<std::string> names, others;
+  for (const Operation operation : all_operations) {
+    const Figure& figure = record.predicted.bytes_sent[operation];
+    const std::int64_t seen = record.bytes_sent[operation] / record.phase.steps;
+    all = all && figure;
+    if (figure) {
+      predicted += *figure;
+      sent += seen;
+      if (*figure > 0 || seen > 0) names.emplace_back(name_of(operation));
+    } else if (seen > 0) {
+      others.push_back(fmt::format("{} {}", name_of(operation), human_bytes(seen)));
+    }
+  }
+  if (all) return compared(predicted, sent);
+  if (!names.empty())
+    others.insert(others.begin(),
+                  fmt::format("{} {}", fmt::join(names, "+"), compared(predicted, sent)));
+  return others.empty() ? "not counted" : fmt::format("{}", fmt::join(others, ", "));
 }
 
 /// Of the last phase; what is not as predicted, of every phase.
 std::string memory_table(const Report& report) {
   std::vector<std::vector<std::string>> rows{
       {"", "sent a step", "activations", "in flight", "parameters", "gradients", "optimizer"}};
+  const bool has_overhead = std::ranges::any_of(
+      report.ranks, [](const RankRecord& rank) { return rank.phases.back().overhead_bytes > 0; });
+  if (has_overhead) rows[0].insert(rows[0].begin() + 2, "overhead");
   for (const RankRecord& rank : report.ranks) {
     const PhaseRecord& record = rank.phases.back();
     const auto cell = [&](MemoryCategory category) {
       return compared(record.predicted.peak_bytes[category], record.peak.of(category));
     };
-    std::int64_t predicted = 0, sent = 0;  // of the operations that are predicted
-    for (const Operation operation : all_operations)
-      if (const Figure& figure = record.predicted.bytes_sent[operation]) {
-        predicted += *figure;
-        sent += record.bytes_sent[operation] / record.phase.steps;
-      }
-    rows.push_back({fmt::format("rank {}", rank.rank),
-                    // What a library's collectives send is not seen.
-                    report.options.comm == Collectives::native && sent == 0
-                        ? "not counted"
-                        : compared(predicted, sent),
+    rows.push_back({fmt::format("rank {}", rank.rank), sent_cell(record),
                     cell(MemoryCategory::activations), cell(MemoryCategory::communication),
                     cell(MemoryCategory::parameters), cell(MemoryCategory::gradients),
                     cell(MemoryCategory::optimizer)});
+    if (has_overhead)
+      rows.back().insert(rows.back().begin() + 2,
+                         human_bytes(record.overhead_bytes / record.phase.steps));
   }
   join_equal_rows(rows);
   const std::string name = report.phases().back().name;
@@ -220,6 +240,10 @@ std::string memory_table(const Report& report) {
              "  {}bytes sent, and peaks of memory by the allocator's account; '=': exactly as "
              "predicted, otherwise predicted / observed\n",
              report.phases().size() > 1 ? name + ": " : "") +
+         (has_overhead
+              ? "  overhead: bytes of message headers that the transport sends in addition "
+                "to these; counted, not predicted\n"
+              : "") +
          mismatch_lines(report) + what_is_not_compared(report);
 }
 

@@ -15,6 +15,7 @@ std::string Report::json() const {
   document["clock"] = options.clock.name();
   document["why_this_clock"] = options.why_this_clock;
   if (options.clock.is_modelled()) document["cluster"] = options.clock.cluster().name;
+  document["sends"] = options.clock.is_modelled() ? "buffered" : "rendezvous";
   document["config"] = {{"layers", options.model.layers},
                         {"hidden", options.model.hidden},
                         {"heads", options.model.heads},
@@ -84,10 +85,12 @@ std::string Report::json() const {
         if (const Figure& figure = record.predicted.bytes_sent[operation]; figure && *figure > 0)
           predicted[name_of(operation)] = *figure;
       }
-      document["communication"].push_back({{"rank", rank.rank},
-                                           {"phase", record.phase.name},
-                                           {"bytes_sent", per_step},
-                                           {"predicted", predicted}});
+      document["communication"].push_back(
+          {{"rank", rank.rank},
+           {"phase", record.phase.name},
+           {"bytes_sent", per_step},
+           {"overhead_bytes", record.overhead_bytes / record.phase.steps},
+           {"predicted", predicted}});
       ordered_json peak, predicted_peak = ordered_json::object();
       for (const MemoryCategory category : all_memory_categories) {
         peak[name_of(category)] = record.peak.of(category);

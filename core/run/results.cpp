@@ -40,6 +40,7 @@ json to_json(const PhaseRecord& record) {
                 {"bubble_simulated", optional(record.predicted.bubble_simulated)},
                 {"schedule", record.predicted.schedule},
                 {"stages", record.predicted.stages},
+                {"overhead_bytes", record.overhead_bytes},
                 {"last_step", record.last_step},
                 {"peak", record.peak.bytes}};
   for (const Operation operation : all_operations) {
@@ -65,6 +66,7 @@ PhaseRecord phase_from(const json& value) {
   }
   for (std::size_t i = 0; i < all_memory_categories.size(); ++i)
     record.predicted.peak_bytes[all_memory_categories[i]] = figure_from(value["predicted_peak"][i]);
+  record.overhead_bytes = value["overhead_bytes"];
   record.last_step = value["last_step"];
   record.peak.bytes = value["peak"];
   return record;

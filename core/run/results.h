@@ -17,8 +17,9 @@ namespace lockstep {
 struct PhaseRecord {
   Phase phase;
   Predicted predicted;
-  BytesSent bytes_sent;       ///< over the phase
-  Picoseconds last_step = 0;  ///< what the phase's last step took by the run's clock
+  BytesSent bytes_sent;             ///< over the phase
+  std::int64_t overhead_bytes = 0;  ///< over the phase, in addition (Traffic)
+  Picoseconds last_step = 0;        ///< what the phase's last step took by the run's clock
   MemoryUse peak;
 };
 

@@ -19,7 +19,7 @@ struct Lesson::Running {
   /// One rank's view of now.
   struct Live {
     RankRecord record;
-    BytesSent bytes_before;  ///< the phase
+    Traffic traffic_before;  ///< the phase
     Picoseconds step_start = 0;
     std::int64_t began = 0;  ///< steady nanoseconds at the first step
     bool traced = false;

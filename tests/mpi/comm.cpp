@@ -66,6 +66,9 @@ std::string compare_bytes(Rank& rank, std::int64_t heads, std::int64_t bodies,
   if (counted != body_bytes)
     return fmt::format("rank {}: {} bytes counted, MPI was handed {}\n", rank.id, counted,
                        body_bytes);
+  if (rank.transport->traffic().overhead_bytes != head_bytes)
+    return fmt::format("rank {}: {} bytes of overhead counted, MPI was handed {} of heads\n",
+                       rank.id, rank.transport->traffic().overhead_bytes, head_bytes);
   if (heads != bodies || (heads > 0 && head_bytes % heads != 0))
     return fmt::format("rank {}: {} messages with {} heads of {} bytes in all\n", rank.id, bodies,
                        heads, head_bytes);

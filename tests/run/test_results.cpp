@@ -61,6 +61,7 @@ TEST_CASE("a rank's record survives serialisation bit for bit") {
     record.phases.push_back({.phase = {"m = 4", 2, 3, 4},
                              .predicted = predicted,
                              .bytes_sent = bytes_of({{Operation::send, 9}}),
+                             .overhead_bytes = 160,
                              .peak = {.bytes = {1, 2, 3, 4, std::int64_t{1} << 60}}});
     record.phases.push_back({});
 
@@ -94,6 +95,7 @@ TEST_CASE("a rank's record survives serialisation bit for bit") {
     CHECK(phase.predicted.schedule == "0F0,1F0");
     CHECK(phase.predicted.stages == 4);
     CHECK(phase.bytes_sent == record.phases[0].bytes_sent);
+    CHECK(phase.overhead_bytes == 160);
     CHECK(phase.peak.bytes == record.phases[0].peak.bytes);
   }
 }
