@@ -56,7 +56,7 @@ class Lanes {
           return times.world_ranks.empty() ? rank
                                            : times.world_ranks.at(static_cast<std::size_t>(rank));
         };
-        hop.latency = times.cluster.latency(world(from), world(to));
+        hop.latency = times.cluster.latency(world(from), world(to), times.boundary_bytes);
         hop.transfer = times.cluster.transfer(world(from), world(to), times.boundary_bytes);
       }
     free_.resize(numbers.size());

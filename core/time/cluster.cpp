@@ -104,8 +104,31 @@ class Reader {
     if (!object_.contains(key)) throw UsageError(fmt::format("{}: '{}' is missing", where_, key));
     Reader inner{object_.at(key), fmt::format("{}: '{}'", where_, key)};
     Link link{inner.seconds("latency_seconds"), inner.number("bandwidth", 1, true)};
+    link.segments = inner.segments();
     inner.no_others();
     return link;
+  }
+  /// Of a link; it may have none.
+  std::vector<Link::Segment> segments() {
+    constexpr const char* key = "segments";
+    known_.push_back(key);
+    std::vector<Link::Segment> found;
+    if (!object_.contains(key)) return found;
+    if (!object_.at(key).is_array())
+      throw UsageError(fmt::format("{}: '{}' wants a list", where_, key));
+    for (const json& each : object_.at(key)) {
+      Reader inner{each, fmt::format("{}: '{}'", where_, key)};
+      const double bytes = inner.number("from_bytes", 1);
+      if (bytes != std::floor(bytes) || bytes > most_bytes ||
+          (!found.empty() && bytes <= static_cast<double>(found.back().from_bytes)))
+        throw UsageError(
+            fmt::format("{}: '{}': 'from_bytes' is {}; wants whole numbers that ascend, at most {}",
+                        where_, key, each.at("from_bytes").dump(), most_bytes));
+      found.push_back({static_cast<std::int64_t>(bytes), inner.seconds("latency_seconds"),
+                       inner.number("bandwidth", 1, true)});
+      inner.no_others();
+    }
+    return found;
   }
   std::string text(const char* key) {
     known_.push_back(key);
@@ -123,6 +146,7 @@ class Reader {
  private:
   static constexpr int most_ranks = 1 << 15;  // so that the product of two fits in an int
   static constexpr double longest_seconds = 86'400;
+  static constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 
   const json& object_;
   std::string where_;
@@ -149,8 +173,19 @@ Picoseconds Cluster::compute(const Cost& cost) const {
   return picoseconds(std::max(cost.flops / flops, cost.bytes / memory_bandwidth) + launch_seconds);
 }
 
+Link::Segment Link::at(std::int64_t bytes) const {
+  Segment found{0, latency_seconds, bandwidth};
+  for (const Segment& segment : segments)
+    if (segment.from_bytes <= bytes) found = segment;
+  return found;
+}
+
+Picoseconds Cluster::latency(int from, int to, std::int64_t bytes) const {
+  return picoseconds(link(from, to).at(bytes).latency_seconds);
+}
+
 Picoseconds Cluster::transfer(int from, int to, std::int64_t bytes) const {
-  return picoseconds(static_cast<double>(bytes) / link(from, to).bandwidth);
+  return picoseconds(static_cast<double>(bytes) / link(from, to).at(bytes).bandwidth);
 }
 
 const Link& Cluster::link(int from, int to) const {
@@ -161,7 +196,11 @@ const Link& Cluster::link(int from, int to) const {
 std::string Cluster::json() const {
   using Object = nlohmann::ordered_json;
   const auto text = [](const Link& link) {
-    return Object{{"latency_seconds", link.latency_seconds}, {"bandwidth", link.bandwidth}};
+    Object object{{"latency_seconds", link.latency_seconds}, {"bandwidth", link.bandwidth}};
+    for (const auto& [from_bytes, latency, bandwidth] : link.segments)
+      object["segments"].push_back(
+          {{"from_bytes", from_bytes}, {"latency_seconds", latency}, {"bandwidth", bandwidth}});
+    return object;
   };
   return Object{{"name", name},
                 {"nodes", nodes},

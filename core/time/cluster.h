@@ -9,10 +9,23 @@
 
 namespace lockstep {
 
-/// A link between two ranks: a message of n bytes takes latency + n / bandwidth (α + βn).
+/// A link between two ranks: a message of n bytes takes latency + n / bandwidth (α + βn). On real
+/// machines α and β depend on the size: protocols change, and large messages leave the caches. A
+/// link may therefore have segments, which give α and β from a size on.
 struct Link {
-  double latency_seconds = 0;
-  double bandwidth = std::numeric_limits<double>::infinity();  ///< bytes per second
+  struct Segment {
+    std::int64_t from_bytes = 0;
+    double latency_seconds = 0;
+    double bandwidth = std::numeric_limits<double>::infinity();  ///< bytes per second
+    bool operator==(const Segment&) const = default;
+  };
+
+  double latency_seconds = 0;  ///< up to the first segment, as is `bandwidth`
+  double bandwidth = std::numeric_limits<double>::infinity();
+  std::vector<Segment> segments{};  ///< ascending, the first above 0 bytes
+
+  /// The α and β of a message of `bytes`.
+  Segment at(std::int64_t bytes) const;
   bool operator==(const Link&) const = default;
 };
 
@@ -31,10 +44,8 @@ struct Cluster {
 
   /// Returns max(flops / F, bytes / B) + launch.
   Picoseconds compute(const Cost& cost) const;
-  /// Returns α between two ranks.
-  Picoseconds latency(int from, int to) const {
-    return picoseconds(link(from, to).latency_seconds);
-  }
+  /// Returns the α of a message of `bytes` between two ranks.
+  Picoseconds latency(int from, int to, std::int64_t bytes) const;
   /// Returns β · bytes, the time for which a message occupies the sender's lane.
   Picoseconds transfer(int from, int to, std::int64_t bytes) const;
   const Link& link(int from, int to) const;

@@ -1,6 +1,7 @@
 #include "core/time/fit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 
@@ -38,16 +39,64 @@ Line fit_once(std::span<const MessageTime> times, double largest, Expected expec
   return line;
 }
 
-}  // namespace
-
-Link fit_link(std::span<const MessageTime> times) {
+void check_times(std::span<const MessageTime> times) {
   const bool usable = std::ranges::all_of(
       times, [](const MessageTime& t) { return t.bytes >= 0 && t.seconds > 0; });
   const bool two_sizes = std::ranges::any_of(
       times, [&](const MessageTime& t) { return t.bytes != times.front().bytes; });
   if (!usable || !two_sizes)
-    throw std::invalid_argument("fit_link: wants positive times of at least two different sizes");
+    throw std::invalid_argument("a link wants positive times of at least two different sizes");
+}
 
+/// Where a convex function on [0, most] is least.
+template <class Function>
+double least_place(double most, Function function) {
+  double low = 0, high = most;
+  for (int again = 0; again < 80; ++again) {
+    const double third = (high - low) / 3;
+    if (function(low + third) < function(high - third))
+      high -= third;
+    else
+      low += third;
+  }
+  return (low + high) / 2;
+}
+
+/// The line, not negative, whose largest relative error is least; `times` ascend in their sizes.
+/// That error is convex in α and β, and so is its minimum over α as a function of β.
+Line fit_largest_error(std::span<const MessageTime> times) {
+  const auto error = [&](const Line& line) {
+    double largest = 0;
+    for (const auto& [bytes, seconds] : times)
+      largest = std::max(largest, std::abs(line.at(static_cast<double>(bytes)) / seconds - 1));
+    return largest;
+  };
+  double longest = 0, steepest = 0;
+  for (const auto& [bytes, seconds] : times) {
+    longest = std::max(longest, seconds);
+    if (bytes > 0) steepest = std::max(steepest, seconds / static_cast<double>(bytes));
+  }
+  const auto best_alpha = [&](double beta) {
+    return least_place(2 * longest, [&](double alpha) { return error({alpha, beta}); });
+  };
+  const double beta = least_place(2 * steepest, [&](double each) {
+    return error({best_alpha(each), each});
+  });
+  const auto nothing_if_tiny = [&](double part) { return part < 1e-9 * longest ? 0 : part; };
+  const auto bytes = static_cast<double>(times.back().bytes);
+  return {nothing_if_tiny(best_alpha(beta)), nothing_if_tiny(beta * bytes) / bytes};
+}
+
+/// Through one point, with the given α if it is not too long.
+Line line_through(const MessageTime& time, double alpha) {
+  alpha = std::min(alpha, time.seconds);
+  return {alpha, time.bytes > 0 ? (time.seconds - alpha) / static_cast<double>(time.bytes) : 0};
+}
+
+}  // namespace
+
+Link fit_link(std::span<const MessageTime> times) {
+  check_times(times);
   const auto largest = static_cast<double>(std::ranges::max(times, {}, &MessageTime::bytes).bytes);
   Line line = fit_once(times, largest, [](double, double seconds) { return seconds; });
   for (int again = 0; again < 100; ++again)
@@ -55,6 +104,47 @@ Link fit_link(std::span<const MessageTime> times) {
   return {
       .latency_seconds = line.alpha,
       .bandwidth = line.beta > 0 ? largest / line.beta : std::numeric_limits<double>::infinity()};
+}
+
+Link fit_segments(std::vector<MessageTime> times, double bound) {
+  check_times(times);
+  std::ranges::sort(times, {}, &MessageTime::bytes);
+  if (!(bound >= 0) || std::ranges::adjacent_find(times, {}, &MessageTime::bytes) != times.end())
+    throw std::invalid_argument("fit_segments: wants each size once, and a bound of at least 0");
+
+  Link link;
+  double alpha = times.front().seconds;  // of the segment before
+  for (std::size_t first = 0, next = 0; first < times.size(); first = next) {
+    Link::Segment best;
+    for (next = first; next < times.size(); ++next) {
+      const std::span taken{times.data() + first, next + 1 - first};
+      const Line line =
+          taken.size() > 1 ? fit_largest_error(taken) : line_through(taken.front(), alpha);
+      const Link alone{line.alpha, 1 / line.beta};
+      if (taken.size() > 1 && largest_error(alone, taken) > bound) break;
+      best = {times[first].bytes, alone.latency_seconds, alone.bandwidth};
+    }
+    alpha = best.latency_seconds;
+    if (first > 0) {
+      link.segments.push_back(best);
+    } else {
+      link.latency_seconds = best.latency_seconds;
+      link.bandwidth = best.bandwidth;
+    }
+  }
+  return link;
+}
+
+double time_of_message(const Link& link, std::int64_t bytes) {
+  const Link::Segment segment = link.at(bytes);
+  return segment.latency_seconds + static_cast<double>(bytes) / segment.bandwidth;
+}
+
+double largest_error(const Link& link, std::span<const MessageTime> times) {
+  double largest = 0;
+  for (const auto& [bytes, seconds] : times)
+    largest = std::max(largest, std::abs(time_of_message(link, bytes) / seconds - 1));
+  return largest;
 }
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ inline Passage depart(const Cluster& cluster, int from, int to, std::int64_t byt
 inline Passage arrive(const Cluster& cluster, int from, int to, std::int64_t bytes,
                       Picoseconds departure, Picoseconds& lane_free) {
   const Picoseconds held = cluster.transfer(from, to, bytes);
-  lane_free = std::max(departure + held + cluster.latency(from, to), lane_free + held);
+  lane_free = std::max(departure + held + cluster.latency(from, to, bytes), lane_free + held);
   return {lane_free - held, lane_free};
 }
 

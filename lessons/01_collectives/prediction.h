@@ -63,7 +63,7 @@ struct AllReduceTime {
 
   /// A message's time, `times` times.
   void add(const Cluster& cluster, int from, int to, std::int64_t elements, int times = 1) {
-    latency += times * cluster.latency(from, to);
+    latency += times * cluster.latency(from, to, 4 * elements);
     bandwidth += times * cluster.transfer(from, to, 4 * elements);
   }
 };
@@ -157,7 +157,7 @@ inline AllReduceTime predict_all_reduce(Algorithm algorithm, std::int64_t n, int
     case Algorithm::naive: {
       // All arrive at one rank, one after another, and then leave it so: α counts for the last.
       for (int i = 1; i < N; ++i) time.add(cluster, 0, i, n, 2);
-      time.latency = 2 * std::max(cluster.latency(0, 1), cluster.latency(0, N - 1));
+      time.latency = 2 * std::max(cluster.latency(0, 1, 4 * n), cluster.latency(0, N - 1, 4 * n));
       time.exact = alike;
       time.formula = "2α + 2(N-1)nβ";
       break;

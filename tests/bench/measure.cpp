@@ -178,17 +178,27 @@ std::string size_text(std::int64_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
+/// The largest error of a link's times that a segment may have at a measured size.
+constexpr double bound = 0.1;
+
 void tell(const Cluster& cluster, const std::vector<MessageTime>& times, const Flags& flags) {
+  const Link& link = cluster.within;
   fmt::print("{:>8}  {:>12}  {:>12}  {:>7}\n", "message", "measured", "α + β·bytes", "error");
   for (const auto& [bytes, seconds] : times) {
-    const double fitted =
-        cluster.within.latency_seconds + static_cast<double>(bytes) / cluster.within.bandwidth;
-    fmt::print("{:>8}  {:>9.2f} µs  {:>9.2f} µs  {:>+6.0f} %\n", size_text(bytes), 1e6 * seconds,
+    const double fitted = time_of_message(link, bytes);
+    fmt::print("{:>8}  {:>9.2f} µs  {:>9.2f} µs  {:>+6.1f} %\n", size_text(bytes), 1e6 * seconds,
                1e6 * fitted, 100 * (fitted / seconds - 1));
   }
-  fmt::print("\nα {:.2f} µs, 1/β {:.2f} GB/s between two ranks ({})\n",
-             1e6 * cluster.within.latency_seconds, 1e-9 * cluster.within.bandwidth,
+  fmt::print("\nbetween two ranks ({}):\n",
              flags.mpi ? "processes under mpirun" : "threads of one process");
+  std::vector<Link::Segment> segments{link.at(0)};
+  segments.insert(segments.end(), link.segments.begin(), link.segments.end());
+  for (const auto& [from_bytes, latency, bandwidth] : segments)
+    fmt::print("  from {:>6}  α {:>8.2f} µs, 1/β {:>7.3g} GB/s\n", size_text(from_bytes),
+               1e6 * latency, 1e-9 * bandwidth);
+  fmt::print(
+      "  largest error at a measured size {:.1f} %; with one α and β for all sizes {:.1f} %\n",
+      100 * largest_error(link, times), 100 * largest_error(fit_link(times), times));
   fmt::print(
       "a rank: {:.1f} GFLOP/s, memory {:.1f} GB/s, {:.2f} µs a kernel ({} cores, all busy)\n",
       1e-9 * cluster.flops, 1e-9 * cluster.memory_bandwidth, 1e6 * cluster.launch_seconds,
@@ -215,7 +225,7 @@ void measure(Rank& rank, const Flags& flags) {
                     .flops = measure_flops(),
                     .memory_bandwidth = measure_memory(),
                     .launch_seconds = measure_launch(rank),
-                    .within = fit_link(times)};
+                    .within = fit_segments(times, bound)};
     cluster.between = cluster.within;  // there is only one node
     tell(cluster, times, flags);
     write(cluster, flags.output);

@@ -242,7 +242,10 @@ class Machine {
         const auto to = static_cast<std::size_t>(message.to);
         const int per_node = cluster_.ranks_per_node;
         const bool near = message.from / per_node == message.to / per_node;
-        const Link& link = near ? cluster_.within : cluster_.between;
+        const Link& ways = near ? cluster_.within : cluster_.between;
+        Link::Segment link{0, ways.latency_seconds, ways.bandwidth};
+        for (const Link::Segment& segment : ways.segments)
+          if (4 * message.elements >= segment.from_bytes) link = segment;
         const auto alpha = std::llround(link.latency_seconds * 1e12);
         const auto beta =
             std::llround(static_cast<double>(4 * message.elements) / link.bandwidth * 1e12);

@@ -127,7 +127,9 @@ TEST_CASE("modelled: every collective takes the time of its rounds, to the picos
     for (const Cluster& cluster :
          {one_node(2e-6, 1e9), one_node(0, 3.7e9), one_node(1.7e-6, infinite), Cluster{},
           two_nodes(ranks, {1.3e-6, 3.7e9}, {1.1e-5, 1.23e8}),
-          two_nodes(ranks, {0, infinite}, {3e-6, 7e8})}) {
+          two_nodes(ranks, {0, infinite}, {3e-6, 7e8}),
+          two_nodes(ranks, {1e-6, 1e9, {{40, 2e-6, 3e9}, {2000, 0, 4e8}}},
+                    {3e-6, 7e8, {{120, 1e-6, 5e8}}})}) {
       for (const std::int64_t n : {0, 1, 30, 1009}) {
         const auto cases = all_cases(ranks);
         std::vector<std::vector<Picoseconds>> seen(

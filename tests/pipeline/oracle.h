@@ -86,7 +86,8 @@ inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes&
       }
     }
     for (auto& [lane, messages] : lanes) {
-      const Picoseconds latency = times.cluster.latency(std::get<0>(lane), std::get<1>(lane));
+      const Picoseconds latency =
+          times.cluster.latency(std::get<0>(lane), std::get<1>(lane), times.boundary_bytes);
       const Picoseconds transfer =
           times.cluster.transfer(std::get<0>(lane), std::get<1>(lane), times.boundary_bytes);
       Picoseconds sender_free = 0;

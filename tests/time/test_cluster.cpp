@@ -36,10 +36,46 @@ std::string answer_to(const std::string& bytes) {
 
 TEST_CASE("a message costs latency plus bytes over bandwidth, by the link it crosses") {
   Cluster cluster{.nodes = 2, .ranks_per_node = 2, .within = {1e-6, 1e9}, .between = {5e-6, 1e8}};
-  CHECK(cluster.latency(0, 1) == 1'000'000);
-  CHECK(cluster.latency(1, 2) == 5'000'000);
+  CHECK(cluster.latency(0, 1, 7) == 1'000'000);
+  CHECK(cluster.latency(1, 2, 7) == 5'000'000);
   CHECK(cluster.transfer(0, 1, 1000) == 1'000'000);
   CHECK(cluster.transfer(3, 0, 1000) == 10'000'000);
+}
+
+TEST_CASE("a segment's α and β hold from its size up to the next one's") {
+  auto document = two_nodes();
+  document["within"]["segments"] = nlohmann::json::parse(R"([
+    {"from_bytes": 1000, "latency_seconds": 5e-6, "bandwidth": 1e9},
+    {"from_bytes": 4000, "latency_seconds": 0, "bandwidth": null}])");
+  const TemporaryFolder folder;
+  const Cluster cluster = Cluster::load(folder.file("segments.json", document.dump()));
+  CHECK(cluster.latency(0, 1, 999) == 3'000'000);
+  CHECK(cluster.transfer(0, 1, 900) == 3'000);
+  for (const int bytes : {1000, 3999}) {
+    CHECK(cluster.latency(0, 1, bytes) == 5'000'000);
+    CHECK(cluster.transfer(0, 1, bytes) == 1'000 * bytes);
+  }
+  CHECK(cluster.latency(0, 1, 4000) == 0);
+  CHECK(cluster.transfer(0, 1, 1 << 30) == 0);
+  CHECK(cluster.latency(0, 4, 4000) == 10'000'000);  // the other link has none
+  CHECK(Cluster::load(folder.file("again.json", cluster.json())) == cluster);
+
+  const auto answer_with = [&](const char* segments) {
+    document["between"]["segments"] = nlohmann::json::parse(segments);
+    return answer_to(document.dump());
+  };
+  for (const char* wrong :
+       {R"({"from_bytes": 4})", R"([3])", R"([{"from_bytes": 4, "latency_seconds": 0}])",
+        R"([{"from_bytes": 0, "latency_seconds": 0, "bandwidth": 1e9}])",
+        R"([{"from_bytes": 1.5, "latency_seconds": 0, "bandwidth": 1e9}])",
+        R"([{"from_bytes": 1e99, "latency_seconds": 0, "bandwidth": 1e9}])",
+        R"([{"from_bytes": 4, "latency_seconds": -1, "bandwidth": 1e9}])",
+        R"([{"from_bytes": 4, "latency_seconds": 0, "bandwidth": 1e9, "speed": 1}])",
+        R"([{"from_bytes": 8, "latency_seconds": 0, "bandwidth": 1e9},
+            {"from_bytes": 8, "latency_seconds": 0, "bandwidth": 1e9}])"}) {
+    CAPTURE(wrong);
+    CHECK(unlike(answer_with(wrong), {"c.json", "'between'", "segments"}) == "");
+  }
 }
 
 TEST_CASE("compute costs the slower of arithmetic and memory, and a launch") {
@@ -124,7 +160,7 @@ TEST_CASE("presets are found by name, and `free` costs nothing") {
   CHECK(Cluster::presets() == std::vector<std::string>{"free", "classroom", "ethernet", "a100"});
   for (const std::string& name : Cluster::presets()) CHECK(Cluster::load(name).name == name);
   const Cluster free = Cluster::load("free");
-  CHECK(free.latency(0, 1) == 0);
+  CHECK(free.latency(0, 1, 7) == 0);
   CHECK(free.transfer(0, 1, std::int64_t{1} << 40) == 0);
   CHECK(Cluster::load("a100").flops == 3.12e14);
 }

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <stdexcept>
@@ -100,4 +101,105 @@ TEST_CASE("times that no line can fit are rejected") {
   CHECK_THROWS_AS(fit_link(std::vector<MessageTime>{{8, 1e-6}, {8, 2e-6}}), std::invalid_argument);
   CHECK_THROWS_AS(fit_link(std::vector<MessageTime>{{0, 0}, {8, 2e-6}}), std::invalid_argument);
   CHECK_THROWS_AS(fit_link(std::vector<MessageTime>{{-8, 1e-6}, {8, 2e-6}}), std::invalid_argument);
+}
+
+namespace {
+
+/// A machine whose protocol changes at 4 KB and whose caches end at 1 MB.
+double time_by_protocol(std::int64_t bytes) {
+  const auto n = static_cast<double>(bytes);
+  if (bytes < 4 << 10) return 2e-6 + n / 4e9;
+  if (bytes < 1 << 20) return 9e-6 + n / 2e10;
+  return n / 3e9;
+}
+std::vector<MessageTime> by_protocol() {
+  std::vector<MessageTime> times;
+  for (const std::int64_t bytes : {0, 4, 64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18,
+                                   1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24})
+    times.push_back({bytes, time_by_protocol(bytes)});
+  return times;
+}
+
+}  // namespace
+
+TEST_CASE("segments find where α and β change, and what they are") {
+  const auto times = by_protocol();
+  const Link link = fit_segments(times, 0.01);
+  REQUIRE(link.segments.size() == 2);
+  CHECK(link.latency_seconds == doctest::Approx(2e-6).epsilon(0.01));
+  CHECK(link.bandwidth == doctest::Approx(4e9).epsilon(0.05));
+  CHECK(link.segments[0].from_bytes == 4 << 10);
+  CHECK(link.segments[0].latency_seconds == doctest::Approx(9e-6).epsilon(0.01));
+  CHECK(link.segments[0].bandwidth == doctest::Approx(2e10).epsilon(0.05));
+  CHECK(link.segments[1].from_bytes == 1 << 20);
+  CHECK(link.segments[1].latency_seconds == doctest::Approx(0).epsilon(1e-7));
+  CHECK(link.segments[1].bandwidth == doctest::Approx(3e9).epsilon(0.01));
+}
+
+TEST_CASE("with segments no measured size is further off than the bound; one line is") {
+  std::mt19937 random{3};
+  std::uniform_real_distribution<double> noise{0.8, 1.25};
+  for (const double bound : {0.02, 0.1, 0.3})
+    for (int round = 0; round < 8; ++round) {
+      CAPTURE(bound);
+      auto times = by_protocol();
+      for (MessageTime& time : times) time.seconds *= noise(random);
+      std::shuffle(times.begin(), times.end(), random);
+      const Link link = fit_segments(times, bound);
+      double largest = 0;
+      for (const auto& [bytes, seconds] : times) {
+        // The segment by hand: the last one that begins at or before this size.
+        double alpha = link.latency_seconds, bandwidth = link.bandwidth;
+        for (const Link::Segment& segment : link.segments)
+          if (bytes >= segment.from_bytes) alpha = segment.latency_seconds;
+        for (const Link::Segment& segment : link.segments)
+          if (bytes >= segment.from_bytes) bandwidth = segment.bandwidth;
+        CHECK(alpha >= 0);
+        CHECK(bandwidth > 0);
+        const double fitted = alpha + static_cast<double>(bytes) / bandwidth;
+        CHECK(fitted == doctest::Approx(time_of_message(link, bytes)));
+        largest = std::max(largest, std::abs(fitted / seconds - 1));
+      }
+      CHECK(largest <= bound + 1e-9);
+      CHECK(largest_error(link, times) == doctest::Approx(largest));
+      CHECK(largest_error(fit_link(times), times) > bound);
+      // Fewest: what a larger bound allows takes no more of them.
+      CHECK(fit_segments(times, 2 * bound).segments.size() <= link.segments.size());
+    }
+}
+
+TEST_CASE("one size alone keeps the α before it, so that its bytes have the bandwidth") {
+  const std::vector<MessageTime> times{{0, 5e-6}, {1000, 5.1e-6}, {1 << 20, 1e-4}, {1 << 21, 9e-4}};
+  const Link link = fit_segments(times, 1e-6);
+  REQUIRE(link.segments.size() == 2);
+  CHECK(link.segments[0].latency_seconds == doctest::Approx(5e-6));
+  CHECK(link.segments[0].bandwidth == doctest::Approx((1 << 20) / 95e-6));
+  CHECK(link.segments[1].latency_seconds == doctest::Approx(5e-6));
+  CHECK(link.segments[1].bandwidth == doctest::Approx((1 << 21) / 895e-6));
+  // One that takes less than that α is all latency.
+  const Link early = fit_segments({{0, 5e-6}, {4, 1e-6}}, 0.1);
+  CHECK(early.segments.front().latency_seconds == doctest::Approx(1e-6));
+  CHECK(std::isinf(early.segments.front().bandwidth));
+}
+
+TEST_CASE("one line needs no segments, and has the least largest error") {
+  // 1 µs at 0 B, 4 µs at 1 B, 2 µs at 1 KB. A byte more costs next to nothing, as 1 KB has to be
+  // met too; so the line is flat, and 1 + e = 4 (1 - e) where e = 3/5.
+  const std::vector<MessageTime> times{{0, 1e-6}, {1, 4e-6}, {1024, 2e-6}};
+  const Link link = fit_segments(times, 0.7);
+  CHECK(link.segments.empty());
+  CHECK(largest_error(link, times) == doctest::Approx(0.6).epsilon(1e-3));
+  for (const double alpha : {1e-7, 5e-6, 1e-3}) {
+    const Link exact = fit_segments(messages({alpha, 1e9}), 1e-3);
+    CHECK(exact.segments.empty());
+    CHECK(exact.latency_seconds == doctest::Approx(alpha).epsilon(2e-3));
+    CHECK(exact.bandwidth == doctest::Approx(1e9).epsilon(2e-3));
+  }
+}
+
+TEST_CASE("segments of what can't be measured are refused") {
+  CHECK_THROWS_AS(fit_segments({}, 0.1), std::invalid_argument);
+  CHECK_THROWS_AS(fit_segments({{0, 1e-6}, {8, 0}}, 0.1), std::invalid_argument);
+  CHECK_THROWS_AS(fit_segments({{0, 1e-6}, {8, 2e-6}, {8, 3e-6}}, 0.1), std::invalid_argument);
+  CHECK_THROWS_AS(fit_segments({{0, 1e-6}, {8, 2e-6}}, -1), std::invalid_argument);
 }
