@@ -90,7 +90,9 @@ Overlap communication_overlap(const Timeline& timeline, int step = -1);
 ///     leave on one while no message to the rank is in flight;
 ///   - latency: a message to the rank is in flight, but no bytes arrive (α on the modelled clock;
 ///     on the wall clock, receive spans include α, so it counts as transfer);
-///   - late_peer: no message to or from the rank is in flight, because a peer has not sent yet.
+///   - late_peer: no message to or from the rank is in flight, because a peer has not sent yet. A
+///     message that a late one holds up on the same lane counts as in flight only after the late
+///     one has arrived.
 /// On the wall clock sends are rendezvous: a send whose receiver is not ready moves no bytes, so it
 /// counts as waiting for a late peer. The trace has no messages within a library's collective
 /// (NCCL, MPI), so all of its time counts as transfer.

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "core/trace/analysis.h"
@@ -30,6 +32,40 @@ struct MessageTimes {
   std::map<std::pair<int, Picoseconds>, Picoseconds> moved;
 };
 
+/// A message on its receiver's lane.
+struct Arrival {
+  std::size_t to = 0;  ///< the receiver's place in the timeline
+  int lane = 0;
+  Picoseconds sent = 0, received = 0;
+  Picoseconds start = 0;  ///< of its span on the lane
+};
+
+/// Lanes are in order, so a late message also holds up those behind it, which may have been sent
+/// long before. As long as it does, the rank waits for the late one, and the others are not counted
+/// as in flight. Of messages that arrive at one instant the last one sent is the late one.
+void leave_out_held_up(std::vector<Arrival>& arrivals) {
+  std::ranges::sort(arrivals, {}, [](const Arrival& each) {
+    return std::tuple{each.to, each.lane, each.received, each.sent};
+  });
+  for (std::size_t first = 0, next = 0; first < arrivals.size(); first = next) {
+    const Arrival now = arrivals[first];
+    const auto on_lane = [&](const Arrival& each) {
+      return each.to == now.to && each.lane == now.lane;
+    };
+    const bool follows = first > 0 && on_lane(arrivals[first - 1]);
+    const Picoseconds before =
+        follows ? arrivals[first - 1].received : std::numeric_limits<Picoseconds>::min();
+    for (next = first; next < arrivals.size() && on_lane(arrivals[next]) &&
+                       arrivals[next].received == now.received;)
+      ++next;
+    for (std::size_t i = first; i < next; ++i) {
+      Picoseconds& sent = arrivals[i].sent;
+      sent = arrivals[next - 1].sent;
+      if (arrivals[i].start == before) sent = std::max(sent, before);
+    }
+  }
+}
+
 std::vector<MessageTimes> message_times(const Timeline& timeline, const Interval& window) {
   const auto& ranks = timeline.ranks();
   const auto index_of = [&](int rank) {
@@ -39,6 +75,7 @@ std::vector<MessageTimes> message_times(const Timeline& timeline, const Interval
     return known ? static_cast<std::size_t>(at - ranks.begin()) : ranks.size();
   };
   std::vector<MessageTimes> times(ranks.size());
+  std::vector<Arrival> arrivals;
   const bool rendezvous = timeline.run().clock == "wall";
   const auto& messages = timeline.messages();
   auto at = std::partition_point(messages.begin(), messages.end(), [&](const Message& message) {
@@ -55,8 +92,12 @@ std::vector<MessageTimes> message_times(const Timeline& timeline, const Interval
       sent = receive->start;
       times[from].moved[{at->from_lane, at->sent}] = sent;
     }
-    times[to].in_flight.push_back({sent, at->received});
+    arrivals.push_back(
+        {to, at->to_lane, sent, at->received, receive ? receive->start : at->received});
   }
+  leave_out_held_up(arrivals);
+  for (const Arrival& each : arrivals)
+    times[each.to].in_flight.push_back({each.sent, each.received});
   return times;
 }
 

@@ -83,6 +83,27 @@ TEST_CASE("a rank's own send does not hide the latency of a message it waits for
   for (const StepParts& parts : step_parts(written.done(), 0)) check_parts(parts, 2, 4, 3, 0, 0);
 }
 
+TEST_CASE("a message behind a late one on its lane is not latency meanwhile") {
+  // Rank 1 waits from 2 on. First it receives from rank 0, which is late: in flight from 5 to 12
+  // (α = 3, β · bytes = 4). The message of rank 2 was sent at 0 and comes off the lane after it.
+  Written written{"modelled"};
+  written.span(1, 0, Category::forward, 0, 2).span(1, 0, Category::wait, 2, 16);
+  written.message(0, {5, 9}, 1, {8, 12}).message(2, {0, 4}, 1, {12, 16});
+  check_parts(step_parts(written.done(), 0)[1], 2, 8, 3, 3, 0);
+
+  // Without bytes, as in a barrier: both arrive at 12.
+  Written barrier{"modelled"};
+  barrier.span(1, 0, Category::forward, 0, 2).span(1, 0, Category::wait, 2, 12);
+  barrier.message(0, {9, 9}, 1, {12, 12}).message(2, {0, 0}, 1, {12, 12});
+  check_parts(step_parts(barrier.done(), 0)[1], 2, 0, 3, 7, 0);
+
+  // One that takes long itself is in flight all the time, also beside one that was sent later.
+  Written far{"modelled"};
+  far.span(1, 0, Category::forward, 0, 2).span(1, 0, Category::wait, 2, 20);
+  far.message(0, {9, 10}, 1, {10, 11}).message(2, {0, 1}, 1, {19, 20});
+  check_parts(step_parts(far.done(), 0)[1], 2, 2, 16, 0, 0);
+}
+
 TEST_CASE("a wait within an action is exposed, not compute") {
   Written written{"modelled"};
   written.span(0, 0, Category::forward, 0, 20).span(0, 0, Category::wait, 6, 13);
