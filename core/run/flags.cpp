@@ -137,7 +137,9 @@ void FlagParser::Impl::shared_flags() {
   app.option_defaults()->group("Which time the timeline shows");
   choice(
       "--clock", given.clock, {"auto", "wall", "modelled"},
-      "this machine's, or a described cluster's; auto: wall where each rank has a core, or a GPU");
+      "this machine's, or a described cluster's; auto: wall where each rank has a core, or a GPU. "
+      "A send is a rendezvous on the wall clock; on the modelled clock it is buffered: the sender "
+      "is free after β·bytes and never waits for its receiver");
   word("--cluster", o.cluster,
        fmt::format("the cluster of modelled time: {}, or a file",
                    fmt::join(Cluster::presets(), ", ")));

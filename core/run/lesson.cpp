@@ -99,6 +99,10 @@ void Lesson::introduce(const GpuPlan& plan, const std::string& hosts) const {
   if (o.verbose) fmt::print("{}", plan.table());
   fmt::print("{} clock{}: {}\n", o.clock.is_modelled() ? "modelled" : "wall",
              o.clock.is_modelled() ? ", cluster " + o.clock.cluster().name : "", o.why_this_clock);
+  if (o.clock.is_modelled() && o.ranks > 1)
+    fmt::print(
+        "modelled sends are buffered: a sender is free after β·bytes and never waits for "
+        "its receiver\n");
   if (o.trace_left_out)
     fmt::print("no trace: that of {} ranks would take gigabytes; --trace FOLDER writes it\n",
                o.ranks);

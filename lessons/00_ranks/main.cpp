@@ -6,6 +6,7 @@
 #include "core/model/gpt.h"
 #include "core/run/lesson.h"
 #include "lessons/00_ranks/model_states.h"
+#include "lessons/00_ranks/waiting.h"
 
 using namespace lockstep;
 
@@ -37,7 +38,8 @@ int main(int argc, char** argv) {
     Gpt block{config, rank.device, {.first = 0, .last = 1}, lesson.seed()};  // something to compute
     Tensor x{rank.memory, {sequences, config.sequence, config.hidden}, MemoryCategory::activations};
     fill_with_zeros(rank.device, x);
-    const int pieces = static_cast<int>(std::lround(rank.id == late ? 4 * times : 4));
+    const int late_pieces = static_cast<int>(std::lround(4 * times));
+    const int pieces = rank.id == late ? late_pieces : 4;
 
     // Neighbours on a ring: everybody sends to the right and receives from the left.
     const int right = (rank.id + 1) % rank.count;
@@ -48,7 +50,13 @@ int main(int argc, char** argv) {
     auto predicted = Predicted::without_memory("this lesson is about time");
     predicted.bytes_sent[Operation::send] = 4 * 1000;
 
+    StepTimes spent;
+    const auto now = [&] {
+      rank.compute.synchronise();
+      return rank.compute.now();
+    };
     for (const Batch& batch : lesson.batches(rank, lesson.phases().front(), predicted)) {
+      const Picoseconds start = now();
       rank.compute.range({.name = "compute", .category = Category::forward}, [&] {
         for (int i = 0; i < pieces; ++i) {
           Stash forgotten;
@@ -56,16 +64,26 @@ int main(int argc, char** argv) {
         }
       });
 
+      const Picoseconds computed = now();
+
       // Both at once: a send is over when the receiver has taken it, so if everybody sent first and
       // waited, nobody would ever receive.
       Work sent = rank.world.send(mine, right);
       Work received = rank.world.receive(theirs, left);
       received.wait();
       sent.wait();
+      const Picoseconds exchanged = now();
 
       // Nobody passes before the last one has come.
       rank.world.barrier().wait();
+      spent = {computed - start, exchanged - computed, now() - exchanged};
     }
-    if (rank.id == 0 && !lesson.options().quiet) print_model_states();
+    const std::vector<StepTimes> all = gather(rank, spent);
+    const double k = late_pieces / 4.0;
+    lesson.add_to_report(rank, "waiting", json(all, k));
+    if (rank.id == 0 && !lesson.options().quiet) {
+      print_waiting(all, k, rank.clock);
+      print_model_states();
+    }
   });
 }
