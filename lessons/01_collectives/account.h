@@ -81,7 +81,7 @@ inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
   return machine;
 }
 
-/// What one all-reduce took, beside its formula. `native`: what the library's own took, if asked
+/// What one all-reduce took, beside its prediction. `native`: what the library's own took, if asked
 /// for.
 struct Told {
   Algorithm algorithm;
@@ -125,8 +125,7 @@ inline void tell_time(const Rank& rank, const Cluster& machine, const Told& told
           : fmt::format("{:+.1f} %", 100 * (seconds(told.observed) / seconds(said.total()) - 1));
   fmt::print("  latency    {:>12.6f} µs\n", micro(said.latency));
   fmt::print("  bandwidth  {:>12.6f} µs\n", micro(said.bandwidth));
-  fmt::print("  predicted  {:>12.6f} µs   {}{}\n", micro(said.total()), said.formula,
-             said.exact || !rank.clock.is_modelled() ? "" : ", at most");
+  fmt::print("  predicted  {:>12.6f} µs   {}\n", micro(said.total()), said.formula);
   fmt::print("  observed   {:>12.6f} µs   {}\n", micro(told.observed), how);
   if (told.native) fmt::print("  native     {:>12.6f} µs   MPI's own\n", micro(*told.native));
   if (const int cores = available_cores(); !rank.clock.is_modelled() && N > cores)

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <compare>
 #include <cstdint>
-#include <utility>
+#include <optional>
+#include <vector>
 
 #include "core/comm/algorithms.h"
 #include "core/time/cluster.h"
@@ -52,139 +54,204 @@ inline std::int64_t elements_sent(Algorithm algorithm, std::int64_t n, int N, in
   return 0;
 }
 
-/// The time of an all-reduce by its closed form (Thakur, Rabenseifner, Gropp 2005), in the two
-/// parts that it is made of: what grows with the number of messages, and what grows with the bytes.
+/// The time of an all-reduce, in the two parts that it is made of: what grows with the number of
+/// messages, and what grows with the bytes.
 struct AllReduceTime {
   Picoseconds latency = 0;
   Picoseconds bandwidth = 0;
-  bool exact = false;  ///< otherwise an upper bound
-  const char* formula = "";
+  const char* formula = "";  ///< of a closed form
   Picoseconds total() const { return latency + bandwidth; }
+  auto operator<=>(const AllReduceTime& other) const { return total() <=> other.total(); }
 
-  /// A message's time, `times` times.
+  /// Messages of so many elements, one after another.
   void add(const Cluster& cluster, int from, int to, std::int64_t elements, int times = 1) {
     latency += times * cluster.latency(from, to, 4 * elements);
     bandwidth += times * cluster.transfer(from, to, 4 * elements);
   }
 };
 
-namespace all_reduce_time {
-
-/// The ring where some of its links are slow. The rank before a slow link has its next chunk long
-/// before the link is free again, so its 2(N-1) messages leave one right after the other, and α
-/// counts once, for the last: 2(N-1)(n/N)β + α. That is exact where N divides n, and where the slow
-/// link's time for a chunk is so long that all that happens between two crossings fits in:
-/// α <= (gap - 1)(βn/N - α' - β'n/N), with gap hops from one slow link to the next, and the near
-/// link's α' and β'. Otherwise every step with the slow link's α and β: an upper bound.
-inline AllReduceTime ring_across_nodes(std::int64_t n, int N, const Cluster& cluster) {
-  const int node = cluster.ranks_per_node;
-  const std::int64_t chunk = (n + N - 1) / N;
-  AllReduceTime step, hop;
-  step.add(cluster, 0, node, chunk);
-  hop.add(cluster, 0, std::min(node - 1, 1), chunk);
-  const int gap = N % node == 0 ? node : std::min(node, N % node);
-  const Picoseconds spare = step.bandwidth - hop.total();
-  if (n % N == 0 && spare >= 0 && step.latency <= (gap - 1) * spare)
-    return {step.latency, 2 * (N - 1) * step.bandwidth, true, "α + 2(N-1)⌈n/N⌉β of the slow link"};
-  return {2 * (N - 1) * std::max(step.latency, hop.latency),
-          2 * (N - 1) * std::max(step.bandwidth, hop.bandwidth), false,
-          "2(N-1)α + 2(N-1)⌈n/N⌉β of the slow link"};
+/// The closed forms (Thakur, Rabenseifner, Gropp 2005), where they are exact. Elsewhere, nothing:
+/// ranks whose number is no power of two, chunks of different lengths or unlike links have none.
+inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_t n, int N,
+                                                const Cluster& cluster) {
+  const int rounds = std::bit_width(static_cast<unsigned>(N)) - 1;  // log2 N, rounded down
+  const bool power = std::has_single_bit(static_cast<unsigned>(N));
+  AllReduceTime time;
+  if (N == 1) return AllReduceTime{.formula = "0"};
+  if (algorithm == Algorithm::ring && N > cluster.ranks_per_node) {
+    // The rank before a slow link has its next chunk long before the link is free again, so its
+    // 2(N-1) messages leave one right after the other, and α counts once, for the last. That is so
+    // if the slow link's time for a chunk is so long that all that happens between two crossings
+    // fits in: α <= (gap - 1)(βn/N - α' - β'n/N), with gap hops from one slow link to the next, and
+    // the near link's α' and β'.
+    const int node = cluster.ranks_per_node;
+    AllReduceTime step, hop;
+    step.add(cluster, 0, node, n / N);
+    hop.add(cluster, 0, std::min(node - 1, 1), n / N);
+    const int gap = N % node == 0 ? node : std::min(node, N % node);
+    const Picoseconds spare = step.bandwidth - hop.total();
+    if (n % N != 0 || spare < 0 || step.latency > (gap - 1) * spare) return {};
+    return AllReduceTime{step.latency, 2 * (N - 1) * step.bandwidth,
+                         "α + 2(N-1)⌈n/N⌉β of the slow link"};
+  }
+  const bool one_line = cluster.within.segments.empty();  // a longer message takes longer
+  if (N > cluster.ranks_per_node) return {};
+  switch (algorithm) {
+    case Algorithm::ring:
+      if (n % N != 0 && !one_line) return {};
+      time.add(cluster, 0, 1, (n + N - 1) / N, 2 * (N - 1));
+      time.formula = "2(N-1)α + 2(N-1)⌈n/N⌉β";
+      return time;
+    case Algorithm::naive:
+      // All arrive at one rank, one after another, and then leave it so: α counts for the last.
+      time.add(cluster, 0, 1, n, 2);
+      time.bandwidth *= N - 1;
+      time.formula = "2α + 2(N-1)nβ";
+      return time;
+    case Algorithm::tree:
+      if (!power) return {};
+      time.add(cluster, 0, 1, n, 2 * rounds);
+      time.formula = "2log₂N(α + nβ)";
+      return time;
+    case Algorithm::recursive_doubling:
+      if (!power) return {};
+      time.add(cluster, 0, 1, n, rounds);
+      time.formula = "log₂N(α + nβ)";
+      return time;
+    case Algorithm::rabenseifner:
+      if (!power || n % N != 0) return {};
+      for (int half = N / 2; half >= 1; half /= 2) time.add(cluster, 0, 1, half * (n / N), 2);
+      time.formula = "2log₂N α + 2((N-1)/N)nβ";
+      return time;
+  }
+  return {};
 }
 
-/// Halving and doubling: who is whose partner, in rounds that last as long as their longest
-/// message.
-class Rounds {
+/// The same for any links and any N, message by message, in the order in which the algorithm sends
+/// them: when can each leave, and when has it arrived? These are the rules of the modelled clock
+/// (lesson 0), written down once more, so that a run can be compared with them.
+class MessageByMessage {
  public:
-  Rounds(AllReduceTime& time, int N, const Cluster& cluster)
-      : time_(time), cluster_(cluster), P_(static_cast<int>(std::bit_floor(unsigned(N)))), N_(N) {}
+  MessageByMessage(int N, const Cluster& cluster)
+      : cluster_(cluster), ranks_(static_cast<std::size_t>(N)) {}
 
-  void among_power_of_two(int mask, std::int64_t elements) {
-    longest(P_, elements, [&](int i) { return std::pair{member(i), member(i ^ mask)}; });
+  struct Message {
+    int from, to;
+    std::int64_t elements;
+  };
+  /// Messages of which none waits for another. All leave, and then each receiver takes its own in
+  /// this order. A rank is ready for the next round when its last one has arrived; it waits neither
+  /// for what it sends to arrive nor for its receivers.
+  void round(const std::vector<Message>& messages) {
+    std::vector<AllReduceTime> sent;
+    for (const auto& [from, to, elements] : messages) {
+      Rank& sender = at(from);
+      sent.push_back(std::max(sender.ready, sender.lane_out));
+      sender.lane_out = held(sent.back(), from, to, elements);
+    }
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      const auto& [from, to, elements] = messages[i];
+      AllReduceTime arrived = held(sent[i], from, to, elements);
+      arrived.latency += cluster_.latency(from, to, 4 * elements);
+      Rank& receiver = at(to);
+      receiver.lane_in = std::max(arrived, held(receiver.lane_in, from, to, elements));
+      receiver.ready = std::max(receiver.ready, receiver.lane_in);
+    }
   }
-  /// Those over the power of two hand in, and get back.
-  void fold_and_unfold(std::int64_t elements) {
-    longest(N_ - P_, elements, [](int i) { return std::pair{2 * i, 2 * i + 1}; });
-    longest(N_ - P_, elements, [](int i) { return std::pair{2 * i + 1, 2 * i}; });
-  }
-  /// One level of a binomial tree, up or down.
-  void level(int k, std::int64_t elements) {
-    longest((N_ - k + 2 * k - 1) / (2 * k), elements, [&](int i) {
-      return std::pair{2 * k * i + k, 2 * k * i};
-    });
+
+  /// When the last rank is done, in the parts of the chain of messages that it waited for.
+  AllReduceTime end() const {
+    AllReduceTime last;
+    for (const Rank& rank : ranks_) last = std::max({last, rank.ready, rank.lane_out});
+    last.formula = "message by message";
+    return last;
   }
 
  private:
-  int member(int place) const { return place < N_ - P_ ? 2 * place + 1 : place + N_ - P_; }
-
-  template <class Pair>
-  void longest(int messages, std::int64_t elements, Pair pair) {
-    AllReduceTime longest;
-    for (int i = 0; i < messages; ++i) {
-      AllReduceTime one;
-      const auto [from, to] = pair(i);
-      one.add(cluster_, from, to, elements);
-      if (one.total() > longest.total()) longest = one;
-    }
-    time_.latency += longest.latency;
-    time_.bandwidth += longest.bandwidth;
+  struct Rank {
+    AllReduceTime ready, lane_out, lane_in;
+  };
+  Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  /// Until when a message holds a lane that it enters at `start`.
+  AllReduceTime held(AllReduceTime start, int from, int to, std::int64_t elements) const {
+    start.bandwidth += cluster_.transfer(from, to, 4 * elements);
+    return start;
   }
 
-  AllReduceTime& time_;
   const Cluster& cluster_;
-  int P_;
-  int N_;
+  std::vector<Rank> ranks_;
 };
 
-}  // namespace all_reduce_time
-
-/// Between the first N ranks of `cluster`, n f32 elements. Rounded as the modelled clock rounds:
-/// each message once.
-inline AllReduceTime predict_all_reduce(Algorithm algorithm, std::int64_t n, int N,
-                                        const Cluster& cluster) {
-  if (N == 1) return {.exact = true, .formula = "0"};
+/// Who sends what to whom in each round of an algorithm.
+inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
+                                   const Cluster& cluster) {
+  MessageByMessage play{N, cluster};
+  const auto round = [&](int messages, auto message) {
+    std::vector<MessageByMessage::Message> all;
+    for (int i = 0; i < messages; ++i) all.push_back(message(i));
+    play.round(all);
+  };
+  // Halving and doubling, among the P ranks that are left when the others have handed in.
   const int P = static_cast<int>(std::bit_floor(static_cast<unsigned>(N)));
-  const bool alike = N <= cluster.ranks_per_node;
-  const bool power = P == N;
-  AllReduceTime time;
-  all_reduce_time::Rounds rounds{time, N, cluster};
+  const int pairs = N - P;
+  const auto member = [&](int place) { return place < pairs ? 2 * place + 1 : place + pairs; };
+  const auto exchange = [&](int mask, auto elements) {
+    round(P, [&](int place) {
+      return MessageByMessage::Message{member(place), member(place ^ mask), elements(place)};
+    });
+  };
+  using Message = MessageByMessage::Message;
+  const auto fold = [&] { round(pairs, [&](int i) { return Message{2 * i, 2 * i + 1, n}; }); };
+  const auto unfold = [&] { round(pairs, [&](int i) { return Message{2 * i + 1, 2 * i, n}; }); };
+
   switch (algorithm) {
-    case Algorithm::ring:
-      if (!alike) return all_reduce_time::ring_across_nodes(n, N, cluster);
-      time.add(cluster, 0, 1, (n + N - 1) / N, 2 * (N - 1));
-      time.exact = true;
-      time.formula = "2(N-1)α + 2(N-1)⌈n/N⌉β";
+    case Algorithm::ring:  // step k sends chunk r - k - 1; the all-gather begins with chunk r
+      for (int k = 0; k < 2 * (N - 1); ++k)
+        round(N, [&](int r) {
+          const int chunk = k < N - 1 ? r - k - 1 : r - (k - N + 1);
+          return Message{r, (r + 1) % N, chunk_elements(n, N, chunk + 2 * N)};
+        });
       break;
-    case Algorithm::naive: {
-      // All arrive at one rank, one after another, and then leave it so: α counts for the last.
-      for (int i = 1; i < N; ++i) time.add(cluster, 0, i, n, 2);
-      time.latency = 2 * std::max(cluster.latency(0, 1, 4 * n), cluster.latency(0, N - 1, 4 * n));
-      time.exact = alike;
-      time.formula = "2α + 2(N-1)nβ";
+    case Algorithm::naive:
+      round(N - 1, [&](int i) { return Message{i + 1, 0, n}; });
+      round(N - 1, [&](int i) { return Message{0, i + 1, n}; });
       break;
-    }
-    case Algorithm::tree:
+    case Algorithm::tree:  // up one level after the other, and down, the longest way first or last
       for (int k = 1; k < N; k *= 2)
-        for (int up_and_down = 0; up_and_down < 2; ++up_and_down) rounds.level(k, n);
-      time.exact = alike && power;
-      time.formula = "2⌈log₂N⌉(α + nβ)";
+        round((N + k - 1) / (2 * k), [&](int i) { return Message{2 * k * i + k, 2 * k * i, n}; });
+      for (int k = 1; k < N; k *= 2)
+        round(std::min(k, N - k), [&](int i) { return Message{i, i + k, n}; });
       break;
     case Algorithm::recursive_doubling:
-      for (int mask = 1; mask < P; mask *= 2) rounds.among_power_of_two(mask, n);
-      rounds.fold_and_unfold(n);
-      time.exact = alike && power;
-      time.formula = power ? "log₂N(α + nβ)" : "(log₂P + 2)(α + nβ)";
+      fold();
+      for (int mask = 1; mask < P; mask *= 2) exchange(mask, [&](int) { return n; });
+      unfold();
       break;
-    case Algorithm::rabenseifner:
-      // The largest half of a round: of P chunks as many as `half`, the first ones being longer.
-      for (int half = P / 2; half >= 1; half /= 2)
-        for (int there_and_back = 0; there_and_back < 2; ++there_and_back)
-          rounds.among_power_of_two(half, half * (n / P) + std::min<std::int64_t>(half, n % P));
-      rounds.fold_and_unfold(n);
-      time.exact = alike && power && n % P == 0;
-      time.formula = power ? "2log₂N α + 2((N-1)/N)nβ" : "2log₂P α + 2((P-1)/P)nβ + 2(α + nβ)";
+    case Algorithm::rabenseifner: {
+      // Of P chunks, `count` from `first` on.
+      const auto chunks = [&](int first, int count) {
+        std::int64_t elements = 0;
+        for (int i = first; i < first + count; ++i) elements += chunk_elements(n, P, i);
+        return elements;
+      };
+      fold();
+      for (int half = P / 2; half >= 1; half /= 2)  // what the partner keeps
+        exchange(half, [&](int place) { return chunks((place ^ half) / half * half, half); });
+      for (int have = 1; have < P; have *= 2)  // what is complete here
+        exchange(have, [&](int place) { return chunks(place / have * have, have); });
+      unfold();
       break;
+    }
   }
-  return time;
+  return play.end();
+}
+
+/// Between the first N ranks of `cluster`, n f32 elements: by the closed form if there is one, or
+/// message by message. Rounded as the modelled clock rounds: each message once.
+inline AllReduceTime predict_all_reduce(Algorithm algorithm, std::int64_t n, int N,
+                                        const Cluster& cluster) {
+  const auto closed = closed_form(algorithm, n, N, cluster);
+  return closed ? *closed : play_messages(algorithm, n, N, cluster);
 }
 
 /// Bytes of the whole array by the time: what the user of an all-reduce sees, in bytes per second.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <memory>
 #include <numeric>
@@ -15,7 +16,7 @@
 namespace lockstep {
 
 /// All-reduces of many sizes among 2, 4, 8, ... and all ranks, as nccl-tests prints them, beside
-/// the closed forms; then all algorithms against one another. Each method is called by all ranks;
+/// the predictions; then all algorithms against one another. Each method is called by all ranks;
 /// rank 0 prints.
 class Sweep {
  public:
@@ -42,7 +43,7 @@ class Sweep {
       for (std::int64_t bytes = smallest; bytes <= largest_; bytes *= 4)
         row(members, algorithm, N, bytes, busy);
     }
-    if (modelled) return print("  =: the formula's time, to the picosecond\n");
+    if (modelled) return print("  =: the predicted time, to the picosecond\n");
     const int cores = available_cores();
     print(
         "  predicted: each message as in a ping-pong; all busy: as when all ranks exchange at "
@@ -55,7 +56,8 @@ class Sweep {
                                 : "MPI's own, with --comm native");
   }
 
-  /// All algorithms among all ranks: which is the fastest at which size, and by the formulas.
+  /// All algorithms among all ranks: which is the fastest at which size, and which is predicted to
+  /// be.
   void over_algorithms() {
     const int N = rank_.count;
     Members members{*this, N};
@@ -75,11 +77,11 @@ class Sweep {
         if (!best || seen < *best) fastest = each;
         if (!best || seen < *best) best = seen;
       }
-      const Algorithm said = fastest_by_formula(bytes / 4, N, machine);
+      const Algorithm said = predicted_fastest(bytes / 4, N, machine);
       print("   {}{}\n", name_of(fastest),
-            said == fastest ? " =" : fmt::format(" (formulas: {})", name_of(said)));
+            said == fastest ? " =" : fmt::format(" (predicted: {})", name_of(said)));
     }
-    print("  =: so say the formulas\n");
+    print("  =: the predicted one, too\n");
     tell_crossings(N, machine);
   }
 
@@ -181,13 +183,10 @@ class Sweep {
   }
   static double micro(Picoseconds time) { return 1e6 * seconds(time); }
 
-  static Algorithm fastest_by_formula(std::int64_t n, int N, const Cluster& machine) {
-    Algorithm best = Algorithm::ring;
-    for (const Algorithm each : all_reduce_algorithms)
-      if (predict_all_reduce(each, n, N, machine).total() <
-          predict_all_reduce(best, n, N, machine).total())
-        best = each;
-    return best;
+  static Algorithm predicted_fastest(std::int64_t n, int N, const Cluster& machine) {
+    return std::ranges::min(all_reduce_algorithms, {}, [&](Algorithm each) {
+      return predict_all_reduce(each, n, N, machine).total();
+    });
   }
 
   /// Of an algorithm's column.
@@ -211,28 +210,28 @@ class Sweep {
     return "";
   }
 
-  /// Where the formulas' fastest changes, within the sweep: among sizes that all algorithms can
+  /// Where the predicted winner changes, within the sweep: among sizes that all algorithms can
   /// cut evenly.
   void tell_crossings(int N, const Cluster& machine) const {
     const std::int64_t unit = std::lcm<std::int64_t>(
         N, static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(N))));
     const std::int64_t last = std::max(largest_ / 4 / unit, std::int64_t{1});
     std::int64_t at = std::max(smallest / 4 / unit, std::int64_t{1});
-    Algorithm now = fastest_by_formula(at * unit, N, machine);
-    print("  by the formulas: {} ({})", name_of(now), virtue(now));
+    Algorithm now = predicted_fastest(at * unit, N, machine);
+    print("  predicted: {} ({})", name_of(now), virtue(now));
     for (;;) {
       std::int64_t other = at;  // in steps of some per cent, and then to the unit
-      while (other <= last && fastest_by_formula(other * unit, N, machine) == now) {
+      while (other <= last && predicted_fastest(other * unit, N, machine) == now) {
         at = other;
         other += std::max<std::int64_t>(other / 64, 1);
       }
       if (other > last) break;
       while (other - at > 1) {
         const std::int64_t middle = at + (other - at) / 2;
-        (fastest_by_formula(middle * unit, N, machine) == now ? at : other) = middle;
+        (predicted_fastest(middle * unit, N, machine) == now ? at : other) = middle;
       }
       at = other;
-      now = fastest_by_formula(at * unit, N, machine);
+      now = predicted_fastest(at * unit, N, machine);
       print(",\n    from {} B on {} ({})", 4 * at * unit, name_of(now), virtue(now));
     }
     print("\n");
