@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <new>
 #include <numeric>
 #include <stdexcept>
@@ -11,23 +10,6 @@
 #include "core/device/gpu.h"
 
 namespace lockstep {
-
-namespace {
-
-constexpr std::size_t alignment = 64;
-
-// A sanitizer finds uses after release only where memory is really released.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool keep_blocks = false;
-#else
-constexpr bool keep_blocks = true;
-#endif
-
-std::size_t rounded(std::size_t bytes) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
-}  // namespace
 
 const char* name_of(MemoryCategory category) {
   constexpr const char* names[memory_category_count] = {"parameters", "gradients", "optimizer",
@@ -39,24 +21,12 @@ std::int64_t MemoryUse::total() const {
   return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
 
-Memory::~Memory() {
-  for (auto& [size, blocks] : idle_)
-    for (void* block : blocks) std::free(block);
-}
-
 void* Memory::allocate(std::size_t bytes, MemoryCategory category) {
   void* data = nullptr;
   if (device_ == DeviceKind::cuda) {
     data = allocate_on_gpu(std::max<std::size_t>(bytes, 1), category);
   } else if (device_ == DeviceKind::cpu) {
-    const std::size_t size = rounded(std::max<std::size_t>(bytes, 1));
-    if (auto found = idle_.find(size); found != idle_.end() && !found->second.empty()) {
-      data = found->second.back();
-      found->second.pop_back();
-    } else {
-      data = std::aligned_alloc(alignment, size);
-      if (data == nullptr) throw std::bad_alloc{};
-    }
+    data = blocks_.take(bytes);
   }
   charge(bytes, category);
   return data;
@@ -80,13 +50,10 @@ void* Memory::allocate_on_gpu(std::size_t bytes, MemoryCategory category) const 
 void Memory::release(void* data, std::size_t bytes, MemoryCategory category) noexcept {
   current_.bytes[static_cast<std::size_t>(category)] -= static_cast<std::int64_t>(bytes);
   if (data == nullptr) return;
-  if (device_ == DeviceKind::cuda) {
+  if (device_ == DeviceKind::cuda)
     gpu_->release(data, queue_);
-  } else if (keep_blocks) {
-    idle_[rounded(std::max<std::size_t>(bytes, 1))].push_back(data);
-  } else {
-    std::free(data);
-  }
+  else
+    blocks_.give_back(data, bytes);
 }
 
 void Memory::recharge(std::size_t bytes, MemoryCategory from, MemoryCategory to) {
@@ -104,6 +71,7 @@ void Memory::charge(std::size_t bytes, MemoryCategory category) {
 void Memory::reset_peak() {
   peak_ = current_;
   peak_total_ = current_.total();
+  blocks_.reset_peak();
 }
 
 }  // namespace lockstep

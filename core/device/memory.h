@@ -3,9 +3,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
-#include <vector>
 
+#include "core/device/block_pool.h"
 #include "kernels/kernels.h"
 
 namespace lockstep {
@@ -43,15 +42,14 @@ struct MemoryUse {
 };
 
 /// One rank's memory: hands out storage on its device and keeps the account. Belongs to the rank's
-/// thread. Released blocks are kept for the next request of the same size, so a training step does
-/// not ask the operating system for pages again; the account knows only what is in use.
+/// thread. The account knows only what is in use; on the CPU a bounded amount beyond it stays
+/// resident for the next requests (BlockPool).
 class Memory {
  public:
   explicit Memory(DeviceKind device = DeviceKind::cpu) : device_(device) {}
   /// A GPU's, from its stream-ordered pool: blocks come and go in the order of `queue`. Who uses
   /// one on another queue lets `queue` wait for that before it is released (Stream::follow).
   Memory(Gpu& gpu, Queue queue) : device_(DeviceKind::cuda), gpu_(&gpu), queue_(queue) {}
-  ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
@@ -71,6 +69,9 @@ class Memory {
   std::int64_t peak_total() const { return peak_total_; }
   /// Peaks start again from what is in use now.
   void reset_peak();
+  /// Returns to the operating system what is allocated on the CPU and not in use. A GPU's pool
+  /// keeps what it has.
+  void release_idle() noexcept { blocks_.release_idle(); }
 
  private:
   void charge(std::size_t bytes, MemoryCategory category);
@@ -81,7 +82,7 @@ class Memory {
   Queue queue_;
   MemoryUse current_, peak_;
   std::int64_t peak_total_ = 0;
-  std::unordered_map<std::size_t, std::vector<void*>> idle_;
+  BlockPool blocks_;  ///< the CPU's
 };
 
 }  // namespace lockstep

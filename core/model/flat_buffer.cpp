@@ -15,25 +15,7 @@ View slot_in(View flat, const FlatLayout::Slot& slot) {
   return flat.columns(slot.offset, slot.elements()).reshaped(slot.parameter.slice.local());
 }
 
-/// Copies `from`, the previous storage (slice.local()), to `to`; fills it with zeros if `from` is
-/// empty.
-void fill_again(Device device, View from, View to) {
-  if (from.elements() > 0)
-    copy(device, from, to);
-  else
-    fill_with_zeros(device, to);
-}
-
 }  // namespace
-
-void move_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat) {
-  for (const FlatLayout::Slot& slot : bucket.slots) {
-    Parameter& parameter = model.parameter(slot.parameter.order);
-    copy(model.device(), parameter.value, slot_in(flat, slot));
-    parameter.value = slot_in(flat, slot);
-    parameter.value_storage.reset();
-  }
-}
 
 void move_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat) {
   for (const FlatLayout::Slot& slot : bucket.slots) {
@@ -44,18 +26,6 @@ void move_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat) {
   }
 }
 
-void return_values(Gpt& model, const FlatLayout::Bucket& bucket) noexcept {
-  for (const FlatLayout::Slot& slot : bucket.slots) {
-    Parameter& parameter = model.parameter(slot.parameter.order);
-    const View lent = std::exchange(parameter.value, {});
-    try {
-      parameter.allocate_value(model.device());
-      fill_again(model.device(), lent, parameter.value);
-    } catch (const std::exception&) {
-    }
-  }
-}
-
 void return_gradients(Gpt& model, const FlatLayout::Bucket& bucket) noexcept {
   for (const FlatLayout::Slot& slot : bucket.slots) {
     Parameter& parameter = model.parameter(slot.parameter.order);
@@ -63,7 +33,7 @@ void return_gradients(Gpt& model, const FlatLayout::Bucket& bucket) noexcept {
     const View lent = std::exchange(parameter.gradient, {});
     try {
       parameter.allocate_gradient(model.device());
-      fill_again(model.device(), lent, parameter.gradient);
+      copy(model.device(), lent, parameter.gradient);
     } catch (const std::exception&) {
     }
   }
@@ -72,6 +42,12 @@ void return_gradients(Gpt& model, const FlatLayout::Bucket& bucket) noexcept {
 void put_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat) {
   for (const FlatLayout::Slot& slot : bucket.slots)
     model.parameter(slot.parameter.order).value = slot_in(flat, slot);
+}
+
+void make_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat, std::uint64_t seed) {
+  put_values(model, bucket, flat);
+  for (const FlatLayout::Slot& slot : bucket.slots)
+    model.parameter(slot.parameter.order).fill_initial(model.device(), seed);
 }
 
 void put_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat) {

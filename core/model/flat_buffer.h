@@ -8,20 +8,18 @@ namespace lockstep {
 // These functions place a model's values and gradients in the buckets of a FlatLayout of its units.
 // `flat` holds one bucket, (elements). Only zeros() is charged to the modelled clock.
 
-/// Moves the values of a bucket's parameters into `flat` and frees their own storage.
-void move_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
-/// Does the same for the gradients.
+/// Moves the gradients of a bucket's parameters into `flat` and frees their own storage.
 void move_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
-
-/// Moves the values back into the parameters' own storage, or zeros that storage if they have no
-/// values. For destructors: on failure the parameters are left without storage.
-void return_values(Gpt& model, const FlatLayout::Bucket& bucket) noexcept;
+/// Moves the gradients back into the parameters' own storage. For destructors: on failure the
+/// parameters are left without storage.
 void return_gradients(Gpt& model, const FlatLayout::Bucket& bucket) noexcept;
 
 /// Points the values of a bucket's parameters into `flat` without copying; an empty `flat` clears
 /// them. For parameters without storage of their own.
 void put_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
-/// Does the same for the gradients.
+/// Does the same and fills the values with their initial numbers, which depend only on `seed`.
+void make_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat, std::uint64_t seed);
+/// Points the gradients of a bucket's parameters into `flat`, as put_values does the values.
 void put_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
 
 /// Returns `elements` zeros. The modelled clock is charged for writing them.

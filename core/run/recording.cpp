@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -19,6 +20,7 @@ void Lesson::train(Rank& rank, const std::function<void(Rank&)>& body) {
   live.record.host = host_name();
   running_->know(rank);
   body(rank);
+  rank.memory.release_idle();  // of everything that the body had
 }
 
 std::vector<Phase> Lesson::phases() const {
@@ -151,7 +153,12 @@ void Lesson::end_phase(Rank& rank) {
     if (traffic.library_calls[operation] > 0)
       record.predicted.bytes_sent[operation] = Figure::not_predicted(
           "the transport does not count the bytes of a library's collectives");
+  record.peak_total = rank.memory.peak_total();
   rank.trace.set_step(-1);
+  if (const auto now = resident_bytes(); now && running_->program)
+    live.record.process = {
+        .id = ::getpid(), .program = running_->program->now, .resident = now->peak};
+  rank.memory.release_idle();
   if (rank.gpu == nullptr) return;
   live.record.gpu = {.address = rank.gpu->info().address,
                      .in_use = rank.gpu->memory_in_use(),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "core/run/prediction_mismatch.h"
@@ -213,6 +214,24 @@ std::string sent_cell(const PhaseRecord& record) {
   return others.empty() ? "not counted" : fmt::format("{}", fmt::join(others, ", "));
 }
 
+/// Resident memory beside the account; of several processes, together.
+std::string resident_line(const Report& report) {
+  const std::vector<ProcessMemory> processes = process_memory(report.ranks);
+  if (processes.empty()) return {};
+  const auto sum = [&](auto part) {
+    std::int64_t bytes = 0;
+    for (const ProcessMemory& process : processes) bytes += std::invoke(part, process);
+    return human_bytes(bytes);
+  };
+  return fmt::format(
+      "  resident memory{}: {} at its peak = {} of tensors + {} of the program before training + "
+      "{} "
+      "of other buffers\n",
+      processes.size() > 1 ? fmt::format(" of {} processes", processes.size()) : "",
+      sum(&ProcessMemory::resident), sum(&ProcessMemory::tensors), sum(&ProcessMemory::program),
+      sum(&ProcessMemory::other));
+}
+
 /// Of the last phase; what is not as predicted, of every phase.
 std::string memory_table(const Report& report) {
   std::vector<std::vector<std::string>> rows{
@@ -244,7 +263,7 @@ std::string memory_table(const Report& report) {
               ? "  overhead: bytes of message headers that the transport sends in addition "
                 "to these; counted, not predicted\n"
               : "") +
-         mismatch_lines(report) + what_is_not_compared(report);
+         resident_line(report) + mismatch_lines(report) + what_is_not_compared(report);
 }
 
 /// What GPUs hold by their own account, beside what ranks have allocated there: NCCL, cuBLAS and

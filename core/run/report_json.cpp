@@ -103,6 +103,12 @@ std::string Report::json() const {
                                     {"predicted", predicted_peak}});
     }
   }
+  for (const ProcessMemory& process : process_memory(ranks))
+    document["resident_memory"].push_back({{"ranks", process.ranks},
+                                           {"peak", process.resident},
+                                           {"tensors", process.tensors},
+                                           {"program", process.program},
+                                           {"other", process.other()}});
   for (const RankRecord& rank : ranks)
     if (!rank.gpu.address.empty())
       document["gpus"].push_back({{"rank", rank.rank},

@@ -42,7 +42,8 @@ json to_json(const PhaseRecord& record) {
                 {"stages", record.predicted.stages},
                 {"overhead_bytes", record.overhead_bytes},
                 {"last_step", record.last_step},
-                {"peak", record.peak.bytes}};
+                {"peak", record.peak.bytes},
+                {"peak_total", record.peak_total}};
   for (const Operation operation : all_operations) {
     document["predicted_bytes"].push_back(to_json(record.predicted.bytes_sent[operation]));
     document["bytes_sent"].push_back(record.bytes_sent[operation]);
@@ -69,6 +70,7 @@ PhaseRecord phase_from(const json& value) {
   record.overhead_bytes = value["overhead_bytes"];
   record.last_step = value["last_step"];
   record.peak.bytes = value["peak"];
+  record.peak_total = value["peak_total"];
   return record;
 }
 
@@ -148,6 +150,7 @@ std::string RankRecord::to_bytes() const {
   document["parameters"] = to_json(parameters);
   document["moments"] = to_json(moments);
   document["gpu"] = {gpu.address, gpu.in_use, gpu.ours, gpu.late, gpu.least_delay};
+  document["process"] = {process.id, process.program, process.resident};
   std::string bytes;
   json::to_cbor(document, nlohmann::detail::output_adapter<char>(bytes));
   return bytes;
@@ -165,6 +168,8 @@ RankRecord RankRecord::from_bytes(const std::string& bytes) {
   for (const json& phase : document["phases"]) record.phases.push_back(phase_from(phase));
   const json& gpu = document["gpu"];
   record.gpu = {gpu[0], gpu[1], gpu[2], gpu[3], gpu[4]};
+  const json& process = document["process"];
+  record.process = {process[0], process[1], process[2]};
   return record;
 }
 

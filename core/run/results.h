@@ -9,6 +9,7 @@
 #include "core/device/memory.h"
 #include "core/plan/prediction.h"
 #include "core/plan/slice.h"
+#include "core/run/process_memory.h"
 #include "core/time/time.h"
 
 namespace lockstep {
@@ -21,6 +22,7 @@ struct PhaseRecord {
   std::int64_t overhead_bytes = 0;  ///< over the phase, in addition (Traffic)
   Picoseconds last_step = 0;        ///< what the phase's last step took by the run's clock
   MemoryUse peak;
+  std::int64_t peak_total = 0;  ///< bytes of all categories together
 };
 
 /// A parameter's final values, or those of a slice of it.
@@ -50,6 +52,7 @@ struct RankRecord {
   std::vector<NamedValues> moments;  ///< of the optimizer, where they are to be saved
   double train_seconds = 0;  ///< wall time from the first step's begin to the last one's end
   GpuRecord gpu;
+  ProcessRecord process;  ///< on the CPU
 
   std::string to_bytes() const;
   static RankRecord from_bytes(const std::string& bytes);

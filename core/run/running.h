@@ -7,6 +7,7 @@
 
 #include "core/run/console.h"
 #include "core/run/lesson.h"
+#include "core/run/process_memory.h"
 #include "core/run/rank_report.h"
 #include "core/run/results.h"
 #include "core/run/run_folder.h"
@@ -30,6 +31,7 @@ struct Lesson::Running {
         console(console_),
         progress(console_, options.steps, options.quiet),
         live(static_cast<std::size_t>(options.ranks)) {
+    if (options.device == "cpu") program = resident_bytes();
     if (options.trace != "none")
       writer = std::make_unique<TraceWriter>(folder.path, options.view, options.view_token);
   }
@@ -57,6 +59,7 @@ struct Lesson::Running {
   Console console;
   Progress progress;
   std::unique_ptr<TraceWriter> writer;
+  std::optional<ResidentBytes> program;   ///< before ranks are made; only with --device cpu
   std::int64_t clock_uncertainty_ns = 0;  ///< of this process's clock against rank 0's
   mutable std::mutex known_mutex;
   std::map<int, const Recorder*> known;

@@ -15,8 +15,8 @@ int main(int argc, char** argv) {
   lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 
   return lesson.run([&](Rank& rank) {
-    Gpt model{rank.plan, rank.place, rank.device};
-    Zero1 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer()};
+    Gpt model{rank.plan, rank.place, rank.device, Storage::none};
+    Zero1 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer(), lesson.seed()};
     lesson.load(rank, model.parameters(), zero.adamw());
     lesson.sums_in(rank, [&] { return ring_order(zero.layout(), WhenSummed::overlap); });
 

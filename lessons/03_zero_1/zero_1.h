@@ -45,9 +45,10 @@ class ShardedAdamW {
 /// number of bytes sent stays the same.
 class Zero1 : public LayerHooks {
  public:
-  /// Until this object is destroyed, the model's values and gradients live in flat buckets. Model
-  /// and group must outlive it.
-  Zero1(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options)
+  /// Takes a model without storage (Storage::none) and allocates its values and gradients in flat
+  /// buckets; `seed` determines the initial values. Model and group must outlive this object.
+  Zero1(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
+        std::uint64_t seed)
       : model_(model), ranks_(ranks), layout_(model.stored_units(), ranks.size(), bucket_bytes) {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
       Bucket& flat = buckets_.emplace_back();
@@ -55,10 +56,10 @@ class Zero1 : public LayerHooks {
         return zeros(model.device(), bucket.elements, category, bucket.dtype);
       };
       flat.values = make(MemoryCategory::parameters);
-      move_values(model, bucket, flat.values);
+      make_values(model, bucket, flat.values, seed);
       if (!bucket.frozen) {
         flat.gradients = make(MemoryCategory::gradients);
-        move_gradients(model, bucket, flat.gradients);
+        put_gradients(model, bucket, flat.gradients);
       }
       optimizer_.own(model, layout_, bucket, ranks.rank(), ranks.chunk(flat.values, ranks.rank()),
                      bucket.frozen ? View{} : ranks.chunk(flat.gradients, ranks.rank()));
@@ -69,8 +70,8 @@ class Zero1 : public LayerHooks {
   ~Zero1() override {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       buckets_[b].work = {};
-      return_values(model_, layout_.buckets()[b]);
-      if (buckets_[b].gradients) return_gradients(model_, layout_.buckets()[b]);
+      put_values(model_, layout_.buckets()[b], {});
+      put_gradients(model_, layout_.buckets()[b], {});
     }
   }
 

@@ -18,11 +18,11 @@ namespace lockstep {
 /// stays allocated until no weight half is pending.
 class ScatteredGradients {
  public:
-  /// Frees the model's own gradients. All arguments must outlive this object.
+  /// The model's gradients must have no storage (Storage::none). All arguments must outlive this
+  /// object.
   ScatteredGradients(Gpt& model, Group& ranks, const FlatLayout& layout)
       : model_(model), device_(model.device()), ranks_(ranks), layout_(layout) {
     for (const FlatLayout::Bucket& bucket : layout.buckets()) {
-      move_gradients(model, bucket, {});
       const std::int64_t shard = bucket.frozen ? 0 : bucket.elements / layout.shards();
       own_.push_back(zeros(device_, shard, MemoryCategory::gradients, bucket.dtype));
     }
@@ -99,9 +99,10 @@ class ScatteredGradients {
 /// gradients as well.
 class Zero2 : public LayerHooks {
  public:
-  /// Until this object is destroyed, the model's values live in flat buckets and its gradients have
-  /// no storage of their own. Model and group must outlive it.
-  Zero2(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options)
+  /// Takes a model without storage (Storage::none) and allocates its values in flat buckets; `seed`
+  /// determines the initial values. Model and group must outlive this object.
+  Zero2(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
+        std::uint64_t seed)
       : model_(model),
         ranks_(ranks),
         layout_(model.stored_units(), ranks.size(), bucket_bytes),
@@ -110,7 +111,7 @@ class Zero2 : public LayerHooks {
       const FlatLayout::Bucket& bucket = layout_.buckets()[b];
       Tensor& values = values_.emplace_back(
           zeros(model.device(), bucket.elements, MemoryCategory::parameters, bucket.dtype));
-      move_values(model, bucket, values);
+      make_values(model, bucket, values, seed);
       optimizer_.own(model, layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
                      gradients_.own(b));
     }
@@ -119,8 +120,8 @@ class Zero2 : public LayerHooks {
   }
   ~Zero2() override {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
-      return_values(model_, bucket);
-      return_gradients(model_, bucket);
+      put_values(model_, bucket, {});
+      put_gradients(model_, bucket, {});
     }
   }
 

@@ -8,9 +8,10 @@ unset DISPLAY WAYLAND_DISPLAY
 
 # Limits are generous, because a busy machine may be slow: they only catch hangs.
 
-# Runs a command with a limit of two minutes: $out and $err are what it printed, $code how it ended.
+# Runs a command with a limit of two minutes, or $limit seconds: $out and $err are what it printed, $code how
+# it ended.
 run() {
-  timeout -k 2 120 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+  timeout -k 2 "${limit:-120}" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
   code=$?
   out=$(<"$scratch/out") err=$(<"$scratch/err")
 }

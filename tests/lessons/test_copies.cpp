@@ -374,7 +374,7 @@ TEST_CASE("a destroyed technique leaves the model and other hooks as they were")
     CAPTURE(name_of(scheme));
     ThreadRun run{options};
     CHECK(run([&](Rank& rank) {
-            const Storage storage = scheme == Scheme::zero_3 ? Storage::none : Storage::own;
+            const Storage storage = storage_of(scheme);
             Gpt model{rank.plan, rank.place, rank.device, storage};
             const auto numbers = [&] {
               std::vector<std::vector<float>> all;
@@ -395,10 +395,10 @@ TEST_CASE("a destroyed technique leaves the model and other hooks as they were")
               technique();
             };
             if (scheme == Scheme::zero_1) {
-              Zero1 zero{model, rank.world, unit_buckets, adamw};
+              Zero1 zero{model, rank.world, unit_buckets, adamw, options.seed};
               train([&] { zero.wait(); });
             } else if (scheme == Scheme::zero_2) {
-              Zero2 zero{model, rank.world, unit_buckets, adamw};
+              Zero2 zero{model, rank.world, unit_buckets, adamw, options.seed};
               train([&] { zero.wait(); });
             } else if (scheme == Scheme::zero_3) {
               Zero3 zero{model, rank.world, unit_buckets, adamw, options.seed};

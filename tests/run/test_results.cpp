@@ -62,7 +62,9 @@ TEST_CASE("a rank's record survives serialisation bit for bit") {
                              .predicted = predicted,
                              .bytes_sent = bytes_of({{Operation::send, 9}}),
                              .overhead_bytes = 160,
-                             .peak = {.bytes = {1, 2, 3, 4, std::int64_t{1} << 60}}});
+                             .peak = {.bytes = {1, 2, 3, 4, std::int64_t{1} << 60}},
+                             .peak_total = std::int64_t{1} << 61});
+    record.process = {.id = 7, .program = std::int64_t{1} << 40, .resident = -1};
     record.phases.push_back({});
 
     const RankRecord copy = RankRecord::from_bytes(record.to_bytes());
@@ -97,6 +99,10 @@ TEST_CASE("a rank's record survives serialisation bit for bit") {
     CHECK(phase.bytes_sent == record.phases[0].bytes_sent);
     CHECK(phase.overhead_bytes == 160);
     CHECK(phase.peak.bytes == record.phases[0].peak.bytes);
+    CHECK(phase.peak_total == std::int64_t{1} << 61);
+    CHECK(copy.process.id == 7);
+    CHECK(copy.process.program == std::int64_t{1} << 40);
+    CHECK(copy.process.resident == -1);
   }
 }
 
@@ -119,6 +125,30 @@ TEST_CASE("a phase's metadata in the trace is valid JSON with the known values")
   CHECK(json["first_step"] == 2);
   CHECK_FALSE(json.contains("bubble_simulated"));
   CHECK(nlohmann::json::parse(predicted_json({}, {})).contains("phase"));
+}
+
+TEST_CASE("the report compares resident memory with the account, process by process") {
+  const auto rank = [](int id, const char* host, ProcessRecord process,
+                       const std::vector<std::int64_t>& peaks) {
+    RankRecord record{.rank = id, .host = host, .process = process};
+    for (const std::int64_t peak : peaks) record.phases.push_back({.peak_total = peak});
+    return record;
+  };
+  // Two hosts, on each of which a process has the same number.
+  std::vector<RankRecord> ranks{rank(0, "a", {7, 50, 1'000}, {300, 400}),
+                                rank(1, "b", {7, 60, 700}, {500}),
+                                rank(2, "a", {7, 50, 900}, {200, 100})};
+  const std::vector<ProcessMemory> processes = process_memory(ranks);
+  REQUIRE(processes.size() == 2);
+  CHECK(processes[0].ranks == std::vector{0, 2});
+  CHECK(processes[0].tensors == 400 + 200);  // of each rank its highest phase
+  CHECK(processes[0].program == 50);
+  CHECK(processes[0].resident == 900);  // before rank 0 had copied its results
+  CHECK(processes[0].other() == 900 - 600 - 50);
+  CHECK(processes[1].ranks == std::vector{1});
+  CHECK(processes[1].other() == 700 - 500 - 60);
+  ranks[1].process = {};
+  CHECK(process_memory(ranks).empty());
 }
 
 TEST_CASE("losses come from the ranks that have them, and each step must have one") {

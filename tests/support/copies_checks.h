@@ -33,14 +33,20 @@ inline const char* name_of(Scheme scheme) {
   return names[static_cast<int>(scheme)];
 }
 
+/// The stages of ZeRO allocate the model's values and gradients themselves.
+inline Storage storage_of(Scheme scheme) {
+  const bool zero =
+      scheme == Scheme::zero_1 || scheme == Scheme::zero_2 || scheme == Scheme::zero_3;
+  return zero ? Storage::none : Storage::own;
+}
+
 /// One rank of a run of any scheme.
 class Copies {
  public:
   Copies(Rank& rank, const Options& options, Scheme scheme, std::int64_t bucket_bytes,
          int prefetch = 1)
       : rank_(rank), options_(options), scheme_(scheme) {
-    const Storage storage = scheme == Scheme::zero_3 ? Storage::none : Storage::own;
-    model_ = std::make_unique<Gpt>(rank.plan, rank.place, rank.device, storage);
+    model_ = std::make_unique<Gpt>(rank.plan, rank.place, rank.device, storage_of(scheme));
     Gpt& model = *model_;
     const AdamWOptions& adamw = options.optimizer;
     if (scheme == Scheme::bucket || scheme == Scheme::overlap || scheme == Scheme::tensors) {
@@ -53,11 +59,11 @@ class Copies {
       predicted = predict_data_parallel(rank.plan, rank.place, when, bucket_bytes);
       order = ring_order(copies_->layout(), when);
     } else if (scheme == Scheme::zero_1) {
-      zero_1_ = std::make_unique<Zero1>(model, rank.world, bucket_bytes, adamw);
+      zero_1_ = std::make_unique<Zero1>(model, rank.world, bucket_bytes, adamw, options.seed);
       predicted = predict_zero_1(rank.plan, rank.place, bucket_bytes);
       order = ring_order(zero_1_->layout(), WhenSummed::overlap);
     } else if (scheme == Scheme::zero_2) {
-      zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw);
+      zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw, options.seed);
       predicted = predict_zero_2(rank.plan, rank.place, bucket_bytes);
       order = scattered_order(zero_2_->layout());
     } else {
