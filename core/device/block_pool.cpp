@@ -1,6 +1,7 @@
 #include "core/device/block_pool.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,8 +11,9 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t alignment = 64, page = 4096;
+constexpr std::size_t alignment = 64;
 constexpr std::size_t mapped_from = 128 * 1024;
+constexpr std::size_t least_bound = 4 * 1024 * 1024;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool sanitized = true;
@@ -23,8 +25,13 @@ bool is_mapped(std::size_t size) {
   return size >= mapped_from && !sanitized;
 }
 
+std::size_t page_size() {
+  static const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
 std::size_t rounded(std::size_t bytes) {
-  const std::size_t unit = is_mapped(bytes) ? page : alignment;
+  const std::size_t unit = is_mapped(bytes) ? page_size() : alignment;
   return (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
 }
 
@@ -41,6 +48,13 @@ void to_system(void* block, std::size_t size) noexcept {
     std::free(block);
 }
 
+/// Moves the first `size` bytes of the pages at `from` to `to`, which is mapped; faster than new
+/// pages by far, because the system fills those with zeros. False if it can't (before Linux 6.17,
+/// if the pages at `from` were moved there from different places): `to` may then be unmapped.
+bool move_pages(void* from, std::size_t size, void* to) noexcept {
+  return ::mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
+}
+
 }  // namespace
 
 void* BlockPool::take(std::size_t bytes) {
@@ -53,8 +67,10 @@ void* BlockPool::take(std::size_t bytes) {
     if (found->second.empty()) by_size_.erase(found);
     idle_ -= size;
   } else {
-    shrink_idle(peak + peak / 16 - used);
+    const std::size_t room = peak + std::max(peak / 32, least_bound) - used;
     block = from_system(size);
+    if (block != nullptr && !take_over(block, size, room)) block = from_system(size);
+    shrink_idle(room);
     if (block == nullptr) throw std::bad_alloc{};
   }
   used_ = used;
@@ -73,15 +89,52 @@ void BlockPool::give_back(void* block, std::size_t bytes) noexcept {
   }
 }
 
+std::pair<std::size_t, BlockPool::Idle> BlockPool::pop_oldest() noexcept {
+  const auto found = std::ranges::min_element(
+      by_size_, {}, [](const auto& each) { return each.second.front().since; });
+  const std::pair oldest{found->first, found->second.front()};
+  found->second.pop_front();
+  if (found->second.empty()) by_size_.erase(found);
+  idle_ -= oldest.first;
+  return oldest;
+}
+
 void BlockPool::shrink_idle(std::size_t bytes) noexcept {
   while (idle_ > bytes) {
-    const auto oldest = std::ranges::min_element(
-        by_size_, {}, [](const auto& each) { return each.second.front().since; });
-    to_system(oldest->second.front().block, oldest->first);
-    idle_ -= oldest->first;
-    oldest->second.pop_front();
-    if (oldest->second.empty()) by_size_.erase(oldest);
+    const auto [size, oldest] = pop_oldest();
+    to_system(oldest.block, size);
   }
+}
+
+bool BlockPool::take_over(void* block, std::size_t size, std::size_t bytes) {
+  if (!is_mapped(size)) return true;
+  auto* to = static_cast<std::byte*>(block);
+  while (size > 0 && idle_ > bytes) {
+    const auto [whole, oldest] = pop_oldest();
+    auto* const from = static_cast<std::byte*>(oldest.block);
+    const std::size_t taken = is_mapped(whole) ? std::min(whole, size) : 0;
+    if (taken == 0) {
+      to_system(from, whole);
+      continue;
+    }
+    if (!move_pages(from, taken, to)) {
+      // The range at `to` may be another thread's by now, so it is left alone.
+      ::munmap(block, static_cast<std::size_t>(to - static_cast<std::byte*>(block)));
+      ::munmap(to + taken, size - taken);
+      to_system(from, whole);
+      return false;
+    }
+    to += taken;
+    size -= taken;
+    const std::size_t rest = whole - taken;
+    if (is_mapped(rest)) {
+      by_size_[rest].push_front({from + taken, oldest.since});
+      idle_ += rest;
+    } else if (rest > 0) {
+      ::munmap(from + taken, rest);
+    }
+  }
+  return true;
 }
 
 }  // namespace lockstep

@@ -4,15 +4,16 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <utility>
 
 namespace lockstep {
 
 /// One rank's blocks of host memory. A block that is given back stays idle for the next request of
 /// its size, so a training step does not ask the operating system for the same pages again. Idle
-/// blocks are bounded: before a new block is taken from the system, those that have been idle for
-/// longest go back to it, until used and idle blocks together are within 1/16 of the peak of the
-/// used ones. So resident memory follows the account. Blocks from 128 KiB on are mapped one by one,
-/// because only then do their pages leave the process when they go back.
+/// blocks are bounded: a new block takes over the pages of those that have been idle for longest,
+/// or these go back to the system, until used and idle blocks together exceed the peak of the used
+/// ones by at most 1/32, or 4 MiB if that is more. So resident memory follows the account. Blocks
+/// from 128 KiB on are mapped one by one, because only then can their pages leave the process.
 ///
 /// For one thread. Under a sanitizer nothing stays idle: it finds uses after release only if memory
 /// is released.
@@ -34,7 +35,7 @@ class BlockPool {
   void reset_peak() { peak_ = used_; }
 
   /// Bytes of blocks in use and of idle ones: a block is its request, rounded up to 64 bytes, or to
-  /// 4 KiB if it is mapped by itself.
+  /// pages if it is mapped by itself.
   std::size_t used() const { return used_; }
   std::size_t idle() const { return idle_; }
 
@@ -43,8 +44,12 @@ class BlockPool {
     void* block;
     std::uint64_t since;  ///< number of the call that gave it back
   };
+  std::pair<std::size_t, Idle> pop_oldest() noexcept;
   /// Returns the blocks that have been idle for longest, until at most `bytes` are idle.
   void shrink_idle(std::size_t bytes) noexcept;
+  /// Moves their pages to the new `block` of `size` instead, as far as that needs them. False if
+  /// the system can't: `block` has then been returned.
+  bool take_over(void* block, std::size_t size, std::size_t bytes);
 
   std::map<std::size_t, std::deque<Idle>> by_size_;  ///< each from the longest idle
   std::size_t used_ = 0, peak_ = 0, idle_ = 0;
