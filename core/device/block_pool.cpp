@@ -48,9 +48,10 @@ void to_system(void* block, std::size_t size) noexcept {
     std::free(block);
 }
 
-/// Moves the first `size` bytes of the pages at `from` to `to`, which is mapped; faster than new
-/// pages by far, because the system fills those with zeros. False if it can't (before Linux 6.17,
-/// if the pages at `from` were moved there from different places): `to` may then be unmapped.
+/// Moves the first `size` bytes of the pages at `from` to `to`, which must be mapped. This is much
+/// faster than new pages, which the system fills with zeros. Returns false if it fails (before
+/// Linux 6.17, if the pages at `from` were themselves moved there from different blocks); `to` may
+/// then be unmapped.
 bool move_pages(void* from, std::size_t size, void* to) noexcept {
   return ::mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
 }
@@ -118,7 +119,7 @@ bool BlockPool::take_over(void* block, std::size_t size, std::size_t bytes) {
       continue;
     }
     if (!move_pages(from, taken, to)) {
-      // The range at `to` may be another thread's by now, so it is left alone.
+      // Another thread may have mapped the range at `to` by now, so it must not be unmapped here.
       ::munmap(block, static_cast<std::size_t>(to - static_cast<std::byte*>(block)));
       ::munmap(to + taken, size - taken);
       to_system(from, whole);

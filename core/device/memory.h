@@ -42,8 +42,8 @@ struct MemoryUse {
 };
 
 /// One rank's memory: hands out storage on its device and keeps the account. Belongs to the rank's
-/// thread. The account knows only what is in use; on the CPU a bounded amount beyond it stays
-/// resident for the next requests (BlockPool).
+/// thread. The account counts only memory in use; on the CPU a bounded number of idle bytes stays
+/// resident as well (BlockPool).
 class Memory {
  public:
   explicit Memory(DeviceKind device = DeviceKind::cpu) : device_(device) {}
@@ -69,8 +69,7 @@ class Memory {
   std::int64_t peak_total() const { return peak_total_; }
   /// Peaks start again from what is in use now.
   void reset_peak();
-  /// Returns to the operating system what is allocated on the CPU and not in use. A GPU's pool
-  /// keeps what it has.
+  /// Returns idle memory of the CPU to the operating system. A GPU's pool keeps its own.
   void release_idle() noexcept { blocks_.release_idle(); }
 
  private:
@@ -82,7 +81,7 @@ class Memory {
   Queue queue_;
   MemoryUse current_, peak_;
   std::int64_t peak_total_ = 0;
-  BlockPool blocks_;  ///< the CPU's
+  BlockPool blocks_;  ///< on the CPU
 };
 
 }  // namespace lockstep

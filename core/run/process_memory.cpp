@@ -36,7 +36,7 @@ std::vector<ProcessMemory> process_memory(const std::vector<RankRecord>& ranks) 
     }
     ProcessMemory& process = processes[at];
     process.ranks.push_back(rank.rank);
-    // The first rank of several that has trained: others have not copied their results yet.
+    // Taken when the first of its ranks had trained: later ones include that rank's results.
     process.resident = std::min(process.resident, rank.process.resident);
     std::int64_t peak = 0;
     for (const PhaseRecord& phase : rank.phases) peak = std::max(peak, phase.peak_total);

@@ -14,27 +14,27 @@ struct ResidentBytes {
   std::int64_t now = 0;
   std::int64_t peak = 0;
 };
-/// Nothing if the system does not tell.
+/// Empty if the system does not provide these figures.
 std::optional<ResidentBytes> resident_bytes();
 
-/// What a rank notes of the process that it runs in. Ranks that are threads share one.
+/// A rank's record of its process. Ranks that are threads share one process.
 struct ProcessRecord {
-  int id = 0;                 ///< 0: nothing is known
-  std::int64_t program = 0;   ///< bytes resident before the ranks allocated anything
-  std::int64_t resident = 0;  ///< the peak until this rank had trained
+  int id = 0;                 ///< 0: not measured
+  std::int64_t program = 0;   ///< bytes resident before the ranks allocate
+  std::int64_t resident = 0;  ///< the peak up to the end of this rank's last step
 };
 
-/// One process's peak of resident memory, and what it consists of.
+/// One process's peak of resident memory, and its parts.
 struct ProcessMemory {
   std::vector<int> ranks;
   std::int64_t resident = 0;
-  std::int64_t tensors = 0;  ///< the sum of the ranks' peaks by the allocator's account
-  std::int64_t program = 0;  ///< before the ranks allocated anything
-  /// Not in the account: stacks, buffers for matrix products, messages and the trace, and blocks
-  /// that are idle at the peak.
+  std::int64_t tensors = 0;  ///< the sum of the ranks' peaks, by the allocator's account
+  std::int64_t program = 0;  ///< before the ranks allocate
+  /// The rest, which the account does not contain: stacks, buffers for matrix products, messages
+  /// and the trace, and idle blocks.
   std::int64_t other() const { return resident - tensors - program; }
 };
-/// In the order of each process's first rank; none if nothing is known of them.
+/// In the order of each process's first rank. Empty unless every rank's process was measured.
 std::vector<ProcessMemory> process_memory(const std::vector<RankRecord>& ranks);
 
 }  // namespace lockstep

@@ -20,7 +20,7 @@ void Lesson::train(Rank& rank, const std::function<void(Rank&)>& body) {
   live.record.host = host_name();
   running_->know(rank);
   body(rank);
-  rank.memory.release_idle();  // of everything that the body had
+  rank.memory.release_idle();  // the body's memory is all idle now
 }
 
 std::vector<Phase> Lesson::phases() const {

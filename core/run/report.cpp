@@ -214,7 +214,7 @@ std::string sent_cell(const PhaseRecord& record) {
   return others.empty() ? "not counted" : fmt::format("{}", fmt::join(others, ", "));
 }
 
-/// Resident memory beside the account; of several processes, together.
+/// Compares resident memory with the account; several processes are added up.
 std::string resident_line(const Report& report) {
   const std::vector<ProcessMemory> processes = process_memory(report.ranks);
   if (processes.empty()) return {};
@@ -224,9 +224,7 @@ std::string resident_line(const Report& report) {
     return human_bytes(bytes);
   };
   return fmt::format(
-      "  resident memory{}: {} at its peak = {} of tensors + {} of the program before training + "
-      "{} "
-      "of other buffers\n",
+      "  resident memory{}: peak {} = {} of tensors + {} before training + {} of other buffers\n",
       processes.size() > 1 ? fmt::format(" of {} processes", processes.size()) : "",
       sum(&ProcessMemory::resident), sum(&ProcessMemory::tensors), sum(&ProcessMemory::program),
       sum(&ProcessMemory::other));

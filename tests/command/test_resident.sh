@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Data parallelism and ZeRO on a model of 14 million parameters: what a process has resident in memory is
-# what the account of its ranks says, and the program itself. Prints "N passed, N failed".
+# Data parallelism and ZeRO on a model of 14 million parameters: the resident memory of each process, less
+# the program itself, agrees with its ranks' account within 10 %. Prints "N passed, N failed".
 #
 #   test_resident.sh FOLDER LAUNCH...      FOLDER has the lessons' programs, LAUNCH is threads, mpi
 set -uo pipefail
@@ -10,7 +10,7 @@ limit=300
 folder=$1
 shift
 
-# Every process in the report: |other| is at most a tenth of its tensors.
+# Of each of N processes in the report, |other| is at most a tenth of the tensors.
 agrees() {
   awk -F '[:,]' '
     /"resident_memory"/ { inside = 1 }
@@ -24,9 +24,9 @@ for name in 02_data_parallel 03_zero_1 04_zero_2 05_zero_3; do
     run "$folder/lesson_$name" --launch "$launch" --ranks 4 --hidden 384 --heads 8 --steps 3 --parity off \
       --trace none --report "$scratch/report"
     claim "$name ($launch) ends well" ended 0
-    claim "$name ($launch): resident memory is that of the account" \
+    claim "$name ($launch): resident memory agrees with the account" \
       agrees "$([[ $launch == mpi ]] && echo 4 || echo 1)"
-    claim "$name ($launch) tells it" says 'resident memory'
+    claim "$name ($launch) reports it" says 'resident memory'
   done
 done
 conclude

@@ -24,7 +24,7 @@ constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 
 }  // namespace
 
-TEST_CASE("a step that takes the same blocks as the step before it takes none from the system") {
+TEST_CASE("a step that takes the same blocks as the previous step takes none from the system") {
   if (!keeps_blocks) return;
   BlockPool pool;
   const std::size_t sizes[] = {3 * KiB, 300 * KiB, 300 * KiB, 40, 1000 * KiB};
@@ -80,7 +80,7 @@ TEST_CASE("used and idle blocks exceed the peak of the used ones by a bounded am
   }
 }
 
-TEST_CASE("what has been idle for longest goes first, and a new peak bounds what stays") {
+TEST_CASE("the block that has been idle longest goes first, and reset_peak lowers the bound") {
   if (!keeps_blocks) return;
   BlockPool pool;
   void* const first = pool.take(20 * MiB);
@@ -91,7 +91,8 @@ TEST_CASE("what has been idle for longest goes first, and a new peak bounds what
   pool.give_back(first, 20 * MiB);
   pool.give_back(third, 100 * MiB);
   CHECK(pool.idle() == 160 * MiB);
-  // 160 + 5 - 41 MiB may stay idle: the second block has to go, and its pages are used again.
+  // 160 + 5 - 41 MiB may stay idle: the second block has to go, and the new one takes over its
+  // pages.
   auto* const other = static_cast<unsigned char*>(pool.take(41 * MiB));
   CHECK(pool.idle() == 120 * MiB);
   CHECK(other[0] == 7);

@@ -158,15 +158,15 @@ TEST_CASE("memory accounting matches a ledger that sums all live storage") {
   }
 }
 
-TEST_CASE("what is resident follows the account, whatever sizes come after one another") {
+TEST_CASE("resident memory follows the account when block sizes change") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return;  // a sanitizer keeps what is released
+  return;  // a sanitizer keeps released memory in quarantine
 #endif
   if (!resident_bytes()) return;
   constexpr std::int64_t MiB = 1 << 20, account = 64 * MiB;
   Memory memory;
   const std::int64_t before = resident_bytes()->now;
-  // Sizes that no other is made of: none of these blocks is good for another round.
+  // No round can use the blocks of the round before.
   for (const std::int64_t block : {4 * MiB, 5 * MiB, 3 * MiB, 7 * MiB, 1 * MiB}) {
     std::vector<Tensor> tensors;
     while (memory.current().total() + block <= account) {
