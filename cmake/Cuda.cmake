@@ -15,6 +15,9 @@ set(LOCKSTEP_ABOUT_CUDA "")
 set(LOCKSTEP_ABOUT_NCCL "so is CUDA")
 if(NOT LOCKSTEP_CUDA)
   return()
+elseif(LOCKSTEP_CUDA STREQUAL "when_wanted")  # build.sh's, for what needs no GPU
+  set(LOCKSTEP_ABOUT_CUDA "not looked for before --device cuda or the tests want it")
+  return()
 elseif(LOCKSTEP_SANITIZE)
   # Kernels have compute-sanitizer (tests/gpu); the host's side runs under sanitizers in tests/gpu/emulator.
   set(LOCKSTEP_ABOUT_CUDA "a build with sanitizers")

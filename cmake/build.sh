@@ -134,11 +134,17 @@ configuration() {
 # Set to `all` by a verb that wants the kernels for every architecture; a build that has them keeps them.
 architectures=''
 
+# Set to `yes` by a verb that wants the GPU's part. Finding nvcc takes several seconds, more than all else of
+# configuring, so a build looks for it once it is wanted, unless the user has set LOCKSTEP_CUDA.
+gpu_part=''
+
+in_cache() { grep -qs "^$1:[A-Z]*=$2\$" "$build/CMakeCache.txt"; } # VARIABLE VALUE
+
 is_configured() {
   [[ -e $build/build.ninja && -e $build/configured_for ]] &&
     [[ $(<"$build/configured_for") == "$(configuration)" ]] &&
-    { [[ -z $architectures ]] ||
-      grep -qs "^LOCKSTEP_CUDA_ARCHITECTURES:[A-Z]*=$architectures\$" "$build/CMakeCache.txt"; }
+    { [[ -z $architectures ]] || in_cache LOCKSTEP_CUDA_ARCHITECTURES "$architectures"; } &&
+    { [[ -z $gpu_part ]] || ! in_cache LOCKSTEP_CUDA when_wanted; }
 }
 
 configure() {
@@ -152,6 +158,11 @@ configure() {
   (( ${version%%.*} >= 11 )) || fail "GCC $version is here, and 11 is needed: 'CXX=g++-12 $me ...'"
   # Configured before the checkout was moved: nothing in there is of use.
   [[ ! -e $build/configured_for || $(head -n 1 "$build/configured_for") == "$root" ]] || flags+=(--fresh)
+  if [[ -n $gpu_part ]]; then
+    ! in_cache LOCKSTEP_CUDA when_wanted || flags+=(-DLOCKSTEP_CUDA=ON)
+  elif [[ ! -e $build/CMakeCache.txt || " ${flags[*]} " == *' --fresh '* ]]; then
+    flags+=(-DLOCKSTEP_CUDA=when_wanted)
+  fi
   say "Configuring build/$preset (log: build/$preset/configure.log)"
   if ! (cd "$root" && cmake --preset "$preset" "${flags[@]}") >"$build/configure.log" 2>&1; then
     awk '/^CMake Error/ {show = 1} /^-- / {show = 0} show' "$build/configure.log" | head -n 40 >&2

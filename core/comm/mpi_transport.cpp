@@ -16,9 +16,9 @@
 
 namespace lockstep {
 
-class MpiTransport;
-
 namespace {
+
+class MpiTransport;
 
 /// What travels ahead of a message: when it left on the modelled clock, and what its sender takes
 /// it for, so that a receiver who sees it otherwise can name both.
@@ -141,8 +141,6 @@ void MpiLive::look_after_all() {
   std::erase_if(pending, [](MpiPending* each) { return each->done_nanoseconds() != 0; });
 }
 
-}  // namespace
-
 /// One agent's end. All of a process share a communicator and look after each other's messages.
 class MpiTransport final : public Transport {
  public:
@@ -252,8 +250,6 @@ class MpiTransport final : public Transport {
   std::unique_ptr<PinnedBuffers> pinned_;  ///< where bytes on a GPU pass through
   std::atomic<bool> gives_up_{false};
 };
-
-namespace {
 
 // A core is not held while waiting: for some 150 µs the thread yields, then it sleeps, each time a
 // quarter of what it has waited so far, up to 1 ms. Patience counts what was slept, so that a

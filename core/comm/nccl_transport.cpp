@@ -105,7 +105,7 @@ struct Shared {
 };
 
 /// Messages of one line that go on together.
-struct Batch {
+struct GatheredMessages {
   struct Message {
     View data;
     int peer;  ///< member of the communicator
@@ -201,18 +201,18 @@ class NcclTransport final : public Transport {
   Transport& control_agent() { return control_worker_ ? *control_worker_ : *shared_->control; }
   std::unique_ptr<Pending> post(const Route& route, std::byte* data, std::size_t size, bool is_send,
                                 const Event& ready);
-  void go(Line& line, Batch& batch);
+  void go(Line& line, GatheredMessages& batch);
   void send_all_off();
 
   std::shared_ptr<Shared> shared_;
   std::unique_ptr<Transport> control_worker_;  ///< null for the rank's own thread
-  std::map<Line*, std::shared_ptr<Batch>> gathered_;
+  std::map<Line*, std::shared_ptr<GatheredMessages>> gathered_;
 };
 
 class NcclTransport::Message final : public Pending {
  public:
-  Message(NcclTransport& agent, Line& line, std::shared_ptr<Batch> batch,
-          std::list<Batch::Message>::iterator which)
+  Message(NcclTransport& agent, Line& line, std::shared_ptr<GatheredMessages> batch,
+          std::list<GatheredMessages::Message>::iterator which)
       : agent_(agent), line_(line), batch_(std::move(batch)), which_(which) {}
   ~Message() override {
     if (!batch_->gone) batch_->messages.erase(which_);
@@ -230,8 +230,8 @@ class NcclTransport::Message final : public Pending {
  private:
   NcclTransport& agent_;
   Line& line_;
-  std::shared_ptr<Batch> batch_;
-  std::list<Batch::Message>::iterator which_;
+  std::shared_ptr<GatheredMessages> batch_;
+  std::list<GatheredMessages::Message>::iterator which_;
   std::int64_t done_nanoseconds_ = 0;
 };
 
@@ -240,8 +240,8 @@ std::unique_ptr<Pending> NcclTransport::post(const Route& route, std::byte* data
   const int self = rank();
   Line& line = is_send ? shared_->line(route.channel, self, route.peer)
                        : shared_->line(route.channel, route.peer, self);
-  std::shared_ptr<Batch>& batch = gathered_[&line];
-  if (batch == nullptr || batch->gone) batch = std::make_shared<Batch>();
+  std::shared_ptr<GatheredMessages>& batch = gathered_[&line];
+  if (batch == nullptr || batch->gone) batch = std::make_shared<GatheredMessages>();
   // NCCL counts in elements, whose type does not matter here.
   const bool words = size % 4 == 0;
   const View view = size == 0 ? is_send ? shared_->word_out() : shared_->word_in()
@@ -257,12 +257,12 @@ std::unique_ptr<Pending> NcclTransport::post(const Route& route, std::byte* data
   return message;
 }
 
-void NcclTransport::go(Line& line, Batch& batch) {
+void NcclTransport::go(Line& line, GatheredMessages& batch) {
   if (batch.gone) return;
-  for (const Batch::Message& each : batch.messages) line.lane.wait({0, each.ready});
+  for (const GatheredMessages::Message& each : batch.messages) line.lane.wait({0, each.ready});
   batch.marks.begun = line.lane.record();
   GpuGroup together{*line.communicator};
-  for (const Batch::Message& each : batch.messages)
+  for (const GatheredMessages::Message& each : batch.messages)
     if (each.is_send)
       line.communicator->send(line.lane.queue(), each.data, each.peer);
     else

@@ -28,8 +28,9 @@ GpuLibrary& load() {
   const std::string path = path_of_library();
   if (path.empty())
     throw UsageError(
-        "--device cuda: built without CUDA; install the CUDA Toolkit (12 or later) and build "
-        "again, or leave the flag out");
+        "--device cuda: built without CUDA; './lockstep lesson N --device cuda' builds with it if "
+        "the "
+        "CUDA Toolkit (12 or later) is installed; or leave the flag out");
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     throw UsageError(

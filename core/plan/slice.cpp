@@ -44,7 +44,7 @@ Strides row_major(const Shape& shape) {
 }
 
 /// Indices [whole, whole + count) of a dimension, stored at [local, local + count).
-struct Interval {
+struct ElementRange {
   std::int64_t whole = 0;
   std::int64_t local = 0;
   std::int64_t count = 0;
@@ -52,7 +52,7 @@ struct Interval {
 
 /// One dimension's stored intervals and its local length.
 struct Extent {
-  std::vector<Interval> intervals;
+  std::vector<ElementRange> intervals;
   std::int64_t local = 0;
 
   void cut(const DimensionCut& cut) {
@@ -63,11 +63,11 @@ struct Extent {
     const std::int64_t section = local / cut.sections;
     const std::int64_t unit = cut.parts * cut.grain;
     const std::int64_t each = (section + unit - 1) / unit * cut.grain;
-    std::vector<Interval> kept;
+    std::vector<ElementRange> kept;
     for (int s = 0; s < cut.sections; ++s) {
       const std::int64_t begin = s * section + std::min(section, cut.part * each);
       const std::int64_t end = s * section + std::min(section, (cut.part + 1) * each);
-      for (const Interval& old : intervals) {
+      for (const ElementRange& old : intervals) {
         const std::int64_t first = std::max(begin, old.local);
         const std::int64_t last = std::min(end, old.local + old.count);
         if (first < last)
@@ -107,7 +107,7 @@ Slice::Slice(const Shape& whole, std::span<const DimensionCut> cuts) : whole_(wh
     Piece piece{.strides = strides};
     Strides extent{};
     for (int d = 0; d < rank; ++d) {
-      const Interval& interval = extents[at(d)].intervals[chosen[at(d)]];
+      const ElementRange& interval = extents[at(d)].intervals[chosen[at(d)]];
       piece.box.begin[at(d)] = interval.whole;
       piece.offset += interval.local * strides[at(d)];
       extent[at(d)] = interval.count;

@@ -12,13 +12,13 @@ namespace lockstep {
 
 namespace {
 
-constexpr const char* variable = "LOCKSTEP_CONSOLE";  // "terminal colour width"
+constexpr const char* console_variable = "LOCKSTEP_CONSOLE";  // "terminal colour width"
 
 }  // namespace
 
 Console Console::detect() {
   Console console;
-  if (const char* told = std::getenv(variable)) {
+  if (const char* told = std::getenv(console_variable)) {
     int terminal = 0;
     int colour = 0;
     if (std::sscanf(told, "%d %d %d", &terminal, &colour, &console.width) == 3) {
@@ -40,7 +40,7 @@ Console Console::detect() {
 void Console::pass_on() const {
   char text[64];
   std::snprintf(text, sizeof text, "%d %d %d", terminal ? 1 : 0, colour ? 1 : 0, width);
-  ::setenv(variable, text, 1);
+  ::setenv(console_variable, text, 1);
 }
 
 void Progress::show(int done, const std::string& text) {

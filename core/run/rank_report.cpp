@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr const char* variable = "LOCKSTEP_REPORTS";
+constexpr const char* reports_variable = "LOCKSTEP_REPORTS";
 constexpr const char* mark = "\x1elockstep\t";
 constexpr char line_break = '\x1f';  // for a newline within the one line
 /// All lines but the first begin with four blanks.
@@ -81,10 +81,10 @@ void say(const RankReport& report) {
 }
 
 void collect_reports() {
-  ::setenv(variable, "1", 1);
+  ::setenv(reports_variable, "1", 1);
 }
 bool reports_are_collected() {
-  return std::getenv(variable) != nullptr;
+  return std::getenv(reports_variable) != nullptr;
 }
 
 std::string shown_operations(const std::string& who, const std::string& lines) {

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* variable = "LOCKSTEP_RUN";
+constexpr const char* run_variable = "LOCKSTEP_RUN";
 
 /// Relative to where one is, if that is shorter to read.
 std::string shown(const fs::path& path) {
@@ -34,7 +34,7 @@ std::string shown(const fs::path& path) {
 }  // namespace
 
 RunFolder RunFolder::create(const std::string& trace, const std::string& lesson) {
-  if (const char* told = std::getenv(variable)) return from_bytes(told);
+  if (const char* told = std::getenv(run_variable)) return from_bytes(told);
   const std::string number = lesson.substr(0, lesson.find(' '));
   const std::string stamp =
       fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::localtime(std::time(nullptr)), number);
@@ -81,7 +81,7 @@ void RunFolder::begin() const {
 }
 
 void RunFolder::pass_on() const {
-  ::setenv(variable, to_bytes().c_str(), 1);
+  ::setenv(run_variable, to_bytes().c_str(), 1);
 }
 
 std::string RunFolder::to_bytes() const {

@@ -11,7 +11,7 @@ namespace {
 
 /// Seconds: alpha + beta n, with n in units of the largest message, so that all sums have similar
 /// magnitudes.
-struct Line {
+struct FittedLine {
   double alpha = 0;
   double beta = 0;
   double at(double n) const { return alpha + beta * n; }
@@ -19,7 +19,7 @@ struct Line {
 
 /// Returns the nonnegative line that minimizes Σ ((line - t) / expected)².
 template <class Expected>
-Line fit_once(std::span<const MessageTime> times, double largest, Expected expected) {
+FittedLine fit_once(std::span<const MessageTime> times, double largest, Expected expected) {
   double w = 0, wn = 0, wnn = 0, wt = 0, wnt = 0;
   for (const MessageTime& time : times) {
     const double n = static_cast<double>(time.bytes) / largest;
@@ -33,7 +33,7 @@ Line fit_once(std::span<const MessageTime> times, double largest, Expected expec
     wnt += weight * n * time.seconds;
   }
   const double determinant = w * wnn - wn * wn;
-  const Line line{(wnn * wt - wn * wnt) / determinant, (w * wnt - wn * wt) / determinant};
+  const FittedLine line{(wnn * wt - wn * wnt) / determinant, (w * wnt - wn * wt) / determinant};
   if (line.alpha < 0) return {0, wnt / wnn};
   if (line.beta < 0) return {wt / w, 0};
   return line;
@@ -98,7 +98,7 @@ Line line_through(const MessageTime& time, double alpha) {
 Link fit_link(std::span<const MessageTime> times) {
   check_times(times);
   const auto largest = static_cast<double>(std::ranges::max(times, {}, &MessageTime::bytes).bytes);
-  Line line = fit_once(times, largest, [](double, double seconds) { return seconds; });
+  FittedLine line = fit_once(times, largest, [](double, double seconds) { return seconds; });
   for (int again = 0; again < 100; ++again)
     line = fit_once(times, largest, [before = line](double n, double) { return before.at(n); });
   return {

@@ -13,16 +13,16 @@ namespace {
 
 /// Appends to a string after reserving space once per line: one thread, running beside the ranks,
 /// formats up to a million spans per second.
-class Line {
+class EventLine {
  public:
   /// `most` is an upper bound on the bytes to append.
-  Line(std::string& text, std::size_t most) : text_(text), used_(text.size()) {
+  EventLine(std::string& text, std::size_t most) : text_(text), used_(text.size()) {
     text_.resize(used_ + most);
     at_ = text_.data() + used_;
   }
-  ~Line() { text_.resize(static_cast<std::size_t>(at_ - text_.data())); }
-  Line(const Line&) = delete;
-  Line& operator=(const Line&) = delete;
+  ~EventLine() { text_.resize(static_cast<std::size_t>(at_ - text_.data())); }
+  EventLine(const EventLine&) = delete;
+  EventLine& operator=(const EventLine&) = delete;
 
   void put(std::string_view words) {
     std::memcpy(at_, words.data(), words.size());
@@ -87,7 +87,7 @@ std::size_t room_for(const Span& span) {
   return most_without_names + length(span.name) + length(span.group) + length(span.algorithm);
 }
 
-void put_place(Line& line, Category category, int rank, int lane) {
+void put_place(EventLine& line, Category category, int rank, int lane) {
   line.put(R"(,"cat":")");
   line.put(std::string_view{name_of(category)});
   line.put(R"(","pid":)");
@@ -97,7 +97,7 @@ void put_place(Line& line, Category category, int rank, int lane) {
   line.put(R"(,"ts":)");
 }
 
-void put_arguments(Line& line, const TraceEvent& event) {
+void put_arguments(EventLine& line, const TraceEvent& event) {
   const Span& span = event.span;
   line.number(R"("step":)", event.step);
   line.number(R"("stage":)", span.stage);
@@ -113,7 +113,7 @@ void put_arguments(Line& line, const TraceEvent& event) {
 }
 
 void append_span(std::string& text, int rank, const TraceEvent& event) {
-  Line line{text, room_for(event.span)};
+  EventLine line{text, room_for(event.span)};
   line.put(R"({"ph":"X","name":")");
   line.put_name(event.span);
   line.put('"');
@@ -127,7 +127,7 @@ void append_span(std::string& text, int rank, const TraceEvent& event) {
 
 /// Appends an event about a span that is not in the trace: `name` is "open" or "withdrawn".
 void append_word(std::string& text, int rank, const TraceEvent& event, const char* name) {
-  Line line{text, room_for(event.span)};
+  EventLine line{text, room_for(event.span)};
   line.put(R"({"ph":"i","s":"t","name":")");
   line.put(name);
   line.put('"');
@@ -141,7 +141,7 @@ void append_word(std::string& text, int rank, const TraceEvent& event, const cha
 }
 
 void append_flow(std::string& text, int rank, const TraceEvent& event) {
-  Line line{text, most_without_names};
+  EventLine line{text, most_without_names};
   line.put(event.kind == TraceEvent::Kind::flow_start ? R"({"ph":"s")" : R"({"ph":"f","bp":"e")");
   line.put(R"(,"name":"message","cat":"communication","id":)");
   line.put(event.flow);
@@ -182,11 +182,11 @@ void append_loss(std::string& text, int rank, const TraceEvent& event) {
 }  // namespace
 
 void append_microseconds(std::string& text, Picoseconds time) {
-  Line{text, 32}.put_microseconds(time);
+  EventLine{text, 32}.put_microseconds(time);
 }
 
 void append_name(std::string& text, const Span& span) {
-  Line{text, room_for(span)}.put_name(span);
+  EventLine{text, room_for(span)}.put_name(span);
 }
 
 void append_line(std::string& text, int rank, const TraceEvent& event) {

@@ -19,7 +19,7 @@ namespace {
 constexpr auto write_interval = std::chrono::milliseconds{10};
 
 template <class... Args>
-void put(std::string& text, fmt::format_string<Args...> format, Args&&... args) {
+void format_onto(std::string& text, fmt::format_string<Args...> format, Args&&... args) {
   fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
 }
 
@@ -112,7 +112,8 @@ void TraceWriter::write_new(File& file, bool all_open) {
   const auto name_lanes = [&] {
     const std::vector<std::string> lanes = file.recorder->lanes();
     for (; file.lanes_written < lanes.size(); ++file.lanes_written)
-      put(text_,
+      format_onto(
+          text_,
           "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}"
           "\"}}"
           "}},\n",
@@ -169,9 +170,9 @@ void TraceWriter::finish_files() {
   for (auto& file : files_) {
     write_new(*file, true);
     std::string text;
-    put(text, R"({{"ph":"i","name":"end","s":"p","pid":{},"tid":0,"ts":)", file->rank);
+    format_onto(text, R"({{"ph":"i","name":"end","s":"p","pid":{},"tid":0,"ts":)", file->rank);
     append_microseconds(text, file->last);
-    put(text, ",\"args\":{{\"spans\":{}}}}},\n", file->spans);
+    format_onto(text, ",\"args\":{{\"spans\":{}}}}},\n", file->spans);
     append(*file, text);
     ::close(file->descriptor);
   }
