@@ -185,10 +185,12 @@ jobs_at_once() {
 PROGRESS_SECONDS=5
 progress() { # TARGETS
   local line at='' said='' begun=$SECONDS step='^\[([0-9]+/[0-9]+)\] (Building|Linking) .*[ /]([^ /]+)$'
+  local unity='lockstep_([a-z]+)\.dir/Unity/unity_([0-9]+)_'
   while true; do
     if IFS= read -r -t 1 line; then
       [[ $line =~ $step ]] || continue
       at="${BASH_REMATCH[1]}, ${BASH_REMATCH[3]}"
+      [[ ! $line =~ $unity ]] || at="${at%,*}, part ${BASH_REMATCH[2]} of ${BASH_REMATCH[1]}"
     elif (( $? <= 128 )); then    # not a second without a line, but the end
       break
     fi

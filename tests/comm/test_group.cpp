@@ -10,7 +10,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-constexpr Picoseconds us = 1'000'000;
+constexpr Picoseconds microsecond = 1'000'000;
 
 /// 2 µs per message, 1 byte per nanosecond.
 Cluster plain_cluster() {
@@ -25,7 +25,7 @@ TEST_CASE(
     "modelled: a collective begins where it was issued, and overlaps until it is waited for") {
   std::vector<Picoseconds> ends(2);
   FixedTimes times;
-  times.set(Category::forward, 10 * us);
+  times.set(Category::forward, 10 * microsecond);
   const std::string failure =
       on_threads(modelled_options(2, plain_cluster(), times), [&](Rank& rank) {
         std::vector<float> values(500);
@@ -35,12 +35,12 @@ TEST_CASE(
         ends[static_cast<std::size_t>(rank.id)] = rank.compute.now();
       });
   CHECK(failure == "");
-  CHECK(ends == std::vector<Picoseconds>{10 * us, 10 * us});
+  CHECK(ends == std::vector<Picoseconds>{10 * microsecond, 10 * microsecond});
 }
 
 TEST_CASE("modelled: a step's parts are transfer, latency and a late peer, as computed by hand") {
   FixedTimes times;
-  times.set(Category::forward, 10 * us);
+  times.set(Category::forward, 10 * microsecond);
   ThreadRun run{modelled_options(2, plain_cluster(), times)};
   const std::string failure = run([&](Rank& rank) {
     rank.trace.set_step(0);
@@ -60,15 +60,15 @@ TEST_CASE("modelled: a step's parts are transfer, latency and a late peer, as co
   const auto parts = step_parts(timeline_of(run), 0);
   REQUIRE(parts.size() == 2);
   for (const StepParts& each : parts) {
-    CHECK(each.step == 26 * us);
-    CHECK(each.compute == 10 * us);
-    CHECK(each.transfer == 4 * us);
+    CHECK(each.step == 26 * microsecond);
+    CHECK(each.compute == 10 * microsecond);
+    CHECK(each.transfer == 4 * microsecond);
   }
   CHECK(parts[0].latency == 0);
   CHECK(parts[0].late_peer == 0);
-  CHECK(parts[0].idle == 12 * us);  // it has finished
-  CHECK(parts[1].latency == 2 * us);
-  CHECK(parts[1].late_peer == 10 * us);  // while rank 0 computes
+  CHECK(parts[0].idle == 12 * microsecond);  // it has finished
+  CHECK(parts[1].latency == 2 * microsecond);
+  CHECK(parts[1].late_peer == 10 * microsecond);  // while rank 0 computes
   CHECK(parts[1].idle == 0);
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("modelled: a root that gathers pays for every message") {
     end = rank.compute.now();
   });
   CHECK(failure == "");
-  CHECK(end == 2 * us + 4 * (ranks - 1) * us);
+  CHECK(end == 2 * microsecond + 4 * (ranks - 1) * microsecond);
 }
 
 TEST_CASE("a group's spans can be read after it is destroyed") {

@@ -162,14 +162,14 @@ class RandomRun {
 };
 
 /// Returns the error message of a program on the meta device; the failure must be immediate.
-std::string told(int ranks, const std::function<void(Rank&, ThreadRun&)>& body,
-                 double patience = 10) {
+std::string failure_of(int ranks, const std::function<void(Rank&, ThreadRun&)>& body,
+                       double patience = 10) {
   ThreadRun run{on_meta(modelled_options(ranks)), patience};
   const Watchdog watchdog{run.fabric, 20};
   return run([&](Rank& rank) { body(rank, run); });
 }
 
-std::string at(int line) {
+std::string at_line(int line) {
   return "(test_meta.cpp:" + std::to_string(line) + ")";
 }
 
@@ -222,28 +222,29 @@ TEST_CASE("meta: ranks that call different collectives get an error that says so
                "calls broadcast by binomial with member 0 as root of 32 bytes in world"};
     if (mismatch.name == "everybody a root")
       words = {"ranks disagree", "calls broadcast with member"};
-    CHECK(missing(told(4, [&](Rank& rank, ThreadRun&) { mismatch.body(rank); }), words) == "");
+    CHECK(missing(failure_of(4, [&](Rank& rank, ThreadRun&) { mismatch.body(rank); }), words) ==
+          "");
   }
 }
 
 TEST_CASE("meta: a member that has finished, and one that dropped its call") {
   for (const int who : {0, 1, 2}) {
     std::atomic<int> line = 0;
-    const std::string failure = told(3, [&](Rank& rank, ThreadRun&) {
+    const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun&) {
       if (rank.id == who) return;
       line = __LINE__ + 1;
       rank.world.all_reduce(elements(8)).wait();
     });
     CHECK(missing(failure, {fmt::format("waits for rank {} to take part in all_reduce of world {}, "
                                         "which has finished",
-                                        who, at(line))}) == "");
+                                        who, at_line(line))}) == "");
 
-    const std::string dropped = told(3, [&](Rank& rank, ThreadRun&) {
+    const std::string dropped = failure_of(3, [&](Rank& rank, ThreadRun&) {
       Work sum = rank.world.all_reduce(elements(8));
       if (rank.id != who) sum.wait();
     });
     // A third rank that has not joined yet but still runs does not hide the failure.
-    const std::string other = told(4, [&](Rank& rank, ThreadRun& run) {
+    const std::string other = failure_of(4, [&](Rank& rank, ThreadRun& run) {
       if (rank.id == who) return;
       if (rank.id == (who + 1) % 3) return run.sleep_until_failure();
       rank.world.all_reduce(elements(8)).wait();
@@ -260,20 +261,20 @@ TEST_CASE("meta: deadlocks are reported as the cycle of waiting ranks") {
   const auto pair = [](Rank& rank, const char* name) {
     return Group{rank.endpoint, {0, 1}, name, rank.transport->open_channels(Group::channels_taken)};
   };
-  const std::string groups = told(2, [&](Rank& rank, ThreadRun&) {
+  const std::string groups = failure_of(2, [&](Rank& rank, ThreadRun&) {
     Group a = pair(rank, "a");
     Group b = pair(rank, "b");
     line = __LINE__ + 1;
     (rank.id == 0 ? a : b).all_reduce(elements(8)).wait();
     (rank.id == 0 ? b : a).all_reduce(elements(8)).wait();
   });
-  CHECK(groups == "deadlock\n  rank 0 waits for rank 1 to take part in all_reduce of a " +
-                      at(line) + "\n  rank 1 waits for rank 0 to take part in all_reduce of b " +
-                      at(line));
+  CHECK(groups ==
+        "deadlock\n  rank 0 waits for rank 1 to take part in all_reduce of a " + at_line(line) +
+            "\n  rank 1 waits for rank 0 to take part in all_reduce of b " + at_line(line));
 
   // Once rank 1 joins, the others wait for rank 2, which waits for a message from rank 0.
   std::latch others{2};
-  const std::string message = told(3, [&](Rank& rank, ThreadRun&) {
+  const std::string message = failure_of(3, [&](Rank& rank, ThreadRun&) {
     if (rank.id == 2) {
       others.wait();
       rank.world.receive(elements(5), 0).wait();
@@ -288,7 +289,7 @@ TEST_CASE("meta: deadlocks are reported as the cycle of waiting ranks") {
                           "rank 2 waits for rank 0 to send 20 bytes"}) == "");
 
   // The cycle closes when rank 1 joins; all others have waited for it.
-  const std::string late = told(3, [&](Rank& rank, ThreadRun& run) {
+  const std::string late = failure_of(3, [&](Rank& rank, ThreadRun& run) {
     if (rank.id == 2) rank.world.receive(elements(5), 0).wait();
     if (rank.id == 1) std::this_thread::sleep_for(std::chrono::milliseconds{60});
     Work sum = rank.world.all_reduce(elements(8));
@@ -300,7 +301,7 @@ TEST_CASE("meta: deadlocks are reported as the cycle of waiting ranks") {
 }
 
 TEST_CASE("meta: a member that stalls, and one that throws") {
-  const std::string stalled = told(
+  const std::string stalled = failure_of(
       4,
       [&](Rank& rank, ThreadRun& run) {
         if (rank.id == 2) return run.sleep_until_failure();
@@ -310,7 +311,7 @@ TEST_CASE("meta: a member that stalls, and one that throws") {
   CHECK(missing(stalled, {"rank 2 has stalled", "to take part in barrier of world"}) == "");
 
   for (int repetition = 0; repetition < 100; ++repetition) {
-    const std::string failure = told(4, [&](Rank& rank, ThreadRun&) {
+    const std::string failure = failure_of(4, [&](Rank& rank, ThreadRun&) {
       Group other{rank.endpoint,
                   {0, 1, 2, 3},
                   "other",
@@ -331,7 +332,7 @@ TEST_CASE("meta: a member that stalls, and one that throws") {
 TEST_CASE("meta: dropping a call also drops later ones") {
   std::latch dropped{1};
   bool kept = false;
-  const std::string failure = told(2, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(2, [&](Rank& rank, ThreadRun&) {
     if (rank.id == 0) {
       Work first = rank.world.all_reduce(elements(8));
       Work third;

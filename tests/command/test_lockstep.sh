@@ -219,6 +219,7 @@ rm -rf "$house/build"
 
 # The demo without a display.
 lockstep demo; claim "demo gives its flags" says 'with <--ranks> <4> <--microbatches> <8>'
+claim "demo does not look for CUDA" grep -q 'LOCKSTEP_CUDA:.*=when_wanted' "$house/build/release/CMakeCache.txt"
 claim "demo says where the trace is" says 'runs/latest/trace.json'
 claim "demo works out its bubble" says '4 stages and 8 microbatches: 3/11, 27 %.'
 claim "and the next one's" says "demo --microbatches 16': 4 stages and 16 microbatches: 3/19, 16 %."
@@ -304,6 +305,7 @@ lockstep measure --launch mpi --output 'a file'; claim "measure passes its flags
 skips=1    # left_out, and the layout where there is no clang-format 14
 clang-format-14 --version >/dev/null 2>&1 || clang-format --version 2>/dev/null | grep -q 'version 14\.' || skips=2
 lockstep test; claim "test passes" ended 0
+claim "test looks for CUDA" grep -q 'LOCKSTEP_CUDA:.*=ON' "$house/build/release/CMakeCache.txt"
 claim "test counts" last_line "$((3 - skips)) passed, 0 failed, $skips skipped"
 claim "test leaves the slow ones out" is_silent_on 'slow'
 lockstep test -- -R no_such_test; claim "no test at all is no success" ended 1

@@ -12,7 +12,7 @@ using namespace lockstep::viz;
 
 namespace {
 
-void read(const std::vector<std::string>& traces, Timeline& timeline) {
+void read_traces(const std::vector<std::string>& traces, Timeline& timeline) {
   for (const std::string& text : traces) {
     TraceReader reader{timeline};
     reader.feed(text);
@@ -39,7 +39,7 @@ TEST_CASE("times and sizes in the unit that suits them") {
 
 TEST_CASE("the item under the cursor, in words") {
   Timeline timeline;
-  read(sample_traces(sample_1f1b(4, 8, 2)), timeline);
+  read_traces(sample_traces(sample_1f1b(4, 8, 2)), timeline);
   const RankTimeline& rank = *timeline.find_rank(1);
   const SpanRow& row = rank.compute()->rows(Band::action).front();
   const TimelineSpan& first = row.front();
@@ -154,7 +154,7 @@ TEST_CASE("an announced span is found while it is open, and no longer once it ha
 TEST_CASE("the trace, the simulator and the series agree on the bubble") {
   const SampleRun run = sample_1f1b(4, 8, 5);
   Timeline timeline;
-  read(sample_traces(run), timeline);
+  read_traces(sample_traces(run), timeline);
   BubbleSeries series;
   series.update(timeline);
   REQUIRE(series.points().size() == 5);
