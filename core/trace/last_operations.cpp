@@ -21,7 +21,7 @@ std::string words_of(double seconds) {
   return fmt::format("{:.0f} s", seconds);
 }
 
-struct Operation {
+struct TracedOperation {
   Span span;
   int lane = 0;
   Picoseconds start = 0, end = 0;
@@ -46,7 +46,7 @@ std::string Recorder::describe(int lane, const Span& span) const {
 }
 
 std::vector<std::string> Recorder::last_operations(int count) const {
-  std::vector<Operation> ended, open;
+  std::vector<TracedOperation> ended, open;
   const std::int64_t now = steady_nanoseconds();
   block_->each([&](int id, const Lane& lane) {
     for (const Record::Words& words : lane.queue.last())
@@ -62,18 +62,19 @@ std::vector<std::string> Recorder::last_operations(int count) const {
     }
   });
   // An enclosing span ends no earlier than the spans it contains, but starts before them.
-  std::ranges::stable_sort(ended, [](const Operation& a, const Operation& b) {
+  std::ranges::stable_sort(ended, [](const TracedOperation& a, const TracedOperation& b) {
     return std::tuple{a.end, -a.start} < std::tuple{b.end, -b.start};
   });
-  std::ranges::stable_sort(
-      open, [](const Operation& a, const Operation& b) { return a.open_for > b.open_for; });
+  std::ranges::stable_sort(open, [](const TracedOperation& a, const TracedOperation& b) {
+    return a.open_for > b.open_for;
+  });
 
   const Clock* clock = clock_.load(std::memory_order_acquire);
   const bool modelled = clock != nullptr && clock->is_modelled();
   std::vector<std::string> lines;
   const std::size_t shown = std::min(ended.size(), static_cast<std::size_t>(std::max(count, 0)));
   for (std::size_t i = ended.size() - shown; i < ended.size(); ++i) {
-    const Operation& each = ended[i];
+    const TracedOperation& each = ended[i];
     std::string line =
         describe(each.lane, each.span) + ": " + words_of(seconds(each.end - each.start));
     if (modelled) line += " of modelled time";
@@ -83,7 +84,7 @@ std::vector<std::string> Recorder::last_operations(int count) const {
     }
     lines.push_back(std::move(line));
   }
-  for (const Operation& each : open)
+  for (const TracedOperation& each : open)
     lines.push_back(describe(each.lane, each.span) + ": open for " + words_of(each.open_for));
   return lines;
 }
