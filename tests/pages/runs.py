@@ -1,0 +1,79 @@
+"""Runs a page's commands in a tree that looks like the repository's: ./lockstep is the real script, its build is
+the one given and is never touched, and what runs write goes into a temporary folder."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# Neither built nor installed here: that is what ctest, or the person, has done before.
+STUB = 'need() { :; }\nbuild() { :; }\n'
+
+# What no test of a page can run, and why.
+NOT_RUN = [
+    (r'--device[ =]cuda', 'needs a GPU'),
+    (r'tests/gpu/(run|pack)', 'needs a GPU, or packages from the network'),
+    (r'--hosts?(file)? |--token|srun |ssh ', 'needs other hosts'),
+    (r'docker |cmake ', 'builds everything'),
+    (r'\./lockstep test', 'runs the tests, of which this is one'),
+    (r'\./lockstep bench', 'needs an idle machine'),
+    (r'\./lockstep view( --listen.*)?$', 'waits for a run'),
+]
+
+
+class Runner:
+    def __init__(self, tree, build, timeout=600):
+        self.timeout, self.outputs = timeout, {}
+        self.root = Path(tempfile.mkdtemp(prefix='lockstep-pages-'))
+        self.viewer = build / 'viz/lockstep_view'
+        for folder in ('build', 'cmake', 'runs'):
+            (self.root / folder).mkdir()
+        (self.root / 'cmake/build.sh').write_text(STUB)
+        (self.root / 'build/release').symlink_to(build)
+        shutil.copy(tree / 'lockstep', self.root)
+        for path in tree.iterdir():
+            if path.name not in ('build', 'runs', 'cmake', 'lockstep') and not path.name.startswith('.'):
+                (self.root / path.name).symlink_to(path)
+        self.environment = {name: value for name, value in os.environ.items()
+                            if name not in ('DISPLAY', 'WAYLAND_DISPLAY', 'LOCKSTEP_PRESET')}
+
+    def close(self):
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def reason_not_to_run(self, command):
+        if command.not_run:
+            return command.not_run
+        for pattern, reason in NOT_RUN:
+            if re.search(pattern, command.text):
+                return reason
+        if re.match(r'\./lockstep view', command.text) and not (self.viewer.exists() and shutil.which('xvfb-run')):
+            return 'needs the viewer and Xvfb'
+        return ''
+
+    def run(self, text):
+        """(output, exit code); what only reads or trains is run once."""
+        if text in self.outputs:
+            return self.outputs[text]
+        actual = text
+        if re.match(r'\./lockstep view', text) and '--screenshot' not in text:
+            actual += ' --screenshot picture.png'
+        begun, run = time.monotonic(), len(list((self.root / 'runs').iterdir()))
+        # Where the trace goes, by the variable with which a launcher tells its ranks.
+        environment = {**self.environment, 'LOCKSTEP_RUN': f'{run}\n{self.root}/runs/{run}'}
+        process = subprocess.Popen(['bash', '-c', actual], cwd=self.root, env=environment, text=True,
+                                   errors='replace', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            output, code = process.communicate(timeout=self.timeout)[0], process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, code = process.communicate()[0], 124
+        print(f'  {time.monotonic() - begun:6.1f} s  {text}', file=sys.stderr, flush=True)
+        if not text.startswith('cmp'):
+            self.outputs[text] = output, code
+        return output, code
