@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 # A block that begins like this holds commands; any other block is the output of one, or code if it names a language.
 COMMAND = re.compile(r'(\./lockstep|for \w+ in|cmp|cat|grep|srun|ssh|docker|cmake|lessons/|tests/)\b')
-NOTE = re.compile(r'(runs|derived|declared|not run|exit|table)\b:?\s*(.*)', re.S)
+NOTE = re.compile(r'(runs|derived|declared|not run|exit|table|quotes)\b:?\s*(.*)', re.S)
 
 
 class BadPage(Exception):
@@ -95,13 +95,13 @@ def parse_notes(comment, line):
     body = comment.strip()[4:].rsplit('-->', 1)[0].strip()
     match = NOTE.fullmatch(body)
     if not match:
-        raise BadPage(f'{line}: a note is one of runs, derived, declared, not run, exit, table; this is "{body[:60]}"')
+        raise BadPage(f'{line}: a note is one of runs, derived, declared, not run, exit, table, quotes; this is "{body[:60]}"')
     return [Note(match[1], match[2].strip(), line)]
 
 
 def commands_of(part):
     """The commands of a part, in the page's order: those of its notes, then its own."""
-    exits = int(part.notes_of('exit')[0].body) if part.has('exit') else 0
+    codes = [int(code) for code in part.notes_of('exit')[0].body.split()] if part.has('exit') else [0]
     skip = part.notes_of('not run')[0].body if part.has('not run') else ''
     found = []
     for note in part.notes_of('runs'):
@@ -109,13 +109,17 @@ def commands_of(part):
             ends = re.search(r'\s*\(exit (\d+)\)$', text)
             for each in expand(text[:ends.start()] if ends else text):
                 found.append(Command(each, note.line, int(ends[1]) if ends else 0))
+    own = []
     if part.kind == 'commands':
-        found += [Command(text, part.line, exits, skip) for text in join_lines(part.lines)]
+        own = [Command(text, part.line, 0, skip) for text in join_lines(part.lines)]
     if part.kind == 'text':
         for match in re.finditer(r'`(\./lockstep [^`]*)`', part.text()):
-            text = ' '.join(match[1].split())
-            found.append(Command(text, part.line_of(match.start()), exits, skip))
-    return found
+            own.append(Command(' '.join(match[1].split()), part.line_of(match.start()), 0, skip))
+    if len(codes) not in (1, len(own)):
+        raise BadPage(f'{part.line}: {len(codes)} exit codes for {len(own)} commands')
+    for number, command in enumerate(own):
+        command.exit = codes[number % len(codes)]
+    return found + own
 
 
 def join_lines(lines):

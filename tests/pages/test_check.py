@@ -17,6 +17,7 @@ case "$*" in
   "lesson 5 --ranks 4") echo "sent 3058.0 kB" ;;
   "lesson 5 --clock wall") echo "rank 0   c-----.... took $RANDOM.5 ms" ;;
   "lesson 5 --pp 2") echo "this lesson lays all its ranks on the dp axis" >&2; exit 2 ;;
+  "lesson 5 --parity on") echo "losses differ by 3.4e-08" ;;
   "lesson 5 --save runs/saved") echo saved >runs/saved ;;
 esac
 '''
@@ -97,6 +98,12 @@ class Pages(unittest.TestCase):
         self.fails(RUN + 'The loss is 2.5984.\n', 7, '2.5984')
         self.fails(RUN + 'The time is 2.5985.\n', 7, '2.5985')
 
+    def test_a_bound_has_a_printed_number_below_it(self):
+        page = '# A page\n\n```\n./lockstep lesson 5 --parity on\n```\n\n'
+        self.passes(page + 'They differ by less than 1e-7.\n')
+        self.fails(page + 'They differ by less than 1e-8.\n', 7, '1e-8')
+        self.fails(page + 'They differ by less than 1e-4.\n', 7, '1e-4')
+
     # Arithmetic
 
     def test_a_derived_figure_passes(self):
@@ -137,6 +144,11 @@ class Pages(unittest.TestCase):
         self.passes('# A page\n\n```\n./lockstep lesson 5 --save runs/saved\ncmp runs/saved runs/saved\n```\n')
         self.assertFalse((self.tree / 'runs').exists())
 
+    def test_each_command_may_have_an_exit_code_of_its_own(self):
+        commands = '```\n./lockstep lesson 5\n./lockstep lesson 5 --pp 2\n```\n'
+        self.passes('# A page\n\n<!-- exit 0 2 -->\n' + commands)
+        self.fails('# A page\n\n<!-- exit 2 0 -->\n' + commands, 5, 'ends with 0')
+
     def test_what_is_not_run_is_listed(self):
         self.passes('# A page\n\n```\n./lockstep lesson 5 --device cuda\n```\n')
         self.assertIn('not run (needs a GPU)', self.output)
@@ -176,6 +188,17 @@ class Pages(unittest.TestCase):
     def test_code_is_looked_for_in_the_sources(self):
         self.passes('# A page\n\n```cpp\nint main() {\n  return 0;\n```\n')
         self.fails('# A page\n\n```cpp\nint main() {\n  return 1;\n```\n', 4, 'no source')
+
+    def test_a_place_in_a_source_has_the_call(self):
+        (self.tree / 'core/comm').mkdir(parents=True)
+        (self.tree / 'core/comm/ring.h').write_text('int a;\ngroup.all_reduce(x);\n')
+        self.passes('# A page\n\nrank 0 calls all_reduce of 4 bytes (ring.h:2).\n')
+        self.fails('# A page\n\nrank 0 calls all_reduce of 4 bytes (ring.h:1).\n', 3, 'ring.h:1', '[2]')
+
+    def test_quotations_are_printed_where_the_author_says_so(self):
+        page = '# A page\n\n<!-- runs: ./lockstep lesson 5 --pp 2 (exit 2) -->\n<!-- quotes -->\n'
+        self.passes(page + 'It says "this lesson lays all its ranks on the dp axis".\n')
+        self.fails(page + 'It says "this lesson lays some ranks on the dp axis".\n', 5, 'lays some ranks')
 
     # Notes
 
