@@ -162,7 +162,7 @@ def equations(text):
     """The sums that a text works out, as (expression, result, offset of the result)."""
     for match in EQUATION.finditer(text):
         expression, before = match[1], text[:match.start()].rstrip()
-        if re.search(r'([\w.²)]?[-+*/×=^)]|\bx)$', before) or (text[:match.start()] and re.match(r'[\w.]', text[match.start() - 1])):
+        if re.search(r'([\w.²)]?[-+*/×^)]|\bx)$', before) or (text[:match.start()] and re.match(r'[\w.]', text[match.start() - 1])):
             continue    # the tail of a formula with letters
         units = {unit for unit in re.findall(rf'{NUMBER} ?({UNIT})', expression)} | ({match[3]} if match[3] else set())
         if len({NAMES.get(unit, unit) for unit in units}) > 1:

@@ -73,6 +73,9 @@ class Runner:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, code = process.communicate()[0], 124
+        except BaseException:    # interrupted: nothing stays behind
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
         print(f'  {time.monotonic() - begun:6.1f} s  {text}', file=sys.stderr, flush=True)
         if not text.startswith('cmp'):
             self.outputs[text] = output, code
