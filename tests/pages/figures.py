@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 NUMBER = r'(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:e[+-]?\d+)?)'
-UNIT = (r'(?:%|[kMGT]?B(?:/s)?|[pnµμum]?s|microseconds?|nanoseconds?|milliseconds?|seconds?|minutes?)'
-        r'(?![\w²]| ?[)+/]|/s)')
+UNIT = (r'(?:(?:%|[kMGT]?B(?:/s)?|[pnµμum]s|microseconds?|nanoseconds?|milliseconds?|seconds?|minutes?)(?![\w²]|/s)|'
+        r's(?![\w²]| ?[)+/]))')    # but not the s of a formula, the sequence's length
 TOKEN = re.compile(rf'(?<![\w.])(?<![A-Za-z]-)({NUMBER})(?!\w|[.,]\d)(?:[ \n]?({UNIT}))?|'
                    rf'(?<![\w.])({NUMBER})({UNIT})')
 NAMES = {'microsecond': 'µs', 'microseconds': 'µs', 'us': 'µs', 'μs': 'µs', 'nanosecond': 'ns', 'nanoseconds': 'ns',
