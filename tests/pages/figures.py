@@ -9,8 +9,8 @@ from decimal import Decimal
 NUMBER = r'(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:e[+-]?\d+)?)'
 UNIT = (r'(?:(?:%|[kMGT]?B(?:/s)?|[pnµμum]s|microseconds?|nanoseconds?|milliseconds?|seconds?|minutes?)(?![\w²]|/s)|'
         r's(?![\w²]| ?[)+/]))')    # but not the s of a formula, the sequence's length
-TOKEN = re.compile(rf'(?<![\w.])(?<![A-Za-z]-)({NUMBER})(?!\w|[.,]\d)(?:[ \n]?({UNIT}))?|'
-                   rf'(?<![\w.])({NUMBER})({UNIT})')
+TOKEN = re.compile(rf"(?<![\w.])(?<![A-Za-z]-)({NUMBER})(?!\w|[.,']\d)(?:[ \n]?({UNIT}))?|"
+                   rf"(?<![\w.])({NUMBER})({UNIT})")
 NAMES = {'microsecond': 'µs', 'microseconds': 'µs', 'us': 'µs', 'μs': 'µs', 'nanosecond': 'ns', 'nanoseconds': 'ns',
          'millisecond': 'ms', 'milliseconds': 'ms', 'second': 's', 'seconds': 's', 'minutes': 'minute'}
 
@@ -159,7 +159,7 @@ EQUATION = re.compile(rf'((?:{OPERAND}\s*(?: x |[×*/+-])\s*)+{OPERAND})\s=\s({N
 
 
 def equations(text):
-    """The sums that a text works out, as (expression, result, offset of the result)."""
+    """The sums that a text works out, as (expression, result, its unit, its offset)."""
     for match in EQUATION.finditer(text):
         expression, before = match[1], text[:match.start()].rstrip()
         if re.search(r'([\w.²)]?[-+*/×^)]|\bx)$', before) or (text[:match.start()] and re.match(r'[\w.]', text[match.start() - 1])):
@@ -172,4 +172,4 @@ def equations(text):
         while expression.count('(') > expression.count(')') and expression.startswith('('):
             expression = expression[1:]
         if expression.count('(') == expression.count(')'):
-            yield expression, match[2], match.start(2)
+            yield expression, match[2], NAMES.get(match[3], match[3] or ''), match.start(2)
