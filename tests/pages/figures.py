@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 NUMBER = r'(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:e[+-]?\d+)?)'
-UNIT = (r'(?:(?:%|[kMGT]?B(?:/s)?|[pnµμum]s|microseconds?|nanoseconds?|milliseconds?|seconds?|minutes?)(?![\w²]|/s)|'
+UNIT = (r'(?:(?:%|[kMGT]?B(?:/s)?|[pnµμum]s|microseconds?|nanoseconds?|milliseconds?|seconds?|minutes?)'
+        r'(?![\w²]|/s)|'
         r's(?![\w²]| ?[)+/]))')    # but not the s of a formula, the sequence's length
 TOKEN = re.compile(rf"(?<![\w.])(?<![A-Za-z]-)({NUMBER})(?!\w|[.,']\d)(?:[ \n]?({UNIT}))?|"
                    rf"(?<![\w.])({NUMBER})({UNIT})")
@@ -162,7 +163,7 @@ def equations(text):
     """The sums that a text works out, as (expression, result, its unit, its offset)."""
     for match in EQUATION.finditer(text):
         expression, before = match[1], text[:match.start()].rstrip()
-        if re.search(r'([\w.²)]?[-+*/×^)]|\bx)$', before) or (text[:match.start()] and re.match(r'[\w.]', text[match.start() - 1])):
+        if re.search(r'([-+*/×^)]|\bx)$', before) or re.search(r'[\w.]$', text[:match.start()]):
             continue    # the tail of a formula with letters
         units = {unit for unit in re.findall(rf'{NUMBER} ?({UNIT})', expression)} | ({match[3]} if match[3] else set())
         if len({NAMES.get(unit, unit) for unit in units}) > 1:

@@ -95,7 +95,8 @@ def parse_notes(comment, line):
     body = comment.strip()[4:].rsplit('-->', 1)[0].strip()
     match = NOTE.fullmatch(body)
     if not match:
-        raise BadPage(f'{line}: a note is one of runs, derived, declared, not run, exit, table, quotes; this is "{body[:60]}"')
+        raise BadPage(f'{line}: a note is one of runs, derived, declared, not run, exit, table, quotes, '
+                      f"not '{body[:60]}'")
     return [Note(match[1], match[2].strip(), line)]
 
 

@@ -1,4 +1,4 @@
-"""Runs a page's commands in a tree that looks like the repository's: ./lockstep is the real script, its build is
+"""Runs the commands of a page in a copy of the tree: ./lockstep is the real script, its build is
 the one given and is never touched, and what runs write goes into a temporary folder."""
 
 import os

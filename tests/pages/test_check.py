@@ -78,7 +78,8 @@ class Pages(unittest.TestCase):
         self.fails(RUN + '| a | b |\n|---|---|\n| 1 | 0.5 ms |\n', 9, '0.5 ms')
 
     def test_a_flag_is_no_figure_and_its_value_is_known(self):
-        self.passes('# A page\n\n```\n./lockstep lesson 5 --bucket 200000\n```\n\nWith `--bucket 3000` or 200,000 bytes.\n')
+        self.passes('# A page\n\n```\n./lockstep lesson 5 --bucket 200000\n```\n\n'
+                    'With `--bucket 3000` or 200,000 bytes.\n')
 
     def test_a_declared_figure_passes_and_names_why(self):
         self.passes(RUN + '<!-- declared: 7.5 30 (Rajbhandari 2020, table 1) -->\nOf 7.5 and 30 GB.\n')
