@@ -27,7 +27,7 @@ NOT_RUN = [
 
 
 class Runner:
-    def __init__(self, tree, build, timeout=600):
+    def __init__(self, tree, build, timeout=3600):
         self.timeout, self.outputs = timeout, {}
         self.root = Path(tempfile.mkdtemp(prefix='lockstep-pages-'))
         self.viewer = build / 'viz/lockstep_view'
