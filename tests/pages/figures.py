@@ -163,7 +163,7 @@ def equations(text):
     """The sums that a text works out, as (expression, result, its unit, its offset)."""
     for match in EQUATION.finditer(text):
         expression, before = match[1], text[:match.start()].rstrip()
-        if re.search(r'([-+*/×^)]|\bx)$', before) or re.search(r'[\w.]$', text[:match.start()]):
+        if re.search(r'([-+*/×^)]|\bx)$', before) or re.search(r'[\w.]\Z', text[:match.start()]):
             continue    # the tail of a formula with letters
         units = {unit for unit in re.findall(rf'{NUMBER} ?({UNIT})', expression)} | ({match[3]} if match[3] else set())
         if len({NAMES.get(unit, unit) for unit in units}) > 1:

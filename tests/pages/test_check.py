@@ -117,6 +117,9 @@ class Pages(unittest.TestCase):
     def test_right_arithmetic_in_a_text_passes_up_to_rounding(self):
         self.passes(RUN + 'It is 2 x 1747.5 = 3494.9 kB, and 3 x 3/4 x 1747.5 = 3931.9 kB.\n')
 
+    def test_arithmetic_at_the_start_of_a_line(self):
+        self.passes(RUN + 'It takes\n2 x 1747.5 = 3495.0 kB.\n')
+
     def test_arithmetic_over_lines_and_with_units(self):
         self.passes(RUN + 'It is 2 x 1747.5 kB\n= 3495.0 kB.\n')
 
