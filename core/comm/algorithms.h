@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "core/comm/peers.h"
+#include "core/comm/transport/peers.h"
 
 namespace lockstep {
 

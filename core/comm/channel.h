@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/native.h"
-#include "core/comm/transport.h"
+#include "core/comm/transport/native.h"
+#include "core/comm/transport/transport.h"
 #include "core/comm/work.h"
 #include "core/device/device.h"
 #include "core/time/message_times.h"

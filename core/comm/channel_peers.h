@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/comm/channel.h"
-#include "core/comm/peers.h"
+#include "core/comm/transport/peers.h"
 
 namespace lockstep {
 

@@ -9,8 +9,8 @@
 
 #include "core/comm/algorithms.h"
 #include "core/comm/channel_peers.h"
-#include "core/comm/meta_collectives.h"
-#include "core/comm/native.h"
+#include "core/comm/meta/meta_collectives.h"
+#include "core/comm/transport/native.h"
 #include "core/comm/worker.h"
 
 namespace lockstep {

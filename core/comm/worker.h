@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/comm/transport.h"
+#include "core/comm/transport/transport.h"
 #include "core/device/stream.h"
 
 namespace lockstep {

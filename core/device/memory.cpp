@@ -4,22 +4,11 @@
 
 #include <algorithm>
 #include <new>
-#include <numeric>
 #include <stdexcept>
 
 #include "core/device/gpu.h"
 
 namespace lockstep {
-
-const char* name_of(MemoryCategory category) {
-  constexpr const char* names[memory_category_count] = {"parameters", "gradients", "optimizer",
-                                                        "activations", "communication"};
-  return names[static_cast<std::size_t>(category)];
-}
-
-std::int64_t MemoryUse::total() const {
-  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
-}
 
 void* Memory::allocate(std::size_t bytes, MemoryCategory category) {
   void* data = nullptr;

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/memory_use.h"
 #include "core/device/block_pool.h"
 #include "kernels/kernels.h"
 
@@ -11,34 +11,10 @@ namespace lockstep {
 
 class Gpu;
 
-/// What a piece of memory is for. "16 bytes per parameter" is the first three.
-enum class MemoryCategory : std::uint8_t {
-  parameters,
-  gradients,
-  optimizer,
-  activations,
-  communication
-};
-constexpr int memory_category_count = 5;
-inline constexpr std::array all_memory_categories{
-    MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer,
-    MemoryCategory::activations, MemoryCategory::communication};
-const char* name_of(MemoryCategory category);
-
 enum class DeviceKind : std::uint8_t {
   cpu,
   cuda,
   meta,  ///< allocates and computes nothing, but counts and charges everything
-};
-
-/// Bytes per category, now and at their highest; exact, since everything is allocated and released
-/// on the rank's own thread, in program order.
-struct MemoryUse {
-  std::array<std::int64_t, memory_category_count> bytes{};
-  std::int64_t of(MemoryCategory category) const {
-    return bytes[static_cast<std::size_t>(category)];
-  }
-  std::int64_t total() const;
 };
 
 /// One rank's memory: hands out storage on its device and keeps the account. Belongs to the rank's

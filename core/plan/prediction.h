@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/device/memory.h"
+#include "core/base/memory_use.h"
 #include "core/plan/communication.h"
 
 namespace lockstep {

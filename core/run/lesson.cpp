@@ -9,13 +9,13 @@
 #include <exception>
 
 #include "core/base/error.h"
-#include "core/comm/environment.h"
+#include "core/comm/mpi/environment.h"
 #include "core/run/corpus.h"
-#include "core/run/launch.h"
-#include "core/run/rank_report.h"
-#include "core/run/report.h"
+#include "core/run/files/rank_report.h"
+#include "core/run/launch/launch.h"
+#include "core/run/report/report.h"
+#include "core/run/report/trained_model.h"
 #include "core/run/running.h"
-#include "core/run/trained_model.h"
 #include "core/trace/reader.h"
 
 namespace lockstep {

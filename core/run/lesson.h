@@ -11,9 +11,9 @@
 #include "core/model/data.h"
 #include "core/model/gpt.h"
 #include "core/plan/prediction.h"
-#include "core/run/options.h"
+#include "core/run/options/options.h"
 #include "core/run/rank.h"
-#include "core/run/sum_order.h"
+#include "core/run/report/sum_order.h"
 
 namespace lockstep {
 

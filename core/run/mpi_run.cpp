@@ -8,12 +8,12 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "core/comm/control.h"
-#include "core/comm/environment.h"
-#include "core/comm/mpi_transport.h"
-#include "core/run/clock_offset.h"
-#include "core/run/gather_traces.h"
-#include "core/run/launch.h"
+#include "core/comm/mpi/environment.h"
+#include "core/comm/mpi/mpi_transport.h"
+#include "core/comm/transport/control.h"
+#include "core/run/files/gather_traces.h"
+#include "core/run/launch/clock_offset.h"
+#include "core/run/launch/launch.h"
 #include "core/run/running.h"
 
 namespace lockstep {

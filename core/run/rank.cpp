@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
-#include "core/comm/nccl_transport.h"
+#include "core/comm/nccl/nccl_transport.h"
 
 namespace lockstep {
 

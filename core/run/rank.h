@@ -7,8 +7,8 @@
 
 #include "core/comm/group.h"
 #include "core/plan/plan.h"
-#include "core/run/gpus.h"
-#include "core/run/options.h"
+#include "core/run/launch/gpus.h"
+#include "core/run/options/options.h"
 
 namespace lockstep {
 

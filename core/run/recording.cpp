@@ -6,8 +6,8 @@
 
 #include "core/device/host_copy.h"
 #include "core/model/checkpoint.h"
+#include "core/run/report/trained_model.h"
 #include "core/run/running.h"
-#include "core/run/trained_model.h"
 
 // What a lesson's body calls: phases, steps, losses, final parameters; and what is noted on the
 // way.

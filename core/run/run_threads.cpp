@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/run/launch/signal_watch.h"
 #include "core/run/running.h"
-#include "core/run/signal_watch.h"
 #include "core/run/thread_ranks.h"
 
 namespace lockstep {

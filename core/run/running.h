@@ -5,12 +5,12 @@
 #include <mutex>
 #include <vector>
 
-#include "core/run/console.h"
+#include "core/run/files/rank_report.h"
+#include "core/run/files/run_folder.h"
 #include "core/run/lesson.h"
-#include "core/run/process_memory.h"
-#include "core/run/rank_report.h"
-#include "core/run/results.h"
-#include "core/run/run_folder.h"
+#include "core/run/report/console.h"
+#include "core/run/report/process_memory.h"
+#include "core/run/report/results.h"
 #include "core/trace/writer.h"
 
 namespace lockstep {

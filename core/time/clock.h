@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "core/base/category.h"
 #include "core/time/cluster.h"
 #include "core/time/cycle_clock.h"
-#include "core/trace/span.h"
 
 namespace lockstep {
 

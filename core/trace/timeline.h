@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/device/memory.h"
+#include "core/base/memory_use.h"
 #include "core/time/time.h"
 #include "core/trace/span.h"
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/control.h"
+#include "core/comm/transport/control.h"
 #include "core/device/host_copy.h"
-#include "core/run/console.h"
 #include "core/run/rank.h"
+#include "core/run/report/console.h"
 #include "lessons/01_collectives/ring_all_reduce.h"
 
 namespace lockstep {

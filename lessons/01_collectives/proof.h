@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/comm/control.h"
+#include "core/comm/transport/control.h"
 #include "core/device/host_copy.h"
 #include "core/run/rank.h"
 #include "lessons/01_collectives/grid.h"

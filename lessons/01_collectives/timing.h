@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/control.h"
+#include "core/comm/transport/control.h"
 #include "core/run/rank.h"
 #include "core/time/fit.h"
 

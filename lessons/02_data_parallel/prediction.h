@@ -9,8 +9,8 @@
 #include "core/comm/algorithms.h"
 #include "core/plan/footprint.h"
 #include "core/plan/prediction.h"
-#include "core/run/options.h"
-#include "core/run/sum_order.h"
+#include "core/run/options/options.h"
+#include "core/run/report/sum_order.h"
 #include "lessons/02_data_parallel/data_parallel.h"
 
 namespace lockstep {

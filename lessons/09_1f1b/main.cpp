@@ -1,8 +1,8 @@
 #include "core/model/adamw.h"
 #include "core/pipeline/executor.h"
+#include "core/pipeline/pipeline_prediction.h"
 #include "core/pipeline/update.h"
 #include "core/run/lesson.h"
-#include "core/run/pipeline_prediction.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 

@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/model/microbatch.h"
-#include "core/run/options.h"
+#include "core/run/options/options.h"
 
 namespace lockstep {
 

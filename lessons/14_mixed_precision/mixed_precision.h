@@ -11,7 +11,7 @@
 #include "core/model/adamw.h"
 #include "core/model/gpt.h"
 #include "core/plan/footprint.h"
-#include "core/run/solo_device.h"
+#include "core/run/report/solo_device.h"
 #include "lessons/03_zero_1/zero_memory.h"
 #include "lessons/14_mixed_precision/loss_scaling.h"
 

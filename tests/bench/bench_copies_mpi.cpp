@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "core/comm/environment.h"
-#include "core/comm/mpi_transport.h"
-#include "core/run/launch.h"
+#include "core/comm/mpi/environment.h"
+#include "core/comm/mpi/mpi_transport.h"
+#include "core/run/launch/launch.h"
 #include "tests/bench/copies.h"
 
 using namespace lockstep;

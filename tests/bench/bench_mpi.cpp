@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/comm/environment.h"
-#include "core/comm/mpi_transport.h"
-#include "core/run/launch.h"
+#include "core/comm/mpi/environment.h"
+#include "core/comm/mpi/mpi_transport.h"
+#include "core/run/launch/launch.h"
 #include "tests/bench/side_by_side.h"
 #include "tests/support/ranks.h"
 

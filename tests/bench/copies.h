@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/control.h"
+#include "core/comm/transport/control.h"
 #include "tests/bench/side_by_side.h"
 #include "tests/support/copies_checks.h"
 

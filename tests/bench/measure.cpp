@@ -14,15 +14,15 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "core/comm/environment.h"
-#include "core/run/given.h"
-#include "core/run/launch.h"
-#include "core/run/run_folder.h"
+#include "core/comm/mpi/environment.h"
+#include "core/run/files/run_folder.h"
+#include "core/run/launch/launch.h"
+#include "core/run/options/given.h"
 #include "core/time/fit.h"
 #include "tests/bench/timing.h"
 #include "tests/support/ranks.h"
 #ifdef LOCKSTEP_HAS_MPI
-#include "core/comm/mpi_transport.h"
+#include "core/comm/mpi/mpi_transport.h"
 #endif
 
 using namespace lockstep;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/comm/gpu_communicator.h"
+#include "core/comm/transport/gpu_communicator.h"
 #include "core/device/gpu.h"
 
 namespace lockstep::test {

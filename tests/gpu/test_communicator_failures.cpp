@@ -1,4 +1,4 @@
-// Operations of core/comm/gpu_communicator.h that do not match, or that never complete.
+// Operations of core/comm/transport/gpu_communicator.h that do not match, or that never complete.
 
 #include "tests/gpu/communicator_ranks.h"
 

@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "core/comm/control.h"
+#include "core/comm/transport/control.h"
 #include "core/pipeline/executor.h"
 #include "core/pipeline/update.h"
-#include "core/run/parity.h"
+#include "core/run/report/parity.h"
 #include "lessons/02_data_parallel/prediction.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "tests/support/copies_checks.h"

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "core/run/pipeline_prediction.h"
+#include "core/pipeline/pipeline_prediction.h"
 #include "core/trace/analysis.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/ranks.h"

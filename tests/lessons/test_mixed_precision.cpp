@@ -3,7 +3,7 @@
 #include <mutex>
 #include <random>
 
-#include "core/run/parity.h"
+#include "core/run/report/parity.h"
 #include "lessons/02_data_parallel/data_parallel.h"
 #include "tests/model/fixture.h"
 #include "tests/support/ranks.h"

@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/comm/control.h"
-#include "core/comm/mpi_check.h"
-#include "core/comm/mpi_transport.h"
+#include "core/comm/mpi/mpi_check.h"
+#include "core/comm/mpi/mpi_transport.h"
+#include "core/comm/transport/control.h"
 #include "tests/comm/random_programs.h"
 #include "tests/support/mismatches.h"
 #include "tests/support/narrow_collective_checks.h"

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "core/comm/control.h"
-#include "core/comm/mpi_transport.h"
+#include "core/comm/mpi/mpi_transport.h"
+#include "core/comm/transport/control.h"
 #include "tests/pipeline/multi_stage_schedules.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/pipeline_checks.h"

@@ -15,7 +15,7 @@
 #include "core/model/philox.h"
 #include "core/model/safetensors.h"
 #include "core/plan/flat_layout.h"
-#include "core/run/results.h"
+#include "core/run/report/results.h"
 #include "lessons/05_zero_3/prediction.h"
 #include "tests/model/fixture.h"
 #include "tests/plan/random_plans.h"

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "core/run/pipeline_prediction.h"
+#include "core/pipeline/pipeline_prediction.h"
 #include "lessons/05_zero_3/prediction.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "tests/support/bytes.h"

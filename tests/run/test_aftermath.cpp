@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/aftermath.h"
+#include "core/run/launch/aftermath.h"
 
 using namespace lockstep;
 

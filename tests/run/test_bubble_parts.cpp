@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "core/run/bubble_parts.h"
+#include "core/run/report/bubble_parts.h"
 #include "core/trace/analysis.h"
 #include "tests/run/timelines.h"
 

@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/comm/threads_transport.h"
-#include "core/run/clock_offset.h"
+#include "core/comm/threads/threads_transport.h"
+#include "core/run/launch/clock_offset.h"
 #include "core/time/clock.h"
 
 using namespace lockstep;

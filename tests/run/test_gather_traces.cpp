@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/comm/threads_transport.h"
-#include "core/run/gather_traces.h"
+#include "core/comm/threads/threads_transport.h"
+#include "core/run/files/gather_traces.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace lockstep;

@@ -1,4 +1,4 @@
-#include "core/run/gpus.h"
+#include "core/run/launch/gpus.h"
 
 #include <doctest/doctest.h>
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/comm/environment.h"
-#include "core/run/hosts.h"
+#include "core/comm/mpi/environment.h"
+#include "core/run/options/hosts.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
 

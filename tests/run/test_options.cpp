@@ -11,8 +11,8 @@
 #include "core/model/checkpoint.h"
 #include "core/model/data.h"
 #include "core/run/lesson.h"
-#include "core/run/options.h"
-#include "core/run/trained_model.h"
+#include "core/run/options/options.h"
+#include "core/run/report/trained_model.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
 

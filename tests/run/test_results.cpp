@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/run/parity.h"
-#include "core/run/report.h"
-#include "core/run/results.h"
+#include "core/run/report/parity.h"
+#include "core/run/report/report.h"
+#include "core/run/report/results.h"
 #include "tests/support/bytes.h"
 #include "tests/support/complaints.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/run/rank_report.h"
-#include "core/run/run_folder.h"
+#include "core/run/files/rank_report.h"
+#include "core/run/files/run_folder.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
 

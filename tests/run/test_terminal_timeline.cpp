@@ -4,7 +4,7 @@
 #include <regex>
 #include <string>
 
-#include "core/run/terminal_timeline.h"
+#include "core/run/report/terminal_timeline.h"
 #include "tests/run/timelines.h"
 
 using namespace lockstep;

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/control.h"
+#include "core/comm/transport/control.h"
 #include "core/run/rank.h"
-#include "tests/comm/oracle.h"
+#include "tests/support/collective_oracle.h"
 
 /// Requirements on collectives with real ranks, in a form that both threads and processes can run:
 /// each check is called on every rank and returns the errors found there, or "".

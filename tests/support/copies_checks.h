@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/control.h"
+#include "core/comm/transport/control.h"
 #include "core/device/host_copy.h"
-#include "core/run/parity.h"
 #include "core/run/rank.h"
-#include "core/run/report.h"
-#include "core/run/solo_device.h"
+#include "core/run/report/parity.h"
+#include "core/run/report/report.h"
+#include "core/run/report/solo_device.h"
 #include "lessons/05_zero_3/prediction.h"
 #include "tests/support/bytes.h"
 

@@ -9,7 +9,7 @@
 
 #include "core/run/rank.h"
 #include "kernels/element.h"
-#include "tests/comm/oracle.h"
+#include "tests/support/collective_oracle.h"
 
 /// Requirements on collectives on bf16 and f16; called on every rank, like CollectiveChecks.
 namespace lockstep::testing {

@@ -10,16 +10,16 @@
 #include <tuple>
 #include <vector>
 
-#include "core/comm/control.h"
+#include "core/comm/transport/control.h"
 #include "core/model/adamw.h"
 #include "core/model/builder.h"
 #include "core/pipeline/executor.h"
+#include "core/pipeline/pipeline_prediction.h"
 #include "core/pipeline/update.h"
 #include "core/plan/footprint.h"
-#include "core/run/parity.h"
-#include "core/run/pipeline_prediction.h"
 #include "core/run/rank.h"
-#include "core/run/report.h"
+#include "core/run/report/parity.h"
+#include "core/run/report/report.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "tests/support/bytes.h"

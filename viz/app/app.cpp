@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "viz/app/imgui_shim.h"
 #include "viz/data/first_run.h"
+#include "viz/views/imgui_shim.h"
 
 namespace lockstep::viz {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "viz/app/imgui_shim.h"
+#include "viz/views/imgui_shim.h"
 
 namespace lockstep::viz {
 namespace {

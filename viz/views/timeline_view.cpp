@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "viz/app/imgui_shim.h"
+#include "viz/views/imgui_shim.h"
 
 namespace lockstep::viz {
 namespace {

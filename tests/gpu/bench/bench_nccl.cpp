@@ -19,7 +19,7 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "core/comm/gpu_communicator.h"
+#include "core/comm/transport/gpu_communicator.h"
 #include "tests/gpu/bench/timing.h"
 
 using namespace lockstep;

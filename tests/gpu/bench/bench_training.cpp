@@ -14,7 +14,7 @@
 #include "core/model/adamw.h"
 #include "core/model/data.h"
 #include "core/model/gpt.h"
-#include "core/run/solo_device.h"
+#include "core/run/report/solo_device.h"
 #include "tests/gpu/bench/timing.h"
 
 using namespace lockstep;

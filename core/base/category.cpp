@@ -1,0 +1,19 @@
+#include "core/base/category.h"
+
+#include <cstddef>
+
+namespace lockstep {
+
+const char* name_of(Category category) {
+  constexpr const char* names[category_count] = {
+      "forward",       "backward", "backward_input", "backward_weight", "recompute", "optimizer",
+      "communication", "wait",     "step",           "kernel"};
+  return names[static_cast<std::size_t>(category)];
+}
+
+char letter_of(Category category) {
+  constexpr char letters[] = "FBIWR";
+  return category <= Category::recompute ? letters[static_cast<std::size_t>(category)] : '\0';
+}
+
+}  // namespace lockstep

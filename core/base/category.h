@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// The kind of a span; the trace's `cat`.
+enum class Category : std::uint8_t {
+  forward,
+  backward,         ///< both halves
+  backward_input,   ///< the gradient of the input only
+  backward_weight,  ///< the gradient of the parameters only
+  recompute,
+  optimizer,
+  communication,
+  wait,
+  step,
+  kernel,
+};
+constexpr int category_count = 10;
+const char* name_of(Category category);
+/// Returns PyTorch's letter for a pipeline action: F, B, I (input), W (weight); R for recompute.
+/// '\0' for other categories.
+char letter_of(Category category);
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+#include "core/comm/meta/meta_steps.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace lockstep {
+
+StepPlayer::StepPlayer(std::vector<int> ranks, Cluster cluster)
+    : ranks_(std::move(ranks)), cluster_(std::move(cluster)) {}
+
+void StepPlayer::play(std::vector<MetaMember>& members) {
+  const std::size_t count = ranks_.size();
+  lines_.resize(count * count);
+  next_.assign(count, 0);
+  waits_for_.assign(count, none);
+  sent_.clear();
+  open_.clear();
+  for (std::size_t i = 0; i < count; ++i) {
+    MetaMember& member = members[i];
+    member.end = member.ready;
+    if (member.traced) member.passages.reserve(member.steps.size());
+    open_.push_back(static_cast<int>(count - 1 - i));
+  }
+  while (!open_.empty()) {
+    const int member = open_.back();
+    open_.pop_back();
+    advance(members, member);
+  }
+  for (std::size_t i = 0; i < count; ++i)
+    if (next_[i] < members[i].steps.size())
+      throw std::logic_error("a collective's member expects a message that nobody sends");
+}
+
+// As in ChannelPeers, the next step begins when the last receive has ended, while the end of the
+// last send holds up nothing but the end of the whole.
+void StepPlayer::advance(std::vector<MetaMember>& members, int self) {
+  MetaMember& member = members[static_cast<std::size_t>(self)];
+  const int rank = ranks_[static_cast<std::size_t>(self)];
+  for (std::size_t& next = next_[static_cast<std::size_t>(self)]; next < member.steps.size();
+       ++next) {
+    const MetaStep& step = member.steps[next];
+    const int peer = ranks_[static_cast<std::size_t>(step.peer)];
+    Passage passage;
+    if (step.sends) {
+      passage = depart(cluster_, rank, peer, step.bytes, member.ready, member.send_free);
+      member.bytes_sent = member.bytes_sent.value_or(0) + step.bytes;
+      Line& to = line(self, step.peer);
+      const int message = static_cast<int>(sent_.size());
+      sent_.push_back({passage.start, step.bytes, none});
+      (to.first == none ? to.first : sent_[static_cast<std::size_t>(to.last)].next) = message;
+      to.last = message;
+      if (int& awaited = waits_for_[static_cast<std::size_t>(step.peer)]; awaited == self) {
+        awaited = none;
+        open_.push_back(step.peer);
+      }
+    } else {
+      Line& from = line(step.peer, self);
+      if (from.first == none) {
+        waits_for_[static_cast<std::size_t>(self)] = step.peer;
+        return;
+      }
+      const Sent message = sent_[static_cast<std::size_t>(from.first)];
+      from.first = message.next;
+      if (message.bytes != step.bytes) throw Misfit{step.peer, self, message.bytes, step.bytes};
+      passage = arrive(cluster_, peer, rank, step.bytes, message.departure, member.receive_free);
+      member.ready = std::max(member.ready, passage.end);
+    }
+    member.end = std::max(member.end, passage.end);
+    if (member.traced) member.passages.push_back(passage);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#include "core/comm/mpi/environment.h"
+
+#include <cstdlib>
+#include <initializer_list>
+
+namespace lockstep {
+
+namespace {
+
+bool is_set(const char* name) {
+  return std::getenv(name) != nullptr;
+}
+
+/// The first of the variables that is set, as a number.
+int number(std::initializer_list<const char*> names, int otherwise) {
+  for (const char* name : names)
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  return otherwise;
+}
+
+// What Slurm says of a step is set in a batch script too, where it is one process that is no rank;
+// PMIx is there for ranks only.
+bool in_slurm_step() {
+  return is_set("PMIX_RANK") && is_set("SLURM_PROCID") &&
+         (is_set("SLURM_STEP_NUM_TASKS") || is_set("SLURM_NTASKS"));
+}
+
+}  // namespace
+
+bool under_mpirun() {
+  return is_set("OMPI_COMM_WORLD_SIZE");
+}
+bool under_mpi() {
+  return under_mpirun() || in_slurm_step();
+}
+int mpi_rank_from_environment() {
+  if (!under_mpi()) return 0;
+  return number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}, 0);
+}
+int mpi_size_from_environment() {
+  if (!under_mpi()) return 1;
+  return number({"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, 1);
+}
+int mpi_local_size_from_environment() {
+  if (!under_mpi()) return 1;
+  // Slurm's is such as "8(x2)": 8 on each of 2 hosts.
+  return number({"OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE"},
+                mpi_size_from_environment());
+}
+int mpi_local_rank_from_environment() {
+  return number({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, 0);
+}
+bool mpi_first_on_host() {
+  return mpi_local_rank_from_environment() == 0;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "core/comm/transport/gpu_communicator.h"
+#include "core/comm/transport/native.h"
+
+namespace lockstep {
+
+/// NCCL's collectives as Group asks for them. NCCL's reduce-scatter and all-gather want equal
+/// chunks; unequal ones are a reduction or a broadcast each, all begun together.
+class NcclCollectives final : public NativeCollectives {
+ public:
+  NcclCollectives(GpuCommunicator& communicator, GpuLane& lane)
+      : communicator_(communicator), lane_(lane) {}
+
+  GpuLane* lane() override { return &lane_; }
+  bool narrow() const override { return true; }
+
+  void broadcast(View data, int root) override;
+  void all_reduce(View data) override;
+  void reduce_scatter(View data, View own, std::span<const int> counts) override;
+  void all_gather(View data, std::span<const int> counts) override;
+  void gather(View data, std::span<const int> counts, int root) override;
+  void all_to_all(View out, std::span<const int> send_counts, View in,
+                  std::span<const int> receive_counts) override;
+  void barrier() override;
+
+ private:
+  Queue queue() const { return lane_.queue(); }
+
+  GpuCommunicator& communicator_;
+  GpuLane& lane_;
+};
+
+}  // namespace lockstep

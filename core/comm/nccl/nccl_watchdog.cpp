@@ -1,0 +1,109 @@
+#include "core/comm/nccl/nccl_watchdog.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <exception>
+
+#include "core/base/error.h"
+#include "core/time/clock.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::chrono::milliseconds interval{50};
+
+}  // namespace
+
+NcclWatchdog::NcclWatchdog(const Transport& control, Gpu& gpu, double patience_seconds)
+    : control_(control),
+      gpu_(gpu),
+      patience_seconds_(patience_seconds),
+      last_progress_(steady_nanoseconds()),
+      thread_([this] { work(); }) {}
+
+NcclWatchdog::~NcclWatchdog() {
+  {
+    std::lock_guard lock{mutex_};
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void NcclWatchdog::add(GpuCommunicator& communicator) {
+  std::lock_guard lock{mutex_};
+  watched_.push_back(&communicator);
+}
+
+void NcclWatchdog::expect(MarkPtr done) {
+  std::lock_guard lock{mutex_};
+  if (expected_.empty()) last_progress_ = steady_nanoseconds();
+  expected_.push_back(std::move(done));
+}
+
+void NcclWatchdog::check() const {
+  std::lock_guard lock{mutex_};
+  if (!failure_.empty()) throw RunError(failure_);
+}
+
+void NcclWatchdog::work() {
+  for (bool over = false; !over;) {
+    {
+      std::unique_lock lock{mutex_};
+      over = wake_.wait_for(lock, interval, [&] { return stop_; });
+    }
+    try {
+      look();
+    } catch (const std::exception& error) {
+      return give_up(error.what());
+    }
+  }
+}
+
+void NcclWatchdog::look() {
+  control_.check();
+  look_for_errors();
+  look_for_progress();
+}
+
+void NcclWatchdog::look_for_errors() {
+  std::vector<GpuCommunicator*> watched;
+  {
+    std::lock_guard lock{mutex_};
+    watched = watched_;
+  }
+  for (GpuCommunicator* each : watched)
+    if (const auto error = each->error())
+      throw RunError(fmt::format("rank {}: NCCL: {}", control_.rank(), *error));
+}
+
+// Anything that is done is progress: a receive that was posted early may wait for long.
+void NcclWatchdog::look_for_progress() {
+  std::lock_guard lock{mutex_};
+  const std::int64_t now = steady_nanoseconds();
+  if (std::erase_if(expected_, [&](const MarkPtr& mark) { return gpu_.passed(*mark); }) > 0 ||
+      expected_.empty())
+    last_progress_ = now;
+  if (static_cast<double>(now - last_progress_) * 1e-9 > patience_seconds_)
+    throw RunError(fmt::format(
+        "rank {} has waited {:g} s for its GPU, and the GPU for NCCL: a rank that it exchanges "
+        "messages with has stalled, or does not take part",
+        control_.rank(), patience_seconds_));
+}
+
+// All at once: to give one up may wait for the GPU, and so for the others.
+void NcclWatchdog::give_up(const std::string& why) {
+  std::vector<GpuCommunicator*> watched;
+  {
+    std::lock_guard lock{mutex_};
+    failure_ = why;
+    watched = watched_;
+  }
+  std::vector<std::thread> threads;
+  for (GpuCommunicator* each : watched) threads.emplace_back([each, &why] { each->abort(why); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace lockstep

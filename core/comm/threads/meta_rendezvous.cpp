@@ -1,0 +1,293 @@
+#include "core/comm/threads/meta_rendezvous.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/comm/threads/threads_transport.h"
+
+namespace lockstep {
+
+/// One collective, and the calls that its members have made so far.
+struct MetaRendezvous::Round {
+  enum class State { gathering, playing, done, failed };
+
+  explicit Round(std::size_t size) : calls(size), outcomes(size) {}
+
+  /// Written under the lock. A thread that reads `done` may read the outcomes without the lock.
+  std::atomic<State> state = State::gathering;
+  std::vector<std::optional<MetaCall>> calls;  ///< by member
+  std::vector<MetaOutcome> outcomes;           ///< by member, once done
+  std::size_t arrived = 0;
+  int missing = 0;           ///< a rank that has not called: the others wait for this one
+  std::vector<int> waiters;  ///< agents that wait for the end of this round
+};
+
+/// The collectives of one group, and the state of its members.
+struct MetaRendezvous::MetaGroup {
+  MetaGroup(const std::vector<int>& group, const Cluster& cluster)
+      : ranks(group), player(group, cluster), members(group.size()), states(group.size()) {}
+
+  struct MemberState {
+    bool joined = false;
+    bool finished = false;   ///< its rank has finished
+    std::int64_t calls = 0;  ///< so far
+    /// The number of the first call that was withdrawn, and the error of all later calls.
+    std::optional<std::int64_t> withdrawn;
+    std::string why;
+  };
+
+  std::vector<int> ranks;
+  // Used by the thread that evaluates a round; the recorded steps keep their memory between rounds.
+  StepPlayer player;
+  std::vector<MetaMember> members;
+  std::vector<MemberState> states;
+  std::deque<std::shared_ptr<Round>> rounds;  ///< not done yet, in order
+  std::int64_t first = 0;                     ///< the number of rounds.front()
+
+  std::shared_ptr<Round> round(std::int64_t number) {
+    while (first + static_cast<std::int64_t>(rounds.size()) <= number) {
+      rounds.push_back(std::make_shared<Round>(ranks.size()));
+      point(*rounds.back());
+    }
+    return rounds[static_cast<std::size_t>(number - first)];
+  }
+  /// Chooses the rank that the others wait for. If a rank has finished without calling, it is that
+  /// one: then the run fails at once.
+  void point(Round& round) const {
+    std::optional<std::size_t> missing;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (round.calls[i] || (missing && !states[i].finished)) continue;
+      missing = i;
+      if (states[i].finished) break;
+    }
+    if (missing) round.missing = ranks[*missing];
+  }
+  void evaluate(Round& round);
+};
+
+// No two threads evaluate at once: the next round needs a call of the member that evaluates this
+// one.
+void MetaRendezvous::MetaGroup::evaluate(Round& round) {
+  const int size = static_cast<int>(ranks.size());
+  for (int i = 0; i < size; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    const MetaCall& call = *round.calls[index];
+    MetaMember& member = members[index];
+    member.begin(call.ready, call.traced);
+    StepRecorder recorder{i, size, member.steps};
+    call.algorithm(recorder);
+  }
+  player.play(members);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    MetaOutcome& outcome = round.outcomes[i];
+    outcome.end = members[i].end;
+    outcome.bytes_sent = members[i].bytes_sent;
+    if (!members[i].traced) continue;
+    outcome.steps = members[i].steps;
+    outcome.passages = members[i].passages;
+  }
+}
+
+class MetaRendezvous::Issued final : public MetaPending {
+ public:
+  Issued(ThreadFabric& fabric, std::shared_ptr<MetaGroup> group, std::shared_ptr<Round> round,
+         std::size_t member, std::int64_t number)
+      : fabric_(fabric),
+        group_(std::move(group)),
+        round_(std::move(round)),
+        member_(member),
+        number_(number) {}
+  ~Issued() override { withdraw(); }
+
+  const MetaOutcome& wait() override;
+  bool done() const override { return is(Round::State::done); }
+
+ private:
+  bool is(Round::State state) const { return round_ && round_->state == state; }
+  MetaGroup::MemberState& state() const { return group_->states[member_]; }
+  int agent() const { return group_->ranks[member_]; }  // a rank's own thread
+  void withdraw();
+
+  ThreadFabric& fabric_;
+  std::shared_ptr<MetaGroup> group_;
+  std::shared_ptr<Round> round_;  ///< null: the run had failed, or an earlier call was withdrawn
+  std::size_t member_;
+  std::int64_t number_;
+};
+
+const MetaOutcome& MetaRendezvous::Issued::wait() {
+  if (done()) return round_->outcomes[member_];
+  std::unique_lock lock{fabric_.mutex_};
+  if (done()) return round_->outcomes[member_];
+  if (state().withdrawn && *state().withdrawn < number_) throw RunError(state().why);
+  if (!fabric_.failure_.empty()) throw RunError(fabric_.failure_);
+  round_->waiters.push_back(agent());
+  if (is(Round::State::gathering)) {
+    fabric_.graph_.waits(agent(),
+                         WaitGraph::ForMember{&round_->missing, round_->calls[member_]->route});
+    fabric_.check(fabric_.graph_.deadlock(agent()));
+  }
+  fabric_.sleep(lock, agent(),
+                [&] { return done() || is(Round::State::failed) || !fabric_.failure_.empty(); });
+  fabric_.graph_.runs(agent());
+  std::erase(round_->waiters, agent());
+  if (done()) return round_->outcomes[member_];
+  throw RunError(fabric_.failure_);
+}
+
+void MetaRendezvous::Issued::withdraw() {
+  if (!round_ || done()) return;
+  std::unique_lock lock{fabric_.mutex_};
+  if (is(Round::State::playing)) {
+    round_->waiters.push_back(agent());
+    fabric_.sleeper(agent()).wake.wait(lock, [&] { return !is(Round::State::playing); });
+    std::erase(round_->waiters, agent());
+  }
+  if (!is(Round::State::gathering) || !round_->calls[member_]) return;
+  if (!state().withdrawn || number_ < *state().withdrawn) {
+    state().withdrawn = number_;
+    state().why = dropped(agent(), round_->calls[member_]->route);
+  }
+  // The later calls of this member no longer match those of the others.
+  for (std::int64_t later = number_; later < state().calls; ++later) {
+    Round& round = *group_->round(later);
+    if (!round.calls[member_]) continue;
+    round.calls[member_].reset();
+    --round.arrived;
+    group_->point(round);
+    if (!round.waiters.empty()) fabric_.check(fabric_.graph_.deadlock(round.waiters.front()));
+  }
+}
+
+class MetaRendezvous::Member final : public MetaCollectives {
+ public:
+  Member(ThreadFabric& fabric, std::shared_ptr<MetaGroup> group, std::size_t member)
+      : fabric_(fabric), group_(std::move(group)), member_(member) {}
+
+  std::unique_ptr<MetaPending> issue(MetaCall call) override;
+
+ private:
+  /// Evaluates a round that all members have called, with the lock released, and wakes the waiters.
+  void evaluate(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Round>& round);
+  /// Fails the run: `call` and that of member `other` differ.
+  void disagree(const Round& round, std::size_t other, const MetaCall& call) const;
+
+  ThreadFabric& fabric_;
+  std::shared_ptr<MetaGroup> group_;
+  std::size_t member_;
+};
+
+std::unique_ptr<MetaPending> MetaRendezvous::Member::issue(MetaCall call) {
+  std::unique_lock lock{fabric_.mutex_};
+  MetaGroup::MemberState& mine = group_->states[member_];
+  const std::int64_t number = mine.calls++;
+  const auto issued = [&](std::shared_ptr<Round> round) {
+    return std::make_unique<Issued>(fabric_, group_, std::move(round), member_, number);
+  };
+  if (mine.withdrawn || !fabric_.failure_.empty()) return issued(nullptr);
+
+  std::shared_ptr<Round> round = group_->round(number);
+  for (std::size_t i = 0; i < round->calls.size() && round->arrived > 0; ++i) {
+    if (!round->calls[i]) continue;
+    if (!same_call(round->calls[i]->route, call.route)) {
+      disagree(*round, i, call);
+      return issued(nullptr);
+    }
+    break;  // it agrees with the others
+  }
+  round->calls[member_] = std::move(call);
+  if (++round->arrived == round->calls.size()) {
+    evaluate(lock, round);
+  } else if (round->missing == group_->ranks[member_]) {
+    group_->point(*round);
+    if (!round->waiters.empty()) fabric_.check(fabric_.graph_.deadlock(round->waiters.front()));
+  }
+  return issued(std::move(round));
+}
+
+void MetaRendezvous::Member::evaluate(std::unique_lock<std::mutex>& lock,
+                                      const std::shared_ptr<Round>& round) {
+  // The waiters count as runnable from here on, so that nobody takes this for a deadlock.
+  for (const int agent : round->waiters) fabric_.graph_.runs(agent);
+  round->state = Round::State::playing;
+  lock.unlock();
+  std::string failure;
+  try {
+    group_->evaluate(*round);
+  } catch (const StepPlayer::Misfit& misfit) {
+    const auto end = [&](int member, std::int64_t bytes) {
+      const Route& route = round->calls[static_cast<std::size_t>(member)]->route;
+      return MessageEnd{group_->ranks[static_cast<std::size_t>(member)], route, bytes,
+                        place(route.where)};
+    };
+    failure = mismatch(end(misfit.sender, misfit.sent), end(misfit.receiver, misfit.expected));
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  lock.lock();
+  round->state = failure.empty() ? Round::State::done : Round::State::failed;
+  if (!failure.empty()) fabric_.fail_locked(failure);
+  for (const int agent : round->waiters) fabric_.sleeper(agent).wake.notify_all();
+  if (!failure.empty()) return;
+  round->calls.clear();
+  group_->rounds.pop_front();
+  ++group_->first;
+}
+
+// An all_to_all has no size that all members share: the message gives that of the first step.
+void MetaRendezvous::Member::disagree(const Round& round, std::size_t other,
+                                      const MetaCall& call) const {
+  const int size = static_cast<int>(group_->ranks.size());
+  const auto end = [&](std::size_t member, const MetaCall& theirs) {
+    std::vector<MetaStep> steps;
+    StepRecorder recorder{static_cast<int>(member), size, steps};
+    theirs.algorithm(recorder);
+    return MessageEnd{group_->ranks[member], theirs.route, steps.empty() ? 0 : steps.front().bytes,
+                      place(theirs.route.where)};
+  };
+  fabric_.fail_locked(mismatch(end(member_, call), end(other, *round.calls[other])));
+}
+
+MetaRendezvous::~MetaRendezvous() = default;
+
+// If a Group is destroyed and made again with the same channels, this member has already joined the
+// first MetaGroup of that key, and joins or makes the next.
+std::unique_ptr<MetaCollectives> MetaRendezvous::join(int rank, const std::vector<int>& ranks,
+                                                      int channel, const Cluster& cluster) {
+  const auto member =
+      static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  std::lock_guard lock{fabric_.mutex_};
+  const auto entry = open_.try_emplace({channel, ranks}).first;
+  auto& groups = entry->second;
+  auto found = std::find_if(groups.begin(), groups.end(),
+                            [&](const auto& each) { return !each->states[member].joined; });
+  if (found == groups.end()) {
+    groups.push_back(std::make_shared<MetaGroup>(ranks, cluster));
+    found = groups.end() - 1;
+  }
+  const std::shared_ptr<MetaGroup> group = *found;
+  group->states[member].joined = true;
+  if (std::ranges::all_of(group->states, &MetaGroup::MemberState::joined)) {
+    groups.erase(found);
+    if (groups.empty()) open_.erase(entry);
+  }
+  of_rank_[rank].push_back(group);
+  return std::make_unique<Member>(fabric_, group, member);
+}
+
+void MetaRendezvous::finished(int rank) {
+  for (const std::weak_ptr<MetaGroup>& each : of_rank_[rank]) {
+    const auto group = each.lock();
+    if (!group) continue;
+    for (std::size_t i = 0; i < group->ranks.size(); ++i)
+      if (group->ranks[i] == rank) group->states[i].finished = true;
+    for (const auto& round : group->rounds)
+      if (round->state == Round::State::gathering) group->point(*round);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,199 @@
+#include "core/comm/threads/wait_graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep {
+
+WaitGraph::WaitGraph(int ranks) : ranks_(ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    agents_.push_back({.rank = rank});
+    agents_of_.push_back({rank});
+  }
+}
+
+int WaitGraph::add_worker(int rank, std::string name) {
+  agents_.push_back({.rank = rank, .name = std::move(name), .is_worker = true});
+  const int agent = static_cast<int>(agents_.size()) - 1;
+  agents_of_[static_cast<std::size_t>(rank)].push_back(agent);
+  return agent;
+}
+
+bool WaitGraph::is_passive(const Agent& agent) const {
+  return agent.is_worker ? agent.done == agent.queued : agent.finished;
+}
+
+void WaitGraph::waits(int agent, ForMessage what) {
+  at(agent).waits = what;
+}
+
+void WaitGraph::waits(int agent, ForMember what) {
+  at(agent).waits = what;
+}
+
+void WaitGraph::waits(int agent, ForJobs what) {
+  if (at(what.worker).done < what.jobs) at(agent).waits = what;
+}
+
+void WaitGraph::runs(int agent) {
+  at(agent).waits = std::monostate{};
+}
+
+void WaitGraph::job_queued(int worker) {
+  ++at(worker).queued;
+}
+
+bool WaitGraph::job_dropped(int worker) {
+  --at(worker).queued;
+  return is_passive(at(worker));
+}
+
+bool WaitGraph::job_done(int worker) {
+  Agent& self = at(worker);
+  ++self.done;
+  // Only its own rank's thread waits for a worker.
+  Agent& rank = at(self.rank);
+  if (const auto* jobs = std::get_if<ForJobs>(&rank.waits))
+    if (jobs->worker == worker && jobs->jobs <= self.done) rank.waits = std::monostate{};
+  return is_passive(self);
+}
+
+void WaitGraph::finished(int rank) {
+  at(rank).finished = true;
+}
+
+std::vector<int> WaitGraph::may_help(int agent) const {
+  if (const auto* jobs = std::get_if<ForJobs>(&at(agent).waits)) return {jobs->worker};
+  std::vector<int> helpers;
+  if (const auto* member = std::get_if<ForMember>(&at(agent).waits))
+    if (!is_passive(at(*member->missing))) helpers.push_back(*member->missing);
+  if (const auto* message = std::get_if<ForMessage>(&at(agent).waits))
+    for (const int other : agents_of_[static_cast<std::size_t>(message->route.peer)])
+      if (!is_passive(at(other))) helpers.push_back(other);
+  return helpers;
+}
+
+std::vector<int> WaitGraph::running_for(int agent) const {
+  std::vector<int> running;
+  std::vector<bool> seen(agents_.size(), false);
+  std::vector<int> open{agent};
+  seen[static_cast<std::size_t>(agent)] = true;
+  while (!open.empty()) {
+    const int here = open.back();
+    open.pop_back();
+    if (!is_waiting(at(here))) {
+      running.push_back(here);
+      continue;
+    }
+    for (const int other : may_help(here)) {
+      if (seen[static_cast<std::size_t>(other)]) continue;
+      seen[static_cast<std::size_t>(other)] = true;
+      open.push_back(other);
+    }
+  }
+  return running;
+}
+
+std::optional<std::string> WaitGraph::deadlock(int agent) const {
+  if (!is_waiting(at(agent)) || !running_for(agent).empty()) return {};
+  // Nobody runs. Following who waits for whom ends in a cycle, or at a rank that has finished.
+  std::vector<int> path{agent};
+  while (true) {
+    const int other = next(path.back());
+    if (is_passive(at(other))) return describe(path.back()) + ", which has finished";
+    const auto before = std::find(path.begin(), path.end(), other);
+    if (before != path.end()) {
+      path.erase(path.begin(), before);
+      break;
+    }
+    path.push_back(other);
+  }
+  // It reads best from a rank's own thread on, the lowest first.
+  std::rotate(path.begin(), std::min_element(path.begin(), path.end()), path.end());
+  std::string text = "deadlock";
+  for (const int each : path)
+    if (!told_by_worker(each)) text += "\n  " + describe(each);
+  for (std::size_t i = 0; i < path.size(); ++i)
+    text += disagreement(path[i], path[(i + 1) % path.size()]);
+  return text;
+}
+
+// Two who wait for one another's part in different calls: that is why.
+std::string WaitGraph::disagreement(int agent, int other) const {
+  const auto* mine = std::get_if<ForMessage>(&at(agent).waits);
+  const auto* theirs = std::get_if<ForMessage>(&at(other).waits);
+  if (mine == nullptr || theirs == nullptr || mine->route.channel != theirs->route.channel ||
+      same_call(mine->route, theirs->route))
+    return "";
+  const auto end = [&](int who, const ForMessage& what) {
+    return MessageEnd{at(who).rank, what.route, what.bytes, place(what.route.where)};
+  };
+  return "\n  " + mismatch(end(agent, *mine), end(other, *theirs));
+}
+
+std::optional<std::string> WaitGraph::deadlock() const {
+  for (int agent = 0; agent < static_cast<int>(agents_.size()); ++agent)
+    if (auto text = deadlock(agent)) return text;
+  return {};
+}
+
+std::string WaitGraph::stalled(int agent, double seconds) const {
+  std::string text;
+  std::vector<int> path{agent};
+  for (int here = agent; is_waiting(at(here));) {
+    if (!told_by_worker(here)) text += "\n  " + describe(here);
+    here = next(here);
+    if (std::find(path.begin(), path.end(), here) != path.end()) break;
+    path.push_back(here);
+  }
+  // Where the one at the end waits too, it is held up by somebody apart from this line.
+  int last = path.back();
+  if (is_waiting(at(last)))
+    if (const std::vector<int> running = running_for(agent); !running.empty())
+      last = running.front();
+  return fmt::format("rank {} has stalled: it was waited for, {:g} s long (--timeout){}",
+                     at(last).rank, seconds, text);
+}
+
+// Whoever of the peer works on the same channel; else whoever of it waits, so that a cycle closes;
+// else its own thread.
+int WaitGraph::next(int agent) const {
+  if (const auto* jobs = std::get_if<ForJobs>(&at(agent).waits)) return jobs->worker;
+  if (const auto* member = std::get_if<ForMember>(&at(agent).waits)) return *member->missing;
+  const Route& route = std::get<ForMessage>(at(agent).waits).route;
+  int best = route.peer;
+  for (const int other : may_help(agent)) {
+    if (const auto* theirs = std::get_if<ForMessage>(&at(other).waits))
+      if (theirs->route.channel == route.channel) return other;
+    if (is_passive(at(best))) best = other;
+  }
+  return best;
+}
+
+// A rank that waits for its own collective, and the worker that is just doing it, are one line.
+bool WaitGraph::told_by_worker(int agent) const {
+  const auto* jobs = std::get_if<ForJobs>(&at(agent).waits);
+  if (jobs == nullptr) return false;
+  const auto* message = std::get_if<ForMessage>(&at(jobs->worker).waits);
+  return message != nullptr && place(message->route.where) == place(jobs->why.where);
+}
+
+std::string WaitGraph::describe(int agent) const {
+  const Agent& self = at(agent);
+  if (const auto* jobs = std::get_if<ForJobs>(&self.waits))
+    return fmt::format("rank {} waits for its own {}{} ({})", self.rank, jobs->why.operation,
+                       jobs->why.group != nullptr ? fmt::format(" of {}", jobs->why.group) : "",
+                       place(jobs->why.where));
+  if (const auto* member = std::get_if<ForMember>(&self.waits))
+    return fmt::format(
+        "rank {} waits for rank {} to take part in {}{} ({})", self.rank, *member->missing,
+        member->route.operation,
+        member->route.group != nullptr ? fmt::format(" of {}", member->route.group) : "",
+        place(member->route.where));
+  const auto& message = std::get<ForMessage>(self.waits);
+  return fmt::format("rank {} waits {}", self.rank,
+                     waits_for(message.route, message.sending, message.bytes));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+#include "core/comm/transport/control.h"
+
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+
+Route control_route(int peer) {
+  return {.peer = peer, .channel = Transport::control_channel, .operation = "control"};
+}
+
+namespace {
+
+void send_text(Transport& transport, int to, const std::string& text) {
+  const std::uint64_t size = text.size();
+  auto head = transport.send(control_route(to), std::as_bytes(std::span{&size, 1}), 0);
+  head->wait();
+  if (size > 0) transport.send(control_route(to), std::as_bytes(std::span{text}), 0)->wait();
+}
+
+std::string receive_text(Transport& transport, int from) {
+  std::uint64_t size = 0;
+  transport.receive(control_route(from), std::as_writable_bytes(std::span{&size, 1}))->wait();
+  std::string text(size, '\0');
+  if (size > 0)
+    transport.receive(control_route(from), std::as_writable_bytes(std::span{text}))->wait();
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> gather_to_root(Transport& transport, const std::string& mine) {
+  if (transport.rank() != 0) {
+    send_text(transport, 0, mine);
+    return {};
+  }
+  std::vector<std::string> all{mine};
+  for (int rank = 1; rank < transport.size(); ++rank) all.push_back(receive_text(transport, rank));
+  return all;
+}
+
+std::string broadcast_from_root(Transport& transport, std::string text) {
+  if (transport.rank() != 0) return receive_text(transport, 0);
+  for (int rank = 1; rank < transport.size(); ++rank) send_text(transport, rank, text);
+  return text;
+}
+
+}  // namespace lockstep

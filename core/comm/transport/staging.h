@@ -1,0 +1,96 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <utility>
+
+#include "core/comm/transport/gpu_lane.h"
+
+namespace lockstep {
+
+/// Host memory that a GPU copies from and to while the host goes on; in no account, which is of the
+/// GPU's. Belongs to one agent.
+class PinnedBuffers {
+ public:
+  explicit PinnedBuffers(Gpu& gpu) : gpu_(gpu) {}
+  ~PinnedBuffers() {
+    for (const Buffer& each : idle_) gpu_.release_pinned(each.data);
+  }
+  PinnedBuffers(const PinnedBuffers&) = delete;
+  PinnedBuffers& operator=(const PinnedBuffers&) = delete;
+
+  struct Buffer {
+    std::byte* data = nullptr;
+    std::size_t size = 0;
+    MarkPtr used_until;  ///< a copy that still uses it; none: nobody
+  };
+  /// Of at least `bytes`: one that is not used any more, or a new one.
+  Buffer take(std::size_t bytes) {
+    for (auto each = idle_.begin(); each != idle_.end(); ++each) {
+      if (each->size < bytes || (each->used_until && !gpu_.passed(*each->used_until))) continue;
+      Buffer found = std::move(*each);
+      idle_.erase(each);
+      return found;
+    }
+    return {static_cast<std::byte*>(gpu_.allocate_pinned(bytes)), bytes, nullptr};
+  }
+  void give_back(Buffer buffer) { idle_.push_back(std::move(buffer)); }
+
+ private:
+  Gpu& gpu_;
+  std::deque<Buffer> idle_;
+};
+
+/// Host memory that a message's bytes on a GPU pass through. Gives it back when they have.
+class Staged {
+ public:
+  Staged() = default;
+  Staged(GpuLane& lane, PinnedBuffers& buffers, std::size_t bytes)
+      : lane_(&lane), buffers_(&buffers), buffer_(buffers.take(std::max<std::size_t>(bytes, 1))) {}
+  ~Staged() {
+    if (buffers_ != nullptr && buffer_.data != nullptr) buffers_->give_back(std::move(buffer_));
+  }
+  Staged(Staged&& other) noexcept
+      : lane_(other.lane_),
+        buffers_(std::exchange(other.buffers_, nullptr)),
+        buffer_(std::move(other.buffer_)) {}
+  Staged& operator=(Staged&& other) noexcept {
+    std::swap(lane_, other.lane_);
+    std::swap(buffers_, other.buffers_);
+    std::swap(buffer_, other.buffer_);
+    return *this;
+  }
+
+  explicit operator bool() const { return buffers_ != nullptr; }
+  std::byte* data() const { return buffer_.data; }
+  /// From the GPU to the host, which waits for it.
+  Marks fetch(const std::byte* from, std::size_t bytes, const Event& ready) {
+    Marks marks = copy(buffer_.data, from, bytes, ready);
+    lane_->synchronise();
+    return marks;
+  }
+  /// From the host to the GPU; the host goes on.
+  Marks deliver(std::byte* to, std::size_t bytes, const Event& free) {
+    Marks marks = copy(to, buffer_.data, bytes, free);
+    buffer_.used_until = marks.done;
+    return marks;
+  }
+  /// MPI may write to it still: it is left to it.
+  void leave() { buffers_ = nullptr; }
+
+ private:
+  Marks copy(std::byte* to, const std::byte* from, std::size_t bytes, const Event& after) const {
+    lane_->wait(after);
+    Marks marks{.begun = lane_->record(), .done = nullptr};
+    if (bytes > 0) lane_->gpu().copy(lane_->queue(), to, from, bytes);
+    marks.done = lane_->record();
+    return marks;
+  }
+
+  GpuLane* lane_ = nullptr;
+  PinnedBuffers* buffers_ = nullptr;
+  PinnedBuffers::Buffer buffer_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,196 @@
+#include "core/cuda/cuda_gpu.h"
+
+#include <nvtx3/nvToolsExt.h>
+
+#include <limits>
+
+#include "core/cuda/check.h"
+#include "core/cuda/nccl_communicator.h"
+#include "kernels/cuda/cuda_kernels.h"
+
+namespace lockstep::cuda {
+
+namespace {
+
+cudaEvent_t event_of(const Mark& mark) {
+  return static_cast<const CudaMark&>(mark).event();
+}
+
+}  // namespace
+
+EventPool::~EventPool() {
+  for (cudaEvent_t event : idle_) cudaEventDestroy(event);
+}
+
+cudaEvent_t EventPool::take(int gpu) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (!idle_.empty()) {
+      cudaEvent_t event = idle_.back();
+      idle_.pop_back();
+      return event;
+    }
+  }
+  cudaEvent_t event = nullptr;
+  expect_success(cudaEventCreateWithFlags(&event, cudaEventBlockingSync),
+                 "cudaEventCreateWithFlags", gpu);
+  return event;
+}
+
+void EventPool::give_back(cudaEvent_t event) noexcept {
+  // Though it may not be passed yet: a wait refers to what was recorded when it was called, and
+  // recording anew is allowed at any time.
+  const std::lock_guard lock{mutex_};
+  idle_.push_back(event);
+}
+
+CudaGpu::CudaGpu(int index, const GpuInfo& info, bool allow_tf32) : index_(index), info_(info) {
+  make_current();
+  // A thread that waits sleeps: ranks may be more than cores.
+  check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "cudaSetDeviceFlags");
+  open_pool();
+  kernels_ = make_cuda_kernels(allow_tf32);
+}
+
+/// What is freed stays in the pool (by default each wait for the host gives it back to the system,
+/// and the next allocation is slow). GPUs that can reach this one's memory may.
+void CudaGpu::open_pool() {
+  cudaMemPool_t pool = nullptr;
+  check(cudaDeviceGetDefaultMemPool(&pool, index_), "cudaDeviceGetDefaultMemPool");
+  std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
+  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep),
+        "cudaMemPoolSetAttribute");
+  int gpus = 0;
+  check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
+  for (int peer = 0; peer < gpus; ++peer) {
+    int reachable = 0;
+    if (peer != index_)
+      check(cudaDeviceCanAccessPeer(&reachable, peer, index_), "cudaDeviceCanAccessPeer");
+    if (reachable == 0) continue;
+    cudaMemAccessDesc access{};
+    access.location.type = cudaMemLocationTypeDevice;
+    access.location.id = peer;
+    access.flags = cudaMemAccessFlagsProtReadWrite;
+    check(cudaMemPoolSetAccess(pool, &access, 1), "cudaMemPoolSetAccess");
+  }
+}
+
+void CudaGpu::check(cudaError_t status, const char* call) const {
+  expect_success(status, call, index_);
+}
+void CudaGpu::make_current() const {
+  check(cudaSetDevice(index_), "cudaSetDevice");
+}
+
+const Kernels& CudaGpu::kernels() const {
+  make_current();
+  return *kernels_;
+}
+
+void* CudaGpu::allocate(std::size_t bytes, Queue queue) {
+  make_current();
+  void* data = nullptr;
+  // No bytes would be no address.
+  const cudaError_t status = cudaMallocAsync(&data, bytes == 0 ? 1 : bytes, stream_of(queue));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // not met again by the next call
+    throw std::bad_alloc{};
+  }
+  check(status, "cudaMallocAsync");
+  return data;
+}
+
+void CudaGpu::release(void* data, Queue queue) noexcept {
+  // What could go wrong here went wrong before, and the next call that can throw says so.
+  cudaSetDevice(index_);
+  cudaFreeAsync(data, stream_of(queue));
+}
+
+void* CudaGpu::allocate_pinned(std::size_t bytes) {
+  make_current();
+  void* data = nullptr;
+  check(cudaHostAlloc(&data, bytes == 0 ? 1 : bytes, cudaHostAllocPortable), "cudaHostAlloc");
+  return data;
+}
+
+void CudaGpu::release_pinned(void* data) noexcept {
+  cudaSetDevice(index_);
+  cudaFreeHost(data);
+}
+
+std::int64_t CudaGpu::memory_in_use() const {
+  make_current();
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return static_cast<std::int64_t>(total - free);
+}
+
+Queue CudaGpu::make_queue(bool urgent) {
+  make_current();
+  int least = 0;
+  int greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? greatest : least),
+        "cudaStreamCreateWithPriority");
+  return {stream};
+}
+
+void CudaGpu::drop_queue(Queue queue) noexcept {
+  cudaSetDevice(index_);
+  cudaStreamDestroy(stream_of(queue));
+}
+
+MarkPtr CudaGpu::record(Queue queue) {
+  make_current();
+  auto mark = std::make_shared<CudaMark>(events_, events_->take(index_));
+  check(cudaEventRecord(mark->event(), stream_of(queue)), "cudaEventRecord");
+  return mark;
+}
+
+void CudaGpu::wait(Queue queue, const Mark& mark) {
+  make_current();
+  check(cudaStreamWaitEvent(stream_of(queue), event_of(mark), 0), "cudaStreamWaitEvent");
+}
+
+bool CudaGpu::passed(const Mark& mark) {
+  make_current();
+  const cudaError_t status = cudaEventQuery(event_of(mark));
+  if (status == cudaErrorNotReady) return false;
+  check(status, "cudaEventQuery");
+  return true;
+}
+
+double CudaGpu::milliseconds(const Mark& from, const Mark& to) {
+  make_current();
+  float elapsed = 0.0F;
+  check(cudaEventElapsedTime(&elapsed, event_of(from), event_of(to)), "cudaEventElapsedTime");
+  return static_cast<double>(elapsed);
+}
+
+void CudaGpu::copy(Queue queue, void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  make_current();
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(queue)), "cudaMemcpyAsync");
+}
+
+void CudaGpu::push_range(const char* name) {
+  nvtxRangePushA(name);
+}
+void CudaGpu::pop_range() {
+  nvtxRangePop();
+}
+
+std::vector<std::byte> CudaGpu::make_communicator_id() {
+  make_current();
+  return nccl::make_id();
+}
+
+std::unique_ptr<GpuCommunicator> CudaGpu::join(const std::vector<std::byte>& id, int ranks,
+                                               int rank) {
+  make_current();
+  return nccl::join(index_, id, ranks, rank);
+}
+
+}  // namespace lockstep::cuda

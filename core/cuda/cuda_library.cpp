@@ -1,0 +1,87 @@
+// What core loads at run time: see GpuLibrary in core/device/gpu.h. This library links nothing of
+// core, only its headers, so that a process has one of everything.
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/cuda/check.h"
+#include "core/cuda/cuda_gpu.h"
+#include "core/cuda/nccl_communicator.h"
+
+namespace lockstep::cuda {
+
+namespace {
+
+GpuInfo describe(int index) {
+  cudaDeviceProp properties{};
+  expect_success(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties", index);
+  char address[32] = "";
+  expect_success(cudaDeviceGetPCIBusId(address, sizeof address, index), "cudaDeviceGetPCIBusId",
+                 index);
+  return {.name = properties.name,
+          .address = address,
+          .compute_capability = 10 * properties.major + properties.minor,
+          .multiprocessors = properties.multiProcessorCount,
+          .memory = static_cast<std::int64_t>(properties.totalGlobalMem)};
+}
+
+/// 13020 is 13.2.
+std::string dotted(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+class CudaLibrary final : public GpuLibrary {
+ public:
+  /// Asks the driver, without making a context on any GPU. No driver, or none that finds a GPU, is
+  /// an empty list; one that can't be used with this CUDA throws UsageError.
+  CudaLibrary() {
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status == cudaErrorNoDevice || driver() == 0) {
+      cudaGetLastError();
+      return;
+    }
+    if (status != cudaSuccess)
+      throw UsageError{fmt::format("--device cuda: {} ({}); this is {}", cudaGetErrorName(status),
+                                   cudaGetErrorString(status), versions())};
+    for (int i = 0; i < count; ++i) gpus_.push_back(describe(i));
+  }
+
+  const std::vector<GpuInfo>& gpus() const override { return gpus_; }
+
+  using GpuLibrary::open;
+  std::unique_ptr<Gpu> open(int index, bool allow_tf32) override {
+    if (index < 0 || static_cast<std::size_t>(index) >= gpus_.size())
+      throw GpuError{fmt::format("there is no GPU {}: this process sees {}", index, gpus_.size())};
+    return std::make_unique<CudaGpu>(index, gpus_[static_cast<std::size_t>(index)], allow_tf32);
+  }
+
+  bool has_nccl() const override { return nccl::is_here; }
+
+  std::string versions() const override {
+    int runtime = 0;
+    expect_success(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion", 0);
+    return fmt::format("CUDA {}, {}, {}", dotted(runtime),
+                       driver() == 0 ? "no driver" : "driver " + dotted(driver()), nccl::version());
+  }
+
+ private:
+  /// The newest CUDA that it can do; 0: there is none.
+  static int driver() {
+    int version = 0;
+    expect_success(cudaDriverGetVersion(&version), "cudaDriverGetVersion", 0);
+    return version;
+  }
+
+  std::vector<GpuInfo> gpus_;
+};
+
+}  // namespace
+
+}  // namespace lockstep::cuda
+
+/// The one symbol of this library. Throws UsageError where the driver can't be used.
+extern "C" __attribute__((visibility("default"))) lockstep::GpuLibrary* lockstep_gpu_library() {
+  static lockstep::cuda::CudaLibrary library;
+  return &library;
+}

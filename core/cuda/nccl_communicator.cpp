@@ -1,0 +1,271 @@
+#include "core/cuda/nccl_communicator.h"
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+
+namespace lockstep::nccl {
+
+namespace {
+
+/// `communicator` may be null: then NCCL's last error of any.
+std::string words(ncclResult_t result, const char* call, ncclComm_t communicator) {
+  const char* last = ncclGetLastError(communicator);
+  return fmt::format("{}: {}{}{}", call, ncclGetErrorString(result),
+                     last != nullptr && *last != '\0' ? ": " : "", last != nullptr ? last : "");
+}
+
+void expect_success(ncclResult_t result, const char* call, ncclComm_t communicator) {
+  if (result != ncclSuccess) throw std::runtime_error{words(result, call, communicator)};
+}
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return ncclFloat32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f16:
+      return ncclFloat16;
+    case DType::i32:
+      return ncclInt32;
+  }
+  throw std::invalid_argument{"NCCL: no such type of elements"};
+}
+
+/// Lets the rank's threads into NCCL until one of them aborts the communicator, which NCCL then
+/// frees: nobody may come in after that, and whoever is inside gets time to leave. One who doesn't
+/// is stuck, and to free him is what ncclCommAbort is for.
+class Gate {
+ public:
+  class Visit {
+   public:
+    explicit Visit(Gate& gate) : gate_(gate), let_in_(gate.let_in()) {}
+    ~Visit() {
+      if (let_in_) gate_.leave();
+    }
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+    bool let_in() const { return let_in_; }
+
+   private:
+    Gate& gate_;
+    bool let_in_;
+  };
+
+  /// Returns whether this call closed it. Later calls report `why`.
+  bool close(const std::string& why) {
+    std::unique_lock lock{mutex_};
+    if (closed_) return false;
+    closed_ = true;
+    why_ = why;
+    left_.wait_for(lock, std::chrono::milliseconds{200}, [this] { return inside_ == 0; });
+    return true;
+  }
+
+  /// The reason, if it is closed.
+  std::optional<std::string> closed() const {
+    const std::lock_guard lock{mutex_};
+    if (!closed_) return std::nullopt;
+    return "this communicator was given up: " + why_;
+  }
+
+ private:
+  bool let_in() {
+    const std::lock_guard lock{mutex_};
+    if (!closed_) ++inside_;
+    return !closed_;
+  }
+  void leave() {
+    {
+      const std::lock_guard lock{mutex_};
+      --inside_;
+    }
+    left_.notify_all();
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable left_;
+  bool closed_ = false;
+  std::string why_;
+  int inside_ = 0;
+};
+
+class NcclCommunicator final : public GpuCommunicator {
+ public:
+  /// Takes over the handle.
+  NcclCommunicator(int gpu, ncclComm_t handle) : gpu_(gpu), handle_(handle) {
+    expect_success(ncclCommUserRank(handle_, &rank_), "ncclCommUserRank", handle_);
+    expect_success(ncclCommCount(handle_, &size_), "ncclCommCount", handle_);
+  }
+  /// Waits for what is under way. A run that fails aborts first, or waits here for ranks that are
+  /// gone.
+  ~NcclCommunicator() override {
+    if (!gate_.close("it was destroyed")) return;
+    cudaSetDevice(gpu_);
+    ncclCommDestroy(handle_);
+  }
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  std::unique_ptr<GpuCommunicator> split(int color, int key) override {
+    ncclComm_t part = nullptr;
+    enter("ncclCommSplit", [&] {
+      return ncclCommSplit(handle_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part, nullptr);
+    });
+    if (part == nullptr) return nullptr;
+    return std::make_unique<NcclCommunicator>(gpu_, part);
+  }
+
+  void begin_group() override {
+    enter("ncclGroupStart", [] { return ncclGroupStart(); });
+  }
+  void end_group() override {
+    enter("ncclGroupEnd", [] { return ncclGroupEnd(); });
+  }
+  void send(Queue queue, View data, int to) override {
+    enter("ncclSend", data, [&](std::size_t count, ncclDataType_t type) {
+      return ncclSend(data.data, count, type, to, handle_, stream_of(queue));
+    });
+  }
+  void receive(Queue queue, View into, int from) override {
+    enter("ncclRecv", into, [&](std::size_t count, ncclDataType_t type) {
+      return ncclRecv(into.data, count, type, from, handle_, stream_of(queue));
+    });
+  }
+
+  void broadcast(Queue queue, View data, int root) override {
+    enter("ncclBroadcast", data, [&](std::size_t count, ncclDataType_t type) {
+      return ncclBroadcast(data.data, data.data, count, type, root, handle_, stream_of(queue));
+    });
+  }
+  void all_reduce(Queue queue, View data) override {
+    enter("ncclAllReduce", data, [&](std::size_t count, ncclDataType_t type) {
+      return ncclAllReduce(data.data, data.data, count, type, ncclSum, handle_, stream_of(queue));
+    });
+  }
+  void reduce_scatter(Queue queue, View data, View own) override {
+    if (own.elements() != chunk(data) || own.dtype != data.dtype)
+      throw std::invalid_argument{
+          fmt::format("reduce_scatter: {} elements among {} ranks, and a chunk of {}",
+                      data.elements(), size_, own.elements())};
+    enter("ncclReduceScatter", data, [&](std::size_t count, ncclDataType_t type) {
+      return ncclReduceScatter(data.data, own.data, count / ranks(), type, ncclSum, handle_,
+                               stream_of(queue));
+    });
+  }
+  void all_gather(Queue queue, View data) override {
+    const auto offset = static_cast<std::size_t>(rank_ * chunk(data)) * size_of(data.dtype);
+    enter("ncclAllGather", data, [&](std::size_t count, ncclDataType_t type) {
+      return ncclAllGather(static_cast<const std::byte*>(data.data) + offset, data.data,
+                           count / ranks(), type, handle_, stream_of(queue));
+    });
+  }
+  void reduce(Queue queue, View data, int root) override {
+    enter("ncclReduce", data, [&](std::size_t count, ncclDataType_t type) {
+      return ncclReduce(data.data, data.data, count, type, ncclSum, root, handle_,
+                        stream_of(queue));
+    });
+  }
+
+  std::optional<std::string> error() override {
+    const Gate::Visit visit{gate_};
+    if (!visit.let_in()) return gate_.closed();
+    ncclResult_t state = ncclSuccess;
+    ncclResult_t asked = ncclCommGetAsyncError(handle_, &state);
+    if (asked == ncclSuccess) asked = state;
+    if (asked == ncclSuccess || asked == ncclInProgress) return std::nullopt;
+    if (auto closed = gate_.closed()) return closed;
+    return words(asked, "ncclCommGetAsyncError", handle_);
+  }
+
+  void abort(const std::string& why) noexcept override {
+    if (!gate_.close(why)) return;
+    cudaSetDevice(gpu_);
+    ncclCommAbort(handle_);
+  }
+
+ private:
+  static cudaStream_t stream_of(Queue queue) { return static_cast<cudaStream_t>(queue.handle); }
+  std::size_t ranks() const { return static_cast<std::size_t>(size_); }
+
+  /// Elements of a member's share.
+  std::int64_t chunk(const View& data) const {
+    if (data.elements() % size_ != 0)
+      throw std::invalid_argument{
+          fmt::format("NCCL: {} elements are not {} equal chunks", data.elements(), size_)};
+    return data.elements() / size_;
+  }
+
+  template <class Call>
+  void enter(const char* name, Call&& call) {
+    const Gate::Visit visit{gate_};
+    if (!visit.let_in()) throw_closed(name);
+    cudaSetDevice(gpu_);
+    const ncclResult_t result = call();
+    if (result == ncclSuccess) return;
+    // If an abort ended the call, NCCL's error does not say why, and the handle has been freed.
+    if (gate_.closed()) throw_closed(name);
+    throw std::runtime_error{words(result, name, handle_)};
+  }
+  [[noreturn]] void throw_closed(const char* name) const {
+    throw std::runtime_error{fmt::format("{}: {}", name, gate_.closed().value_or(""))};
+  }
+  template <class Call>
+  void enter(const char* name, const View& data, Call&& call) {
+    if (!data.contiguous())
+      throw std::invalid_argument{fmt::format("{}: wants contiguous elements", name)};
+    enter(name,
+          [&] { return call(static_cast<std::size_t>(data.elements()), type_of(data.dtype)); });
+  }
+
+  int gpu_;
+  ncclComm_t handle_;
+  int rank_ = 0;
+  int size_ = 0;
+  Gate gate_;
+};
+
+}  // namespace
+
+const bool is_here = true;
+
+std::vector<std::byte> make_id() {
+  ncclUniqueId id;
+  expect_success(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr);
+  std::vector<std::byte> bytes(sizeof id.internal);
+  std::memcpy(bytes.data(), id.internal, bytes.size());
+  return bytes;
+}
+
+std::unique_ptr<GpuCommunicator> join(int gpu, const std::vector<std::byte>& id, int ranks,
+                                      int rank) {
+  ncclUniqueId unique;
+  if (id.size() != sizeof unique.internal)
+    throw std::invalid_argument{
+        fmt::format("NCCL: an id has {} bytes, not {}", sizeof unique.internal, id.size())};
+  std::memcpy(unique.internal, id.data(), id.size());
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t handle = nullptr;
+  expect_success(ncclCommInitRankConfig(&handle, ranks, unique, rank, &config),
+                 "ncclCommInitRankConfig", nullptr);
+  return std::make_unique<NcclCommunicator>(gpu, handle);
+}
+
+std::string version() {
+  int number = 0;
+  expect_success(ncclGetVersion(&number), "ncclGetVersion", nullptr);
+  return fmt::format("NCCL {}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+}
+
+}  // namespace lockstep::nccl

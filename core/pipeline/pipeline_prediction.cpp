@@ -1,0 +1,158 @@
+#include "core/pipeline/pipeline_prediction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+
+#include "core/model/gpt.h"
+#include "core/pipeline/message_plan.h"
+#include "core/pipeline/update.h"
+
+namespace lockstep {
+
+StageTimes stage_times(const Plan& plan, int stage, int microbatches) {
+  if (!plan.modelled) return {};
+  const Clock clock = plan.clock();
+  Recorder silent{false};
+  Memory memory{DeviceKind::meta};
+  Stream compute{clock, silent, 0, DeviceKind::meta};
+  Gpt model{plan, plan.place(plan.rank_holding(stage)), stage, {memory, compute}};
+  const Boundary between = plan.boundary(microbatches);
+  const Shape tokens{between.shape[0], between.shape[1]};
+  const Microbatch microbatch{View{nullptr, tokens, DType::i32}, View{nullptr, tokens, DType::i32}};
+  const auto boundary = [&](bool there) {
+    return there ? Tensor{memory, between.shape, MemoryCategory::activations, between.dtype}
+                 : Tensor{};
+  };
+  const auto cost = [&](Op op, const auto& work) {
+    const Picoseconds before = compute.now();
+    compute.range({.category = category(op), .stage = stage, .microbatch = 0}, work);
+    return compute.now() - before;
+  };
+  const bool first = stage == 0;
+  const bool last = stage == plan.stages() - 1;
+  StageTimes times;
+  Stash whole, halves;
+  times.forward = cost(Op::forward, [&] { model.forward(microbatch, boundary(!first), whole); });
+  times.backward = cost(Op::backward, [&] { model.backward(boundary(!last), whole); });
+  model.forward(microbatch, boundary(!first), halves);
+  times.backward_input =
+      cost(Op::backward_input, [&] { model.backward_input(boundary(!last), halves); });
+  times.backward_weight = cost(Op::backward_weight, [&] { model.backward_weight(halves); });
+  return times;
+}
+
+PipelineTimes pipeline_times(const Plan& plan, int microbatches) {
+  // What a stage's times depend on: of each unit, whether it is an end of the model, and its
+  // parameters.
+  using Parameters = std::vector<std::pair<std::int64_t, bool>>;  // elements, frozen
+  std::map<std::vector<std::pair<bool, Parameters>>, StageTimes> known;
+  PipelineTimes times;
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    std::vector<std::pair<bool, Parameters>> kind;
+    for (const StoredUnit& unit : plan.units(plan.place(plan.rank_holding(stage)), stage)) {
+      auto& [is_end, parameters] = kind.emplace_back();
+      is_end = unit.index == 0 || unit.index > plan.model().layers;
+      for (const StoredParameter& parameter : unit.parameters)
+        parameters.emplace_back(parameter.slice.local().elements(), parameter.frozen);
+    }
+    auto found = known.find(kind);
+    if (found == known.end())
+      found = known.emplace(std::move(kind), stage_times(plan, stage, microbatches)).first;
+    times.stages.push_back(found->second);
+  }
+  times.boundary_bytes = plan.boundary(microbatches).bytes();
+  times.cluster = plan.clock().cluster();
+  times.world_ranks = plan.mesh.group(0, Axis::pp);
+  return times;
+}
+
+std::int64_t peak_activations(const Schedule& schedule, int rank,
+                              const std::vector<Footprint>& footprints) {
+  const auto is_here = [&](int stage) {
+    return stage >= 0 && stage < schedule.stages &&
+           schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank;
+  };
+  std::int64_t held = 0;
+  std::int64_t peak = 0;
+  for (const Action& action : schedule.actions[static_cast<std::size_t>(rank)]) {
+    const Footprint& stage = footprints[static_cast<std::size_t>(action.stage)];
+    const bool forward = action.op == Op::forward;
+    const bool crosses = action.op != Op::backward_weight;
+    // A footprint counts the action's input: as part of the stash, or of the working set.
+    if (crosses && is_here(action.stage + (forward ? -1 : 1))) held -= stage.boundary;
+    switch (action.op) {
+      case Op::forward:
+        held += stage.stash;
+        peak = std::max(peak, held + stage.forward_working);
+        break;
+      case Op::backward:
+        peak = std::max(peak, held + stage.backward_working);
+        held -= stage.stash;
+        break;
+      case Op::backward_input:
+        peak = std::max(peak, held + stage.backward_input_working);
+        held += stage.pending - stage.stash;
+        break;
+      case Op::backward_weight:
+        held -= stage.pending;
+        break;
+    }
+    if (crosses && is_here(action.stage + (forward ? 1 : -1))) held += stage.boundary;
+  }
+  return peak;
+}
+
+PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
+    : plan_(plan),
+      schedule_(std::move(schedule)),
+      boundary_bytes_(plan.boundary(schedule_.microbatches).bytes()) {
+  if (schedule_.rank_of_stage != plan.rank_of_stage)
+    throw std::invalid_argument(
+        fmt::format("schedule {} places its stages on other ranks than the plan", schedule_.name));
+  const int batch = plan.microbatch_size(schedule_.microbatches);
+  if (plan.modelled)
+    bubble_simulated_ = simulate(schedule_, pipeline_times(plan, schedule_.microbatches)).bubble;
+  else
+    validate(schedule_);
+  for (int stage = 0; stage < schedule_.stages; ++stage)
+    footprints_.emplace_back(plan.model(), plan.layers_of(stage), batch);
+}
+
+Predicted PipelinePrediction::of(const Place& place) const {
+  const int rank = place.coordinate(Axis::pp);
+  Predicted predicted;
+  predicted.bubble_simulated = bubble_simulated_;
+  predicted.schedule = schedule_.name;
+  predicted.stages = schedule_.stages;
+  const MessagePlan messages{schedule_, rank};
+  const UpdateMessages update = update_messages(plan_, place);
+  for (const Operation operation : all_operations)
+    predicted.bytes_sent[operation] = update.bytes_sent[operation];
+  predicted.bytes_sent[Operation::send] = messages.messages_sent() * boundary_bytes_;
+
+  std::int64_t parameters = 0, gradients = 0, states = 0;
+  for (const int stage : place.stages) {
+    const Footprint& footprint = footprints_[static_cast<std::size_t>(stage)];
+    parameters += footprint.parameters;
+    gradients += footprint.gradients;
+    states += footprint.optimizer;
+  }
+  predicted.peak_bytes[MemoryCategory::parameters] = parameters;
+  predicted.peak_bytes[MemoryCategory::gradients] = gradients;
+  predicted.peak_bytes[MemoryCategory::optimizer] = states;
+  predicted.peak_bytes[MemoryCategory::activations] =
+      peak_activations(schedule_, rank, footprints_);
+  predicted.peak_bytes[MemoryCategory::communication] =
+      std::max(messages.peak_buffers() * boundary_bytes_, update.peak_bytes);
+  return predicted;
+}
+
+Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule) {
+  return PipelinePrediction{plan, schedule}.of(place);
+}
+
+}  // namespace lockstep

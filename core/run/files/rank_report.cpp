@@ -1,0 +1,111 @@
+#include "core/run/files/rank_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <sstream>
+
+namespace lockstep {
+
+namespace {
+
+constexpr const char* reports_variable = "LOCKSTEP_REPORTS";
+constexpr const char* mark = "\x1elockstep\t";
+constexpr char line_break = '\x1f';  // for a newline within the one line
+/// All lines but the first begin with four blanks.
+std::string indented(const std::string& lines) {
+  std::string text;
+  for (const char c : lines) text += c == '\n' ? std::string{"\n    "} : std::string{c};
+  return text;
+}
+
+constexpr const char* kinds[] = {"here", "refused", "failed", "doing", "told", "busy"};
+
+}  // namespace
+
+std::string RankReport::to_line() const {
+  std::string line = fmt::format("{}{}\t{}\t{}\t", mark, kinds[static_cast<int>(kind)], rank, host);
+  std::string rest = text;
+  std::replace(rest.begin(), rest.end(), '\n', line_break);
+  const std::size_t room = PIPE_BUF - line.size() - 1;
+  // Operations are told newest last, a failure's cause comes first.
+  if (rest.size() > room)
+    rest = kind == Kind::doing ? rest.substr(rest.size() - room) : rest.substr(0, room);
+  return line + rest + "\n";
+}
+
+std::optional<RankReport> RankReport::from_line(const std::string& line) {
+  // Behind what a rank had left of a line without its end.
+  const auto at = line.find(mark);
+  if (at == std::string::npos) return {};
+  std::istringstream words{line.substr(at + std::string{mark}.size())};
+  std::string kind, rank;
+  RankReport report;
+  if (!std::getline(words, kind, '\t') || !std::getline(words, rank, '\t') ||
+      !std::getline(words, report.host, '\t'))
+    return {};
+  const auto* found = std::find(std::begin(kinds), std::end(kinds), kind);
+  if (found == std::end(kinds)) return {};
+  report.kind = static_cast<Kind>(found - std::begin(kinds));
+  report.rank = std::atoi(rank.c_str());
+  std::getline(words, report.text);
+  std::replace(report.text.begin(), report.text.end(), line_break, '\n');
+  return report;
+}
+
+std::string RankReport::shown() const {
+  switch (kind) {
+    case Kind::here:
+    case Kind::told:
+      return "";
+    case Kind::refused:
+    case Kind::busy:
+      return text + "\n";
+    case Kind::failed:
+      return fmt::format("the run failed: rank {} on {}: {}\n", rank, host, text);
+    case Kind::doing:
+      return fmt::format("when the run ended, rank {} on {} was doing:\n    {}\n", rank, host,
+                         indented(text));
+  }
+  return "";
+}
+
+void say(const RankReport& report) {
+  const std::string words = reports_are_collected() ? report.to_line() : report.shown();
+  // At once and past stdio: other threads of this process may be anywhere.
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, words.data(), words.size());
+}
+
+void collect_reports() {
+  ::setenv(reports_variable, "1", 1);
+}
+bool reports_are_collected() {
+  return std::getenv(reports_variable) != nullptr;
+}
+
+std::string shown_operations(const std::string& who, const std::string& lines) {
+  if (lines.empty()) return fmt::format("  {}: nothing yet\n", who);
+  return fmt::format("  {}:\n    {}\n", who, indented(lines));
+}
+
+std::string with_epilogue(const std::string& cause, const std::string& epilogue) {
+  if (cause.find('\n') == std::string::npos || !epilogue.starts_with("; ")) return cause + epilogue;
+  return cause + "\n" + epilogue.substr(2);
+}
+
+std::string last_operations(const Recorder& trace) {
+  return fmt::format("{}", fmt::join(trace.last_operations(operations_told), "\n"));
+}
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  const std::string host = name;
+  return host.substr(0, host.find('.'));
+}
+
+}  // namespace lockstep

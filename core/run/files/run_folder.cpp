@@ -1,0 +1,176 @@
+#include "core/run/files/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/run/files/rank_report.h"
+#include "core/trace/writer.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* run_variable = "LOCKSTEP_RUN";
+
+/// Relative to where one is, if that is shorter to read.
+std::string shown(const fs::path& path) {
+  const std::string relative = fs::proximate(path).string();
+  return relative.size() < path.string().size() ? relative : path.string();
+}
+
+}  // namespace
+
+RunFolder RunFolder::create(const std::string& trace, const std::string& lesson) {
+  if (const char* told = std::getenv(run_variable)) return from_bytes(told);
+  const std::string number = lesson.substr(0, lesson.find(' '));
+  const std::string stamp =
+      fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::localtime(std::time(nullptr)), number);
+  if (trace == "none") return {stamp, {}};
+
+  std::error_code error;
+  RunFolder folder{stamp, trace};
+  if (trace.empty()) {
+    const fs::path runs = fs::path{LOCKSTEP_SOURCE_DIR} / "runs";
+    fs::create_directories(runs, error);
+    // Two runs of one second get two folders.
+    for (int copy = 2; !error && !fs::create_directory(runs / folder.run, error); ++copy)
+      folder.run = fmt::format("{}-{}", stamp, copy);
+    folder.path = runs / folder.run;
+  } else {
+    fs::create_directories(folder.path, error);
+    folder.path = fs::absolute(folder.path);
+  }
+  if (error)
+    throw UsageError(fmt::format("--trace {}: can't make the folder: {}; name another, or none",
+                                 folder.path.string(), error.message()));
+  if (!can_write_in(folder.path))
+    throw UsageError(fmt::format("--trace {}: can't write in that folder; name another, or none",
+                                 folder.path.string()));
+  return folder;
+}
+
+void RunFolder::begin() const {
+  if (path.empty()) return;
+  std::error_code error;
+  fs::create_directories(path, error);
+  // Of a run before this one into the same folder.
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ranks = name.rfind("rank", 0) == 0 && name.ends_with(".json");
+    if (entry.is_regular_file(error) && (ranks || name == "trace.json" || name == "report.json"))
+      fs::remove(entry.path(), error);
+  }
+  if (path.parent_path().filename() != "runs") return;
+  // Replaced in one step, so that there is always one.
+  const fs::path fresh = path.parent_path() / (".latest-" + run);
+  fs::create_directory_symlink(path.filename(), fresh, error);
+  if (!error) fs::rename(fresh, path.parent_path() / "latest", error);
+}
+
+void RunFolder::pass_on() const {
+  ::setenv(run_variable, to_bytes().c_str(), 1);
+}
+
+std::string RunFolder::to_bytes() const {
+  return run + "\n" + path.string();
+}
+
+RunFolder RunFolder::from_bytes(const std::string& bytes) {
+  const auto newline = bytes.find('\n');
+  return {bytes.substr(0, newline), bytes.substr(newline + 1)};
+}
+
+fs::path RunFolder::rank_file(int rank) const {
+  return path / fmt::format("rank{}.json", rank);
+}
+
+void RunFolder::keep_whole_lines(int ranks) const {
+  if (path.empty()) return;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::error_code error;
+    const fs::path file = rank_file(rank);
+    if (!fs::is_regular_file(file, error)) continue;
+    std::ifstream in{file, std::ios::binary};
+    auto end = static_cast<std::streamoff>(fs::file_size(file, error));
+    const std::streamoff whole = end;
+    // From the end back, a block at a time: lines are short, files may be long.
+    std::string block(4096, '\0');
+    while (in && end > 0) {
+      const auto size = std::min(end, static_cast<std::streamoff>(block.size()));
+      in.seekg(end - size);
+      in.read(block.data(), size);
+      const auto newline =
+          std::string_view{block}.substr(0, static_cast<std::size_t>(size)).rfind('\n');
+      end -= size;
+      if (newline == std::string::npos) continue;
+      end += static_cast<std::streamoff>(newline) + 1;
+      break;
+    }
+    if (in && end < whole) fs::resize_file(file, static_cast<std::uintmax_t>(end), error);
+  }
+}
+
+void RunFolder::merge(int ranks) const {
+  if (path.empty()) return;
+  std::vector<fs::path> files;
+  for (int rank = 0; rank < ranks; ++rank)
+    if (fs::path file = rank_file(rank); fs::is_regular_file(file))
+      files.push_back(std::move(file));
+  if (!files.empty()) merge_traces(files, path / "trace.json");
+}
+
+void RunFolder::write_report(const std::string& json) const {
+  write_text_file(path / "report.json", json);
+}
+
+std::string RunFolder::where_the_trace_is() const {
+  return path.empty() ? "" : fmt::format("; the trace up to then is in {}", shown(path));
+}
+
+std::string RunFolder::where_the_trace_is(const std::map<int, std::string>& hosts) const {
+  std::map<std::string, std::vector<int>> elsewhere;
+  for (const auto& [rank, host] : hosts)
+    if (!path.empty() && host != host_name() && !fs::exists(rank_file(rank)))
+      elsewhere[host].push_back(rank);
+  std::string text = where_the_trace_is();
+  for (const auto& [host, ranks] : elsewhere)
+    text += fmt::format(", and that of {} {} in {} on {}", ranks.size() == 1 ? "rank" : "ranks",
+                        fmt::join(ranks, ", "), path.string(), host);
+  return text;
+}
+
+std::string RunFolder::how_to_look(const std::string& viewer) const {
+  return fmt::format(
+      "trace: {}/trace.json (opens in Perfetto too){}", shown(path),
+      viewer.empty() ? fmt::format("; look at it: ./lockstep view {}", shown(path)) : "");
+}
+
+bool can_write_in(const fs::path& folder) {
+  std::string probe = (folder / ".lockstep-XXXXXX").string();
+  const int descriptor = ::mkostemp(probe.data(), O_CLOEXEC);
+  if (descriptor < 0) return false;
+  ::close(descriptor);
+  return ::unlink(probe.c_str()) == 0;
+}
+
+void write_text_file(const fs::path& path, const std::string& text) {
+  std::ofstream file{path, std::ios::binary};
+  file << text;
+  file.close();
+  if (!file) throw RunError(fmt::format("can't write {}", path.string()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+#include "core/run/launch/aftermath.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace lockstep {
+
+std::optional<std::string> Aftermath::line(const std::string& text) {
+  if (const auto report = RankReport::from_line(text)) {
+    hosts_[report->rank] = report->host;
+    switch (report->kind) {
+      case RankReport::Kind::here:
+        break;
+      case RankReport::Kind::refused:
+        // All ranks may have been asked for the same.
+        if (std::find(refusals_.begin(), refusals_.end(), report->text) != refusals_.end()) break;
+        refusals_.push_back(report->text);
+        return report->text;
+      case RankReport::Kind::failed:
+        failed_ = true;
+        causes_.push_back(*report);
+        break;
+      case RankReport::Kind::doing:
+        failed_ = true;
+        doing_[report->rank] = report->text;
+        break;
+      case RankReport::Kind::told:
+        told_ = true;
+        break;
+      case RankReport::Kind::busy:
+        // Several ranks may be busy at once.
+        if (const auto now = std::chrono::steady_clock::now();
+            !said_busy_ || now - *said_busy_ >= std::chrono::duration<double>{notice_seconds_}) {
+          said_busy_ = now;
+          return report->text;
+        }
+    }
+    return {};
+  }
+  const bool rule = text.size() > 60 && text.find_first_not_of('-') == std::string::npos;
+  if (rule) {
+    if (inside_) end_block();
+    inside_ = !inside_;
+    return {};
+  }
+  if (inside_) {
+    block_ += text + "\n";
+    return {};
+  }
+  // Once a rank is gone, the libraries of others tell of lost connections: "[host:1234] ...".
+  if (failed_ && (text.empty() || text.front() == '[')) return {};
+  if (text.starts_with("mpirun: abort is already in progress")) return {};
+  return text;
+}
+
+std::string Aftermath::end() {
+  if (inside_) end_block();
+  inside_ = false;
+  return unsaid_;
+}
+
+void Aftermath::end_block() {
+  constexpr const char* died = "noticed that process rank ";
+  const auto told = [&](const char* words) { return block_.find(words) != std::string::npos; };
+  if (const auto at = block_.find(died); at != std::string::npos) {
+    // "process rank 3 with PID 0 on node vm exited on signal 9 (Killed)."
+    const int rank = std::atoi(block_.c_str() + at + std::strlen(died));
+    const auto word_after = [&](const char* before) {
+      const auto begin = block_.find(before, at);
+      if (begin == std::string::npos) return std::string{};
+      const auto from = begin + std::strlen(before);
+      return block_.substr(from, block_.find_first_of(" \n", from) - from);
+    };
+    const auto how = block_.find("exited", at);
+    std::string rest = how != std::string::npos ? block_.substr(how) : "has died";
+    rest = rest.substr(0, rest.find_last_not_of(".\n") + 1);
+    killed_ = RankReport{RankReport::Kind::failed, rank, word_after("on node "), rest};
+    hosts_.try_emplace(rank, killed_->host);
+    failed_ = true;
+  } else if (told("Primary job")) {
+    failed_ = true;
+  } else if (const auto first = block_.find("Process name: [["); first != std::string::npos) {
+    // "Process name: [[31942,1],2]", "Exit code:    1": of one that has said no more than that.
+    const auto rank = block_.find("],", first);
+    const auto code = block_.find("Exit code:", first);
+    if (rank != std::string::npos && code != std::string::npos)
+      ended_ =
+          RankReport{RankReport::Kind::failed, std::atoi(block_.c_str() + rank + 2), "",
+                     fmt::format("ended with exit code {}",
+                                 std::atoi(block_.c_str() + code + std::strlen("Exit code:")))};
+  } else if (told("unable to reliably start one or more daemons")) {
+    // Thirty lines of what may be wrong; ssh's own words have come before.
+    unsaid_ =
+        "the run failed: mpirun could not start on every host: each must be reached by ssh without "
+        "a password, and have OpenMPI's orted on its PATH\n";
+  } else if (!told("MPI_ABORT was invoked") && !told("does not know how to route a message")) {
+    unsaid_ += block_;
+  }
+  block_.clear();
+}
+
+std::string Aftermath::who(int rank) const {
+  const auto host = hosts_.find(rank);
+  return host != hosts_.end() ? fmt::format("rank {} on {}", rank, host->second)
+                              : fmt::format("rank {}", rank);
+}
+
+std::string Aftermath::text(const std::string& epilogue) const {
+  // A rank that is killed has no time to speak; so one that has spoken died of what it has said.
+  const auto spoken = [&](int rank) {
+    return std::any_of(causes_.begin(), causes_.end(),
+                       [&](const RankReport& cause) { return cause.rank == rank; });
+  };
+  std::string text;
+  int victim = -1;
+  if (killed_ && !spoken(killed_->rank)) {
+    victim = killed_->rank;
+    text = fmt::format("the run failed: {} {}{}\n", who(victim), killed_->text, epilogue);
+  } else if (!causes_.empty()) {
+    text = fmt::format("the run failed: {}: {}\n", who(causes_.front().rank),
+                       with_epilogue(causes_.front().text, epilogue));
+  } else if (ended_ && refusals_.empty() && !told_) {
+    text = fmt::format("the run failed: {} {}{}\n", who(ended_->rank), ended_->text, epilogue);
+  } else {
+    return "";
+  }
+  text += "what each rank was doing, the newest last:\n";
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (const auto doing = doing_.find(rank); doing != doing_.end())
+      text += shown_operations(who(rank), doing->second);
+    else
+      text += fmt::format("  {}: {}\n", who(rank),
+                          rank == victim ? "was killed, and can't say" : "has not said");
+  }
+  return text;
+}
+
+}  // namespace lockstep

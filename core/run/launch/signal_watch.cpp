@@ -1,0 +1,71 @@
+#include "core/run/launch/signal_watch.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+namespace {
+
+// A handler may do next to nothing, and a library's threads may be the ones to run it: it writes
+// the signal's number into a pipe, and the watch's own thread does the rest.
+int signal_pipe[2] = {-1, -1};
+
+void write_byte(int value) {
+  const auto byte = static_cast<unsigned char>(value);
+  [[maybe_unused]] const ssize_t ignored = ::write(signal_pipe[1], &byte, 1);
+}
+
+void note_signal(int signal, siginfo_t* info, void*) {
+  const int saved = errno;
+  if (signal != SIGCONT || info->si_pid == ::getppid()) write_byte(signal);
+  errno = saved;
+}
+
+void handle(int signal) {
+  struct sigaction action {};
+  action.sa_sigaction = note_signal;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+SignalWatch::SignalWatch(std::function<void(int)> on_signal, std::vector<int> signals)
+    : on_signal_(std::move(on_signal)), signals_(std::move(signals)) {
+  if (::pipe2(signal_pipe, O_CLOEXEC) != 0) throw RunError("can't make a pipe");
+  for (const int signal : signals_) handle(signal);
+  thread_ = std::thread{[this] {
+    unsigned char signal = 0;
+    while (::read(signal_pipe[0], &signal, 1) == 1 && signal != 0) {
+      std::lock_guard lock{mutex_};
+      on_signal_(signal);
+    }
+  }};
+}
+
+SignalWatch::~SignalWatch() {
+  for (const int signal : signals_) ::signal(signal, SIG_DFL);
+  write_byte(0);
+  thread_.join();
+  ::close(signal_pipe[0]);
+  ::close(signal_pipe[1]);
+}
+
+void SignalWatch::now_call(std::function<void(int)> on_signal) {
+  std::lock_guard lock{mutex_};
+  on_signal_ = std::move(on_signal);
+}
+
+void SignalWatch::add(int signal) {
+  signals_.push_back(signal);
+  handle(signal);
+}
+
+}  // namespace lockstep

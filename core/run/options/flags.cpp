@@ -1,0 +1,282 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/base/error.h"
+#include "core/run/options/given.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Checks in the form that CLI11 takes: the complaint, or "".
+using Check = std::function<std::string(const std::string&)>;
+
+Check at_least(int least) {
+  return [least](const std::string& text) {
+    if (whole_number(text, least)) return std::string{};
+    return fmt::format("{}: wants a whole number of at least {}", text, least);
+  };
+}
+
+Check positive(bool or_zero) {
+  return [or_zero](const std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (!text.empty() && *end == '\0' && value < 1e30 && (value > 0 || (or_zero && value == 0)))
+      return std::string{};
+    return fmt::format("{}: wants a number {}", text, or_zero ? "of at least 0" : "above 0");
+  };
+}
+
+/// How many letters one word takes to become the other: inserted, removed or replaced
+/// (Levenshtein).
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// The flag that was probably meant; empty if none is close.
+std::string nearest_flag(const CLI::App& app, const std::string& word) {
+  const std::string asked = word.substr(0, word.find('='));
+  std::string nearest;
+  std::size_t least = asked.size() > 6 ? 3 : 2;  // at most one or two letters differ
+  for (const CLI::Option* option : app.get_options())
+    if (const std::string name = option->get_name(); distance(asked, name) < least) {
+      least = distance(asked, name);
+      nearest = name;
+    }
+  return asked.starts_with("--") ? nearest : "";
+}
+
+}  // namespace
+
+struct FlagParser::Impl {
+  CLI::App app;
+  LessonInfo info;
+  Given given;
+  std::unique_ptr<Options> options = std::make_unique<Options>();
+
+  void number(const std::string& flag, int& value, int least, const std::string& help) {
+    app.add_option(flag, value, help)->check(at_least(least))->capture_default_str();
+  }
+  void number(const std::string& flag, std::optional<int>& value, const std::string& help) {
+    app.add_option_function<int>(
+           flag, [&value](int number) { value = number; }, help)
+        ->check(at_least(1));
+  }
+  CLI::Option* word(const std::string& flag, std::string& value, const std::string& help) {
+    return app.add_option(flag, value, help)->capture_default_str();
+  }
+  void choice(const std::string& flag, std::string& value, const std::vector<std::string>& words,
+              const std::string& help) {
+    word(flag, value, help + " (" + fmt::format("{}", fmt::join(words, "|")) + ")")
+        ->check([words](const std::string& text) {
+          return std::find(words.begin(), words.end(), text) != words.end()
+                     ? std::string{}
+                     : fmt::format("{}: wants one of {}", text, fmt::join(words, ", "));
+        });
+  }
+  void shared_flags();
+  void leave_out_the_model();
+};
+
+void FlagParser::Impl::shared_flags() {
+  Options& o = *options;
+  given.microbatches = fmt::format("{}", fmt::join(info.microbatches, ","));
+  o.steps = info.steps;
+  o.batch = info.batch;
+  o.cluster = info.cluster;
+  given.precision = info.precision;
+  app.get_formatter()->column_width(34);
+
+  app.option_defaults()->group("Where it runs");
+  number("--ranks", given.ranks, fmt::format("how many ranks [{}]", info.ranks));
+  choice("--launch", given.launch, {"threads", "mpi"},
+         "ranks are threads, or processes under mpirun");
+  word("--hostfile", o.hosts.hostfile,
+       "with --launch mpi: a file of hosts, 'node1 slots=4' a line");
+  word("--hosts", o.hosts.hosts, "with --launch mpi: hosts and their slots, node1:4,node2:4");
+  app.add_option(
+         "--timeout", o.patience_seconds,
+         "seconds that a rank waits for others before the run fails as stalled. Time in which one "
+         "of them computes does not count: a line names the busy rank instead")
+      ->check(positive(false))
+      ->capture_default_str();
+  choice("--device", o.device, {"cpu", "cuda", "meta"},
+         "where tensors live and kernels run: here, or on GPUs, which ranks share where they are "
+         "more; meta stores and computes nothing, but counts every byte and models every time");
+  app.add_flag("--tf32", o.tf32,
+               "with --device cuda: f32 products on tensor cores, rounded to TF32");
+  choice("--comm", given.comm, {"auto", "native", "ring"},
+         "collectives: MPI's or NCCL's own, or our ring algorithms; auto: ours, NCCL's where each "
+         "rank has a GPU");
+  for (auto [flag, size, what] : {std::tuple{"--pp", &given.pp, "pipeline"},
+                                  {"--dp", &given.dp, "data"},
+                                  {"--cp", &given.cp, "context"},
+                                  {"--tp", &given.tp, "tensor"},
+                                  {"--ep", &given.ep, "expert"}})
+    number(flag, *size, fmt::format("ranks along the {}-parallel axis", what));
+  word("--order", o.order, "the mesh's axes from the innermost");
+
+  app.option_defaults()->group("Which time the timeline shows");
+  choice(
+      "--clock", given.clock, {"auto", "wall", "modelled"},
+      "this machine's, or a described cluster's; auto: wall where each rank has a core, or a GPU. "
+      "A send is a rendezvous on the wall clock; on the modelled clock it is buffered: the sender "
+      "is free after β·bytes and never waits for its receiver");
+  word("--cluster", o.cluster,
+       fmt::format("the cluster of modelled time: {}, or a file",
+                   fmt::join(Cluster::presets(), ", ")));
+  word("--time", given.time, "fixed times, such as forward=1ms,backward=2ms");
+  app.add_option("--pace", given.pace, "unfold a modelled run at this many times modelled speed")
+      ->check(positive(false));
+
+  app.option_defaults()->group("What is trained");
+  number("--steps", o.steps, 1, "training steps");
+  number("--batch", o.batch, 1, "sequences a step, over all microbatches");
+  word("--microbatches", given.microbatches,
+       info.sweeps ? "how many microbatches a step is cut into: each value in turn"
+                   : "how many microbatches a step is cut into");
+  number("--layers", o.model.layers, 1, "transformer blocks");
+  number("--hidden", o.model.hidden, 1, "width of the model");
+  number("--heads", o.model.heads, 1, "attention heads; must divide --hidden");
+  number("--sequence", o.model.sequence, 1, "tokens a sequence");
+  number("--vocab", o.model.vocabulary, 1, "tokens in the vocabulary; text needs 256");
+  app.add_flag("--tied", o.model.tied, "the output head is the token embedding");
+  if (info.freezes)
+    word("--freeze", given.freeze,
+         "what keeps its initial values: blocks such as 0,1,2, embedding, head");
+  if (info.narrow)
+    choice("--precision", given.precision, {"f32", "bf16", "f16"},
+           "what weights, gradients and activations are stored in");
+  app.add_option("--lr", given.learning_rate, "learning rate of AdamW")
+      ->check(positive(false))
+      ->capture_default_str();
+  app.add_option("--clip", given.clip, "largest gradient norm; 0: no clipping")
+      ->check(positive(true))
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "of initial values and of the order of the data")
+      ->check([](const std::string& text) {
+        std::uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        return error == std::errc{} && end == text.data() + text.size()
+                   ? std::string{}
+                   : fmt::format("{}: wants a whole number of at least 0", text);
+      })
+      ->capture_default_str();
+  word("--data", o.data, "a file to train on [lessons/corpus.txt, the text of the lessons]");
+  word("--load", o.load,
+       "begin from this safetensors file (GPT-2's names), or go on from a folder of --save");
+  word("--save", o.save,
+       "write the trained model to this safetensors file, or folder: there with what "
+       "the optimizer knows, so that training can go on");
+
+  app.option_defaults()->group("What one sees");
+  word("--trace", o.trace, "the run's folder, or none [runs/TIME-LESSON]");
+  app.add_flag("--kernels", o.kernels,
+               "trace every kernel, not only pipeline actions and messages");
+  app.add_option("--view", o.view, "stream to a viewer at HOST:PORT [127.0.0.1:7077]")
+      ->expected(0, 1)
+      ->default_str("127.0.0.1:7077");
+  word("--view-token", o.view_token, "what a viewer on another host asks for");
+  word("--report", o.report, "write the report to this file as JSON");
+  choice("--parity", given.parity, {"on", "off"}, "compare with one device at the end");
+  app.add_flag("--quiet", o.quiet, "only errors");
+  app.add_flag("--verbose", o.verbose, "say where every rank runs: host, GPU, network, cores");
+  app.option_defaults()->group("This lesson's own");
+}
+
+/// Of the shared flags those that would shape or train a model.
+void FlagParser::Impl::leave_out_the_model() {
+  for (const char* flag :
+       {"--batch", "--microbatches", "--layers", "--hidden", "--heads", "--sequence", "--vocab",
+        "--tied", "--lr", "--clip", "--data", "--load", "--save", "--parity"})
+    app.remove_option(app.get_option(flag));
+  app.get_option("--steps")->description("how many times")->group("What is done");
+  app.get_option("--seed")->description("of random numbers")->group("What is done");
+}
+
+FlagParser::FlagParser(const LessonInfo& info) : impl_(std::make_unique<Impl>()) {
+  impl_->info = info;
+  impl_->app.description(fmt::format("Lesson {}: {}", info.name, info.question));
+  impl_->app.name("./lockstep lesson " + info.name.substr(0, info.name.find(' ')));
+  impl_->shared_flags();
+  if (!info.model) impl_->leave_out_the_model();
+}
+FlagParser::~FlagParser() = default;
+
+void FlagParser::add(const std::string& name, int& value, const std::string& help) {
+  impl_->number(name, value, 0, help);
+}
+void FlagParser::add(const std::string& name, double& value, const std::string& help) {
+  impl_->app.add_option(name, value, help)->capture_default_str();
+}
+void FlagParser::add(const std::string& name, std::string& value, const std::string& help) {
+  impl_->word(name, value, help);
+}
+void FlagParser::add(const std::string& name, bool& value, const std::string& help) {
+  impl_->app.add_flag(name, value, help);
+}
+void FlagParser::add(const std::string& name, std::vector<int>& value, const std::string& help) {
+  impl_->app
+      .add_option_function<std::string>(
+          name, [&value, name](const std::string& text) { value = number_list(name, text, 0); },
+          help)
+      ->default_str(fmt::format("{}", fmt::join(value, ",")));
+}
+void FlagParser::add(const std::string& name, std::string& value,
+                     const std::vector<std::string>& words, const std::string& help) {
+  impl_->choice(name, value, words, help);
+}
+
+std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
+  CLI::App& app = impl_->app;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return nullptr;
+  } catch (const CLI::ExtrasError&) {
+    const std::string near = nearest_flag(app, app.remaining().front());
+    throw UsageError(fmt::format("{}: no such flag; {}--help lists them",
+                                 fmt::join(app.remaining(), " "),
+                                 near.empty() ? "" : fmt::format("{} is one, and ", near)));
+  } catch (const CLI::ValidationError& error) {
+    // "--steps: 0: wants ..." reads better as "--steps 0: wants ..."
+    std::string what = error.what();
+    if (const auto colon = what.find(": "); colon != std::string::npos && what.rfind("--", 0) == 0)
+      what.erase(colon, 1);
+    throw UsageError(what);
+  } catch (const CLI::ArgumentMismatch& error) {
+    // "--steps: At Most 1 required but received 2", "--steps: 1 required INT missing"
+    const std::string what = error.what();
+    const std::string flag = what.substr(0, what.find(':'));
+    throw UsageError(what.find("At Most") != std::string::npos
+                         ? flag + ": is given more than once; once would do"
+                         : flag + ": wants a value; --help says which");
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+  if (app.count("--view") > 0 && impl_->options->view.empty())
+    impl_->options->view = "127.0.0.1:7077";
+  settle(impl_->given, impl_->info, *impl_->options);
+  return std::move(impl_->options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,95 @@
+#include "core/run/options/hosts.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "core/base/error.h"
+#include "core/run/options/given.h"
+
+namespace lockstep {
+
+namespace {
+
+void want_slots(const std::string& flag, int slots, int ranks) {
+  if (slots >= ranks) return;
+  throw UsageError(
+      fmt::format("{}: has {} slots for --ranks {}; give hosts more slots, or ask for --ranks {}",
+                  flag, slots, ranks, slots));
+}
+
+void check_file(const std::string& file, int ranks) {
+  const std::string flag = "--hostfile " + file;
+  std::ifstream in{file};
+  if (std::filesystem::is_directory(file) || !in)
+    throw UsageError(fmt::format(
+        "{}: no such file; write one with a line a host, such as 'node1 slots=4'", flag));
+  int slots = 0;
+  int hosts = 0;
+  bool all_known = true;
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    std::istringstream words{line.substr(0, line.find('#'))};
+    std::string word;
+    if (!(words >> word)) continue;
+    ++hosts;
+    bool known = false;
+    while (words >> word) {
+      if (word.rfind("slots=", 0) != 0 && word.rfind("max_slots=", 0) != 0 &&
+          word.rfind("max-slots=", 0) != 0)
+        throw UsageError(fmt::format(
+            "{}: line {}: '{}' is not understood; a line is a host and its slots, such as "
+            "'node1 slots=4'",
+            flag, number, word));
+      const auto count = whole_number(word.substr(word.find('=') + 1), 1);
+      if (!count)
+        throw UsageError(
+            fmt::format("{}: line {}: '{}' wants a number of at least 1", flag, number, word));
+      if (word.front() != 's') continue;
+      slots += *count;
+      known = true;
+    }
+    all_known = all_known && known;
+  }
+  if (hosts == 0)
+    throw UsageError(fmt::format(
+        "{}: names no host; a line is a host and its slots, such as 'node1 slots=4'", flag));
+  if (all_known) want_slots(flag, slots, ranks);
+}
+
+void check_list(const std::string& list, int ranks) {
+  int slots = 0;
+  std::istringstream parts{list + ","};
+  for (std::string part; std::getline(parts, part, ',');) {
+    const auto colon = part.rfind(':');
+    const auto count =
+        colon == std::string::npos ? std::optional{1} : whole_number(part.substr(colon + 1), 1);
+    if (!count || part.empty() || colon == 0 || part.find_first_of(" \t") != std::string::npos)
+      throw UsageError(fmt::format(
+          "--hosts {}: '{}' is no host; wants hosts and their slots, such as node1:4,node2:4", list,
+          part));
+    slots += *count;
+  }
+  want_slots("--hosts " + list, slots, ranks);
+}
+
+}  // namespace
+
+void HostChoice::check(int ranks) const {
+  if (!hostfile.empty() && !hosts.empty())
+    throw UsageError(fmt::format(
+        "--hosts {} with --hostfile {}: both name hosts; leave one of them out", hosts, hostfile));
+  if (!hostfile.empty()) check_file(hostfile, ranks);
+  if (!hosts.empty()) check_list(hosts, ranks);
+}
+
+std::vector<std::string> HostChoice::arguments() const {
+  if (!hostfile.empty()) return {"--hostfile", hostfile};
+  if (!hosts.empty()) return {"--host", hosts};
+  return {};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/model/data.h"
+#include "core/run/options/options.h"
+#include "core/run/report/results.h"
+#include "core/run/report/sum_order.h"
+
+namespace lockstep {
+
+/// What one device gets that trains on the same batches, cut into the same microbatches.
+struct Reference {
+  std::vector<double> losses;           ///< by step
+  std::vector<NamedValues> parameters;  ///< in the model's order
+};
+
+/// Trains the whole model on this thread, with `options`' model, data, optimizer and phases. Every
+/// microbatch of every replica is a microbatch here, in order of the replicas: so that products
+/// have the same shapes, and what differs is only in which order replicas' gradients are added.
+/// `progress` is called after each step with how many are done. With `orders`, one for each phase,
+/// replicas' gradients are added in these orders.
+Reference train_on_one_device(const Options& options, const Corpus& corpus,
+                              const std::vector<Phase>& phases,
+                              const std::function<void(int)>& progress = {},
+                              const std::vector<SumOrder>& orders = {});
+
+/// How far a run is from one device (DESIGN §3).
+struct Parity {
+  double max_relative_loss = 0;
+  /// Per tensor ‖a - b‖₂ / max(‖b‖₂, √n · 0.02), the largest over tensors.
+  double max_relative_parameter = 0;
+  std::string worst_parameter;
+  double final_loss = 0;      ///< the mean over the last tenth of the steps, rounded up
+  double reference_loss = 0;  ///< the same of one device
+  bool bitwise = false;       ///< every loss (all finite) and every parameter has the same bits
+
+  bool within(const Tolerance& tolerance) const {
+    if (tolerance.final_loss > 0)  // false where there is no number
+      return std::abs(final_loss / reference_loss - 1) <= tolerance.final_loss;
+    return bitwise || (!tolerance.bitwise() && max_relative_loss <= tolerance.loss &&
+                       max_relative_parameter <= tolerance.parameter);
+  }
+};
+
+/// Throws RunError where tensors are missing or of another size.
+Parity compare(const std::vector<double>& losses, const std::vector<NamedValues>& parameters,
+               const Reference& reference);
+
+}  // namespace lockstep

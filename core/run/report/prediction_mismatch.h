@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/run/report/results.h"
+
+namespace lockstep {
+
+/// One line for each phase in which a rank sent other bytes, or had another peak of memory, than
+/// was predicted:
+///
+///   m = 8: rank 2 sent 1024 B of all_reduce per step, predicted 1000 B (and 3 more differ)
+std::vector<std::string> prediction_mismatches(const std::vector<RankRecord>& ranks);
+
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+#include <nlohmann/json.hpp>
+
+#include "core/run/report/report.h"
+
+namespace lockstep {
+
+std::string Report::json() const {
+  using nlohmann::ordered_json;
+  ordered_json document;
+  document["lesson"] = lesson;
+  document["ranks"] = options.ranks;
+  document["mesh"] = ordered_json::parse(options.mesh().json());
+  document["device"] = options.device;
+  document["launch"] = options.launch == Launch::mpi ? "mpi" : "threads";
+  document["clock"] = options.clock.name();
+  document["why_this_clock"] = options.why_this_clock;
+  if (options.clock.is_modelled()) document["cluster"] = options.clock.cluster().name;
+  document["sends"] = options.clock.is_modelled() ? "buffered" : "rendezvous";
+  document["config"] = {{"layers", options.model.layers},
+                        {"hidden", options.model.hidden},
+                        {"heads", options.model.heads},
+                        {"sequence", options.model.sequence},
+                        {"vocabulary", options.model.vocabulary},
+                        {"tied", options.model.tied},
+                        {"steps", options.steps},
+                        {"batch", options.batch},
+                        {"microbatches", options.microbatches},
+                        {"learning_rate", options.optimizer.learning_rate},
+                        {"clip", options.optimizer.clip},
+                        {"seed", options.seed}};
+  document["losses"] = losses;
+  document["reference_losses"] = reference_losses;
+  if (parity)
+    document["parity"] = {{"max_relative_loss", parity->max_relative_loss},
+                          {"max_relative_parameter", parity->max_relative_parameter},
+                          {"final_loss", parity->final_loss},
+                          {"final_reference_loss", parity->reference_loss},
+                          {"bitwise", parity->bitwise}};
+  if (same_in_order) document["parity"]["bitwise_in_order"] = *same_in_order;
+  const auto optional = [](const std::optional<double>& value) {
+    return value ? ordered_json(*value) : ordered_json();
+  };
+  document["phases"] = ordered_json::array();
+  for (std::size_t p = 0; p < ranks.front().phases.size(); ++p) {
+    const PhaseRecord& record = ranks.front().phases[p];
+    const ObservedBubble seen = p < bubbles.size() ? bubbles[p] : ObservedBubble{};
+    ordered_json bubble{{"observed", optional(seen.share)},
+                        {"predicted", optional(record.predicted.bubble)},
+                        {"formula", record.predicted.formula},
+                        {"simulated", optional(record.predicted.bubble_simulated)}};
+    if (seen.parts)
+      bubble["parts"] = {{"uneven_stages", seen.parts->uneven},
+                         {"uneven_actions", seen.parts->actions},
+                         {"messages", seen.parts->messages}};
+    const ObservedOverlap overlap = p < overlaps.size() ? overlaps[p] : ObservedOverlap{};
+    document["phases"].push_back({{"name", record.phase.name},
+                                  {"schedule", record.predicted.schedule},
+                                  {"first_step", record.phase.first_step},
+                                  {"steps", record.phase.steps},
+                                  {"microbatches", record.phase.microbatches},
+                                  {"last_step_seconds", seconds(step_time(p))},
+                                  {"bubble", bubble},
+                                  {"communication_seconds", overlap.communication},
+                                  {"hidden_communication_seconds", overlap.hidden},
+                                  {"exposed_communication_seconds", overlap.exposed},
+                                  {"exposed_parts_seconds",
+                                   {{"transfer", overlap.transfer},
+                                    {"latency", overlap.latency},
+                                    {"late_peer", overlap.late_peer}}},
+                                  {"compute_seconds", overlap.compute},
+                                  {"idle_seconds", overlap.idle},
+                                  {"mean_step_seconds", overlap.step}});
+    document["bubble"] = bubble;  // of the last phase
+  }
+  ordered_json missing = ordered_json::object();  // figures that are not predicted, and why
+  document["communication"] = ordered_json::array();
+  document["memory"] = ordered_json::array();
+  for (const RankRecord& rank : ranks) {
+    for (const PhaseRecord& record : rank.phases) {
+      for (const auto& [figure, why] : record.predicted.missing()) missing[figure] = why;
+      ordered_json per_step = ordered_json::object(), predicted = ordered_json::object();
+      for (const Operation operation : all_operations) {
+        if (const std::int64_t sent = record.bytes_sent[operation]; sent > 0)
+          per_step[name_of(operation)] = sent / record.phase.steps;
+        if (const Figure& figure = record.predicted.bytes_sent[operation]; figure && *figure > 0)
+          predicted[name_of(operation)] = *figure;
+      }
+      document["communication"].push_back(
+          {{"rank", rank.rank},
+           {"phase", record.phase.name},
+           {"bytes_sent", per_step},
+           {"overhead_bytes", record.overhead_bytes / record.phase.steps},
+           {"predicted", predicted}});
+      ordered_json peak, predicted_peak = ordered_json::object();
+      for (const MemoryCategory category : all_memory_categories) {
+        peak[name_of(category)] = record.peak.of(category);
+        if (const Figure& figure = record.predicted.peak_bytes[category])
+          predicted_peak[name_of(category)] = *figure;
+      }
+      document["memory"].push_back({{"rank", rank.rank},
+                                    {"phase", record.phase.name},
+                                    {"peak", peak},
+                                    {"predicted", predicted_peak}});
+    }
+  }
+  for (const ProcessMemory& process : process_memory(ranks))
+    document["resident_memory"].push_back({{"ranks", process.ranks},
+                                           {"peak", process.resident},
+                                           {"tensors", process.tensors},
+                                           {"program", process.program},
+                                           {"other", process.other()}});
+  for (const RankRecord& rank : ranks)
+    if (!rank.gpu.address.empty())
+      document["gpus"].push_back({{"rank", rank.rank},
+                                  {"address", rank.gpu.address},
+                                  {"bytes_in_use", rank.gpu.in_use},
+                                  {"bytes_of_tensors", rank.gpu.ours},
+                                  {"spans_late_seconds", seconds(rank.gpu.late)},
+                                  {"least_launch_delay_seconds", seconds(rank.gpu.least_delay)}});
+  document["not_predicted"] = missing;
+  document["step_seconds"] = step_seconds();
+  if (!options.on_meta())
+    document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
+  document["sample"] = sample;
+  for (const auto& [name, text] : own) document[name] = ordered_json::parse(text);
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,253 @@
+#include "core/run/report/results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+namespace {
+
+using nlohmann::json;
+
+json optional(const std::optional<double>& value) {
+  return value ? json(*value) : json();
+}
+std::optional<double> optional(const json& value) {
+  return value.is_null() ? std::optional<double>{} : value.get<double>();
+}
+
+json to_json(const Figure& figure) {
+  return figure ? json(*figure) : json(figure.why_not());
+}
+Figure figure_from(const json& value) {
+  if (value.is_number()) return value.get<std::int64_t>();
+  return Figure::not_predicted(value.get<std::string>());
+}
+
+json to_json(const PhaseRecord& record) {
+  json document{{"name", record.phase.name},
+                {"first_step", record.phase.first_step},
+                {"steps", record.phase.steps},
+                {"microbatches", record.phase.microbatches},
+                {"formula", record.predicted.formula},
+                {"bubble", optional(record.predicted.bubble)},
+                {"bubble_simulated", optional(record.predicted.bubble_simulated)},
+                {"schedule", record.predicted.schedule},
+                {"stages", record.predicted.stages},
+                {"overhead_bytes", record.overhead_bytes},
+                {"last_step", record.last_step},
+                {"peak", record.peak.bytes},
+                {"peak_total", record.peak_total}};
+  for (const Operation operation : all_operations) {
+    document["predicted_bytes"].push_back(to_json(record.predicted.bytes_sent[operation]));
+    document["bytes_sent"].push_back(record.bytes_sent[operation]);
+  }
+  for (const MemoryCategory category : all_memory_categories)
+    document["predicted_peak"].push_back(to_json(record.predicted.peak_bytes[category]));
+  return document;
+}
+
+PhaseRecord phase_from(const json& value) {
+  PhaseRecord record;
+  record.phase = {value["name"], value["first_step"], value["steps"], value["microbatches"]};
+  record.predicted.formula = value["formula"];
+  record.predicted.bubble = optional(value["bubble"]);
+  record.predicted.bubble_simulated = optional(value["bubble_simulated"]);
+  record.predicted.schedule = value["schedule"];
+  record.predicted.stages = value["stages"];
+  for (std::size_t i = 0; i < all_operations.size(); ++i) {
+    record.predicted.bytes_sent[all_operations[i]] = figure_from(value["predicted_bytes"][i]);
+    record.bytes_sent[all_operations[i]] = value["bytes_sent"][i];
+  }
+  for (std::size_t i = 0; i < all_memory_categories.size(); ++i)
+    record.predicted.peak_bytes[all_memory_categories[i]] = figure_from(value["predicted_peak"][i]);
+  record.overhead_bytes = value["overhead_bytes"];
+  record.last_step = value["last_step"];
+  record.peak.bytes = value["peak"];
+  record.peak_total = value["peak_total"];
+  return record;
+}
+
+}  // namespace
+
+std::string predicted_json(const Phase& phase, const Predicted& predicted) {
+  nlohmann::ordered_json args;
+  if (predicted.bubble) args["bubble"] = *predicted.bubble;
+  if (predicted.bubble_simulated) args["bubble_simulated"] = *predicted.bubble_simulated;
+  if (!predicted.formula.empty()) args["formula"] = predicted.formula;
+  if (!predicted.schedule.empty()) args["schedule"] = predicted.schedule;
+  if (predicted.stages > 0) args["stages"] = predicted.stages;
+  args["phase"] = phase.name;
+  args["first_step"] = phase.first_step;
+  args["microbatches"] = phase.microbatches;
+  return args.dump();
+}
+
+namespace {
+
+/// A slice as the numbers that it is made of.
+json to_json(const Slice& slice) {
+  const auto extents = [](const Shape& shape) {
+    json list = json::array();
+    for (int d = 0; d < shape.rank(); ++d) list.push_back(shape[d]);
+    return list;
+  };
+  json pieces = json::array();
+  for (const Slice::Piece& piece : slice.pieces())
+    pieces.push_back({piece.box.begin, extents(piece.box.extent), piece.offset, piece.strides});
+  return {extents(slice.whole()), extents(slice.local()), pieces};
+}
+Slice slice_from(const json& value) {
+  std::vector<Slice::Piece> pieces;
+  const auto shape = [](const json& extents) {
+    return shape_of(extents.get<std::vector<std::int64_t>>());
+  };
+  for (const json& piece : value[2])
+    pieces.push_back({.box = {.begin = piece[0], .extent = shape(piece[1])},
+                      .offset = piece[2],
+                      .strides = piece[3]});
+  return Slice::of_pieces(shape(value[0]), shape(value[1]), std::move(pieces));
+}
+
+json to_json(const std::vector<NamedValues>& tensors) {
+  json list = json::array();
+  for (const NamedValues& tensor : tensors) {
+    std::vector<std::uint8_t> raw(tensor.values.size() * sizeof(float));
+    if (!raw.empty()) std::memcpy(raw.data(), tensor.values.data(), raw.size());
+    list.push_back({{"name", tensor.name},
+                    {"order", tensor.order},
+                    {"slice", to_json(tensor.slice)},
+                    {"values", json::binary(raw)}});
+  }
+  return list;
+}
+
+std::vector<NamedValues> tensors_from(const json& list) {
+  std::vector<NamedValues> tensors;
+  for (const json& tensor : list) {
+    const auto& raw = tensor["values"].get_binary();
+    std::vector<float> values(raw.size() / sizeof(float));
+    if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
+    tensors.push_back(
+        {tensor["name"], tensor["order"], std::move(values), slice_from(tensor["slice"])});
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::string RankRecord::to_bytes() const {
+  json document{
+      {"rank", rank}, {"host", host}, {"losses", losses}, {"train_seconds", train_seconds}};
+  document["phases"] = json::array();
+  for (const PhaseRecord& phase : phases) document["phases"].push_back(to_json(phase));
+  document["parameters"] = to_json(parameters);
+  document["moments"] = to_json(moments);
+  document["gpu"] = {gpu.address, gpu.in_use, gpu.ours, gpu.late, gpu.least_delay};
+  document["process"] = {process.id, process.program, process.resident};
+  std::string bytes;
+  json::to_cbor(document, nlohmann::detail::output_adapter<char>(bytes));
+  return bytes;
+}
+
+RankRecord RankRecord::from_bytes(const std::string& bytes) {
+  const json document = json::from_cbor(bytes);
+  RankRecord record{.rank = document["rank"],
+                    .host = document["host"],
+                    .phases = {},
+                    .losses = document["losses"],
+                    .parameters = tensors_from(document["parameters"]),
+                    .moments = tensors_from(document["moments"]),
+                    .train_seconds = document["train_seconds"]};
+  for (const json& phase : document["phases"]) record.phases.push_back(phase_from(phase));
+  const json& gpu = document["gpu"];
+  record.gpu = {gpu[0], gpu[1], gpu[2], gpu[3], gpu[4]};
+  const json& process = document["process"];
+  record.process = {process[0], process[1], process[2]};
+  return record;
+}
+
+std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps) {
+  std::vector<std::optional<double>> sums(static_cast<std::size_t>(steps));
+  for (const RankRecord& rank : ranks)
+    for (const auto& [step, loss] : rank.losses) {
+      auto& sum = sums.at(static_cast<std::size_t>(step));
+      sum = sum.value_or(0) + loss;
+    }
+  std::vector<double> losses;
+  for (const auto& sum : sums) {
+    if (!sum) throw RunError(fmt::format("no rank recorded a loss for step {}", losses.size()));
+    losses.push_back(*sum);
+  }
+  return losses;
+}
+
+namespace {
+
+/// A tensor on its way to being whole.
+struct Assembly {
+  NamedValues tensor;
+  std::vector<bool> here;  ///< by element
+};
+
+/// The tensors of all ranks, whole, each once.
+std::vector<NamedValues> put_together(const std::vector<RankRecord>& ranks,
+                                      std::vector<NamedValues> RankRecord::*tensors) {
+  std::map<int, Assembly> assemblies;  // by order
+  for (const RankRecord& rank : ranks) {
+    for (const NamedValues& part : rank.*tensors) {
+      const auto stored = static_cast<std::int64_t>(part.values.size());
+      const Slice slice = part.slice.whole().rank() > 0 ? part.slice : Slice{Shape{stored}};
+      Assembly& whole = assemblies[part.order];
+      if (whole.here.empty()) {
+        const auto elements = static_cast<std::size_t>(slice.whole().elements());
+        whole = {{part.name, part.order, std::vector<float>(elements), Slice{slice.whole()}},
+                 std::vector<bool>(elements)};
+      }
+      if (slice.whole().elements() != static_cast<std::int64_t>(whole.here.size()) ||
+          slice.local().elements() != stored)
+        throw RunError(fmt::format("rank {} has {} elements of {}, which is {}", rank.rank, stored,
+                                   part.name, slice.text()));
+      for (const auto& [in_whole, in_local, elements] : slice.runs())
+        for (std::int64_t i = 0; i < elements; ++i) {
+          const auto at = static_cast<std::size_t>(in_whole + i);
+          const float value = part.values[static_cast<std::size_t>(in_local + i)];
+          float& known = whole.tensor.values[at];
+          if (!whole.here[at])
+            known = value;
+          else if (std::bit_cast<std::uint32_t>(known) != std::bit_cast<std::uint32_t>(value))
+            throw RunError(
+                fmt::format("replicas differ: rank {} has other values of {} than a rank before it",
+                            rank.rank, part.name));
+          whole.here[at] = true;
+        }
+    }
+  }
+  std::vector<NamedValues> all;
+  for (auto& [order, whole] : assemblies) {
+    const auto missing = std::ranges::find(whole.here, false);
+    if (missing != whole.here.end())
+      throw RunError(fmt::format("no rank has element {} of {}", missing - whole.here.begin(),
+                                 whole.tensor.name));
+    all.push_back(std::move(whole.tensor));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks) {
+  return put_together(ranks, &RankRecord::parameters);
+}
+
+std::vector<NamedValues> collect_moments(const std::vector<RankRecord>& ranks) {
+  return put_together(ranks, &RankRecord::moments);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+#include "core/run/report/trained_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/model/checkpoint.h"
+#include "core/model/gpt.h"
+#include "core/model/sample.h"
+#include "core/run/report/solo_device.h"
+
+namespace lockstep {
+
+namespace {
+
+/// A whole model on the CPU, for use outside of the ranks: in f32, which is what
+/// final parameters (of narrow ones the masters) and checkpoints are in.
+struct PlainModel {
+  static Plan in_f32(const Options& options) {
+    Options plain = options;
+    plain.model.dtype = DType::f32;
+    return plain.plan_of_one_device();
+  }
+  explicit PlainModel(const Options& options)
+      : plan(in_f32(options)), model(plan, plan.place(0), device) {}
+
+  Plan plan;
+  SoloDevice device;
+  Gpt model;
+};
+
+/// As one line of printable text.
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte == '\n')
+      line += ' ';
+    else if (byte >= 32 && byte < 127)
+      line += c;
+    else
+      line += '?';
+  }
+  return line;
+}
+
+}  // namespace
+
+int check_checkpoint(const std::string& path, const Plan& plan) {
+  check_checkpoint_fits(path, plan);
+  return static_cast<int>(trained_steps(path, plan).value_or(0));
+}
+
+bool saves_moments(const Options& options) {
+  return !options.save.empty() && !options.save.ends_with(".safetensors");
+}
+
+std::string use_trained_model(const Options& options, const std::vector<NamedValues>& parameters,
+                              const std::vector<NamedValues>& moments) {
+  PlainModel plain{options};
+  const auto& targets = plain.model.parameters();
+  if (targets.size() != parameters.size())
+    throw RunError("the ranks' parameters are not a whole model");
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    if (static_cast<std::int64_t>(parameters[i].values.size()) != targets[i]->value.elements())
+      throw RunError(fmt::format("the ranks have {} elements of {}, which has {}",
+                                 parameters[i].values.size(), targets[i]->name,
+                                 targets[i]->value.elements()));
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    std::copy(parameters[i].values.begin(), parameters[i].values.end(), targets[i]->value.f32());
+  if (!options.save.empty())
+    save_checkpoint(options.save, plain.plan, plain.model.device(), targets);
+  if (saves_moments(options)) {
+    std::vector<NamedMoment> named;
+    for (const NamedValues& moment : moments) named.push_back({moment.name, moment.values});
+    save_moments(options.save, named, options.trained_steps + options.steps);
+  }
+  return one_line(generate(plain.model, "The ", {.tokens = 96, .temperature = 0.6F, .seed = 1}));
+}
+
+}  // namespace lockstep
