@@ -142,7 +142,7 @@ class Lesson {
   /// them: takes them for the comparison with one device, and with the optimizer's moments for
   /// --save.
   void finish(Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer);
-  /// Something of the lesson's own for --report, as JSON under `name`. What rank 0 says is taken.
+  /// Adds JSON of the lesson's own to --report, as results.`name`. Only rank 0's is kept.
   void add_to_report(const Rank& rank, const std::string& name, const std::string& json);
 
  private:

@@ -4,6 +4,7 @@
 #include "core/pipeline/update.h"
 #include "core/run/lesson.h"
 #include "lessons/08_gpipe/gpipe.h"
+#include "lessons/08_gpipe/naive_pipeline.h"
 
 using namespace lockstep;
 
@@ -18,6 +19,10 @@ int main(int argc, char** argv) {
        .sweeps = true},
       argc,
       argv};
+  const std::string& executor =
+      lesson.flag("--executor", std::string{"scheduled"}, {"scheduled", "naive"},
+                  "follow the schedule, with receives posted early and sends that nobody waits "
+                  "for; or block on every message");
 
   return lesson.run([&](Rank& rank) {
     Group& ranks = rank.group(Axis::pp);
@@ -33,11 +38,15 @@ int main(int argc, char** argv) {
       predicted.bubble = gpipe_bubble(ranks.size(), phase.microbatches);
       predicted.formula = "(p-1)/(m+p-1)";
 
-      PipelineExecutor pipeline{
-          rank.endpoint, ranks, schedule, {&stage}, rank.plan.boundary(phase.microbatches)};
+      if (executor == "naive") naive_differs(predicted);
+
+      const Boundary boundary = rank.plan.boundary(phase.microbatches);
+      PipelineExecutor pipeline{rank.endpoint, ranks, schedule, {&stage}, boundary};
+      NaivePipeline naive{ranks, stage, boundary};
       for (const Batch& batch : lesson.batches(rank, phase, predicted)) {
         stage.zero_gradients();
-        const std::optional<double> loss = pipeline.step(batch);
+        const std::optional<double> loss =
+            executor == "naive" ? naive.step(batch) : pipeline.step(batch);
         update.step();
         lesson.record(rank, loss);
       }

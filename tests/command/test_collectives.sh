@@ -63,6 +63,10 @@ run "$lesson" --ranks 4 --trace none --quiet --clock modelled --cluster "$cluste
   --sweep --largest 1024 --report "$scratch/report.json"
 claim 'a report: is written' grep -q '"lesson": "01 collectives"' "$scratch/report.json"
 claim 'a report: of the one all-reduce' grep -q '"observed_seconds": 0.00066' "$scratch/report.json"
+claim 'a report: says its format' grep -q '"format": 1,' "$scratch/report.json"
+in_results() { sed -n '/^  "results": {/,/^  }/p' "$scratch/report.json" | grep -q "^    \"$1\""; }
+claim 'a report: what the lesson adds has a place of its own' in_results all_reduce
+claim 'a report: the sweep, too' in_results sweep
 claim 'a report: of the sweep' grep -q '"algorithm": "rabenseifner"' "$scratch/report.json"
 run "$lesson" --ranks 2 --trace none --clock wall --sweep --largest 4096
 claim 'by the wall: says how fast the machine is' says 'by ping-pong'

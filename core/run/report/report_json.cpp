@@ -7,6 +7,7 @@ namespace lockstep {
 std::string Report::json() const {
   using nlohmann::ordered_json;
   ordered_json document;
+  document["format"] = 1;
   document["lesson"] = lesson;
   document["ranks"] = options.ranks;
   document["mesh"] = ordered_json::parse(options.mesh().json());
@@ -122,7 +123,7 @@ std::string Report::json() const {
   if (!options.on_meta())
     document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
   document["sample"] = sample;
-  for (const auto& [name, text] : own) document[name] = ordered_json::parse(text);
+  for (const auto& [name, text] : own) document["results"][name] = ordered_json::parse(text);
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/comm/group.h"
+#include "core/model/gpt.h"
+#include "core/plan/boundary.h"
+#include "core/plan/prediction.h"
+
+namespace lockstep {
+
+/// GPipe with its messages in the open: one stage per rank, all forwards, then all backwards, and
+/// around each of them a receive and a send that block. Losses and gradients have the bits of
+/// PipelineExecutor running gpipe(), but a step takes longer when messages are expensive: the rank
+/// computes nothing while it sends.
+class NaivePipeline {
+ public:
+  /// `pipeline` holds the stages' ranks in order, `stage` is the model of this rank's stage, and
+  /// `boundary` the tensor between two stages. Group and model must outlive this.
+  NaivePipeline(Group& pipeline, Gpt& stage, Boundary boundary)
+      : pipeline_(pipeline), stage_(stage), boundary_(boundary) {}
+
+  /// Runs forward and backward of all microbatches and adds to the gradients. Returns the batch's
+  /// mean loss on the last rank, nothing elsewhere.
+  std::optional<double> step(const Batch& batch) {
+    const int me = pipeline_.rank(), last = pipeline_.size() - 1;
+    const int microbatches = static_cast<int>(batch.microbatches.size());
+    std::vector<Stash> stashes(batch.microbatches.size());
+    double loss = 0;
+
+    for (int i = 0; i < microbatches; ++i) {
+      Stash& stash = stashes[static_cast<std::size_t>(i)];
+      const Microbatch& tokens = batch.microbatches[static_cast<std::size_t>(i)];
+      Tensor x = me > 0 ? receive(me - 1) : Tensor{};  // the first stage reads the tokens
+      const Tensor y = compute(Category::forward, i,
+                               [&] { return stage_.forward(tokens, std::move(x), stash); });
+      if (me < last) pipeline_.send(y, me + 1).wait();
+      if (me == last) loss += stage_.loss(stash);
+    }
+    for (int i = 0; i < microbatches; ++i) {
+      Stash& stash = stashes[static_cast<std::size_t>(i)];
+      Tensor dy = me < last ? receive(me + 1) : Tensor{};  // the last stage starts from the loss
+      const Tensor dx =
+          compute(Category::backward, i, [&] { return stage_.backward(std::move(dy), stash); });
+      if (me > 0) pipeline_.send(dx, me - 1).wait();
+    }
+    return me == last ? std::optional{loss} : std::nullopt;
+  }
+
+ private:
+  Tensor receive(int from) {
+    Tensor data{stage_.device().memory, boundary_.shape, MemoryCategory::activations,
+                boundary_.dtype};
+    pipeline_.receive(data, from).wait();
+    return data;
+  }
+
+  /// Runs `work` as an action of the pipeline, which the timeline shows.
+  template <class Work>
+  Tensor compute(Category category, int microbatch, const Work& work) {
+    return stage_.device().compute.range({.name = "action",
+                                          .category = category,
+                                          .stage = pipeline_.rank(),
+                                          .microbatch = microbatch},
+                                         work);
+  }
+
+  Group& pipeline_;
+  Gpt& stage_;
+  Boundary boundary_;
+};
+
+/// Withdraws the figures of `predicted` that assume the schedule's executor.
+inline void naive_differs(Predicted& predicted) {
+  const char* why = "the naive executor keeps no buffers in flight";
+  predicted.bubble_simulated.reset();
+  predicted.peak_bytes[MemoryCategory::activations] = Figure::not_predicted(why);
+  predicted.peak_bytes[MemoryCategory::communication] = Figure::not_predicted(why);
+}
+
+}  // namespace lockstep
