@@ -185,12 +185,18 @@ jobs_at_once() {
 PROGRESS_SECONDS=5
 progress() { # TARGETS
   local line at='' said='' begun=$SECONDS step='^\[([0-9]+/[0-9]+)\] (Building|Linking) .*[ /]([^ /]+)$'
-  local unity='lockstep_([a-z]+)\.dir/Unity/unity_([0-9]+)_'
+  # Several files at a time: of a folder of core/, or of a test suite.
+  local unity='/(lockstep|test)_([a-z]+)\.dir/Unity/unity_([a-z]*)_?([0-9]*)'
   while true; do
     if IFS= read -r -t 1 line; then
       [[ $line =~ $step ]] || continue
       at="${BASH_REMATCH[1]}, ${BASH_REMATCH[3]}"
-      [[ ! $line =~ $unity ]] || at="${at%,*}, part ${BASH_REMATCH[2]} of ${BASH_REMATCH[1]}"
+      if [[ $line =~ $unity ]]; then
+        case ${BASH_REMATCH[1]} in
+          test) at="${at%,*}, tests/${BASH_REMATCH[2]}, part ${BASH_REMATCH[4]}" ;;
+          *) at="${at%,*}, core/${BASH_REMATCH[3]}${BASH_REMATCH[4]:+, part ${BASH_REMATCH[4]}}" ;;
+        esac
+      fi
     elif (( $? <= 128 )); then    # not a second without a line, but the end
       break
     fi

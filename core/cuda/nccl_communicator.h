@@ -9,7 +9,7 @@
 
 namespace lockstep::nccl {
 
-// What core/device/cuda makes of NCCL. In a build without it, make_id and join throw
+// What core/cuda makes of NCCL. In a build without it, make_id and join throw
 // std::runtime_error.
 
 /// Whether this is a build with it.

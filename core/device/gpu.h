@@ -30,7 +30,7 @@ struct GpuInfo {
 class GpuCommunicator;
 
 /// What one rank uses of a GPU: memory, queues and marks on them, copies, kernels. Implemented over
-/// CUDA in core/device/cuda, and found at run time (see GpuLibrary), so that nothing else of
+/// CUDA in core/cuda, and found at run time (see GpuLibrary), so that nothing else of
 /// Lockstep needs CUDA to be built or started. Every call is good from any of the rank's threads;
 /// all throw std::runtime_error, which names the call, the GPU and what it said.
 class Gpu {
