@@ -23,7 +23,7 @@ struct Endpoint {
 };
 
 /// A communication stream between this rank and others: in order, with a time of its own and a lane
-/// in each direction, by the rules of modelled time (DESIGN §4):
+/// in each direction, by the rules of modelled time (core/README.md, "Modelled time"):
 ///
 ///   a message starts when its data and the sender's lane are ready, holds that lane for β · bytes,
 ///   and has arrived α after that, but no sooner than β · bytes after the receiver's lane was free.

@@ -62,12 +62,13 @@ struct Simulation {
   double internal_bubble = 0;
 };
 
-/// Simulates a schedule by the rules of modelled time (DESIGN §4): an action starts when its rank
-/// is free and its input has arrived; a message starts when its data and the sender's lane are
-/// ready, occupies that lane for β · bytes, and arrives α after that, but no sooner than β · bytes
-/// after the receiver's lane became free. Each pair of ranks has one lane per direction and kind
-/// (activations, gradients). Nothing is sent between two stages of one rank. Linear in the number
-/// of actions. Throws ScheduleError if validate() would, or if the times do not fit.
+/// Simulates a schedule by the rules of modelled time (core/README.md, "Modelled time"): an action
+/// starts when its rank is free and its input has arrived; a message starts when its data and the
+/// sender's lane are ready, occupies that lane for β · bytes, and arrives α after that, but no
+/// sooner than β · bytes after the receiver's lane became free. Each pair of ranks has one lane per
+/// direction and kind (activations, gradients). Nothing is sent between two stages of one rank.
+/// Linear in the number of actions. Throws ScheduleError if validate() would, or if the times do
+/// not fit.
 Simulation simulate(const Schedule& schedule, const PipelineTimes& times,
                     bool record_messages = false);
 

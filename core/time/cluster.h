@@ -50,8 +50,8 @@ struct Cluster {
   Picoseconds transfer(int from, int to, std::int64_t bytes) const;
   const Link& link(int from, int to) const;
 
-  /// Loads a preset by name, or a cluster file (DESIGN: cluster file). Throws UsageError: one line
-  /// that names the file, the key and valid values.
+  /// Loads a preset by name, or a cluster file (core/README.md, "Modelled time"). Throws
+  /// UsageError: one line that names the file, the key and valid values.
   static Cluster load(const std::string& preset_or_file);
   static std::vector<std::string> presets();
   /// Returns the text of a cluster file from which load() restores this cluster.

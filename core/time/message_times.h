@@ -14,8 +14,8 @@ struct Passage {
   bool operator==(const Passage&) const = default;
 };
 
-// Timing of messages on the modelled clock (DESIGN §4, rule 3). Channel uses these two functions
-// for messages that it sends, StepPlayer for messages that it only evaluates.
+// Timing of messages on the modelled clock (core/README.md, "Modelled time", rule 3). Channel uses
+// these two functions for messages that it sends, StepPlayer for messages that it only evaluates.
 
 /// Sender's lane: the message starts when its data and the lane are ready, and occupies the lane
 /// for β · bytes. Updates `lane_free`.

@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-/// Appends one event as a line of the trace (DESIGN §5), with its comma and newline.
+/// Appends one event as a line of the trace (core/README.md, "The trace"), with its comma and
+/// newline.
 void append_line(std::string& text, int rank, const TraceEvent& event);
 /// Appends microseconds with three decimals, or six if the picoseconds require them.
 void append_microseconds(std::string& text, Picoseconds time);

@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-/// Reads traces (DESIGN §5) into a Timeline from chunks of bytes that need not be whole lines.
-/// Malformed lines are skipped and counted. A file that is a single JSON document of many lines, as
-/// PyTorch writes, is detected by its first lines and parsed in finish().
+/// Reads traces (core/README.md, "The trace") into a Timeline from chunks of bytes that need not be
+/// whole lines. Malformed lines are skipped and counted. A file that is a single JSON document of
+/// many lines, as PyTorch writes, is detected by its first lines and parsed in finish().
 class TraceReader {
  public:
   enum class Form {

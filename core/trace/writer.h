@@ -15,8 +15,8 @@
 
 namespace lockstep {
 
-/// The content of a rank's first event, which is also the hello on the wire (DESIGN §5). `mesh` and
-/// `predicted` are JSON.
+/// The content of a rank's first event, which is also the hello on the wire (core/README.md, "The
+/// trace"). `mesh` and `predicted` are JSON.
 struct TraceHello {
   std::string run;
   std::string lesson;

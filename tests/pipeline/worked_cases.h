@@ -7,8 +7,8 @@
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 
-/// Schedules timed by hand from the rules of modelled time alone (DESIGN §4), against which both
-/// the simulator and a real run on the modelled clock are checked.
+/// Schedules timed by hand from the rules of modelled time alone (core/README.md, "Modelled time"),
+/// against which both the simulator and a real run on the modelled clock are checked.
 ///
 /// In milliseconds, F = 1 and B = 2. A message holds its lane for `transfer` and arrives `latency`
 /// = 1 after that. "a>4" below means that the message arrives at 4; a time in parentheses is its

@@ -17,8 +17,8 @@
 
 namespace lockstep::testing {
 
-/// The viewer's end of the connection (DESIGN §5), for one rank. It asks for the bytes after those
-/// it already has, and can be as slow and unreliable as a test requires.
+/// The viewer's end of the connection (core/README.md, "The trace"), for one rank. It asks for the
+/// bytes after those it already has, and can be as slow and unreliable as a test requires.
 class FakeViewer {
  public:
   struct Habits {

@@ -15,7 +15,7 @@ namespace lockstep {
 
 enum class Launch { threads, mpi };
 
-/// What every lesson can be asked for: the shared flags (DESIGN §8), checked against one another.
+/// What every lesson can be asked for: the shared flags, checked against one another.
 struct Options {
   int ranks = 4;
   int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1;
@@ -66,7 +66,8 @@ struct Options {
   Plan plan_of_one_device() const;
 };
 
-/// How far from one device a run may be (DESIGN §3): not at all, unless said otherwise.
+/// How far from one device a run may be (core/README.md, "Parity"): not at all, unless said
+/// otherwise.
 struct Tolerance {
   double loss = 0;       ///< relative, the largest over steps
   double parameter = 0;  ///< parity norm, the largest over tensors

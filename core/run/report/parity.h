@@ -28,7 +28,7 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::function<void(int)>& progress = {},
                               const std::vector<SumOrder>& orders = {});
 
-/// How far a run is from one device (DESIGN §3).
+/// How far a run is from one device (core/README.md, "Parity").
 struct Parity {
   double max_relative_loss = 0;
   /// Per tensor ‖a - b‖₂ / max(‖b‖₂, √n · 0.02), the largest over tensors.

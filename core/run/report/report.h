@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// Everything that is told at the end of a run, in a terminal and as JSON (DESIGN §8).
+/// Everything that is told at the end of a run, in a terminal and as JSON.
 struct Report {
   const Options& options;
   std::string lesson;
