@@ -64,8 +64,8 @@ double least_place(double most, Function function) {
 
 /// The line, not negative, whose largest relative error is least; `times` ascend in their sizes.
 /// That error is convex in α and β, and so is its minimum over α as a function of β.
-Line fit_largest_error(std::span<const MessageTime> times) {
-  const auto error = [&](const Line& line) {
+FittedLine fit_largest_error(std::span<const MessageTime> times) {
+  const auto error = [&](const FittedLine& line) {
     double largest = 0;
     for (const auto& [bytes, seconds] : times)
       largest = std::max(largest, std::abs(line.at(static_cast<double>(bytes)) / seconds - 1));
@@ -88,7 +88,7 @@ Line fit_largest_error(std::span<const MessageTime> times) {
 }
 
 /// Through one point, with the given α if it is not too long.
-Line line_through(const MessageTime& time, double alpha) {
+FittedLine line_through(const MessageTime& time, double alpha) {
   alpha = std::min(alpha, time.seconds);
   return {alpha, time.bytes > 0 ? (time.seconds - alpha) / static_cast<double>(time.bytes) : 0};
 }
@@ -118,7 +118,7 @@ Link fit_segments(std::vector<MessageTime> times, double bound) {
     Link::Segment best;
     for (next = first; next < times.size(); ++next) {
       const std::span taken{times.data() + first, next + 1 - first};
-      const Line line =
+      const FittedLine line =
           taken.size() > 1 ? fit_largest_error(taken) : line_through(taken.front(), alpha);
       const Link alone{line.alpha, 1 / line.beta};
       if (taken.size() > 1 && largest_error(alone, taken) > bound) break;
