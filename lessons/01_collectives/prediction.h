@@ -200,27 +200,27 @@ inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
       return MessageByMessage::Message{member(place), member(place ^ mask), elements(place)};
     });
   };
-  using Message = MessageByMessage::Message;
-  const auto fold = [&] { round(pairs, [&](int i) { return Message{2 * i, 2 * i + 1, n}; }); };
-  const auto unfold = [&] { round(pairs, [&](int i) { return Message{2 * i + 1, 2 * i, n}; }); };
+  using Hop = MessageByMessage::Message;
+  const auto fold = [&] { round(pairs, [&](int i) { return Hop{2 * i, 2 * i + 1, n}; }); };
+  const auto unfold = [&] { round(pairs, [&](int i) { return Hop{2 * i + 1, 2 * i, n}; }); };
 
   switch (algorithm) {
     case Algorithm::ring:  // step k sends chunk r - k - 1; the all-gather begins with chunk r
       for (int k = 0; k < 2 * (N - 1); ++k)
         round(N, [&](int r) {
           const int chunk = k < N - 1 ? r - k - 1 : r - (k - N + 1);
-          return Message{r, (r + 1) % N, chunk_elements(n, N, chunk + 2 * N)};
+          return Hop{r, (r + 1) % N, chunk_elements(n, N, chunk + 2 * N)};
         });
       break;
     case Algorithm::naive:
-      round(N - 1, [&](int i) { return Message{i + 1, 0, n}; });
-      round(N - 1, [&](int i) { return Message{0, i + 1, n}; });
+      round(N - 1, [&](int i) { return Hop{i + 1, 0, n}; });
+      round(N - 1, [&](int i) { return Hop{0, i + 1, n}; });
       break;
     case Algorithm::tree:  // up one level after the other, and down, the longest way first or last
       for (int k = 1; k < N; k *= 2)
-        round((N + k - 1) / (2 * k), [&](int i) { return Message{2 * k * i + k, 2 * k * i, n}; });
+        round((N + k - 1) / (2 * k), [&](int i) { return Hop{2 * k * i + k, 2 * k * i, n}; });
       for (int k = 1; k < N; k *= 2)
-        round(std::min(k, N - k), [&](int i) { return Message{i, i + k, n}; });
+        round(std::min(k, N - k), [&](int i) { return Hop{i, i + k, n}; });
       break;
     case Algorithm::recursive_doubling:
       fold();
