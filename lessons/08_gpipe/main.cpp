@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
       predicted.bubble = gpipe_bubble(ranks.size(), phase.microbatches);
       predicted.formula = "(p-1)/(m+p-1)";
 
-      if (executor == "naive") naive_differs(predicted);
+      if (executor == "naive") predict_naive(predicted);
 
       const Boundary boundary = rank.plan.boundary(phase.microbatches);
       PipelineExecutor pipeline{rank.endpoint, ranks, schedule, {&stage}, boundary};
