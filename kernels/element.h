@@ -3,9 +3,10 @@
 /// Arithmetic on single elements, shared by the kernels of all devices.
 ///
 /// Performance-critical code here is branch-free, so that loops over arrays vectorise, and uses
-/// only additions, multiplications, divisions and square roots, which IEEE 754 rounds exactly. An
-/// element's result therefore depends only on its value: not on its index in the array, the vector
-/// width or the rank that holds it. ZeRO relies on this when each rank updates a shard.
+/// only additions, multiplications, divisions and square roots, for which IEEE 754 requires correct
+/// rounding. An element's result therefore depends only on its value: not on its index in the
+/// array, the vector width or the rank that holds it. ZeRO relies on this when each rank updates a
+/// shard.
 
 #include <cmath>
 #include <cstdint>

@@ -33,8 +33,8 @@ void check_checkpoint_fits(const std::string& path, const Plan& plan);
 /// unknown, or of the wrong dtype or shape, or if config.json has another number of heads, throws
 /// UsageError naming it and reads nothing. Names may omit `transformer.`. The buffers attn.bias and
 /// attn.masked_bias are ignored; so is the lm_head.weight of a tied model, if it equals the token
-/// table. Narrow values are rounded from the file's; existing masters get the file's values
-/// exactly. On the meta device nothing is read.
+/// table. 16-bit parameters get the file's values, rounded; master weights, if there are any,
+/// get them exactly. On the meta device nothing is read.
 void load_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
 

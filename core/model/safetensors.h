@@ -25,7 +25,8 @@ class SafetensorsFile {
     std::uint64_t end = 0;
   };
 
-  /// Throws UsageError: one line that names the file, the tensor, the fault and a remedy.
+  /// Throws UsageError if the file is missing or malformed: one line that names the file, the
+  /// tensor, the fault and a remedy.
   explicit SafetensorsFile(const std::string& path);
 
   const std::vector<Entry>& entries() const { return entries_; }
@@ -35,7 +36,7 @@ class SafetensorsFile {
   /// has another dtype or shape, or does not exist.
   void read(const std::string& name, View to);
   /// Reads elements [first, first + to.elements()) of a tensor in row-major order, whatever its
-  /// shape. Throws UsageError if the tensor has another dtype, or fewer elements.
+  /// shape. Throws UsageError if its dtype is not that of `to`, or if it ends earlier.
   void read_part(const std::string& name, std::int64_t first, View to);
 
  private:

@@ -178,7 +178,7 @@ std::string size_text(std::int64_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
-/// The largest error of a link's times that a segment may have at a measured size.
+/// The largest relative error that a segment may have at any measured size.
 constexpr double bound = 0.1;
 
 void tell(const Cluster& cluster, const std::vector<MessageTime>& times, const Flags& flags) {

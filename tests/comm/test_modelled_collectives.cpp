@@ -177,7 +177,8 @@ TEST_CASE("modelled: the algorithms' formulas, in the cases in which they are ex
       CHECK(longest(reduce_scatter, ranks, cluster, n) == (ranks - 1) * (alpha + beta(chunk)));
       CHECK(longest(all_gather, ranks, cluster, n) == (ranks - 1) * (alpha + beta(chunk)));
       CHECK(longest(naive, ranks, cluster, n) == 2 * alpha + 2 * (ranks - 1) * beta(n));
-      // Members that fold in no other need not wait for those that do before the first round.
+      // A member into which no other is folded starts the first round at once, and does not wait
+      // for the others.
       CHECK(longest(doubling, ranks, cluster, n) <= (rounds + (folds ? 2 : 0)) * (alpha + beta(n)));
       if (!folds) CHECK(longest(doubling, ranks, cluster, n) == rounds * (alpha + beta(n)));
       if (n % power == 0)

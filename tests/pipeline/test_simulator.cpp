@@ -21,8 +21,7 @@ PipelineTimes free_times(int stages) {
   return times;
 }
 
-/// Rank-time between the first start and the last end in which nothing runs, computed from the
-/// actions.
+/// The idle time of all ranks between the first start and the last end, computed from the actions.
 Picoseconds idle(const Simulation& simulation) {
   Picoseconds total = 0;
   for (const auto& row : simulation.actions) {

@@ -136,7 +136,7 @@ TEST_CASE("a flat layout has every element of every parameter in one place, owne
         });
         CHECK(layout.buckets_of(user->index).front() == b);  // a tied table's first use
       }
-      // Closed by the unit that makes it large enough, neither earlier nor later.
+      // A bucket closes at the first unit that makes it large enough.
       const StoredUnit& last =
           any.units[static_cast<std::size_t>(bucket.last_unit() - any.units.front().index)];
       CHECK((bucket.units.size() == 1 || bytes_without_last_unit(bucket, last) < bucket_bytes));

@@ -101,7 +101,7 @@ inline void __syncwarp(unsigned mask = 0xffffffffU,
 
 namespace emulator {
 
-/// __syncthreads_or, _and, _count: a predicate of every thread.
+/// One thread's vote in __syncthreads_or, _and or _count.
 struct Vote {
   bool mine;
   unsigned count, threads;
