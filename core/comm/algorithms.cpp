@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-/// The largest power of two that is not above n.
+/// The largest power of two <= n.
 int power_below(int n) {
   int power = 1;
   while (power * 2 <= n) power *= 2;
@@ -38,16 +38,15 @@ Algorithm algorithm_of(const std::string& name) {
 
 // -- rings ------------------------------------------------------------------------------------
 
-// Step k sends chunk (rank - k - 1) on to the right, while the chunk before it comes in from the
-// left and is added; after N - 1 steps chunk `rank` has been around the whole ring and is complete
-// here.
+// Step k sends chunk (rank - k - 1) to the right, and receives and adds the chunk before it from
+// the left. After N - 1 steps chunk `rank` has gone around the whole ring and is complete here.
 void ring_reduce_scatter(Peers& peers, View data) {
   const auto chunk = [&](int i) { return chunk_of(data, peers.neighbour(i), peers.size()); };
   for (int k = 0; k < peers.size() - 1; ++k)
     peers.exchange_add(chunk(-k - 1), peers.neighbour(1), chunk(-k - 2), peers.neighbour(-1));
 }
 
-// Step k passes on the chunk that came in last, beginning with one's own.
+// Step k forwards the chunk received last, starting with this member's own.
 void ring_all_gather(Peers& peers, View data) {
   const auto chunk = [&](int i) { return chunk_of(data, peers.neighbour(i), peers.size()); };
   for (int k = 0; k < peers.size() - 1; ++k)
@@ -56,8 +55,8 @@ void ring_all_gather(Peers& peers, View data) {
 
 // -- trees ------------------------------------------------------------------------------------
 
-// In round k (1, 2, 4, ...) whoever has the data and counts less than k from the root sends it k
-// further.
+// In round k (1, 2, 4, ...) every member at a distance below k from the root sends the data to the
+// member k places further.
 void binomial_broadcast(Peers& peers, View data, int root) {
   const int place = peers.neighbour(-root);
   const auto member = [&](int distance) { return (root + distance) % peers.size(); };
@@ -127,8 +126,9 @@ void dissemination_barrier(Peers& peers) {
 
 namespace {
 
-/// The power of two members that halve and double among themselves. Of the first 2(N - P) members
-/// every even one hands its elements to the odd one behind it, and gets the sums back at the end.
+/// The P members (a power of two) that halve and double among themselves. Among the first 2(N - P)
+/// members, each even one sends its elements to the odd one after it, and receives the sums at the
+/// end.
 class Core {
  public:
   explicit Core(Peers& peers)
@@ -140,9 +140,9 @@ class Core {
                                           : -1) {}
 
   int size() const { return size_; }
-  /// This member's place in the core, -1 outside.
+  /// This member's index in the core; -1 if outside.
   int place() const { return place_; }
-  /// The member whose place differs in the bits of `mask`.
+  /// The member whose index differs in the bits of `mask`.
   int partner(int mask) const {
     const int other = place_ ^ mask;
     return other < pairs_ ? 2 * other + 1 : other + pairs_;
@@ -173,9 +173,9 @@ void recursive_doubling_all_reduce(Peers& peers, View data) {
   core.unfold(data);
 }
 
-// Each round halves the elements that a member is responsible for: it sends the half that it gives
-// up to its partner, and adds the partner's part of the half that it keeps. Then the same rounds
-// backward double what is complete.
+// Each round halves the range of elements that a member owns: it sends the half that it gives up to
+// its partner, and adds the partner's values for the half that it keeps. The same rounds in reverse
+// then double the completed range.
 void rabenseifner_all_reduce(Peers& peers, View data) {
   Core core{peers};
   core.fold(data);
@@ -226,7 +226,7 @@ void all_reduce(Algorithm algorithm, Peers& peers, View data) {
 std::int64_t all_reduce_scratch(Algorithm algorithm, std::int64_t elements, int ranks,
                                 bool combines) {
   if (ranks == 1) return 0;
-  if (algorithm == Algorithm::recursive_doubling) return elements;  // both send all of it at once
+  if (algorithm == Algorithm::recursive_doubling) return elements;  // both send everything at once
   if (combines) return 0;
   return algorithm == Algorithm::ring ? (elements + ranks - 1) / ranks : elements;
 }

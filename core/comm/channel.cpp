@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 /// The same number on both ends: source, destination and channel (10 bits each), count (22). 52
-/// bits, so that readers which take JSON numbers for doubles keep it whole.
+/// bits, so that it survives readers that parse JSON numbers as doubles.
 std::uint64_t flow_id(int source, int destination, int channel, std::uint32_t count) {
   return (static_cast<std::uint64_t>(source & 0x3ff) << 42) |
          (static_cast<std::uint64_t>(destination & 0x3ff) << 32) |
@@ -28,7 +28,7 @@ Span span_of(const Channel::Part& part, int peer, std::int64_t bytes) {
 
 using Flow = GpuTimeline::Entry::Flow;
 
-/// A message as a GPU moved it.
+/// The timeline entry of a message on a GPU.
 GpuTimeline::Entry entry(int lane, const Span& span, const Pending& pending, Picoseconds posted,
                          std::uint64_t flow, Flow kind) {
   const Marks marks = pending.marks();
@@ -49,8 +49,9 @@ std::span<std::byte> bytes_of(View view) {
 
 }  // namespace
 
-/// A message, and what is to be noted when it is done: returns its end. A lane's messages are done
-/// in the order in which they were begun: who asks for a later one takes the earlier ones first.
+/// A message, and a callback that records it when it is done and returns its end. A lane's messages
+/// complete in the order in which they were issued: finishing a later one first finishes the
+/// earlier ones.
 class Channel::Message final : public Task {
  public:
   using Note = std::function<Event(Pending&)>;
@@ -174,8 +175,8 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
                   start = passage.start;
                   end = passage.end;
                 } else {
-                  // Before the sender has come there is nothing to receive: that is waiting, not a
-                  // message.
+                  // Before the sender has posted there is nothing to receive: that time is waiting,
+                  // not part of the message.
                   start = std::max({posted, pending.departure(), lanes->receive_free});
                   end = std::max(clock.since_start(pending.done_nanoseconds()), start);
                 }

@@ -14,65 +14,66 @@
 
 namespace lockstep {
 
-/// One rank's way to the others: its transport, and the device whose compute stream work starts
-/// from.
+/// One rank's connection to the others: its transport, and the device whose compute stream orders
+/// its messages.
 struct Endpoint {
   Transport& transport;
   Device device;
   Collectives collectives = Collectives::ring;
 };
 
-/// A communication stream between this rank and others: in order, with a time of its own and a lane
-/// in each direction, by the rules of modelled time (core/README.md, "Modelled time"):
+/// A communication stream between this rank and others. It is in order, with its own time and one
+/// lane per direction, and follows the rules of modelled time (core/README.md, "Modelled time"):
 ///
-///   a message starts when its data and the sender's lane are ready, holds that lane for β · bytes,
-///   and has arrived α after that, but no sooner than β · bytes after the receiver's lane was free.
+/// A message starts when its data and the sender's lane are ready, and holds that lane for β ·
+/// bytes. It arrives α later, but no sooner than β · bytes after the receiver's lane became free.
 ///
-/// On the wall clock a lane's span begins when the message was posted, or when the one before it
-/// was done. Every message is a pair of spans and a flow from one to the other. A Channel belongs
-/// to one agent at a time: the rank's own thread, or a worker. It outlives its Works, and finishes
-/// them in the order in which they were begun, one direction apart from the other.
+/// On the wall clock, a lane's span begins when the message was posted or when the previous message
+/// was done, whichever is later. Every message is a pair of spans and a flow between them. A
+/// Channel belongs to one agent at a time: the rank's own thread, or a worker. It outlives its
+/// Works, and completes them in the order in which they were issued, separately in each direction.
 class Channel {
  public:
-  /// What a message is part of.
+  /// The operation that a message belongs to.
   struct Part {
     Span span;
     std::source_location where = std::source_location::current();
     std::int64_t whole = -1;  ///< of a collective; see Route
-    int root = -1;            ///< the same
+    int root = -1;            ///< of a collective; see Route
   };
 
-  /// `id` is of Transport::open_channels; `send_lane` and `receive_lane` name the trace's lanes.
+  /// `id` comes from Transport::open_channels; `send_lane` and `receive_lane` name the trace's
+  /// lanes.
   Channel(Endpoint endpoint, int id, const std::string& send_lane, const std::string& receive_lane);
 
-  /// Sends a contiguous view (std::invalid_argument for others) to rank `to` of the whole run; its
-  /// data are ready at `ready`.
+  /// Sends a contiguous view (std::invalid_argument for others) to rank `to` of the whole run once
+  /// `ready` has occurred.
   Work send(View data, int to, Event ready, const Part& part);
-  /// Receives into a contiguous view from rank `from`, which nobody else uses after `free`; see
+  /// Receives into a contiguous view from rank `from`. Nothing else uses the view after `free`. See
   /// Transport::receive for `combine`.
   Work receive(View into, int from, const Part& part, Combine combine, const Event& free);
-  /// One that nobody uses after what the compute stream has been given so far.
+  /// The same, for a view that nothing uses after the work launched on the compute stream so far.
   Work receive(View into, int from, const Part& part);
 
-  // For messages that were evaluated instead of sent (see MetaCollectives): write them into the
-  // trace just as send() and receive() would have done.
+  // For messages that were evaluated instead of sent (see MetaCollectives): write them to the trace
+  // exactly as send() and receive() would have.
   void note_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part);
   void note_received(int from, std::int64_t bytes, const Passage& passage, const Part& part);
 
   const Endpoint& endpoint() const { return endpoint_; }
-  /// The route of a message to or from `peer`, which error messages name.
+  /// The route of a message to or from `peer`, used in error messages.
   Route route(int peer, const Part& part) const;
 
  private:
   class Message;
 
-  /// A lane enters the trace with its first message.
+  /// A lane is added to the trace by its first message.
   struct Lane {
     std::string name;
     int id = -1;
     int in(Recorder& trace) { return id >= 0 ? id : id = trace.add_lane(name); }
   };
-  /// Lanes outlive moves of the Channel: Works refer to them.
+  /// Lanes stay in place when the Channel moves, because Works refer to them.
   struct Lanes {
     Lane send, receive;
     Picoseconds send_free = 0;

@@ -14,7 +14,7 @@ void add_bytes(const Kernels& kernels, Queue queue, std::byte* into, const std::
   kernels.add(queue, sum, View{const_cast<std::byte*>(from), {n}, dtype}, sum);
 }
 
-/// What adds elements that arrive; Group lets only floating types through.
+/// The kernel that adds arriving elements; Group admits only floating-point types.
 Combine adds(DType dtype) {
   switch (dtype) {
     case DType::bf16:
@@ -75,7 +75,7 @@ void ChannelPeers::exchange(View out, int to, View in, int from) {
 
 void ChannelPeers::exchange_add(View out, int to, View sum, int from) {
   Work going = start_send(out, to);
-  // What is still being sent must not change under the receiver's eyes.
+  // The receiver must not change data that is still being sent.
   const bool apart = out.data != sum.data;
   if (apart && channel_.endpoint().transport.combines()) {
     received(start_receive(sum, from, adds(sum.dtype)));

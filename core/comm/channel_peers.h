@@ -12,11 +12,11 @@ namespace lockstep {
 class ChannelPeers final : public Peers {
  public:
   struct Place {
-    const std::vector<int>& ranks;  ///< the members, as numbered in the whole run
-    int rank = 0;                   ///< this one's place among them
+    const std::vector<int>& ranks;  ///< the members, by their ranks in the whole run
+    int rank = 0;                   ///< this member's index among them
   };
-  /// The first step begins at `ready`. `scratch` holds what comes in before it is added, as
-  /// all_reduce_scratch says.
+  /// The first step begins at `ready`. `scratch` receives elements before they are added; see
+  /// all_reduce_scratch for its size.
   ChannelPeers(Channel& channel, Place place, Channel::Part part, Event ready, View scratch)
       : Peers(place.rank, static_cast<int>(place.ranks.size())),
         channel_(channel),
@@ -35,7 +35,7 @@ class ChannelPeers final : public Peers {
   void exchange_add(View out, int to, View sum, int from) override;
   void copy(View from, View into) override;
 
-  /// When the last of this member's messages was over.
+  /// When the last of this member's messages ended.
   Event end() const { return {std::max(ready_, end_), lane_ ? lane_->record() : nullptr}; }
 
  private:
@@ -43,9 +43,9 @@ class ChannelPeers final : public Peers {
   Work start_receive(View in, int from, Combine combine = nullptr);
   void sent(Work work);
   void received(Work work);
-  /// Waits until it is done, or, on a GPU, lets the lane wait.
+  /// Waits until the work is done; on a GPU, makes the lane wait instead.
   Picoseconds finish(Work work) const;
-  /// Where this member stands.
+  /// The time that this member has reached.
   Event now() const { return {ready_, lane_ ? lane_->record() : nullptr}; }
   Queue queue() const { return lane_ ? lane_->queue() : Queue{}; }
   void add(View in, View sum) const;

@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-/// A count as libraries take it.
+/// Converts a count to the libraries' int.
 int narrow(std::int64_t count) {
   if (count > std::numeric_limits<int>::max())
     throw std::invalid_argument(
@@ -20,8 +20,8 @@ int narrow(std::int64_t count) {
 
 }  // namespace
 
-/// A collective under way, and the scratch that it was given: taken and given back on the rank's
-/// own thread, in program order.
+/// A collective in flight, with its scratch, which is allocated and released on the rank's own
+/// thread, in program order.
 class Group::CollectiveTask final : public Task {
  public:
   CollectiveTask(Stream& compute, Worker& worker, std::shared_ptr<Worker::Job> job, Tensor scratch)
@@ -29,7 +29,7 @@ class Group::CollectiveTask final : public Task {
   ~CollectiveTask() override { worker_.drop(*job_); }
   Event finish() override {
     Event end = worker_.wait(*job_);
-    if (scratch_) compute_.follow(end);  // which it is released after
+    if (scratch_) compute_.follow(end);  // the scratch is released after this
     return end;
   }
 
@@ -40,9 +40,9 @@ class Group::CollectiveTask final : public Task {
   Tensor scratch_;
 };
 
-/// A collective on the meta device. Settling it counts its bytes and writes its messages into the
+/// A collective on the meta device. Settling it counts its bytes and writes its messages to the
 /// trace, on the rank's own thread. A lane's events must stay in order, so settling one collective
-/// settles all earlier ones first.
+/// first settles all earlier ones.
 class Group::MetaTask final : public Task {
  public:
   MetaTask(Group& group, Channel::Part part, MetaCall call, Tensor scratch)
@@ -159,7 +159,7 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
   if (call.scratch > 0 && size() > 1 && !native_)
     scratch =
         Tensor{endpoint_.device.memory, {call.scratch}, MemoryCategory::communication, call.dtype};
-  const Event ready = compute.record();  // by then a GPU has the scratch, too
+  const Event ready = compute.record();  // on a GPU, also after the scratch's allocation
   Channel::Part part = this->part(call.name, call.where);
   part.whole = call.whole;
   part.root = call.root;
@@ -213,9 +213,9 @@ Work Group::enqueue_native(const Span& span, const Event& ready,
   return {compute, span, Event{compute.now(), std::move(done)}};
 }
 
-// The backend's call comes after a barrier of ours: there different calls are noticed, nobody
-// holds a core while the others are not there, and a member that never comes does not hang those
-// inside a library that can't be told to give up.
+// Runs our own barrier before the backend's call. The barrier detects mismatched calls, does not
+// spin while members are missing, and keeps a member that never arrives from hanging the others
+// inside a library call that cannot be cancelled.
 Event Group::run_native(ChannelPeers& peers, const Span& span, NativeCollectives& backend,
                         const std::function<void(NativeCollectives&)>& work) {
   dissemination_barrier(peers);

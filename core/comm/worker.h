@@ -14,20 +14,20 @@
 
 namespace lockstep {
 
-/// The thread behind a communication stream: does a group's collectives one after another, in the
-/// order in which they were issued, while the rank computes. On a GPU a stream is a queue of the
-/// device; on the CPU it is this. A job that is waited for before the thread has begun it is
-/// done by whoever waits, if it is the next: by the same agent, without a change of threads.
-/// After a job that failed, or was dropped before it was done, the other ranks' and this one's no
-/// longer go together: later ones are not begun, and fail for the same reason.
+/// The thread behind a communication stream: runs a group's collectives one after another, in the
+/// order in which they were issued, while the rank computes. On a GPU a stream is a device queue;
+/// on the CPU it is this thread. If a rank waits for the next job before the thread has begun it,
+/// the rank's own thread runs the job, in the worker's name and without a thread switch. After a
+/// job fails, or is dropped before it is done, this rank's messages no longer match the other
+/// ranks': later jobs do not run, and fail for the same reason.
 class Worker {
  public:
-  /// What a job does: runs its messages, and returns when they were over.
+  /// Runs the job's messages, and returns when they ended.
   using Body = std::function<Event()>;
 
   class Job {
    public:
-    /// `why` is what waiting for it is told as.
+    /// `why` is shown as the reason for waiting for this job.
     Job(Body body, Route why) : body_(std::move(body)), why_(why) {}
 
    private:
@@ -35,37 +35,37 @@ class Worker {
     enum class State { queued, running, done, dropped };
     Body body_;
     Route why_;
-    std::int64_t number_ = 0;  ///< of this worker's jobs, from 1
+    std::int64_t number_ = 0;  ///< among this worker's jobs, from 1
     State state_ = State::queued;
     bool dropped_ = false;  ///< while it was running
     Event end_;
     std::exception_ptr error_;
   };
 
-  /// `rank` is the transport of the rank's own thread, which issues and waits. The thread starts
-  /// with the first job.
+  /// `rank` is the transport of the rank's own thread, which issues jobs and waits for them. The
+  /// first job starts the thread.
   Worker(Transport& rank, const std::string& name);
-  /// Gives up what is still to be done.
+  /// Abandons the remaining jobs.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// The agent in whose name the jobs exchange messages.
+  /// The agent on whose behalf the jobs exchange messages.
   Transport& agent() { return *agent_; }
 
   std::shared_ptr<Job> queue(Body body, Route why);
-  /// Blocks until the job is done and returns its end; throws what it threw. For the rank's own
-  /// thread.
+  /// Blocks until the job is done and returns its end; throws what the job threw. For the rank's
+  /// own thread.
   Event wait(Job& job);
-  /// The job is not wanted any more: not begun it is dropped, half done it is given up. Returns
-  /// when nobody touches its buffers.
+  /// Abandons the job: removes it if it has not begun, makes its waits fail if it has. Returns when
+  /// nothing uses its buffers any more.
   void drop(Job& job) noexcept;
 
  private:
   void work();
-  /// Does the next job; `lock` is open meanwhile.
+  /// Runs the next job; `lock` is released meanwhile.
   void do_next(std::unique_lock<std::mutex>& lock);
-  /// Jobs after that number are not begun.
+  /// Keeps jobs after that number from running.
   void end_at(std::int64_t number, std::exception_ptr why);
   std::exception_ptr dropped(const Job& job) const;
 

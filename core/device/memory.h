@@ -17,35 +17,36 @@ enum class DeviceKind : std::uint8_t {
   meta,  ///< allocates and computes nothing, but counts and charges everything
 };
 
-/// One rank's memory: hands out storage on its device and keeps the account. Belongs to the rank's
-/// thread. The account counts only memory in use; on the CPU a bounded number of idle bytes stays
-/// resident as well (BlockPool).
+/// One rank's memory: allocates storage on its device and keeps the account. Belongs to the rank's
+/// thread. The account counts only memory in use; on the CPU, a bounded number of idle bytes also
+/// stays resident (BlockPool).
 class Memory {
  public:
   explicit Memory(DeviceKind device = DeviceKind::cpu) : device_(device) {}
-  /// A GPU's, from its stream-ordered pool: blocks come and go in the order of `queue`. Who uses
-  /// one on another queue lets `queue` wait for that before it is released (Stream::follow).
+  /// A GPU's memory, from its stream-ordered pool: allocation and release are ordered on `queue`.
+  /// Before a block used on another queue is released, `queue` must wait for that use
+  /// (Stream::follow).
   Memory(Gpu& gpu, Queue queue) : device_(DeviceKind::cuda), gpu_(&gpu), queue_(queue) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
   DeviceKind device() const { return device_; }
-  /// Uninitialised, 64-byte aligned (256 on a GPU); null on the meta device. Throws
-  /// std::bad_alloc; where a GPU has no more, std::runtime_error, which says what is where.
+  /// Uninitialized and 64-byte aligned (256 on a GPU); null on the meta device. Throws
+  /// std::bad_alloc, or std::runtime_error with a breakdown of memory use if a GPU is full.
   void* allocate(std::size_t bytes, MemoryCategory category);
   void release(void* data, std::size_t bytes, MemoryCategory category) noexcept;
 
-  /// Moves a charge from one category to another; the total stays.
+  /// Moves a charge from one category to another; the total stays the same.
   void recharge(std::size_t bytes, MemoryCategory from, MemoryCategory to);
 
   const MemoryUse& current() const { return current_; }
-  /// The highest of each category on its own; the parts of total() may come from different moments.
+  /// The peak of each category separately; the parts of total() may come from different moments.
   const MemoryUse& peak() const { return peak_; }
-  /// The highest of all categories together.
+  /// The peak of all categories together.
   std::int64_t peak_total() const { return peak_total_; }
-  /// Peaks start again from what is in use now.
+  /// Restarts the peaks from current use.
   void reset_peak();
-  /// Returns idle memory of the CPU to the operating system. A GPU's pool keeps its own.
+  /// Returns idle CPU memory to the operating system. A GPU's pool keeps its own.
   void release_idle() noexcept { blocks_.release_idle(); }
 
  private:

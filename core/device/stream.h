@@ -17,23 +17,23 @@
 
 namespace lockstep {
 
-/// An in-order queue of work, as in CUDA. On the CPU the compute stream runs inline on the rank's
-/// own thread; on a GPU it is a queue there, and the host runs ahead. Tracing and costing are part
-/// of launching: `launch` is the only way work gets on a stream, so no lesson sprinkles trace
-/// calls, and no kernel is forgotten by the modelled clock.
+/// An in-order queue of work, as in CUDA. On the CPU, the compute stream runs inline on the rank's
+/// own thread; on a GPU it is a device queue, and the host runs ahead. Launching also traces and
+/// costs the work: `launch` is the only way to put work on a stream, so lessons need no trace
+/// calls, and the modelled clock charges every kernel.
 class Stream {
  public:
   /// A stream whose spans go to `lane` of `trace`. All references must outlive the stream.
   Stream(const Clock& clock, Recorder& trace, int lane, DeviceKind device,
          const Kernels& kernels = cpu_kernels());
-  /// One that is a queue of a GPU. By the wall clock its spans are of the GPU's own time.
+  /// A stream that is a queue of a GPU. On the wall clock its spans are in GPU time.
   Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Runs one kernel: `work(kernels, queue)`. On the modelled clock it costs what the cluster says
-  /// of `cost`; on the meta device it is charged and not run.
+  /// Runs one kernel: `work(kernels, queue)`. On the modelled clock it takes the cluster's time for
+  /// `cost`; on the meta device it is charged but not run.
   template <class Work>
   void launch(const Span& span, const Cost& cost, Work&& work) {
     if (before_launch_) std::exchange(before_launch_, nullptr)();
@@ -46,48 +46,48 @@ class Stream {
     kernel_done(span, cost, start, std::move(begun));
   }
 
-  /// A named stretch that consists of launches: a pipeline action, the optimizer, a step. It is
-  /// open in the trace while it lasts. Where `--time` names its category, it takes just that long
-  /// on the modelled clock.
+  /// A named span around a series of launches: a pipeline action, the optimizer, a step. The trace
+  /// shows it as open until it ends. If `--time` names its category, it takes exactly that long on
+  /// the modelled clock.
   template <class Work>
   decltype(auto) range(const Span& span, Work&& work) {
     Range open{*this, span};
     return std::forward<Work>(work)();
   }
 
-  /// Where the stream stands: the wall clock's now, or the modelled time of the work launched so
+  /// The stream's current time: now on the wall clock, or the modelled end of the work launched so
   /// far.
   Picoseconds now() const { return clock_.is_modelled() ? time_ : clock_.now(); }
   Event record() const { return {now(), gpu_ ? gpu_->record(queue_) : nullptr}; }
-  /// Nothing launched after this starts before `event`. Time spent so is a `wait` span on this
-  /// lane.
+  /// Keeps anything launched later from starting before `event`. The time spent waiting becomes a
+  /// `wait` span on this lane.
   void wait(const Event& event, const Span& why);
-  /// The same for a GPU's sake only: buffers that others use until `event` may be released after.
-  /// Takes no time on the modelled clock, leaves no trace, and is nothing on the CPU.
+  /// The same for the GPU only, so that buffers that others use until `event` may be released
+  /// afterwards. Takes no modelled time, writes no span, and does nothing on the CPU.
   void follow(const Event& event);
 
-  // Between the host and the device, when everything launched before is done; the host waits. For
-  // contiguous views, or nothing where there is no storage. Neither traced nor costed.
+  // Copies between the host and the device, after everything launched before; the host waits. For
+  // contiguous views; no-ops without storage. Neither traced nor costed.
   void read(View from, void* into);
   void write(const void* from, View into);
-  /// Waits until the device has done everything that was launched. Throws RunError where the run
-  /// has failed meanwhile (see watch).
+  /// Waits until the device has done everything launched so far. Throws RunError if the run fails
+  /// meanwhile (see watch).
   void synchronise();
 
-  /// To be called now and then while the host waits for the GPU, with the seconds that it has
-  /// waited: throws where that has no end.
+  /// Sets a callback that runs now and then while the host waits for the GPU, with the seconds
+  /// waited so far; it throws if the wait can never end.
   void watch(std::function<void(double)> watch) { watch_ = std::move(watch); }
-  /// To be called once, before the next launch: what was gathered up to here is sent off.
+  /// Sets a callback that runs once, before the next launch, to submit the work batched so far.
   void before_next_launch(std::function<void()> call) { before_launch_ = std::move(call); }
 
-  // Thread-safe: for observers that tell a computing rank from a stalled one.
+  // Thread-safe, so that an observer can tell a computing rank from a stalled one.
 
   /// Number of kernels launched so far.
   std::uint64_t launched() const { return launched_.load(std::memory_order_relaxed); }
   /// Whether the launching thread is inside a kernel. Always false on a GPU, where launches return
-  /// at once.
+  /// immediately.
   bool in_kernel() const { return kernel_.load(std::memory_order_relaxed) != nullptr; }
-  /// The innermost open range, the current kernel, and how long the range has been open:
+  /// The innermost open range with the current kernel, and how long the range has been open:
   /// "PP:1F0 (attention)", 5 s.
   struct Doing {
     std::string what;
@@ -97,19 +97,19 @@ class Stream {
 
   const Clock& clock() const { return clock_; }
   Recorder& trace() const { return trace_; }
-  /// For the calling thread: a GPU's run on the one that is the thread's current.
+  /// The kernels for the calling thread. A GPU's run on that thread's current GPU.
   const Kernels& kernels() const { return gpu_ ? gpu_->kernels() : kernels_; }
   Queue queue() const { return queue_; }
   /// Null on the CPU.
   Gpu* gpu() const { return gpu_; }
-  /// Null but on a GPU by the wall clock.
+  /// Null except on a GPU with the wall clock.
   GpuTimeline* timeline() const { return timeline_.get(); }
   int lane() const { return lane_; }
-  /// The lane on which it is seen what the host is in the middle of: where the GPU's own time is
-  /// recorded, another than lane().
+  /// The lane for open spans, which show what the host is doing. Differs from lane() if GPU time is
+  /// recorded.
   int host_lane() const { return host_lane_; }
-  /// Ends what was open there. Of the host's own spans those stay that others may have been told of
-  /// meanwhile.
+  /// Closes a span opened on the host lane. The host's own span stays in the trace only if it may
+  /// already have been announced.
   void host_done(OpenSpan& open, Picoseconds since);
 
  private:
@@ -147,7 +147,7 @@ class Stream {
   };
 
   void kernel_done(const Span& span, const Cost& cost, Picoseconds start, MarkPtr begun);
-  /// The span as what the host is in the middle of; profilers are told, too.
+  /// Returns the span to announce on the host lane; also passes it to profilers.
   Span announced(const Span& span);
   void range_done(const Span& span, Picoseconds launched, OpenSpan& open, MarkPtr begun);
   void wait_for(const Mark& mark);

@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// Elements on a device, owned: shape, dtype, and the category that they are charged to. Move-only;
-/// the storage goes back to its Memory when the Tensor dies (or, where it was shared, its last
-/// owner), on the thread that owns the Memory. A default-constructed Tensor is empty.
+/// Owns elements on a device: shape, dtype, and the category that they are charged to. Move-only.
+/// The last owner returns the storage to its Memory, on the thread that owns the Memory. A
+/// default-constructed Tensor is empty.
 class Tensor {
  public:
   Tensor() = default;
-  /// Uninitialised. Throws std::bad_alloc.
+  /// Uninitialized. Throws std::bad_alloc.
   Tensor(Memory& memory, Shape shape, MemoryCategory category, DType dtype = DType::f32);
   ~Tensor() = default;
   Tensor(Tensor&& other) noexcept { swap(other); }
@@ -24,14 +24,16 @@ class Tensor {
     return *this;
   }
 
-  /// Gives the storage back now.
+  /// Releases the storage now.
   void reset() noexcept;
-  /// Another owner of the same storage, which the account counts once: a layer's input that both
-  /// the layer and the residual connection around it need. What is shared is read, not written.
+  /// Returns another owner of the same storage, which is counted once; for example for a layer's
+  /// input that both the layer and the residual connection around it need. Shared storage is
+  /// read-only.
   Tensor share() const;
-  /// True where nobody else owns the storage, so that it may be overwritten.
+  /// True if nothing else owns the storage, so that it may be overwritten.
   bool sole() const { return storage_.use_count() == 1; }
-  /// Moves the charge to another category: what was in flight becomes an activation.
+  /// Moves the charge to another category, for example when a received buffer becomes an
+  /// activation.
   void charge_to(MemoryCategory category);
 
   View view() const { return view_; }
@@ -43,7 +45,7 @@ class Tensor {
   /// Only for tensors on the CPU.
   float* f32() const { return view_.f32(); }
   std::int32_t* i32() const { return view_.i32(); }
-  /// True unless empty (true on the meta device too, where there is no storage).
+  /// True unless empty (also true on the meta device, which has no storage).
   explicit operator bool() const { return storage_ != nullptr; }
   Memory* memory() const { return storage_ ? storage_->memory : nullptr; }
 

@@ -32,8 +32,8 @@ void StepPlayer::play(std::vector<MetaMember>& members) {
       throw std::logic_error("a collective's member expects a message that nobody sends");
 }
 
-// As in ChannelPeers, the next step begins when the last receive has ended, while the end of the
-// last send holds up nothing but the end of the whole.
+// As in ChannelPeers, the next step begins when the last receive has ended; the end of the last
+// send delays only the end of the collective.
 void StepPlayer::advance(std::vector<MetaMember>& members, int self) {
   MetaMember& member = members[static_cast<std::size_t>(self)];
   const int rank = ranks_[static_cast<std::size_t>(self)];

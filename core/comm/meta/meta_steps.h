@@ -9,15 +9,16 @@
 
 namespace lockstep {
 
-/// One message of a collective, as one of its two members sees it.
+/// One message of a collective, from the point of view of one of its two members.
 struct MetaStep {
-  bool sends = false;  ///< otherwise it receives
+  bool sends = false;  ///< else it receives
   int peer = 0;        ///< the other member
   std::int64_t bytes = 0;
 };
 
-/// Peers that send nothing: they record which messages a member would send and receive, in order.
-/// An exchange becomes a send and then a receive, the order in which ChannelPeers starts them.
+/// Peers that send nothing: they record, in order, the messages that a member would send and
+/// receive. An exchange becomes a send, then a receive, the order in which ChannelPeers starts
+/// them.
 class StepRecorder final : public Peers {
  public:
   StepRecorder(int rank, int size, std::vector<MetaStep>& steps)
@@ -41,9 +42,9 @@ class StepRecorder final : public Peers {
   std::vector<MetaStep>& steps_;
 };
 
-/// A member of a group whose collectives are evaluated one after another.
+/// A member of a group, with its lane times, for evaluating collectives one after another.
 struct MetaMember {
-  /// Begins a collective, whose steps are then to be recorded. The lanes stay as they are.
+  /// Begins recording a new collective. The lane times are kept.
   void begin(Picoseconds ready_, bool traced_) {
     steps.clear();
     passages.clear();
@@ -54,13 +55,13 @@ struct MetaMember {
 
   std::vector<MetaStep> steps;
   Picoseconds ready = 0;  ///< when its next step may begin
-  bool traced = false;    ///< whether passages are wanted
-  // Its lanes are free from these times on; play() moves them on.
+  bool traced = false;    ///< whether passages are needed
+  // When its lanes become free; play() advances them.
   Picoseconds send_free = 0;
   Picoseconds receive_free = 0;
   // Results of play().
   Picoseconds end = 0;
-  std::optional<std::int64_t> bytes_sent;  ///< nothing if it sends no message
+  std::optional<std::int64_t> bytes_sent;  ///< empty if it sends no message
   std::vector<Passage> passages;           ///< one for each step
 };
 
@@ -68,19 +69,20 @@ struct MetaMember {
 /// that Channel and ChannelPeers follow.
 class StepPlayer {
  public:
-  /// `ranks` are the members, as numbered in the whole run.
+  /// `ranks` are the members, by their ranks in the whole run.
   StepPlayer(std::vector<int> ranks, Cluster cluster);
 
-  /// A message whose receiver expects another size. There is none if all members agree.
+  /// A message whose size differs from what its receiver expects; impossible if all members agree.
   struct Misfit {
     int sender = 0, receiver = 0;  ///< members
     std::int64_t sent = 0, expected = 0;
   };
-  /// Throws Misfit; throws std::logic_error if a member expects a message that nobody sends.
+  /// Throws Misfit if sizes differ, and std::logic_error if a member expects a message that no
+  /// member sends.
   void play(std::vector<MetaMember>& members);
 
  private:
-  /// A message that was sent and not yet received; messages of one sender and receiver are a list.
+  /// A message in flight, sent but not yet received; a linked list per sender and receiver.
   struct Sent {
     Picoseconds departure = 0;
     std::int64_t bytes = 0;
@@ -99,11 +101,11 @@ class StepPlayer {
 
   std::vector<int> ranks_;
   Cluster cluster_;
-  std::vector<Line> lines_;  ///< [sender][receiver]; made for the first collective
+  std::vector<Line> lines_;  ///< [sender][receiver]; allocated by the first collective
   std::vector<Sent> sent_;
   std::vector<std::size_t> next_;  ///< by member: its next step
-  std::vector<int> waits_for_;     ///< by member: whose message it needs, or none
-  std::vector<int> open_;          ///< members that can go on
+  std::vector<int> waits_for_;     ///< by member: the sender it waits for, or none
+  std::vector<int> open_;          ///< members that can continue
 };
 
 }  // namespace lockstep

@@ -11,15 +11,15 @@ bool is_set(const char* name) {
   return std::getenv(name) != nullptr;
 }
 
-/// The first of the variables that is set, as a number.
+/// The value of the first variable that is set, as a number.
 int number(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names)
     if (const char* value = std::getenv(name)) return std::atoi(value);
   return otherwise;
 }
 
-// What Slurm says of a step is set in a batch script too, where it is one process that is no rank;
-// PMIx is there for ranks only.
+// Slurm sets its step variables in a batch script too, which is a single process and not a rank;
+// only ranks have PMIx.
 bool in_slurm_step() {
   return is_set("PMIX_RANK") && is_set("SLURM_PROCID") &&
          (is_set("SLURM_STEP_NUM_TASKS") || is_set("SLURM_NTASKS"));
@@ -43,7 +43,7 @@ int mpi_size_from_environment() {
 }
 int mpi_local_size_from_environment() {
   if (!under_mpi()) return 1;
-  // Slurm's is such as "8(x2)": 8 on each of 2 hosts.
+  // Slurm's has a form such as "8(x2)": 8 on each of 2 hosts.
   return number({"OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE"},
                 mpi_size_from_environment());
 }

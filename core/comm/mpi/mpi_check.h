@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Checks one MPI call: evaluates it once; on failure throws with the call, the reason and the
+/// Checks the status of one MPI call; on failure throws RunError with the call, the reason and the
 /// rank.
 inline void check_mpi(int status, const char* call, int rank) {
   if (status == MPI_SUCCESS) return;
@@ -22,7 +22,7 @@ inline void check_mpi(int status, const char* call, int rank) {
                              std::string(text, static_cast<std::size_t>(length))));
 }
 
-/// A number of bytes or elements as MPI takes it.
+/// Converts a number of bytes or elements to MPI's int; throws RunError if it does not fit.
 inline int mpi_count(std::size_t size) {
   if (size > static_cast<std::size_t>(std::numeric_limits<int>::max()))
     throw RunError(

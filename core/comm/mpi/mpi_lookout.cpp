@@ -14,7 +14,7 @@ using SteadyClock = std::chrono::steady_clock;
 struct MpiLookout::Question {
   static constexpr int tag = 0;
   std::int64_t round = 0;
-  double waited = 0;  ///< seconds that the asking rank has waited
+  double waited = 0;  ///< how long the asking rank has waited, in seconds
 };
 
 struct MpiLookout::Answer {
@@ -81,7 +81,7 @@ void MpiLookout::computes_on(const Stream& compute) {
   itself_.emplace(rank_, compute);
 }
 
-// Ignores MPI errors: the rank's own messages run into them, too, and report them.
+// Ignores MPI errors: the rank's own messages hit them too, and report them.
 void MpiLookout::work() {
   std::unique_lock lock{mutex_};
   while (!wake_.wait_for(lock, interval, [&] { return stop_; })) {
@@ -146,7 +146,7 @@ void MpiLookout::take_answers() {
   Answer answer;
   int from = 0;
   while (receive(Answer::tag, answer, from)) {
-    if (answer.round != round_) continue;  // of an earlier round
+    if (answer.round != round_) continue;  // from an earlier round
     Asked& asked = asked_[from];
     asked.answered = true;
     if (answer.computes != 0) asked.computes = SteadyClock::now();
@@ -155,7 +155,7 @@ void MpiLookout::take_answers() {
 }
 
 // A round asks the ranks that this one waits for, then the ranks that those wait for. The next
-// round starts when all of them have answered, or after a third of the time-out.
+// round starts when all have answered, or after a third of the time-out.
 void MpiLookout::ask() {
   using Seconds = std::chrono::duration<double>;
   const Time now = SteadyClock::now();

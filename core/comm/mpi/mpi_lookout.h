@@ -16,18 +16,18 @@
 
 namespace lockstep {
 
-/// A thread in each process that asks the ranks this one waits for what they are doing, and answers
-/// the same question from others. The main thread can't answer during a kernel, but this one can:
-/// its rank computes, or it waits for certain ranks, which are asked next. A process that was
-/// stopped or killed does not answer. No message is sent until a wait exceeds `interval`.
+/// A thread in each process that asks the ranks for which this one waits what they are doing, and
+/// answers the same question from others. During a kernel the main thread cannot answer, but this
+/// thread can: its rank is computing, or waiting for certain ranks, which the asker queries next. A
+/// stopped or killed process does not answer. No message is sent until a wait exceeds `interval`.
 class MpiLookout {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  /// Time between two looks of the thread.
+  /// The thread's polling interval.
   static constexpr std::chrono::milliseconds interval{20};
 
-  /// Collective over all ranks. If this rank computes while others have waited for it for
-  /// `patience_seconds`, `notice` receives a line that says so, at most once in that time.
+  /// Collective over all ranks. If this rank is computing and others have waited for it for
+  /// `patience_seconds`, `notice` receives a line that says so, at most once per such period.
   MpiLookout(int rank, int size, double patience_seconds, Notice notice);
   ~MpiLookout();
   MpiLookout(const MpiLookout&) = delete;
@@ -43,8 +43,8 @@ class MpiLookout {
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;
 
-    /// Whether the lookout has learned, since the last call, that a rank computes which this agent
-    /// waits for, directly or through others.
+    /// Whether, since the last call, the lookout has learned that a rank this agent waits for,
+    /// directly or through others, is computing.
     bool somebody_has_computed();
 
    private:
@@ -52,14 +52,14 @@ class MpiLookout {
     MpiLookout& lookout_;
     const int peer_;
     const Time begin_;
-    Time computed_, told_;  ///< the latest answer of a computing rank; the one last returned
+    Time computed_, told_;  ///< latest answer from a computing rank; the one last returned
     std::list<Waiting*>::iterator place_;
   };
 
  private:
   struct Question;
   struct Answer;
-  /// A rank that was asked in this round, and its answer.
+  /// A rank queried in this round, and its answer.
   struct Asked {
     std::vector<int> waits_for;
     std::optional<Time> computes;
@@ -86,7 +86,7 @@ class MpiLookout {
   std::optional<BusyRank> itself_;
   std::list<Waiting*> waiting_;
 
-  // Used by the thread only.
+  // Used only by the thread.
   bool computes_ = false;
   Time noticed_{};
   std::int64_t round_ = 0;

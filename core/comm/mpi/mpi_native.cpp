@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-/// Where each chunk begins. MPI takes them as int.
+/// The offset of each chunk, as MPI's int.
 std::vector<int> offsets_of(std::span<const int> counts) {
   std::size_t all = 0;
   for (const int count : counts) all += static_cast<std::size_t>(count);
@@ -44,7 +44,7 @@ class MpiCollectives final : public NativeCollectives {
           "MPI_Allreduce");
   }
 
-  // MPI's own in-place form puts the result at the beginning; ours belongs into its chunk.
+  // MPI's own in-place form puts the result at the beginning; ours belongs in its chunk.
   void reduce_scatter(View data, View own, std::span<const int> counts) override {
     std::vector<float> sum(static_cast<std::size_t>(own.elements()));
     check(
@@ -75,7 +75,8 @@ class MpiCollectives final : public NativeCollectives {
 
   void all_to_all(View out, std::span<const int> send_counts, View in,
                   std::span<const int> receive_counts) override {
-    // MPI takes less than is expected without a word: so the counts are told first.
+    // MPI silently accepts fewer elements than expected, so the ranks exchange and check the counts
+    // first.
     std::vector<int> sent(send_counts.size());
     check(MPI_Alltoall(send_counts.data(), 1, MPI_INT, sent.data(), 1, MPI_INT, communicator_),
           "MPI_Alltoall");
@@ -99,7 +100,7 @@ class MpiCollectives final : public NativeCollectives {
   void check(int status, const char* call) const { check_mpi(status, call, rank_); }
 
   std::vector<int> ranks_;
-  int rank_;       ///< of the whole run, for errors
+  int rank_;       ///< in the whole run, for errors
   int place_ = 0;  ///< in the group
   MPI_Comm communicator_ = MPI_COMM_NULL;
 };

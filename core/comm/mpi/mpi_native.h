@@ -7,8 +7,9 @@
 
 namespace lockstep {
 
-/// MPI's own collectives between `ranks` of the run, in that order, which all of them ask for at
-/// once; `tag` tells apart groups that are made at the same time. For the one who calls, `rank`.
+/// Creates MPI's own collectives between `ranks` of the run, in that order. Collective over
+/// `ranks`; `tag` distinguishes groups that are created at the same time. `rank` is the calling
+/// rank.
 std::unique_ptr<NativeCollectives> mpi_collectives(const std::vector<int>& ranks, int rank,
                                                    int tag);
 

@@ -20,8 +20,8 @@ namespace {
 
 class MpiTransport;
 
-/// What travels ahead of a message: when it left on the modelled clock, and what its sender takes
-/// it for, so that a receiver who sees it otherwise can name both.
+/// Precedes a message: its modelled departure time and the sender's description of it, so that a
+/// receiver that expects something else can report both.
 struct Head {
   Picoseconds departure = 0;
   std::int64_t bytes = 0;
@@ -55,19 +55,20 @@ Head head_of(const Route& route, std::size_t bytes, Picoseconds departure) {
   return head;
 }
 
-/// Two MPI tags a channel: the head, and the bytes.
+/// Two MPI tags per channel: one for the head, one for the bytes.
 int tag_of(int channel, bool head) {
   return 2 * channel + (head ? 1 : 0);
 }
 
 class MpiPending;
 
-/// The messages of one rank that are not done yet. MPI makes progress only inside its calls, so
-/// whoever waits looks after all of them, and each learns when it was done.
+/// One rank's messages that are not done yet. MPI makes progress only inside its calls, so each
+/// waiting agent polls all of them, and each message records when it was done.
 struct MpiLive {
   std::mutex mutex;
   std::vector<MpiPending*> pending;
-  std::string failure;  ///< the first one: seen in one agent's message, it ends all agents' waits
+  std::string failure;  ///< the first failure: seen in one agent's message, it ends all agents'
+                        ///< waits
   void look_after_all();
 };
 
@@ -77,15 +78,15 @@ class MpiPending final : public Pending {
              bool is_send)
       : live_(live), agent_(agent), route_(route), size_(size), is_send_(is_send) {}
 
-  /// To be called when its requests have been started.
+  /// Call this once its requests have started.
   void started() {
     std::lock_guard lock{live_.mutex};
     live_.pending.push_back(this);
   }
 
-  // A receive that is not done is cancelled, which MPI does only as long as it is not matched; a
-  // send can't be, and MPI goes on reading its buffer. So what follows must be the end of the run
-  // (an exception on its way to abort()), and what MPI still refers to is left behind.
+  // Cancels a receive that is not done, which MPI allows only until it is matched. A send cannot be
+  // cancelled, and MPI keeps reading its buffer. So only the end of the run may follow (an
+  // exception propagating to abort()), and memory that MPI still uses is leaked.
   ~MpiPending() override {
     std::lock_guard lock{live_.mutex};
     std::erase(live_.pending, this);
@@ -102,7 +103,7 @@ class MpiPending final : public Pending {
   Picoseconds departure() const override { return head->departure; }
   std::int64_t done_nanoseconds() const override { return done_nanoseconds_; }
 
-  /// Looks once whether it is done.
+  /// Polls once for completion.
   void look() {
     if (done_nanoseconds_ == 0 && is_done()) done_nanoseconds_ = steady_nanoseconds();
   }
@@ -110,7 +111,7 @@ class MpiPending final : public Pending {
   MPI_Request head_request = MPI_REQUEST_NULL;
   MPI_Request body_request = MPI_REQUEST_NULL;
   std::unique_ptr<Head> head = std::make_unique<Head>();
-  Staged staged;  ///< of bytes on a GPU, and what a receive has still to do with them
+  Staged staged;  ///< for bytes on a GPU
   std::byte* into = nullptr;
   Event free;
   Marks moved;
@@ -118,7 +119,7 @@ class MpiPending final : public Pending {
  private:
   bool is_done();
   void compare() const;
-  /// Whether MPI has done with the request's buffer.
+  /// Whether MPI no longer uses the request's buffer.
   bool withdraw(MPI_Request& request) const;
 
   MpiLive& live_;
@@ -141,7 +142,8 @@ void MpiLive::look_after_all() {
   std::erase_if(pending, [](MpiPending* each) { return each->done_nanoseconds() != 0; });
 }
 
-/// One agent's end. All of a process share a communicator and look after each other's messages.
+/// One agent's endpoint. All agents of a process share a communicator and poll each other's
+/// messages.
 class MpiTransport final : public Transport {
  public:
   struct Shared {
@@ -247,14 +249,13 @@ class MpiTransport final : public Transport {
   }
 
   std::shared_ptr<Shared> shared_;
-  std::unique_ptr<PinnedBuffers> pinned_;  ///< where bytes on a GPU pass through
+  std::unique_ptr<PinnedBuffers> pinned_;  ///< staging buffers for bytes on a GPU
   std::atomic<bool> gives_up_{false};
 };
 
-// A core is not held while waiting: for some 150 µs the thread yields, then it sleeps, each time a
-// quarter of what it has waited so far, up to 1 ms. Patience counts what was slept, so that a
-// process that was stopped in a debugger is not taken for late. It starts again when the lookout
-// has found a computing rank.
+// Waiting does not hold a core: the thread yields for about 150 µs, then sleeps, each time for a
+// quarter of its wait so far, up to 1 ms. The time-out counts only time slept, so that a process
+// stopped in a debugger does not time out. It restarts when the lookout finds a computing rank.
 void MpiPending::wait() {
   using namespace std::chrono;
   const auto begin = steady_clock::now();
@@ -312,7 +313,7 @@ bool MpiPending::is_done() {
   return body_done != 0;
 }
 
-// What the sender takes the message for, against what is received here.
+// Compares the sender's description of the message with this receive.
 void MpiPending::compare() const {
   Route sent = route_;
   sent.operation = head->operation;

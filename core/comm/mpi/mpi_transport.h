@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// MPI for the life of the process, with MPI_THREAD_MULTIPLE. Throws RunError if MPI can't give
-/// that.
+/// Initializes MPI for the life of the process, with MPI_THREAD_MULTIPLE. Throws RunError if MPI
+/// does not provide it.
 class MpiSession {
  public:
   MpiSession();
@@ -19,11 +19,11 @@ class MpiSession {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// This process's end. Sends are MPI_Issend, so that a program which sends first on every rank
-  /// hangs here as it would under NCCL. Bytes on a GPU travel through pinned memory of the host.
-  /// wait() throws if, for `patience_seconds`, none of the ranks that this one waits for, directly
-  /// or through others, has answered that it computes. If this rank computes while others have
-  /// waited that long, `notice` receives a line that says so, at most once in that time.
+  /// This process's endpoint. Sends are MPI_Issend, so that a program in which every rank sends
+  /// first hangs here as it would under NCCL. Bytes on a GPU are staged through pinned host memory.
+  /// wait() throws if for `patience_seconds` none of the ranks that this one waits for, directly or
+  /// through others, has reported that it is computing. If this rank is computing and others have
+  /// waited that long, `notice` receives a line that says so, at most once per such period.
   std::unique_ptr<Transport> endpoint(double patience_seconds = 60, Notice notice = {}) const;
   /// Ends every process of the run with this exit code.
   [[noreturn]] void abort(int exit_code) const;

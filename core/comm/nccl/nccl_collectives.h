@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// NCCL's collectives as Group asks for them. NCCL's reduce-scatter and all-gather want equal
-/// chunks; unequal ones are a reduction or a broadcast each, all begun together.
+/// Implements NativeCollectives with NCCL. NCCL's reduce-scatter and all-gather require equal
+/// chunks; unequal ones become one reduce or broadcast per chunk, launched as one group.
 class NcclCollectives final : public NativeCollectives {
  public:
   NcclCollectives(GpuCommunicator& communicator, GpuLane& lane)

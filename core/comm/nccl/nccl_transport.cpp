@@ -17,12 +17,12 @@ namespace lockstep {
 
 namespace {
 
-/// Some ranks that talk to each other: their communicator, and the queue that its work goes on.
+/// Ranks that communicate: their communicator, and the queue that its operations run on.
 struct Line {
   GpuLane lane;  ///< outlives the communicator, which uses it
   std::unique_ptr<GpuCommunicator> communicator;
-  std::vector<int> ranks;  ///< of the whole run, by place in the communicator
-  bool one_way;            ///< a pipeline's: nothing is gathered
+  std::vector<int> ranks;  ///< in the whole run, by rank in the communicator
+  bool one_way;            ///< a pipeline's: its messages are not batched
 
   Line(std::unique_ptr<GpuCommunicator> communicator_, std::vector<int> ranks_, Gpu& gpu,
        bool one_way_)
@@ -35,7 +35,7 @@ struct Line {
   }
 };
 
-/// What the agents of one rank have in common.
+/// State shared by the agents of one rank.
 struct Shared {
   Shared(std::unique_ptr<Transport> control_, Stream& compute_, double patience_seconds)
       : control(std::move(control_)), compute(compute_), gpu(*compute.gpu()) {
@@ -51,7 +51,7 @@ struct Shared {
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
 
-  /// A communicator of `ranks`, from an id that the first of them tells the others.
+  /// Creates a communicator of `ranks` from an id that the first of them sends to the others.
   std::unique_ptr<GpuCommunicator> join(const std::vector<int>& ranks) const {
     const auto place = std::ranges::find(ranks, control->rank()) - ranks.begin();
     std::vector<std::byte> id(128);
@@ -66,8 +66,8 @@ struct Shared {
   }
 
   Line& add_line(std::tuple<int, int, int> key, std::vector<int> ranks, bool one_way) {
-    // All ranks together split the communicator that they have; some of them make a new one, for
-    // which the others need not come.
+    // All ranks together split the existing communicator; a subset creates a new one, so that the
+    // other ranks need not take part.
     auto communicator =
         static_cast<int>(ranks.size()) == world->size()
             ? world->split(
@@ -89,7 +89,7 @@ struct Shared {
     return *found->second;
   }
 
-  /// What stands for a message of nothing, so that it is waited for.
+  /// A dummy word that stands in for an empty message, so that it still synchronizes.
   View word_out() const { return {nothing, {1}, DType::i32}; }
   View word_in() const { return {static_cast<std::byte*>(nothing) + word, {1}, DType::i32}; }
 
@@ -101,10 +101,10 @@ struct Shared {
   std::mutex mutex;
   std::map<std::tuple<int, int, int>, std::unique_ptr<Line>> lines;  ///< by channel; one way: ends
   void* nothing = nullptr;
-  std::unique_ptr<NcclWatchdog> watchdog;  ///< last: it looks at the others
+  std::unique_ptr<NcclWatchdog> watchdog;  ///< last member: it uses the others
 };
 
-/// Messages of one line that go on together.
+/// Messages of one line that are submitted together.
 struct GatheredMessages {
   struct Message {
     View data;
@@ -146,10 +146,10 @@ class NcclTransport final : public Transport {
   void connect(const std::vector<int>& ranks, int channel, int count) override {
     for (int i = 0; i < count; ++i) shared_->add_line({channel + i, -1, -1}, ranks, false);
   }
-  // From the lower rank to the higher first. A word goes ahead: NCCL connects the two at the first
-  // message, and the host waits for the other's inside the call. In the midst of a schedule that
-  // would be a deadlock, where rank 0 waits for a gradient of rank 1, which waits for an
-  // activation.
+  // Connects from the lower rank to the higher first, and sends one word: NCCL connects two ranks
+  // at their first message, and the host blocks inside the call until the other rank calls too. In
+  // the middle of a schedule that would be a deadlock: rank 0 would wait for a gradient of rank 1,
+  // which waits for an activation.
   void connect(int peer, int channel, Directions directions) override {
     const int self = rank();
     const std::vector<int> ends{std::min(self, peer), std::max(self, peer)};
@@ -242,7 +242,7 @@ std::unique_ptr<Pending> NcclTransport::post(const Route& route, std::byte* data
                        : shared_->line(route.channel, route.peer, self);
   std::shared_ptr<GatheredMessages>& batch = gathered_[&line];
   if (batch == nullptr || batch->gone) batch = std::make_shared<GatheredMessages>();
-  // NCCL counts in elements, whose type does not matter here.
+  // NCCL counts elements; their type does not matter here.
   const bool words = size % 4 == 0;
   const View view = size == 0 ? is_send ? shared_->word_out() : shared_->word_in()
                     : words ? View{data, {static_cast<std::int64_t>(size / 4)}, DType::i32}

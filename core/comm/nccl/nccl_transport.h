@@ -7,23 +7,22 @@
 
 namespace lockstep {
 
-/// Messages and collectives by NCCL, between ranks that have a GPU each. Everything is put on
-/// queues of the GPU and the host goes on; that a message was matched, only the GPU knows.
-/// `control`, the transport between the ranks' hosts (threads' or MPI's), carries what is the run's
-/// own.
+/// Messages and collectives over NCCL, between ranks with one GPU each. Everything is enqueued on
+/// the GPU and the host continues; only the GPU knows when a message was matched. `control`, the
+/// transport between the ranks' hosts (threads or MPI), carries the run's own traffic.
 ///
-/// Each group has communicators of its own, and so has each direction of a pipeline's lane: on one
-/// communicator NCCL does one thing after another, and a receive that waits would hold up a send
-/// that somebody else waits for.
+/// Each group has its own communicators, and so does each direction of a pipeline's lane: NCCL
+/// serializes the operations of one communicator, so a waiting receive would block a send that
+/// another rank waits for.
 ///
-/// Messages of a group that are begun with no kernel launched between them go on together
-/// (ncclGroupStart): so every rank may send to its neighbour first and receive then, as over the
-/// other transports. They leave with the next launch, or when one of them is waited for.
+/// Messages of a group with no kernel launch between them are batched (ncclGroupStart), so that
+/// every rank may send to its neighbor first and then receive, as over the other transports. The
+/// batch is submitted at the next launch, or when one of its messages is waited for.
 ///
-/// What one rank takes a message for can't be compared with what the other does: NCCL sends bytes
-/// alone. Where a rank does not come, an NcclWatchdog ends what waits for it.
+/// The two ends of a message cannot be compared, because NCCL sends only the bytes. If a rank never
+/// arrives, an NcclWatchdog aborts the operations waiting for it.
 ///
-/// All ranks make it at the same time. `compute` is the rank's own stream, which outlives it.
+/// Collective over all ranks. `compute` is the rank's own stream, which outlives the transport.
 std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> control, Stream& compute,
                                           double patience_seconds);
 

@@ -79,7 +79,7 @@ void NcclWatchdog::look_for_errors() {
       throw RunError(fmt::format("rank {}: NCCL: {}", control_.rank(), *error));
 }
 
-// Anything that is done is progress: a receive that was posted early may wait for long.
+// Any completion is progress: a receive posted early may legitimately wait for long.
 void NcclWatchdog::look_for_progress() {
   std::lock_guard lock{mutex_};
   const std::int64_t now = steady_nanoseconds();
@@ -93,7 +93,7 @@ void NcclWatchdog::look_for_progress() {
         control_.rank(), patience_seconds_));
 }
 
-// All at once: to give one up may wait for the GPU, and so for the others.
+// Aborts all at once: aborting one may wait for the GPU, and thus for the others.
 void NcclWatchdog::give_up(const std::string& why) {
   std::vector<GpuCommunicator*> watched;
   {

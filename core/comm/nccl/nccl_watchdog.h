@@ -11,33 +11,33 @@
 
 namespace lockstep {
 
-/// Looks after what one rank has begun in NCCL, which has no end of its own where another rank does
-/// not come: a kernel on the GPU waits for ever, and a host thread inside a call. Once the run has
-/// failed, NCCL says that it has, or nothing has been done for `patience_seconds`, all
-/// communicators are given up (ncclCommAbort), and everything that waited goes on, to learn of it
-/// by check(). check() knows the reason before the first abort: so the error of a thread that
-/// merely uses an aborted communicator can be traced to its cause.
+/// Watches one rank's pending NCCL operations, which have no time-out if another rank never
+/// arrives: a kernel on the GPU, or a host thread inside a call, waits forever. When the run has
+/// failed, or NCCL reports an error, or nothing has completed for `patience_seconds`, it aborts all
+/// communicators (ncclCommAbort). Every blocked thread then continues and learns of the failure
+/// from check(). check() knows the reason before the first abort, so that the error of a thread
+/// that merely uses an aborted communicator can be traced to its cause.
 class NcclWatchdog {
  public:
-  /// `control` and `gpu` outlive it.
+  /// `control` and `gpu` outlive the watchdog.
   NcclWatchdog(const Transport& control, Gpu& gpu, double patience_seconds);
-  /// Looks a last time: what is left of a run that has failed is given up.
+  /// Checks once more, and aborts the operations that remain if the run has failed.
   ~NcclWatchdog();
   NcclWatchdog(const NcclWatchdog&) = delete;
   NcclWatchdog& operator=(const NcclWatchdog&) = delete;
 
-  /// From now on it is watched; outlives the watchdog.
+  /// Watches `communicator`, which outlives the watchdog.
   void add(GpuCommunicator& communicator);
-  /// Something was put on a queue, which is over when `done` is passed.
+  /// Watches a queued operation, which is over when `done` is passed.
   void expect(MarkPtr done);
-  /// Throws RunError, once there is why.
+  /// Throws RunError if the run has failed.
   void check() const;
   /// Asks NCCL for errors, and throws RunError if there is one.
   void look_for_errors();
 
  private:
   void work();
-  /// Throws what is wrong.
+  /// Throws the first problem that it finds.
   void look();
   void look_for_progress();
   void give_up(const std::string& why);
@@ -49,7 +49,7 @@ class NcclWatchdog {
   std::condition_variable wake_;
   std::vector<GpuCommunicator*> watched_;
   std::vector<MarkPtr> expected_;
-  std::int64_t last_progress_;  ///< steady nanoseconds
+  std::int64_t last_progress_;  ///< in steady-clock nanoseconds
   std::string failure_;
   bool stop_ = false;
   std::thread thread_;

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// One collective, and the calls that its members have made so far.
+/// One collective, and its members' calls so far.
 struct MetaRendezvous::Round {
   enum class State { gathering, playing, done, failed };
 
@@ -22,7 +22,7 @@ struct MetaRendezvous::Round {
   std::vector<std::optional<MetaCall>> calls;  ///< by member
   std::vector<MetaOutcome> outcomes;           ///< by member, once done
   std::size_t arrived = 0;
-  int missing = 0;           ///< a rank that has not called: the others wait for this one
+  int missing = 0;           ///< a rank that has not called, for which the others wait
   std::vector<int> waiters;  ///< agents that wait for the end of this round
 };
 
@@ -35,13 +35,14 @@ struct MetaRendezvous::MetaGroup {
     bool joined = false;
     bool finished = false;   ///< its rank has finished
     std::int64_t calls = 0;  ///< so far
-    /// The number of the first call that was withdrawn, and the error of all later calls.
+    /// The number of the first call that was withdrawn, and the error for all later calls.
     std::optional<std::int64_t> withdrawn;
     std::string why;
   };
 
   std::vector<int> ranks;
-  // Used by the thread that evaluates a round; the recorded steps keep their memory between rounds.
+  // Used by the thread that evaluates a round; the recorded steps reuse their memory between
+  // rounds.
   StepPlayer player;
   std::vector<MetaMember> members;
   std::vector<MemberState> states;
@@ -55,8 +56,8 @@ struct MetaRendezvous::MetaGroup {
     }
     return rounds[static_cast<std::size_t>(number - first)];
   }
-  /// Chooses the rank that the others wait for. If a rank has finished without calling, it is that
-  /// one: then the run fails at once.
+  /// Chooses the rank that the others wait for; prefers one that has finished without calling, so
+  /// that the run fails immediately.
   void point(Round& round) const {
     std::optional<std::size_t> missing;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -69,7 +70,7 @@ struct MetaRendezvous::MetaGroup {
   void evaluate(Round& round);
 };
 
-// No two threads evaluate at once: the next round needs a call of the member that evaluates this
+// No two threads evaluate at once: the next round needs a call from the member that evaluates this
 // one.
 void MetaRendezvous::MetaGroup::evaluate(Round& round) {
   const int size = static_cast<int>(ranks.size());
@@ -114,7 +115,7 @@ class MetaRendezvous::Issued final : public MetaPending {
 
   ThreadFabric& fabric_;
   std::shared_ptr<MetaGroup> group_;
-  std::shared_ptr<Round> round_;  ///< null: the run had failed, or an earlier call was withdrawn
+  std::shared_ptr<Round> round_;  ///< null if the run had failed, or an earlier call was withdrawn
   std::size_t member_;
   std::int64_t number_;
 };
@@ -152,7 +153,7 @@ void MetaRendezvous::Issued::withdraw() {
     state().withdrawn = number_;
     state().why = dropped(agent(), round_->calls[member_]->route);
   }
-  // The later calls of this member no longer match those of the others.
+  // This member's later calls no longer match those of the others.
   for (std::int64_t later = number_; later < state().calls; ++later) {
     Round& round = *group_->round(later);
     if (!round.calls[member_]) continue;
@@ -173,7 +174,7 @@ class MetaRendezvous::Member final : public MetaCollectives {
  private:
   /// Evaluates a round that all members have called, with the lock released, and wakes the waiters.
   void evaluate(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Round>& round);
-  /// Fails the run: `call` and that of member `other` differ.
+  /// Fails the run because `call` differs from member `other`'s.
   void disagree(const Round& round, std::size_t other, const MetaCall& call) const;
 
   ThreadFabric& fabric_;
@@ -211,7 +212,7 @@ std::unique_ptr<MetaPending> MetaRendezvous::Member::issue(MetaCall call) {
 
 void MetaRendezvous::Member::evaluate(std::unique_lock<std::mutex>& lock,
                                       const std::shared_ptr<Round>& round) {
-  // The waiters count as runnable from here on, so that nobody takes this for a deadlock.
+  // The waiters count as runnable from here on, so that no deadlock is reported.
   for (const int agent : round->waiters) fabric_.graph_.runs(agent);
   round->state = Round::State::playing;
   lock.unlock();
@@ -238,7 +239,7 @@ void MetaRendezvous::Member::evaluate(std::unique_lock<std::mutex>& lock,
   ++group_->first;
 }
 
-// An all_to_all has no size that all members share: the message gives that of the first step.
+// The members of an all_to_all share no total size, so the message gives that of the first step.
 void MetaRendezvous::Member::disagree(const Round& round, std::size_t other,
                                       const MetaCall& call) const {
   const int size = static_cast<int>(group_->ranks.size());
@@ -254,8 +255,8 @@ void MetaRendezvous::Member::disagree(const Round& round, std::size_t other,
 
 MetaRendezvous::~MetaRendezvous() = default;
 
-// If a Group is destroyed and made again with the same channels, this member has already joined the
-// first MetaGroup of that key, and joins or makes the next.
+// If a Group is destroyed and recreated with the same channels, this member has already joined the
+// first MetaGroup of that key, and joins or creates the next.
 std::unique_ptr<MetaCollectives> MetaRendezvous::join(int rank, const std::vector<int>& ranks,
                                                       int channel, const Cluster& cluster) {
   const auto member =

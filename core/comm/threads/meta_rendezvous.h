@@ -11,21 +11,20 @@ namespace lockstep {
 
 class ThreadFabric;
 
-/// Implements MetaCollectives for ranks that are threads. All state is under the fabric's lock, and
-/// waiting for a member is part of the fabric's WaitGraph. So deadlocks, calls that differ and
-/// ranks that fail end a run just as they do with messages. Only the evaluation runs outside the
-/// lock.
+/// Implements MetaCollectives for ranks that are threads. The fabric's lock protects all state, and
+/// waits for a member are part of the fabric's WaitGraph. So deadlocks, mismatched calls and failed
+/// ranks end a run just as they do with messages. Only the evaluation runs outside the lock.
 class MetaRendezvous {
  public:
-  /// The fabric owns this.
+  /// The fabric owns this object.
   explicit MetaRendezvous(ThreadFabric& fabric) : fabric_(fabric) {}
   ~MetaRendezvous();
 
-  /// `rank` joins the group of `ranks`, which all of its members identify by `channel`.
+  /// Adds `rank` to the group of `ranks`. All members identify the group by `channel`.
   std::unique_ptr<MetaCollectives> join(int rank, const std::vector<int>& ranks, int channel,
                                         const Cluster& cluster);
-  /// The rank has finished and will call nothing more. The caller holds the fabric's lock, and
-  /// looks for deadlocks afterwards.
+  /// Marks the rank as finished: it makes no more calls. The caller holds the fabric's lock, and
+  /// checks for deadlocks afterwards.
   void finished(int rank);
 
  private:

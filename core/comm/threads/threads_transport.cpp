@@ -16,19 +16,19 @@ struct ThreadFabric::Message {
   enum class State { posted, copying, done, failed };
   State state = State::posted;
   bool is_send = false;
-  int agent = 0;  ///< who posted it
+  int agent = 0;  ///< the agent that posted it
   int source = 0;
   int destination = 0;
   Route route;
-  std::byte* data = nullptr;  ///< read only where is_send
+  std::byte* data = nullptr;  ///< read-only if is_send
   std::size_t size = 0;
   Combine combine = nullptr;
   Picoseconds departure = 0;
   std::int64_t done_nanoseconds = 0;
-  GpuLane* lane = nullptr;  ///< of whoever posted it; null for host memory
-  MarkPtr ready;            ///< from when on the buffer may be used, on a GPU
+  GpuLane* lane = nullptr;  ///< of the agent that posted it; null for host memory
+  MarkPtr ready;            ///< when the buffer may be used, on a GPU
   Marks marks;
-  const GpuLane* moved_on = nullptr;  ///< whose marks they are
+  const GpuLane* moved_on = nullptr;  ///< the lane that recorded the marks
 };
 
 class ThreadPending final : public Pending {
@@ -38,8 +38,8 @@ class ThreadPending final : public Pending {
   ~ThreadPending() override { fabric_.withdraw(message_); }
   void wait() override {
     fabric_.wait(*message_);
-    // What the other side has moved was in the order of its lane. Here it is put into the order of
-    // this one (and marks of two GPUs have no time in common).
+    // The other side's copy was ordered on its own lane. This orders it on this lane too (marks of
+    // two GPUs share no time base).
     GpuLane* lane = message_->lane;
     if (lane == nullptr || message_->moved_on == lane) return;
     const MarkPtr moved = message_->marks.done;
@@ -182,7 +182,7 @@ ThreadFabric::ThreadFabric(int ranks, double patience_seconds, Notice notice)
 ThreadFabric::~ThreadFabric() = default;
 
 std::unique_ptr<Transport> ThreadFabric::endpoint(int rank, bool one_gpu) {
-  // The first agents are the ranks' own.
+  // The first agents are the ranks' own threads.
   return std::make_unique<ThreadTransport>(*this, rank, rank, one_gpu);
 }
 
@@ -238,7 +238,7 @@ void ThreadFabric::move(const Message& from, const Message& to) {
     std::memcpy(to.data, from.data, from.size);
 }
 
-// A message of nothing is a point of time all the same: a barrier is made of them.
+// An empty message still synchronizes; barriers consist of them.
 void ThreadFabric::move_on_gpu(GpuLane& lane, Message& from, Message& to) {
   lane.wait({0, from.ready});
   lane.wait({0, to.ready});
@@ -257,7 +257,7 @@ void ThreadFabric::complete(Message& message) {
   message.done_nanoseconds = steady_nanoseconds();
   Sleeper& owner = sleeper(message.agent);
   if (owner.waits_for == &message) {
-    // It is runnable from this moment on, whenever its thread gets a core.
+    // It is runnable from now on, even if its thread has not been scheduled yet.
     owner.waits_for = nullptr;
     graph_.runs(message.agent);
   }
@@ -285,8 +285,8 @@ void ThreadFabric::wait(Message& message) {
   throw RunError(failure_.empty() ? "given up" : failure_);
 }
 
-// Patience counts only what was slept here: a program that was stopped in a debugger is not late.
-// The time-out starts again with each look that finds a computing rank.
+// The time-out counts only time slept here, so that a program stopped in a debugger does not time
+// out. It restarts with each check that finds a computing rank.
 void ThreadFabric::sleep(std::unique_lock<std::mutex>& lock, int agent,
                          const std::function<bool()>& over) {
   const std::chrono::duration<double> slice{look_seconds_};

@@ -19,26 +19,27 @@
 
 namespace lockstep {
 
-/// What ranks that are threads of one process exchange messages through. A message is copied once,
-/// from the sender's buffer to the receiver's, by whichever of the two comes second; a receive that
-/// combines reads the sender's buffer in place. Where ranks have GPUs it is the second one's lane
-/// that copies, from device memory to device memory, once both are ready; receives combine where
-/// all ranks share one GPU, and no host waits for any of it. All bookkeeping is under one lock, and
-/// so a deadlock is seen exactly, in the moment in which it closes.
+/// Exchanges messages between ranks that are threads of one process. A message is copied once, from
+/// the sender's buffer to the receiver's, by whichever side posts second; a receive that combines
+/// reads the sender's buffer in place. With GPUs, the second side's lane copies from device memory
+/// to device memory once both are ready. Receives combine if all ranks share one GPU, and no host
+/// thread blocks for the copy. One lock protects all state, so a deadlock is detected exactly, at
+/// the moment it forms.
 class ThreadFabric {
  public:
   /// The run fails if an agent has waited for `patience_seconds` and none of the ranks that it
   /// waits for, directly or through others, has computed in that time: one of them has stalled. If
-  /// one of them does compute, `notice` receives a line that says so, at most once in that time.
+  /// one is computing, `notice` receives a line that says so, at most once per such period.
   explicit ThreadFabric(int ranks, double patience_seconds = 60, Notice notice = {});
   ~ThreadFabric();
 
-  /// One rank's end. The fabric must outlive it. `one_gpu`: all ranks' views are of one GPU.
+  /// One rank's endpoint. The fabric must outlive it. `one_gpu`: all ranks' views are on one GPU.
   std::unique_ptr<Transport> endpoint(int rank, bool one_gpu = false);
 
-  /// The rank is done and will neither send nor receive again; who waits for it is told.
+  /// Marks the rank as finished: it sends and receives no more. A rank that waits for it gets an
+  /// error.
   void finish(int rank);
-  /// A rank has failed: everybody's wait() throws from now on. The first failure is kept.
+  /// Records that a rank has failed: every wait() throws from now on. The first failure is kept.
   void fail(const std::string& what);
   /// The first failure, or "".
   std::string failure() const;
@@ -53,7 +54,7 @@ class ThreadFabric {
     std::deque<std::shared_ptr<Message>> sends;
     std::deque<std::shared_ptr<Message>> receives;
   };
-  /// The thread of an agent, as the fabric wakes it.
+  /// How the fabric wakes an agent's thread.
   struct Sleeper {
     std::condition_variable wake;
     const Message* waits_for = nullptr;
@@ -64,22 +65,22 @@ class ThreadFabric {
   static void move(const Message& from, const Message& to);
   static void move_on_gpu(GpuLane& lane, Message& from, Message& to);
   void wait(Message& message);
-  /// Sleeps until `over()`, which must also look at the failure: an agent that runs out of patience
-  /// fails the run.
+  /// Sleeps until `over()`, which must also check for a failure: an agent that times out fails the
+  /// run.
   void sleep(std::unique_lock<std::mutex>& lock, int agent, const std::function<bool()>& over);
-  /// Whether a rank computes that the agent waits for, directly or through others. `waited`: for
-  /// how many seconds the agent has waited.
+  /// Whether a rank for which the agent waits, directly or through others, is computing. `waited`:
+  /// how long the agent has waited, in seconds.
   bool is_held_up_by_compute(std::unique_lock<std::mutex>& lock, int agent, double waited);
   void stopped_waiting(int agent);
   void withdraw(const std::shared_ptr<Message>& message);
   void complete(Message& message);
   void fail_locked(const std::string& what);
-  /// Fails the run where somebody is in a deadlock.
+  /// Fails the run if there is a deadlock.
   void check(const std::optional<std::string>& deadlock);
   Sleeper& sleeper(int agent) { return *sleepers_[static_cast<std::size_t>(agent)]; }
 
   double patience_seconds_;
-  double look_seconds_;  ///< interval between two looks
+  double look_seconds_;  ///< interval between two checks
   Notice notice_;
   std::chrono::steady_clock::time_point noticed_{};  ///< time of the last notice
   mutable std::mutex mutex_;

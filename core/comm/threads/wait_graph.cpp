@@ -97,7 +97,7 @@ std::vector<int> WaitGraph::running_for(int agent) const {
 
 std::optional<std::string> WaitGraph::deadlock(int agent) const {
   if (!is_waiting(at(agent)) || !running_for(agent).empty()) return {};
-  // Nobody runs. Following who waits for whom ends in a cycle, or at a rank that has finished.
+  // No agent is running, so following the waits ends in a cycle, or at a finished rank.
   std::vector<int> path{agent};
   while (true) {
     const int other = next(path.back());
@@ -109,7 +109,7 @@ std::optional<std::string> WaitGraph::deadlock(int agent) const {
     }
     path.push_back(other);
   }
-  // It reads best from a rank's own thread on, the lowest first.
+  // For readability, starts with the lowest rank's own thread.
   std::rotate(path.begin(), std::min_element(path.begin(), path.end()), path.end());
   std::string text = "deadlock";
   for (const int each : path)
@@ -119,7 +119,7 @@ std::optional<std::string> WaitGraph::deadlock(int agent) const {
   return text;
 }
 
-// Two who wait for one another's part in different calls: that is why.
+// Explains a deadlock of two agents that wait for each other in different calls.
 std::string WaitGraph::disagreement(int agent, int other) const {
   const auto* mine = std::get_if<ForMessage>(&at(agent).waits);
   const auto* theirs = std::get_if<ForMessage>(&at(other).waits);
@@ -147,7 +147,7 @@ std::string WaitGraph::stalled(int agent, double seconds) const {
     if (std::find(path.begin(), path.end(), here) != path.end()) break;
     path.push_back(here);
   }
-  // Where the one at the end waits too, it is held up by somebody apart from this line.
+  // If the last agent also waits, another agent, off this path, holds it up.
   int last = path.back();
   if (is_waiting(at(last)))
     if (const std::vector<int> running = running_for(agent); !running.empty())
@@ -156,8 +156,8 @@ std::string WaitGraph::stalled(int agent, double seconds) const {
                      at(last).rank, seconds, text);
 }
 
-// Whoever of the peer works on the same channel; else whoever of it waits, so that a cycle closes;
-// else its own thread.
+// Prefers the peer's agent that waits on the same channel, then any waiting agent of the peer, to
+// close a cycle; else its own thread.
 int WaitGraph::next(int agent) const {
   if (const auto* jobs = std::get_if<ForJobs>(&at(agent).waits)) return jobs->worker;
   if (const auto* member = std::get_if<ForMember>(&at(agent).waits)) return *member->missing;
@@ -171,7 +171,7 @@ int WaitGraph::next(int agent) const {
   return best;
 }
 
-// A rank that waits for its own collective, and the worker that is just doing it, are one line.
+// Whether a rank waits for its own collective, and its worker's line already says so.
 bool WaitGraph::told_by_worker(int agent) const {
   const auto* jobs = std::get_if<ForJobs>(&at(agent).waits);
   if (jobs == nullptr) return false;

@@ -10,27 +10,28 @@
 
 namespace lockstep {
 
-/// Who of a run's agents runs, who waits for whom, and who has nothing to do. Agents are the ranks'
-/// own threads and their communication workers. Kept exact under the lock of whoever owns it:
-/// whoever satisfies a waiter marks it runnable in the same moment, a queued job makes its worker
-/// runnable, and a worker without jobs is passive, as is a rank that has finished.
+/// Tracks which agents of a run are running, waiting (and for which agent), or idle. Agents are the
+/// ranks' own threads and their communication workers. The owner's lock keeps it exact: an agent
+/// that satisfies a waiter marks it runnable at the same moment, queueing a job makes its worker
+/// runnable, and a worker without jobs is passive, as is a finished rank.
 ///
-/// A message can come only from an agent of the peer rank, a job only from its worker. So an agent
-/// is in a deadlock exactly when nobody whom it waits for, directly or through others, is runnable.
+/// A message can come only from an agent of the peer rank, a job's result only from its worker. So
+/// an agent is deadlocked exactly if no agent that it waits for, directly or through others, is
+/// runnable.
 class WaitGraph {
  public:
-  /// What an agent waits for: a message's other end,
+  /// An agent waits for one of three things. The first is a message's other end.
   struct ForMessage {
     bool sending = false;
     std::int64_t bytes = 0;
     Route route;
   };
-  /// the call of a collective by a rank that has not made it (see MetaRendezvous),
+  /// The second is another rank's call of a collective (see MetaRendezvous).
   struct ForMember {
     const int* missing;  ///< that rank; it may change while the agent waits
     Route route;
   };
-  /// or a worker of its own rank, until that has done so many jobs.
+  /// The third is a worker of its own rank, until it has done `jobs` jobs.
   struct ForJobs {
     int worker = 0;
     std::int64_t jobs = 0;
@@ -46,30 +47,30 @@ class WaitGraph {
 
   void waits(int agent, ForMessage what);
   void waits(int agent, ForMember what);
-  /// Nothing, if the worker has done that many already.
+  /// Has no effect if the worker has already done that many jobs.
   void waits(int agent, ForJobs what);
-  /// The agent runs again: what it waited for has come, or it has given up.
+  /// Marks the agent as running: its wait was satisfied, or given up.
   void runs(int agent);
   void job_queued(int worker);
-  /// One job less. Nobody waits meanwhile: it is the rank's own thread that drops. Returns whether
-  /// the worker has become passive, which may close a deadlock.
+  /// Removes one job. No agent is waiting for it, because only the rank's own thread drops jobs.
+  /// Returns whether the worker has become passive, which may complete a deadlock.
   bool job_dropped(int worker);
-  /// Also marks runnable who waited for this job. Returns the same.
+  /// Also marks the agent that waited for this job runnable. Returns the same as job_dropped().
   bool job_done(int worker);
-  /// The rank's own thread will neither send nor receive again.
+  /// Marks the rank as finished: its own thread sends and receives no more.
   void finished(int rank);
 
-  /// The deadlock that `agent`, who waits, is in: the cycle of who waits for whom, for what, where;
-  /// or that somebody waits for a rank which has finished.
+  /// Describes the deadlock that the waiting `agent` is in, if any: the cycle of waits with their
+  /// operations and source lines, or a wait for a rank that has finished.
   std::optional<std::string> deadlock(int agent) const;
-  /// The same for any agent: for the moment in which somebody became passive.
+  /// The same for any agent; call it when an agent becomes passive.
   std::optional<std::string> deadlock() const;
-  /// Whether the agent waits.
+  /// Whether the agent is waiting.
   bool waits(int agent) const { return is_waiting(at(agent)); }
-  /// All running agents that may help `agent`, directly or through others.
+  /// All running agents that may unblock `agent`, directly or through others.
   std::vector<int> running_for(int agent) const;
-  /// Who holds up an agent that has waited for so long and is in no deadlock: the rank that runs at
-  /// the end of who waits for whom.
+  /// Describes what holds up an agent that has waited this long without a deadlock: the running
+  /// rank at the end of its chain of waits.
   std::string stalled(int agent, double seconds) const;
 
  private:
@@ -86,9 +87,9 @@ class WaitGraph {
   Agent& at(int agent) { return agents_[static_cast<std::size_t>(agent)]; }
   bool is_passive(const Agent& agent) const;
   static bool is_waiting(const Agent& agent) { return agent.waits.index() != 0; }
-  /// Who may satisfy a waiting agent.
+  /// The agents that may unblock a waiting agent.
   std::vector<int> may_help(int agent) const;
-  /// The one whom it waits for, for the telling.
+  /// The agent that messages name as the one waited for.
   int next(int agent) const;
   bool told_by_worker(int agent) const;
   std::string disagreement(int agent, int other) const;

@@ -34,7 +34,7 @@ bool BusyRank::busy_within(double seconds) {
   return busy_ != SteadyClock::time_point{} && seconds_since(busy_) <= seconds;
 }
 
-// A range may contain waits: only the time since the last of them counts.
+// A range may contain waits: only the time since the last one counts.
 std::string BusyRank::notice() const {
   const Stream::Doing doing = compute_->doing();
   double seconds = seconds_since(waited_until_);

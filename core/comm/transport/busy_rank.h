@@ -12,16 +12,16 @@ class Stream;
 /// Receives a one-line message for the user while the run continues.
 using Notice = std::function<void(const std::string&)>;
 
-/// Tells a rank that computes from one that has stalled, for an observer that looks at intervals. A
-/// rank is busy if its own thread is inside a kernel or has launched one since the previous look.
+/// Distinguishes a computing rank from a stalled one, for an observer that polls. A rank is busy if
+/// its own thread is inside a kernel or has launched one since the previous poll.
 class BusyRank {
  public:
   /// `compute` is the stream of the rank's own thread. It must outlive this object.
   BusyRank(int rank, const Stream& compute);
 
-  /// Looks once, and returns whether the rank is busy.
+  /// Polls once, and returns whether the rank is busy.
   bool is_busy();
-  /// Looks once, and returns whether a look within the last `seconds` found the rank busy.
+  /// Polls once, and returns whether a poll within the last `seconds` found the rank busy.
   bool busy_within(double seconds);
   /// Call this when the rank's own thread stops waiting for other ranks.
   void stopped_waiting() { waited_until_ = std::chrono::steady_clock::now(); }
@@ -32,7 +32,7 @@ class BusyRank {
   int rank_;
   const Stream* compute_;
   std::uint64_t launched_;
-  std::chrono::steady_clock::time_point busy_{};  ///< time of the last look that found it busy
+  std::chrono::steady_clock::time_point busy_{};  ///< time of the last poll that found it busy
   std::chrono::steady_clock::time_point waited_until_ = std::chrono::steady_clock::now();
 };
 

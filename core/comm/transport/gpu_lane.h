@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// When a message's bytes were moved on a GPU's own queue; empty on the CPU.
+/// When a message's bytes were copied on a GPU queue; empty on the CPU.
 struct Marks {
   MarkPtr begun, done;
 };
 
 /// A communication stream on a GPU: the queue on which one agent (the rank's own thread, or a
-/// worker) moves its messages while the compute stream goes on. Belongs to that agent.
+/// worker) copies its messages while the compute stream continues. Belongs to that agent.
 class GpuLane {
  public:
   explicit GpuLane(Gpu& gpu) : gpu_(gpu), queue_(gpu.make_queue(/*urgent=*/true)) {}
@@ -25,11 +25,11 @@ class GpuLane {
   Gpu& gpu() const { return gpu_; }
   Queue queue() const { return queue_; }
   MarkPtr record() const { return gpu_.record(queue_); }
-  /// What is put on this lane from now on begins after `event`.
+  /// Work enqueued on this lane from now on starts after `event`.
   void wait(const Event& event) const {
     if (event.mark) gpu_.wait(queue_, *event.mark);
   }
-  /// The host waits for all that is on it.
+  /// Blocks the host until everything on the lane is done.
   void synchronise() const {
     const MarkPtr mark = record();
     while (!gpu_.passed(*mark)) std::this_thread::sleep_for(std::chrono::microseconds{20});

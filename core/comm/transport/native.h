@@ -9,21 +9,21 @@
 
 namespace lockstep {
 
-/// The collectives that a backend brings along (MPI's, NCCL's), on contiguous views, in place like
-/// Group's. Called by one agent at a time, by every member in the same order; each call returns
-/// when this member's part is done, or, where there is a lane, when it has been put on it. They
-/// throw RunError as the backend reports errors.
+/// A backend's own collectives (MPI's, NCCL's), on contiguous views, in place like Group's. One
+/// agent at a time calls them, and every member calls them in the same order. Each call returns
+/// when this member's part is done, or, if there is a lane, when it has been enqueued there. They
+/// throw RunError if the backend reports an error.
 class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;
-  /// The queue of a GPU that they go on; null on the CPU.
+  /// The GPU queue that they run on; null on the CPU.
   virtual GpuLane* lane() { return nullptr; }
-  /// Whether elements may be of 16 bits (MPI knows none); f32 always.
+  /// Whether 16-bit elements are supported (not by MPI); f32 always is.
   virtual bool narrow() const { return false; }
   virtual void broadcast(View data, int root) = 0;
   virtual void all_reduce(View data) = 0;
-  /// `counts`: elements of each member's chunk, one after another in `data`; `own` receives this
-  /// member's sum.
+  /// `counts`: the number of elements in each member's chunk; chunks are contiguous in `data`.
+  /// `own` receives this member's sum.
   virtual void reduce_scatter(View data, View own, std::span<const int> counts) = 0;
   virtual void all_gather(View data, std::span<const int> counts) = 0;
   virtual void gather(View data, std::span<const int> counts, int root) = 0;

@@ -7,14 +7,15 @@
 
 namespace lockstep {
 
-/// Elements [first, first + count) of a contiguous view, flat.
+/// Elements [first, first + count) of a contiguous view, as a flat view.
 View slice(const View& data, std::int64_t first, std::int64_t count);
-/// Chunk i of N of a view's elements: the first n mod N chunks have one element more.
+/// Chunk i of N of a view's elements: the first n mod N chunks have one extra element.
 View chunk_of(const View& data, int i, int count);
 
-/// A group as a collective's algorithm sees it: this member's place in it, and messages between
-/// members, one step after another. Each step begins when the step before it has ended here.
-/// ChannelPeers sends the messages; StepRecorder only notes them, for ranks on the meta device.
+/// A group from the point of view of a collective's algorithm: this member's index, and messages
+/// between members, one step after another. Each step begins when the previous one has ended on
+/// this member. ChannelPeers sends the messages; StepRecorder only records them, for ranks on the
+/// meta device.
 class Peers {
  public:
   virtual ~Peers() = default;
@@ -23,11 +24,11 @@ class Peers {
   int size() const { return size_; }
   int neighbour(int offset) const { return (rank_ + offset + size_) % size_; }
 
-  /// Returns when the receiver has taken it.
+  /// Returns when the receiver has matched it.
   virtual void send(View out, int to) = 0;
   virtual void receive(View in, int from) = 0;
-  /// Adds the incoming elements to `sum`. Narrow elements are added in f32 and each sum is rounded:
-  /// a ring of N rounds N - 1 times.
+  /// Adds the incoming elements to `sum`. 16-bit elements are added in f32 and each sum is rounded,
+  /// so a ring of N ranks rounds N - 1 times.
   virtual void receive_add(View sum, int from) = 0;
   /// Sends to one member and receives from another at the same time.
   virtual void exchange(View out, int to, View in, int from) = 0;

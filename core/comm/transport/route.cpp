@@ -13,14 +13,14 @@ bool is_collective(const Route& route) {
   return std::strcmp(route.operation, "send") != 0 && std::strcmp(route.operation, "recv") != 0;
 }
 
-/// As far as a name travels with a message.
+/// Compares names up to the length that travels with a message.
 bool same_name(const char* a, const char* b) {
   constexpr std::size_t travels = 23;
   return std::strncmp(a != nullptr ? a : "", b != nullptr ? b : "", travels) == 0;
 }
 
-/// all_reduce of 40 bytes in dp (train.cpp:12), or: 8 bytes (train.cpp:13). What is seldom in doubt
-/// is said only where `other` sees it otherwise.
+/// "all_reduce of 40 bytes in dp (train.cpp:12)", or "8 bytes (train.cpp:13)". The rarely relevant
+/// properties appear only if `other` differs in them.
 std::string describe(const MessageEnd& end, const MessageEnd& other) {
   const Route& route = end.route;
   const std::string group = route.group != nullptr ? fmt::format(" in {}", route.group) : "";

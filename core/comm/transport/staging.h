@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Host memory that a GPU copies from and to while the host goes on; in no account, which is of the
-/// GPU's. Belongs to one agent.
+/// Pinned host memory that a GPU copies from and to while the host continues. Not in the memory
+/// account, which covers only the GPU's. Belongs to one agent.
 class PinnedBuffers {
  public:
   explicit PinnedBuffers(Gpu& gpu) : gpu_(gpu) {}
@@ -23,9 +23,9 @@ class PinnedBuffers {
   struct Buffer {
     std::byte* data = nullptr;
     std::size_t size = 0;
-    MarkPtr used_until;  ///< a copy that still uses it; none: nobody
+    MarkPtr used_until;  ///< a copy that still uses it, or null
   };
-  /// Of at least `bytes`: one that is not used any more, or a new one.
+  /// Returns a buffer of at least `bytes`: an idle one, or a new one.
   Buffer take(std::size_t bytes) {
     for (auto each = idle_.begin(); each != idle_.end(); ++each) {
       if (each->size < bytes || (each->used_until && !gpu_.passed(*each->used_until))) continue;
@@ -42,7 +42,7 @@ class PinnedBuffers {
   std::deque<Buffer> idle_;
 };
 
-/// Host memory that a message's bytes on a GPU pass through. Gives it back when they have.
+/// Stages a message's bytes on a GPU through host memory, and returns the buffer afterwards.
 class Staged {
  public:
   Staged() = default;
@@ -64,19 +64,19 @@ class Staged {
 
   explicit operator bool() const { return buffers_ != nullptr; }
   std::byte* data() const { return buffer_.data; }
-  /// From the GPU to the host, which waits for it.
+  /// Copies from the GPU to the host, and waits for the copy.
   Marks fetch(const std::byte* from, std::size_t bytes, const Event& ready) {
     Marks marks = copy(buffer_.data, from, bytes, ready);
     lane_->synchronise();
     return marks;
   }
-  /// From the host to the GPU; the host goes on.
+  /// Copies from the host to the GPU, without waiting.
   Marks deliver(std::byte* to, std::size_t bytes, const Event& free) {
     Marks marks = copy(to, buffer_.data, bytes, free);
     buffer_.used_until = marks.done;
     return marks;
   }
-  /// MPI may write to it still: it is left to it.
+  /// Leaks the buffer to MPI, which may still write to it.
   void leave() { buffers_ = nullptr; }
 
  private:

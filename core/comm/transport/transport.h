@@ -17,27 +17,27 @@
 
 namespace lockstep {
 
-/// What becomes of bytes that arrive: `from` is combined into `into`, both of `bytes` bytes, by a
-/// device's kernels.
+/// How arriving bytes are combined: `from` into `into`, both of `bytes` bytes, by a device's
+/// kernels.
 using Combine = void (*)(const Kernels& kernels, Queue queue, std::byte* into,
                          const std::byte* from, std::size_t bytes);
 
-/// A message under way, on a GPU once both sides have posted it. Whoever posted it waits for it; a
-/// Pending that is destroyed early withdraws its message, or waits for a copy that has begun, so
-/// that the buffer may be freed after.
+/// A message in flight; on a GPU, once both sides have posted it. The agent that posted it waits
+/// for it. Destroying a Pending early withdraws the message, or waits for a copy that has already
+/// begun, so that the buffer may be freed afterwards.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Returns when the message is done: received, or matched by its receiver; for bytes on a GPU,
-  /// when the GPU knows what to do, and marks().done says when it has. Throws RunError where the
-  /// run has failed meanwhile, or can't go on (deadlock, a stalled rank, sizes that differ).
+  /// Returns when the message is done: received, or matched by its receiver. For bytes on a GPU,
+  /// returns when the copy is queued; marks().done is passed when it is done. Throws RunError if
+  /// the run has failed or cannot continue (deadlock, a stalled rank, mismatched sizes).
   virtual void wait() = 0;
-  /// For a receive that is done: the modelled time at which the sender put the message on its lane.
+  /// For a completed receive: the modelled time at which the sender put the message on its lane.
   virtual Picoseconds departure() const = 0;
-  /// When the message was done, by the steady clock in nanoseconds: before wait() was called,
-  /// maybe. (MPI makes progress only inside its calls: there it is when that was first seen.)
+  /// When the message was done, in steady-clock nanoseconds; possibly before wait() was called.
+  /// (MPI makes progress only inside its calls, so there it is when a call first noticed.)
   virtual std::int64_t done_nanoseconds() const = 0;
-  /// After wait(), for bytes on a GPU: when they were moved.
+  /// After wait(), for bytes on a GPU: when they were copied.
   virtual Marks marks() const { return {}; }
 };
 
@@ -46,15 +46,15 @@ class MetaCollectives;
 class Stream;
 struct Cluster;
 
-/// Point-to-point bytes, nothing else; counts what it sends. Sends are rendezvous, as NCCL's are: a
+/// Point-to-point bytes, nothing else; counts what it sends. Sends are rendezvous, as in NCCL: a
 /// send is done when the receiver has matched it. Receives name their source, and match first in,
-/// first out per source and channel. One Transport is one agent's end: a rank's own thread, or one
-/// of its communication workers, which share the rank's account of bytes and its channel numbers.
-/// An agent waits for one thing at a time. Buffers must live until wait() returns. A view without
-/// storage (the meta device) is counted in full, and nothing is moved.
+/// first out per source and channel. One Transport is one agent's endpoint. An agent is a rank's
+/// own thread or one of its communication workers; they share the rank's byte counts and channel
+/// numbers. An agent waits for one thing at a time. Buffers must live until wait() returns. A view
+/// without storage (the meta device) is counted in full, but nothing is copied.
 class Transport {
  public:
-  /// Traffic of the run itself (final parameters, reports): neither counted nor part of the lesson.
+  /// The run's own traffic (final parameters, reports), which is not counted as the lesson's.
   static constexpr int control_channel = 0;
 
   virtual ~Transport() = default;
@@ -62,92 +62,96 @@ class Transport {
   virtual int size() const = 0;
   virtual const char* name() const = 0;
 
-  /// Another agent of this rank; `name` says what it works for. Must not outlive this one.
+  /// Creates another agent of this rank; `name` says what it is for. It must not outlive this
+  /// transport.
   virtual std::unique_ptr<Transport> worker(const std::string& name) = 0;
 
-  /// The first of `count` new channel numbers. Every rank opens the same channels in the same
-  /// order, whether or not it talks over them; so the numbers agree.
+  /// Returns the first of `count` new channel numbers. Every rank opens the same channels in the
+  /// same order, even those it does not use, so that the numbers agree.
   int open_channels(int count = 1);
 
-  /// A group of this rank, by its name: at most one at a time, since its lanes are known by it.
-  /// Throws std::invalid_argument for a second one.
+  /// Registers one of this rank's groups by name. Names must be unique while open, because they
+  /// name the lanes. Throws std::invalid_argument for a duplicate.
   void open_group(const std::string& name);
   void close_group(const std::string& name);
 
-  // A GPU's library wants to know beforehand who will talk over a channel; for others this is
-  // nothing. Both sides call it, and wait for one another.
+  // A GPU's library must know in advance which ranks will use a channel; for other transports these
+  // are no-ops. Both sides call them, and wait for each other.
 
-  /// All of `ranks`, which include this one, over `count` channels from `channel` on.
+  /// Connects all of `ranks`, which include this one, on `count` channels starting with `channel`.
   virtual void connect(const std::vector<int>& ranks, int channel, int count);
-  /// This rank and `peer`: every rank in ascending order of its peers.
+  /// Connects this rank and `peer`. Every rank connects to its peers in ascending order.
   struct Directions {
     bool sends, receives;
   };
   virtual void connect(int peer, int channel, Directions directions);
 
-  /// From here on views are of this GPU's memory. Before anything is sent, and before workers.
+  /// From here on, views are in this GPU's memory. Call it before sending anything or creating
+  /// workers.
   virtual void use(Gpu& gpu);
-  /// Where this agent's messages move on its GPU; null on the CPU.
+  /// The GPU queue for this agent's messages; null on the CPU.
   GpuLane* lane() const { return lane_.get(); }
 
   /// Sets the stream on which this rank's own thread computes. It must outlive the transport. A
   /// rank that waits for this one does not time out while this one launches or runs kernels.
   virtual void computes_on(const Stream& /*compute*/) {}
 
-  /// Throws RunError if the run has failed, for who waits for something else than a message.
+  /// Throws RunError if the run has failed. For an agent that waits for something other than a
+  /// message.
   virtual void check() const {}
   /// Like check(), but also asks the backend for errors that it has not reported yet.
   virtual void look() const { check(); }
-  /// A collective of the backend's own is over when `done` is passed: for who looks after that.
+  /// Watches a collective of the backend's own, which is over when `done` is passed.
   virtual void expect(MarkPtr /*done*/) {}
 
-  /// Both return at once (where bytes on a GPU travel through the host, when they are there). The
-  /// data are there at `ready`, whose time travels with the message (modelled time).
+  /// send() and receive() return immediately; if bytes on a GPU are staged through the host, only
+  /// once they are there. The data are ready at `ready`, whose time travels with the message
+  /// (modelled time).
   std::unique_ptr<Pending> send(const Route& route, std::span<const std::byte> data,
                                 const Event& ready);
-  /// Without `combine` the bytes replace what is there. With it, which only a transport that
-  /// combines() takes, they are combined from the sender's own buffer. On a GPU nobody uses `into`
-  /// after `free`.
+  /// Without `combine`, the bytes overwrite `into`. With it (only if combines() is true), they are
+  /// combined directly from the sender's buffer. On a GPU, nothing else uses `into` after `free`.
   virtual std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into,
                                            Combine combine = nullptr, const Event& free = {}) = 0;
   /// Whether a receive can read the peer's buffer in place.
   virtual bool combines() const { return false; }
 
-  /// Collectives of the backend's own between `ranks`, which include this one; null where there are
-  /// none. `channel` is one of open_channels.
+  /// The backend's own collectives between `ranks`, which include this one; null if it has none.
+  /// `channel` comes from open_channels.
   virtual std::unique_ptr<NativeCollectives> native(const std::vector<int>& ranks, int channel);
 
-  /// Collectives between `ranks`, which include this one, for the meta device: evaluated, not
-  /// exchanged. Throws std::logic_error if this transport has none. `channel` is one of
-  /// open_channels. Must not outlive this.
+  /// Collectives on the meta device between `ranks`, which include this one: evaluated, not
+  /// exchanged. Throws std::logic_error if this transport has none. `channel` comes from
+  /// open_channels. They must not outlive this transport.
   virtual std::unique_ptr<MetaCollectives> meta_collectives(const std::vector<int>& ranks,
                                                             int channel, const Cluster& cluster);
 
-  /// Counts bytes that this rank has sent; send() does so itself.
+  /// Counts bytes that this rank has sent; send() calls it itself.
   void count_sent(const char* operation, std::int64_t bytes);
-  /// Counts a collective that a library carries out (NativeCollectives).
+  /// Counts a collective that a library performs (NativeCollectives).
   void count_library_call(const char* operation);
-  /// What this rank has counted, all agents together.
+  /// The rank's traffic so far, over all its agents.
   Traffic traffic() const;
   BytesSent bytes_sent() const { return traffic().bytes_sent; }
 
-  // What a Worker tells of its agent, so that waiting is seen for what it is (see WaitGraph).
+  // A Worker reports its agent's jobs here, so that a WaitGraph can tell idle workers from blocked
+  // ones.
 
   /// This agent has one more job to do.
   virtual void job_queued() {}
-  /// It has done one.
+  /// This agent has finished a job.
   virtual void job_done() {}
-  /// One that was queued and not begun will not be done.
+  /// A queued job will not run.
   virtual void job_dropped() {}
-  /// From here on this agent waits until `worker` has done `jobs` jobs in all. The transport only
-  /// notes it; the waiting is the Worker's, and ends with job_done().
+  /// From here on, this agent waits until `worker` has done `jobs` jobs in total. The transport
+  /// only records this; the Worker does the waiting, until job_done().
   virtual void waits_for_jobs(Transport& worker, std::int64_t jobs, const Route& why);
-  /// Whatever this agent waits for from now on is given up with a RunError, until it is told
-  /// otherwise.
+  /// With `now` true, makes all current and later waits of this agent throw RunError, until called
+  /// with false.
   virtual void give_up(bool now) = 0;
 
  protected:
-  /// What the agents of one rank have in common.
+  /// State shared by the agents of one rank.
   struct Account {
     mutable std::mutex mutex;
     Traffic traffic;
