@@ -7,9 +7,9 @@
 
 namespace lockstep::cuda {
 
-/// Throws GpuError, which names the call, the GPU and what CUDA said, unless `status` is success.
-/// The error is not met again by the next call (but those that a GPU doesn't recover from are,
-/// whatever one does). Kernels, which do not know their GPU's number, have check() beside them.
+/// Unless `status` is success, throws GpuError with the call, the GPU and CUDA's error. Clears the
+/// error, so that the next call does not report it again (unless the GPU cannot recover from it).
+/// Kernels, which do not know their GPU's number, use a separate check().
 inline void expect_success(cudaError_t status, const char* call, int gpu) {
   if (status == cudaSuccess) return;
   cudaGetLastError();

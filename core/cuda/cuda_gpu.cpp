@@ -38,22 +38,22 @@ cudaEvent_t EventPool::take(int gpu) {
 }
 
 void EventPool::give_back(cudaEvent_t event) noexcept {
-  // Though it may not be passed yet: a wait refers to what was recorded when it was called, and
-  // recording anew is allowed at any time.
+  // The event need not have been passed: a wait refers to the record at the time of the wait's
+  // call, and an event may be recorded again at any time.
   const std::lock_guard lock{mutex_};
   idle_.push_back(event);
 }
 
 CudaGpu::CudaGpu(int index, const GpuInfo& info, bool allow_tf32) : index_(index), info_(info) {
   make_current();
-  // A thread that waits sleeps: ranks may be more than cores.
+  // Waiting threads sleep, because there may be more ranks than cores.
   check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "cudaSetDeviceFlags");
   open_pool();
   kernels_ = make_cuda_kernels(allow_tf32);
 }
 
-/// What is freed stays in the pool (by default each wait for the host gives it back to the system,
-/// and the next allocation is slow). GPUs that can reach this one's memory may.
+/// Keeps freed memory in the pool (by default, each synchronization returns it to the system, which
+/// makes the next allocation slow). Grants access to GPUs that can reach this one's memory.
 void CudaGpu::open_pool() {
   cudaMemPool_t pool = nullptr;
   check(cudaDeviceGetDefaultMemPool(&pool, index_), "cudaDeviceGetDefaultMemPool");
@@ -90,10 +90,10 @@ const Kernels& CudaGpu::kernels() const {
 void* CudaGpu::allocate(std::size_t bytes, Queue queue) {
   make_current();
   void* data = nullptr;
-  // No bytes would be no address.
+  // An allocation of no bytes would return null.
   const cudaError_t status = cudaMallocAsync(&data, bytes == 0 ? 1 : bytes, stream_of(queue));
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // not met again by the next call
+    cudaGetLastError();  // so that the next call does not report it again
     throw std::bad_alloc{};
   }
   check(status, "cudaMallocAsync");
@@ -101,7 +101,7 @@ void* CudaGpu::allocate(std::size_t bytes, Queue queue) {
 }
 
 void CudaGpu::release(void* data, Queue queue) noexcept {
-  // What could go wrong here went wrong before, and the next call that can throw says so.
+  // Errors here have already occurred earlier, and the next call that can throw reports them.
   cudaSetDevice(index_);
   cudaFreeAsync(data, stream_of(queue));
 }

@@ -10,8 +10,8 @@
 
 namespace lockstep::cuda {
 
-/// CUDA events that are not in use: making one takes longer than recording it. Outlives the GPU
-/// while one of its marks does. Events are of one GPU; all calls are made with that one current.
+/// A pool of unused CUDA events: creating one takes longer than recording it. It outlives the GPU
+/// as long as any of its marks. All events belong to one GPU, which must be current in every call.
 class EventPool {
  public:
   EventPool() = default;
@@ -43,18 +43,19 @@ class CudaMark final : public Mark {
 };
 
 /// One rank's use of a GPU through the CUDA runtime: queues are non-blocking streams, marks are
-/// events, memory comes from the GPU's stream-ordered pool, which keeps what is freed. What the
-/// calls do is said in core/device/gpu.h.
+/// events, and memory comes from the GPU's stream-ordered pool, which retains freed memory.
+/// core/device/gpu.h documents the calls.
 ///
-/// CUDA's current GPU belongs to a thread and not to this object, so every call sets it: that costs
-/// some tens of nanoseconds, and leaves no way to have it wrong.
+/// CUDA's current GPU belongs to a thread, not to this object, so every call sets it. That costs
+/// tens of nanoseconds, and no call can use the wrong GPU.
 class CudaGpu final : public Gpu {
  public:
   CudaGpu(int index, const GpuInfo& info, bool allow_tf32);
 
   int index() const override { return index_; }
   const GpuInfo& info() const override { return info_; }
-  /// They run on the calling thread's current GPU, which this call sets, as every other does.
+  /// The kernels run on the calling thread's current GPU, which this call sets, as every other
+  /// does.
   const Kernels& kernels() const override;
 
   void* allocate(std::size_t bytes, Queue queue) override;

@@ -1,5 +1,5 @@
-// What core loads at run time: see GpuLibrary in core/device/gpu.h. This library links nothing of
-// core, only its headers, so that a process has one of everything.
+// The library that core loads at run time: see GpuLibrary in core/device/gpu.h. It uses only core's
+// headers and links none of its code, so that a process has one copy of everything.
 
 #include <fmt/format.h>
 
@@ -25,15 +25,15 @@ GpuInfo describe(int index) {
           .memory = static_cast<std::int64_t>(properties.totalGlobalMem)};
 }
 
-/// 13020 is 13.2.
+/// Formats 13020 as 13.2.
 std::string dotted(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 class CudaLibrary final : public GpuLibrary {
  public:
-  /// Asks the driver, without making a context on any GPU. No driver, or none that finds a GPU, is
-  /// an empty list; one that can't be used with this CUDA throws UsageError.
+  /// Queries the driver without creating a context on any GPU. Without a driver, or with one that
+  /// finds no GPU, the list is empty; a driver too old for this CUDA throws UsageError.
   CudaLibrary() {
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
@@ -66,7 +66,7 @@ class CudaLibrary final : public GpuLibrary {
   }
 
  private:
-  /// The newest CUDA that it can do; 0: there is none.
+  /// The newest CUDA version that the driver supports; 0 without a driver.
   static int driver() {
     int version = 0;
     expect_success(cudaDriverGetVersion(&version), "cudaDriverGetVersion", 0);
@@ -80,7 +80,7 @@ class CudaLibrary final : public GpuLibrary {
 
 }  // namespace lockstep::cuda
 
-/// The one symbol of this library. Throws UsageError where the driver can't be used.
+/// The only exported symbol of this library. Throws UsageError if the driver can't be used.
 extern "C" __attribute__((visibility("default"))) lockstep::GpuLibrary* lockstep_gpu_library() {
   static lockstep::cuda::CudaLibrary library;
   return &library;

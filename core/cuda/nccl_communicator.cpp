@@ -14,7 +14,7 @@ namespace lockstep::nccl {
 
 namespace {
 
-/// `communicator` may be null: then NCCL's last error of any.
+/// If `communicator` is null, uses NCCL's last error of any communicator.
 std::string words(ncclResult_t result, const char* call, ncclComm_t communicator) {
   const char* last = ncclGetLastError(communicator);
   return fmt::format("{}: {}{}{}", call, ncclGetErrorString(result),
@@ -39,9 +39,9 @@ ncclDataType_t type_of(DType dtype) {
   throw std::invalid_argument{"NCCL: no such type of elements"};
 }
 
-/// Lets the rank's threads into NCCL until one of them aborts the communicator, which NCCL then
-/// frees: nobody may come in after that, and whoever is inside gets time to leave. One who doesn't
-/// is stuck, and to free him is what ncclCommAbort is for.
+/// Admits the rank's threads to NCCL until one of them aborts the communicator, which NCCL then
+/// frees. After that no thread may enter, and threads inside get time to leave. A thread that does
+/// not leave is stuck in NCCL, and ncclCommAbort frees it.
 class Gate {
  public:
   class Visit {
@@ -60,7 +60,7 @@ class Gate {
     bool let_in_;
   };
 
-  /// Returns whether this call closed it. Later calls report `why`.
+  /// Returns whether this call closed the gate. Later calls report `why`.
   bool close(const std::string& why) {
     std::unique_lock lock{mutex_};
     if (closed_) return false;
@@ -70,7 +70,7 @@ class Gate {
     return true;
   }
 
-  /// The reason, if it is closed.
+  /// The reason, if the gate is closed.
   std::optional<std::string> closed() const {
     const std::lock_guard lock{mutex_};
     if (!closed_) return std::nullopt;
@@ -100,12 +100,12 @@ class Gate {
 
 class NcclCommunicator final : public GpuCommunicator {
  public:
-  /// Takes over the handle.
+  /// Takes ownership of the handle.
   NcclCommunicator(int gpu, ncclComm_t handle) : gpu_(gpu), handle_(handle) {
     expect_success(ncclCommUserRank(handle_, &rank_), "ncclCommUserRank", handle_);
     expect_success(ncclCommCount(handle_, &size_), "ncclCommCount", handle_);
   }
-  /// Waits for what is under way. A run that fails aborts first, or waits here for ranks that are
+  /// Waits for pending operations. A failed run must abort first, or this waits for ranks that are
   /// gone.
   ~NcclCommunicator() override {
     if (!gate_.close("it was destroyed")) return;
@@ -199,7 +199,7 @@ class NcclCommunicator final : public GpuCommunicator {
   static cudaStream_t stream_of(Queue queue) { return static_cast<cudaStream_t>(queue.handle); }
   std::size_t ranks() const { return static_cast<std::size_t>(size_); }
 
-  /// Elements of a member's share.
+  /// The number of elements in one member's chunk.
   std::int64_t chunk(const View& data) const {
     if (data.elements() % size_ != 0)
       throw std::invalid_argument{
@@ -214,7 +214,8 @@ class NcclCommunicator final : public GpuCommunicator {
     cudaSetDevice(gpu_);
     const ncclResult_t result = call();
     if (result == ncclSuccess) return;
-    // If an abort ended the call, NCCL's error does not say why, and the handle has been freed.
+    // If an abort ended the call, NCCL's error does not give the reason, and the handle has been
+    // freed.
     if (gate_.closed()) throw_closed(name);
     throw std::runtime_error{words(result, name, handle_)};
   }

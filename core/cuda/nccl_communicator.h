@@ -9,21 +9,22 @@
 
 namespace lockstep::nccl {
 
-// What core/cuda makes of NCCL. In a build without it, make_id and join throw
+// core/cuda's interface to NCCL. In a build without NCCL, make_id and join throw
 // std::runtime_error.
 
-/// Whether this is a build with it.
+/// Whether this build has NCCL.
 extern const bool is_here;
 
-/// ncclUniqueId's bytes. Where one rank asks, NCCL opens a port for the others to come to.
+/// The bytes of an ncclUniqueId. NCCL opens a port on the calling rank, to which the others
+/// connect.
 std::vector<std::byte> make_id();
 
-/// The calling rank's end of a new communicator, with GPU `gpu`. All ranks call it together; it
-/// returns when all have. Two ranks on one GPU is an error (NCCL's, and so here).
+/// The calling rank's handle to a new communicator, on GPU `gpu`. All ranks call it together; it
+/// returns when all have. NCCL rejects two ranks on one GPU.
 std::unique_ptr<GpuCommunicator> join(int gpu, const std::vector<std::byte>& id, int ranks,
                                       int rank);
 
-/// "NCCL 2.28.9", of the library that is loaded, or "no NCCL".
+/// The loaded library's version, "NCCL 2.28.9", or "no NCCL".
 std::string version();
 
 }  // namespace lockstep::nccl

@@ -1,4 +1,4 @@
-// Stands for nccl_communicator.cpp where Lockstep is built without NCCL.
+// Replaces nccl_communicator.cpp in builds without NCCL.
 
 #include <stdexcept>
 

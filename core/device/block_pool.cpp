@@ -49,9 +49,9 @@ void to_system(void* block, std::size_t size) noexcept {
 }
 
 /// Moves the first `size` bytes of the pages at `from` to `to`, which must be mapped. This is much
-/// faster than new pages, which the system fills with zeros. Returns false if it fails (before
-/// Linux 6.17, if the pages at `from` were themselves moved there from different blocks); `to` may
-/// then be unmapped.
+/// faster than new pages, which the system fills with zeros. Returns false on failure (before Linux
+/// 6.17, if the pages at `from` were themselves moved there from different blocks); `to` may then
+/// be unmapped.
 bool move_pages(void* from, std::size_t size, void* to) noexcept {
   return ::mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
 }

@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-/// One rank's blocks of host memory. A block that is given back stays idle for the next request of
-/// its size, so a training step does not ask the operating system for the same pages again. The
-/// number of idle bytes is bounded: used and idle blocks together exceed the peak of the used ones
-/// by at most 1/32, or 4 MiB if that is more. To stay within the bound, a new block takes over the
-/// pages of the blocks that have been idle longest, or the pool returns these to the system.
-/// Resident memory therefore follows the account. Blocks of 128 KiB or more are mapped one by one,
-/// so that their pages can leave the process.
+/// One rank's pool of host memory blocks. A released block stays idle for the next request of its
+/// size, so that training steps do not keep requesting and returning the same pages. The number of
+/// idle bytes is bounded: used and idle blocks together exceed the peak of the used ones by at most
+/// 1/32, or 4 MiB if that is more. To stay within the bound, a new block takes over the pages of
+/// the blocks that have been idle longest, or the pool returns those pages to the system. Resident
+/// memory therefore follows the account. Blocks of 128 KiB or more are mapped individually, so that
+/// their pages can be returned.
 ///
-/// For one thread. A sanitizer build keeps nothing idle, because a sanitizer finds a use after
+/// Not thread-safe. A sanitizer build keeps no idle blocks, because a sanitizer detects use after
 /// release only if the memory is really released.
 class BlockPool {
  public:
@@ -25,17 +25,17 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// Uninitialised, 64-byte aligned. Throws std::bad_alloc.
+  /// Uninitialized, 64-byte aligned. Throws std::bad_alloc.
   void* take(std::size_t bytes);
-  /// A block of take(bytes).
+  /// Releases a block from take(bytes).
   void give_back(void* block, std::size_t bytes) noexcept;
 
   /// Returns all idle blocks to the system.
   void release_idle() noexcept { shrink_idle(0); }
-  /// The peak, which bounds idle blocks, starts again from the bytes in use now.
+  /// Restarts the peak, which bounds idle blocks, from the bytes in use now.
   void reset_peak() { peak_ = used_; }
 
-  /// Bytes in used and in idle blocks. A block's size is the request rounded up to 64 bytes, or to
+  /// Bytes in used and idle blocks. A block's size is the request rounded up to 64 bytes, or to
   /// whole pages if the block is mapped.
   std::size_t used() const { return used_; }
   std::size_t idle() const { return idle_; }
@@ -43,13 +43,13 @@ class BlockPool {
  private:
   struct Idle {
     void* block;
-    std::uint64_t since;  ///< number of the call that gave it back
+    std::uint64_t since;  ///< number of the call that released it
   };
   std::pair<std::size_t, Idle> pop_oldest() noexcept;
-  /// Returns the blocks that have been idle longest, until at most `bytes` are idle.
+  /// Returns the longest-idle blocks to the system, until at most `bytes` are idle.
   void shrink_idle(std::size_t bytes) noexcept;
-  /// Does the same, but moves their pages to the new `block` of `size` bytes as far as they fit.
-  /// Returns false if the system cannot move pages; `block` has then been returned.
+  /// The same, but moves their pages to the new `block` of `size` bytes as far as they fit. Returns
+  /// false if the system cannot move pages; `block` has then been unmapped.
   bool take_over(void* block, std::size_t size, std::size_t bytes);
 
   std::map<std::size_t, std::deque<Idle>> by_size_;  ///< each from the longest idle

@@ -6,14 +6,14 @@
 
 namespace lockstep {
 
-/// What a model needs of the place where it lives: memory to hold it and a stream to compute on.
-/// Both outlive whatever is built on them.
+/// What a model needs from its device: memory for its tensors and a stream to compute on. Both
+/// outlive everything built on them.
 struct Device {
   Memory& memory;
   Stream& compute;
 };
 
-/// Enters into the trace what is allocated now: where buffers come and go within a step.
+/// Records current memory use in the trace, where buffers are allocated or released within a step.
 inline void record_memory(const Device& device) {
   device.compute.trace().memory(device.memory.current(), device.compute.now());
 }

@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// A point on a stream: everything put on the stream before it is done at `time`, and, on a GPU,
-/// when `mark` is passed. (By the wall clock of a GPU only the mark tells: the host is ahead.)
+/// A point on a stream: everything launched before it is done at `time` and, on a GPU, when `mark`
+/// is passed. (On a GPU with the wall clock only the mark counts, because the host runs ahead.)
 struct Event {
   Event(Picoseconds at = 0, MarkPtr on_gpu = nullptr) : time(at), mark(std::move(on_gpu)) {}
 
   Picoseconds time;
-  MarkPtr mark;  ///< none on the CPU
+  MarkPtr mark;  ///< null on the CPU
 };
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ namespace {
 using MakeLibrary = GpuLibrary*();
 constexpr const char* symbol = "lockstep_gpu_library";
 
-/// Where it is: as told, or where it was built. Empty for a build without CUDA.
+/// The library's path: from the environment, or from the build. Empty in a build without CUDA.
 std::string path_of_library() {
   if (const char* told = std::getenv("LOCKSTEP_GPU_LIBRARY")) return told;
 #ifdef LOCKSTEP_CUDA_LIBRARY
@@ -23,7 +23,7 @@ std::string path_of_library() {
 #endif
 }
 
-/// Throws UsageError where there is none that can be used.
+/// Throws UsageError if no usable library is found.
 GpuLibrary& load() {
   const std::string path = path_of_library();
   if (path.empty())
@@ -57,7 +57,7 @@ GpuLibrary& load() {
 }  // namespace
 
 GpuLibrary& gpu_library() {
-  // Stays until the process ends: CUDA does not like to be unloaded.
+  // Never unloaded, because CUDA does not unload cleanly.
   static GpuLibrary& library = load();
   return library;
 }

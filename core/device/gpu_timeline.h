@@ -14,49 +14,51 @@
 
 namespace lockstep {
 
-/// What a GPU did when, on the wall clock. A span's ends are marks on the GPU's queues, whose times
-/// are known only when they are passed; a thread of the timeline's own waits for that and records
-/// the span then, so that neither the host nor the GPU is held up.
+/// Records when a GPU's spans ran, on the wall clock. A span's ends are marks on the GPU's queues,
+/// whose times are known only once they are passed. A separate thread waits for them and then
+/// records the span, so that neither the host nor the GPU is held up.
 ///
-/// Two clocks are aligned for it: a mark on an idle GPU is put down and seen passed between two
-/// readings of the host's clock, and is taken to be at the later one of the quickest of some tries.
-/// So a span is shown some microseconds late (`uncertainty()`), and never before its launch.
+/// To align the two clocks, it records a mark on an idle GPU and sees it passed between two
+/// readings of the host's clock, repeats this, and dates the fastest try's mark to its later
+/// reading. So spans appear a few microseconds late (`uncertainty()`), and never before their
+/// launch.
 class GpuTimeline {
  public:
-  /// The GPU is idle. All references must outlive the timeline.
+  /// The GPU must be idle. All references must outlive the timeline.
   GpuTimeline(Gpu& gpu, Queue queue, const Clock& clock, Recorder& trace);
-  /// Records what is passed by then; what never was is left out.
+  /// Records the spans that have ended by then, and drops the others.
   ~GpuTimeline();
   GpuTimeline(const GpuTimeline&) = delete;
   GpuTimeline& operator=(const GpuTimeline&) = delete;
 
-  /// A span, and which end of a message it is, if it is one.
+  /// A span, and the start or end of a message's flow if it belongs to one.
   struct Entry {
     int lane = 0;
     Span span;
     MarkPtr start, end;
-    Picoseconds launched = 0;  ///< when the host asked for it
-    Picoseconds least = 0;     ///< shorter ones are not recorded
+    Picoseconds launched = 0;  ///< when the host issued it
+    Picoseconds least = 0;     ///< shorter spans are dropped
     std::uint64_t flow = 0;    ///< see Recorder::flow_start
     enum class Flow { none, starts, ends } kind = Flow::none;
   };
-  /// A lane that is recorded here is recorded elsewhere only right after drain(), by who puts in.
-  /// The span's step is the recorder's now.
+  /// Adds a span; its step is the recorder's current one. The caller may record other events on the
+  /// span's lane only right after drain().
   void span(Entry entry);
 
-  /// Returns when everything put in before is recorded. The GPU has done it all.
+  /// Returns when everything added so far is recorded. The GPU must have completed all of it.
   void drain();
-  /// Aligns the clocks again, if that is a second ago: they drift apart, and a time since long ago
-  /// is coarse (CUDA tells milliseconds in f32). The GPU is idle.
+  /// Realigns the clocks if the last alignment is a second old: they drift apart, and long
+  /// intervals lose precision (CUDA returns milliseconds in f32). The GPU must be idle.
   void realign(Queue queue);
 
-  /// How late a span may be shown.
+  /// How late a span may appear.
   Picoseconds uncertainty() const;
-  /// Of all spans so far the earliest, against its launch: below 0 would be before it.
+  /// The smallest delay between launch and start over all spans; a negative value would mean that a
+  /// span started before its launch.
   Picoseconds least_delay() const;
 
  private:
-  /// A mark, and when it was passed by the host's clock.
+  /// A mark, and the host time at which it was passed.
   struct Anchor {
     MarkPtr mark;
     Picoseconds time = 0;

@@ -7,12 +7,13 @@
 
 namespace lockstep {
 
-// Between a device and the host, for setting up, checkpoints and comparisons: the host waits, and
-// the modelled clock and the trace know nothing of it. Nothing where there is no storage.
+// Copies between a device and the host, for setup, checkpoints and comparisons. The host waits, and
+// neither the modelled clock nor the trace records them. No-ops without storage.
 
 /// A contiguous view's elements in f32; widening is exact. Empty on the meta device.
 std::vector<float> to_host(Device device, View from);
-/// As many numbers as the contiguous view has elements; rounded to nearest even where it is narrow.
+/// Writes as many values as the contiguous view has elements, rounded to nearest even for 16-bit
+/// types.
 void from_host(Device device, std::span<const float> values, View into);
 
 }  // namespace lockstep

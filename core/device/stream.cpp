@@ -11,9 +11,10 @@ namespace lockstep {
 
 namespace {
 
-/// A wait that is shorter was none: the marks themselves take as long.
+/// Shorter waits are not recorded: the marks themselves take as long.
 constexpr Picoseconds shortest_wait = 2'000'000;
-/// Spans that have been open for 100 ms are announced, give or take when somebody looks.
+/// Spans that have been open for about 100 ms are announced; the exact time depends on when they
+/// are polled.
 constexpr Picoseconds may_be_announced = 50'000'000'000;
 
 void check_contiguous(View view) {
@@ -73,7 +74,7 @@ Span Stream::announced(const Span& span) {
   append_name(name, span);
   gpu_->push_range(name.c_str());
   if (!timeline_) return span;
-  // To launch is no work of its category's: on the host it counts as waiting.
+  // Launching is not work of the span's category, so on the host it counts as waiting.
   return {.name = trace_.keep(name), .category = Category::wait, .step = span.step};
 }
 
@@ -81,10 +82,10 @@ void Stream::host_done(OpenSpan& open, Picoseconds since) {
   if (timeline_ && now() - since >= may_be_announced) open.end(now());
 }
 
-// Called from a destructor: where the GPU has failed, what is launched next says so.
+// Called from a destructor. If the GPU has failed, the next launch reports it.
 void Stream::range_done(const Span& span, Picoseconds launched, OpenSpan& open, MarkPtr begun) {
   if (clock_.is_modelled()) {
-    // The launches inside have cost nothing; what was waited for inside stays.
+    // The launches inside cost nothing; time spent waiting inside remains.
     if (auto fixed = clock_.times().of(span.category)) time_ += *fixed;
     clock_.keep_pace(time_);
   }
@@ -140,7 +141,7 @@ void Stream::read(View from, void* into) {
     std::memcpy(into, from.data, from.bytes());
     return;
   }
-  synchronise();  // a copy to memory that is not pinned waits inside CUDA, where nobody watches
+  synchronise();  // a copy to unpinned memory would block inside CUDA, out of reach of watch()
   gpu_->copy(queue_, into, from.data, from.bytes());
   synchronise();
 }
@@ -163,8 +164,8 @@ void Stream::synchronise() {
   wait_for(*gpu_->record(queue_));
 }
 
-// For some 100 µs the thread looks again and again, then it sleeps between looks: a core is not
-// held, and a wait of milliseconds ends a few percent late at most.
+// The thread spins for about 100 µs, then sleeps between polls: it does not hold a core, and a wait
+// of milliseconds ends a few percent late at most.
 void Stream::wait_for(const Mark& mark) {
   using namespace std::chrono;
   const auto begin = steady_clock::now();

@@ -99,7 +99,8 @@ struct Shared {
   Gpu& gpu;
   std::unique_ptr<GpuCommunicator> world;
   std::mutex mutex;
-  std::map<std::tuple<int, int, int>, std::unique_ptr<Line>> lines;  ///< by channel; one way: ends
+  std::map<std::tuple<int, int, int>, std::unique_ptr<Line>>
+      lines;  ///< by channel; one-way lines also by their ends
   void* nothing = nullptr;
   std::unique_ptr<NcclWatchdog> watchdog;  ///< last member: it uses the others
 };
