@@ -20,7 +20,8 @@ namespace lockstep {
 class Lesson;
 class SignalWatch;
 
-/// The steps of a phase, as a range of batches: each begins a step, the end closes the phase.
+/// The steps of a phase, as a range of batches: each iteration begins a step, and the end closes
+/// the phase.
 class Batches {
  public:
   class Iterator {
@@ -49,8 +50,8 @@ class Batches {
   Batch batch_;
 };
 
-/// A lesson's frame: flags, ranks, data, and what all lessons show at the end (timeline, predicted
-/// against observed, parity, what the model says now).
+/// A lesson's frame: flags, ranks, data, and the report at the end of every run (timeline,
+/// predicted against observed, parity, a line that the trained model generates).
 ///
 ///   int main(int argc, char** argv) {
 ///     Lesson lesson{{.name = "09 1F1B", .question = "..."}, argc, argv};
@@ -63,8 +64,8 @@ class Lesson {
   Lesson(const Lesson&) = delete;
   Lesson& operator=(const Lesson&) = delete;
 
-  /// A flag of the lesson's own. The reference is good for the lesson's life and has its value once
-  /// run() has begun.
+  /// Adds a flag of the lesson's own. The reference is valid for the lesson's lifetime and holds
+  /// the flag's value once run() has begun.
   template <class T>
   const T& flag(const std::string& name, T otherwise, const std::string& help) {
     auto value = std::make_shared<T>(std::move(otherwise));
@@ -73,7 +74,7 @@ class Lesson {
     return *value;
   }
 
-  /// The same, of one of several words.
+  /// The same for a flag that takes one of several words.
   const std::string& flag(const std::string& name, std::string otherwise,
                           const std::vector<std::string>& words, const std::string& help) {
     auto value = std::make_shared<std::string>(std::move(otherwise));
@@ -82,7 +83,7 @@ class Lesson {
     return *value;
   }
 
-  /// What the lesson asks of its flags beyond what all lessons do: throws UsageError.
+  /// Sets a check of the flags beyond the shared ones; it throws UsageError.
   void check(std::function<void(const Options&)> check) { check_ = std::move(check); }
 
   /// Sets the builder of a model other than plain GPT-2. It is called after the flags are parsed;
@@ -92,7 +93,7 @@ class Lesson {
   }
 
   /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's
-  /// exit code: 0 all is well, 1 the run failed, 2 it was asked for something impossible.
+  /// exit code: 0 for success, 1 if the run failed, 2 if the flags asked for something impossible.
   int run(const std::function<void(Rank&)>& body);
 
   // For the body.
@@ -104,12 +105,12 @@ class Lesson {
 
   /// The run's steps, divided among the values of --microbatches.
   std::vector<Phase> phases() const;
-  /// The steps of one value of m, those before `split` under one name and the others under another.
+  /// The steps of a single value of m: those before `split` are named `before`, the others `after`.
   std::vector<Phase> phases(const std::string& before, const std::string& after, int split) const;
 
-  /// The run's steps, divided among `values` of something that is tried one after another: each
-  /// with the phase in which it has its turn, called `name(value)`. With fewer steps than values
-  /// the first ones have none.
+  /// Divides the run's steps among `values`, which are tried one after another. Returns each value
+  /// with its phase, named `name(value)`. If there are fewer steps than values, only the first
+  /// values get one.
   template <class T, class Name>
   std::vector<std::pair<T, Phase>> turns(const std::vector<T>& values, const Name& name) const {
     std::vector<std::pair<T, Phase>> turns;
@@ -121,28 +122,27 @@ class Lesson {
     return turns;
   }
 
-  /// The order in which replicas' gradients are added in the phases that follow, unless that is one
-  /// replica after another: it tells rounding from a mistake if a run differs from one device.
-  /// `order` is called at once, only on rank 0 and only if parity is checked.
+  /// Sets the order in which replicas' gradients are added in the following phases, unless that is
+  /// one replica after another. If the run differs from one device, the order helps tell rounding
+  /// from a mistake. `order` is called immediately, only on rank 0 and only if parity is checked.
   void sums_in(Rank& rank, const std::function<SumOrder()>& order);
 
-  /// Iterates over the phase's steps; each batch is the step's data for this rank, cut into the
-  /// phase's microbatches. Peaks and byte counts are taken per phase and compared with what is
-  /// predicted. Throws std::logic_error if a peak has neither a figure nor a reason for having
-  /// none.
+  /// Iterates over the phase's steps. Each batch is the step's data for this rank, divided into the
+  /// phase's microbatches. Peaks and byte counts are recorded per phase and compared with the
+  /// prediction. Throws std::logic_error if a peak has neither a prediction nor a reason for
+  /// lacking one.
   Batches batches(Rank& rank, const Phase& phase, Predicted predicted);
-  /// Notes the step's loss, from ranks that know it: nothing from others. A replica of several
-  /// gives its share; the shares add up to the batch's mean.
+  /// Records the step's loss; ranks that do not know it pass nothing. Each of several replicas
+  /// passes its share; the shares add up to the batch's mean.
   void record(Rank& rank, std::optional<double> loss);
-  /// To be called once by every rank before it trains. With --load, replaces the values of
-  /// `parameters`, or parts of them, by the checkpoint's, and what the optimizer knows, if the
-  /// checkpoint has that: training goes on where it ended, on however many ranks.
+  /// Every rank calls it once before it trains. With --load, replaces the values of `parameters`
+  /// (or of its slices) with the checkpoint's, and the optimizer's state if the checkpoint has it,
+  /// so that training resumes on any number of ranks.
   void load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer);
-  /// To be called once by every rank, with the parameters that it has trained, or the parts of
-  /// them: takes them for the comparison with one device, and with the optimizer's moments for
-  /// --save.
+  /// Every rank calls it once, with the parameters (or slices) that it trained. Collects them for
+  /// the comparison with one device and, with the optimizer's moments, for --save.
   void finish(Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer);
-  /// Adds JSON of the lesson's own to --report, as results.`name`. Only rank 0's is kept.
+  /// Adds the lesson's own JSON to --report, as results.`name`. Only rank 0's is kept.
   void add_to_report(const Rank& rank, const std::string& name, const std::string& json);
 
  private:

@@ -12,19 +12,19 @@
 
 namespace lockstep {
 
-/// One device's worth of a program, and everything that is its own: which rank it is, its memory,
-/// its compute stream, its trace, and the others. A lesson's body is called once per rank with it.
+/// One device's worth of a program, with its own rank, memory, compute stream, trace, and
+/// connections to the other ranks. A lesson's body is called once per rank with it.
 struct Rank {
-  /// `transport` is between the ranks' hosts. On GPUs all ranks of the run are made at the same
-  /// time: their communicators are.
+  /// `transport` connects the ranks' hosts. On GPUs, construction is collective: the ranks create
+  /// their communicators together.
   explicit Rank(const Options& options, std::unique_ptr<Transport> transport,
                 const GpuPlan& gpus = GpuPlan{});
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
-  /// The ranks that differ from this one on one axis only, in order of their place on it: the
-  /// replicas of this rank along dp, the stages of its pipeline along pp. Made at its first use,
-  /// which all members come to at the same point of the program.
+  /// The group of ranks that differ from this one on one axis only, in order of their coordinate
+  /// there: its replicas along dp, the stages of its pipeline along pp. The first call creates the
+  /// group; all members must make it at the same point of the program.
   Group& group(Axis axis);
 
   const int id;  ///< 0 .. count - 1
@@ -37,16 +37,16 @@ struct Rank {
   Device device;
   std::unique_ptr<Transport> transport;
   const Plan plan;    ///< of the run, the same on every rank
-  const Place place;  ///< what this rank is and holds in it
+  const Place place;  ///< this rank's coordinates and its part of the model
   Endpoint endpoint;
   Group world;  ///< all ranks
 
-  /// Why the run failed, after `error` ended this rank. If the transport already knew of a failure,
-  /// then that is the cause, and `error` only a consequence.
+  /// The reason why the run failed, after `error` ended this rank. If the transport already knew of
+  /// a failure, that is the cause, and `error` only a consequence.
   std::string cause(const std::exception& error) const;
 
  private:
-  int axis_channels_;  ///< the first of the channels that the axes' groups take
+  int axis_channels_;  ///< the first channel of the axes' groups
   std::array<std::unique_ptr<Group>, axes_with_experts> axis_groups_;
 };
 

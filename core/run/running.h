@@ -15,14 +15,14 @@
 
 namespace lockstep {
 
-/// What a run keeps while it goes on.
+/// The state of a run in progress.
 struct Lesson::Running {
-  /// One rank's view of now.
+  /// One rank's current state.
   struct Live {
     RankRecord record;
-    Traffic traffic_before;  ///< the phase
+    Traffic traffic_before;  ///< before the phase
     Picoseconds step_start = 0;
-    std::int64_t began = 0;  ///< steady nanoseconds at the first step
+    std::int64_t began = 0;  ///< steady-clock nanoseconds at the first step
     bool traced = false;
   };
 
@@ -35,19 +35,20 @@ struct Lesson::Running {
     if (options.trace != "none")
       writer = std::make_unique<TraceWriter>(folder.path, options.view, options.view_token);
   }
-  /// Ends the traces of a run that has failed already: what can be written is.
+  /// Ends the traces of a run that has already failed, as far as they can still be written.
   void keep_traces(double patience_seconds = TraceWriter::in_a_hurry) noexcept {
     try {
       if (writer) writer->finish(patience_seconds);
     } catch (const std::exception&) {
     }
   }
-  /// From now on the rank's operations can be told. It must outlive this, or the process ends.
+  /// Makes the rank's operations available to doing(). The rank must outlive this object, unless
+  /// the process ends.
   void know(const Rank& rank) {
     std::lock_guard lock{known_mutex};
     known[rank.id] = &rank.trace;
   }
-  /// What the rank was doing, as last_operations() says it.
+  /// The rank's last operations, as last_operations() formats them.
   std::string doing(int rank) const {
     std::lock_guard lock{known_mutex};
     const auto found = known.find(rank);
@@ -59,14 +60,15 @@ struct Lesson::Running {
   Console console;
   Progress progress;
   std::unique_ptr<TraceWriter> writer;
-  std::optional<ResidentBytes> program;   ///< before ranks are made; only with --device cpu
-  std::int64_t clock_uncertainty_ns = 0;  ///< of this process's clock against rank 0's
+  std::optional<ResidentBytes> program;   ///< before ranks are created; only with --device cpu
+  std::int64_t clock_uncertainty_ns = 0;  ///< of this process's clock relative to rank 0's
   mutable std::mutex known_mutex;
   std::map<int, const Recorder*> known;
-  SumOrder order;                          ///< rank 0's, of phases to come
+  SumOrder order;                          ///< rank 0's, for the following phases
   std::vector<SumOrder> orders;            ///< by phase
-  std::vector<Live> live;                  ///< by rank; each is its own rank's to touch
-  std::map<std::string, std::string> own;  ///< the lesson's part of the report; rank 0's to touch
+  std::vector<Live> live;                  ///< by rank; each rank accesses only its own
+  std::map<std::string, std::string> own;  ///< the lesson's part of the report; only rank 0
+                                           ///< accesses it
   std::vector<RankRecord> records;         ///< by rank; on rank 0, once all are done
 };
 

@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-/// Where ranks go that are threads of this process: they take its GPUs in turn, if options say so.
-/// Throws UsageError where there are none.
+/// Places ranks that are threads of this process: assigns GPUs round-robin if the options use them.
+/// Throws UsageError if there are none.
 GpuPlan plan_threads(const Options& options);
 
-/// All ranks of `fabric`, which outlives them, for use by a thread each. They are made at once, and
-/// ended at once, since on GPUs they wait for one another in either.
+/// All ranks of `fabric`, which outlives them, one per thread. They are created concurrently, and
+/// destroyed concurrently, because on GPUs they wait for one another in both.
 class ThreadRanks {
  public:
-  /// Where one can't be made, throws what the first of them threw.
+  /// If a rank cannot be created, throws the first rank's exception.
   ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan);
   ~ThreadRanks();
   ThreadRanks(const ThreadRanks&) = delete;

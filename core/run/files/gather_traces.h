@@ -7,11 +7,10 @@
 
 namespace lockstep {
 
-/// Where hosts don't share a file system, each rank's trace lies on its own host. To be called by
-/// every rank at once when its trace has been written: what rank 0 does not find in its `folder` is
-/// sent to it, so that all of rank<r>.json are there. Returns how many were sent, on every rank.
-/// `piece`: how many bytes of a file are sent at a time. Throws RunError for a file that can't be
-/// read or written.
+/// Collects traces from hosts that do not share a file system. Every rank calls it at the same
+/// time, once its trace is written: ranks send the rank<r>.json files that are missing from rank
+/// 0's `folder`. Returns the number of files sent, on every rank. `piece`: the number of bytes per
+/// message. Throws RunError if a file cannot be read or written.
 int gather_traces(Transport& transport, const RunFolder& folder, std::size_t piece = 4 << 20);
 
 }  // namespace lockstep

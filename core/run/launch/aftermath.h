@@ -10,31 +10,30 @@
 
 namespace lockstep {
 
-/// What comes on mpirun's stderr, sorted: the reports of ranks, what mpirun explains (in blocks
-/// between rules of dashes), and everything else. Of a rank that was killed mpirun is the only one
-/// who knows. A run that failed is told once, with its first cause: ranks that fail because
-/// another has are not blamed.
+/// Sorts mpirun's stderr into the ranks' reports, mpirun's own explanations (in blocks between
+/// rules of dashes), and everything else. If a rank is killed, only mpirun knows. A failed run is
+/// reported once, with its first cause: ranks that fail because another has failed are not blamed.
 class Aftermath {
  public:
   /// Passes on at most one notice of a busy rank per `notice_seconds`.
   explicit Aftermath(int ranks, double notice_seconds = 60)
       : ranks_(ranks), notice_seconds_(notice_seconds) {}
 
-  /// Takes a line, without its newline. Returns what is to be printed of it at once: nothing, where
-  /// it is part of something that is told at the end.
+  /// Takes a line, without its newline. Returns the text to print immediately, or nothing if the
+  /// line is reported at the end.
   std::optional<std::string> line(const std::string& text);
-  /// There are no more lines. Returns what is left to print of mpirun's words.
+  /// Call this after the last line. Returns the rest of mpirun's text to print.
   std::string end();
 
-  /// Something has gone wrong so far: whoever runs is being ended.
+  /// Whether something has failed, so that the remaining ranks are being ended.
   bool failed() const { return failed_; }
-  /// A rank was asked for something impossible, and nothing has gone wrong before: exit code 2,
-  /// whichever rank's code mpirun takes for the run's.
+  /// Whether a rank reported a usage error before anything else failed. The exit code is then 2,
+  /// whichever rank's code mpirun returns.
   bool refused() const { return !refusals_.empty() && causes_.empty(); }
-  /// What went wrong and where, in one line ("" if nothing has) with `epilogue` behind; then what
-  /// all ranks were doing, newest last.
+  /// The cause and its rank, in one line ("" if nothing failed), followed by `epilogue` and by the
+  /// last operations of all ranks.
   std::string text(const std::string& epilogue) const;
-  /// By rank: the host that it runs on, as far as it has said.
+  /// By rank: the host that it runs on, if it has reported it.
   const std::map<int, std::string>& hosts() const { return hosts_; }
 
  private:
@@ -45,15 +44,15 @@ class Aftermath {
   double notice_seconds_;
   std::optional<std::chrono::steady_clock::time_point> said_busy_;
   bool failed_ = false;
-  bool told_ = false;  ///< a failure that rank 0 has told by itself
+  bool told_ = false;  ///< rank 0 has already reported the failure itself
   bool inside_ = false;
   std::string block_;
-  std::string unsaid_;  ///< blocks that are no one else's to tell
+  std::string unsaid_;  ///< blocks that nothing else reports
   std::map<int, std::string> hosts_;
   std::map<int, std::string> doing_;
-  std::vector<RankReport> causes_;    ///< failures that ranks have told, as they came
-  std::optional<RankReport> killed_;  ///< the rank that mpirun has seen die, and by what
-  std::optional<RankReport> ended_;   ///< the first that mpirun has seen end badly
+  std::vector<RankReport> causes_;    ///< failures that ranks have reported, in order of arrival
+  std::optional<RankReport> killed_;  ///< the rank that mpirun saw killed, and its signal
+  std::optional<RankReport> ended_;   ///< the first rank that mpirun saw exit with an error
   std::vector<std::string> refusals_;
 };
 

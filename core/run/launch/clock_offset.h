@@ -9,46 +9,46 @@
 
 namespace lockstep {
 
-/// How far a rank's steady clock is ahead of rank 0's, and how wrong that may be, in nanoseconds:
-/// the true figure lies within offset ± uncertainty.
+/// How far a rank's steady clock is ahead of rank 0's, with its error bound, in nanoseconds: the
+/// true offset lies within offset ± uncertainty.
 struct ClockOffset {
   std::int64_t offset_ns = 0;
   std::int64_t uncertainty_ns = 0;
 };
 
-/// One question and its answer: asked at t₀ and answered at t₁ by the asking clock, and what rank
-/// 0's clock showed between the two, T.
+/// One question and its answer: asked at t₀ and answered at t₁ on the asking rank's clock; T is
+/// rank 0's clock in between.
 struct ClockExchange {
   std::int64_t asked = 0;
   std::int64_t root = 0;
   std::int64_t answered = 0;
 };
 
-/// Of the exchange with the shortest way there and back, as in NTP (RFC 5905, section 8):
+/// The offset from the exchange with the shortest round trip, as in NTP (RFC 5905, section 8):
 ///
 ///   offset = (t₀ + t₁) / 2 − T,   uncertainty = (t₁ − t₀) / 2
 ///
-/// T was read at some moment between t₀ and t₁, so that the error is at most half the way there and
-/// back, however unequal the two ways are. Of no exchange at all: zero and zero.
+/// T was read at some moment between t₀ and t₁, so the error is at most half the round trip,
+/// however asymmetric the two directions are. Returns zero and zero if there are no exchanges.
 ClockOffset best_offset(const std::vector<ClockExchange>& exchanges);
 
-/// One rank's place in a run, and its clock.
+/// One rank's host and clock.
 struct HostClock {
   std::string host;    ///< its name
-  std::string clock;   ///< the same for processes that share a steady clock
-  ClockOffset offset;  ///< to rank 0's
+  std::string clock;   ///< equal for processes that share a steady clock
+  ClockOffset offset;  ///< from rank 0's clock
 };
 
-/// Names the steady clock that this process reads: that of this boot of this machine, in this time
+/// Identifies the steady clock that this process reads, by the machine's boot and the time
 /// namespace.
 std::string this_clock();
 
-/// To be called by every rank at once, on the control channel. Returns all ranks' hosts and
-/// offsets, by rank, the same on every rank. One rank of each clock that is not rank 0's asks it
-/// `exchanges` times; ranks that share a clock share what was found, and those on rank 0's have an
+/// Collective over all ranks, on the control channel. Returns every rank's host and offset, by
+/// rank, on every rank. For each clock other than rank 0's, one rank exchanges `exchanges` messages
+/// with rank 0; ranks that share a clock share the result, and ranks on rank 0's clock have an
 /// offset of exactly zero.
 ///
-/// What is found holds for the moment: two clocks may drift apart by some microseconds a second.
+/// The result holds only for now: two clocks may drift apart by some microseconds per second.
 std::vector<HostClock> measure_clocks(Transport& transport, const std::string& host,
                                       const std::string& clock,
                                       const std::function<std::int64_t()>& steady_nanoseconds,

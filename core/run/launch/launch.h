@@ -11,16 +11,16 @@
 
 namespace lockstep {
 
-/// Throws UsageError where there is no mpirun.
+/// Throws UsageError if there is no mpirun.
 void find_mpirun();
 
-/// Starts this program again as `ranks` processes under mpirun, with the same arguments, and waits
-/// for them. Works as root and with more ranks than cores. A run that failed is told on stderr with
-/// its first cause, what `epilogue` adds to that (called when all are gone), and what each
-/// rank was doing. An interruption that `watch` sees ends the ranks. Throws UsageError where there
-/// is no mpirun. Returns the exit code: the ranks' own where that is 0, 1 or 2, 130 after an
-/// interruption, otherwise 1. `epilogue` takes the host of every rank that has said where it is.
-/// Passes on at most one notice of a busy rank per `patience_seconds`.
+/// Restarts this program as `ranks` processes under mpirun, with the same arguments, and waits for
+/// them. Works as root and with more ranks than cores. If the run fails, prints its first cause to
+/// stderr, followed by the text of `epilogue` and by each rank's last operations. `epilogue` is
+/// called once all ranks are gone, with the host of every rank that has reported one. An
+/// interruption that `watch` sees ends the ranks. Throws UsageError if there is no mpirun. Returns
+/// the exit code: the ranks' own if it is 0, 1 or 2, 130 after an interruption, otherwise 1. Prints
+/// at most one notice of a busy rank per `patience_seconds`.
 int run_under_mpirun(int ranks, double patience_seconds, const HostChoice& hosts, int argc,
                      char** argv, SignalWatch& watch,
                      const std::function<std::string(const std::map<int, std::string>&)>& epilogue);
@@ -28,7 +28,8 @@ int run_under_mpirun(int ranks, double patience_seconds, const HostChoice& hosts
 /// The same for a program that keeps no traces, on this host.
 int run_under_mpirun(int ranks, int argc, char** argv);
 
-/// What run_under_mpirun() sends its ranks before an interruption ends them: end your traces.
+/// The signal with which run_under_mpirun() asks its ranks to end their traces before an
+/// interruption ends them.
 constexpr int end_traces_signal = SIGUSR1;
 
 }  // namespace lockstep

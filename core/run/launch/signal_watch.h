@@ -9,9 +9,8 @@
 
 namespace lockstep {
 
-/// Calls a function on a thread of its own when one of `signals` comes. One at a time in a process.
-/// SIGCONT counts only where the parent process has sent it: that is how mpirun begins to end its
-/// ranks.
+/// Calls a function on a separate thread when one of `signals` arrives. At most one per process.
+/// SIGCONT counts only if the parent process sent it: mpirun ends its ranks by sending it first.
 class SignalWatch {
  public:
   explicit SignalWatch(std::function<void(int)> on_signal,
@@ -20,7 +19,7 @@ class SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  /// From now on it is this function that is called; when this returns, the one before is done.
+  /// Replaces the function; when this returns, the previous one is no longer running.
   void now_call(std::function<void(int)> on_signal);
   /// Watches one more signal.
   void add(int signal);

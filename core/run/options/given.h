@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What the flags say before it is known whether that can be done.
+/// The flags as given, before they are checked against one another.
 struct Given {
   std::string microbatches;
   std::string clock = "auto";
@@ -24,14 +24,14 @@ struct Given {
   double clip = 0;
 };
 
-/// Digits and nothing else, up to a number that can be multiplied by another.
+/// Parses digits only, up to a number that can safely be multiplied by another.
 std::optional<int> whole_number(const std::string& text, int least);
 
-/// Numbers of at least `least` with commas between; throws UsageError, which names the flag.
+/// Parses comma-separated numbers of at least `least`; throws UsageError with the flag's name.
 std::vector<int> number_list(const std::string& flag, const std::string& text, int least);
 
-/// Makes Options of what was given, where they depend on one another: ranks and mesh, the clock,
-/// the sweep. Throws UsageError, one line, for what can't be done.
+/// Resolves the flags that depend on one another: ranks and mesh, the clock, the sweep. Throws
+/// UsageError with one line for impossible combinations.
 void settle(const Given& given, const LessonInfo& info, Options& options);
 
 }  // namespace lockstep

@@ -4,28 +4,28 @@
 
 namespace lockstep {
 
-/// What is known of the terminal: asked of it, or, for a process under mpirun, told by whoever
-/// started it.
+/// Properties of the terminal: queried, or, under mpirun, passed on by the process that started
+/// this one.
 struct Console {
-  bool terminal = false;  ///< progress may be redrawn, and colour used
+  bool terminal = false;  ///< progress may be redrawn, and color used
   bool colour = false;
   int width = 100;
 
   static Console detect();
   /// The prefix of a line that is printed while progress may be shown.
   const char* start_of_line() const { return terminal ? "\r\033[K" : ""; }
-  /// As environment variables for processes that can't see the terminal themselves.
+  /// Sets environment variables for child processes that cannot see the terminal themselves.
   void pass_on() const;
 };
 
-/// A line that is redrawn in place on a terminal; elsewhere about ten lines in all.
+/// A progress line that is redrawn in place on a terminal; elsewhere about ten lines in total.
 class Progress {
  public:
   Progress(const Console& console, int total, bool quiet)
       : console_(console), total_(total), quiet_(quiet) {}
   ~Progress() { end(); }
   void show(int done, const std::string& text);
-  /// Ends the line, so that something else can be printed.
+  /// Ends the line, so that other text can be printed.
   void end();
 
  private:

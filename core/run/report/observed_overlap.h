@@ -8,18 +8,17 @@
 namespace lockstep {
 
 /// How the ranks spent a phase's steps, in seconds per rank and step: means over ranks and steps
-/// (analysis.h has the definitions).
+/// (defined in analysis.h).
 struct ObservedOverlap {
   std::string phase;
   double communication = 0;  ///< time in which a lane of the rank carries a message
-  double hidden = 0;         ///< the part of it in which the rank computes
+  double hidden = 0;         ///< the part of it that overlaps with compute
   /// StepParts: step = compute + exposed + idle, exposed = transfer + latency + late_peer.
   double step = 0, compute = 0, exposed = 0, idle = 0;
   double transfer = 0, latency = 0, late_peer = 0;
 };
 
-/// The first step of a phase, in which threads and buffers are made, is left out where there are
-/// others.
+/// Leaves out the first step of a phase, which creates threads and buffers, if there are others.
 ObservedOverlap observe_overlap(const Timeline& timeline, const Phase& phase);
 
 }  // namespace lockstep

@@ -12,41 +12,41 @@
 
 namespace lockstep {
 
-/// What one device gets that trains on the same batches, cut into the same microbatches.
+/// The result of one device that trains on the same batches, divided into the same microbatches.
 struct Reference {
   std::vector<double> losses;           ///< by step
   std::vector<NamedValues> parameters;  ///< in the model's order
 };
 
 /// Trains the whole model on this thread, with `options`' model, data, optimizer and phases. Every
-/// microbatch of every replica is a microbatch here, in order of the replicas: so that products
-/// have the same shapes, and what differs is only in which order replicas' gradients are added.
-/// `progress` is called after each step with how many are done. With `orders`, one for each phase,
-/// replicas' gradients are added in these orders.
+/// microbatch of every replica becomes a microbatch here, in order of the replicas, so that matrix
+/// products have the same shapes and only the order in which replicas' gradients are added differs.
+/// `progress` is called after each step with the number of steps done. With `orders`, one per
+/// phase, replicas' gradients are added in these orders.
 Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<Phase>& phases,
                               const std::function<void(int)>& progress = {},
                               const std::vector<SumOrder>& orders = {});
 
-/// How far a run is from one device (core/README.md, "Parity").
+/// How far a run deviates from one device (core/README.md, "Parity").
 struct Parity {
   double max_relative_loss = 0;
   /// Per tensor ‖a - b‖₂ / max(‖b‖₂, √n · 0.02), the largest over tensors.
   double max_relative_parameter = 0;
   std::string worst_parameter;
   double final_loss = 0;      ///< the mean over the last tenth of the steps, rounded up
-  double reference_loss = 0;  ///< the same of one device
-  bool bitwise = false;       ///< every loss (all finite) and every parameter has the same bits
+  double reference_loss = 0;  ///< the same for one device
+  bool bitwise = false;       ///< every loss (all finite) and every parameter is bitwise equal
 
   bool within(const Tolerance& tolerance) const {
-    if (tolerance.final_loss > 0)  // false where there is no number
+    if (tolerance.final_loss > 0)  // false for NaN
       return std::abs(final_loss / reference_loss - 1) <= tolerance.final_loss;
     return bitwise || (!tolerance.bitwise() && max_relative_loss <= tolerance.loss &&
                        max_relative_parameter <= tolerance.parameter);
   }
 };
 
-/// Throws RunError where tensors are missing or of another size.
+/// Throws RunError if tensors are missing or differ in size.
 Parity compare(const std::vector<double>& losses, const std::vector<NamedValues>& parameters,
                const Reference& reference);
 

@@ -8,8 +8,8 @@ namespace lockstep {
 
 struct RankRecord;
 
-/// What the operating system counts for this process: bytes that are resident in memory, now and at
-/// their peak (proc_pid_status(5): VmRSS, VmHWM).
+/// The operating system's figures for this process: resident bytes, now and at their peak
+/// (proc_pid_status(5): VmRSS, VmHWM).
 struct ResidentBytes {
   std::int64_t now = 0;
   std::int64_t peak = 0;
@@ -24,17 +24,17 @@ struct ProcessRecord {
   std::int64_t resident = 0;  ///< the peak up to the end of this rank's last step
 };
 
-/// One process's peak of resident memory, and its parts.
+/// One process's peak resident memory, and its parts.
 struct ProcessMemory {
   std::vector<int> ranks;
   std::int64_t resident = 0;
   std::int64_t tensors = 0;  ///< the sum of the ranks' peaks, by the allocator's account
   std::int64_t program = 0;  ///< before the ranks allocate
-  /// The rest, which the account does not contain: stacks, buffers for matrix products, messages
-  /// and the trace, and idle blocks.
+  /// The rest, which the account does not cover: stacks, buffers for matrix products, messages and
+  /// the trace, and idle blocks.
   std::int64_t other() const { return resident - tensors - program; }
 };
-/// In the order of each process's first rank. Empty unless every rank's process was measured.
+/// In order of each process's first rank. Empty unless every rank's process was measured.
 std::vector<ProcessMemory> process_memory(const std::vector<RankRecord>& ranks);
 
 }  // namespace lockstep

@@ -14,15 +14,15 @@
 
 namespace lockstep {
 
-/// One phase as one rank saw it.
+/// One rank's record of a phase.
 struct PhaseRecord {
   Phase phase;
   Predicted predicted;
   BytesSent bytes_sent;             ///< over the phase
-  std::int64_t overhead_bytes = 0;  ///< over the phase, in addition (Traffic)
-  Picoseconds last_step = 0;        ///< what the phase's last step took by the run's clock
+  std::int64_t overhead_bytes = 0;  ///< over the phase, not included above (Traffic)
+  Picoseconds last_step = 0;        ///< duration of the phase's last step on the run's clock
   MemoryUse peak;
-  std::int64_t peak_total = 0;  ///< bytes of all categories together
+  std::int64_t peak_total = 0;  ///< bytes, over all categories together
 };
 
 /// A parameter's final values, or those of a slice of it.
@@ -30,27 +30,27 @@ struct NamedValues {
   std::string name;
   int order = 0;              ///< in the whole model
   std::vector<float> values;  ///< (slice.local())
-  Slice slice{};              ///< default: `values` are the whole
+  Slice slice{};              ///< default: `values` are the whole tensor
 };
 
-/// What a rank's GPU says of itself; of the CPU nothing.
+/// Measurements of a rank's GPU; empty on the CPU.
 struct GpuRecord {
   std::string address;          ///< empty: no GPU
-  std::int64_t in_use = 0;      ///< bytes that all its users hold, when training ends
-  std::int64_t ours = 0;        ///< of these, by this rank's allocator
-  Picoseconds late = 0;         ///< by so much its spans may be shown late; see GpuTimeline
-  Picoseconds least_delay = 0;  ///< between a launch and what was launched, at the least
+  std::int64_t in_use = 0;      ///< bytes that all its users hold when training ends
+  std::int64_t ours = 0;        ///< the part of it held by this rank's allocator
+  Picoseconds late = 0;         ///< how late its spans may appear; see GpuTimeline
+  Picoseconds least_delay = 0;  ///< the smallest delay between a launch and its start
 };
 
-/// What one rank has to tell when it is done. Travels to rank 0 as bytes.
+/// One rank's results. Sent to rank 0 as bytes.
 struct RankRecord {
   int rank = 0;
   std::string host;
   std::vector<PhaseRecord> phases;
-  std::vector<std::pair<int, double>> losses;  ///< step and loss, where this rank knows them
+  std::vector<std::pair<int, double>> losses;  ///< (step, loss), if this rank knows them
   std::vector<NamedValues> parameters;
-  std::vector<NamedValues> moments;  ///< of the optimizer, where they are to be saved
-  double train_seconds = 0;  ///< wall time from the first step's begin to the last one's end
+  std::vector<NamedValues> moments;  ///< of the optimizer, if they are to be saved
+  double train_seconds = 0;  ///< wall time from the start of the first step to the end of the last
   GpuRecord gpu;
   ProcessRecord process;  ///< on the CPU
 
@@ -58,18 +58,17 @@ struct RankRecord {
   static RankRecord from_bytes(const std::string& bytes);
 };
 
-/// Losses by step: the sum over the ranks that know a share of it. Throws RunError where a step
-/// has none.
+/// Losses by step, summed over the ranks that know a share. Throws RunError if a step has none.
 std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps);
-/// Each parameter once, whole, in the model's order, put together from the slices of all ranks.
-/// Throws RunError if two ranks have different values of the same element (replicas must be the
-/// same to the bit), and if no rank has an element.
+/// Every parameter once, in the model's order, assembled from all ranks' slices. Throws RunError if
+/// two ranks have different values for an element (replicas must be bitwise equal), or if no rank
+/// has it.
 std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks);
-/// The same of the optimizer's moments.
+/// The same for the optimizer's moments.
 std::vector<NamedValues> collect_moments(const std::vector<RankRecord>& ranks);
 
-/// What a trace says of a phase: JSON for the hello's `predicted`, and for the events that follow
-/// it.
+/// The trace's description of a phase, as JSON: the hello's `predicted` for the first phase, an
+/// event for each later one.
 std::string predicted_json(const Phase& phase, const Predicted& predicted);
 
 }  // namespace lockstep

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// A device with nobody else: for what is computed beside the ranks, by the wall clock and without
-/// a trace. The first GPU, or the CPU.
+/// A device for work outside the ranks, on the wall clock and without a trace: the first GPU, or
+/// the CPU.
 struct SoloDevice {
   explicit SoloDevice(bool on_gpu = false, bool allow_tf32 = false)
       : gpu(on_gpu ? gpu_library().open(0, allow_tf32) : nullptr),
