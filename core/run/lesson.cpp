@@ -33,7 +33,7 @@ int Lesson::run(const std::function<void(Rank&)>& body) {
       say({kind, mpi_rank_from_environment(), host_name(), what});
   };
   try {
-    // From the first moment on; whoever runs takes it over.
+    // From the very start; each launcher replaces the function.
     SignalWatch watch{[process](int signal) {
       if (signal == end_traces_signal) return;
       if (!process) fmt::print(stderr, "\ninterrupted\n");
@@ -70,7 +70,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   return run_threads(body, watch);
 }
 
-// This process as the one that starts all others.
+// Runs in the process that starts all others.
 int Lesson::run_launcher(SignalWatch& watch) {
   const Options& o = *options_;
   find_mpirun();
@@ -80,7 +80,7 @@ int Lesson::run_launcher(SignalWatch& watch) {
   return run_under_mpirun(o.ranks, o.patience_seconds, o.hosts, argc_, argv_, watch,
                           [&](const std::map<int, std::string>& hosts) {
                             folder.keep_whole_lines(o.ranks);
-                            folder.merge(o.ranks);  // what there is
+                            folder.merge(o.ranks);  // as many as exist
                             return folder.where_the_trace_is(hosts);
                           });
 }
@@ -111,7 +111,7 @@ void Lesson::introduce(const GpuPlan& plan, const std::string& hosts) const {
   std::fflush(stdout);
 }
 
-// On rank 0, when all ranks are done and their traces written: everything that is told at the end.
+// Runs on rank 0, when all ranks are done and their traces written: prints the final report.
 int Lesson::tell() {
   const Options& o = *options_;
   Report report{.options = o, .lesson = info_.name, .ranks = std::move(running_->records)};

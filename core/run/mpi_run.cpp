@@ -20,8 +20,8 @@ namespace lockstep {
 
 namespace {
 
-/// Ranks may find different clocks by themselves, on hosts with more and with fewer cores; then it
-/// is the modelled one for all.
+/// Ranks on hosts with more and fewer cores may choose different clocks; all then use the modelled
+/// one.
 void agree_on_clock(Transport& transport, Options& options) {
   const std::string mine = fmt::format("{}\n{}", options.clock.name(), options.why_this_clock);
   std::string found;
@@ -33,7 +33,7 @@ void agree_on_clock(Transport& transport, Options& options) {
   options.why_this_clock = found.substr(found.find('\n') + 1) + " on one of the hosts";
 }
 
-/// All ranks' places, told to all.
+/// Gathers all ranks' places and sends them to every rank.
 GpuPlan agree_on_gpus(Transport& transport, const Options& options) {
   std::string all;
   for (const std::string& each : gather_to_root(
@@ -49,8 +49,8 @@ GpuPlan agree_on_gpus(Transport& transport, const Options& options) {
   return GpuPlan{std::move(places)};
 }
 
-/// "on 2 hosts: a (ranks 0, 1), b (ranks 2, 3); their clocks agree to within 12.3 µs", or nothing
-/// where there is one.
+/// "on 2 hosts: a (ranks 0, 1), b (ranks 2, 3); their clocks agree to within 12.3 µs", or "" for a
+/// single host.
 std::string told(const std::vector<HostClock>& clocks) {
   std::map<std::string, std::vector<int>> ranks;
   std::int64_t largest = 0;
@@ -68,14 +68,14 @@ std::string told(const std::vector<HostClock>& clocks) {
                      fmt::join(hosts, ", "), static_cast<double>(largest) / 1000);
 }
 
-/// mpirun may end before it has handed on what a rank on another host said with its last breath.
+/// mpirun may end before it has forwarded the last output of a rank on another host.
 void let_words_through() {
   std::this_thread::sleep_for(std::chrono::milliseconds{150});
 }
 
-/// Ends this rank, and with it the run. mpirun ends the others of a rank that has ended badly, and
-/// gives them a second for it; after MPI_Abort it gives them a millisecond. Others than mpirun may
-/// leave them alone.
+/// Ends this rank, and with it the run. When a rank exits with an error, mpirun ends the others and
+/// gives them a second; after MPI_Abort it gives them a millisecond. Launchers other than mpirun
+/// may not end them at all.
 [[noreturn]] void end_the_run(const MpiSession& session, int code) {
   let_words_through();
   if (!under_mpirun()) session.abort(code);
@@ -84,10 +84,10 @@ void let_words_through() {
 
 }  // namespace
 
-// One rank as this process, under mpirun or srun.
+// Runs one rank as this process, under mpirun or srun.
 int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& watch) {
-  // A peer on another host that has been killed leaves a socket that nobody reads. MPI's own writes
-  // to it are to fail, and not to end this process before it has said what it was doing.
+  // A killed peer on another host leaves a socket without a reader. MPI's writes to it must fail,
+  // rather than end this process before it has reported its last operations.
   std::signal(SIGPIPE, SIG_IGN);
   MpiSession session;
   const int id = session.rank();
@@ -96,7 +96,8 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
     say({kind, id, host_name(), text});
   };
   report(RankReport::Kind::here, "");
-  std::unique_ptr<Rank> rank;  // stays when its body throws: it is asked what it was doing
+  std::unique_ptr<Rank> rank;  // outlives an exception in its body, so that its operations can be
+                               // reported
   std::atomic<bool> said{false};
   const auto say_doing = [&] {
     if (!said.exchange(true) && running_) report(RankReport::Kind::doing, running_->doing(id));
@@ -109,7 +110,7 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
     settle_on_gpus(plan, *options_);
     agree_on_clock(*transport, *options_);
     const auto clocks = measure_clocks(*transport, host_name(), this_clock(), steady_nanoseconds);
-    // One folder and one start for all: rank 0's.
+    // Rank 0's folder and start time apply to all.
     RunFolder folder;
     if (root) {
       folder = RunFolder::create(options_->trace, info_.name);
@@ -124,7 +125,7 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
     running_->clock_uncertainty_ns = mine.uncertainty_ns;
     rank = std::make_unique<Rank>(*options_, std::move(transport), plan);
     watch.now_call([&](int signal) {
-      // Of an interruption nobody asks what ranks were doing.
+      // After an interruption, no rank reports its operations.
       if (signal == end_traces_signal || signal == SIGINT)
         said = true;
       else

@@ -22,12 +22,12 @@ std::unique_ptr<Gpu> open_gpu(const GpuPlan& plan, int rank, bool allow_tf32) {
   return gpu_library().open(plan.places[static_cast<std::size_t>(rank)].gpu, allow_tf32);
 }
 
-/// Where tensors live that are not on a GPU.
+/// The device of tensors that are not on a GPU.
 DeviceKind kind_of(const Options& options) {
   return options.on_meta() ? DeviceKind::meta : DeviceKind::cpu;
 }
 
-/// The way to the other ranks from where this one's tensors are.
+/// The transport for this rank's tensors, over the transport between hosts.
 std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Stream& compute,
                                        const Options& options, bool nccl) {
   if (nccl) return nccl_transport(std::move(transport), compute, options.patience_seconds);
@@ -35,7 +35,7 @@ std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Str
   return transport;
 }
 
-/// The run's plan, on this way to the other ranks.
+/// The run's plan, with the properties of this transport.
 Plan plan_over(const Transport& transport, const Options& options) {
   Plan plan = options.plan();
   plan.receives_combine = transport.combines();

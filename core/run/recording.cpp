@@ -9,11 +9,11 @@
 #include "core/run/report/trained_model.h"
 #include "core/run/running.h"
 
-// What a lesson's body calls: phases, steps, losses, final parameters; and what is noted on the
-// way.
+// Implements what a lesson's body calls: phases, steps, losses, final parameters; and their
+// records.
 namespace lockstep {
 
-// One rank's whole life.
+// Runs one rank from start to end.
 void Lesson::train(Rank& rank, const std::function<void(Rank&)>& body) {
   Running::Live& live = running_->of(rank);
   live.record.rank = rank.id;
@@ -104,7 +104,7 @@ void Batches::load(int step) {
   lesson_.begin_step(rank_, step);
   const Options& o = lesson_.options();
   BatchShape samples = rank_.plan.samples(rank_.place, phase_.microbatches);
-  if (!lesson_.info_.trains)  // every rank looks at all of them
+  if (!lesson_.info_.trains)  // every rank reads all of them
     samples = {.microbatches = phase_.microbatches, .size = o.batch / phase_.microbatches};
   batch_ = lesson_.corpus_->batch(o.seed, o.trained_steps + step, samples);
   move_to(rank_.device, batch_);
@@ -148,7 +148,7 @@ void Lesson::end_phase(Rank& rank) {
   const Traffic traffic = rank.transport->traffic() - live.traffic_before;
   record.bytes_sent = traffic.bytes_sent;
   record.overhead_bytes = traffic.overhead_bytes;
-  // Whatever the lesson predicts, there is nothing to compare it with.
+  // These operations have no observed bytes to compare with a prediction.
   for (const Operation operation : all_operations)
     if (traffic.library_calls[operation] > 0)
       record.predicted.bytes_sent[operation] = Figure::not_predicted(
@@ -179,11 +179,11 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
       running_->progress.show(step + 1, fmt::format("step {:>3}/{}", step + 1, options_->steps));
     return;
   }
-  // Ranks of a tensor-parallel group know the same share of the loss: it counts once.
+  // The ranks of a tensor-parallel group know the same share of the loss, which counts once.
   if (rank.place.coordinate(Axis::tp) > 0) return;
   live.record.losses.emplace_back(step, *loss);
-  // Each replica knows its share of the mean over the batch. What is shown on the way is the mean
-  // over its own tokens; of the replicas, the first is heard.
+  // Each replica knows its share of the mean over the batch. The running display shows the mean
+  // over the first replica's own tokens.
   const double own_mean = *loss * rank.place.size(Axis::dp) * rank.place.size(Axis::cp);
   rank.trace.loss(own_mean, rank.compute.now());
   if (rank.place.coordinate(Axis::dp) > 0 || rank.place.coordinate(Axis::cp) > 0) return;
@@ -204,7 +204,7 @@ void Lesson::load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& 
   const std::string& path = options_->load;
   if (path.empty()) return;
   load_checkpoint(path, rank.plan, rank.device, parameters);
-  // Where the optimizer has parts of its own, they have masters of their own.
+  // A distributed optimizer's slices have their own master copies.
   load_checkpoint(path, rank.plan, rank.device, optimizer.parameters());
   load_moments(path, optimizer);
 }

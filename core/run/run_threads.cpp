@@ -14,16 +14,16 @@ namespace lockstep {
 
 namespace {
 
-/// How long a run that has failed waits for its ranks to come to an end by themselves: those that
-/// compute or sleep hear of the failure when they next talk to another.
+/// How long a failed run waits for its ranks to end by themselves: a rank that computes or sleeps
+/// learns of the failure when it next communicates.
 constexpr std::chrono::milliseconds to_come_to_an_end{1500};
 
-/// The ranks' threads on their way to the end, and the first failure among them.
+/// Counts the ranks' threads that are still running, and records the first failure.
 class Endings {
  public:
   explicit Endings(int count) : running_(count) {}
 
-  /// A rank has failed; `note` is called of the first only, at once.
+  /// Records that a rank has failed; calls `note` immediately, for the first failure only.
   void failed(const std::function<void()>& note) {
     std::lock_guard lock{mutex_};
     if (failed_) return;
@@ -36,7 +36,7 @@ class Endings {
     --running_;
     changed_.notify_all();
   }
-  /// Returns whether all have ended: false where one has failed and others don't in time.
+  /// Returns whether all have ended; false if one has failed and others do not end in time.
   bool wait() {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return running_ == 0 || failed_; });
@@ -54,7 +54,7 @@ class Endings {
 
 }  // namespace
 
-// Ranks as threads of this process.
+// Runs the ranks as threads of this process.
 int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch) {
   const int count = options_->ranks;
   ThreadFabric fabric{count, options_->patience_seconds, [this](const std::string& line) {
@@ -66,7 +66,7 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
                                        Console::detect());
   running_->folder.begin();
   watch.now_call([&](int) {
-    // What has been written so far stays; the ranks are not asked.
+    // Keeps what has been written so far; the ranks do not take part.
     running_->keep_traces();
     running_->folder.merge(options_->ranks);
     fmt::print(stderr, "\ninterrupted{}\n", running_->folder.where_the_trace_is());
@@ -77,7 +77,7 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
 
   const ThreadRanks ranks{*options_, fabric, plan};
   std::exception_ptr refusal;  // the first failure, if it is a UsageError
-  std::string doing;           // what all ranks were doing when the first failed
+  std::string doing;           // all ranks' last operations when the first failed
   Endings endings{count};
   std::vector<std::thread> threads;
   for (int id = 0; id < count; ++id) {
@@ -96,7 +96,7 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
       } catch (const UsageError& error) {
         fail(error.what(), true);
       } catch (const RunError& error) {
-        fail(ranks[id].cause(error), false);  // its own, or what it heard from another
+        fail(ranks[id].cause(error), false);  // its own error, or one it received from another rank
       } catch (const std::exception& error) {
         fail(ranks[id].cause(RunError(fmt::format("rank {}: {}", id, error.what()))), false);
       }
@@ -123,7 +123,7 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
   else
     fmt::print(stderr, "the run failed: {}\nwhat each rank was doing, the newest last:\n{}",
                with_epilogue(failure, running_->folder.where_the_trace_is()), doing);
-  // A rank that goes on can't be ended but with the process.
+  // A rank that keeps running can be ended only with the process.
   std::fflush(stdout);
   if (!all_ended) std::_Exit(refusal ? 2 : 1);
   watch.now_call([](int) { std::_Exit(130); });

@@ -20,10 +20,10 @@ GpuPlan plan_threads(const Options& options) {
 
 namespace {
 
-/// How long the others get to come, once a rank could not be made.
+/// How long to wait for the other ranks once one could not be created.
 constexpr std::chrono::milliseconds to_come{1500};
 
-/// Ranks on their way to be made, and the first that could not be.
+/// The ranks being created, and the first exception.
 struct Making {
   std::mutex mutex;
   std::condition_variable changed;
@@ -33,7 +33,7 @@ struct Making {
 
 }  // namespace
 
-// A rank that waits inside NCCL for one that has failed can't be called back: then the process
+// A rank that waits inside NCCL for a failed rank cannot be interrupted; in that case the process
 // ends.
 ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan)
     : ranks_(static_cast<std::size_t>(options.ranks)) {

@@ -10,9 +10,9 @@
 
 using namespace lockstep;
 
-// A rank is one device's worth of a program: all ranks run the same code, and differ by their
-// number. Here they compute, pass a message round, and meet at a barrier; one of them is late, and
-// all others wait.
+// A rank is one device's worth of a program: all ranks run the same code, and differ only in their
+// rank number. Here each rank computes, sends a message to its neighbor, and enters a barrier; one
+// rank is late, and all others wait for it.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "00 ranks",
                  .question = "What is a rank, and why does one late rank stall all others?",
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     const int late_pieces = static_cast<int>(std::lround(4 * times));
     const int pieces = rank.id == late ? late_pieces : 4;
 
-    // Neighbours on a ring: everybody sends to the right and receives from the left.
+    // Neighbors on a ring: every rank sends to the right and receives from the left.
     const int right = (rank.id + 1) % rank.count;
     const int left = (rank.id + rank.count - 1) % rank.count;
     Tensor mine{rank.memory, {1000}, MemoryCategory::communication};
@@ -66,15 +66,15 @@ int main(int argc, char** argv) {
 
       const Picoseconds computed = now();
 
-      // Both at once: a send is over when the receiver has taken it, so if everybody sent first and
-      // waited, nobody would ever receive.
+      // Issue both before waiting: a send completes only when the receiver has matched it, so if
+      // every rank waited for its send first, none would ever receive.
       Work sent = rank.world.send(mine, right);
       Work received = rank.world.receive(theirs, left);
       received.wait();
       sent.wait();
       const Picoseconds exchanged = now();
 
-      // Nobody passes before the last one has come.
+      // No rank passes the barrier before the last one has entered it.
       rank.world.barrier().wait();
       spent = {computed - start, exchanged - computed, now() - exchanged};
     }

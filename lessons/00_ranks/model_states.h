@@ -8,12 +8,13 @@
 
 namespace lockstep {
 
-/// Bytes that training keeps for each parameter with Adam (Rajbhandari 2020, section 3.1): in plain
-/// fp32 4 (weight) + 4 (gradient) + 8 (momentum, variance); in mixed precision 2 + 2 + 12 (a master
-/// copy of the weight, momentum, variance). The same 16.
+/// Bytes of model state per parameter with Adam (Rajbhandari 2020, section 3.1): in plain fp32, 4
+/// (weight) + 4 (gradient) + 8 (momentum, variance); in mixed precision 2 + 2 + 12 (a master copy
+/// of the weight, momentum, variance), which is 16 too.
 constexpr double model_state_bytes = 16;
 
-/// Why there are ranks at all: the model states of some GPTs against the 80 GB of one GPU.
+/// Shows why training needs several ranks: the model states of some GPTs against the 80 GB of one
+/// GPU.
 inline void print_model_states() {
   struct Known {
     const char* name;

@@ -19,8 +19,8 @@ struct StepTimes {
   Picoseconds total() const { return compute + waiting(); }
 };
 
-/// The share of all ranks' time that is lost to waiting if N - 1 ranks need the time T, and one
-/// needs k T: all of them take as long as the slowest.
+/// The share of all ranks' time lost to waiting if N - 1 ranks need time T each and one straggler
+/// needs kT: every rank takes as long as the slowest.
 inline double lost_share(int N, double k) {
   return k >= 1 ? (N - 1) * (k - 1) / (N * k) : (1 - k) / N;
 }
@@ -34,8 +34,8 @@ inline double lost_share(const std::vector<StepTimes>& ranks) {
   return total > 0 ? waiting / total : 0;
 }
 
-/// All ranks' times, on rank 0; called by every rank. They are not messages of the lesson, and
-/// nobody counts them.
+/// Gathers all ranks' times on rank 0; every rank calls it. The lesson's byte counts do not include
+/// these messages.
 inline std::vector<StepTimes> gather(Rank& rank, const StepTimes& mine) {
   std::vector<StepTimes> all;
   for (const std::string& text : gather_to_root(
@@ -48,7 +48,7 @@ inline std::vector<StepTimes> gather(Rank& rank, const StepTimes& mine) {
   return all;
 }
 
-/// `k`: how many times as long as the others one rank computes.
+/// `k`: the straggler's compute time, relative to the other ranks'.
 inline void print_waiting(const std::vector<StepTimes>& ranks, double k, const Clock& clock) {
   const auto micro = [](Picoseconds time) { return 1e6 * seconds(time); };
   fmt::print("\n  the last step, {} clock, in µs\n", clock.name());

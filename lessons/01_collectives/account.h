@@ -17,7 +17,7 @@ namespace lockstep {
 
 constexpr int largest_by_default = 1 << 22;
 
-/// Throws UsageError for sizes that can't be.
+/// Throws UsageError for impossible sizes.
 inline void check_sizes(const Options& options, int elements, bool sweep, int largest) {
   constexpr int most = 1 << 26;
   if (elements < 1 || elements > most)
@@ -34,8 +34,7 @@ inline void check_sizes(const Options& options, int elements, bool sweep, int la
         largest));
 }
 
-/// All ranks, with our own algorithms also where --comm native is asked for: that is what it is
-/// compared with.
+/// A group of all ranks that uses our own algorithms even with --comm native, for comparison.
 inline Group our_own_collectives(Rank& rank) {
   std::vector<int> all(static_cast<std::size_t>(rank.count));
   std::iota(all.begin(), all.end(), 0);
@@ -45,12 +44,12 @@ inline Group our_own_collectives(Rank& rank) {
           rank.transport->open_channels(Group::channels_taken)};
 }
 
-/// Every step of the run is one all-reduce.
+/// A phase in which every step is one all-reduce.
 inline Phase all_reduces(const Lesson& lesson, Algorithm algorithm) {
   return {.name = name_of(algorithm), .first_step = 0, .steps = lesson.options().steps};
 }
 
-/// What a rank sends, and keeps: the array, and one chunk of scratch.
+/// Predicts a rank's bytes sent and its memory: the array, and one chunk of scratch.
 inline Predicted predict(const Plan& plan, const Place& place, Algorithm algorithm,
                          std::int64_t elements) {
   Predicted predicted;
@@ -68,8 +67,8 @@ inline Predicted predict(const Plan& plan, const Place& place, Algorithm algorit
   return predicted;
 }
 
-/// The machine that predictions are made for: the described cluster, or by the wall this machine's
-/// own α and β, measured here and now. Called by all ranks; rank 0 has the figures.
+/// The machine that predictions assume: the given cluster or, on the wall clock, this machine's α
+/// and β, measured now. All ranks call it; rank 0 has the result.
 inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
   if (rank.clock.is_modelled()) return rank.clock.cluster();
   Cluster machine{.name = "this machine"};
@@ -81,8 +80,8 @@ inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
   return machine;
 }
 
-/// What one all-reduce took, beside its prediction. `native`: what the library's own took, if asked
-/// for.
+/// One all-reduce's observed time with its prediction. `native`: the time of the library's own, if
+/// requested.
 struct Told {
   Algorithm algorithm;
   std::int64_t elements = 0;
@@ -91,7 +90,7 @@ struct Told {
   std::optional<Picoseconds> native;
 };
 
-/// The library's own all-reduce of `data`, where --comm native is asked for. Called by all ranks.
+/// Times the library's own all-reduce of `data` with --comm native. All ranks call it.
 inline std::optional<Picoseconds> native_time(Rank& rank, View data) {
   if (rank.endpoint.collectives != Collectives::native || rank.count == 1) return {};
   rank.device.compute.kernels().fill(rank.compute.queue(), data, 0.0F);

@@ -17,9 +17,10 @@
 
 namespace lockstep {
 
-/// Who holds what after each step, read from the buffers themselves. Rank r brings 2^r in every
-/// element, so that a sum says whose contributions are in it: 13 = 8 + 4 + 1 has those of ranks 3,
-/// 2 and 0. (A float is exact up to 2^24; the grid is drawn for up to 16 ranks.)
+/// Shows each rank's chunks after every step, read from the buffers themselves. Rank r contributes
+/// 2^r in every element, so that a sum shows whose contributions it contains: 13 = 8 + 4 + 1
+/// contains those of ranks 3, 2 and 0. (A float is exact up to 2^24; the grid is drawn for up to 16
+/// ranks.)
 class Grid {
  public:
   static constexpr int most_ranks = 16;
@@ -33,13 +34,13 @@ class Grid {
     return fmt::format("\nthe grid of who holds what is drawn for up to {} ranks\n", most_ranks);
   }
 
-  /// Notes what this rank's chunks hold now.
+  /// Records the contributions in this rank's chunks.
   void note(const RingStep& step) {
     steps_.push_back(step);
     for (int i = 0; i < ring_.size(); ++i) held_.push_back(held_in(ring_.chunk(data_, i)));
   }
 
-  /// To be called by all ranks; rank 0 gets the drawing, others "". Without notes it is "".
+  /// All ranks call it; rank 0 gets the drawing, the others "". Without records it is "".
   std::string draw(Transport& transport, const Console& console) const {
     if (steps_.empty()) return {};
     const std::string mine{reinterpret_cast<const char*>(held_.data()),
@@ -52,7 +53,7 @@ class Grid {
   static constexpr std::uint32_t mixed = ~0U;  ///< its elements hold different sums
   static constexpr const char* plain = "\033[0m";
   static constexpr const char* whole = "\033[48;5;29;97m";    ///< complete
-  static constexpr const char* partial = "\033[48;5;25;97m";  ///< more than one's own
+  static constexpr const char* partial = "\033[48;5;25;97m";  ///< more than the rank's own
   static constexpr const char* own = "\033[2m";
 
   std::uint32_t held_in(View chunk) const {
@@ -66,7 +67,7 @@ class Grid {
   std::string draw(const std::vector<std::string>& ranks, const Console& console) const {
     if (ranks.empty()) return {};
     const auto N = ranks.size();
-    const bool names = N <= 4;  // the ranks in a sum, or only how many
+    const bool names = N <= 4;  // show the ranks in a sum, or only their number
     const std::size_t cell = names ? N + 1 : 1;
     const std::size_t block = std::max<std::size_t>(N * cell + 2, 22);
     const std::size_t a_row =
@@ -112,7 +113,7 @@ class Grid {
     text += '\n';
   }
 
-  /// A cell; its ranks in the order in which they were added, the holder's own last.
+  /// Draws a cell, with ranks in the order in which they were added, the holder's own last.
   static std::string shown(std::uint32_t held, int rank, int N, std::size_t width, bool colour) {
     const std::uint32_t all = (1U << N) - 1;
     const int count = std::popcount(held);
@@ -126,7 +127,7 @@ class Grid {
       for (int i = 1; i <= N; ++i)
         if (const int who = (rank + i) % N; (held >> who & 1U) != 0) text += fmt::format("{}", who);
     } else {
-      // A chunk on its way holds what it collected up to here.
+      // A chunk in transit contains the contributions of the ranks it has passed.
       std::uint32_t expected = 0;
       for (int i = 0; i < count; ++i) expected |= 1U << ((rank + N - i) % N);
       constexpr const char* digits = "0123456789abcdefg";

@@ -7,8 +7,8 @@
 
 using namespace lockstep;
 
-// Every rank has an array, and every rank wants the sum of all of them. Nobody has to talk to
-// everybody for that: each rank sends to its right neighbour and receives from its left one.
+// Every rank contributes an array and receives the elementwise sum. No rank has to communicate with
+// all others for that: each sends to its right neighbor and receives from its left one.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "01 collectives",
                  .question = "How do N ranks sum what they have, and what does that cost?",
@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
     Group group = our_own_collectives(rank);
     Tensor data{rank.memory, {elements}, MemoryCategory::communication};
 
-    // The lesson's own ring, or one of Group's for a second sitting.
+    // The lesson's own ring, or one of Group's other algorithms.
     const auto sum = [&](View array) {
       if (ring)
         ring_all_reduce(group, rank.device, array);
@@ -55,8 +55,7 @@ int main(int argc, char** argv) {
       fill_with_contribution(rank, data);
       start_together(rank);
       const Picoseconds start = rank.compute.now();
-      if (computes && ring && grid.fits() &&
-          times.empty())  // to look on takes time: once is enough
+      if (computes && ring && grid.fits() && times.empty())  // observing takes time: once is enough
         ring_all_reduce(group, rank.device, data, [&](const RingStep& now) { grid.note(now); });
       else
         sum(data);
@@ -67,7 +66,7 @@ int main(int argc, char** argv) {
 
     const Cluster machine = machine_of(rank, group, data);
     const std::string drawing = grid.draw(*rank.transport, Console::detect());
-    if (times.size() > 1) times.erase(times.begin());  // the one that was looked at
+    if (times.size() > 1) times.erase(times.begin());  // the observed one
     const Told told{algorithm, elements,
                     predict_all_reduce(algorithm, elements, rank.count, machine), median(times),
                     native_time(rank, data)};

@@ -12,17 +12,17 @@
 
 namespace lockstep {
 
-/// Elements of chunk i of n among N: the first n mod N chunks have one more.
+/// The number of elements in chunk i of N: the first n mod N chunks have one extra.
 inline std::int64_t chunk_elements(std::int64_t n, int N, int i) {
   return n / N + (i % N < n % N ? 1 : 0);
 }
 
-/// What rank r of N sends in an all-reduce of n elements, in elements.
+/// The number of elements that rank r of N sends in an all-reduce of n elements.
 ///
-/// Ring: the reduce-scatter sends all chunks but one's own (which is complete by then), the
-/// all-gather all but the right neighbour's (which that one has). Recursive halving and doubling
-/// work on P, the largest power of two that is not above N: the first N - P even ranks hand all
-/// they have to the odd one behind them, and get it back at the end.
+/// Ring: the reduce-scatter sends every chunk except the rank's own (which is then complete), the
+/// all-gather every chunk except the right neighbor's (which already has it). Recursive halving and
+/// doubling work on P ranks, the largest power of two <= N: each of the first N - P even ranks
+/// sends all its elements to the odd rank after it, and receives the sums at the end.
 inline std::int64_t elements_sent(Algorithm algorithm, std::int64_t n, int N, int r) {
   if (N == 1) return 0;
   const int P = static_cast<int>(std::bit_floor(static_cast<unsigned>(N)));
@@ -34,7 +34,7 @@ inline std::int64_t elements_sent(Algorithm algorithm, std::int64_t n, int N, in
       return 2 * n - chunk_elements(n, N, r) - chunk_elements(n, N, r + 1);
     case Algorithm::naive:
       return r == 0 ? (N - 1) * n : n;
-    case Algorithm::tree: {  // up to one's parent, down to each of one's children
+    case Algorithm::tree: {  // up to the parent, down to each child
       std::int64_t messages = r == 0 ? 0 : 1;
       for (int k = 1; k < N; k *= 2) messages += r < k && r + k < N ? 1 : 0;
       return messages * n;
@@ -44,7 +44,7 @@ inline std::int64_t elements_sent(Algorithm algorithm, std::int64_t n, int N, in
       return (std::bit_width(static_cast<unsigned>(P)) - 1 + (paired ? 1 : 0)) * n;
     case Algorithm::rabenseifner: {
       if (place < 0) return n;
-      // Halving gives away all but one's own part of P; doubling passes on what one has by then.
+      // Halving sends all but the rank's own 1/P; doubling forwards all it has so far.
       std::int64_t sent = n - chunk_elements(n, P, place) + (paired ? n : 0);
       for (int have = 1; have < P; have *= 2)
         for (int i = 0; i < have; ++i) sent += chunk_elements(n, P, place / have * have + i);
@@ -54,24 +54,24 @@ inline std::int64_t elements_sent(Algorithm algorithm, std::int64_t n, int N, in
   return 0;
 }
 
-/// The time of an all-reduce, in the two parts that it is made of: what grows with the number of
-/// messages, and what grows with the bytes.
+/// The time of an all-reduce in two parts: one grows with the number of messages, the other with
+/// the bytes.
 struct AllReduceTime {
   Picoseconds latency = 0;
   Picoseconds bandwidth = 0;
-  const char* formula = "";  ///< of a closed form
+  const char* formula = "";  ///< of the closed form
   Picoseconds total() const { return latency + bandwidth; }
   auto operator<=>(const AllReduceTime& other) const { return total() <=> other.total(); }
 
-  /// Messages of so many elements, one after another.
+  /// Adds `times` messages of `elements` elements, one after another.
   void add(const Cluster& cluster, int from, int to, std::int64_t elements, int times = 1) {
     latency += times * cluster.latency(from, to, 4 * elements);
     bandwidth += times * cluster.transfer(from, to, 4 * elements);
   }
 };
 
-/// The closed forms (Thakur, Rabenseifner, Gropp 2005), where they are exact. Elsewhere, nothing:
-/// ranks whose number is no power of two, chunks of different lengths or unlike links have none.
+/// The closed forms (Thakur, Rabenseifner, Gropp 2005), if exact; otherwise empty: they do not
+/// cover a number of ranks that is not a power of two, chunks of unequal size, or unequal links.
 inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_t n, int N,
                                                 const Cluster& cluster) {
   const int rounds = std::bit_width(static_cast<unsigned>(N)) - 1;  // log2 N, rounded down
@@ -80,10 +80,10 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
   if (N == 1) return AllReduceTime{.formula = "0"};
   if (algorithm == Algorithm::ring && N > cluster.ranks_per_node) {
     // The rank before a slow link has its next chunk long before the link is free again, so its
-    // 2(N-1) messages leave one right after the other, and α counts once, for the last. That is so
-    // if the slow link's time for a chunk is so long that all that happens between two crossings
-    // fits in: α <= (gap - 1)(βn/N - α' - β'n/N), with gap hops from one slow link to the next, and
-    // the near link's α' and β'.
+    // 2(N-1) messages leave back to back, and α counts once, for the last one. This requires that
+    // the slow link takes so long per chunk that everything between two crossings fits in: α <=
+    // (gap - 1)(βn/N - α' - β'n/N), with gap hops from one slow link to the next, and the near
+    // link's α' and β'.
     const int node = cluster.ranks_per_node;
     AllReduceTime step, hop;
     step.add(cluster, 0, node, n / N);
@@ -103,7 +103,8 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
       time.formula = "2(N-1)α + 2(N-1)⌈n/N⌉β";
       return time;
     case Algorithm::naive:
-      // All arrive at one rank, one after another, and then leave it so: α counts for the last.
+      // All messages arrive at one rank, one after another, and later leave it one after another; α
+      // counts only for the last.
       time.add(cluster, 0, 1, n, 2);
       time.bandwidth *= N - 1;
       time.formula = "2α + 2(N-1)nβ";
@@ -127,9 +128,9 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
   return {};
 }
 
-/// The same for any links and any N, message by message, in the order in which the algorithm sends
-/// them: when can each leave, and when has it arrived? These are the rules of the modelled clock
-/// (lesson 0), written down once more, so that a run can be compared with them.
+/// Computes the same for any links and any N, message by message, in the order in which the
+/// algorithm sends them: when each can leave, and when it arrives. It reimplements the rules of the
+/// modelled clock (lesson 0), so that a run can be compared with them.
 class MessageByMessage {
  public:
   MessageByMessage(int N, const Cluster& cluster)
@@ -139,9 +140,9 @@ class MessageByMessage {
     int from, to;
     std::int64_t elements;
   };
-  /// Messages of which none waits for another. All leave, and then each receiver takes its own in
-  /// this order. A rank is ready for the next round when its last one has arrived; it waits neither
-  /// for what it sends to arrive nor for its receivers.
+  /// Plays messages that do not wait for one another. All leave, then each receiver takes its own
+  /// in this order. A rank is ready for the next round when its last message has arrived; it waits
+  /// neither for its own messages to arrive nor for their receivers.
   void round(const std::vector<Message>& messages) {
     std::vector<AllReduceTime> sent;
     for (const auto& [from, to, elements] : messages) {
@@ -159,7 +160,8 @@ class MessageByMessage {
     }
   }
 
-  /// When the last rank is done, in the parts of the chain of messages that it waited for.
+  /// When the last rank is done, divided into latency and bandwidth along the chain of messages
+  /// that it waited for.
   AllReduceTime end() const {
     AllReduceTime last;
     for (const Rank& rank : ranks_) last = std::max({last, rank.ready, rank.lane_out});
@@ -172,7 +174,7 @@ class MessageByMessage {
     AllReduceTime ready, lane_out, lane_in;
   };
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-  /// Until when a message holds a lane that it enters at `start`.
+  /// When a message that enters a lane at `start` releases it.
   AllReduceTime held(AllReduceTime start, int from, int to, std::int64_t elements) const {
     start.bandwidth += cluster_.transfer(from, to, 4 * elements);
     return start;
@@ -182,7 +184,7 @@ class MessageByMessage {
   std::vector<Rank> ranks_;
 };
 
-/// Who sends what to whom in each round of an algorithm.
+/// Plays each round's messages of an algorithm.
 inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
                                    const Cluster& cluster) {
   MessageByMessage play{N, cluster};
@@ -191,7 +193,7 @@ inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
     for (int i = 0; i < messages; ++i) all.push_back(message(i));
     play.round(all);
   };
-  // Halving and doubling, among the P ranks that are left when the others have handed in.
+  // Halving and doubling, among the P ranks that remain once the others have sent their elements.
   const int P = static_cast<int>(std::bit_floor(static_cast<unsigned>(N)));
   const int pairs = N - P;
   const auto member = [&](int place) { return place < pairs ? 2 * place + 1 : place + pairs; };
@@ -205,7 +207,7 @@ inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
   const auto unfold = [&] { round(pairs, [&](int i) { return Hop{2 * i + 1, 2 * i, n}; }); };
 
   switch (algorithm) {
-    case Algorithm::ring:  // step k sends chunk r - k - 1; the all-gather begins with chunk r
+    case Algorithm::ring:  // step k sends chunk r - k - 1; the all-gather starts with chunk r
       for (int k = 0; k < 2 * (N - 1); ++k)
         round(N, [&](int r) {
           const int chunk = k < N - 1 ? r - k - 1 : r - (k - N + 1);
@@ -216,7 +218,7 @@ inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
       round(N - 1, [&](int i) { return Hop{i + 1, 0, n}; });
       round(N - 1, [&](int i) { return Hop{0, i + 1, n}; });
       break;
-    case Algorithm::tree:  // up one level after the other, and down, the longest way first or last
+    case Algorithm::tree:  // up level by level, then down, farthest first or last
       for (int k = 1; k < N; k *= 2)
         round((N + k - 1) / (2 * k), [&](int i) { return Hop{2 * k * i + k, 2 * k * i, n}; });
       for (int k = 1; k < N; k *= 2)
@@ -228,16 +230,16 @@ inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
       unfold();
       break;
     case Algorithm::rabenseifner: {
-      // Of P chunks, `count` from `first` on.
+      // The elements in `count` of P chunks, starting with `first`.
       const auto chunks = [&](int first, int count) {
         std::int64_t elements = 0;
         for (int i = first; i < first + count; ++i) elements += chunk_elements(n, P, i);
         return elements;
       };
       fold();
-      for (int half = P / 2; half >= 1; half /= 2)  // what the partner keeps
+      for (int half = P / 2; half >= 1; half /= 2)  // sends the half that the partner keeps
         exchange(half, [&](int place) { return chunks((place ^ half) / half * half, half); });
-      for (int have = 1; have < P; have *= 2)  // what is complete here
+      for (int have = 1; have < P; have *= 2)  // sends the completed range
         exchange(have, [&](int place) { return chunks(place / have * have, have); });
       unfold();
       break;
@@ -246,20 +248,22 @@ inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
   return play.end();
 }
 
-/// Between the first N ranks of `cluster`, n f32 elements: by the closed form if there is one, or
-/// message by message. Rounded as the modelled clock rounds: each message once.
+/// Predicts an all-reduce of n f32 elements between the first N ranks of `cluster`: by the closed
+/// form if there is one, otherwise message by message. Rounds each message once, as the modelled
+/// clock does.
 inline AllReduceTime predict_all_reduce(Algorithm algorithm, std::int64_t n, int N,
                                         const Cluster& cluster) {
   const auto closed = closed_form(algorithm, n, N, cluster);
   return closed ? *closed : play_messages(algorithm, n, N, cluster);
 }
 
-/// Bytes of the whole array by the time: what the user of an all-reduce sees, in bytes per second.
+/// The array's size divided by the time, in bytes per second: the rate that the caller of an
+/// all-reduce sees.
 inline double algorithm_bandwidth(std::int64_t bytes, double time_seconds) {
   return static_cast<double>(bytes) / time_seconds;
 }
-/// What each link carries meanwhile if the algorithm sends the least that is possible (nccl-tests,
-/// PERFORMANCE.md): comparable across N, and with the link's own rate.
+/// The rate on each link if the algorithm sends the minimum number of bytes (nccl-tests,
+/// PERFORMANCE.md): comparable across N, and with the link's own bandwidth.
 inline double bus_bandwidth(std::int64_t bytes, double time_seconds, int N) {
   return algorithm_bandwidth(bytes, time_seconds) * 2 * (N - 1) / N;
 }

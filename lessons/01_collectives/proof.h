@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// What rank r brings in every element: whole numbers, whose sum is exact in any order.
+/// Rank r's contribution in every element: a whole number, so that sums are exact in any order.
 inline float contribution(int rank, int ranks) {
   return ranks <= Grid::most_ranks ? Grid::contribution(rank) : static_cast<float>(rank + 1);
 }
@@ -40,7 +40,7 @@ inline void check_sum(const Rank& rank, View data) {
                                  i, values[i], sum));
 }
 
-/// Sums of such numbers depend on the order in which they are added.
+/// Fills `data` with noise, whose sums depend on the order of additions.
 inline void fill_with_noise(const Rank& rank, View data, std::uint64_t seed) {
   std::minstd_rand random{static_cast<unsigned>(seed * 1009 + static_cast<unsigned>(rank.id) + 1)};
   std::vector<float> values(static_cast<std::size_t>(data.elements()));
@@ -48,8 +48,8 @@ inline void fill_with_noise(const Rank& rank, View data, std::uint64_t seed) {
   from_host(rank.device, values, data);
 }
 
-/// Sums noise by `ours` and by Group::all_reduce's ring. Throws RunError unless all ranks have the
-/// same bits, and, where `like_the_group`, the same as Group's. Called by all ranks.
+/// Sums noise with `ours` and with Group::all_reduce's ring. Throws RunError unless all ranks have
+/// the same bits and, with `like_the_group`, the same as Group's. All ranks call it.
 inline void check_bits(Rank& rank, Group& group, View data, std::uint64_t seed, bool like_the_group,
                        const std::function<void(View)>& ours) {
   fill_with_noise(rank, data, seed);
@@ -69,7 +69,7 @@ inline void check_bits(Rank& rank, Group& group, View data, std::uint64_t seed, 
     throw RunError(fmt::format("rank {}: other bits than rank 0 has", rank.id));
 }
 
-/// What has been checked by then.
+/// Prints the properties checked so far.
 inline void tell_proof(bool computes, bool like_the_group) {
   if (!computes)
     return fmt::print(

@@ -7,31 +7,31 @@
 
 namespace lockstep {
 
-/// How far a ring all-reduce has come: `done` steps of `steps`, in one of its two halves.
+/// Progress of a ring all-reduce: `done` of `steps` steps, in one of its two halves.
 struct RingStep {
   const char* half = "reduce_scatter";  ///< or "all_gather"
   int done = 0;
   int steps = 0;
 };
 
-/// Sums `data` (n elements, f32) over the members of `ring`, in place: every member ends with the
+/// Sums `data` (n f32 elements) over the members of `ring`, in place: every member ends with the
 /// same bits (Patarasuk and Yuan 2009; in MPI since Thakur, Rabenseifner, Gropp 2005).
 ///
-/// `data` is cut into N chunks. In every step every rank sends one chunk to its right neighbour and
-/// receives another from its left one, all at the same time:
+/// `data` is divided into N chunks. In every step, every rank sends one chunk to its right neighbor
+/// and receives another from its left one, all at the same time:
 ///
-///   reduce-scatter, N - 1 steps: what comes in is added to one's own. Chunk i sets out from rank
-///   i + 1, collects a contribution at each stop, and is complete at rank i, its last.
+/// reduce-scatter, N - 1 steps: each rank adds the incoming chunk to its own. Chunk i starts at
+/// rank i + 1, collects a contribution at each stop, and is complete at rank i, its last.
 ///
-///   all-gather, N - 1 steps: the complete chunks go once more around, and are only copied.
+/// all-gather, N - 1 steps: the complete chunks go around once more, and are only copied.
 ///
-/// Time, where a message takes α + β · bytes: 2(N-1)(α + ⌈n/N⌉β); the additions are free on the
-/// modelled clock, as in Group. Sent per rank: 2n elements less the two chunks that it never sends,
-/// see elements_sent(). Memory: one chunk of scratch, for what comes in. (Group::all_reduce
-/// takes the same way round, so it makes the same bits; where it can, it adds in the peer's buffer
-/// and does without the scratch.)
+/// Time, if a message takes α + β · bytes: 2(N-1)(α + ⌈n/N⌉β); additions cost nothing on the
+/// modelled clock, as in Group. Sent per rank: 2n elements minus the two chunks that it never
+/// sends, see elements_sent(). Memory: one chunk of scratch for the incoming chunk.
+/// (Group::all_reduce uses the same order, so it produces the same bits; if it can, it adds
+/// directly from the peer's buffer and needs no scratch.)
 ///
-/// `seen(RingStep)` is called on each rank before the first step and after every one.
+/// `seen(RingStep)` is called on each rank before the first step and after every step.
 template <class Seen>
 void ring_all_reduce(Group& ring, Device device, View data, Seen seen) {
   const int N = ring.size();
@@ -44,7 +44,7 @@ void ring_all_reduce(Group& ring, Device device, View data, Seen seen) {
   Tensor scratch;  // the first chunks are the longest
   if (N > 1) scratch = Tensor{device.memory, {chunk(0).elements()}, MemoryCategory::communication};
 
-  // One step in the timeline, which tells what it sends and to whom.
+  // Runs one step as a span of the timeline, with its bytes and its peer.
   const auto step = [&](const RingStep& now, const std::string& what, View out, auto work) {
     const std::string name = fmt::format("{} {}/{}: {}", now.half, now.done, now.steps, what);
     device.compute.range({.name = device.compute.trace().keep(name),
@@ -65,7 +65,8 @@ void ring_all_reduce(Group& ring, Device device, View data, Seen seen) {
     const View sum = chunk(adds);
     const View in = slice(scratch, 0, sum.elements());
     step({"reduce_scatter", k + 1, N - 1}, fmt::format("adds to chunk {}", adds), out, [&] {
-      // Both at once. If everybody sent first and waited, nobody would ever receive.
+      // Issue both before waiting. If every rank waited for its send first, none would ever
+      // receive.
       Work sent = ring.send(out, right);
       Work received = ring.receive(in, left);
       received.wait();
@@ -75,7 +76,7 @@ void ring_all_reduce(Group& ring, Device device, View data, Seen seen) {
     });
   }
 
-  // Now chunk `me` is complete here: each step passes on the one that came in last.
+  // Chunk `me` is now complete here. Each step forwards the chunk received last.
   for (int k = 0; k < N - 1; ++k) {
     const int takes = number(me - k - 1);
     const View out = chunk(me - k);
@@ -89,7 +90,7 @@ void ring_all_reduce(Group& ring, Device device, View data, Seen seen) {
   }
 }
 
-/// The same without anybody looking.
+/// The same without a callback.
 inline void ring_all_reduce(Group& ring, Device device, View data) {
   ring_all_reduce(ring, device, data, [](const RingStep&) {});
 }

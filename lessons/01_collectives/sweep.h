@@ -15,12 +15,12 @@
 
 namespace lockstep {
 
-/// All-reduces of many sizes among 2, 4, 8, ... and all ranks, as nccl-tests prints them, beside
-/// the predictions; then all algorithms against one another. Each method is called by all ranks;
+/// Runs all-reduces of many sizes among 2, 4, 8, ... and all ranks, in a table like that of
+/// nccl-tests, next to the predictions; then compares all algorithms. All ranks call each method;
 /// rank 0 prints.
 class Sweep {
  public:
-  /// `machine` has the α and β of the predictions; needed on rank 0 only. `quiet`: prints nothing.
+  /// `machine` has the α and β of the predictions; only rank 0 needs it. `quiet`: prints nothing.
   Sweep(Rank& rank, Cluster machine, std::int64_t largest_bytes, bool quiet)
       : rank_(rank),
         machine_(std::move(machine)),
@@ -29,7 +29,7 @@ class Sweep {
         native_(rank.endpoint.collectives == Collectives::native),
         data_(rank.memory, {largest_bytes / 4}, MemoryCategory::communication) {}
 
-  /// One algorithm: how time and bandwidth change with the size and with the number of ranks.
+  /// Tests one algorithm: how time and bandwidth change with the size and with the number of ranks.
   void over_ranks(Algorithm algorithm) {
     const bool modelled = rank_.clock.is_modelled();
     print("\n{} all-reduce, {} clock, {}; times in µs, bandwidths in GB/s\n", name_of(algorithm),
@@ -56,8 +56,7 @@ class Sweep {
                                 : "MPI's own, with --comm native");
   }
 
-  /// All algorithms among all ranks: which is the fastest at which size, and which is predicted to
-  /// be.
+  /// Tests all algorithms among all ranks: the fastest one at each size, and the predicted one.
   void over_algorithms() {
     const int N = rank_.count;
     Members members{*this, N};
@@ -85,14 +84,15 @@ class Sweep {
     tell_crossings(N, machine);
   }
 
-  /// All that was measured, as a JSON array; complete on every rank.
+  /// All measurements, as a JSON array; complete on every rank.
   std::string json() const { return "[" + json_ + "]"; }
 
  private:
   static constexpr std::int64_t smallest = 256;  ///< bytes
 
   class Members;
-  /// By the wall, with the α and β of ranks that are all at work; a modelled link is never shared.
+  /// On the wall clock, the machine with the α and β of ranks that all communicate at once; a
+  /// modelled link is never shared.
   Cluster busy_machine(Members& members) const {
     Cluster machine = machine_;
     if (!rank_.clock.is_modelled()) machine.within = machine.between = members.busy_link();
@@ -125,7 +125,7 @@ class Sweep {
     json_ += lockstep::json(told, N);
   }
 
-  /// The first N ranks, which do the work while the others wait.
+  /// The first N ranks, which work while the others wait.
   class Members {
    public:
     Members(Sweep& sweep, int N) : sweep_(sweep) {
@@ -155,7 +155,7 @@ class Sweep {
       Rank& rank = sweep_.rank_;
       const View data = slice(sweep_.data_, 0, bytes / 4);
       if (group == nullptr) return time_of(rank, bytes, {});
-      // What is timed is right: ones give N in every place. After that zeros, which stay small.
+      // First checks the result: with ones, every element is N. Then zeros, which stay small.
       fill(data, 1.0F);
       group->all_reduce(data, algorithm).wait();
       const bool right = std::ranges::all_of(to_host(rank.device, data), [&](float value) {
@@ -189,7 +189,7 @@ class Sweep {
     });
   }
 
-  /// Of an algorithm's column.
+  /// The width of an algorithm's column.
   static std::size_t width(Algorithm algorithm) {
     return std::max<std::size_t>(std::string_view{name_of(algorithm)}.size(), 10);
   }
@@ -210,8 +210,8 @@ class Sweep {
     return "";
   }
 
-  /// Where the predicted winner changes, within the sweep: among sizes that all algorithms can
-  /// cut evenly.
+  /// Prints the sizes within the sweep at which the predicted winner changes, among sizes that all
+  /// algorithms can divide evenly.
   void tell_crossings(int N, const Cluster& machine) const {
     const std::int64_t unit = std::lcm<std::int64_t>(
         N, static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(N))));
@@ -220,7 +220,7 @@ class Sweep {
     Algorithm now = predicted_fastest(at * unit, N, machine);
     print("  predicted: {} ({})", name_of(now), virtue(now));
     for (;;) {
-      std::int64_t other = at;  // in steps of some per cent, and then to the unit
+      std::int64_t other = at;  // in steps of a few percent, then down to the unit
       while (other <= last && predicted_fastest(other * unit, N, machine) == now) {
         at = other;
         other += std::max<std::int64_t>(other / 64, 1);

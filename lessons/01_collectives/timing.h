@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// The largest of all ranks' values, on every rank; moved aside from what is counted and timed.
+/// The maximum of all ranks' values, on every rank; these messages are neither counted nor timed.
 inline Picoseconds largest_of_all(Transport& transport, Picoseconds mine) {
   Picoseconds largest = mine;
   for (const std::string& each : gather_to_root(transport, std::to_string(mine)))
@@ -20,14 +20,14 @@ inline Picoseconds largest_of_all(Transport& transport, Picoseconds mine) {
   return std::stoll(broadcast_from_root(transport, std::to_string(largest)));
 }
 
-/// When all that this rank has begun is done; on a GPU the host waits for it.
+/// The time when all of this rank's work is done; on a GPU the host waits for it.
 inline Picoseconds time_when_done(Rank& rank) {
   rank.compute.synchronise();
   return rank.compute.now();
 }
 
-/// From here on all ranks' times are comparable: on the modelled clock they are the same, by the
-/// wall all ranks have come.
+/// Makes all ranks' times comparable from here on: on the modelled clock they become equal, on the
+/// wall clock all ranks have arrived.
 inline void start_together(Rank& rank) {
   const Picoseconds latest = largest_of_all(*rank.transport, time_when_done(rank));
   if (rank.clock.is_modelled())
@@ -39,9 +39,9 @@ inline Picoseconds median(std::vector<Picoseconds> times) {
   return times[times.size() / 2];
 }
 
-/// How long `collective` takes between all ranks' start and the last one's end: on the modelled
-/// clock exactly, by the wall the median of several samples of several calls each. Called by all
-/// ranks, those that are no members with an empty function; all get the answer.
+/// The time of `collective` from the ranks' common start to the end of the last rank: exact on the
+/// modelled clock; on the wall clock, the median of several samples of several calls each. All
+/// ranks call it, non-members with an empty function; all get the result.
 inline Picoseconds time_of(Rank& rank, std::int64_t bytes,
                            const std::function<void()>& collective) {
   const bool modelled = rank.clock.is_modelled();
@@ -60,15 +60,16 @@ inline Picoseconds time_of(Rank& rank, std::int64_t bytes,
   return median(taken);
 }
 
-/// α and β by the wall clock: fitted to what messages of 0 B up to `buffer`'s size take. Called by
-/// all ranks; `message` does one on this rank (empty: it waits), and takes `share` of its time.
+/// α and β on the wall clock, fitted to the times of messages from 0 B to `buffer`'s size. All
+/// ranks call it. `message` exchanges one message on this rank (empty: it only waits), which takes
+/// `share` of the measured time.
 inline Link measure_link(Rank& rank, View buffer, double share,
                          const std::function<void(View)>& message) {
   std::vector<MessageTime> times;
   const auto whole = static_cast<std::int64_t>(buffer.bytes());
   for (const std::int64_t most : {0, 4, 256, 1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22}) {
     const std::int64_t bytes = std::min(most, whole);
-    if (!times.empty() && times.back().bytes == bytes) break;  // the buffer has no more
+    if (!times.empty() && times.back().bytes == bytes) break;  // the buffer is no larger
     const View part = slice(buffer, 0, bytes / 4);
     const Picoseconds time =
         time_of(rank, bytes, message ? [&] { message(part); } : std::function<void()>{});
@@ -77,7 +78,7 @@ inline Link measure_link(Rank& rank, View buffer, double share,
   return fit_link(times);
 }
 
-/// Between ranks 0 and 1, while all others wait: half a round trip.
+/// Measures ranks 0 and 1, while all others wait: half a round trip.
 inline Link measure_ping_pong(Rank& rank, Group& group, View buffer) {
   const auto there_and_back = [&](View message) {
     if (rank.id == 0) group.send(message, 1).wait();
@@ -88,8 +89,8 @@ inline Link measure_ping_pong(Rank& rank, Group& group, View buffer) {
                       rank.id > 1 ? std::function<void(View)>{} : there_and_back);
 }
 
-/// Between neighbours of a ring, all at the same time: half of `buffer` goes out, the other half is
-/// what comes in. `group` is null on ranks that are no members.
+/// Measures neighbors of a ring, all at the same time: half of `buffer` is sent, the other half
+/// received. `group` is null on non-members.
 inline Link measure_busy_ring(Rank& rank, Group* group, View buffer) {
   const View into = slice(buffer, buffer.elements() / 2, buffer.elements() / 2);
   const auto exchange = [&](View out) {

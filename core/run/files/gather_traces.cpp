@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A file's size and first two lines: the second is the hello, which names the run and the rank.
+/// A file's size and first two lines. The second is the hello, which names the run and the rank.
 std::string description(const fs::path& path) {
   std::error_code error;
   const auto size = fs::file_size(path, error);
@@ -40,7 +40,7 @@ int gather_traces(Transport& transport, const RunFolder& folder, std::size_t pie
   if (folder.path.empty()) return 0;
   const fs::path mine = folder.rank_file(transport.rank());
 
-  // Rank 0 says whose files it misses, and in how many pieces they come.
+  // Rank 0 names the ranks whose files are missing, and the number of pieces for each.
   std::string plan;
   const auto descriptions = gather_to_root(transport, description(mine));
   std::size_t pieces = 0;
@@ -59,8 +59,8 @@ int gather_traces(Transport& transport, const RunFolder& folder, std::size_t pie
   const bool sends = std::find(missing.begin(), missing.end(), transport.rank()) != missing.end();
   std::ifstream source;
   if (sends) source.open(mine, std::ios::binary);
-  // Beside the name that they get at the end: where a file system is shared and only slow to show
-  // it, that is the rank's own file.
+  // Written under a temporary name: on a shared file system that is merely slow to show new files,
+  // the final name would be the rank's own file.
   const auto arriving = [&](int rank) { return folder.path / fmt::format(".rank{}.json", rank); };
   std::vector<std::ofstream> files;
   if (transport.rank() == 0)

@@ -15,8 +15,8 @@ namespace {
 
 constexpr const char* reports_variable = "LOCKSTEP_REPORTS";
 constexpr const char* mark = "\x1elockstep\t";
-constexpr char line_break = '\x1f';  // for a newline within the one line
-/// All lines but the first begin with four blanks.
+constexpr char line_break = '\x1f';  // encodes a newline within the line
+/// Indents all lines but the first by four spaces.
 std::string indented(const std::string& lines) {
   std::string text;
   for (const char c : lines) text += c == '\n' ? std::string{"\n    "} : std::string{c};
@@ -32,14 +32,14 @@ std::string RankReport::to_line() const {
   std::string rest = text;
   std::replace(rest.begin(), rest.end(), '\n', line_break);
   const std::size_t room = PIPE_BUF - line.size() - 1;
-  // Operations are told newest last, a failure's cause comes first.
+  // The newest operation comes last, but a failure's cause comes first.
   if (rest.size() > room)
     rest = kind == Kind::doing ? rest.substr(rest.size() - room) : rest.substr(0, room);
   return line + rest + "\n";
 }
 
 std::optional<RankReport> RankReport::from_line(const std::string& line) {
-  // Behind what a rank had left of a line without its end.
+  // The mark may follow an unfinished line of the rank's output.
   const auto at = line.find(mark);
   if (at == std::string::npos) return {};
   std::istringstream words{line.substr(at + std::string{mark}.size())};
@@ -76,7 +76,7 @@ std::string RankReport::shown() const {
 
 void say(const RankReport& report) {
   const std::string words = reports_are_collected() ? report.to_line() : report.shown();
-  // At once and past stdio: other threads of this process may be anywhere.
+  // In one write that bypasses stdio, because other threads of this process may be in any state.
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, words.data(), words.size());
 }
 

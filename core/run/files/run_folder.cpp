@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* run_variable = "LOCKSTEP_RUN";
 
-/// Relative to where one is, if that is shorter to read.
+/// Relative to the current folder, if that is shorter.
 std::string shown(const fs::path& path) {
   const std::string relative = fs::proximate(path).string();
   return relative.size() < path.string().size() ? relative : path.string();
@@ -45,7 +45,7 @@ RunFolder RunFolder::create(const std::string& trace, const std::string& lesson)
   if (trace.empty()) {
     const fs::path runs = fs::path{LOCKSTEP_SOURCE_DIR} / "runs";
     fs::create_directories(runs, error);
-    // Two runs of one second get two folders.
+    // Two runs in the same second get two folders.
     for (int copy = 2; !error && !fs::create_directory(runs / folder.run, error); ++copy)
       folder.run = fmt::format("{}-{}", stamp, copy);
     folder.path = runs / folder.run;
@@ -66,7 +66,7 @@ void RunFolder::begin() const {
   if (path.empty()) return;
   std::error_code error;
   fs::create_directories(path, error);
-  // Of a run before this one into the same folder.
+  // Files of an earlier run in the same folder.
   for (const auto& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename().string();
     const bool ranks = name.rfind("rank", 0) == 0 && name.ends_with(".json");
@@ -74,7 +74,7 @@ void RunFolder::begin() const {
       fs::remove(entry.path(), error);
   }
   if (path.parent_path().filename() != "runs") return;
-  // Replaced in one step, so that there is always one.
+  // Replaced atomically, so that the link always exists.
   const fs::path fresh = path.parent_path() / (".latest-" + run);
   fs::create_directory_symlink(path.filename(), fresh, error);
   if (!error) fs::rename(fresh, path.parent_path() / "latest", error);
@@ -106,7 +106,7 @@ void RunFolder::keep_whole_lines(int ranks) const {
     std::ifstream in{file, std::ios::binary};
     auto end = static_cast<std::streamoff>(fs::file_size(file, error));
     const std::streamoff whole = end;
-    // From the end back, a block at a time: lines are short, files may be long.
+    // Reads backward from the end, one block at a time: lines are short, files may be long.
     std::string block(4096, '\0');
     while (in && end > 0) {
       const auto size = std::min(end, static_cast<std::streamoff>(block.size()));

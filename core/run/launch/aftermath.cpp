@@ -15,7 +15,7 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
       case RankReport::Kind::here:
         break;
       case RankReport::Kind::refused:
-        // All ranks may have been asked for the same.
+        // All ranks may have reported the same error.
         if (std::find(refusals_.begin(), refusals_.end(), report->text) != refusals_.end()) break;
         refusals_.push_back(report->text);
         return report->text;
@@ -50,7 +50,7 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
     block_ += text + "\n";
     return {};
   }
-  // Once a rank is gone, the libraries of others tell of lost connections: "[host:1234] ...".
+  // Once a rank is gone, other ranks' libraries report lost connections: "[host:1234] ...".
   if (failed_ && (text.empty() || text.front() == '[')) return {};
   if (text.starts_with("mpirun: abort is already in progress")) return {};
   return text;
@@ -83,7 +83,7 @@ void Aftermath::end_block() {
   } else if (told("Primary job")) {
     failed_ = true;
   } else if (const auto first = block_.find("Process name: [["); first != std::string::npos) {
-    // "Process name: [[31942,1],2]", "Exit code:    1": of one that has said no more than that.
+    // "Process name: [[31942,1],2]", "Exit code:    1": a rank that reported nothing else.
     const auto rank = block_.find("],", first);
     const auto code = block_.find("Exit code:", first);
     if (rank != std::string::npos && code != std::string::npos)
@@ -92,7 +92,7 @@ void Aftermath::end_block() {
                      fmt::format("ended with exit code {}",
                                  std::atoi(block_.c_str() + code + std::strlen("Exit code:")))};
   } else if (told("unable to reliably start one or more daemons")) {
-    // Thirty lines of what may be wrong; ssh's own words have come before.
+    // Replaces thirty lines of possible causes; ssh's own error was printed before.
     unsaid_ =
         "the run failed: mpirun could not start on every host: each must be reached by ssh without "
         "a password, and have OpenMPI's orted on its PATH\n";
@@ -109,7 +109,7 @@ std::string Aftermath::who(int rank) const {
 }
 
 std::string Aftermath::text(const std::string& epilogue) const {
-  // A rank that is killed has no time to speak; so one that has spoken died of what it has said.
+  // A killed rank has no time to report, so a rank that reported a cause died of that cause.
   const auto spoken = [&](int rank) {
     return std::any_of(causes_.begin(), causes_.end(),
                        [&](const RankReport& cause) { return cause.rank == rank; });

@@ -23,8 +23,8 @@ std::span<std::byte> room_of(std::int64_t& value) {
   return std::as_writable_bytes(std::span{&value, 1});
 }
 
-// The answer's room is ready before the question leaves, and nobody waits between the question's
-// leaving and the answer's coming: whatever is done there would count as way.
+// The receive for the answer is posted before the question is sent, and nothing waits in between:
+// any such delay would count as travel time.
 ClockOffset ask(Transport& transport, const std::function<std::int64_t()>& now, int count) {
   std::vector<ClockExchange> exchanges;
   for (int i = 0; i < count; ++i) {
@@ -58,7 +58,7 @@ ClockOffset best_offset(const std::vector<ClockExchange>& exchanges) {
   const ClockExchange& best = *std::min_element(
       exchanges.begin(), exchanges.end(),
       [&](const ClockExchange& a, const ClockExchange& b) { return way(a) < way(b); });
-  // Half of an odd number is rounded away from what is certain.
+  // Half of an odd number is rounded toward the larger uncertainty.
   return {.offset_ns = best.asked + way(best) / 2 - best.root,
           .uncertainty_ns = (way(best) + 1) / 2};
 }
@@ -74,7 +74,7 @@ std::string this_clock() {
 std::vector<HostClock> measure_clocks(Transport& transport, const std::string& host,
                                       const std::string& clock,
                                       const std::function<std::int64_t()>& now, int exchanges) {
-  // Everybody learns who is where...
+  // All ranks learn each rank's host and clock...
   std::string all;
   for (const std::string& each : gather_to_root(transport, host + "\n" + clock + "\n")) all += each;
   all = broadcast_from_root(transport, all);

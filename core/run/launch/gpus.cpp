@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "0-3,8": the cores that this process may use.
+/// The cores that this process may use, such as "0-3,8".
 std::string own_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return "?";
@@ -33,8 +33,8 @@ std::string own_cores() {
   return text;
 }
 
-/// The network device whose way to the GPU is the shortest: of those with the longest beginning of
-/// their path through the PCI tree in common.
+/// The network device nearest to the GPU: the one that shares the longest prefix of its path in the
+/// PCI tree.
 std::string nearest_nic(std::string address) {
   std::ranges::transform(address, address.begin(), [](unsigned char c) { return std::tolower(c); });
   std::error_code error;
@@ -58,7 +58,7 @@ std::string plural(std::size_t count, const std::string& what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-/// Which GPU, among those of all hosts.
+/// Identifies a GPU among those of all hosts.
 std::string gpu_of(const RankPlace& place) {
   return place.host + "/" + place.gpu_address;
 }

@@ -31,10 +31,10 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr const char* no_mpirun =
     "--launch mpi: there is no mpirun; install openmpi-bin, or use --launch threads";
 
-/// mpirun and its words. When one rank ends badly OpenMPI 4.1 sends all others SIGCONT, waits
-/// odls_base_sigkill_timeout seconds or until they are gone, and then sends SIGTERM and, some
-/// milliseconds later, SIGKILL. So SIGCONT is when ranks say what they were doing and end their
-/// traces; they have a second for it.
+/// mpirun and its arguments. When a rank exits with an error, OpenMPI 4.1 sends SIGCONT to all
+/// others, waits until they are gone or odls_base_sigkill_timeout seconds have passed, and then
+/// sends SIGTERM and, some milliseconds later, SIGKILL. So on SIGCONT the ranks report their last
+/// operations and end their traces; they have one second for it.
 std::vector<std::string> command(int ranks, const HostChoice& hosts, int argc, char** argv) {
   char self[4096];
   const ssize_t size = ::readlink("/proc/self/exe", self, sizeof self - 1);
@@ -52,7 +52,7 @@ std::vector<std::string> command(int ranks, const HostChoice& hosts, int argc, c
                                  "1"};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   for (const std::string& word : hosts.arguments()) words.push_back(word);
-  // Of this environment other hosts are told only what is named. (Here all of it is seen.)
+  // Remote hosts receive only the variables named here; this host inherits the whole environment.
   for (const char* variable : {"LOCKSTEP_RUN", "LOCKSTEP_CONSOLE", "LOCKSTEP_REPORTS"})
     if (hosts.any() && std::getenv(variable) != nullptr) {
       words.emplace_back("-x");
@@ -63,7 +63,7 @@ std::vector<std::string> command(int ranks, const HostChoice& hosts, int argc, c
   return words;
 }
 
-/// Starts mpirun with its stderr in a pipe. Returns its process, and the pipe's end to read.
+/// Starts mpirun with its stderr in a pipe. Returns its process and the pipe's read end.
 std::pair<pid_t, int> start(std::vector<std::string> words) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -75,9 +75,10 @@ std::pair<pid_t, int> start(std::vector<std::string> words) {
   const pid_t child = ::fork();
   if (child < 0) throw RunError(fmt::format("can't start mpirun: {}", std::strerror(errno)));
   if (child == 0) {
-    // A group of its own: a Ctrl-C would reach mpirun twice, from the terminal and from here, and
-    // after the second it kills the ranks before they have ended their traces. It ends with this
-    // process, however that does. Nobody reads its stdin, which a background group may not.
+    // Its own process group: otherwise Ctrl-C would reach mpirun twice, from the terminal and from
+    // here, and on the second it kills the ranks before they have ended their traces. It ends when
+    // this process does, for whatever reason. Its stdin is /dev/null, because a background group
+    // may not read it.
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(1);
@@ -91,7 +92,7 @@ std::pair<pid_t, int> start(std::vector<std::string> words) {
   return {child, errors[0]};
 }
 
-/// Lines from a descriptor, as they come.
+/// Reads lines from a descriptor as they arrive.
 class Lines {
  public:
   explicit Lines(int descriptor) : descriptor_(descriptor) {}
@@ -99,7 +100,7 @@ class Lines {
   Lines(const Lines&) = delete;
   Lines& operator=(const Lines&) = delete;
 
-  /// Waits up to so many milliseconds for something to read; false at the end.
+  /// Waits up to `milliseconds` for input; returns false at end of file.
   bool read(int milliseconds, const std::function<void(const std::string&)>& take) {
     pollfd events{descriptor_, POLLIN, 0};
     if (::poll(&events, 1, milliseconds) <= 0) return true;
@@ -122,8 +123,8 @@ class Lines {
   std::string text_;
 };
 
-/// Sees to it that mpirun ends in time once it has a reason to: where it does not by itself, it is
-/// told to, and at last killed; its daemons and ranks end when they have lost it.
+/// Makes sure that mpirun ends in time once it has a reason to: if it does not end by itself, sends
+/// it a signal, and finally kills it; its daemons and ranks end when they lose it.
 class Deadline {
  public:
   explicit Deadline(pid_t mpirun) : mpirun_(mpirun) {}
@@ -162,8 +163,8 @@ int run_under_mpirun(
   collect_reports();
   std::atomic<pid_t> child{0};
   std::atomic<bool> interrupted{false};
-  // From SIGTERM to SIGKILL mpirun gives its ranks no more than some milliseconds; so they are
-  // asked to end their traces first (it hands SIGUSR1 on).
+  // Between SIGTERM and SIGKILL, mpirun gives its ranks only a few milliseconds, so this first asks
+  // them to end their traces (mpirun forwards SIGUSR1).
   watch.now_call([&interrupted, &child](int) {
     const bool first = !interrupted.exchange(true);
     if (child == 0) return;
@@ -175,9 +176,9 @@ int run_under_mpirun(
   });
   const auto [process, errors] = start(command(ranks, hosts, argc, argv));
   child = process;
-  if (interrupted) ::kill(process, SIGTERM);  // it came before there was whom to send it to
+  if (interrupted) ::kill(process, SIGTERM);  // the interruption came before the process existed
 
-  // Slightly shorter, because the arrival of notices varies.
+  // Slightly shorter, because the arrival times of notices vary.
   Aftermath aftermath{ranks, 0.9 * patience_seconds};
   Lines lines{errors};
   Deadline deadline{process};
@@ -190,7 +191,7 @@ int run_under_mpirun(
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
-  watch.now_call([](int) {});  // it is over
+  watch.now_call([](int) {});  // the run is over
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && !interrupted) return 0;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) throw UsageError(no_mpirun);
   const std::string more = epilogue(aftermath.hosts());

@@ -14,7 +14,7 @@ namespace lockstep {
 
 namespace {
 
-/// Checks in the form that CLI11 takes: the complaint, or "".
+/// A check as CLI11 expects it: returns an error message, or "".
 using Check = std::function<std::string(const std::string&)>;
 
 Check at_least(int least) {
@@ -34,8 +34,7 @@ Check positive(bool or_zero) {
   };
 }
 
-/// How many letters one word takes to become the other: inserted, removed or replaced
-/// (Levenshtein).
+/// The edit distance between two words (Levenshtein): letters inserted, removed or replaced.
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -202,7 +201,7 @@ void FlagParser::Impl::shared_flags() {
   app.option_defaults()->group("This lesson's own");
 }
 
-/// Of the shared flags those that would shape or train a model.
+/// Removes the shared flags that shape or train a model.
 void FlagParser::Impl::leave_out_the_model() {
   for (const char* flag :
        {"--batch", "--microbatches", "--layers", "--hidden", "--heads", "--sequence", "--vocab",

@@ -22,7 +22,7 @@ namespace lockstep {
 
 namespace {
 
-/// Units by the names that people have for them: block 0 is unit 1.
+/// Parses the units to freeze, by the users' names for them: block 0 is unit 1.
 std::vector<int> frozen_units(const std::string& text, int layers) {
   std::vector<int> units;
   std::istringstream parts{text};
@@ -42,7 +42,7 @@ std::vector<int> frozen_units(const std::string& text, int layers) {
   return units;
 }
 
-/// What the meta device can't do. Throws UsageError.
+/// Throws UsageError for options that the meta device does not support.
 void check_meta(const Given& given, const Options& options) {
   if (!options.on_meta()) return;
   const auto refuse = [](const std::string& flag, const std::string& why) {
@@ -91,7 +91,7 @@ void choose_clock(const Given& given, Options& options) {
         fmt::format("--pace {} with --clock wall: a wall clock runs at its own pace; use --clock "
                     "modelled",
                     given.pace));
-  // Which cores ranks on other hosts have, they say themselves; and who has which GPU is not known
+  // Ranks on other hosts report their cores themselves, and the assignment of GPUs is not known
   // yet.
   const bool they_choose =
       given.clock == "auto" && ((options.hosts.any() && !under_mpi()) || options.clock_is_open);
@@ -118,7 +118,7 @@ void choose_collectives(const Given& given, Options& options) {
 }
 
 void check_batch(const Options& options) {
-  int pieces = options.dp;  // what all values of m divide
+  int pieces = options.dp;  // every value of m must divide this
   for (int m : options.microbatches) pieces = std::lcm(pieces, m * options.dp);
   for (int m : options.microbatches) {
     if (options.batch % (m * options.dp) == 0) continue;
@@ -144,7 +144,7 @@ void check_files(const Options& options) {
     const auto path = std::filesystem::absolute(file);
     const auto folder = path.parent_path();
     std::error_code error;
-    // What is saved may be a folder; a report is a file.
+    // --save may name a folder; a report is a file.
     const bool may_be_folder = flag == std::string{"--save"} && !file.ends_with(".safetensors");
     if (std::filesystem::is_directory(path, error)) {
       if (!may_be_folder) refuse("is a folder; give the name of a file");
@@ -193,7 +193,6 @@ int available_cores() {
   return CPU_COUNT(&set);
 }
 
-/// Digits and nothing else, up to a number that can be multiplied by another.
 std::optional<int> whole_number(const std::string& text, int least) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -203,7 +202,7 @@ std::optional<int> whole_number(const std::string& text, int least) {
 
 std::vector<int> number_list(const std::string& flag, const std::string& text, int least) {
   std::vector<int> numbers;
-  std::istringstream parts{text + ","};  // so that the last part is one like all others
+  std::istringstream parts{text + ","};  // the final comma ends the last part like the others
   for (std::string part; std::getline(parts, part, ',');) {
     const auto number = whole_number(part, least);
     if (!number)
@@ -235,7 +234,9 @@ void settle(const Given& given, const LessonInfo& info, Options& o) {
     throw UsageError(fmt::format("{} {}: threads are all on this host; use --launch mpi",
                                  o.hosts.hosts.empty() ? "--hostfile" : "--hosts",
                                  o.hosts.hosts.empty() ? o.hosts.hostfile : o.hosts.hosts));
-  if (!under_mpi()) o.hosts.check(o.ranks);  // a rank has its place, and may not see the file
+  if (!under_mpi())
+    o.hosts.check(o.ranks);  // a rank has its host already, and may not see the
+                             // file
   // The lesson's first axis takes the ranks that the other sizes leave.
   for (auto [axis, size, asked] : {std::tuple{Axis::dp, &o.dp, given.dp},
                                    {Axis::pp, &o.pp, given.pp},

@@ -18,7 +18,7 @@ std::optional<Op> op_of(Category category) {
   return {};
 }
 
-/// One step as it ran: what each rank did, in order, and how long each action took.
+/// One step as it ran: each rank's actions, in order, with their durations.
 struct Ran {
   Schedule schedule;
   std::vector<std::vector<Picoseconds>> durations;  ///< parallel to the schedule's actions
@@ -53,7 +53,7 @@ Ran read_step(const Timeline& timeline, int step) {
   return ran;
 }
 
-/// The bubble when messages are free and every action takes what `durations` say.
+/// The bubble if messages are free and every action takes its time in `durations`.
 double simulated(const Schedule& schedule, std::vector<std::vector<Picoseconds>> durations) {
   PipelineTimes times;
   times.stages.resize(static_cast<std::size_t>(schedule.stages));
@@ -101,7 +101,7 @@ ObservedBubble observe_bubble(const Timeline& timeline, const Phase& phase,
     observed.parts =
         take_apart(read_step(timeline, middle->second), *predicted.bubble, middle->first);
   } catch (const ScheduleError&) {
-    // A trace from which actions are missing is no schedule.
+    // A trace with missing actions does not form a schedule.
   }
   return observed;
 }

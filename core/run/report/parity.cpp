@@ -76,7 +76,7 @@ Parity compare(const std::vector<double>& losses, const std::vector<NamedValues>
   for (std::size_t i = 0; i < losses.size(); ++i) {
     const double expected = reference.losses[i];
     const double error = std::abs(losses[i] - expected) / std::abs(expected);
-    // What is not a number is as far off as can be.
+    // NaN counts as an infinite error.
     parity.max_relative_loss =
         std::max(parity.max_relative_loss, std::isnan(error) ? INFINITY : error);
     parity.bitwise =

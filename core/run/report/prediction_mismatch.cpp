@@ -6,7 +6,7 @@ namespace lockstep {
 
 namespace {
 
-/// What of one rank's phase is not as predicted.
+/// The differences from the prediction in one rank's phase.
 std::vector<std::string> mismatches_of(int rank, const PhaseRecord& record) {
   std::vector<std::string> found;
   for (const Operation operation : all_operations) {

@@ -22,7 +22,7 @@ std::optional<ResidentBytes> resident_bytes() {
 
 std::vector<ProcessMemory> process_memory(const std::vector<RankRecord>& ranks) {
   std::vector<ProcessMemory> processes;
-  std::vector<const RankRecord*> firsts;  // of each process
+  std::vector<const RankRecord*> firsts;  // the first rank of each process
   for (const RankRecord& rank : ranks) {
     if (rank.process.id == 0) return {};
     const auto found = std::ranges::find_if(firsts, [&](const RankRecord* first) {
@@ -36,7 +36,7 @@ std::vector<ProcessMemory> process_memory(const std::vector<RankRecord>& ranks) 
     }
     ProcessMemory& process = processes[at];
     process.ranks.push_back(rank.rank);
-    // Taken when the first of its ranks had trained: later ones include that rank's results.
+    // The value from when its first rank had trained: later ones include that rank's results.
     process.resident = std::min(process.resident, rank.process.resident);
     std::int64_t peak = 0;
     for (const PhaseRecord& phase : rank.phases) peak = std::max(peak, phase.peak_total);

@@ -31,7 +31,7 @@ std::string signed_percent(double share) {
   return fmt::format("{:+.1f} %", share * 100);
 }
 
-/// Columns padded to their widest cell; the first to the left, others to the right.
+/// Pads columns to their widest cell; the first is left-aligned, the others right-aligned.
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows)
@@ -82,8 +82,8 @@ std::string bubble_table(const Report& report) {
          "share idle.\n";
 }
 
-/// Where a step's time goes on a rank, exposed communication by its parts. Not for pipelines: there
-/// the table of bubbles says it.
+/// Where a step's time goes on each rank, with exposed communication in its parts. Not for
+/// pipelines, whose bubble table shows it.
 std::string exposure_table(const Report& report) {
   if (report.timeline.ranks().empty() || report.ranks.front().phases.empty() ||
       report.ranks.front().phases.front().predicted.bubble)
@@ -112,7 +112,7 @@ std::string exposure_table(const Report& report) {
 
 constexpr std::size_t most_columns = 16;
 
-/// On many ranks, one row for neighbours that are alike in everything but their number.
+/// For many ranks: one row for adjacent ranks that differ only in their number.
 void join_equal_rows(std::vector<std::vector<std::string>>& rows) {
   if (rows.size() <= most_columns) return;
   std::vector<std::vector<std::string>> joined{rows.front()};
@@ -127,16 +127,16 @@ void join_equal_rows(std::vector<std::vector<std::string>>& rows) {
   rows = std::move(joined);
 }
 
-/// Peaks of memory by phase, of those categories in which phases differ.
+/// Peak memory by phase, for the categories in which phases differ.
 std::string varying_memory(const Report& report) {
   std::string text;
   for (int i = 0; i < memory_category_count; ++i) {
     const auto category = static_cast<MemoryCategory>(i);
-    if (category == MemoryCategory::communication) continue;  // what is in flight comes and goes
+    if (category == MemoryCategory::communication) continue;  // bytes in flight vary
     const bool many = report.ranks.size() > most_columns;
     std::vector<std::vector<std::string>> rows{{fmt::format("peak {}", name_of(category))}};
     bool varies = false;
-    if (many)  // a row for each rank, or for several that are alike
+    if (many)  // one row per rank, or per group of identical ranks
       for (const Phase& phase : report.phases()) rows[0].push_back(phase.name);
     else
       for (const RankRecord& rank : report.ranks)
@@ -163,14 +163,14 @@ std::string varying_memory(const Report& report) {
   return text;
 }
 
-/// The formula's figure and what was seen; one figure and "=" where they are the same.
+/// Predicted and observed bytes; a single figure with "=" if they are equal.
 std::string compared(const Figure& predicted, std::int64_t observed) {
   if (!predicted) return human_bytes(observed);
   if (*predicted == observed) return human_bytes(observed) + " =";
   return human_bytes(*predicted) + " / " + human_bytes(observed);
 }
 
-/// A line for each reason why figures are missing, with the figures.
+/// One line for each reason why figures are missing, with the names of those figures.
 std::string what_is_not_compared(const Report& report) {
   std::map<std::string, std::set<std::string>> missing;  // by reason
   for (const RankRecord& rank : report.ranks)
@@ -189,8 +189,9 @@ std::string mismatch_lines(const Report& report) {
   return text;
 }
 
-/// What a rank sends in a step. A single total if every operation is predicted. Otherwise the
-/// total of the predicted operations, with their names, and then each of the others that was seen.
+/// The bytes that a rank sends in a step. A single total if every operation is predicted. Otherwise
+/// the total of the predicted operations, with their names, followed by each other operation
+/// observed.
 std::string sent_cell(const PhaseRecord& record) {
   std::int64_t predicted = 0, sent = 0;
   bool all = true;
@@ -214,7 +215,7 @@ std::string sent_cell(const PhaseRecord& record) {
   return others.empty() ? "not counted" : fmt::format("{}", fmt::join(others, ", "));
 }
 
-/// Compares resident memory with the account; several processes are added up.
+/// Compares resident memory with the account, summed over processes.
 std::string resident_line(const Report& report) {
   const std::vector<ProcessMemory> processes = process_memory(report.ranks);
   if (processes.empty()) return {};
@@ -230,7 +231,7 @@ std::string resident_line(const Report& report) {
       sum(&ProcessMemory::other));
 }
 
-/// Of the last phase; what is not as predicted, of every phase.
+/// For the last phase; deviations from the prediction, for every phase.
 std::string memory_table(const Report& report) {
   std::vector<std::vector<std::string>> rows{
       {"", "sent a step", "activations", "in flight", "parameters", "gradients", "optimizer"}};
@@ -264,8 +265,8 @@ std::string memory_table(const Report& report) {
          resident_line(report) + mismatch_lines(report) + what_is_not_compared(report);
 }
 
-/// What GPUs hold by their own account, beside what ranks have allocated there: NCCL, cuBLAS and
-/// CUDA itself take memory, too.
+/// The memory in use as GPUs report it, next to the ranks' allocations: NCCL, cuBLAS and CUDA
+/// itself take memory too.
 std::string gpu_table(const Report& report) {
   struct Use {
     std::string ranks;
@@ -294,7 +295,7 @@ std::string gpu_table(const Report& report) {
                    : "");
 }
 
-/// Without a trace, the modelled time of each phase's last step: until the last rank is done.
+/// Without a trace: the modelled time of each phase's last step, until the last rank is done.
 std::string step_times(const Report& report) {
   if (!report.timeline.ranks().empty() || !report.options.clock.is_modelled()) return {};
   std::string text;
@@ -307,8 +308,8 @@ std::string step_times(const Report& report) {
   return text;
 }
 
-/// The last step; of a run that tries several things, the last step of each, with its name. (A
-/// pipeline's sweep is told by its table of bubbles.)
+/// The last step; for a run with several variants, the last step of each, with its name. (A
+/// pipeline's sweep is covered by its bubble table.)
 std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
   std::vector<std::pair<int, std::string>> steps;
   const int last = report.options.steps - 1;
@@ -320,7 +321,7 @@ std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
   return steps;
 }
 
-/// What the drawing's signs mean; nothing where it is of stretches that the lesson named itself.
+/// The key to the drawing's symbols; empty if it shows stretches that the lesson named itself.
 std::string legend(const Report& report, const Console& console) {
   if (bubble(report.timeline, report.options.steps - 1))
     return console.colour

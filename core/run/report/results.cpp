@@ -91,7 +91,7 @@ std::string predicted_json(const Phase& phase, const Predicted& predicted) {
 
 namespace {
 
-/// A slice as the numbers that it is made of.
+/// A slice, as its component numbers.
 json to_json(const Slice& slice) {
   const auto extents = [](const Shape& shape) {
     json list = json::array();
@@ -190,13 +190,13 @@ std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int ste
 
 namespace {
 
-/// A tensor on its way to being whole.
+/// A tensor being assembled from slices.
 struct Assembly {
   NamedValues tensor;
   std::vector<bool> here;  ///< by element
 };
 
-/// The tensors of all ranks, whole, each once.
+/// All ranks' tensors, assembled, each once.
 std::vector<NamedValues> put_together(const std::vector<RankRecord>& ranks,
                                       std::vector<NamedValues> RankRecord::*tensors) {
   std::map<int, Assembly> assemblies;  // by order
