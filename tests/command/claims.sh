@@ -1,4 +1,4 @@
-# For tests of programs: source it, then `run` and `claim`, and `conclude` at the end.
+# For tests of programs: source this file, call `run` and `claim`, and end with `conclude`.
 # shellcheck shell=bash
 
 scratch=$(mktemp -d)
@@ -8,8 +8,8 @@ unset DISPLAY WAYLAND_DISPLAY
 
 # Limits are generous, because a busy machine may be slow: they only catch hangs.
 
-# Runs a command with a limit of two minutes, or $limit seconds: $out and $err are what it printed, $code how
-# it ended.
+# Runs a command with a limit of two minutes, or $limit seconds. Sets $out and $err to its output
+# and $code to its exit code.
 run() {
   timeout -k 2 "${limit:-120}" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
   code=$?
@@ -33,7 +33,7 @@ complains() { [[ $err == *"$1"* ]]; }
 complains_in_one_line() { [[ -n $err && $err != *$'\n'* ]]; }
 says_nothing() { [[ -z $out ]]; }
 
-# Waits up to so many seconds for something to hold.
+# Waits up to $1 seconds for a command to succeed.
 within() {
   local tenths=$(($1 * 10))
   shift
@@ -44,9 +44,9 @@ within() {
   "$@"
 }
 
-# Of a run in the background, $run, which prints into $scratch.
+# For a run in the background, $run, whose output goes to $scratch.
 has_ended() { ! kill -0 "$run" 2>/dev/null; }
-# Waits for its end, up to a minute.
+# Waits up to a minute for it to end.
 await() {
   within 60 has_ended || kill -KILL "$run"
   wait "$run"

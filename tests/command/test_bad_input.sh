@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Lessons and the viewer against what can't be done as asked: exit code 2, one line on stderr that
-# names what is wrong, nothing on stdout, no run's folder, no waiting. Prints "N passed, N failed".
+# Impossible or invalid flags for lessons and the viewer: exit code 2, one line on stderr that names
+# the fault, nothing on stdout, no run folder, no delay. Prints "N passed, N failed".
 #
-#   test_bad_input.sh LESSON [VIEWER]      LESSON is that of a pipeline, such as lesson_09_1f1b
+# test_bad_input.sh LESSON [VIEWER]      LESSON is a pipeline's, such as lesson_09_1f1b
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
@@ -18,7 +18,8 @@ is_refused() { # WHAT
   claim "$1 is refused on stderr alone" says_nothing
 }
 
-# refuse FLAG VALUE WORDS...: `lesson FLAG VALUE` is refused, in a line that has FLAG, VALUE and WORDS.
+# refuse FLAG VALUE WORDS...: `lesson FLAG VALUE` must fail with a line that contains FLAG, VALUE
+# and WORDS.
 refuse() {
   local flag=$1 value=$2 launch word
   shift 2
@@ -69,7 +70,7 @@ refuse --compare -1 'at least 0'
 refuse --device tpu 'cpu, cuda, meta'
 refuse --launch 'mpi --device meta' '--device meta' '--launch threads'
 
-# Files to read.
+# Input files.
 mkdir "$scratch/folder"
 : >"$scratch/empty"
 printf 'short' >"$scratch/short"
@@ -113,14 +114,14 @@ for flag in --save --load; do
   refuse_words '--device meta' "$flag $scratch/good" '--device cpu' -- --device meta "$flag" "$scratch/good"
 done
 
-# Hosts: none is started for any of these.
+# Hosts: none of these starts a process on another host.
 printf 'a slots=2\nb slots=1\n' >"$scratch/hosts"
 refuse_words '--hostfile' 'none' 'no such file' -- --launch mpi --hostfile "$scratch/none"
 refuse_words '--hostfile' '3 slots for --ranks 4' '--ranks 3' -- --launch mpi --hostfile "$scratch/hosts"
 refuse_words '--hosts a:2,b:1' '3 slots for --ranks 4' -- --launch mpi --hosts a:2,b:1
 refuse_words '--hostfile' '--launch mpi' -- --hostfile "$scratch/hosts"
 
-# Files to write.
+# Output files.
 refuse --report "$scratch/none/report.json" 'no folder'
 refuse --report "$scratch/folder" 'name of a file'
 refuse --report /proc/report.json '/proc/report.json'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# That a benchmark runs and its figures get into the table and the JSON. Prints "N passed, N failed".
+# A benchmark runs, and its results appear in the table and the JSON. Prints "N passed, N failed".
 #
 #   test_bench.sh BENCH_COMM BENCH_TABLE
 set -uo pipefail

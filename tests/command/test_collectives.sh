@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lesson 01 as it is started by a person: what can't be done is refused in one line with exit code 2,
-# and what can be done ends well and says what it should. Prints "N passed, N failed".
+# Lesson 01 on the command line: bad flags get one line and exit code 2; good ones succeed and print
+# the expected lines. Prints "N passed, N failed".
 #
 #   test_collectives.sh LESSON LAUNCH...      LESSON is lesson_01_collectives
 set -uo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests of cmake/Containerfile without a container: its RUN line, with an apt-get and an rm that only write
-# down what they are asked for, installs the packages of cmake/build.sh.
+# Tests cmake/Containerfile without a container: with fakes of apt-get and rm that only record their
+# arguments, its RUN line installs the packages of cmake/build.sh.
 # shellcheck disable=SC2154,SC1091  # scratch is from claims.sh
 set -uo pipefail
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The lessons of data parallelism and ZeRO as a person starts them: what they say of themselves, going
-# on from a checkpoint of another number of ranks, and what they refuse. Prints "N passed, N failed".
+# The lessons on data parallelism and ZeRO on the command line: their output, resuming from a
+# checkpoint of a different number of ranks, and the flags they refuse. Prints "N passed, N failed".
 #
 #   test_copies.sh FOLDER LAUNCH...      FOLDER has the lessons' programs, LAUNCH is threads, mpi
 set -uo pipefail
@@ -17,7 +17,7 @@ lesson() { # NUMBER_NAME FLAGS...
   [[ " $* " != *' --layers '* ]] || size=()
   run "$folder/lesson_$name" --data "$text" --trace none --clock modelled "${size[@]}" "$@"
 }
-# Every figure that was predicted was seen: no cell says "predicted / observed".
+# Every predicted figure was observed: no cell reads "predicted / observed".
 as_predicted() {
   local rows
   rows=$(grep -E '^  rank [0-9]' <<<"$out") && [[ $rows == *' ='* && $rows != *' / '* ]]
@@ -55,7 +55,8 @@ lesson 02_data_parallel --ranks 2 --steps 6 --lr 1e4 --parity off --quiet
 claim "a run that has diverged fails" ended 1
 claim "... and says from which step on" complains 'the loss is not a number from step'
 
-# A checkpoint goes on as if there had been no end, and on another number of ranks.
+# Training resumed from a checkpoint equals uninterrupted training, even on a different number of
+# ranks.
 steps() { # FROM TO FLAGS...: $scratch/FROM, if any, goes on for 6 steps and becomes $scratch/TO
   local from=$1 to=$2
   shift 2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a first `./lockstep demo` compiles without a display: kernels/, core/ and lesson 09, and nothing of the
-# viewer, the tests, the benchmarks, the other lessons or CUDA. Asks Ninja and builds nothing.
+# A first `./lockstep demo` without a display compiles kernels/, core/ and lesson 09, and none of
+# the viewer, the tests, the benchmarks, the other lessons or CUDA. Asks Ninja and builds nothing.
 #   test_demo_build.sh BUILD
 set -uo pipefail
 

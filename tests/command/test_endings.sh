@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# How runs end that do not end well: interrupted, or with a rank that is killed, throws or stalls. The exit
-# code says which, the rank is named, what the others were doing is told, the trace up to then is kept and
-# readable, and no process stays. Prints "N passed, N failed".
+# Runs that end badly: interrupted, or with a rank that is killed, throws or stalls. The exit code
+# shows which; the message names the rank and what the others were doing; the trace so far is kept
+# and readable; and no process remains. Prints "N passed, N failed".
 #
-#   test_endings.sh LESSON FAILING [--in-time]    LESSON is that of a pipeline, such as lesson_09_1f1b;
+# test_endings.sh LESSON FAILING [--in-time]    LESSON is a pipeline's, such as lesson_09_1f1b;
 #                                                 FAILING is tests/command/failing
 #
-# A run is over 2 s after a rank has failed. That is a claim only with --in-time, which allows 1 s more for
-# starting processes and for the load of the machine; otherwise a run that is not over in a minute hangs.
+# A run must end within 2 s of a rank's failure. Only --in-time asserts this, with 1 s more for
+# starting processes and for the machine's load; otherwise only a run that takes a minute counts as
+# hung.
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
@@ -19,13 +20,13 @@ seq 1 2000 >"$text"
 has_mpi=1
 "$lesson" --data "$text" --trace none --launch mpi --heads 7 2>&1 | grep -q 'without MPI' && has_mpi=0
 
-# Every process that this test has started has its folder in its arguments.
+# Every process that this test starts has the test's folder in its arguments.
 processes() { pgrep -f -- "$scratch/" ; }
 nobody() { [[ -z $(processes) ]]; }
 end_all() { local all; all=$(processes) && xargs kill -KILL <<<"$all" 2>/dev/null; }
 
-# start NAME FLAGS...: a long run in a session of its own, with the trace in $scratch/NAME; returns
-# when each of its 4 ranks has written a good part of it.
+# start NAME FLAGS...: starts a long run in its own session, with its trace in $scratch/NAME;
+# returns once each of its 4 ranks has written a good part of it.
 start() {
   trace=$scratch/$1
   shift
@@ -42,7 +43,8 @@ all_traces_have() { # BYTES
     [[ $(stat -c %s "$trace/rank$rank.json" 2>/dev/null || echo 0) -ge $1 ]] || return 1
   done
 }
-# The rank's file is JSON once its bracket is closed; with "whole", up to the event that ends it.
+# A rank's file is JSON once its bracket is closed; with "whole", it must also contain the end
+# event.
 is_readable() { # RANK [whole]
   perl -MJSON::PP -0777 -e '
     open F, "<", $ARGV[0] or die; $_ = <F>;
@@ -53,7 +55,7 @@ is_readable() { # RANK [whole]
     die "no spans" unless grep { $_->{ph} eq "X" } @$events' "$trace/rank$1.json" "${2-}"
 }
 
-# Of a run that was cut off: each rank's file, and the merge, is lines that end as they should.
+# For a run that was cut off: each rank's file and the merge consist of complete lines.
 has_whole_lines() {
   perl -e 'for my $file (@ARGV) { open F, "<", $file or next;
       while (<F>) { /^\[\n\z/ || /^\{.*\},\n\z/ or die "$file: $_" } }' "$trace"/*.json
@@ -73,8 +75,8 @@ is_over_in_time() { # WHAT SINCE
   [[ $1 != *'3 s of patience' ]] || took=$((took - 3000))
   [[ -z $in_time ]] || claim "$1: over within 2 s (and 1 s for the machine's load): $took ms" [ $took -le 3000 ]
 }
-# The run has failed with exit code 1, for RANK's sake, told once; and says of every other rank what it did,
-# unless (with a third word, an empty one) they may have been at their start still.
+# The run has failed with exit code 1 and blames RANK, once; it reports what every other rank was
+# doing, unless (with an empty third argument) the others may not have begun yet.
 failed_by() { # WHAT RANK [""]
   claim "$1: exit code 1" ended 1
   claim "$1: rank $2 is named" complains "the run failed: rank $2"
@@ -121,7 +123,7 @@ if ((has_mpi == 1)); then
     claim "rank $victim killed: exit code 1" ended 1
     claim "rank $victim killed: it is named" complains "rank $victim "
     claim "rank $victim killed: by the signal" complains "signal 9"
-    # Beside it there may be words of MPI's own, from ranks that were reading of it.
+    # Ranks that were reading from it may cause messages of MPI's own too.
     claim "rank $victim killed: once" [ "$(grep -c 'the run failed' <<<"$err")" = 1 ]
     claim "rank $victim killed: where the trace is" complains "the trace up to then is in"
     claim "rank $victim killed: nobody stays" within 30 nobody
@@ -139,8 +141,8 @@ if ((has_mpi == 1)); then
   for rank in 0 1 2 3; do claim "and rank $rank's trace is readable" is_readable $rank; done
 fi
 
-# Interrupted as soon as anybody listens, when the text is still being read (before that a signal is the system's business): its exit code is
-# 130 as well, whatever there is of ranks by then.
+# Interrupted as soon as it catches signals, while still reading the text (before that, the system
+# handles signals): the exit code is 130 too, with however many ranks there are by then.
 catches() { # SIGNAL
   local mask
   [[ /proc/$run/exe -ef $lesson ]] || return
@@ -167,7 +169,7 @@ for launch in $launches; do
   done
 done
 
-# A rank that throws, whatever the others are at.
+# A rank that throws, whatever the others are doing.
 fails() { # WHAT FLAGS...
   local what=$1 begin
   trace=$scratch/fails
@@ -190,7 +192,7 @@ for launch in $launches; do
     claim "a rank throws under $launch, others $others: where the trace is" complains 'the trace up to then is in'
     claim "a rank throws under $launch, others $others: it is merged" test -s "$trace/trace.json"
   done
-  # A rank that stalls is given up by who has waited for --timeout.
+  # A stalled rank is given up by the first rank that has waited for --timeout.
   for how in sleep compute; do
     what="a rank stalls under $launch ($how)"
     fails "$what, after 3 s of patience" --launch "$launch" --how $how --timeout 3
@@ -223,7 +225,7 @@ if ((has_mpi == 1)); then
   fails 'rank 0 throws' --launch mpi --how throw --victim 0
   failed_by 'rank 0 throws' 0
 
-  # Without our wrapper each rank speaks for itself.
+  # Without our wrapper, each rank prints its own report.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   run mpirun --oversubscribe -n 4 "$failing" --data "$text" --trace "$scratch/direct" --quiet --how throw
   claim 'a rank throws under mpirun alone: exit code 1' ended 1
@@ -234,7 +236,7 @@ if ((has_mpi == 1)); then
   done
   claim 'a rank throws under mpirun alone: nobody stays' within 30 nobody
 
-  # A process that is stopped inside a kernel no longer answers that it computes.
+  # A process that is stopped inside a kernel no longer answers that it is computing.
   trace=$scratch/stopped
   setsid "$failing" --data "$text" --trace "$trace" --quiet --launch mpi --how kernel --seconds 1000 --timeout 2 \
     >"$scratch/out" 2>"$scratch/err" </dev/null &
@@ -247,7 +249,7 @@ if ((has_mpi == 1)); then
   claim 'a rank is stopped in a kernel: it is named' complains 'has waited 2 s for rank 2'
   claim 'a rank is stopped in a kernel: nobody stays' within 30 nobody
 
-  # Killed at any moment, from the first, and with more to do than there are cores.
+  # Killed at any moment from the very start, with more ranks than cores.
   seed=${LOCKSTEP_TEST_SEED-$((RANDOM * 32768 + RANDOM))}
   echo "moments and ranks are of LOCKSTEP_TEST_SEED=$seed"
   RANDOM=$((seed % 32768))
@@ -285,7 +287,8 @@ if ((has_mpi == 1)); then
   wait "${burners[@]}" 2>/dev/null
 fi
 
-# Two runs of one second get two folders. They lie in the project's runs/, and are taken away again.
+# Two runs in the same second get two folders. They are in the project's runs/, and the test deletes
+# them.
 runs=''
 for _ in {1..40}; do
   for i in 1 2; do
@@ -313,7 +316,7 @@ for _ in {1..40}; do
   [[ ${folders[0]##*/} == "${folders[1]##*/}"-* || ${folders[1]##*/} == "${folders[0]##*/}"-* ]] && break
 done
 claim 'they were of the same second' [ -n "$(grep -E -- '-09-2( |$)' <<<"$out")" ]
-if [[ -L $runs/latest && ! -e $runs/latest ]]; then # pointed to what has been taken away
+if [[ -L $runs/latest && ! -e $runs/latest ]]; then # it pointed to a deleted run
   rm "$runs/latest"
   newest=$(find "$runs" -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort | tail -n 1)
   [[ -z $newest ]] || ln -s "$newest" "$runs/latest"

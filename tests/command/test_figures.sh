@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the reports of lessons print: the figures that lesson 00's page cites, and no `=` where nothing was
-# compared. Prints "N passed, N failed".
+# The lessons' reports print the figures that lesson 00's page cites, and no `=` without a
+# comparison. Prints "N passed, N failed".
 #
 #   test_figures.sh LESSON_00 LESSON_09 LAUNCH...      LAUNCH is threads, mpi
 set -uo pipefail
@@ -29,7 +29,7 @@ for launch in "$@"; do
   cited "lesson 0 ($launch)" 'lost to waiting: 50.0 % of all ranks'
   cited "lesson 0 ($launch)" '833.78756'
   claim "lesson 0 ($launch) reports what was lost" report_has '"lost":0.50000'
-  # Half of the time is waiting for the late rank, and no latency.
+  # Half of the time is waiting for the late rank, without latency.
   claim "lesson 0 ($launch): the exposed half is waiting for a late peer" \
     eval 'tr -s " " <<<"$out" | grep -qE "^ all steps 0.834 0.417 0.417 0.000 0.000 0.417 0.000 "'
   claim "lesson 0 ($launch) reports its clock's sends" report_has '"sends":"buffered"'
@@ -51,14 +51,14 @@ claim "threads send no headers" report_has '"overhead_bytes":0'
 claim "... so there is no such column" [ "${out/overhead/}" == "$out" ]
 
 if [[ " $* " == *' mpi '* ]]; then
-  # One message to the right, and two rounds of the barrier: three heads of 160 B.
+  # One message to the right, and two rounds of the barrier: three headers of 160 B.
   run "$ranks_lesson" --clock modelled --launch mpi --trace none --report "$scratch/report.json"
   claim "under MPI the headers are counted" report_has '"overhead_bytes":480'
   claim "... apart from the payload" report_has '"bytes_sent":{"send":4000}'
   claim "... and shown" says 'overhead: bytes of message headers'
   claim "... in the table" grep -qE '^  rank 0 +4000 B = +480 B ' <<<"$out"
 
-  # The tied tables and the norm go through MPI's own collectives, which nobody counts.
+  # The tied tables and the norm use MPI's own collectives, whose bytes are not counted.
   text=$scratch/text
   seq 1 2000 >"$text"
   run "$pipeline_lesson" --launch mpi --ranks 3 --comm native --clock wall --batch 24 --steps 3 --clip 1 \
@@ -72,7 +72,7 @@ if [[ " $* " == *' mpi '* ]]; then
     | grep -oE '"phase":"1F1B","bytes_sent":\{"send":[0-9]+\},"overhead_bytes":[0-9]+,"predicted":\{"send":[0-9]+\}' \
     | wc -l)" == 3 ]
 
-  # With our own all is counted, and one '=' is true of all of it.
+  # Our own collectives are all counted, and a single '=' covers them.
   run "$pipeline_lesson" --launch mpi --ranks 3 --clock wall --batch 24 --steps 3 --clip 1 --tied --layers 5 \
     --data "$text" --trace none
   claim "with our own collectives there is nothing that is not compared" [ "${out/not compared/}" == "$out" ]

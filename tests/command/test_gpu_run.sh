@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What of tests/gpu/run can be seen without a GPU: what it says and refuses, and how it compares two runs.
+# The parts of tests/gpu/run that need no GPU: its output, its errors, and its comparison of two
+# runs.
 #
 #   test_gpu_run.sh LESSON_BINARY COMPARE_RUNS
 set -uo pipefail
@@ -33,7 +34,7 @@ if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
   claim "that says so" complains 'no GPU here'
 fi
 
-# Two runs that differ in their rate; and a run with itself.
+# Two runs with different learning rates; and a run with itself.
 seq 1 2000 >"$scratch/text"
 train() { # NAME FLAG...
   local name=$1

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs over two hosts, with the viewer on a third. The hosts are network namespaces of this machine, each
-# with a name, a clock and a run folder of its own (one is a day ahead), joined by a bridge; mpirun reaches
-# them through an agent that enters them. Wants root and iproute2; where namespaces can't be made it is
-# skipped (77). Prints "N passed, N failed".
+# Runs over two hosts, with the viewer on a third. The hosts are network namespaces on this machine,
+# each with its own name, clock and run folder (one clock is a day ahead), joined by a bridge;
+# mpirun reaches them through an agent that enters them. Needs root and iproute2; skipped (77) if
+# namespaces cannot be created. Prints "N passed, N failed".
 #
-#   test_hosts.sh LESSON [VIEWER]      LESSON is that of a pipeline, such as lesson_09_1f1b
+# test_hosts.sh LESSON [VIEWER]      LESSON is a pipeline's, such as lesson_09_1f1b
 set -uo pipefail
 
 skip() { echo "skipped: $1"; exit 77; }
@@ -14,7 +14,7 @@ if [[ ${LOCKSTEP_TEST_INSIDE-} != 1 ]]; then
   done
   unshare --net --mount --uts ip link add one type veth peer name two 2>/dev/null ||
     skip "no network namespaces here (that wants root)"
-  # All that follows is in namespaces of its own, which go with the last process in them.
+  # Everything below runs in its own namespaces, which disappear with their last process.
   LOCKSTEP_TEST_INSIDE=1 exec unshare --net --mount -- "$0" "$@"
 fi
 # shellcheck source=claims.sh
@@ -39,7 +39,7 @@ ip link set lo up
 ip link add bridge type bridge
 ip link set bridge up
 
-# A process that is in host NAME and holds it; host-b's clock is a day ahead of the others'.
+# Starts a process that keeps host NAME alive; host-b's clock is a day ahead of the others'.
 make_host() { # NAME NUMBER
   local clock=()
   [[ $1 == b && -n $time_namespaces ]] && clock=(--time --monotonic $day)
@@ -53,7 +53,8 @@ make_host() { # NAME NUMBER
   on "$1" sh -c "hostname host-$1; ip link set lo up; ip addr add 10.77.0.$2/24 dev eth0; ip link set eth0 up
     mount -t tmpfs none '$runs'"
 }
-# on NAME COMMAND...: runs a command there. (Entering a mount namespace leads to /, so one goes back.)
+# on NAME COMMAND...: runs a command there. (Entering a mount namespace changes to /, so this
+# changes back.)
 {
   echo '#!/usr/bin/env bash'
   declare -p scratch time_namespaces
@@ -64,7 +65,7 @@ shift
 exec "${enter[@]}" -- "$@"
 END
 } >"$scratch/on"
-# What mpirun starts its daemons through, in the place of ssh: agent ADDRESS COMMAND.
+# The launch agent that mpirun uses instead of ssh: agent ADDRESS COMMAND.
 cat >"$scratch/agent" <<END
 #!/usr/bin/env bash
 case \$1 in 10.77.0.1 | host-a) name=a ;; 10.77.0.2 | host-b) name=b ;; *) exit 1 ;; esac
@@ -122,8 +123,8 @@ if ((${#watched[@]})); then
   claim 'and none malformed' [ "$(number malformed)" = 0 ]
 fi
 
-# A message has come after it has left, but for when MPI was seen to be done with it (10 s at most); with a
-# day between the clocks, that takes their offset.
+# Each message arrives after it was sent, allowing 10 s for MPI to notice its completion; with
+# clocks a day apart, this requires the measured offset.
 messages_in_order() {
   perl -e 'while (<>) {
       next unless /"ph":"([sf])".*"id":(\d+).*"ts":(-?[\d.]+)/; $1 eq "s" ? ($s{$2} = $3) : ($f{$2} = $3) }
@@ -157,7 +158,7 @@ claim 'without our wrapper it is the same' ended 0
 claim 'with its hosts' says 'on 2 hosts: host-a (ranks 0, 1), host-b (ranks 2, 3)'
 for rank in 0 1 2 3; do claim "and rank $rank's trace" on a test -s "$runs/direct/rank$rank.json"; done
 
-# --- What one host can't do ----------------------------------------------------------------------
+# --- Errors without a second host -----------------------------------------------------------------
 
 run on a "$lesson" --data "$data/only_on_a" --launch mpi --hostfile "$scratch/hosts" --trace "$runs/refused" --steps 2
 claim 'a file that only one host has: exit code 2' ended 2

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A run streams into the viewer while it goes on, under Xvfb: a picture that was taken before its end shows
-# all ranks, every span that was emitted is in the file and in the viewer, and a span's end is soon a
-# pixel.
+# A run streams into the viewer while in progress, under Xvfb: a screenshot taken before it ends
+# shows all ranks; every emitted span is in the file and in the viewer; and a span soon becomes
+# visible after it ends.
 #
 #   test_live.sh LESSON_BINARY VIEWER_BINARY [--latency]
 #
-# The time from a span's end to its frame is printed; only with --latency does it have to be 250 ms at most
-# (95th percentile), because that depends on what else the machine does.
+# Prints the time from a span's end to its frame; only --latency requires at most 250 ms (95th
+# percentile), because that depends on the machine's load.
 set -euo pipefail
 lesson=$1
 viewer=$2
@@ -14,8 +14,8 @@ must_be_soon=${3:-}
 # shellcheck source=viewer.sh
 source "$(dirname "${BASH_SOURCE[0]}")/viewer.sh"
 
-# run LESSON_FLAGS -- VIEWER_FLAGS: starts the viewer, and the run when the viewer listens. Returns when
-# the viewer has ended. The process of the run is $running.
+# run LESSON_FLAGS -- VIEWER_FLAGS: starts the viewer, and the run once the viewer listens. Returns
+# when the viewer has ended. The run's process is $running.
 run() {
   local flags=()
   while [ "$1" != -- ]; do flags+=("$1"); shift; done
@@ -33,8 +33,8 @@ run() {
 for launch in threads mpi; do
   if [ "$launch" = mpi ] && ! command -v mpirun >/dev/null; then continue; fi
 
-  # The viewer takes the picture as soon as every rank has sent spans. The run goes on until then, however
-  # long that takes.
+  # The viewer takes the screenshot as soon as every rank has sent spans. The run continues until
+  # then, however long that takes.
   run --launch $launch --ranks 4 --steps 1000000 --pace 0.005 -- --screenshot "$scratch/live.png" --when all-ranks
   claim "$launch: there is a picture" test -s "$scratch/live.png"
   claim "$launch: it was taken while the run went on" kill -0 "$running"
@@ -45,7 +45,7 @@ for launch in threads mpi; do
     claim "$launch: it shows rank $rank" test "$(number $rank)" -gt 0
   done
 
-  # On the wall clock, to the end: nothing is lost on the way.
+  # On the wall clock, to the end: no span is lost.
   run --launch $launch --ranks 2 --steps 25 --clock wall -- --exit-when-done
   claim "$launch: the run ends well" wait "$running"
   claim "$launch: all that was emitted is in the files ($(emitted), $(written))" \

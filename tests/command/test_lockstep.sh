@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests of the one command, ./lockstep: on a small project of its own, in a path with spaces, whose
-# lessons are scripts that say how they were called. Prints "N passed, N failed" last.
+# Tests of the ./lockstep command: on a small project of its own, in a path with spaces, whose
+# lessons are scripts that print their arguments. Prints "N passed, N failed" last.
 set -uo pipefail
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
@@ -16,7 +16,8 @@ cleanup() {
   rm -rf "$scratch"
 }
 
-# --- A house with three lessons and a viewer, and the tools that it may see ------------------------
+# --- A project with three lessons and a viewer, and the tools that it may see
+# ----------------------
 
 make_house() {
   mkdir -p "$house"/{cmake,lessons/08_gpipe,lessons/09_1f1b,lessons/10_broken} "$scratch/bin"
@@ -62,8 +63,8 @@ while (($#)); do
   shift
 done
 END
-  # A benchmark, the maker of tables and the measurement in one: it says how it was called. bench_bad
-  # fails where it is told to.
+  # A benchmark, the table maker and the measurement in one: it records its arguments. bench_bad
+  # fails if $BENCH_FAILS is set.
   cat >"$house/bench" <<'END'
 #!/bin/bash
 name=${0##*/}
@@ -77,7 +78,7 @@ esac
 END
   mkdir -p "$house/tests/bench"
   touch "$house/tests/bench"/bench_{good,bad,left_out}.cpp
-  # The fake viewer listens as the real one does, and closes after a minute at the latest.
+  # The fake viewer listens as the real one does, and ends after a minute at the latest.
   cat >"$house/view" <<'END'
 #!/usr/bin/perl
 use IO::Socket::INET;
@@ -96,7 +97,8 @@ END
   printf 'int gpipe();\n' >"$house/lessons/08_gpipe/gpipe.h"
   printf 'int one_f_one_b();\n' >"$house/lessons/09_1f1b/one_f_one_b.h"
   printf 'int main() { return undeclared; }\n' >"$house/lessons/10_broken/main.cpp"
-  # dpkg as if all were installed, but for what $LACKING names; nothing here may reach the real apt.
+  # A dpkg with everything installed except what $LACKING names; nothing here may reach the real
+  # apt.
   cat >"$scratch/bin/dpkg-query" <<'END'
 #!/bin/bash
 for name in "${@:4}"; do
@@ -120,7 +122,7 @@ END
 
 # --- Claims --------------------------------------------------------------------------------------
 
-# Runs the command: $out is all that it printed, $code how it ended.
+# Runs the command. Sets $out to all its output and $code to its exit code.
 lockstep() { out=$(cd "$house" && timeout 300 ./lockstep "$@" 2>&1 </dev/null); code=$?; }
 
 is_silent_on() { [[ $out != *"$1"* ]]; }
@@ -144,7 +146,7 @@ done
 lockstep --help; claim "--help names the exit codes" says 'Exit codes'
 claim "help builds nothing" [ ! -e "$house/build" ]
 
-# What can't be done as asked: one line, exit code 2.
+# Invalid requests: one line, exit code 2.
 for words in 'tset' '--verbose' 'help tset' 'test --fast' 'test --slowest=x' '--preset fast test' '--preset' 'diff' 'diff 8' \
   'bench --fast' 'bench a b' 'bench --json' 'bench --json no/such/folder/x.json'; do
   # shellcheck disable=SC2086  # several words
@@ -181,7 +183,7 @@ lockstep lesson 10; claim "a lesson that does not compile fails" ended 1
 claim "and shows what the compiler said" says "main.cpp:1:21: error:"
 claim "but not its command line" is_silent_on ' -o CMakeFiles'
 
-# The progress of a build, without a terminal.
+# Build progress, without a terminal.
 out=$(bash -c 'say() { printf "%s\n" "$*" >&2; }; preset=release; source "$1"; PROGRESS_SECONDS=1
   { sleep 1.2; for i in 1 2 3; do echo "[$i/9] Building CXX object x/y$i.cpp.o"; sleep 1.1; done; } |
     progress "all of it"' _ "$source_dir/cmake/build.sh" 2>&1)
@@ -190,7 +192,7 @@ claim "and then how far it is" says '  2/9, y2.cpp.o after '
 out=$(bash -c 'source "$1"; true | progress "all of it"' _ "$source_dir/cmake/build.sh" 2>&1)
 claim "a build with nothing to do says nothing" [ -z "$out" ]
 
-# Packages. Compilers that know of no header stand for a machine without them.
+# Packages. A compiler that finds no headers simulates a machine without them.
 cat >"$scratch/bin/empty-c++" <<'END'
 #!/bin/bash
 [[ $1 == -E ]] && exit 1
@@ -225,7 +227,7 @@ claim "demo works out its bubble" says '4 stages and 8 microbatches: 3/11, 27 %.
 claim "and the next one's" says "demo --microbatches 16': 4 stages and 16 microbatches: 3/19, 16 %."
 lockstep demo --microbatches 16 --steps=2; claim "the user's flags take the place of the demo's" says 'with <--ranks> <4> <--pace> <0.002> <--microbatches> <16> <--steps=2>'
 claim "and has another proposal then" says "lesson 8' makes the bubble smaller"
-# Bash's own glob looks for a GPU's device file, so this can't be shown on a machine that has one.
+# Bash's own glob looks for a GPU's device file, so a machine with a GPU cannot run this test.
 if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && [[ ! -e /dev/dxg ]]; then
   for words in 'lesson 9 --device cuda' 'demo --device=cuda'; do
     # shellcheck disable=SC2086  # words
@@ -301,8 +303,8 @@ NO_MATCH=1 lockstep bench nothing; claim "a filter that nothing matches is refus
 claim "and named" says "no benchmark matches 'nothing'"
 lockstep measure --launch mpi --output 'a file'; claim "measure passes its flags on" says 'lockstep_measure with <--launch> <mpi> <--output> <a file>'
 
-# test: the last line counts, the exit code tells.
-skips=1    # left_out, and the layout where there is no clang-format 14
+# test: the last line is the summary, and the exit code the verdict.
+skips=1    # left_out, and the layout check without clang-format 14
 clang-format-14 --version >/dev/null 2>&1 || clang-format --version 2>/dev/null | grep -q 'version 14\.' || skips=2
 lockstep test; claim "test passes" ended 0
 claim "test looks for CUDA" grep -q 'LOCKSTEP_CUDA:.*=ON' "$house/build/release/CMakeCache.txt"
@@ -334,7 +336,7 @@ if (( skips == 1 )); then
   claim "and counts" says ' passed, 2 failed'
 fi
 
-# Nothing is written but in build/ (and by lessons, in runs/).
+# Nothing is written outside build/ (and, by lessons, runs/).
 out=$(cd "$house" && find . -path ./build -prune -o -type f -print | sort)
 claim "no writes outside build/" [ "$out" = "$files_before" ]
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What `./lockstep measure` writes is a cluster that a modelled run takes. Whether its figures are good
-# ones is not asked here. Prints "N passed, N failed".
+# `./lockstep measure` writes a cluster file that a modelled run accepts. Does not test whether its
+# figures are accurate.
 #
-#   test_measure.sh MEASURE LESSON LAUNCH...      LESSON is that of a pipeline
+# test_measure.sh MEASURE LESSON LAUNCH...      LESSON is a pipeline's
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"

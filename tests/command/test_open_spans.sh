@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every span that a lesson's trace announces as open ends in that trace, or is withdrawn: otherwise a viewer
-# shows it as running for ever. Modelled time that is paced leaves ranks waiting long enough to be announced.
+# Every span that a lesson's trace announces as open is closed or withdrawn in that trace; otherwise
+# a viewer shows it as running forever. Paced modelled time makes ranks wait long enough to be
+# announced.
 #
 #   test_open_spans.sh LESSON_BINARY...
 set -euo pipefail
@@ -8,7 +9,8 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
 seq 1 2000 >"$scratch/text"
 
-# announced|unclosed FILES: spans are told apart by rank, lane, start and name.
+# announced
+# unclosed FILES: identifies spans by rank, lane, start and name.
 spans() {
   awk -v want="$1" '
     function field(name) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Data parallelism and ZeRO on a model of 14 million parameters: the resident memory of each process, less
-# the program itself, agrees with its ranks' account within 10 %. Prints "N passed, N failed".
+# Data parallelism and ZeRO on a model of 14 million parameters: each process's resident memory,
+# minus the program itself, agrees with its ranks' account within 10 %. Prints "N passed, N failed".
 #
 #   test_resident.sh FOLDER LAUNCH...      FOLDER has the lessons' programs, LAUNCH is threads, mpi
 set -uo pipefail
@@ -10,7 +10,9 @@ limit=300
 folder=$1
 shift
 
-# Of each of N processes in the report, |other| is at most a tenth of the tensors.
+# For each of N processes in the report,
+# other
+# is at most a tenth of the tensors.
 agrees() {
   awk -F '[:,]' '
     /"resident_memory"/ { inside = 1 }

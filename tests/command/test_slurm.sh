@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The batch script for Slurm, with a stand-in for srun: that the program takes the flags that the script
-# gives it, and that the script says what is wrong. What srun makes of its own flags only Slurm knows.
+# The batch script for Slurm, with a fake srun: the program accepts the script's flags, and the
+# script reports errors. The flags for srun itself remain untested.
 #
 #   test_slurm.sh LESSON_BINARY
 set -uo pipefail
@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
 script=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../../lessons/slurm.sbatch")
 lesson=$(readlink -f "$1")
 
-# A checkout with one lesson, and an srun that starts two ranks in its own way.
+# A checkout with one lesson, and a fake srun that starts two ranks itself.
 checkout=$scratch/checkout
 mkdir -p "$checkout/build/release/lessons" "$scratch/bin"
 ln -s "$lesson" "$checkout/build/release/lessons/"

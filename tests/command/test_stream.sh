@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# What the viewer shows of a run, whatever happens to the viewer or is said to it, under Xvfb: killed and
-# started again five times while the run goes on, it has every span in the end; lines that are none are
-# skipped and counted.
+# The viewer of a run under Xvfb, through restarts and bad input: killed and restarted five times
+# during the run, it has every span in the end; it skips and counts malformed lines.
 #
 #   test_stream.sh LESSON_BINARY VIEWER_BINARY
 set -euo pipefail
 lesson=$1
 viewer=$2
-# One display for all viewers, so that each is one process, to be killed.
+# One display for all viewers, so that each viewer is a single process to kill.
 if [ -z "${DISPLAY_IS_OURS:-}" ] && command -v xvfb-run >/dev/null; then
   DISPLAY_IS_OURS=1 exec xvfb-run -a -s "-screen 0 1600x900x24" "$0" "$@"
 fi
@@ -43,7 +42,7 @@ claim "all that was emitted is in the files ($(emitted), $(written))" test "$(em
 claim "and in the sixth viewer ($(number total))" test "$(emitted)" -eq "$(number total)"
 claim "no line was malformed" test "$(number malformed)" -eq 0
 
-# The four ranks' traces again, as anybody could send them, with lines that are none in one.
+# The four ranks' traces again, as any client could send them, one with malformed lines.
 listen --stats "$stats" --exit-when-done
 for rank in 0 1 2 3; do
   trace=$traces/rank$rank.json

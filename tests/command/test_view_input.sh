@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The viewer on what is piped into it, under Xvfb: a trace from cat; a run that goes on, from tail -f; and
-# no port is opened.
+# The viewer on piped input, under Xvfb: a trace from cat; a run in progress, from tail -f; and no
+# port is opened.
 #
 #   test_view_input.sh LESSON_BINARY VIEWER_BINARY
 set -uo pipefail
@@ -12,7 +12,7 @@ fi
 # shellcheck source=viewer.sh disable=SC2154
 source "$(dirname "${BASH_SOURCE[0]}")/viewer.sh"
 
-# Whether this process has a socket that others can connect to.
+# Whether this process has a listening socket.
 listens() {
   local descriptor inode
   for descriptor in "/proc/$1/fd"/*; do
@@ -22,7 +22,7 @@ listens() {
   done
   return 1
 }
-# tail is given the files by name, so all of them must exist.
+# tail takes the files by name, so all of them must exist.
 all_traces_exist() {
   local rank
   for rank in 0 1 2 3; do [[ -e $traces/rank$rank.json ]] || return 1; done
@@ -34,8 +34,8 @@ claim "one that is told to listens" listens $shown
 kill $shown
 wait $shown || true
 
-# While it goes on: the picture is taken as soon as all ranks have sent spans.
-# The run goes on until then.
+# During the run: the screenshot is taken as soon as all ranks have sent spans, and the run
+# continues until then.
 timeout 300 "$lesson" --ranks 4 --steps 1000000 --pace 0.005 --quiet --parity off --trace "$traces" &
 run=$!
 within 60 all_traces_exist
@@ -48,7 +48,8 @@ for rank in 0 1 2 3; do claim "it shows rank $rank" test "$(number $rank)" -gt 0
 kill -TERM "$run"
 wait "$run" || true
 
-# tail goes on while the run does; the viewer ends by itself when all ranks have said that they ended.
+# tail continues as long as the run; the viewer ends by itself once all ranks have sent their end
+# event.
 rm -rf "$traces"
 timeout 300 "$lesson" --ranks 4 --steps 40 --pace 0.005 --quiet --parity off --trace "$traces" &
 run=$!
@@ -66,7 +67,7 @@ timeout 120 "$viewer" - --screenshot "$scratch/all.png" --stats "$stats" < <(cat
 claim "a whole trace: there is a picture" test -s "$scratch/all.png"
 claim "it has all that was emitted ($(emitted), $(number total))" test "$(emitted)" -eq "$(number total)"
 
-# A picture that stands: the input has ended, and the viewer is there until it is closed.
+# At the end of input, the viewer keeps the picture until it is closed.
 "$viewer" - --stats "$stats" <"$traces/rank0.json" &
 shown=$!
 # Whether the viewer has read its input file to the end.

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What tracing costs a lesson: runs with and without a trace in turn, and the ratio of their medians, in
-# time by the wall clock and in processor time. Slow, and it wants the machine for itself.
+# The cost of tracing a lesson: alternates runs with and without a trace, and prints the ratio of
+# their medians, in wall-clock and in processor time. Slow, and needs an idle machine.
 #
 #   trace_cost.sh LESSON_BINARY [ROUNDS [MOST]]
 #
-# Exit code 1 where the wall clock's ratio is more than MOST (1.01).
+# Exits with 1 if the wall-clock ratio exceeds MOST (1.01).
 set -euo pipefail
 lesson=$1
 rounds=${2:-11}
@@ -13,7 +13,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 TIMEFORMAT='%R %U %S'
 
-# timed FILE TRACE: appends wall and processor seconds of one run.
+# timed FILE TRACE: appends one run's wall-clock and processor seconds.
 timed() {
   { time "$lesson" --launch threads --clock wall --ranks 2 --steps 30 --parity off --quiet --trace "$2" >/dev/null 2>&1; } \
     2>&1 | awk '{print $1, $2 + $3}' >>"$folder/$1"

@@ -26,8 +26,8 @@ namespace {
 
 }  // namespace
 
-// A lesson for tests: ranks meet at a barrier each step, until one of them fails, in one of several
-// ways, while the others wait for it, sleep or compute.
+// A lesson for tests: ranks meet at a barrier each step, until one of them fails in one of several
+// ways while the others wait for it, sleep or compute.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "99 failing",
                  .question = "How does a run end?",
