@@ -25,8 +25,9 @@ struct Endpoint {
 /// A communication stream between this rank and others. It is in order, with its own time and one
 /// lane per direction, and follows the rules of modelled time (core/README.md, "Modelled time"):
 ///
-/// A message starts when its data and the sender's lane are ready, and holds that lane for β ·
-/// bytes. It arrives α later, but no sooner than β · bytes after the receiver's lane became free.
+///   A message starts when its data and the sender's lane are ready, and holds that lane for
+///   β · bytes. It arrives α later, but no sooner than β · bytes after the receiver's lane became
+///   free.
 ///
 /// On the wall clock, a lane's span begins when the message was posted or when the previous message
 /// was done, whichever is later. Every message is a pair of spans and a flow between them. A

@@ -20,10 +20,10 @@ struct RingStep {
 /// `data` is divided into N chunks. In every step, every rank sends one chunk to its right neighbor
 /// and receives another from its left one, all at the same time:
 ///
-/// reduce-scatter, N - 1 steps: each rank adds the incoming chunk to its own. Chunk i starts at
-/// rank i + 1, collects a contribution at each stop, and is complete at rank i, its last.
+///   reduce-scatter, N - 1 steps: each rank adds the incoming chunk to its own. Chunk i starts at
+///   rank i + 1, collects a contribution at each stop, and is complete at rank i, its last.
 ///
-/// all-gather, N - 1 steps: the complete chunks go around once more, and are only copied.
+///   all-gather, N - 1 steps: the complete chunks go around once more, and are only copied.
 ///
 /// Time, if a message takes α + β · bytes: 2(N-1)(α + ⌈n/N⌉β); additions cost nothing on the
 /// modelled clock, as in Group. Sent per rank: 2n elements minus the two chunks that it never

@@ -2,7 +2,7 @@
 # Impossible or invalid flags for lessons and the viewer: exit code 2, one line on stderr that names
 # the fault, nothing on stdout, no run folder, no delay. Prints "N passed, N failed".
 #
-# test_bad_input.sh LESSON [VIEWER]      LESSON is a pipeline's, such as lesson_09_1f1b
+#   test_bad_input.sh LESSON [VIEWER]      LESSON is a pipeline's, such as lesson_09_1f1b
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"

@@ -3,7 +3,7 @@
 # shows which; the message names the rank and what the others were doing; the trace so far is kept
 # and readable; and no process remains. Prints "N passed, N failed".
 #
-# test_endings.sh LESSON FAILING [--in-time]    LESSON is a pipeline's, such as lesson_09_1f1b;
+#   test_endings.sh LESSON FAILING [--in-time]    LESSON is a pipeline's, such as lesson_09_1f1b;
 #                                                 FAILING is tests/command/failing
 #
 # A run must end within 2 s of a rank's failure. Only --in-time asserts this, with 1 s more for

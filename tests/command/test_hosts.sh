@@ -4,7 +4,7 @@
 # mpirun reaches them through an agent that enters them. Needs root and iproute2; skipped (77) if
 # namespaces cannot be created. Prints "N passed, N failed".
 #
-# test_hosts.sh LESSON [VIEWER]      LESSON is a pipeline's, such as lesson_09_1f1b
+#   test_hosts.sh LESSON [VIEWER]      LESSON is a pipeline's, such as lesson_09_1f1b
 set -uo pipefail
 
 skip() { echo "skipped: $1"; exit 77; }

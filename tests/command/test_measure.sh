@@ -2,7 +2,7 @@
 # `./lockstep measure` writes a cluster file that a modelled run accepts. Does not test whether its
 # figures are accurate.
 #
-# test_measure.sh MEASURE LESSON LAUNCH...      LESSON is a pipeline's
+#   test_measure.sh MEASURE LESSON LAUNCH...      LESSON is a pipeline's
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
