@@ -9,9 +9,9 @@
 namespace lockstep {
 
 /// The algorithm of an all-reduce. Each comment gives its time for n bytes on N ranks if a message
-/// of n bytes takes α + nβ (Thakur, Rabenseifner, Gropp 2005). P is the largest power of two ≤ N,
-/// and r = 1 if P < N, else 0: the ranks beyond P first send their elements to a partner, and
-/// receive the sums last.
+/// of n bytes takes α + nβ (Thakur, Rabenseifner, Gropp 2005). P is the largest power of two ≤ N.
+/// If P < N, the ranks beyond P first send their elements to a partner and receive the sums last;
+/// then r = 1, otherwise r = 0.
 enum class Algorithm {
   ring,   ///< 2(N−1)(α + ⌈n/N⌉β): the fewest bytes, but 2(N−1) rounds
   naive,  ///< 2α + 2(N−1)nβ: all send to member 0, which adds and sends back
@@ -30,7 +30,7 @@ constexpr Algorithm all_reduce_algorithms[] = {Algorithm::ring, Algorithm::naive
 /// Leaves the sum over members on every member, bitwise identical: each sum is computed once, or by
 /// two members from the same two terms.
 void all_reduce(Algorithm algorithm, Peers& peers, View data);
-/// The scratch, in elements of the same type, that the algorithm needs for n elements; less if
+/// The elements of scratch, of the data's type, that the algorithm needs for n elements; fewer if
 /// receives combine.
 std::int64_t all_reduce_scratch(Algorithm algorithm, std::int64_t elements, int ranks,
                                 bool combines);

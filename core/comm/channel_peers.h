@@ -35,7 +35,7 @@ class ChannelPeers final : public Peers {
   void exchange_add(View out, int to, View sum, int from) override;
   void copy(View from, View into) override;
 
-  /// When the last of this member's messages ended.
+  /// The end of this member's last message.
   Event end() const { return {std::max(ready_, end_), lane_ ? lane_->record() : nullptr}; }
 
  private:

@@ -88,8 +88,7 @@ class Group {
   struct Call {
     const char* name;
     const char* algorithm;
-    std::int64_t whole;    ///< bytes of the whole collective, equal on all members; -1 if they may
-                           ///< differ
+    std::int64_t whole;    ///< bytes of the whole collective; -1 if members may differ
     std::int64_t scratch;  ///< in elements
     std::source_location where;
     int root = -1;
@@ -124,7 +123,7 @@ class Group {
   std::unique_ptr<NativeCollectives> native_;
   std::unique_ptr<MetaCollectives> meta_;  ///< on the meta device only; then there is no worker
   std::deque<MetaTask*> unsettled_{};      ///< in order of issue
-  std::unique_ptr<Worker> worker_;         ///< last member: it uses all the others until it ends
+  std::unique_ptr<Worker> worker_;         ///< declared last: it uses the others until it ends
 };
 
 }  // namespace lockstep

@@ -10,8 +10,8 @@ namespace lockstep {
 class Task {
  public:
   virtual ~Task() = default;
-  /// Blocks until it is done and returns when that was (on a GPU: until its completion event is
-  /// known). Throws RunError as Pending::wait does.
+  /// Blocks until it is done and returns its end (on a GPU: until its completion event is known).
+  /// Throws RunError as Pending::wait does.
   virtual Event finish() = 0;
 };
 
@@ -35,7 +35,7 @@ class [[nodiscard]] Work {
   /// compute stream takes the later of its own time and the communication's. The time spent waiting
   /// becomes a `wait` span.
   void wait();
-  /// Blocks until it is done and returns when that was, without holding up the compute stream. On a
+  /// Blocks until it is done and returns its end, without holding up the compute stream. On a
   /// GPU, its buffers may be released once the compute stream follows that event (Stream::follow).
   Event finish();
   explicit operator bool() const { return compute_ != nullptr; }

@@ -11,7 +11,7 @@
 namespace lockstep::cuda {
 
 /// A pool of unused CUDA events: creating one takes longer than recording it. It outlives the GPU
-/// as long as any of its marks. All events belong to one GPU, which must be current in every call.
+/// if any of its marks does. All events belong to one GPU, which must be current in every call.
 class EventPool {
  public:
   EventPool() = default;

@@ -52,7 +52,7 @@ class BlockPool {
   /// false if the system cannot move pages; `block` has then been unmapped.
   bool take_over(void* block, std::size_t size, std::size_t bytes);
 
-  std::map<std::size_t, std::deque<Idle>> by_size_;  ///< each from the longest idle
+  std::map<std::size_t, std::deque<Idle>> by_size_;  ///< each list starts with the longest idle
   std::size_t used_ = 0, peak_ = 0, idle_ = 0;
   std::uint64_t calls_ = 0;
 };

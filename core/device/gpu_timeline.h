@@ -18,9 +18,9 @@ namespace lockstep {
 /// whose times are known only once they are passed. A separate thread waits for them and then
 /// records the span, so that neither the host nor the GPU is held up.
 ///
-/// To align the two clocks, it records a mark on an idle GPU and sees it passed between two
-/// readings of the host's clock, repeats this, and dates the fastest try's mark to its later
-/// reading. So spans appear a few microseconds late (`uncertainty()`), and never before their
+/// To align the two clocks, it reads the host's clock before it records a mark on an idle GPU, and
+/// again when the mark is passed; it keeps the fastest of several tries, and dates that mark to the
+/// later reading. So spans appear a few microseconds late (`uncertainty()`), and never before their
 /// launch.
 class GpuTimeline {
  public:

@@ -62,8 +62,8 @@ class Stream {
   /// Keeps anything launched later from starting before `event`. The time spent waiting becomes a
   /// `wait` span on this lane.
   void wait(const Event& event, const Span& why);
-  /// The same for the GPU only, so that buffers that others use until `event` may be released
-  /// afterwards. Takes no modelled time, writes no span, and does nothing on the CPU.
+  /// Like wait(), but only on the GPU: after it, buffers that others use until `event` may be
+  /// released. Takes no modelled time, writes no span, and does nothing on the CPU.
   void follow(const Event& event);
 
   // Copies between the host and the device, after everything launched before; the host waits. For

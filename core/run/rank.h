@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// One device's worth of a program, with its own rank, memory, compute stream, trace, and
-/// connections to the other ranks. A lesson's body is called once per rank with it.
+/// connections to the other ranks. A lesson's body is called once per rank, with that rank.
 struct Rank {
   /// `transport` connects the ranks' hosts. On GPUs, construction is collective: the ranks create
   /// their communicators together.

@@ -11,7 +11,7 @@
 using namespace lockstep;
 
 // A rank is one device's worth of a program: all ranks run the same code, and differ only in their
-// rank number. Here each rank computes, sends a message to its neighbor, and enters a barrier; one
+// rank number. Here each rank computes, sends a message to its neighbour, and enters a barrier; one
 // rank is late, and all others wait for it.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "00 ranks",
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     const int late_pieces = static_cast<int>(std::lround(4 * times));
     const int pieces = rank.id == late ? late_pieces : 4;
 
-    // Neighbors on a ring: every rank sends to the right and receives from the left.
+    // Neighbours on a ring: every rank sends to the right and receives from the left.
     const int right = (rank.id + 1) % rank.count;
     const int left = (rank.id + rank.count - 1) % rank.count;
     Tensor mine{rank.memory, {1000}, MemoryCategory::communication};

@@ -8,7 +8,7 @@
 using namespace lockstep;
 
 // Every rank contributes an array and receives the elementwise sum. No rank has to communicate with
-// all others for that: each sends to its right neighbor and receives from its left one.
+// all others for that: each sends to its right neighbour and receives from its left one.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "01 collectives",
                  .question = "How do N ranks sum what they have, and what does that cost?",

@@ -20,8 +20,8 @@ inline std::int64_t chunk_elements(std::int64_t n, int N, int i) {
 /// The number of elements that rank r of N sends in an all-reduce of n elements.
 ///
 /// Ring: the reduce-scatter sends every chunk except the rank's own (which is then complete), the
-/// all-gather every chunk except the right neighbor's (which already has it). Recursive halving and
-/// doubling work on P ranks, the largest power of two <= N: each of the first N - P even ranks
+/// all-gather every chunk except the right neighbour's (which already has it). Recursive halving
+/// and doubling work on P ranks, the largest power of two <= N: each of the first N - P even ranks
 /// sends all its elements to the odd rank after it, and receives the sums at the end.
 inline std::int64_t elements_sent(Algorithm algorithm, std::int64_t n, int N, int r) {
   if (N == 1) return 0;

@@ -17,8 +17,8 @@ struct RingStep {
 /// Sums `data` (n f32 elements) over the members of `ring`, in place: every member ends with the
 /// same bits (Patarasuk and Yuan 2009; in MPI since Thakur, Rabenseifner, Gropp 2005).
 ///
-/// `data` is divided into N chunks. In every step, every rank sends one chunk to its right neighbor
-/// and receives another from its left one, all at the same time:
+/// `data` is divided into N chunks. In every step, every rank sends one chunk to its right
+/// neighbour and receives another from its left one, all at the same time:
 ///
 ///   reduce-scatter, N - 1 steps: each rank adds the incoming chunk to its own. Chunk i starts at
 ///   rank i + 1, collects a contribution at each stop, and is complete at rank i, its last.

@@ -89,7 +89,7 @@ inline Link measure_ping_pong(Rank& rank, Group& group, View buffer) {
                       rank.id > 1 ? std::function<void(View)>{} : there_and_back);
 }
 
-/// Measures neighbors of a ring, all at the same time: half of `buffer` is sent, the other half
+/// Measures neighbours of a ring, all at the same time: half of `buffer` is sent, the other half
 /// received. `group` is null on non-members.
 inline Link measure_busy_ring(Rank& rank, Group* group, View buffer) {
   const View into = slice(buffer, buffer.elements() / 2, buffer.elements() / 2);

@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// A thread in each process that asks the ranks for which this one waits what they are doing, and
+/// A thread in each process. It asks the ranks that this one waits for what they are doing, and
 /// answers the same question from others. During a kernel the main thread cannot answer, but this
 /// thread can: its rank is computing, or waiting for certain ranks, which the asker queries next. A
 /// stopped or killed process does not answer. No message is sent until a wait exceeds `interval`.

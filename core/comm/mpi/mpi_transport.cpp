@@ -20,8 +20,8 @@ namespace {
 
 class MpiTransport;
 
-/// Precedes a message: its modelled departure time and the sender's description of it, so that a
-/// receiver that expects something else can report both.
+/// A header sent before each message: its modelled departure time and the sender's description of
+/// it, so that a receiver that expects something else can report both.
 struct Head {
   Picoseconds departure = 0;
   std::int64_t bytes = 0;

@@ -102,7 +102,7 @@ struct Shared {
   std::map<std::tuple<int, int, int>, std::unique_ptr<Line>>
       lines;  ///< by channel; one-way lines also by their ends
   void* nothing = nullptr;
-  std::unique_ptr<NcclWatchdog> watchdog;  ///< last member: it uses the others
+  std::unique_ptr<NcclWatchdog> watchdog;  ///< declared last: it uses the others
 };
 
 /// Messages of one line that are submitted together.

@@ -16,7 +16,7 @@ namespace lockstep {
 /// another rank waits for.
 ///
 /// Messages of a group with no kernel launch between them are batched (ncclGroupStart), so that
-/// every rank may send to its neighbor first and then receive, as over the other transports. The
+/// every rank may send to its neighbour first and then receive, as over the other transports. The
 /// batch is submitted at the next launch, or when one of its messages is waited for.
 ///
 /// The two ends of a message cannot be compared, because NCCL sends only the bytes. If a rank never

@@ -16,7 +16,7 @@ namespace lockstep {
 /// runnable, and a worker without jobs is passive, as is a finished rank.
 ///
 /// A message can come only from an agent of the peer rank, a job's result only from its worker. So
-/// an agent is deadlocked exactly if no agent that it waits for, directly or through others, is
+/// an agent is deadlocked if and only if no agent that it waits for, directly or through others, is
 /// runnable.
 class WaitGraph {
  public:

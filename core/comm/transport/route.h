@@ -12,7 +12,7 @@ struct Route {
   int channel = 0;                 ///< messages on one channel between two ranks arrive in order
   const char* operation = "send";  ///< the name that the bytes are counted under; static lifetime
   std::source_location where = std::source_location::current();
-  const char* group = nullptr;  ///< whose message it is; lives as long as the run
+  const char* group = nullptr;  ///< the group's name; lives as long as the run
   /// For a collective's messages: properties on which all members must agree; -1 and null mean
   /// unspecified.
   std::int64_t whole = -1;          ///< bytes of the whole collective

@@ -22,9 +22,9 @@ namespace lockstep {
 using Combine = void (*)(const Kernels& kernels, Queue queue, std::byte* into,
                          const std::byte* from, std::size_t bytes);
 
-/// A message in flight; on a GPU, once both sides have posted it. The agent that posted it waits
-/// for it. Destroying a Pending early withdraws the message, or waits for a copy that has already
-/// begun, so that the buffer may be freed afterwards.
+/// A message in flight (on a GPU, only once both sides have posted it). The agent that posted it
+/// waits for it. Destroying a Pending early withdraws the message, or waits for a copy that has
+/// already begun, so that the buffer may be freed afterwards.
 class Pending {
  public:
   virtual ~Pending() = default;
@@ -35,7 +35,7 @@ class Pending {
   /// For a completed receive: the modelled time at which the sender put the message on its lane.
   virtual Picoseconds departure() const = 0;
   /// When the message was done, in steady-clock nanoseconds; possibly before wait() was called.
-  /// (MPI makes progress only inside its calls, so there it is when a call first noticed.)
+  /// (MPI makes progress only inside its calls, so under MPI this is when a call first noticed it.)
   virtual std::int64_t done_nanoseconds() const = 0;
   /// After wait(), for bytes on a GPU: when they were copied.
   virtual Marks marks() const { return {}; }
@@ -76,7 +76,7 @@ class Transport {
   void close_group(const std::string& name);
 
   // A GPU's library must know in advance which ranks will use a channel; for other transports these
-  // are no-ops. Both sides call them, and wait for each other.
+  // are no-ops. All ranks involved call them, and wait for one another.
 
   /// Connects all of `ranks`, which include this one, on `count` channels starting with `channel`.
   virtual void connect(const std::vector<int>& ranks, int channel, int count);
@@ -101,7 +101,7 @@ class Transport {
   virtual void check() const {}
   /// Like check(), but also asks the backend for errors that it has not reported yet.
   virtual void look() const { check(); }
-  /// Watches a collective of the backend's own, which is over when `done` is passed.
+  /// Watches one of the backend's own collectives, which is over when `done` is passed.
   virtual void expect(MarkPtr /*done*/) {}
 
   /// send() and receive() return immediately; if bytes on a GPU are staged through the host, only
@@ -137,11 +137,11 @@ class Transport {
   // A Worker reports its agent's jobs here, so that a WaitGraph can tell idle workers from blocked
   // ones.
 
-  /// This agent has one more job to do.
+  /// Reports that this agent has one more job.
   virtual void job_queued() {}
-  /// This agent has finished a job.
+  /// Reports that this agent has finished a job.
   virtual void job_done() {}
-  /// A queued job will not run.
+  /// Reports that a queued job will not run.
   virtual void job_dropped() {}
   /// From here on, this agent waits until `worker` has done `jobs` jobs in total. The transport
   /// only records this; the Worker does the waiting, until job_done().

@@ -41,7 +41,7 @@ struct RunFolder {
   std::string how_to_look(const std::string& viewer) const;
 };
 
-/// Whether files can be created in that folder; tries it with a temporary file.
+/// Whether files can be created in that folder; creates and deletes a file to find out.
 bool can_write_in(const std::filesystem::path& folder);
 
 /// Writes the whole file. Throws RunError on failure.

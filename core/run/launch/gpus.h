@@ -47,8 +47,8 @@ struct GpuPlan {
 /// collectives (then NCCL's). Throws UsageError for impossible combinations.
 void settle_on_gpus(const GpuPlan& plan, Options& options);
 
-/// Whether ranks communicate over NCCL: NCCL is available, each rank has its own GPU, and the clock
-/// is wall. On the modelled clock messages carry their times, and use the hosts' transport.
+/// Whether ranks communicate over NCCL: NCCL is available, each rank has its own GPU, and the wall
+/// clock is in use. On the modelled clock messages carry their times, and use the hosts' transport.
 bool by_nccl(const GpuPlan& plan, const Options& options);
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@ namespace lockstep {
 /// Properties of the terminal: queried, or, under mpirun, passed on by the process that started
 /// this one.
 struct Console {
-  bool terminal = false;  ///< progress may be redrawn, and color used
+  bool terminal = false;  ///< progress may be redrawn, and colour used
   bool colour = false;
   int width = 100;
 

@@ -91,7 +91,7 @@ std::string predicted_json(const Phase& phase, const Predicted& predicted) {
 
 namespace {
 
-/// A slice, as its component numbers.
+/// A slice's shapes and offsets, as JSON.
 json to_json(const Slice& slice) {
   const auto extents = [](const Shape& shape) {
     json list = json::array();
