@@ -96,7 +96,7 @@ class Lesson {
   /// exit code: 0 for success, 1 if the run failed, 2 if the flags asked for something impossible.
   int run(const std::function<void(Rank&)>& body);
 
-  // For the body.
+  // For use in the body.
 
   const Options& options() const { return *options_; }
   const GptConfig& model() const { return options_->model; }
@@ -136,7 +136,7 @@ class Lesson {
   /// passes its share; the shares add up to the batch's mean.
   void record(Rank& rank, std::optional<double> loss);
   /// Every rank calls it once before it trains. With --load, replaces the values of `parameters`
-  /// (or of its slices) with the checkpoint's, and the optimizer's state if the checkpoint has it,
+  /// (or slices of them) with the checkpoint's, and the optimizer's state if the checkpoint has it,
   /// so that training resumes on any number of ranks.
   void load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer);
   /// Every rank calls it once, with the parameters (or slices) that it trained. Collects them for

@@ -70,8 +70,9 @@ struct AllReduceTime {
   }
 };
 
-/// The closed forms (Thakur, Rabenseifner, Gropp 2005), if exact; otherwise empty: they do not
-/// cover a number of ranks that is not a power of two, chunks of unequal size, or unequal links.
+/// The closed forms (Thakur, Rabenseifner, Gropp 2005), if exact; otherwise empty: depending on the
+/// algorithm, they do not cover a number of ranks that is not a power of two, chunks of unequal
+/// size, or unequal links.
 inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_t n, int N,
                                                 const Cluster& cluster) {
   const int rounds = std::bit_width(static_cast<unsigned>(N)) - 1;  // log2 N, rounded down
@@ -174,7 +175,7 @@ class MessageByMessage {
     AllReduceTime ready, lane_out, lane_in;
   };
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-  /// When a message that enters a lane at `start` releases it.
+  /// The time at which a message that enters a lane at `start` frees it.
   AllReduceTime held(AllReduceTime start, int from, int to, std::int64_t elements) const {
     start.bandwidth += cluster_.transfer(from, to, 4 * elements);
     return start;

@@ -91,7 +91,7 @@ class Sweep {
   static constexpr std::int64_t smallest = 256;  ///< bytes
 
   class Members;
-  /// On the wall clock, the machine with the α and β of ranks that all communicate at once; a
+  /// The machine under load: on the wall clock, α and β are measured while all ranks communicate; a
   /// modelled link is never shared.
   Cluster busy_machine(Members& members) const {
     Cluster machine = machine_;
@@ -155,7 +155,8 @@ class Sweep {
       Rank& rank = sweep_.rank_;
       const View data = slice(sweep_.data_, 0, bytes / 4);
       if (group == nullptr) return time_of(rank, bytes, {});
-      // First checks the result: with ones, every element is N. Then zeros, which stay small.
+      // First checks the result: ones add up to N in every element. Then times zeros, which do not
+      // grow.
       fill(data, 1.0F);
       group->all_reduce(data, algorithm).wait();
       const bool right = std::ranges::all_of(to_host(rank.device, data), [&](float value) {

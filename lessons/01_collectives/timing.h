@@ -61,8 +61,8 @@ inline Picoseconds time_of(Rank& rank, std::int64_t bytes,
 }
 
 /// α and β on the wall clock, fitted to the times of messages from 0 B to `buffer`'s size. All
-/// ranks call it. `message` exchanges one message on this rank (empty: it only waits), which takes
-/// `share` of the measured time.
+/// ranks call it. `message` runs the exchange on this rank (empty: it only waits); `share` is the
+/// fraction of the measured time that one message takes.
 inline Link measure_link(Rank& rank, View buffer, double share,
                          const std::function<void(View)>& message) {
   std::vector<MessageTime> times;

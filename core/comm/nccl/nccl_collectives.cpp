@@ -83,8 +83,8 @@ void NcclCollectives::all_to_all(View out, std::span<const int> send_counts, Vie
     lane_.gpu().copy(queue(), stays.data, mine.data, mine.bytes());
 }
 
-// NCCL has no barrier. An all-reduce is one: no member has the sum before every member has
-// contributed.
+// NCCL has no barrier, but an all-reduce serves as one: no member has the sum before every member
+// has contributed.
 void NcclCollectives::barrier() {
   void* word = lane_.gpu().allocate(sizeof(float), queue());
   communicator_.all_reduce(queue(), View{word, {1}, DType::i32});

@@ -30,7 +30,7 @@ struct Options {
   std::string cluster = "classroom";
   double pace = 0;
   HostChoice hosts;              ///< where mpirun starts ranks
-  double patience_seconds = 60;  ///< how long a rank waits while no other rank computes
+  double patience_seconds = 60;  ///< a rank's time-out while no other rank computes
 
   GptConfig model;
   int steps = 30;
