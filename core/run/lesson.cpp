@@ -33,7 +33,7 @@ int Lesson::run(const std::function<void(Rank&)>& body) {
       say({kind, mpi_rank_from_environment(), host_name(), what});
   };
   try {
-    // From the very start; each launcher replaces the function.
+    // Watches from the very start; each launcher replaces the function.
     SignalWatch watch{[process](int signal) {
       if (signal == end_traces_signal) return;
       if (!process) fmt::print(stderr, "\ninterrupted\n");

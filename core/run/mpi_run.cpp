@@ -110,7 +110,7 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
     settle_on_gpus(plan, *options_);
     agree_on_clock(*transport, *options_);
     const auto clocks = measure_clocks(*transport, host_name(), this_clock(), steady_nanoseconds);
-    // Rank 0's folder and start time apply to all.
+    // All ranks use rank 0's folder and start time.
     RunFolder folder;
     if (root) {
       folder = RunFolder::create(options_->trace, info_.name);

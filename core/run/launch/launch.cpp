@@ -75,10 +75,10 @@ std::pair<pid_t, int> start(std::vector<std::string> words) {
   const pid_t child = ::fork();
   if (child < 0) throw RunError(fmt::format("can't start mpirun: {}", std::strerror(errno)));
   if (child == 0) {
-    // Its own process group: otherwise Ctrl-C would reach mpirun twice, from the terminal and from
-    // here, and on the second it kills the ranks before they have ended their traces. It ends when
-    // this process does, for whatever reason. Its stdin is /dev/null, because a background group
-    // may not read it.
+    // mpirun gets its own process group: otherwise Ctrl-C would reach it twice, from the terminal
+    // and from here, and on the second it kills the ranks before they have ended their traces. It
+    // ends when this process does, for whatever reason. Its stdin is /dev/null, because a
+    // background group may not read it.
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(1);

@@ -118,7 +118,7 @@ void choose_collectives(const Given& given, Options& options) {
 }
 
 void check_batch(const Options& options) {
-  int pieces = options.dp;  // every value of m must divide this
+  int pieces = options.dp;  // a multiple of m · dp for every m
   for (int m : options.microbatches) pieces = std::lcm(pieces, m * options.dp);
   for (int m : options.microbatches) {
     if (options.batch % (m * options.dp) == 0) continue;

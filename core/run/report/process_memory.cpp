@@ -36,7 +36,8 @@ std::vector<ProcessMemory> process_memory(const std::vector<RankRecord>& ranks) 
     }
     ProcessMemory& process = processes[at];
     process.ranks.push_back(rank.rank);
-    // Measured when the first of its ranks had trained: later values include that rank's results.
+    // Measured when the first of its ranks finished training: later values include that rank's
+    // results.
     process.resident = std::min(process.resident, rank.process.resident);
     std::int64_t peak = 0;
     for (const PhaseRecord& phase : rank.phases) peak = std::max(peak, phase.peak_total);

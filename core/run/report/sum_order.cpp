@@ -11,7 +11,7 @@ namespace {
 /// All gradients of a model, by the parameter's order.
 using Gradients = std::map<int, Tensor>;
 
-/// Takes the gradients away and leaves zeros; what a tied head keeps apart stays.
+/// Moves the gradients out of the model and leaves zeros; a tied head's separate gradient remains.
 Gradients taken(Gpt& model) {
   Gradients gradients;
   for (Parameter* parameter : model.parameters()) {

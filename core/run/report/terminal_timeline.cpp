@@ -38,8 +38,8 @@ char label(const Timeline& timeline, const TimelineSpan& span) {
   return span.microbatch < 36 ? static_cast<char>('a' + span.microbatch - 10) : '#';
 }
 
-/// What one rank computed in a step, in order of time: pipeline actions, or, in a lesson without
-/// any, the stretches that it named.
+/// One rank's compute in a step, in order of time: its pipeline actions or, in a lesson without
+/// any, the stretches that the lesson named.
 std::vector<const TimelineSpan*> actions_of(const Timeline& timeline, const RankTimeline& rank,
                                             int step, bool pipeline) {
   std::vector<const TimelineSpan*> actions;
@@ -63,11 +63,11 @@ Intervals waits(const RankTimeline& rank, const TimelineSpan& during) {
   return merged(std::move(found));
 }
 
-/// One column of a row: of an action, or of time in which the rank waits (`run` 0).
+/// One column of a row: part of an action, or idle time (`run` 0).
 struct Cell {
   char glyph = '.';
   const char* colour = "\033[2m";
-  int run = 0;  ///< neighbours of one run share a colour code
+  int run = 0;  ///< adjacent cells of one run share a colour code
 };
 
 void append_cells(std::string& text, const std::vector<Cell>& cells, bool colour) {
@@ -114,11 +114,11 @@ std::string draw_timeline(const Timeline& timeline, int step, int width, bool co
       ++run;
       for (int i = begin; i < end; ++i)
         cells[static_cast<std::size_t>(i)] = {colour ? ' ' : ink.fill, ink.colour, run};
-      // Rounded as actions are, so that many short waits take their share of the columns.
+      // Rounded like actions, so that many short waits get their share of the columns.
       for (const Interval& wait : intersection(waits(rank, *span), {{span->start, span->end}}))
         for (int i = std::max(column(wait.start), begin); i < std::min(column(wait.end), end); ++i)
           cells[static_cast<std::size_t>(i)] = {};
-      // The label stands where the action first computes; an action that only waits keeps one.
+      // The label goes where the action first computes; an action that only waits keeps its label.
       int labelled = begin;
       while (labelled < end && cells[static_cast<std::size_t>(labelled)].run == 0) ++labelled;
       if (labelled == end) labelled = begin;

@@ -14,8 +14,8 @@ namespace lockstep {
 
 namespace {
 
-/// A whole model on the CPU, for use outside of the ranks: in f32, which is what
-/// final parameters (of narrow ones the masters) and checkpoints are in.
+/// A whole model on the CPU, for use outside the ranks. It is in f32, like final parameters (16-bit
+/// parameters' master copies) and checkpoints.
 struct PlainModel {
   static Plan in_f32(const Options& options) {
     Options plain = options;
@@ -30,7 +30,7 @@ struct PlainModel {
   Gpt model;
 };
 
-/// As one line of printable text.
+/// Converts text to one printable line.
 std::string one_line(const std::string& text) {
   std::string line;
   for (const char c : text) {
