@@ -10,7 +10,7 @@ namespace lockstep {
 
 /// Bytes of model state per parameter with Adam (Rajbhandari 2020, section 3.1): in plain fp32, 4
 /// (weight) + 4 (gradient) + 8 (momentum, variance); in mixed precision 2 + 2 + 12 (a master copy
-/// of the weight, momentum, variance), which is 16 too.
+/// of the weight, momentum, variance), also 16.
 constexpr double model_state_bytes = 16;
 
 /// Shows why training needs several ranks: the model states of some GPTs against the 80 GB of one

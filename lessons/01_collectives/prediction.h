@@ -161,8 +161,8 @@ class MessageByMessage {
     }
   }
 
-  /// When the last rank is done, divided into latency and bandwidth along the chain of messages
-  /// that it waited for.
+  /// The time when the last rank is done, divided into latency and bandwidth along the chain of
+  /// messages that it waited for.
   AllReduceTime end() const {
     AllReduceTime last;
     for (const Rank& rank : ranks_) last = std::max({last, rank.ready, rank.lane_out});
@@ -185,7 +185,7 @@ class MessageByMessage {
   std::vector<Rank> ranks_;
 };
 
-/// Plays each round's messages of an algorithm.
+/// Plays the messages of an algorithm, round by round.
 inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
                                    const Cluster& cluster) {
   MessageByMessage play{N, cluster};

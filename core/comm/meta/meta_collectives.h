@@ -25,7 +25,7 @@ namespace lockstep {
 // One difference remains: on the CPU a member may finish, say, a broadcast before the last member
 // has called it. Here none does. MPI and NCCL permit either.
 
-/// One member's call of a collective.
+/// One member's call to a collective.
 struct MetaCall {
   std::function<void(Peers&)> algorithm;  ///< must not touch data; another thread may call it
   Route route;  ///< used to check that the members agree, and in error messages

@@ -26,7 +26,7 @@ class WaitGraph {
     std::int64_t bytes = 0;
     Route route;
   };
-  /// The second is another rank's call of a collective (see MetaRendezvous).
+  /// The second is another rank's call to a collective (see MetaRendezvous).
   struct ForMember {
     const int* missing;  ///< that rank; it may change while the agent waits
     Route route;
@@ -89,7 +89,7 @@ class WaitGraph {
   static bool is_waiting(const Agent& agent) { return agent.waits.index() != 0; }
   /// The agents that may unblock a waiting agent.
   std::vector<int> may_help(int agent) const;
-  /// The agent that messages name as the one waited for.
+  /// The agent that error messages show next in the chain of waits.
   int next(int agent) const;
   bool told_by_worker(int agent) const;
   std::string disagreement(int agent, int other) const;

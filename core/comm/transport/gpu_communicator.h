@@ -37,7 +37,7 @@ class GpuCommunicator {
   virtual void reduce_scatter(Queue queue, View data, View own) = 0;
   /// `data` is size() equal chunks; this member's own is already in place.
   virtual void all_gather(Queue queue, View data) = 0;
-  /// Adds up `data` over members into the root's `data`, in place.
+  /// Sums `data` over members into the root's `data`, in place.
   virtual void reduce(Queue queue, View data, int root) = 0;
 
   /// An asynchronous error, if one has occurred (ncclCommGetAsyncError).

@@ -46,12 +46,13 @@ class MetaCollectives;
 class Stream;
 struct Cluster;
 
-/// Point-to-point bytes, nothing else; counts what it sends. Sends are rendezvous, as in NCCL: a
-/// send is done when the receiver has matched it. Receives name their source, and match first in,
-/// first out per source and channel. One Transport is one agent's endpoint. An agent is a rank's
-/// own thread or one of its communication workers; they share the rank's byte counts and channel
-/// numbers. An agent waits for one thing at a time. Buffers must live until wait() returns. A view
-/// without storage (the meta device) is counted in full, but nothing is copied.
+/// Point-to-point transfer of bytes, nothing else; counts the bytes that it sends. Sends are
+/// rendezvous, as in NCCL: a send is done when the receiver has matched it. Receives name their
+/// source, and match first in, first out per source and channel. One Transport is one agent's
+/// endpoint. An agent is a rank's own thread or one of its communication workers; they share the
+/// rank's byte counts and channel numbers. An agent waits for one thing at a time. Buffers must
+/// live until wait() returns. A view without storage (the meta device) is counted in full, but
+/// nothing is copied.
 class Transport {
  public:
   /// The run's own traffic (final parameters, reports), which is not counted as the lesson's.

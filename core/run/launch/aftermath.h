@@ -12,7 +12,8 @@ namespace lockstep {
 
 /// Sorts mpirun's stderr into the ranks' reports, mpirun's own explanations (in blocks between
 /// rules of dashes), and everything else. If a rank is killed, only mpirun knows. A failed run is
-/// reported once, with its first cause: ranks that fail because another has failed are not blamed.
+/// reported once, with its first cause: ranks that fail because another rank has failed are not
+/// blamed.
 class Aftermath {
  public:
   /// Passes on at most one notice of a busy rank per `notice_seconds`.

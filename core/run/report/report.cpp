@@ -112,7 +112,7 @@ std::string exposure_table(const Report& report) {
 
 constexpr std::size_t most_columns = 16;
 
-/// For many ranks: one row for adjacent ranks that differ only in their number.
+/// If there are many ranks, merges adjacent rows that differ only in the rank number.
 void join_equal_rows(std::vector<std::vector<std::string>>& rows) {
   if (rows.size() <= most_columns) return;
   std::vector<std::vector<std::string>> joined{rows.front()};
