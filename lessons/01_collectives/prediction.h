@@ -44,7 +44,7 @@ inline std::int64_t elements_sent(Algorithm algorithm, std::int64_t n, int N, in
       return (std::bit_width(static_cast<unsigned>(P)) - 1 + (paired ? 1 : 0)) * n;
     case Algorithm::rabenseifner: {
       if (place < 0) return n;
-      // Halving sends all but the rank's own 1/P; doubling forwards all it has so far.
+      // Halving sends all but the rank's own 1/P; doubling forwards everything complete so far.
       std::int64_t sent = n - chunk_elements(n, P, place) + (paired ? n : 0);
       for (int have = 1; have < P; have *= 2)
         for (int i = 0; i < have; ++i) sent += chunk_elements(n, P, place / have * have + i);

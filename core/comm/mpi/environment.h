@@ -2,9 +2,9 @@
 
 namespace lockstep {
 
-/// Whether a launcher (mpirun, or srun with PMIx) started this process as a rank. This function and
-/// the next two read the environment only, without touching MPI. A process that merely runs inside
-/// a Slurm allocation is not a rank.
+/// Whether a launcher (mpirun, or srun with PMIx) started this process as a rank. All functions
+/// here read only the environment, without touching MPI. A process that merely runs inside a Slurm
+/// allocation is not a rank.
 bool under_mpi();
 int mpi_rank_from_environment();
 int mpi_size_from_environment();

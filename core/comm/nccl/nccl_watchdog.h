@@ -37,7 +37,7 @@ class NcclWatchdog {
 
  private:
   void work();
-  /// Throws the first problem that it finds.
+  /// Throws RunError for the first problem that it finds.
   void look();
   void look_for_progress();
   void give_up(const std::string& why);
