@@ -65,8 +65,7 @@ void ring_all_reduce(Group& ring, Device device, View data, Seen seen) {
     const View sum = chunk(adds);
     const View in = slice(scratch, 0, sum.elements());
     step({"reduce_scatter", k + 1, N - 1}, fmt::format("adds to chunk {}", adds), out, [&] {
-      // Issue both before waiting. If every rank waited for its send first, none would ever
-      // receive.
+      // Issue both before waiting: if every rank waited for its send, none would ever receive.
       Work sent = ring.send(out, right);
       Work received = ring.receive(in, left);
       received.wait();
