@@ -1,4 +1,4 @@
-"""Figures in texts: which numbers a reader takes for measured or computed ones, and the arithmetic between them."""
+"""Figures in texts: numbers that a reader takes for measured or computed values, and the arithmetic between them."""
 
 import ast
 import math
@@ -9,7 +9,7 @@ from decimal import Decimal
 NUMBER = r'(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:e[+-]?\d+)?)'
 UNIT = (r'(?:(?:%|[kMGT]?B(?:/s)?|[pnµμum]s|microseconds?|nanoseconds?|milliseconds?|seconds?|minutes?)'
         r'(?![\w²]|/s)|'
-        r's(?![\w²]| ?[)+/]))')    # but not the s of a formula, the sequence's length
+        r's(?![\w²]| ?[)+/]))')    # but not the s of a formula, which is the sequence length
 TOKEN = re.compile(rf"(?<![\w.])(?<![A-Za-z]-)({NUMBER})(?!\w|[.,']\d)(?:[ \n]?({UNIT}))?|"
                    rf"(?<![\w.])({NUMBER})({UNIT})")
 NAMES = {'microsecond': 'µs', 'microseconds': 'µs', 'us': 'µs', 'μs': 'µs', 'nanosecond': 'ns', 'nanoseconds': 'ns',
@@ -35,26 +35,26 @@ def value_of(text):
 
 
 def last_digit(text):
-    """What one more in the last digit that is shown adds; 0 for a whole number, which is exact."""
+    """The value of one unit in the last digit shown; 0 for a whole number, which is exact."""
     mantissa, _, exponent = text.replace(',', '').partition('e')
     decimals = len(mantissa.partition('.')[2])
     return Decimal(10) ** (int(exponent or 0) - decimals) if decimals else Decimal(0)
 
 
 def numbers(text):
-    """All numbers of a text, with the units beside them."""
+    """All numbers in a text, with their units."""
     for match in TOKEN.finditer(text):
         unit = match[2] or match[4] or ''
         yield Figure(match[1] or match[3], NAMES.get(unit, unit), match.start())
 
 
 def is_figure(number):
-    """With a decimal point, a power of ten or a unit, or of three digits and more."""
+    """Whether the number has a decimal point, a power of ten, a unit, or at least three digits."""
     return bool(number.unit) or bool(re.search(r'[.e]', number.text)) or abs(number.value) >= 100
 
 
 def figures(text):
-    """The figures of a page's text, less what only names something."""
+    """The figures in a page's text, without numbers that are only names."""
     text = blank(text)
     for number in numbers(text):
         before = text[:number.offset].rstrip()
@@ -68,7 +68,7 @@ def figures(text):
 
 
 def blank(text):
-    """Without addresses, dates, versions and flags; every character stays in its place."""
+    """Replaces addresses, dates, versions and flags by spaces, so that all other offsets stay the same."""
     spaces = lambda match: re.sub(r'[^\n]', ' ', match[0])
     text = re.sub(r'\]\([^)\s]*\)|https?://\S+', spaces, text)
     text = re.sub(r'\b\d{4}-\d\d-\d\d\b|\b\d+\.\d+\.\d+(\.\d+)?\b', spaces, text)
@@ -79,7 +79,7 @@ def blank(text):
 # --- Arithmetic ----------------------------------------------------------------------------------
 
 class Interval:
-    """A number that was rounded when it was written down: between low and high."""
+    """A number that was rounded when written: its true value lies between low and high."""
 
     def __init__(self, low, high=None):
         self.low, self.high = low, low if high is None else high
@@ -119,7 +119,7 @@ OPERATIONS = {ast.Add: Interval.__add__, ast.Sub: Interval.__sub__, ast.Mult: In
 
 
 def evaluate(expression):
-    """The interval in which the value of an expression lies, given how its numbers were rounded."""
+    """The interval that contains the value of an expression, given the rounding of its numbers."""
     rounded = []
 
     def name(match):
@@ -160,14 +160,14 @@ EQUATION = re.compile(rf'((?:{OPERAND}\s*(?: x |[×*/+-])\s*)+{OPERAND})\s=\s({N
 
 
 def equations(text):
-    """The sums that a text works out, as (expression, result, its unit, its offset)."""
+    """The equations in a text, as (expression, result, its unit, its offset)."""
     for match in EQUATION.finditer(text):
         expression, before = match[1], text[:match.start()].rstrip()
         if re.search(r'([-+*/×^)]|\bx)$', before) or re.search(r'[\w.]\Z', text[:match.start()]):
             continue    # the tail of a formula with letters
         units = {unit for unit in re.findall(rf'{NUMBER} ?({UNIT})', expression)} | ({match[3]} if match[3] else set())
         if len({NAMES.get(unit, unit) for unit in units}) > 1:
-            continue    # for a note
+            continue    # mixed units, which only a note can explain
         expression = re.sub(rf'({NUMBER}) ?{UNIT}', r'\1', expression)
         expression = re.sub(r'\s+', ' ', expression)
         while expression.count('(') > expression.count(')') and expression.startswith('('):

@@ -6,11 +6,11 @@ from decimal import Decimal
 
 import figures
 
-ROUNDING = 2    # how far the last digit of a loss may be off: processors round products differently
+ROUNDING = 2    # allowed difference in a loss's last digit: processors round matrix products differently
 
 
 def masked(line):
-    """The shape of a line: all that two runs on the wall clock have in common."""
+    """The shape of a line: the part that two runs on the wall clock have in common."""
     line = re.sub(r'[-.=\d]*(\d|c--|\.\.)[-.=\dc]*', '#', line)
     return ' '.join(line.split())
 
@@ -32,7 +32,7 @@ class Output:
     def __init__(self, part, command, text):
         self.part, self.command, self.text, self.wall = part, command, text, '--clock wall' in command.text
         self.numbers, self.losses = {}, []
-        # No figure of a page comes from a diff, from the model's own text, or from the speed of this machine.
+        # A page takes no figure from a diff, from generated text, or from the speed of this machine.
         told = re.sub(r'(?m)^the model says now:.*$|^trace: .*$|[\d.]+ tokens/s|[\d.]+ \w+ of this machine.s time', '',
                       '' if ' diff ' in command.text else text)
         for paragraph in re.split(r'\n\s*\n', told):
@@ -54,7 +54,7 @@ class Output:
                             for number in self.losses)
 
     def has_below(self, bound):
-        """Whether the command prints a number below this power of ten, but not a hundred times below."""
+        """Whether the command prints a number between a hundredth of the bound and the bound."""
         return any(bound / 100 < value < bound for value in self.numbers)
 
     def shows(self, block):
@@ -73,7 +73,7 @@ class Output:
         return True
 
     def first_missing(self, block):
-        """The number of the block's lines that are printed anywhere, and the index of the first that is not."""
+        """The number of the block's lines in the output, and the index of the first line that is missing."""
         make = masked if self.wall else lambda line: ' '.join(line.split())
         printed = {make(line) for line in self.text.split('\n')}
         missing = [number for number, line in enumerate(block)
@@ -99,7 +99,7 @@ def closest(line, output):
 
 
 def updated(block, printed):
-    """The block with its chunks as they are printed now, or None if their shape has changed."""
+    """The block with its chunks as now printed, or None if their shape has changed."""
     new, at = list(block), 0
     for chunk in chunks(block):
         scores = [difflib.SequenceMatcher(None, shape(chunk), shape(printed[start:start + len(chunk)])).ratio()

@@ -1,15 +1,15 @@
-"""A page as the checker sees it: texts, blocks, and the author's notes (comments) above them."""
+"""Parses a page into texts, blocks, and the author's notes (comments) above them."""
 
 import re
 from dataclasses import dataclass, field
 
-# A block that begins like this holds commands; any other block is the output of one, or code if it names a language.
+# A block that begins like this holds commands; any other block is output, or code if it names a language.
 COMMAND = re.compile(r'(\./lockstep|for \w+ in|cmp|cat|grep|srun|ssh|docker|cmake|lessons/|tests/)\b')
 NOTE = re.compile(r'(runs|derived|declared|not run|exit|table|quotes)\b:?\s*(.*)', re.S)
 
 
 class BadPage(Exception):
-    """What the author has to put right before the page can be checked, with its line."""
+    """An error that the author must correct before the page can be checked, with its line."""
 
 
 @dataclass
@@ -124,7 +124,7 @@ def commands_of(part):
 
 
 def join_lines(lines):
-    """Logical lines: continued by a backslash, or a loop up to its 'done'."""
+    """Logical lines: joined at a trailing backslash, or from a loop to its 'done'."""
     joined, held = [], ''
     for line in lines:
         line = line.strip()
@@ -143,7 +143,7 @@ def join_lines(lines):
 
 
 def expand(text):
-    """--ranks {2,4} stands for two commands."""
+    """Expands braces: --ranks {2,4} stands for two commands."""
     match = re.search(r'\{([^{}]*,[^{}]*)\}', text)
     if not match:
         return [text]

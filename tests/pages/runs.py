@@ -1,5 +1,5 @@
 """Runs the commands of a page in a copy of the tree: ./lockstep is the real script, its build is
-the one given and is never touched, and what runs write goes into a temporary folder."""
+the given one and is never modified, and runs write to a temporary folder."""
 
 import os
 import re
@@ -11,10 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-# Neither built nor installed here: that is what ctest, or the person, has done before.
+# Nothing is built or installed here; ctest or the user has done that before.
 STUB = 'need() { :; }\nbuild() { :; }\n'
 
-# What no test of a page can run, and why.
+# Commands that no test of a page can run, with reasons.
 NOT_RUN = [
     (r'--device[ =]cuda', 'needs a GPU'),
     (r'tests/gpu/(run|pack)', 'needs a GPU, or packages from the network'),
@@ -56,14 +56,14 @@ class Runner:
         return ''
 
     def run(self, text):
-        """(output, exit code); what only reads or trains is run once."""
+        """Returns (output, exit code); a repeated command runs only once, except cmp."""
         if text in self.outputs:
             return self.outputs[text]
         actual = text
         if re.match(r'\./lockstep view', text) and '--screenshot' not in text:
             actual += ' --screenshot picture.png'
         begun, run = time.monotonic(), len(list((self.root / 'runs').iterdir()))
-        # Where the trace goes, by the variable with which a launcher tells its ranks.
+        # Sets the trace folder with the variable that a launcher passes to its ranks.
         environment = {**self.environment, 'LOCKSTEP_RUN': f'{run}\n{self.root}/runs/{run}'}
         process = subprocess.Popen(['bash', '-c', actual], cwd=self.root, env=environment, text=True,
                                    errors='replace', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -73,7 +73,7 @@ class Runner:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, code = process.communicate()[0], 124
-        except BaseException:    # interrupted: nothing stays behind
+        except BaseException:    # interrupted: leave no process behind
             os.killpg(process.pid, signal.SIGKILL)
             raise
         print(f'  {time.monotonic() - begun:6.1f} s  {text}', file=sys.stderr, flush=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the checker itself, over small pages and a ./lockstep that prints what these need."""
+"""Tests the checker itself, with small pages and a fake ./lockstep that prints the output they need."""
 
 import subprocess
 import sys
