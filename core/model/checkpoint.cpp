@@ -105,7 +105,7 @@ std::map<std::string, std::string> matched(const std::string& path, const Safete
 void check_heads(const std::string& path, const GptConfig& config) {
   if (is_file_name(path)) return;
   std::ifstream file{path + "/config.json"};
-  const auto document = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const auto document = nlohmann::ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) return;  // no config.json: the shapes must suffice
   const auto heads = document.find("n_head");
   if (heads != document.end() && heads->is_number_integer() && *heads != config.heads)

@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors are littl
 
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::uint64_t longest_header = 100'000'000;  // the reference implementation's limit
 

@@ -15,7 +15,7 @@ namespace lockstep {
 
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 /// Returns the presets.
 ///

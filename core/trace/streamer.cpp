@@ -163,7 +163,7 @@ void Streamer::add(const std::filesystem::path& file, const std::string& hello) 
   if (!token_.empty()) {
     // Insert the token into the line's last object, args: ...}} becomes ...,"token":"T"}}
     const auto end = connection->hello.rfind("}}");
-    connection->hello.insert(end, ",\"token\":" + nlohmann::json(token_).dump());
+    connection->hello.insert(end, ",\"token\":" + nlohmann::ordered_json(token_).dump());
   }
   {
     std::lock_guard lock{mutex_};

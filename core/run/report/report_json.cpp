@@ -124,7 +124,7 @@ std::string Report::json() const {
     document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
   document["sample"] = sample;
   for (const auto& [name, text] : own) document["results"][name] = ordered_json::parse(text);
-  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 json optional(const std::optional<double>& value) {
   return value ? json(*value) : json();
