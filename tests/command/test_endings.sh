@@ -64,7 +64,7 @@ has_whole_lines() {
 rank_process() {
   local process
   for process in $(processes); do
-    { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1" &&
+    { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -x "OMPI_COMM_WORLD_RANK=$1" >/dev/null &&
       echo "$process" && return
   done
 }
@@ -115,7 +115,7 @@ if ((has_mpi == 1)); then
   for victim in 2 0; do
     start "kill-$victim" --launch mpi
     for process in $(processes); do
-      if { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$victim"; then
+      if { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -x "OMPI_COMM_WORLD_RANK=$victim" >/dev/null; then
         kill -KILL "$process"
       fi
     done

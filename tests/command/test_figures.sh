@@ -15,7 +15,7 @@ cited() { # WHAT FIGURE: the run prints it, and the page cites it
   claim "$1 prints $2" says "$2"
   claim "... and the page has it" page_has "$2"
 }
-report_has() { tr -d ' \n' <"$scratch/report.json" | grep -qF -- "$1"; }
+report_has() { tr -d ' \n' <"$scratch/report.json" | grep -F -- "$1" >/dev/null; }
 sent_cells() { grep -E '^  rank [0-9].* kB' <<<"$out" | sed -E 's/^  rank [0-9]+ +//; s/   .*//'; }
 
 for launch in "$@"; do
@@ -31,7 +31,7 @@ for launch in "$@"; do
   claim "lesson 0 ($launch) reports what was lost" report_has '"lost":0.50000'
   # Half of the time is waiting for the late rank, without latency.
   claim "lesson 0 ($launch): the exposed half is waiting for a late peer" \
-    eval 'tr -s " " <<<"$out" | grep -qE "^ all steps 0.834 0.417 0.417 0.000 0.000 0.417 0.000 "'
+    eval 'tr -s " " <<<"$out" | grep -E "^ all steps 0.834 0.417 0.417 0.000 0.000 0.417 0.000 " >/dev/null'
   claim "lesson 0 ($launch) reports its clock's sends" report_has '"sends":"buffered"'
   cited "lesson 0 ($launch)" '2793.7 GB'
   lesson --times 1

@@ -182,7 +182,7 @@ is_under_way() {
 rank_process() { # RANK
   local process
   for process in $(processes); do
-    tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$process" && return
+    tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | grep -x "OMPI_COMM_WORLD_RANK=$1" >/dev/null && echo "$process" && return
   done
 }
 for victim in 1 3; do
