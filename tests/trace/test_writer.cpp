@@ -244,15 +244,17 @@ TEST_CASE("a trace that is ended while ranks continue has as many spans as its e
     TraceWriter writer{folder.path(), "", ""};
     writer.add({}, recorder);
     std::atomic<bool> over{false};
+    std::atomic<int> recorded{0};
     std::vector<std::thread> ranks;
     for (int i = 0; i < 2; ++i)
       ranks.emplace_back([&, lane = recorder.add_lane(std::to_string(i))] {
         for (Picoseconds at = 0; !over; ++at) {
           recorder.span(lane, {.name = "work"}, at, at + 1);
+          ++recorded;
           if (at % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds{50});
         }
       });
-    std::this_thread::sleep_for(std::chrono::milliseconds{3 + round});
+    while (recorded <= 100 * round) std::this_thread::yield();
     writer.finish();
     over = true;
     for (std::thread& rank : ranks) rank.join();
