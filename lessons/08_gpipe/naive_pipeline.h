@@ -60,11 +60,13 @@ class NaivePipeline {
   /// Runs `work` as an action of the pipeline, which the timeline shows.
   template <class Work>
   Tensor compute(Category category, int microbatch, const Work& work) {
-    return stage_.device().compute.range({.name = "action",
-                                          .category = category,
-                                          .stage = pipeline_.rank(),
-                                          .microbatch = microbatch},
-                                         work);
+    Tensor output = stage_.device().compute.range({.name = "action",
+                                                   .category = category,
+                                                   .stage = pipeline_.rank(),
+                                                   .microbatch = microbatch},
+                                                  work);
+    record_memory(stage_.device());
+    return output;
   }
 
   Group& pipeline_;
