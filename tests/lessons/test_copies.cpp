@@ -4,10 +4,8 @@
 #include <cstring>
 
 #include "core/pipeline/pipeline_prediction.h"
-#include "core/trace/analysis.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/ranks.h"
-#include "tests/support/timeline_of.h"
 
 // Data parallelism and ZeRO with ranks as threads. tests/mpi runs the same checks with ranks as
 // processes.
@@ -134,91 +132,6 @@ TEST_CASE("ZeRO-3 holds one gathered layer and those that it prefetches") {
   }
 }
 
-TEST_CASE("with communication as long as backward, overlap leaves little of it exposed") {
-  for (const int ranks : {2, 4, 8}) {
-    for (const int layers : {8, 16}) {
-      CAPTURE(ranks);
-      CAPTURE(layers);
-      Options options = small_copies(ranks);
-      options.model = {.layers = layers, .hidden = 128, .heads = 2, .sequence = 16};
-      options.model.vocabulary = 256;
-      options.steps = 1;
-      Cluster cluster;
-      cluster.flops = 1e12;
-      // Returns the seconds of one step and the bytes that a rank sends in it.
-      const auto step = [&](Scheme scheme) {
-        options.clock = Clock::modelled(cluster);
-        std::pair<double, std::int64_t> result;
-        ThreadRun run{options};
-        CHECK(run([&](Rank& rank) {
-                Copies copies{rank, options, scheme, unit_buckets};
-                const Picoseconds begin = rank.compute.now();
-                copies.backward(copies_corpus(options.model), 0);
-                copies.update();
-                if (rank.id == 0)
-                  result = {seconds(rank.compute.now() - begin),
-                            rank.transport->bytes_sent()[Operation::all_reduce]};
-              }) == "");
-        return result;
-      };
-      const auto [computing, bytes] = step(Scheme::overlap);
-      const double backward =
-          seconds(stage_times(options.plan_of_one_device(), 0, /*microbatches=*/ranks).backward);
-      cluster.within.bandwidth = static_cast<double>(bytes) / backward;
-      const double after = step(Scheme::bucket).first - computing;
-      const double exposed = step(Scheme::overlap).first - computing;
-      CHECK(after == doctest::Approx(backward).epsilon(1e-3));  // nothing is hidden
-      CHECK(exposed / backward <= 0.15);
-      CHECK(exposed > 0);  // the last bucket has no compute left to overlap with
-      MESSAGE(fmt::format("{} ranks, {} buckets: {:.1f} % exposed", ranks, layers + 2,
-                          exposed / backward * 100));
-    }
-  }
-}
-
-TEST_CASE("a modelled step is compute and exposed communication, whose parts follow the cluster") {
-  for (const Scheme scheme : all_schemes) {
-    for (const bool has_latency : {false, true}) {
-      for (const bool has_bandwidth : {false, true}) {
-        CAPTURE(name_of(scheme));
-        CAPTURE(has_latency);
-        CAPTURE(has_bandwidth);
-        Options options = small_copies(4);
-        Cluster cluster;
-        cluster.flops = 1e12;
-        cluster.launch_seconds = 1e-6;
-        if (has_latency) cluster.within.latency_seconds = 3e-6;
-        if (has_bandwidth) cluster.within.bandwidth = 1e9;
-        options.clock = Clock::modelled(cluster);
-        ThreadRun run{options};
-        CHECK(run([&](Rank& rank) {
-                Copies copies{rank, options, scheme, unit_buckets};
-                for (int step = 0; step < 2; ++step) {
-                  rank.trace.set_step(step);
-                  rank.compute.range({.name = "step", .category = Category::step}, [&] {
-                    copies.backward(copies_corpus(options.model), step);
-                    copies.update();
-                  });
-                }
-              }) == "");
-        const Timeline timeline = timeline_of(run);
-        for (int step = 0; step < 2; ++step) {
-          const auto parts = step_parts(timeline, step);
-          REQUIRE(parts.size() == 4);
-          for (const StepParts& each : parts) {
-            for (const Picoseconds part : {each.transfer, each.latency, each.late_peer, each.idle})
-              CHECK(part >= 0);
-            CHECK(each.compute > 0);
-            CHECK(each.compute + each.exposed() + each.idle == each.step);
-            CHECK((each.latency > 0) == has_latency);  // each rank waits for the last bucket
-            CHECK((each.transfer > 0) == has_bandwidth);
-          }
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("bytes match the formulas 2Ψ(N-1)/N and 3Ψ(N-1)/N, with padding") {
   for (const int n : {2, 3, 8}) {
     Options options = small_copies(n);
@@ -280,29 +193,6 @@ TEST_CASE("the effect of frozen and tied parameters, computed by hand") {
   CHECK(sent(Scheme::zero_2) == bytes_of({{reduce_scatter, tied}, {all_gather, tied}}));
   CHECK(sent(Scheme::zero_3) ==
         bytes_of({{reduce_scatter, tied}, {all_gather, 2 * tied + 2 * table}}));
-}
-
-TEST_CASE("prefetching hides the gathers; without it every gather is exposed") {
-  Options options = small_copies(4);
-  options.model = {.layers = 8, .hidden = 64, .heads = 2, .sequence = 32, .vocabulary = 256};
-  const auto step = [&](Scheme scheme, int prefetch) {
-    Picoseconds time = 0;
-    ThreadRun run{options};
-    CHECK(run([&](Rank& rank) {
-            Copies copies{rank, options, scheme, unit_buckets, prefetch};
-            const Picoseconds begin = rank.compute.now();
-            copies.backward(copies_corpus(options.model), 0);
-            copies.update();
-            if (rank.id == 0) time = rank.compute.now() - begin;
-          }) == "");
-    return seconds(time);
-  };
-  const double none = step(Scheme::zero_3, 0), one = step(Scheme::zero_3, 1);
-  const double gathers =
-      2 * 0.75 * 4 * 436'864 / 1.25e10;  // all gathers, at this cluster's 100 Gb/s
-  CHECK(none - one > 0.5 * gathers);
-  CHECK(step(Scheme::zero_3, 2) <= one);
-  CHECK(one < step(Scheme::zero_1, 0));  // none of ZeRO-1's gathers overlap
 }
 
 TEST_CASE(
