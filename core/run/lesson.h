@@ -11,7 +11,7 @@
 #include "core/model/data.h"
 #include "core/model/gpt.h"
 #include "core/plan/prediction.h"
-#include "core/run/options/options.h"
+#include "core/run/options/flag_parser.h"
 #include "core/run/rank.h"
 #include "core/run/report/sum_order.h"
 
@@ -99,9 +99,9 @@ class Lesson {
   // For use in the body.
 
   const Options& options() const { return *options_; }
-  const GptConfig& model() const { return options_->model; }
-  const AdamWOptions& optimizer() const { return options_->optimizer; }
-  std::uint64_t seed() const { return options_->seed; }
+  const GptConfig& model() const { return options_->run.model; }
+  const AdamWOptions& optimizer() const { return options_->run.optimizer; }
+  std::uint64_t seed() const { return options_->run.seed; }
 
   /// The run's steps, divided among the values of --microbatches.
   std::vector<Phase> phases() const;

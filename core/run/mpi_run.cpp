@@ -23,21 +23,23 @@ namespace {
 /// Ranks on hosts with more and fewer cores may choose different clocks; all then use the modelled
 /// one.
 void agree_on_clock(Transport& transport, Options& options) {
-  const std::string mine = fmt::format("{}\n{}", options.clock.name(), options.why_this_clock);
+  const std::string mine =
+      fmt::format("{}\n{}", options.platform.clock.name(), options.platform.why_this_clock);
   std::string found;
   for (const std::string& each : gather_to_root(transport, mine))
     if (found.empty() || (found.starts_with("wall") && each.starts_with("modelled"))) found = each;
   found = broadcast_from_root(transport, found);
-  if (found.starts_with(options.clock.name())) return;
-  options.clock = Clock::modelled(Cluster::load(options.cluster));
-  options.why_this_clock = found.substr(found.find('\n') + 1) + " on one of the hosts";
+  if (found.starts_with(options.platform.clock.name())) return;
+  options.platform.clock = Clock::modelled(Cluster::load(options.platform.cluster));
+  options.platform.why_this_clock = found.substr(found.find('\n') + 1) + " on one of the hosts";
 }
 
 /// Gathers all ranks' places and sends them to every rank.
 GpuPlan agree_on_gpus(Transport& transport, const Options& options) {
   std::string all;
   for (const std::string& each : gather_to_root(
-           transport, this_place(options.on_gpus(), mpi_local_rank_from_environment()).to_bytes()))
+           transport,
+           this_place(options.platform.on_gpus(), mpi_local_rank_from_environment()).to_bytes()))
     all += each + '\0';
   all = broadcast_from_root(transport, all);
   std::vector<RankPlace> places;
@@ -103,9 +105,11 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
     if (!said.exchange(true) && running_) report(RankReport::Kind::doing, running_->doing(id));
   };
   try {
-    auto transport = session.endpoint(options_->patience_seconds, [&](const std::string& line) {
-      report(RankReport::Kind::busy, (running_ ? running_->console.start_of_line() : "") + line);
-    });
+    auto transport =
+        session.endpoint(options_->platform.patience_seconds, [&](const std::string& line) {
+          report(RankReport::Kind::busy,
+                 (running_ ? running_->console.start_of_line() : "") + line);
+        });
     const GpuPlan plan = agree_on_gpus(*transport, *options_);
     settle_on_gpus(plan, *options_);
     agree_on_clock(*transport, *options_);
@@ -113,14 +117,14 @@ int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& wat
     // All ranks use rank 0's folder and start time.
     RunFolder folder;
     if (root) {
-      folder = RunFolder::create(options_->trace, info_.name);
+      folder = RunFolder::create(options_->output.trace, info_.name);
       folder.begin();
     }
     folder = RunFolder::from_bytes(broadcast_from_root(*transport, folder.to_bytes()));
     const std::string start =
         broadcast_from_root(*transport, root ? std::to_string(steady_nanoseconds()) : "");
     const ClockOffset mine = clocks[static_cast<std::size_t>(id)].offset;
-    options_->clock.set_start_nanoseconds(std::stoll(start) + mine.offset_ns);
+    options_->platform.clock.set_start_nanoseconds(std::stoll(start) + mine.offset_ns);
     running_ = std::make_unique<Running>(*options_, std::move(folder), Console::detect());
     running_->clock_uncertainty_ns = mine.uncertainty_ns;
     rank = std::make_unique<Rank>(*options_, std::move(transport), plan);

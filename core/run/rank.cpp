@@ -24,13 +24,13 @@ std::unique_ptr<Gpu> open_gpu(const GpuPlan& plan, int rank, bool allow_tf32) {
 
 /// The device of tensors that are not on a GPU.
 DeviceKind kind_of(const Options& options) {
-  return options.on_meta() ? DeviceKind::meta : DeviceKind::cpu;
+  return options.platform.on_meta() ? DeviceKind::meta : DeviceKind::cpu;
 }
 
 /// The transport for this rank's tensors, over the transport between hosts.
 std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Stream& compute,
                                        const Options& options, bool nccl) {
-  if (nccl) return nccl_transport(std::move(transport), compute, options.patience_seconds);
+  if (nccl) return nccl_transport(std::move(transport), compute, options.platform.patience_seconds);
   if (compute.gpu() != nullptr) transport->use(*compute.gpu());
   return transport;
 }
@@ -47,22 +47,22 @@ Plan plan_over(const Transport& transport, const Options& options) {
 Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, const GpuPlan& gpus)
     : id(own_transport->rank()),
       count(own_transport->size()),
-      clock(options.clock),
-      trace(options.trace != "none"),
-      gpu(open_gpu(gpus, id, options.tf32)),
+      clock(options.platform.clock),
+      trace(options.output.trace != "none"),
+      gpu(open_gpu(gpus, id, options.platform.tf32)),
       compute(gpu ? Stream{clock, trace, 0, *gpu} : Stream{clock, trace, 0, kind_of(options)}),
       memory(gpu ? Memory{*gpu, compute.queue()} : Memory{kind_of(options)}),
       device{memory, compute},
       transport(from_device(std::move(own_transport), compute, options, by_nccl(gpus, options))),
       plan(plan_over(*transport, options)),
       place(plan.place(id)),
-      endpoint{*transport, device, options.comm},
+      endpoint{*transport, device, options.platform.comm},
       world(endpoint, everybody(count), "world", transport->open_channels(Group::channels_taken)),
       axis_channels_(transport->open_channels(axes_with_experts * Group::channels_taken)) {
-  trace.set_kernels(options.kernels);
+  trace.set_kernels(options.output.kernels);
   transport->computes_on(compute);
   if (!gpu) return;
-  compute.watch([this, patience = options.patience_seconds](double waited) {
+  compute.watch([this, patience = options.platform.patience_seconds](double waited) {
     transport->check();
     if (waited <= patience) return;
     transport->look();  // a known error is a better explanation

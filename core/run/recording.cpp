@@ -26,7 +26,7 @@ void Lesson::train(Rank& rank, const std::function<void(Rank&)>& body) {
 std::vector<Phase> Lesson::phases() const {
   std::vector<Phase> phases;
   for (auto& [m, phase] :
-       turns(options_->microbatches, [](int m) { return fmt::format("m = {}", m); })) {
+       turns(options_->run.microbatches, [](int m) { return fmt::format("m = {}", m); })) {
     phase.microbatches = m;
     phases.push_back(std::move(phase));
   }
@@ -35,8 +35,8 @@ std::vector<Phase> Lesson::phases() const {
 
 std::vector<Phase> Lesson::phases(const std::string& before, const std::string& after,
                                   int split) const {
-  const int m = options_->microbatches.front();
-  const int steps = options_->steps;
+  const int m = options_->run.microbatches.front();
+  const int steps = options_->run.steps;
   std::vector<Phase> phases;
   split = std::clamp(split, 0, steps);
   if (split > 0) phases.push_back({before, 0, split, m});
@@ -45,18 +45,18 @@ std::vector<Phase> Lesson::phases(const std::string& before, const std::string& 
 }
 
 Phase Lesson::turn(std::size_t i, std::size_t count) const {
-  const auto steps = static_cast<std::size_t>(options_->steps);
+  const auto steps = static_cast<std::size_t>(options_->run.steps);
   const int first = static_cast<int>(steps * i / count);
   return {.name = {},
           .first_step = first,
           .steps = static_cast<int>(steps * (i + 1) / count) - first,
-          .microbatches = options_->microbatches.front()};
+          .microbatches = options_->run.microbatches.front()};
 }
 
 void Lesson::sums_in(Rank& rank, const std::function<SumOrder()>& order) {
   // The order in which a library's collectives add is not known.
-  const bool known = options_->comm == Collectives::ring && !options_->on_meta();
-  if (rank.id == 0 && known && options_->parity) running_->order = order();
+  const bool known = options_->platform.comm == Collectives::ring && !options_->platform.on_meta();
+  if (rank.id == 0 && known && options_->output.parity) running_->order = order();
 }
 
 Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {
@@ -77,19 +77,20 @@ Batches Lesson::batches(Rank& rank, const Phase& phase, Predicted predicted) {
     rank.trace.metadata("predicted", json);
   } else if (running_->writer) {
     const Options& o = *options_;
-    running_->writer->add({.run = running_->folder.run,
-                           .lesson = info_.name,
-                           .rank = rank.id,
-                           .ranks = rank.count,
-                           .mesh = rank.plan.mesh.json(),
-                           .device = o.device,
-                           .launch = o.launch == Launch::mpi ? "mpi" : "threads",
-                           .clock = o.clock.name(),
-                           .cluster = o.clock.is_modelled() ? o.clock.cluster().name : "",
-                           .clock_offset_ns = rank.clock.start_nanoseconds(),
-                           .clock_uncertainty_ns = running_->clock_uncertainty_ns,
-                           .predicted = json},
-                          rank.trace);
+    running_->writer->add(
+        {.run = running_->folder.run,
+         .lesson = info_.name,
+         .rank = rank.id,
+         .ranks = rank.count,
+         .mesh = rank.plan.mesh.json(),
+         .device = o.platform.device,
+         .launch = o.platform.launch == Launch::mpi ? "mpi" : "threads",
+         .clock = o.platform.clock.name(),
+         .cluster = o.platform.clock.is_modelled() ? o.platform.clock.cluster().name : "",
+         .clock_offset_ns = rank.clock.start_nanoseconds(),
+         .clock_uncertainty_ns = running_->clock_uncertainty_ns,
+         .predicted = json},
+        rank.trace);
     live.traced = true;
   }
   return {*this, rank, phase};
@@ -105,8 +106,8 @@ void Batches::load(int step) {
   const Options& o = lesson_.options();
   BatchShape samples = rank_.plan.samples(rank_.place, phase_.microbatches);
   if (!lesson_.info_.trains)  // every rank reads all of them
-    samples = {.microbatches = phase_.microbatches, .size = o.batch / phase_.microbatches};
-  batch_ = lesson_.corpus_->batch(o.seed, o.trained_steps + step, samples);
+    samples = {.microbatches = phase_.microbatches, .size = o.run.batch / phase_.microbatches};
+  batch_ = lesson_.corpus_->batch(o.run.seed, o.run.trained_steps + step, samples);
   move_to(rank_.device, batch_);
 }
 
@@ -174,9 +175,10 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
   if (!loss) return;
   Running::Live& live = running_->of(rank);
   const int step = rank.trace.step();
-  if (options_->on_meta()) {  // there is no loss
+  if (options_->platform.on_meta()) {  // there is no loss
     if (rank.place.coordinate(Axis::dp) == 0)
-      running_->progress.show(step + 1, fmt::format("step {:>3}/{}", step + 1, options_->steps));
+      running_->progress.show(step + 1,
+                              fmt::format("step {:>3}/{}", step + 1, options_->run.steps));
     return;
   }
   // The ranks of a tensor-parallel group know the same share of the loss, which counts once.
@@ -189,11 +191,11 @@ void Lesson::record(Rank& rank, std::optional<double> loss) {
   if (rank.place.coordinate(Axis::dp) > 0 || rank.place.coordinate(Axis::cp) > 0) return;
   const double seconds = static_cast<double>(steady_nanoseconds() - live.began) * 1e-9;
   const double tokens =
-      static_cast<double>(options_->batch) * options_->model.sequence * (step + 1);
+      static_cast<double>(options_->run.batch) * options_->run.model.sequence * (step + 1);
   running_->progress.show(
       step + 1,
-      fmt::format("step {:>3}/{}  {}loss {:.4f}  {:.0f} tokens/s", step + 1, options_->steps,
-                  options_->dp > 1 ? "rank 0's " : "", own_mean, tokens / seconds));
+      fmt::format("step {:>3}/{}  {}loss {:.4f}  {:.0f} tokens/s", step + 1, options_->run.steps,
+                  options_->run.dp > 1 ? "rank 0's " : "", own_mean, tokens / seconds));
 }
 
 void Lesson::add_to_report(const Rank& rank, const std::string& name, const std::string& json) {
@@ -201,7 +203,7 @@ void Lesson::add_to_report(const Rank& rank, const std::string& name, const std:
 }
 
 void Lesson::load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer) {
-  const std::string& path = options_->load;
+  const std::string& path = options_->run.load;
   if (path.empty()) return;
   load_checkpoint(path, rank.plan, rank.device, parameters);
   // A distributed optimizer's slices have their own master copies.
@@ -210,7 +212,7 @@ void Lesson::load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& 
 }
 
 void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer) {
-  if (options_->on_meta()) return;  // there are no values
+  if (options_->platform.on_meta()) return;  // there are no values
   RankRecord& record = running_->of(rank).record;
   for (const Parameter* parameter : parameters)
     record.parameters.push_back({.name = parameter->name,

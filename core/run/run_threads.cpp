@@ -56,24 +56,24 @@ class Endings {
 
 // Runs the ranks as threads of this process.
 int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch) {
-  const int count = options_->ranks;
-  ThreadFabric fabric{count, options_->patience_seconds, [this](const std::string& line) {
+  const int count = options_->run.ranks;
+  ThreadFabric fabric{count, options_->platform.patience_seconds, [this](const std::string& line) {
                         fmt::print(stderr, "{}{}\n", running_->console.start_of_line(), line);
                       }};
   const GpuPlan plan = plan_threads(*options_);
   settle_on_gpus(plan, *options_);
-  running_ = std::make_unique<Running>(*options_, RunFolder::create(options_->trace, info_.name),
-                                       Console::detect());
+  running_ = std::make_unique<Running>(
+      *options_, RunFolder::create(options_->output.trace, info_.name), Console::detect());
   running_->folder.begin();
   watch.now_call([&](int) {
     // Keeps what has been written so far; the ranks do not take part.
     running_->keep_traces();
-    running_->folder.merge(options_->ranks);
+    running_->folder.merge(options_->run.ranks);
     fmt::print(stderr, "\ninterrupted{}\n", running_->folder.where_the_trace_is());
     std::_Exit(130);
   });
   introduce(plan);
-  options_->clock.set_start_nanoseconds(steady_nanoseconds());
+  options_->platform.clock.set_start_nanoseconds(steady_nanoseconds());
 
   const ThreadRanks ranks{*options_, fabric, plan};
   std::exception_ptr refusal;  // the first failure, if it is a UsageError

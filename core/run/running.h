@@ -29,11 +29,12 @@ struct Lesson::Running {
   Running(const Options& options, RunFolder folder_, const Console& console_)
       : folder(std::move(folder_)),
         console(console_),
-        progress(console_, options.steps, options.quiet),
-        live(static_cast<std::size_t>(options.ranks)) {
-    if (options.device == "cpu") program = resident_bytes();
-    if (options.trace != "none")
-      writer = std::make_unique<TraceWriter>(folder.path, options.view, options.view_token);
+        progress(console_, options.run.steps, options.output.quiet),
+        live(static_cast<std::size_t>(options.run.ranks)) {
+    if (options.platform.device == "cpu") program = resident_bytes();
+    if (options.output.trace != "none")
+      writer = std::make_unique<TraceWriter>(folder.path, options.output.view,
+                                             options.output.view_token);
   }
   /// Ends the traces of a run that has already failed, as far as they can still be written.
   void keep_traces(double patience_seconds = TraceWriter::in_a_hurry) noexcept {

@@ -13,8 +13,8 @@ namespace lockstep {
 
 GpuPlan plan_threads(const Options& options) {
   std::vector<RankPlace> places;
-  for (int id = 0; id < options.ranks; ++id)
-    places.push_back(this_place(options.on_gpus(), /*local=*/id));
+  for (int id = 0; id < options.run.ranks; ++id)
+    places.push_back(this_place(options.platform.on_gpus(), /*local=*/id));
   return GpuPlan{std::move(places)};
 }
 
@@ -36,11 +36,11 @@ struct Making {
 // A rank that waits inside NCCL for a failed rank cannot be interrupted; in that case the process
 // ends.
 ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan)
-    : ranks_(static_cast<std::size_t>(options.ranks)) {
+    : ranks_(static_cast<std::size_t>(options.run.ranks)) {
   Making making;
-  making.left = options.ranks;
+  making.left = options.run.ranks;
   std::vector<std::thread> threads;
-  for (int id = 0; id < options.ranks; ++id)
+  for (int id = 0; id < options.run.ranks; ++id)
     threads.emplace_back([&, id] {
       std::exception_ptr error;
       try {

@@ -26,15 +26,15 @@ int main(int argc, char** argv) {
   const double& times = lesson.flag("--times", 3.0, "how many times as much");
 
   lesson.check([&](const Options& options) {
-    if (late >= options.ranks)
-      throw UsageError(fmt::format("--late {}: ranks are 0 to {}", late, options.ranks - 1));
+    if (late >= options.run.ranks)
+      throw UsageError(fmt::format("--late {}: ranks are 0 to {}", late, options.run.ranks - 1));
     if (!(times > 0 && times <= 1000))
       throw UsageError(fmt::format("--times {}: wants a number above 0, and at most 1000", times));
   });
 
   return lesson.run([&](Rank& rank) {
     const GptConfig& config = lesson.model();
-    const std::int64_t sequences = lesson.options().batch;
+    const std::int64_t sequences = lesson.options().run.batch;
     Gpt block{config, rank.device, {.first = 0, .last = 1}, lesson.seed()};  // something to compute
     Tensor x{rank.memory, {sequences, config.sequence, config.hidden}, MemoryCategory::activations};
     fill_with_zeros(rank.device, x);
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
     const std::vector<StepTimes> all = gather(rank, spent);
     const double k = late_pieces / 4.0;
     lesson.add_to_report(rank, "waiting", json(all, k));
-    if (rank.id == 0 && !lesson.options().quiet) {
+    if (rank.id == 0 && !lesson.options().output.quiet) {
       print_waiting(all, k, rank.clock);
       print_model_states();
     }

@@ -22,7 +22,7 @@ inline void check_sizes(const Options& options, int elements, bool sweep, int la
   constexpr int most = 1 << 26;
   if (elements < 1 || elements > most)
     throw UsageError(fmt::format("--elements {}: wants at least 1, at most {}", elements, most));
-  if (sweep && options.ranks < 2)
+  if (sweep && options.run.ranks < 2)
     throw UsageError(
         "--sweep with --ranks 1: one rank has nobody to send to; use --ranks 2 or more");
   if (!sweep && largest != largest_by_default)
@@ -46,7 +46,7 @@ inline Group our_own_collectives(Rank& rank) {
 
 /// A phase in which every step is one all-reduce.
 inline Phase all_reduces(const Lesson& lesson, Algorithm algorithm) {
-  return {.name = name_of(algorithm), .first_step = 0, .steps = lesson.options().steps};
+  return {.name = name_of(algorithm), .first_step = 0, .steps = lesson.options().run.steps};
 }
 
 /// Predicts a rank's bytes sent and its memory: the array, and one chunk of scratch.

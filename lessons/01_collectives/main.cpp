@@ -34,8 +34,8 @@ int main(int argc, char** argv) {
   return lesson.run([&](Rank& rank) {
     const Algorithm algorithm = algorithm_of(name);
     const bool ring = algorithm == Algorithm::ring;
-    const bool computes = !lesson.options().on_meta();
-    const bool tells = rank.id == 0 && !lesson.options().quiet;
+    const bool computes = !lesson.options().platform.on_meta();
+    const bool tells = rank.id == 0 && !lesson.options().output.quiet;
     Group group = our_own_collectives(rank);
     Tensor data{rank.memory, {elements}, MemoryCategory::communication};
 
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
       tell_time(rank, machine, told);
     }
     if (sweep) {
-      Sweep all{rank, machine, largest, lesson.options().quiet};
+      Sweep all{rank, machine, largest, lesson.options().output.quiet};
       all.over_ranks(algorithm);
       all.over_algorithms();
       lesson.add_to_report(rank, "sweep", all.json());

@@ -38,18 +38,18 @@ inline void check_replicas(const Options& options, int bucket_bytes) {
         fmt::format("--bucket {}: a bucket has at least one layer's gradients; wants at least 1 "
                     "byte, such as --bucket 200000",
                     bucket_bytes));
-  if (options.model.trained_count() < options.dp)
-    throw UsageError(
-        fmt::format("--ranks {}: the model has {} parameters to train, fewer than one for each "
-                    "rank; use at most {} ranks",
-                    options.ranks, options.model.trained_count(), options.model.trained_count()));
-  if (options.clock.times().any())
+  if (options.run.model.trained_count() < options.run.dp)
+    throw UsageError(fmt::format(
+        "--ranks {}: the model has {} parameters to train, fewer than one for each "
+        "rank; use at most {} ranks",
+        options.run.ranks, options.run.model.trained_count(), options.run.model.trained_count()));
+  if (options.platform.clock.times().any())
     throw UsageError(
         "--time: what a whole backward takes does not say when each layer's gradients are ready; "
         "leave it out, and let --cluster say what things cost");
-  if (options.optimizer.clip > 0)
-    throw UsageError(
-        fmt::format("--clip {}: this lesson does not clip; leave it out", options.optimizer.clip));
+  if (options.run.optimizer.clip > 0)
+    throw UsageError(fmt::format("--clip {}: this lesson does not clip; leave it out",
+                                 options.run.optimizer.clip));
 }
 
 /// Returns the buckets of a rank's parameters, which its replicas share.

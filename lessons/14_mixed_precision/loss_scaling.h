@@ -92,15 +92,15 @@ inline void check_scaling(const Options& options, double scale, int interval, in
   if (interval < 1)
     throw UsageError(fmt::format("--growth-interval {}: wants a number of at least 1", interval));
   if (overflow_at < 0) return;
-  if (overflow_at >= options.steps)
+  if (overflow_at >= options.run.steps)
     throw UsageError(
-        fmt::format("--overflow-at {}: steps are 0 to {}", overflow_at, options.steps - 1));
-  if (options.on_meta())
+        fmt::format("--overflow-at {}: steps are 0 to {}", overflow_at, options.run.steps - 1));
+  if (options.platform.on_meta())
     throw UsageError(fmt::format(
         "--overflow-at {} with --device meta: it computes nothing, so nothing overflows; leave one "
         "of them out",
         overflow_at));
-  if (options.model.dtype != DType::f16 || scale == 1)
+  if (options.run.model.dtype != DType::f16 || scale == 1)
     throw UsageError(fmt::format(
         "--overflow-at {}: needs f16 and a loss scale above 1; use --precision f16", overflow_at));
 }

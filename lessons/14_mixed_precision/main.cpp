@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
 
     Phase phase = lesson.phases().front();
     phase.name = name_of(dtype);
-    const int sequences = options.batch / options.dp / phase.microbatches;
+    const int sequences = options.run.batch / options.run.dp / phase.microbatches;
     Predicted predicted = predict_data_parallel(rank.plan, rank.place, WhenSummed::overlap, bucket);
     predicted.peak_bytes[MemoryCategory::activations] =
         RecomputeFootprint{lesson.model(), StageLayers::whole(lesson.model()), sequences,
@@ -88,14 +88,14 @@ int main(int argc, char** argv) {
       last = &mine;
     }
     lesson.finish(rank, model.parameters(), optimizer);
-    if (rank.id != 0 || options.quiet) return;
+    if (rank.id != 0 || options.output.quiet) return;
     print_states(lesson.model(), is_narrow(dtype) ? dtype : DType::bf16, sequences);
-    if (!options.on_meta()) {  // the meta device computes no gradients
+    if (!options.platform.on_meta()) {  // the meta device computes no gradients
       print_lost_gradients(lesson.model(), rank.device, model.parameters(), *last);
       if (dtype == DType::f16) print_scaling(scaler);
     }
     print_recompute_tables(
         lesson.model(), sequences,
-        rank.clock.is_modelled() ? rank.clock.cluster() : Cluster::load(options.cluster));
+        rank.clock.is_modelled() ? rank.clock.cluster() : Cluster::load(options.platform.cluster));
   });
 }

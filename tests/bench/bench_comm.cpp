@@ -16,8 +16,8 @@ constexpr std::int64_t megabyte = 1 << 20;
 
 Options two_ranks() {
   Options options;
-  options.ranks = options.dp = 2;
-  options.trace = "none";
+  options.run.ranks = options.run.dp = 2;
+  options.output.trace = "none";
   return options;
 }
 

@@ -137,7 +137,7 @@ class Training {
 
 void with_training(benchmark::State& state, const std::function<void(Training&)>& body) {
   Options options;
-  options.ranks = 1;
+  options.run.ranks = 1;
   const std::string wrong = testing::on_threads(options, [&](Rank& rank) {
     Training training{rank};
     body(training);

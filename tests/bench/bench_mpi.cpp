@@ -30,8 +30,8 @@ constexpr std::int64_t megabyte = 1 << 20;
 
 Options four_ranks() {
   Options options;
-  options.ranks = options.dp = ranks;
-  options.trace = "none";
+  options.run.ranks = options.run.dp = ranks;
+  options.output.trace = "none";
   return options;
 }
 

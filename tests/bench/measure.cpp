@@ -236,8 +236,8 @@ void measure(Rank& rank, const Flags& flags) {
 int run(int argc, char** argv) {
   const Flags flags = parse(argc, argv);
   Options options;
-  options.ranks = options.dp = 2;
-  options.trace = "none";
+  options.run.ranks = options.run.dp = 2;
+  options.output.trace = "none";
   if (!flags.mpi) {
     const std::string failure =
         testing::on_threads(options, [&](Rank& rank) { measure(rank, flags); });

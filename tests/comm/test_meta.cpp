@@ -45,7 +45,7 @@ class RandomRun {
     cluster.within = {1.3e-6 * below(3), below(4) == 0 ? 1e30 : 3.7e9};
     cluster.between = {1.1e-5, 1.23e8};
     Options options = modelled_options(ranks_, cluster);
-    if (below(5) == 0) options.trace = "none";
+    if (below(5) == 0) options.output.trace = "none";
     return options;
   }
 

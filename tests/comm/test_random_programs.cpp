@@ -17,7 +17,7 @@ constexpr const char* devices[] = {"cpu", "meta"};
 
 Options options_of(const Program& program, const char* device) {
   Options options = modelled_options(program.ranks);
-  options.device = device;
+  options.platform.device = device;
   return options;
 }
 

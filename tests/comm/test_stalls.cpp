@@ -67,7 +67,7 @@ struct ImpatientRun {
  private:
   static Options options_of(int ranks, const Clock& clock) {
     Options options = modelled_options(ranks);
-    options.clock = clock;
+    options.platform.clock = clock;
     return options;
   }
 };

@@ -20,19 +20,19 @@ using namespace lockstep::testing;
 namespace {
 
 Options on_gpus(Options options, bool wall = false) {
-  options.device = "cuda";
-  options.comm_is_open = true;
-  if (wall) options.clock = Clock::wall();
+  options.platform.device = "cuda";
+  options.platform.comm_is_open = true;
+  if (wall) options.platform.clock = Clock::wall();
   return options;
 }
 
 /// Small, because the emulator takes a thousand times as long as a GPU.
 Options tiny(Options options, int layers) {
-  options.model.layers = layers;
-  options.model.hidden = 12;
-  options.model.sequence = 7;
-  options.batch = options.microbatches.front();
-  options.steps = 4;
+  options.run.model.layers = layers;
+  options.run.model.hidden = 12;
+  options.run.model.sequence = 7;
+  options.run.batch = options.run.microbatches.front();
+  options.run.steps = 4;
   return options;
 }
 
@@ -164,9 +164,9 @@ TEST_CASE("collectives and messages between GPUs: by device copies, by NCCL, by 
         Options options = on_gpus(modelled_options(ranks));
         CHECK(on_all(options, check) == "");  // the modelled clock implies copies
         if (!enough_for(ranks)) continue;
-        options.clock = Clock::wall();
+        options.platform.clock = Clock::wall();
         CHECK(on_all(options, check) == "");
-        options.comm_is_open = false;
+        options.platform.comm_is_open = false;
         CHECK(on_all(options, check) == "");
       }
     }
@@ -182,8 +182,8 @@ TEST_CASE("GPipe and 1F1B on GPUs have the bits of one GPU") {
         CAPTURE(m);
         CAPTURE(wall);
         Options options = on_gpus(tiny(small_training(p, m, tied, tied ? 1.0F : 0.0F), 4), wall);
-        const Reference reference =
-            train_on_one_device(options, small_corpus(options.model), {{"", 0, options.steps, m}});
+        const Reference reference = train_on_one_device(options, small_corpus(options.run.model),
+                                                        {{"", 0, options.run.steps, m}});
         for (const Generator& generate : {Generator{gpipe}, Generator{one_f_one_b}})
           CHECK(on_all(options, [&](Rank& rank) {
                   return check_parity(rank, options, generate, reference, {}, 1.0);
@@ -197,8 +197,8 @@ TEST_CASE("several stages per rank on GPUs: the bits of one GPU, and the peaks d
     const Schedule schedule = chunk_by_chunk(placement, m, true);
     const Options options =
         on_gpus(tiny(small_training(schedule.ranks, m, true, 1.0F), schedule.stages));
-    const Reference reference =
-        train_on_one_device(options, small_corpus(options.model), {{"", 0, options.steps, m}});
+    const Reference reference = train_on_one_device(options, small_corpus(options.run.model),
+                                                    {{"", 0, options.run.steps, m}});
     CHECK(on_all(options, [&](Rank& rank) {
             return check_parity(
                 rank, options, [&](int, int) { return schedule; }, reference, {}, 1.0);
@@ -219,7 +219,7 @@ TEST_CASE("a pipeline's memory peaks and bytes on a GPU match the derived ones")
 TEST_CASE("a modelled timeline is the same on a GPU, to the picosecond") {
   const Options options = on_gpus(tiny(small_training(4, 4), 4));
   CHECK(on_all(options, [&](Rank& rank) {
-          return check_timeline(rank, options.model, one_f_one_b(4, 4), 1);
+          return check_timeline(rank, options.run.model, one_f_one_b(4, 4), 1);
         }) == "");
 }
 
@@ -227,8 +227,8 @@ TEST_CASE("data parallelism and ZeRO 1, 2, 3 on GPUs have the bits of one GPU ad
   for (const auto& [ranks, dtype] :
        {std::pair{2, DType::f32}, {3, DType::f32}, {2, DType::bf16}, {2, DType::f16}}) {
     Options options = on_gpus(tiny(small_copies(ranks), 2));
-    options.batch = 2 * ranks;
-    options.model.dtype = dtype;
+    options.run.batch = 2 * ranks;
+    options.run.model.dtype = dtype;
     CHECK(on_all(options, [&](Rank& rank) { return check_copies(rank, options, 1 << 12, 1.0); }) ==
           "");
   }
@@ -236,10 +236,10 @@ TEST_CASE("data parallelism and ZeRO 1, 2, 3 on GPUs have the bits of one GPU ad
 
 TEST_CASE("20 steps on a GPU and on the CPU give nearly the same result") {
   Options options = small_copies(1);
-  options.steps = 20;
-  options.batch = 4;
-  const Corpus corpus = copies_corpus(options.model);
-  const std::vector<Phase> phases{{"", 0, options.steps, 1}};
+  options.run.steps = 20;
+  options.run.batch = 4;
+  const Corpus corpus = copies_corpus(options.run.model);
+  const std::vector<Phase> phases{{"", 0, options.run.steps, 1}};
   const Reference cpu = train_on_one_device(options, corpus, phases);
   const Reference gpu = train_on_one_device(on_gpus(options), corpus, phases);
   const Parity parity = compare(gpu.losses, gpu.parameters, cpu);
@@ -250,17 +250,17 @@ TEST_CASE("20 steps on a GPU and on the CPU give nearly the same result") {
 TEST_CASE("a GPU's spans are disjoint or nested, and follow their launch") {
   for (const int ranks : {1, 2, test::gpus() + 1}) {  // the last ones share GPUs
     Options options = on_gpus(tiny(small_training(ranks, 4), ranks), /*wall=*/true);
-    options.kernels = true;
+    options.output.kernels = true;
     ThreadRun run{options};
     CHECK(run([&](Rank& rank) {
-            const Corpus corpus = small_corpus(options.model);
-            Gpt stage{options.model, rank.device,
-                      StageLayers::of(options.model, rank.id, rank.count), options.seed};
+            const Corpus corpus = small_corpus(options.run.model);
+            Gpt stage{options.run.model, rank.device,
+                      StageLayers::of(options.run.model, rank.id, rank.count), options.run.seed};
             PipelineExecutor pipeline{rank.endpoint,
                                       rank.world,
                                       one_f_one_b(rank.count, 4),
                                       {&stage},
-                                      stage_boundary(options.model, 2)};
+                                      stage_boundary(options.run.model, 2)};
             for (int step = 0; step < 2; ++step) {
               Batch batch = corpus.batch(1, step, {.microbatches = 4, .size = 2});
               move_to(rank.device, batch);

@@ -68,17 +68,17 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
                              WhenSummed when) {
   Plan plan = rank.plan;
   plan.rank_of_stage = schedule.rank_of_stage;
-  const Corpus corpus = small_corpus(options.model);
+  const Corpus corpus = small_corpus(options.run.model);
   Replicated replica{rank, plan, when, 5'000};
-  AdamW optimizer{replica.parameters, rank.device, options.optimizer};
+  AdamW optimizer{replica.parameters, rank.device, options.run.optimizer};
   Group& pipeline_ranks = rank.group(Axis::pp);
   PipelineUpdate update{rank.endpoint, pipeline_ranks, plan, replica.pointers, optimizer};
   PipelineExecutor pipeline{rank.endpoint, pipeline_ranks, schedule, replica.pointers,
                             plan.boundary(schedule.microbatches)};
   RankRecord record{.rank = rank.id};
-  for (int step = 0; step < options.steps; ++step) {
+  for (int step = 0; step < options.run.steps; ++step) {
     for (Gpt* stage : replica.pointers) stage->zero_gradients();
-    const auto loss = pipeline.step(corpus.batch(options.seed, step, plan.samples(rank.place)));
+    const auto loss = pipeline.step(corpus.batch(options.run.seed, step, plan.samples(rank.place)));
     for (const auto& copies : replica.copies) copies->sum_gradients();
     update.step();
     if (loss) record.losses.emplace_back(step, *loss);
@@ -97,9 +97,9 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
     const SumOrder mine = ring_order(layout, when);
     order.segments.insert(order.segments.end(), mine.segments.begin(), mine.segments.end());
   }
-  const std::vector<Phase> phases{{"", 0, options.steps, schedule.microbatches}};
+  const std::vector<Phase> phases{{"", 0, options.run.steps, schedule.microbatches}};
   const Reference reference = train_on_one_device(options, corpus, phases, {}, {order});
-  const auto losses = collect_losses(records, options.steps);
+  const auto losses = collect_losses(records, options.run.steps);
   const Parity parity = compare(losses, collect_parameters(records), reference);
   if (!parity.bitwise)
     return fmt::format("{} x {}: not the same bits: losses {:.1e}, parameters {:.1e} ({})\n",
@@ -112,12 +112,12 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
 
 Options replicated(int pp, int dp, const char* order) {
   Options options = small_training(pp, 4);
-  options.pp = pp;
-  options.dp = dp;
-  options.ranks = pp * dp;
-  options.order = order;
-  options.batch = 4 * dp;
-  options.steps = 6;
+  options.run.pp = pp;
+  options.run.dp = dp;
+  options.run.ranks = pp * dp;
+  options.run.order = order;
+  options.run.batch = 4 * dp;
+  options.run.steps = 6;
   return options;
 }
 
@@ -146,7 +146,7 @@ TEST_CASE("... and over a pipeline with two stages per rank, with clipping too")
         CAPTURE(dp);
         CAPTURE(clip);
         Options options = replicated(2, dp, "tp,cp,dp,pp");
-        options.optimizer.clip = clip;
+        options.run.optimizer.clip = clip;
         CHECK(on_all(options, [&](Rank& rank) {
                 return check_replicated(rank, options, looped(2, 4), when);
               }) == "");

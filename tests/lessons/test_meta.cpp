@@ -25,19 +25,19 @@ class RandomSettings {
 
   Options options(int ranks) {
     Options options;
-    options.ranks = ranks;
-    options.model = {.layers = ranks + below(3),
-                     .hidden = 4 * (1 + below(4)),
-                     .heads = 1 + below(2),
-                     .sequence = 3 + below(9),
-                     .vocabulary = 256 + below(3),
-                     .tied = below(2) == 0};
-    if (below(3) == 0) options.model.frozen = {below(ranks + 1)};
-    if (below(3) == 0) options.model.dtype = below(2) == 0 ? DType::bf16 : DType::f16;
-    options.microbatches = {1 + below(3)};
-    options.batch = options.microbatches.front() * ranks * (1 + below(2));
-    options.steps = 2;
-    options.kernels = below(3) == 0;
+    options.run.ranks = ranks;
+    options.run.model = {.layers = ranks + below(3),
+                         .hidden = 4 * (1 + below(4)),
+                         .heads = 1 + below(2),
+                         .sequence = 3 + below(9),
+                         .vocabulary = 256 + below(3),
+                         .tied = below(2) == 0};
+    if (below(3) == 0) options.run.model.frozen = {below(ranks + 1)};
+    if (below(3) == 0) options.run.model.dtype = below(2) == 0 ? DType::bf16 : DType::f16;
+    options.run.microbatches = {1 + below(3)};
+    options.run.batch = options.run.microbatches.front() * ranks * (1 + below(2));
+    options.run.steps = 2;
+    options.output.kernels = below(3) == 0;
     Cluster cluster;
     cluster.nodes = 2;
     cluster.ranks_per_node = below(2) == 0 ? ranks : (ranks + 1) / 2;
@@ -46,7 +46,7 @@ class RandomSettings {
     cluster.launch_seconds = 1e-7 * below(2);
     cluster.within = {1.3e-7, 3.7e9};
     cluster.between = {1.1e-6, 4.1e8};
-    options.clock = Clock::modelled(
+    options.platform.clock = Clock::modelled(
         cluster, below(4) == 0 ? FixedTimes::parse("forward=3us,backward=7us") : FixedTimes{});
     return options;
   }
@@ -65,15 +65,15 @@ TEST_CASE("meta: data parallelism and ZeRO in random settings are as on the CPU"
     const Scheme scheme = schemes[seed % 6];
     const int ranks = 1 + settings.below(6);
     Options options = settings.options(ranks);
-    options.dp = ranks;
+    options.run.dp = ranks;
     const std::int64_t bucket = settings.below(2) == 0 ? 1 : 5'000;
     const int prefetch = settings.below(4);
     CAPTURE(seed);
     CAPTURE(name_of(scheme));
     CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
-            const Corpus corpus = copies_corpus(options.model);
+            const Corpus corpus = copies_corpus(options.run.model);
             Copies copies{rank, options, scheme, bucket, prefetch};
-            for (int step = 0; step < options.steps; ++step) {
+            for (int step = 0; step < options.run.steps; ++step) {
               rank.trace.set_step(step);
               copies.backward(corpus, step);
               note();
@@ -89,27 +89,27 @@ TEST_CASE("meta: pipelines in random settings are as on the CPU") {
     RandomSettings settings{seed};
     const int ranks = 1 + settings.below(6);
     Options options = settings.options(ranks);
-    options.pp = ranks;
-    options.optimizer.clip = settings.below(2) == 0 ? 0.0F : 1.0F;
+    options.run.pp = ranks;
+    options.run.optimizer.clip = settings.below(2) == 0 ? 0.0F : 1.0F;
     const auto generate = settings.below(2) == 0 ? gpipe : one_f_one_b;
-    const int m = options.microbatches.front();
+    const int m = options.run.microbatches.front();
     CAPTURE(seed);
     CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
-            const Corpus corpus = small_corpus(options.model);
+            const Corpus corpus = small_corpus(options.run.model);
             Group& ranks_of_pipeline = rank.group(Axis::pp);
             Gpt stage{rank.plan, rank.place, rank.device};
-            AdamW optimizer{stage.parameters(), rank.device, options.optimizer};
+            AdamW optimizer{stage.parameters(), rank.device, options.run.optimizer};
             PipelineUpdate update{rank.endpoint, ranks_of_pipeline, rank.plan, {&stage}, optimizer};
             PipelineExecutor pipeline{rank.endpoint,
                                       ranks_of_pipeline,
                                       generate(rank.count, m),
                                       {&stage},
                                       rank.plan.boundary(m)};
-            for (int step = 0; step < options.steps; ++step) {
+            for (int step = 0; step < options.run.steps; ++step) {
               rank.trace.set_step(step);
               stage.zero_gradients();
-              pipeline.step(
-                  corpus.batch(options.seed, step, {.microbatches = m, .size = options.batch / m}));
+              pipeline.step(corpus.batch(options.run.seed, step,
+                                         {.microbatches = m, .size = options.run.batch / m}));
               note();
               update.step();
               note();
@@ -120,16 +120,17 @@ TEST_CASE("meta: pipelines in random settings are as on the CPU") {
 
 TEST_CASE("meta: GPT-3 on 64 ranks with ZeRO-3 keeps what the formulas say") {
   Options options = on_meta(small_copies(64));
-  options.trace = "none";
-  options.model = {.layers = 96, .hidden = 12288, .heads = 96, .sequence = 64, .vocabulary = 50257};
-  options.batch = 64;
-  options.steps = 1;
-  options.clock = Clock::modelled(Cluster::load("a100"));
+  options.output.trace = "none";
+  options.run.model = {
+      .layers = 96, .hidden = 12288, .heads = 96, .sequence = 64, .vocabulary = 50257};
+  options.run.batch = 64;
+  options.run.steps = 1;
+  options.platform.clock = Clock::modelled(Cluster::load("a100"));
   std::mutex mutex;
   std::string wrong;
   ThreadRun run{options};
   CHECK(run([&](Rank& rank) {
-          const Corpus corpus = copies_corpus(options.model);
+          const Corpus corpus = copies_corpus(options.run.model);
           Copies copies{rank, options, Scheme::zero_3, 1};
           rank.memory.reset_peak();
           copies.backward(corpus, 0);

@@ -52,9 +52,9 @@ namespace {
 
 Options options_of(int ranks, Collectives comm) {
   Options options;
-  options.ranks = options.pp = ranks;
-  options.comm = comm;
-  if (comm == Collectives::ring) options.clock = Clock::modelled(Cluster{});
+  options.run.ranks = options.run.pp = ranks;
+  options.platform.comm = comm;
+  if (comm == Collectives::ring) options.platform.clock = Clock::modelled(Cluster{});
   return options;
 }
 

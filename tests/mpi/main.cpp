@@ -49,13 +49,14 @@ int main() {
       const Options options = small_training(p, m);
       Reference reference;
       if (session.rank() == 0)
-        reference =
-            train_on_one_device(options, small_corpus(options.model), {{"", 0, options.steps, m}});
+        reference = train_on_one_device(options, small_corpus(options.run.model),
+                                        {{"", 0, options.run.steps, m}});
       for (const auto& [name, generate] : generators) {
         check(options,
               [&](Rank& rank) { return check_parity(rank, options, generate, reference); });
-        check(options,
-              [&](Rank& rank) { return check_timeline(rank, options.model, generate(p, m), 1); });
+        check(options, [&](Rank& rank) {
+          return check_timeline(rank, options.run.model, generate(p, m), 1);
+        });
       }
       check(options, [&](Rank& rank) { return check_memory(rank, options, gpipe(p, m), m); });
       check(options, [&](Rank& rank) {
@@ -69,8 +70,8 @@ int main() {
       const Options options = small_training(p, m, tied, clip);
       Reference reference;
       if (session.rank() == 0)
-        reference =
-            train_on_one_device(options, small_corpus(options.model), {{"", 0, options.steps, m}});
+        reference = train_on_one_device(options, small_corpus(options.run.model),
+                                        {{"", 0, options.run.steps, m}});
       std::mt19937 random{9};
       std::vector<Schedule> schedules{one_f_one_b(p, m),
                                       chunk_by_chunk(loop_placement(p, 8), m, true)};
@@ -83,20 +84,20 @@ int main() {
         check(options, [&](Rank& rank) { return check_memory(rank, options, schedule); });
         if (schedule.stages > 1)
           check(options,
-                [&](Rank& rank) { return check_timeline(rank, options.model, schedule, 1); });
+                [&](Rank& rank) { return check_timeline(rank, options.run.model, schedule, 1); });
       }
     }
     for (const bool tied : {false, true}) {
       Options options = small_copies(p);
-      options.model.tied = tied;
-      if (tied && p > 2) options.model.frozen = {2};
+      options.run.model.tied = tied;
+      if (tied && p > 2) options.run.model.frozen = {2};
       check(options, [&](Rank& rank) { return check_copies(rank, options, 1); });
     }
     Options options = small_copies(p);
-    options.model.layers = 1;
-    options.microbatches = {24 % (2 * p) == 0 ? 2 : 1};
+    options.run.model.layers = 1;
+    options.run.microbatches = {24 % (2 * p) == 0 ? 2 : 1};
     check(options, [&](Rank& rank) { return check_copies(rank, options, 40'000); });
-    options.model.dtype = DType::bf16;
+    options.run.model.dtype = DType::bf16;
     check(options, [&](Rank& rank) { return check_copies(rank, options, 10'000'000); });
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());

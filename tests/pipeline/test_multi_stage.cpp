@@ -34,8 +34,8 @@ Options training_of(const Schedule& schedule, bool tied, float clip) {
 }
 
 Reference reference_of(const Options& options) {
-  return train_on_one_device(options, small_corpus(options.model),
-                             {{"", 0, options.steps, options.microbatches.front()}});
+  return train_on_one_device(options, small_corpus(options.run.model),
+                             {{"", 0, options.run.steps, options.run.microbatches.front()}});
 }
 
 std::string parity_of(const Schedule& schedule, const Options& options, const Reference& reference,
@@ -93,9 +93,9 @@ TEST_CASE("several stages per rank in bf16, and with a frozen tied table: the bi
   for (const bool frozen : {false, true}) {
     const auto adapted = [&](Options options) {
       if (frozen)
-        options.model.frozen = {0};
+        options.run.model.frozen = {0};
       else
-        options.model.dtype = DType::bf16;
+        options.run.model.dtype = DType::bf16;
       return options;
     };
     const Reference reference = reference_of(adapted(small_training(1, m, true, 0.5F)));
@@ -140,13 +140,13 @@ TEST_CASE("random schedules: bytes, every peak and the timeline are as predicted
     Options options = modelled_options(schedule.ranks, cluster);
     // A tied table with both uses in one stage makes the last backward slower than the others,
     // which PipelineTimes cannot express.
-    options.model = tiny_model(schedule, schedule.stages > 1 && pick(random, 0, 1) == 1);
-    options.microbatches = {schedule.microbatches};
-    options.batch = pick(random, 1, 2) * schedule.microbatches;
-    options.optimizer.clip = pick(random, 0, 1) == 1 ? 0.5F : 0.0F;
+    options.run.model = tiny_model(schedule, schedule.stages > 1 && pick(random, 0, 1) == 1);
+    options.run.microbatches = {schedule.microbatches};
+    options.run.batch = pick(random, 1, 2) * schedule.microbatches;
+    options.run.optimizer.clip = pick(random, 0, 1) == 1 ? 0.5F : 0.0F;
     CHECK(on_all(options, [&](Rank& rank) { return check_memory(rank, options, schedule); }) == "");
     CHECK(on_all(options, [&](Rank& rank) {
-            return check_timeline(rank, options.model, schedule, 1);
+            return check_timeline(rank, options.run.model, schedule, 1);
           }) == "");
   }
 }

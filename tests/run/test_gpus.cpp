@@ -29,12 +29,12 @@ GpuPlan plan_of(const std::vector<std::string>& gpus, bool nccl = true) {
 
 Options asked(int ranks, const std::string& clock = "auto", const std::string& comm = "auto") {
   Options options;
-  options.ranks = ranks;
-  options.device = "cuda";
-  options.clock_is_open = clock == "auto";
-  if (clock == "modelled") options.clock = Clock::modelled(Cluster{});
-  options.comm_is_open = comm == "auto";
-  if (comm == "native") options.comm = Collectives::native;
+  options.run.ranks = ranks;
+  options.platform.device = "cuda";
+  options.platform.clock_is_open = clock == "auto";
+  if (clock == "modelled") options.platform.clock = Clock::modelled(Cluster{});
+  options.platform.comm_is_open = comm == "auto";
+  if (comm == "native") options.platform.comm = Collectives::native;
   return options;
 }
 
@@ -59,15 +59,15 @@ TEST_CASE("with a GPU per rank the run uses the wall clock and NCCL's collective
   const GpuPlan plan = plan_of({"a/1", "b/1"});
   Options options = asked(2);
   settle_on_gpus(plan, options);
-  CHECK_FALSE(options.clock.is_modelled());
-  CHECK(options.why_this_clock == "each of 2 ranks has a GPU to itself");
-  CHECK(options.comm == Collectives::native);
+  CHECK_FALSE(options.platform.clock.is_modelled());
+  CHECK(options.platform.why_this_clock == "each of 2 ranks has a GPU to itself");
+  CHECK(options.platform.comm == Collectives::native);
   CHECK(by_nccl(plan, options));
   CHECK(plan.told(options) == "a GPU to each rank (GPU X); messages and collectives by NCCL");
 
   Options rings = asked(2, "auto", "ring");
   settle_on_gpus(plan, rings);
-  CHECK(rings.comm == Collectives::ring);
+  CHECK(rings.platform.comm == Collectives::ring);
   CHECK(by_nccl(plan, rings));
 }
 
@@ -75,26 +75,26 @@ TEST_CASE("if ranks share GPUs, or time is modelled, messages go through the hos
   const GpuPlan plan = plan_of({"a/1", "a/1", "a/2"});
   Options options = asked(3);
   settle_on_gpus(plan, options);
-  CHECK(options.clock.is_modelled());
-  CHECK(options.why_this_clock == "3 ranks share 2 GPUs");
-  CHECK(options.comm == Collectives::ring);
+  CHECK(options.platform.clock.is_modelled());
+  CHECK(options.platform.why_this_clock == "3 ranks share 2 GPUs");
+  CHECK(options.platform.comm == Collectives::ring);
   CHECK_FALSE(by_nccl(plan, options));
   CHECK(plan.told(options).find("copies on the device") != std::string::npos);
-  options.launch = Launch::mpi;
+  options.platform.launch = Launch::mpi;
   CHECK(plan.told(options).find("pinned memory") != std::string::npos);
 
   Options modelled = asked(2, "modelled");
   settle_on_gpus(plan_of({"a/1", "a/2"}), modelled);
   CHECK_FALSE(by_nccl(plan_of({"a/1", "a/2"}), modelled));
-  CHECK(modelled.comm == Collectives::ring);
+  CHECK(modelled.platform.comm == Collectives::ring);
 }
 
 TEST_CASE("a build without NCCL runs without it") {
   const GpuPlan plan = plan_of({"a/1", "a/2"}, /*nccl=*/false);
   Options options = asked(2);
   settle_on_gpus(plan, options);
-  CHECK_FALSE(options.clock.is_modelled());
-  CHECK(options.comm == Collectives::ring);
+  CHECK_FALSE(options.platform.clock.is_modelled());
+  CHECK(options.platform.comm == Collectives::ring);
   CHECK_FALSE(by_nccl(plan, options));
   CHECK(plan.told(options).find("no NCCL") != std::string::npos);
 }

@@ -11,7 +11,7 @@
 #include "core/model/checkpoint.h"
 #include "core/model/data.h"
 #include "core/run/lesson.h"
-#include "core/run/options/options.h"
+#include "core/run/options/flag_parser.h"
 #include "core/run/report/trained_model.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
@@ -46,27 +46,27 @@ struct Wrong {
 
 TEST_CASE("without flags a lesson uses its defaults") {
   const auto options = parse({});
-  CHECK(options->ranks == 4);
-  CHECK(options->pp == 4);
-  CHECK(options->dp == 1);
-  CHECK(options->steps == 30);
-  CHECK(options->batch == 16);
-  CHECK(options->microbatches == std::vector<int>{8});
-  CHECK(options->launch == Launch::threads);
-  CHECK(options->seed == 1);
-  CHECK(options->patience_seconds == 60);
-  CHECK_FALSE(options->hosts.any());
-  CHECK(options->parity);
-  CHECK(options->view.empty());
+  CHECK(options->run.ranks == 4);
+  CHECK(options->run.pp == 4);
+  CHECK(options->run.dp == 1);
+  CHECK(options->run.steps == 30);
+  CHECK(options->run.batch == 16);
+  CHECK(options->run.microbatches == std::vector<int>{8});
+  CHECK(options->platform.launch == Launch::threads);
+  CHECK(options->run.seed == 1);
+  CHECK(options->platform.patience_seconds == 60);
+  CHECK_FALSE(options->platform.hosts.any());
+  CHECK(options->output.parity);
+  CHECK(options->output.view.empty());
 }
 
 TEST_CASE("only some lessons have a precision flag") {
   const LessonInfo narrow{
       .name = "14 mixed precision", .question = "?", .narrow = true, .precision = "bf16"};
-  CHECK(parse({}, narrow)->model.dtype == DType::bf16);
-  CHECK(parse({"--precision", "f16"}, narrow)->model.dtype == DType::f16);
-  CHECK(parse({"--precision", "f32"}, narrow)->model.dtype == DType::f32);
-  CHECK(parse({})->model.dtype == DType::f32);
+  CHECK(parse({}, narrow)->run.model.dtype == DType::bf16);
+  CHECK(parse({"--precision", "f16"}, narrow)->run.model.dtype == DType::f16);
+  CHECK(parse({"--precision", "f32"}, narrow)->run.model.dtype == DType::f32);
+  CHECK(parse({})->run.model.dtype == DType::f32);
   CHECK(refusal({"--precision", "bf16"}) == "--precision bf16: no such flag; --help lists them");
   CHECK(refusal({"--rank", "3"}) ==
         "--rank 3: no such flag; --ranks is one, and --help lists them");
@@ -92,24 +92,24 @@ TEST_CASE("flags set what they name") {
                               "4",         "--trace",
                               "here",      "--quiet",
                               "--timeout", "2.5"});
-  CHECK(options->ranks == 2);
-  CHECK(options->pp == 2);
-  CHECK(options->steps == 7);
-  CHECK(options->batch == 12);
-  CHECK(options->model.layers == 6);
-  CHECK(options->model.hidden == 32);
-  CHECK(options->model.tied);
-  CHECK(options->optimizer.learning_rate == 0.5F);
-  CHECK(options->seed == 18446744073709551615U);
-  CHECK_FALSE(options->parity);
-  CHECK(options->view == "127.0.0.1:7077");
-  CHECK(options->microbatches == std::vector<int>{4});
-  CHECK(options->quiet);
-  CHECK(options->patience_seconds == 2.5);
+  CHECK(options->run.ranks == 2);
+  CHECK(options->run.pp == 2);
+  CHECK(options->run.steps == 7);
+  CHECK(options->run.batch == 12);
+  CHECK(options->run.model.layers == 6);
+  CHECK(options->run.model.hidden == 32);
+  CHECK(options->run.model.tied);
+  CHECK(options->run.optimizer.learning_rate == 0.5F);
+  CHECK(options->run.seed == 18446744073709551615U);
+  CHECK_FALSE(options->output.parity);
+  CHECK(options->output.view == "127.0.0.1:7077");
+  CHECK(options->run.microbatches == std::vector<int>{4});
+  CHECK(options->output.quiet);
+  CHECK(options->platform.patience_seconds == 2.5);
 }
 
 TEST_CASE("several microbatches are a sweep") {
-  CHECK(parse({"--microbatches", "1,2,16"}, sweeping_lesson)->microbatches ==
+  CHECK(parse({"--microbatches", "1,2,16"}, sweeping_lesson)->run.microbatches ==
         std::vector<int>{1, 2, 16});
   CHECK(unlike(refusal({"--steps", "2", "--microbatches", "1,2,4"}, sweeping_lesson),
                {"--steps 2", "3 values"}) == "");
@@ -208,7 +208,7 @@ TEST_CASE("an impossible request gives one line with the flag, the value and a r
 TEST_CASE("a large run on the meta device writes a trace only if it is asked to") {
   const auto trace = [](std::vector<std::string> flags) {
     flags.insert(flags.begin(), {"--layers", "128"});
-    return parse(flags)->trace;
+    return parse(flags)->output.trace;
   };
   CHECK(trace({"--device", "meta", "--ranks", "64"}) == "");
   CHECK(trace({"--device", "meta", "--ranks", "65"}) == "none");
@@ -220,21 +220,21 @@ TEST_CASE("a large run on the meta device writes a trace only if it is asked to"
 TEST_CASE("on the meta device the clock is modelled, however many cores there are") {
   for (const char* ranks : {"1", "128"}) {
     const auto options = parse({"--device", "meta", "--ranks", ranks, "--layers", "128"});
-    CHECK(options->clock.is_modelled());
-    CHECK(options->why_this_clock == "the meta device computes nothing");
-    CHECK(options->comm == Collectives::ring);
-    CHECK_FALSE(options->on_gpus());
+    CHECK(options->platform.clock.is_modelled());
+    CHECK(options->platform.why_this_clock == "the meta device computes nothing");
+    CHECK(options->platform.comm == Collectives::ring);
+    CHECK_FALSE(options->platform.on_gpus());
   }
-  CHECK(parse({"--device", "meta", "--clock", "modelled"})->why_this_clock == "as asked");
+  CHECK(parse({"--device", "meta", "--clock", "modelled"})->platform.why_this_clock == "as asked");
 }
 
 TEST_CASE("a writable path is accepted, and nothing is left behind") {
   const TemporaryFolder folder;
   const std::string here = folder.path().string();
   const std::string old = folder.file("report.json", "old");
-  CHECK(parse({"--report", old, "--save", here + "/a.safetensors"})->report == old);
-  CHECK(parse({"--report", "/dev/null", "--save", here})->save == here);
-  CHECK(parse({"--save", here + "/fresh"})->save == here + "/fresh");
+  CHECK(parse({"--report", old, "--save", here + "/a.safetensors"})->output.report == old);
+  CHECK(parse({"--report", "/dev/null", "--save", here})->output.save == here);
+  CHECK(parse({"--save", here + "/fresh"})->output.save == here + "/fresh");
   CHECK(read_file(old) == "old");
   CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);
 }
@@ -265,8 +265,8 @@ TEST_CASE("an unusable checkpoint gives one line that names file and tensor") {
   const std::string good = (folder.path() / "good.safetensors").string();
   {
     Options options;
-    options.model = config;
-    options.save = good;
+    options.run.model = config;
+    options.output.save = good;
     Clock clock = Clock::wall();
     Recorder silent{false};
     Memory memory;
@@ -300,7 +300,7 @@ TEST_CASE("an unusable checkpoint gives one line that names file and tensor") {
 TEST_CASE("the wall clock is the default if each rank has a core") {
   const int cores = available_cores();
   const auto kind = [](const std::vector<std::string>& flags) {
-    return parse(flags)->clock.kind();
+    return parse(flags)->platform.clock.kind();
   };
   const std::string more = std::to_string(cores + 1);
   CHECK(kind({"--ranks", "1"}) == ClockKind::wall);
@@ -311,12 +311,12 @@ TEST_CASE("the wall clock is the default if each rank has a core") {
   CHECK(kind({"--ranks", "1", "--clock", "modelled"}) == ClockKind::modelled);
   CHECK(kind({"--ranks", "1", "--time", "forward=1ms"}) == ClockKind::modelled);
   CHECK(kind({"--ranks", "1", "--pace", "2"}) == ClockKind::modelled);
-  CHECK(parse({"--ranks", more})->why_this_clock ==
+  CHECK(parse({"--ranks", more})->platform.why_this_clock ==
         more + " ranks share " + std::to_string(cores) + " cores");
-  CHECK(parse({"--clock", "wall"})->why_this_clock == "as asked");
+  CHECK(parse({"--clock", "wall"})->platform.why_this_clock == "as asked");
   const auto timed = parse({"--time", "forward=3ms", "--cluster", "free"});
-  CHECK(timed->clock.times().of(Category::forward) == 3'000'000'000);
-  CHECK(timed->clock.cluster().name == "free");
+  CHECK(timed->platform.clock.times().of(Category::forward) == 3'000'000'000);
+  CHECK(timed->platform.clock.cluster().name == "free");
 }
 
 TEST_CASE("a lesson's own flags are checked like the shared ones") {

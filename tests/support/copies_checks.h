@@ -48,7 +48,7 @@ class Copies {
       : rank_(rank), options_(options), scheme_(scheme) {
     model_ = std::make_unique<Gpt>(rank.plan, rank.place, rank.device, storage_of(scheme));
     Gpt& model = *model_;
-    const AdamWOptions& adamw = options.optimizer;
+    const AdamWOptions& adamw = options.run.optimizer;
     if (scheme == Scheme::bucket || scheme == Scheme::overlap || scheme == Scheme::tensors) {
       optimizer_ = std::make_unique<AdamW>(model.parameters(), rank.device, adamw);
       copies_ = std::make_unique<DataParallel>(model, rank.world, bucket_bytes);
@@ -59,15 +59,15 @@ class Copies {
       predicted = predict_data_parallel(rank.plan, rank.place, when, bucket_bytes);
       order = ring_order(copies_->layout(), when);
     } else if (scheme == Scheme::zero_1) {
-      zero_1_ = std::make_unique<Zero1>(model, rank.world, bucket_bytes, adamw, options.seed);
+      zero_1_ = std::make_unique<Zero1>(model, rank.world, bucket_bytes, adamw, options.run.seed);
       predicted = predict_zero_1(rank.plan, rank.place, bucket_bytes);
       order = ring_order(zero_1_->layout(), WhenSummed::overlap);
     } else if (scheme == Scheme::zero_2) {
-      zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw, options.seed);
+      zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw, options.run.seed);
       predicted = predict_zero_2(rank.plan, rank.place, bucket_bytes);
       order = scattered_order(zero_2_->layout());
     } else {
-      zero_3_ = std::make_unique<Zero3>(model, rank.world, bucket_bytes, adamw, options.seed);
+      zero_3_ = std::make_unique<Zero3>(model, rank.world, bucket_bytes, adamw, options.run.seed);
       zero_3_->set_prefetch(prefetch);
       predicted = predict_zero_3(rank.plan, rank.place, bucket_bytes, prefetch);
       order = scattered_order(zero_3_->layout());
@@ -85,7 +85,7 @@ class Copies {
   /// Runs forward and backward of this rank's share of the batch. Returns its share of the loss.
   double backward(const Corpus& corpus, int step) {
     zero_gradients();
-    Batch mine = corpus.batch(options_.seed, step, rank_.plan.samples(rank_.place));
+    Batch mine = corpus.batch(options_.run.seed, step, rank_.plan.samples(rank_.place));
     move_to(rank_.device, mine);
     return accumulate_gradients(*model_, mine);
   }
@@ -138,14 +138,14 @@ class Copies {
 /// None of its sizes is a multiple of N or of 64.
 inline Options small_copies(int ranks) {
   Options options;
-  options.ranks = options.dp = ranks;
-  options.model = {.layers = 3, .hidden = 20, .heads = 2, .sequence = 11, .vocabulary = 257};
-  options.microbatches = {1};
-  options.batch = 24;
-  options.steps = 50;
-  options.optimizer.learning_rate = 1e-3F;  // the lessons' default
-  options.optimizer.clip = 0;
-  options.clock = Clock::modelled(Cluster::load("ethernet"));
+  options.run.ranks = options.run.dp = ranks;
+  options.run.model = {.layers = 3, .hidden = 20, .heads = 2, .sequence = 11, .vocabulary = 257};
+  options.run.microbatches = {1};
+  options.run.batch = 24;
+  options.run.steps = 50;
+  options.run.optimizer.learning_rate = 1e-3F;  // the lessons' default
+  options.run.optimizer.clip = 0;
+  options.platform.clock = Clock::modelled(Cluster::load("ethernet"));
   return options;
 }
 
@@ -176,13 +176,13 @@ struct Outcome {
 /// to `wrong`.
 inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
                             std::int64_t bucket_bytes, std::string& wrong, int prefetch = 1) {
-  const Corpus corpus = copies_corpus(options.model);
+  const Corpus corpus = copies_corpus(options.run.model);
   Copies copies{rank, options, scheme, bucket_bytes, prefetch};
   RankRecord record{.rank = rank.id}, first{.rank = rank.id};
   const auto complain = [&](const std::string& what) {
     wrong += fmt::format("{}, rank {} of {}: {}\n", name_of(scheme), rank.id, rank.count, what);
   };
-  for (int step = 0; step < options.steps; ++step) {
+  for (int step = 0; step < options.run.steps; ++step) {
     const auto before = rank.transport->bytes_sent();
     rank.memory.reset_peak();
     const double loss = copies.backward(corpus, step);
@@ -205,7 +205,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
   }
   // In 16 bits the masters are compared, and only their owners have them.
   for (const Parameter* parameter :
-       is_narrow(options.model.dtype) ? copies.updated() : copies.parameters())
+       is_narrow(options.run.model.dtype) ? copies.updated() : copies.parameters())
     record.parameters.push_back(
         named(rank.device, *parameter, parameter->master ? parameter->master : parameter->value));
 
@@ -215,21 +215,21 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
   for (const std::string& bytes : gather_to_root(*rank.transport, first.to_bytes()))
     firsts.push_back(RankRecord::from_bytes(bytes));
   if (rank.id != 0) return {};
-  return {
-      collect_losses(records, options.steps), collect_parameters(records),
-      collect_parameters(firsts),
-      train_on_one_device(options, corpus, {{"", 0, options.steps, options.microbatches.front()}},
-                          {}, {copies.order})};
+  return {collect_losses(records, options.run.steps), collect_parameters(records),
+          collect_parameters(firsts),
+          train_on_one_device(options, corpus,
+                              {{"", 0, options.run.steps, options.run.microbatches.front()}}, {},
+                              {copies.order})};
 }
 
 /// Returns the whole model's gradients of the first step on one device.
 inline std::vector<NamedValues> first_gradients(const Options& options) {
-  const Corpus corpus = copies_corpus(options.model);
-  SoloDevice device{options.on_gpus()};
-  Gpt model{options.model, device, StageLayers::whole(options.model), options.seed};
-  const int pieces = options.dp * options.microbatches.front();
-  Batch batch =
-      corpus.batch(options.seed, 0, {.microbatches = pieces, .size = options.batch / pieces});
+  const Corpus corpus = copies_corpus(options.run.model);
+  SoloDevice device{options.platform.on_gpus()};
+  Gpt model{options.run.model, device, StageLayers::whole(options.run.model), options.run.seed};
+  const int pieces = options.run.dp * options.run.microbatches.front();
+  Batch batch = corpus.batch(options.run.seed, 0,
+                             {.microbatches = pieces, .size = options.run.batch / pieces});
   move_to(device, batch);
   accumulate_gradients(model, batch);
   std::vector<NamedValues> gradients;
@@ -264,8 +264,8 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
   Reference expected;
   std::vector<NamedValues> gradients;
   if (rank.id == 0) {
-    expected = train_on_one_device(options, copies_corpus(options.model),
-                                   {{"", 0, options.steps, options.microbatches.front()}});
+    expected = train_on_one_device(options, copies_corpus(options.run.model),
+                                   {{"", 0, options.run.steps, options.run.microbatches.front()}});
     gradients = first_gradients(options);
   }
   Outcome before;
@@ -278,7 +278,7 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
     const Parity parity = compare(outcome.losses, outcome.parameters, expected);
     // In 16 bits a sum over ranks loses up to half a unit in the last place at each step, 2⁻⁹ in
     // bf16.
-    const bool narrow = is_narrow(options.model.dtype);
+    const bool narrow = is_narrow(options.run.model.dtype);
     const Tolerance tolerance = narrow ? Tolerance{.loss = 1e-2, .parameter = 0.1}
                                        : Tolerance{.loss = 1e-6, .parameter = 1e-5};
     if (!parity.within(tolerance))
@@ -297,7 +297,7 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
     // to the previous ones; data parallelism sums over ranks at the end. The order of additions
     // differs.
     if (scheme == Scheme::bucket ||
-        (scheme == Scheme::zero_2 && options.microbatches.front() > 1)) {
+        (scheme == Scheme::zero_2 && options.run.microbatches.front() > 1)) {
       before = outcome;
       continue;
     }

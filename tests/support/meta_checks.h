@@ -16,7 +16,7 @@
 namespace lockstep::testing {
 
 inline Options on_meta(Options options) {
-  options.device = "meta";
+  options.platform.device = "meta";
   return options;
 }
 

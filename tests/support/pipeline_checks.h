@@ -31,18 +31,18 @@ namespace lockstep::testing {
 /// A model small enough to train some hundred times that still learns.
 inline Options small_training(int ranks, int microbatches, bool tied = false, float clip = 0) {
   Options options;
-  options.ranks = options.pp = ranks;
-  options.model = {
+  options.run.ranks = options.run.pp = ranks;
+  options.run.model = {
       .layers = 8, .hidden = 32, .heads = 2, .sequence = 16, .vocabulary = 256, .tied = tied};
-  options.microbatches = {microbatches};
-  options.batch = 2 * microbatches;
-  options.steps = 20;
-  options.optimizer.learning_rate = 2e-3F;  // twice the lessons' default
-  options.optimizer.clip = clip;
+  options.run.microbatches = {microbatches};
+  options.run.batch = 2 * microbatches;
+  options.run.steps = 20;
+  options.run.optimizer.learning_rate = 2e-3F;  // twice the lessons' default
+  options.run.optimizer.clip = clip;
   Cluster cluster;
   cluster.flops = 1e11;
   cluster.within = cluster.between = {1e-6, 1e9};
-  options.clock = Clock::modelled(cluster);
+  options.platform.clock = Clock::modelled(cluster);
   return options;
 }
 
@@ -98,20 +98,21 @@ struct RankStages {
 inline std::string check_parity(Rank& rank, const Options& options, const Generator& generate,
                                 const Reference& reference, const ModelBuilder& factory = {},
                                 double left = 0.8) {
-  const Corpus corpus = small_corpus(options.model);
-  const int m = options.microbatches.front();
+  const Corpus corpus = small_corpus(options.run.model);
+  const int m = options.run.microbatches.front();
   const Schedule schedule = generate(rank.count, m);
-  RankStages stages{rank, options.model, schedule, options.seed, factory};
-  AdamW optimizer{stages.parameters(), rank.device, options.optimizer};
+  RankStages stages{rank, options.run.model, schedule, options.run.seed, factory};
+  AdamW optimizer{stages.parameters(), rank.device, options.run.optimizer};
   PipelineUpdate update{rank.endpoint, rank.world,
-                        plan_for(rank, options.model, schedule, options.batch / m),
+                        plan_for(rank, options.run.model, schedule, options.run.batch / m),
                         stages.pointers(), optimizer};
   PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
-                            stage_boundary(options.model, options.batch / m)};
+                            stage_boundary(options.run.model, options.run.batch / m)};
   RankRecord record{.rank = rank.id};
-  for (int step = 0; step < options.steps; ++step) {
+  for (int step = 0; step < options.run.steps; ++step) {
     stages.zero_gradients();
-    Batch batch = corpus.batch(options.seed, step, {.microbatches = m, .size = options.batch / m});
+    Batch batch =
+        corpus.batch(options.run.seed, step, {.microbatches = m, .size = options.run.batch / m});
     move_to(rank.device, batch);
     const auto loss = pipeline.step(batch);
     update.step();
@@ -125,7 +126,7 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
   for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
     records.push_back(RankRecord::from_bytes(bytes));
   if (rank.id != 0) return "";
-  const auto losses = collect_losses(records, options.steps);
+  const auto losses = collect_losses(records, options.run.steps);
   const Parity parity = compare(losses, collect_parameters(records), reference);
   if (!parity.bitwise)
     return fmt::format("{}, p {} m {}: not the same bits: losses {:.1e}, parameters {:.1e} ({})",
@@ -214,18 +215,18 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
 inline std::string check_memory(Rank& rank, const Options& options, const Schedule& schedule,
                                 std::optional<int> live = {}) {
   const int m = schedule.microbatches;
-  const int batch = options.batch / m;
-  const Corpus corpus = small_corpus(options.model);
-  RankStages stages{rank, options.model, schedule, 1};
-  AdamW optimizer{stages.parameters(), rank.device, options.optimizer};
-  const Plan plan = plan_for(rank, options.model, schedule, batch);
+  const int batch = options.run.batch / m;
+  const Corpus corpus = small_corpus(options.run.model);
+  RankStages stages{rank, options.run.model, schedule, 1};
+  AdamW optimizer{stages.parameters(), rank.device, options.run.optimizer};
+  const Plan plan = plan_for(rank, options.run.model, schedule, batch);
   PipelineUpdate update{rank.endpoint, rank.world, plan, stages.pointers(), optimizer};
   PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
-                            stage_boundary(options.model, batch)};
+                            stage_boundary(options.run.model, batch)};
   const Predicted predicted = predict_pipeline(plan, plan.place(rank.id), schedule);
   if (live) {
-    const StageLayers layers = StageLayers::of(options.model, rank.id, rank.count);
-    const Footprint footprint{options.model, layers, batch};
+    const StageLayers layers = StageLayers::of(options.run.model, rank.id, rank.count);
+    const Footprint footprint{options.run.model, layers, batch};
     if (*predicted.peak_bytes[MemoryCategory::activations] != footprint.peak(*live))
       return fmt::format("{}, rank {}: predicted for another number of live microbatches than {}",
                          schedule.name, rank.id, *live);

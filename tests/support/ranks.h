@@ -19,10 +19,10 @@ namespace lockstep::testing {
 /// Options for `ranks` ranks along the pipeline, on a modelled clock of `cluster`.
 inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTimes times = {}) {
   Options options;
-  options.ranks = ranks;
-  options.pp = ranks;
-  options.model.layers = std::max(options.model.layers, ranks);  // at least one per stage
-  options.clock = Clock::modelled(cluster, times);
+  options.run.ranks = ranks;
+  options.run.pp = ranks;
+  options.run.model.layers = std::max(options.run.model.layers, ranks);  // at least one per stage
+  options.platform.clock = Clock::modelled(cluster, times);
   return options;
 }
 
@@ -30,7 +30,7 @@ inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTim
 /// resolves the automatic choices of clock and collectives.
 struct ThreadRun {
   explicit ThreadRun(Options options, double patience_seconds = 60, Notice notice = {})
-      : fabric(options.ranks, patience_seconds, std::move(notice)),
+      : fabric(options.run.ranks, patience_seconds, std::move(notice)),
         made(settled(options), fabric, plan) {}
 
   /// Calls `body` on every rank. Returns the run's error message, or "".
@@ -71,7 +71,7 @@ struct ThreadRun {
   }
 };
 
-/// Calls `body` on `options.ranks` ranks in threads. Returns the run's error message, or "".
+/// Calls `body` on `options.run.ranks` ranks in threads. Returns the run's error message, or "".
 inline std::string on_threads(const Options& options, const std::function<void(Rank&)>& body) {
   return ThreadRun{options}(body);
 }

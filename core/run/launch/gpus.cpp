@@ -115,16 +115,17 @@ std::string GpuPlan::told(const Options& options) const {
   const std::string name = names.size() == 1 ? *names.begin() : "different GPUs";
   if (places.size() == 1) return "on one " + name;
   if (one_each)
-    return fmt::format(
-        "a GPU to each rank ({}); {}", name,
-        !nccl                      ? "messages through the hosts: this build has no NCCL"
-        : !by_nccl(*this, options) ? "messages through the hosts, as the modelled clock wants it"
-        : options.comm == Collectives::native ? "messages and collectives by NCCL"
-                                              : "messages by NCCL, collectives by our rings");
+    return fmt::format("a GPU to each rank ({}); {}", name,
+                       !nccl ? "messages through the hosts: this build has no NCCL"
+                       : !by_nccl(*this, options)
+                           ? "messages through the hosts, as the modelled clock wants it"
+                       : options.platform.comm == Collectives::native
+                           ? "messages and collectives by NCCL"
+                           : "messages by NCCL, collectives by our rings");
   return fmt::format(
       "{} share {} ({}); {}", plural(places.size(), "rank"), plural(gpus.size(), "GPU"), name,
-      options.launch == Launch::threads ? "messages are copies on the device"
-                                        : "messages go through pinned memory of the host");
+      options.platform.launch == Launch::threads ? "messages are copies on the device"
+                                                 : "messages go through pinned memory of the host");
 }
 
 std::string GpuPlan::table() const {
@@ -141,25 +142,27 @@ std::string GpuPlan::table() const {
 }
 
 bool by_nccl(const GpuPlan& plan, const Options& options) {
-  return plan.nccl && plan.one_each && plan.places.size() > 1 && !options.clock.is_modelled();
+  return plan.nccl && plan.one_each && plan.places.size() > 1 &&
+         !options.platform.clock.is_modelled();
 }
 
 void settle_on_gpus(const GpuPlan& plan, Options& options) {
   if (!plan.any) return;
   const std::size_t ranks = plan.places.size();
-  if (options.clock_is_open) {
+  if (options.platform.clock_is_open) {
     std::set<std::string> gpus;
     for (const RankPlace& each : plan.places) gpus.insert(gpu_of(each));
-    options.clock = plan.one_each ? Clock::wall()
-                                  : Clock::modelled(cluster_for(options.cluster, options.ranks));
-    options.why_this_clock =
+    options.platform.clock =
+        plan.one_each ? Clock::wall()
+                      : Clock::modelled(cluster_for(options.platform.cluster, options.run.ranks));
+    options.platform.why_this_clock =
         plan.one_each
             ? fmt::format("each of {} has a GPU to itself", plural(ranks, "rank"))
             : fmt::format("{} share {}", plural(ranks, "rank"), plural(gpus.size(), "GPU"));
   }
   if (by_nccl(plan, options)) {
-    if (options.comm_is_open) options.comm = Collectives::native;
-  } else if (options.comm == Collectives::native && ranks > 1) {
+    if (options.platform.comm_is_open) options.platform.comm = Collectives::native;
+  } else if (options.platform.comm == Collectives::native && ranks > 1) {
     throw UsageError(fmt::format(
         "--comm native: {}; leave it out",
         !plan.nccl ? "this build has no NCCL"

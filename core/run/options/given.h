@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/run/options/lesson_info.h"
 #include "core/run/options/options.h"
 
 namespace lockstep {

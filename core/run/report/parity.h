@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/model/data.h"
+#include "core/run/options/lesson_info.h"
 #include "core/run/options/options.h"
 #include "core/run/report/results.h"
 #include "core/run/report/sum_order.h"

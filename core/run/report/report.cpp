@@ -33,7 +33,7 @@ std::string bubble_table(const Report& report) {
   return table(rows) +
          fmt::format("  formula: {}, for equal stages and free messages. {}\n",
                      report.ranks.front().phases.back().predicted.formula,
-                     report.options.clock.is_modelled()
+                     report.options.platform.clock.is_modelled()
                          ? "Simulated: before the run, from the cluster's costs."
                          : "Uneven actions: the same action does not always take "
                            "as long, on a busy machine mostly because it waits for "
@@ -68,12 +68,12 @@ std::string exposure_table(const Report& report) {
              "latency{} + waiting for a late peer\n"
              "  communication: a lane carries bytes; hidden: the share of it during which the rank "
              "computes\n",
-             report.options.clock.is_modelled() ? "" : " (measured within transfer)");
+             report.options.platform.clock.is_modelled() ? "" : " (measured within transfer)");
 }
 
 /// Without a trace: the modelled time of each phase's last step, until the last rank is done.
 std::string step_times(const Report& report) {
-  if (!report.timeline.ranks().empty() || !report.options.clock.is_modelled()) return {};
+  if (!report.timeline.ranks().empty() || !report.options.platform.clock.is_modelled()) return {};
   std::string text;
   const std::vector<Phase> phases = report.phases();
   for (std::size_t p = 0; p < phases.size(); ++p) {
@@ -88,7 +88,7 @@ std::string step_times(const Report& report) {
 /// pipeline's sweep is covered by its bubble table.)
 std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
   std::vector<std::pair<int, std::string>> steps;
-  const int last = report.options.steps - 1;
+  const int last = report.options.run.steps - 1;
   if (report.phases().size() > 1 && !bubble(report.timeline, last))
     for (const Phase& phase : report.phases())
       steps.emplace_back(phase.first_step + phase.steps - 1, phase.name + ", ");
@@ -99,7 +99,7 @@ std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
 
 /// The key to the drawing's symbols; empty if it shows stretches that the lesson named itself.
 std::string legend(const Report& report, const Console& console) {
-  if (bubble(report.timeline, report.options.steps - 1))
+  if (bubble(report.timeline, report.options.run.steps - 1))
     return console.colour
                ? "  blue: forward, green: backward, dots: idle; digits are microbatches\n"
                : "  3--: forward of microbatch 3, 3==: its backward, dots: idle\n";
@@ -112,7 +112,7 @@ std::string legend(const Report& report, const Console& console) {
 
 std::string parity_text(const Report& report) {
   const Parity& parity = *report.parity;
-  if (report.reference_dtype != report.options.model.dtype) {
+  if (report.reference_dtype != report.options.run.model.dtype) {
     const std::size_t tenth = (report.losses.size() + 9) / 10;
     return fmt::format(
         "against one device in {} over {} steps: the mean loss of the last {} steps is {:.4f}, "
@@ -158,7 +158,7 @@ Picoseconds Report::step_time(std::size_t phase) const {
 }
 
 double Report::step_seconds() const {
-  return ranks.front().train_seconds / static_cast<double>(options.steps);
+  return ranks.front().train_seconds / static_cast<double>(options.run.steps);
 }
 
 std::string Report::text(const Console& console) const {
@@ -168,7 +168,8 @@ std::string Report::text(const Console& console) const {
     if (drawing.empty()) continue;
     const auto window = bubble(timeline, step);
     const auto whole = timeline.find_step(step);
-    text += fmt::format("\nstep {}, {}{} time: {:.3f} ms {}\n", step, phase, options.clock.name(),
+    text += fmt::format("\nstep {}, {}{} time: {:.3f} ms {}\n", step, phase,
+                        options.platform.clock.name(),
                         seconds(window ? window->window : whole->end - whole->start) * 1e3,
                         window ? "from the first action to the last" : "of computing and waiting");
     text += drawing;

@@ -9,26 +9,27 @@ std::string Report::json() const {
   ordered_json document;
   document["format"] = 1;
   document["lesson"] = lesson;
-  document["ranks"] = options.ranks;
-  document["mesh"] = ordered_json::parse(options.mesh().json());
-  document["device"] = options.device;
-  document["launch"] = options.launch == Launch::mpi ? "mpi" : "threads";
-  document["clock"] = options.clock.name();
-  document["why_this_clock"] = options.why_this_clock;
-  if (options.clock.is_modelled()) document["cluster"] = options.clock.cluster().name;
-  document["sends"] = options.clock.is_modelled() ? "buffered" : "rendezvous";
-  document["config"] = {{"layers", options.model.layers},
-                        {"hidden", options.model.hidden},
-                        {"heads", options.model.heads},
-                        {"sequence", options.model.sequence},
-                        {"vocabulary", options.model.vocabulary},
-                        {"tied", options.model.tied},
-                        {"steps", options.steps},
-                        {"batch", options.batch},
-                        {"microbatches", options.microbatches},
-                        {"learning_rate", options.optimizer.learning_rate},
-                        {"clip", options.optimizer.clip},
-                        {"seed", options.seed}};
+  document["ranks"] = options.run.ranks;
+  document["mesh"] = ordered_json::parse(options.run.mesh().json());
+  document["device"] = options.platform.device;
+  document["launch"] = options.platform.launch == Launch::mpi ? "mpi" : "threads";
+  document["clock"] = options.platform.clock.name();
+  document["why_this_clock"] = options.platform.why_this_clock;
+  if (options.platform.clock.is_modelled())
+    document["cluster"] = options.platform.clock.cluster().name;
+  document["sends"] = options.platform.clock.is_modelled() ? "buffered" : "rendezvous";
+  document["config"] = {{"layers", options.run.model.layers},
+                        {"hidden", options.run.model.hidden},
+                        {"heads", options.run.model.heads},
+                        {"sequence", options.run.model.sequence},
+                        {"vocabulary", options.run.model.vocabulary},
+                        {"tied", options.run.model.tied},
+                        {"steps", options.run.steps},
+                        {"batch", options.run.batch},
+                        {"microbatches", options.run.microbatches},
+                        {"learning_rate", options.run.optimizer.learning_rate},
+                        {"clip", options.run.optimizer.clip},
+                        {"seed", options.run.seed}};
   document["losses"] = losses;
   document["reference_losses"] = reference_losses;
   if (parity)
@@ -120,8 +121,8 @@ std::string Report::json() const {
                                   {"least_launch_delay_seconds", seconds(rank.gpu.least_delay)}});
   document["not_predicted"] = missing;
   document["step_seconds"] = step_seconds();
-  if (!options.on_meta())
-    document["tokens_per_second"] = options.batch * options.model.sequence / step_seconds();
+  if (!options.platform.on_meta())
+    document["tokens_per_second"] = options.run.batch * options.run.model.sequence / step_seconds();
   document["sample"] = sample;
   for (const auto& [name, text] : own) document["results"][name] = ordered_json::parse(text);
   return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";

@@ -19,7 +19,7 @@ namespace {
 struct PlainModel {
   static Plan in_f32(const Options& options) {
     Options plain = options;
-    plain.model.dtype = DType::f32;
+    plain.run.model.dtype = DType::f32;
     return plain.plan_of_one_device();
   }
   explicit PlainModel(const Options& options)
@@ -53,7 +53,7 @@ int check_checkpoint(const std::string& path, const Plan& plan) {
 }
 
 bool saves_moments(const Options& options) {
-  return !options.save.empty() && !options.save.ends_with(".safetensors");
+  return !options.output.save.empty() && !options.output.save.ends_with(".safetensors");
 }
 
 std::string use_trained_model(const Options& options, const std::vector<NamedValues>& parameters,
@@ -69,12 +69,12 @@ std::string use_trained_model(const Options& options, const std::vector<NamedVal
                                  targets[i]->value.elements()));
   for (std::size_t i = 0; i < targets.size(); ++i)
     std::copy(parameters[i].values.begin(), parameters[i].values.end(), targets[i]->value.f32());
-  if (!options.save.empty())
-    save_checkpoint(options.save, plain.plan, plain.model.device(), targets);
+  if (!options.output.save.empty())
+    save_checkpoint(options.output.save, plain.plan, plain.model.device(), targets);
   if (saves_moments(options)) {
     std::vector<NamedMoment> named;
     for (const NamedValues& moment : moments) named.push_back({moment.name, moment.values});
-    save_moments(options.save, named, options.trained_steps + options.steps);
+    save_moments(options.output.save, named, options.run.trained_steps + options.run.steps);
   }
   return one_line(generate(plain.model, "The ", {.tokens = 96, .temperature = 0.6F, .seed = 1}));
 }

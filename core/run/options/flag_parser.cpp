@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "core/base/error.h"
+#include "core/run/options/flag_parser.h"
 #include "core/run/options/given.h"
 
 namespace lockstep {
@@ -96,11 +97,11 @@ struct FlagParser::Impl {
 };
 
 void FlagParser::Impl::shared_flags() {
-  Options& o = *options;
+  auto& [run, platform, output] = *options;
   given.microbatches = fmt::format("{}", fmt::join(info.microbatches, ","));
-  o.steps = info.steps;
-  o.batch = info.batch;
-  o.cluster = info.cluster;
+  run.steps = info.steps;
+  run.batch = info.batch;
+  platform.cluster = info.cluster;
   given.precision = info.precision;
   app.get_formatter()->column_width(34);
 
@@ -108,19 +109,20 @@ void FlagParser::Impl::shared_flags() {
   number("--ranks", given.ranks, fmt::format("how many ranks [{}]", info.ranks));
   choice("--launch", given.launch, {"threads", "mpi"},
          "ranks are threads, or processes under mpirun");
-  word("--hostfile", o.hosts.hostfile,
+  word("--hostfile", platform.hosts.hostfile,
        "with --launch mpi: a file of hosts, 'node1 slots=4' a line");
-  word("--hosts", o.hosts.hosts, "with --launch mpi: hosts and their slots, node1:4,node2:4");
+  word("--hosts", platform.hosts.hosts,
+       "with --launch mpi: hosts and their slots, node1:4,node2:4");
   app.add_option(
-         "--timeout", o.patience_seconds,
+         "--timeout", platform.patience_seconds,
          "seconds that a rank waits for others before the run fails as stalled. Time in which one "
          "of them computes does not count: a line names the busy rank instead")
       ->check(positive(false))
       ->capture_default_str();
-  choice("--device", o.device, {"cpu", "cuda", "meta"},
+  choice("--device", platform.device, {"cpu", "cuda", "meta"},
          "where tensors live and kernels run: here, or on GPUs, which ranks share where they are "
          "more; meta stores and computes nothing, but counts every byte and models every time");
-  app.add_flag("--tf32", o.tf32,
+  app.add_flag("--tf32", platform.tf32,
                "with --device cuda: f32 products on tensor cores, rounded to TF32");
   choice("--comm", given.comm, {"auto", "native", "ring"},
          "collectives: MPI's or NCCL's own, or our ring algorithms; auto: ours, NCCL's where each "
@@ -131,7 +133,7 @@ void FlagParser::Impl::shared_flags() {
                                   {"--tp", &given.tp, "tensor"},
                                   {"--ep", &given.ep, "expert"}})
     number(flag, *size, fmt::format("ranks along the {}-parallel axis", what));
-  word("--order", o.order, "the mesh's axes from the innermost");
+  word("--order", run.order, "the mesh's axes from the innermost");
 
   app.option_defaults()->group("Which time the timeline shows");
   choice(
@@ -139,7 +141,7 @@ void FlagParser::Impl::shared_flags() {
       "this machine's, or a described cluster's; auto: wall where each rank has a core, or a GPU. "
       "A send is a rendezvous on the wall clock; on the modelled clock it is buffered: the sender "
       "is free after β·bytes and never waits for its receiver");
-  word("--cluster", o.cluster,
+  word("--cluster", platform.cluster,
        fmt::format("the cluster of modelled time: {}, or a file",
                    fmt::join(Cluster::presets(), ", ")));
   word("--time", given.time, "fixed times, such as forward=1ms,backward=2ms");
@@ -147,17 +149,17 @@ void FlagParser::Impl::shared_flags() {
       ->check(positive(false));
 
   app.option_defaults()->group("What is trained");
-  number("--steps", o.steps, 1, "training steps");
-  number("--batch", o.batch, 1, "sequences a step, over all microbatches");
+  number("--steps", run.steps, 1, "training steps");
+  number("--batch", run.batch, 1, "sequences a step, over all microbatches");
   word("--microbatches", given.microbatches,
        info.sweeps ? "how many microbatches a step is cut into: each value in turn"
                    : "how many microbatches a step is cut into");
-  number("--layers", o.model.layers, 1, "transformer blocks");
-  number("--hidden", o.model.hidden, 1, "width of the model");
-  number("--heads", o.model.heads, 1, "attention heads; must divide --hidden");
-  number("--sequence", o.model.sequence, 1, "tokens a sequence");
-  number("--vocab", o.model.vocabulary, 1, "tokens in the vocabulary; text needs 256");
-  app.add_flag("--tied", o.model.tied, "the output head is the token embedding");
+  number("--layers", run.model.layers, 1, "transformer blocks");
+  number("--hidden", run.model.hidden, 1, "width of the model");
+  number("--heads", run.model.heads, 1, "attention heads; must divide --hidden");
+  number("--sequence", run.model.sequence, 1, "tokens a sequence");
+  number("--vocab", run.model.vocabulary, 1, "tokens in the vocabulary; text needs 256");
+  app.add_flag("--tied", run.model.tied, "the output head is the token embedding");
   if (info.freezes)
     word("--freeze", given.freeze,
          "what keeps its initial values: blocks such as 0,1,2, embedding, head");
@@ -170,7 +172,7 @@ void FlagParser::Impl::shared_flags() {
   app.add_option("--clip", given.clip, "largest gradient norm; 0: no clipping")
       ->check(positive(true))
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "of initial values and of the order of the data")
+  app.add_option("--seed", run.seed, "of initial values and of the order of the data")
       ->check([](const std::string& text) {
         std::uint64_t value = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -179,25 +181,25 @@ void FlagParser::Impl::shared_flags() {
                    : fmt::format("{}: wants a whole number of at least 0", text);
       })
       ->capture_default_str();
-  word("--data", o.data, "a file to train on [lessons/corpus.txt, the text of the lessons]");
-  word("--load", o.load,
+  word("--data", run.data, "a file to train on [lessons/corpus.txt, the text of the lessons]");
+  word("--load", run.load,
        "begin from this safetensors file (GPT-2's names), or go on from a folder of --save");
-  word("--save", o.save,
+  word("--save", output.save,
        "write the trained model to this safetensors file, or folder: there with what "
        "the optimizer knows, so that training can go on");
 
   app.option_defaults()->group("What one sees");
-  word("--trace", o.trace, "the run's folder, or none [runs/TIME-LESSON]");
-  app.add_flag("--kernels", o.kernels,
+  word("--trace", output.trace, "the run's folder, or none [runs/TIME-LESSON]");
+  app.add_flag("--kernels", output.kernels,
                "trace every kernel, not only pipeline actions and messages");
-  app.add_option("--view", o.view, "stream to a viewer at HOST:PORT [127.0.0.1:7077]")
+  app.add_option("--view", output.view, "stream to a viewer at HOST:PORT [127.0.0.1:7077]")
       ->expected(0, 1)
       ->default_str("127.0.0.1:7077");
-  word("--view-token", o.view_token, "what a viewer on another host asks for");
-  word("--report", o.report, "write the report to this file as JSON");
+  word("--view-token", output.view_token, "what a viewer on another host asks for");
+  word("--report", output.report, "write the report to this file as JSON");
   choice("--parity", given.parity, {"on", "off"}, "compare with one device at the end");
-  app.add_flag("--quiet", o.quiet, "only errors");
-  app.add_flag("--verbose", o.verbose, "say where every rank runs: host, GPU, network, cores");
+  app.add_flag("--quiet", output.quiet, "only errors");
+  app.add_flag("--verbose", output.verbose, "say where every rank runs: host, GPU, network, cores");
   app.option_defaults()->group("This lesson's own");
 }
 
@@ -272,8 +274,8 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }
-  if (app.count("--view") > 0 && impl_->options->view.empty())
-    impl_->options->view = "127.0.0.1:7077";
+  if (app.count("--view") > 0 && impl_->options->output.view.empty())
+    impl_->options->output.view = "127.0.0.1:7077";
   settle(impl_->given, impl_->info, *impl_->options);
   return std::move(impl_->options);
 }

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/run/options/lesson_info.h"
+#include "core/run/options/options.h"
+
+namespace lockstep {
+
+/// Parses a lesson's own flags together with the shared ones.
+class FlagParser {
+ public:
+  explicit FlagParser(const LessonInfo& info);
+  ~FlagParser();
+
+  /// Adds a flag of the lesson's own; `value` holds the default and receives the given value.
+  void add(const std::string& name, int& value, const std::string& help);
+  void add(const std::string& name, double& value, const std::string& help);
+  void add(const std::string& name, std::string& value, const std::string& help);
+  /// A flag without a value: present or absent.
+  void add(const std::string& name, bool& value, const std::string& help);
+  /// A list of whole numbers of at least 0, such as 0,1,2.
+  void add(const std::string& name, std::vector<int>& value, const std::string& help);
+  /// One of several words.
+  void add(const std::string& name, std::string& value, const std::vector<std::string>& words,
+           const std::string& help);
+
+  /// Throws UsageError for invalid or impossible values. For --help, prints the help and returns
+  /// null.
+  std::unique_ptr<Options> parse(int argc, const char* const* argv);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

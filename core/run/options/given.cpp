@@ -1,0 +1,268 @@
+#include "core/run/options/given.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+#include <sstream>
+#include <tuple>
+
+#include "core/base/error.h"
+#include "core/comm/mpi/environment.h"
+#include "core/model/data.h"
+#include "core/run/files/run_folder.h"
+#include "core/trace/streamer.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Parses the units to freeze, by the users' names for them: block 0 is unit 1.
+std::vector<int> frozen_units(const std::string& text, int layers) {
+  std::vector<int> units;
+  std::istringstream parts{text};
+  for (std::string part; std::getline(parts, part, ',');) {
+    const auto block = whole_number(part, 0);
+    if (part == "embedding")
+      units.push_back(0);
+    else if (part == "head")
+      units.push_back(layers + 1);
+    else if (block && *block < layers)
+      units.push_back(*block + 1);
+    else
+      throw UsageError(
+          fmt::format("--freeze {}: '{}' is none of the blocks 0 to {}, embedding or head", text,
+                      part, layers - 1));
+  }
+  return units;
+}
+
+/// Throws UsageError for options that the meta device does not support.
+void check_meta(const Given& given, const Options& options) {
+  if (!options.platform.on_meta()) return;
+  const auto refuse = [](const std::string& flag, const std::string& why) {
+    throw UsageError(fmt::format("--device meta with {}: {}", flag, why));
+  };
+  if (options.platform.launch == Launch::mpi)
+    refuse("--launch mpi", "the ranks of the meta device are threads; use --launch threads");
+  if (given.clock == "wall")
+    refuse("--clock wall",
+           "a device that computes nothing takes no time of its own; use --clock modelled");
+  if (given.comm == "native")
+    refuse("--comm native", "no library has collectives for it; leave --comm out");
+  for (const auto& [flag, file] :
+       {std::pair{"--save", options.output.save}, {"--load", options.run.load}})
+    if (!file.empty())
+      refuse(fmt::format("{} {}", flag, file),
+             fmt::format("it stores no values; leave {} out, or use --device cpu", flag));
+  if (options.platform.tf32)
+    refuse("--tf32", "it computes nothing; leave --tf32 out, or use --device cuda");
+}
+
+void choose_clock(const Given& given, Options& options) {
+  options.platform.clock_is_open =
+      options.platform.on_gpus() && given.clock == "auto" && given.time.empty() && given.pace == 0;
+  const int cores = available_cores();
+  const int here = under_mpi() ? mpi_local_size_from_environment() : options.run.ranks;
+  if (given.clock != "auto") {
+    options.platform.why_this_clock = "as asked";
+  } else if (options.platform.on_meta()) {
+    options.platform.why_this_clock = "the meta device computes nothing";
+  } else if (!given.time.empty() || given.pace > 0) {
+    options.platform.why_this_clock = "--time and --pace are about modelled time";
+  } else if (here <= cores) {
+    options.platform.why_this_clock =
+        fmt::format("each of {} ranks has a core to itself", options.run.ranks);
+  } else {
+    options.platform.why_this_clock = fmt::format("{} ranks share {} cores", here, cores);
+  }
+  const bool modelled = given.clock == "modelled" ||
+                        (given.clock == "auto" && (!given.time.empty() || given.pace > 0 ||
+                                                   here > cores || options.platform.on_meta()));
+  if (!modelled && !given.time.empty())
+    throw UsageError(
+        fmt::format("--time {} with --clock wall: fixed times are for the modelled clock; use "
+                    "--clock modelled",
+                    given.time));
+  if (!modelled && given.pace > 0)
+    throw UsageError(
+        fmt::format("--pace {} with --clock wall: a wall clock runs at its own pace; use --clock "
+                    "modelled",
+                    given.pace));
+  // Ranks on other hosts report their cores themselves, and the assignment of GPUs is not known
+  // yet.
+  const bool they_choose =
+      given.clock == "auto" &&
+      ((options.platform.hosts.any() && !under_mpi()) || options.platform.clock_is_open);
+  const Cluster cluster = they_choose || !modelled
+                              ? Cluster::load(options.platform.cluster)
+                              : cluster_for(options.platform.cluster, options.run.ranks);
+  options.platform.clock =
+      modelled ? Clock::modelled(cluster,
+                                 given.time.empty() ? FixedTimes{} : FixedTimes::parse(given.time),
+                                 given.pace)
+               : Clock::wall();
+}
+
+void choose_collectives(const Given& given, Options& options) {
+  options.platform.comm_is_open = options.platform.on_gpus() && given.comm == "auto";
+  if (given.comm != "native") return;
+  if (options.platform.launch == Launch::threads && !options.platform.on_gpus())
+    throw UsageError(
+        "--comm native: threads have no library's collectives; leave it out, or use --launch mpi");
+  if (options.platform.clock.is_modelled() && !options.platform.clock_is_open)
+    throw UsageError(
+        "--comm native: modelled time is known of our own algorithms only; leave it out, or use "
+        "--clock wall");
+  options.platform.comm = Collectives::native;
+}
+
+void check_batch(const Options& options) {
+  int pieces = options.run.dp;  // a multiple of m · dp for every m
+  for (int m : options.run.microbatches) pieces = std::lcm(pieces, m * options.run.dp);
+  for (int m : options.run.microbatches) {
+    if (options.run.batch % (m * options.run.dp) == 0) continue;
+    throw UsageError(fmt::format(
+        "--batch {} with --microbatches {}: {} sequences can't be cut into {} equal microbatches; "
+        "--batch {} can",
+        options.run.batch, m, options.run.batch, m * options.run.dp,
+        std::max(options.run.batch / pieces, 1) * pieces));
+  }
+  if (options.run.steps < static_cast<int>(options.run.microbatches.size()))
+    throw UsageError(
+        fmt::format("--steps {}: a sweep over {} values of --microbatches wants a step for each",
+                    options.run.steps, options.run.microbatches.size()));
+}
+
+void check_files(const Options& options) {
+  for (const auto& [flag, file] :
+       {std::pair{"--save", options.output.save}, {"--report", options.output.report}}) {
+    if (file.empty()) continue;
+    const auto refuse = [&, flag = flag, file = file](const std::string& why) {
+      throw UsageError(fmt::format("{} {}: {}", flag, file, why));
+    };
+    const auto path = std::filesystem::absolute(file);
+    const auto folder = path.parent_path();
+    std::error_code error;
+    // --save may name a folder; a report is a file.
+    const bool may_be_folder = flag == std::string{"--save"} && !file.ends_with(".safetensors");
+    if (std::filesystem::is_directory(path, error)) {
+      if (!may_be_folder) refuse("is a folder; give the name of a file");
+      if (!can_write_in(path)) refuse("that folder can't be written to; name another");
+    } else if (!std::filesystem::is_directory(folder, error)) {
+      refuse(fmt::format("there is no folder {}; make it, or name another", folder.string()));
+    } else if (std::filesystem::exists(path, error) ? ::access(path.c_str(), W_OK) != 0
+                                                    : !can_write_in(folder)) {
+      refuse("can't be written; name another file");
+    }
+  }
+  if (!options.output.view.empty()) Streamer::check_address(options.output.view);
+}
+
+}  // namespace
+
+std::optional<int> whole_number(const std::string& text, int least) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return {};
+  return value >= least && value <= 1 << 28 ? std::optional{value} : std::nullopt;
+}
+
+std::vector<int> number_list(const std::string& flag, const std::string& text, int least) {
+  std::vector<int> numbers;
+  std::istringstream parts{text + ","};  // the final comma ends the last part like the others
+  for (std::string part; std::getline(parts, part, ',');) {
+    const auto number = whole_number(part, least);
+    if (!number)
+      throw UsageError(
+          fmt::format("{} {}: '{}' is no number of at least {}; wants such as 8, or 1,2,4,8", flag,
+                      text, part, least));
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+void settle(const Given& given, const LessonInfo& info, Options& options) {
+  auto& [run, platform, output] = options;
+  platform.launch = given.launch == "mpi" || under_mpi() ? Launch::mpi : Launch::threads;
+  run.ranks = given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : info.ranks);
+  if (under_mpi() && run.ranks != mpi_size_from_environment())
+    throw UsageError(fmt::format("--ranks {}: the launcher has started {} processes", run.ranks,
+                                 mpi_size_from_environment()));
+  check_meta(given, options);
+  if (platform.on_meta() && output.trace.empty() && output.view.empty() &&
+      run.ranks > most_traced_meta_ranks) {
+    output.trace = "none";
+    output.trace_left_out = true;
+  }
+#ifndef LOCKSTEP_HAS_MPI
+  if (platform.launch == Launch::mpi)
+    throw UsageError(
+        "--launch mpi: built without MPI; install libopenmpi-dev and openmpi-bin and build again");
+#endif
+  if (platform.hosts.any() && platform.launch == Launch::threads)
+    throw UsageError(
+        fmt::format("{} {}: threads are all on this host; use --launch mpi",
+                    platform.hosts.hosts.empty() ? "--hostfile" : "--hosts",
+                    platform.hosts.hosts.empty() ? platform.hosts.hostfile : platform.hosts.hosts));
+  if (!under_mpi())
+    platform.hosts.check(run.ranks);  // a rank has its host already, and may not see the
+                                      // file
+  // The lesson's first axis takes the ranks that the other sizes leave.
+  for (auto [axis, size, asked] : {std::tuple{Axis::dp, &run.dp, given.dp},
+                                   {Axis::pp, &run.pp, given.pp},
+                                   {Axis::cp, &run.cp, given.cp},
+                                   {Axis::tp, &run.tp, given.tp},
+                                   {Axis::ep, &run.ep, given.ep}}) {
+    *size = asked.value_or(info.axes.front() == axis ? 0 : 1);
+    if (std::ranges::count(info.axes, axis) == 0 && *size > 1)
+      throw UsageError(
+          fmt::format("--{} {}: this lesson lays all its ranks on the {} axis; leave it out",
+                      name_of(axis), *size, name_of(info.axes.front())));
+  }
+  const Mesh mesh = run.mesh();
+  run.dp = mesh.size(Axis::dp);
+  run.pp = mesh.size(Axis::pp);
+  run.cp = mesh.size(Axis::cp);
+  run.tp = mesh.size(Axis::tp);
+
+  run.model.frozen = frozen_units(given.freeze, run.model.layers);
+  run.microbatches = number_list("--microbatches", given.microbatches, 1);
+  run.optimizer.learning_rate = static_cast<float>(given.learning_rate);
+  run.optimizer.clip = static_cast<float>(given.clip);
+  run.optimizer.weight_decay = 0.1F;
+  output.parity = given.parity == "on";
+  platform.pace = given.pace;
+  if (platform.pace > 0)
+    platform.patience_seconds = std::numeric_limits<double>::infinity();  // slow on purpose
+  run.model.validate();
+  if (run.model.vocabulary < Tokenizer::vocabulary)
+    throw UsageError(fmt::format("--vocab {}: text is read byte by byte; wants at least {}",
+                                 run.model.vocabulary, Tokenizer::vocabulary));
+  if (run.microbatches.size() > 1 && !info.sweeps)
+    throw UsageError(fmt::format("--microbatches {}: this lesson takes one value; lesson 8 sweeps",
+                                 given.microbatches));
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    if (given.precision == name_of(dtype)) run.model.dtype = dtype;
+  if (is_narrow(run.model.dtype) && given.comm == "native" && !platform.on_gpus())
+    throw UsageError(
+        fmt::format("--comm native with --precision {}: MPI knows no 16-bit floats; leave one of "
+                    "them out",
+                    given.precision));
+  if (!output.view.empty() && output.trace == "none")
+    throw UsageError(fmt::format(
+        "--trace none with --view {}: a viewer is sent what is in the trace; leave one of them out",
+        output.view));
+  if (info.trains) check_batch(options);
+  if (platform.tf32 && !platform.on_gpus())
+    throw UsageError("--tf32: is about GPUs; use --device cuda, or leave it out");
+  check_files(options);
+  choose_clock(given, options);
+  choose_collectives(given, options);
+}
+
+}  // namespace lockstep

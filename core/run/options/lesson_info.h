@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/plan/mesh.h"
+
+namespace lockstep {
+
+/// How far a run may deviate from one device (core/README.md, "Parity"); by default not at all.
+struct Tolerance {
+  double loss = 0;       ///< relative, the largest over steps
+  double parameter = 0;  ///< parity norm, the largest over tensors
+  /// For a run that should train equally well, but not identically; then only this counts. Relative
+  /// deviation of the mean loss over the last tenth of the steps.
+  double final_loss = 0;
+  bool bitwise() const { return loss == 0 && parameter == 0 && final_loss == 0; }
+};
+
+/// A lesson's name, and its own defaults for the shared flags.
+struct LessonInfo {
+  std::string name;      ///< "09 1F1B"
+  std::string question;  ///< one line, for --help
+  int ranks = 4;
+  int steps = 30;
+  int batch = 16;  ///< sequences per step
+  std::string cluster = "classroom";
+  std::vector<int> microbatches{8};
+  bool sweeps = false;            ///< --microbatches takes several values, one after another
+  bool freezes = false;           ///< takes --freeze
+  bool narrow = false;            ///< takes --precision, so that bf16 and f16 can be selected
+  std::string precision = "f32";  ///< the default of --precision
+  bool f32_reference = false;     ///< one device always trains in f32: precision is the lesson
+  bool trains = true;             ///< there are batches, losses and parameters to compare
+  bool model = true;              ///< there is a model, with flags for its shape
+  /// The mesh axes that the lesson uses. The first takes the ranks that the flags leave.
+  std::vector<Axis> axes{Axis::pp};
+  Tolerance tolerance{};
+  /// The tolerance in 16 bits, where the order of additions matters sooner.
+  Tolerance narrow_tolerance{};
+};
+
+}  // namespace lockstep
