@@ -1,54 +1,24 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/model/adamw.h"
 #include "core/model/data.h"
 #include "core/model/gpt.h"
 #include "core/plan/prediction.h"
+#include "core/run/batches.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/rank.h"
 #include "core/run/report/sum_order.h"
 
 namespace lockstep {
 
-class Lesson;
 class SignalWatch;
-
-/// The steps of a phase, as a range of batches: each iteration begins a step, and the end closes
-/// the phase.
-class Batches {
- public:
-  class Iterator {
-   public:
-    Iterator(Batches* batches, int step) : batches_(batches), step_(step) {}
-    const Batch& operator*() const { return batches_->batch_; }
-    Iterator& operator++();
-    bool operator==(const Iterator& other) const { return step_ == other.step_; }
-
-   private:
-    Batches* batches_;
-    int step_;
-  };
-
-  Batches(Lesson& lesson, Rank& rank, Phase phase)
-      : lesson_(lesson), rank_(rank), phase_(std::move(phase)) {}
-  Iterator begin();
-  Iterator end() { return {this, phase_.first_step + phase_.steps}; }
-
- private:
-  void load(int step);
-
-  Lesson& lesson_;
-  Rank& rank_;
-  Phase phase_;
-  Batch batch_;
-};
 
 /// A lesson's frame: flags, ranks, data, and the report at the end of every run (timeline,
 /// predicted against observed, parity, a line that the trained model generates).
@@ -70,7 +40,7 @@ class Lesson {
   const T& flag(const std::string& name, T otherwise, const std::string& help) {
     auto value = std::make_shared<T>(std::move(otherwise));
     flags_.add(name, *value, help);
-    kept_.push_back(value);
+    flag_values_.push_back(value);
     return *value;
   }
 
@@ -79,7 +49,7 @@ class Lesson {
                           const std::vector<std::string>& words, const std::string& help) {
     auto value = std::make_shared<std::string>(std::move(otherwise));
     flags_.add(name, *value, words, help);
-    kept_.push_back(value);
+    flag_values_.push_back(value);
     return *value;
   }
 
@@ -107,70 +77,59 @@ class Lesson {
   std::vector<Phase> phases() const;
   /// The steps of a single value of m: those before `split` are named `before`, the others `after`.
   std::vector<Phase> phases(const std::string& before, const std::string& after, int split) const;
-
   /// Divides the run's steps among `values`, which are tried one after another. Returns each value
   /// with its phase, named `name(value)`. If there are fewer steps than values, only the first
   /// values get one.
   template <class T, class Name>
-  std::vector<std::pair<T, Phase>> turns(const std::vector<T>& values, const Name& name) const {
-    std::vector<std::pair<T, Phase>> turns;
+  std::vector<std::pair<T, Phase>> phases_for(const std::vector<T>& values,
+                                              const Name& name) const {
+    std::vector<std::pair<T, Phase>> phases;
     for (std::size_t i = 0; i < values.size(); ++i)
-      if (Phase phase = turn(i, values.size()); phase.steps > 0) {
+      if (Phase phase = part_of_steps(i, values.size()); phase.steps > 0) {
         phase.name = name(values[i]);
-        turns.emplace_back(values[i], std::move(phase));
+        phases.emplace_back(values[i], std::move(phase));
       }
-    return turns;
+    return phases;
   }
 
   /// Sets the order in which replicas' gradients are added in the following phases, unless that is
   /// one replica after another. If the run differs from one device, the order helps tell rounding
   /// from a mistake. `order` is called immediately, only on rank 0 and only if parity is checked.
-  void sums_in(Rank& rank, const std::function<SumOrder()>& order);
+  void set_sum_order(const Rank& rank, const std::function<SumOrder()>& order);
 
-  /// Iterates over the phase's steps. Each batch is the step's data for this rank, divided into the
-  /// phase's microbatches. Peaks and byte counts are recorded per phase and compared with the
-  /// prediction. Throws std::logic_error if a peak has neither a prediction nor a reason for
-  /// lacking one.
-  Batches batches(Rank& rank, const Phase& phase, Predicted predicted);
-  /// Records the step's loss; ranks that do not know it pass nothing. Each of several replicas
-  /// passes its share; the shares add up to the batch's mean.
-  void record(Rank& rank, std::optional<double> loss);
   /// Every rank calls it once before it trains. With --load, replaces the values of `parameters`
   /// (or slices of them) with the checkpoint's, and the optimizer's state if the checkpoint has it,
   /// so that training resumes on any number of ranks.
   void load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer);
+  /// Iterates over the phase's steps. Each batch is the step's data for this rank, divided into the
+  /// phase's microbatches. Peaks and byte counts are recorded per phase and compared with the
+  /// prediction. Throws std::logic_error if a peak has neither a prediction nor a reason for
+  /// lacking one.
+  Batches batches(Rank& rank, const Phase& phase, const Predicted& predicted);
+  /// Records the step's loss; ranks that do not know it pass nothing. Each of several replicas
+  /// passes its share; the shares add up to the batch's mean.
+  void record_loss(const Rank& rank, std::optional<double> loss);
   /// Every rank calls it once, with the parameters (or slices) that it trained. Collects them for
   /// the comparison with one device and, with the optimizer's moments, for --save.
-  void finish(Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer);
+  void finish(const Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer);
   /// Adds the lesson's own JSON to --report, as results.`name`. Only rank 0's is kept.
   void add_to_report(const Rank& rank, const std::string& name, const std::string& json);
 
  private:
-  friend class Batches;
-  struct Running;
-
-  Phase turn(std::size_t i, std::size_t count) const;
+  /// The i-th of `count` nearly equal parts of the run's steps, without a name.
+  Phase part_of_steps(std::size_t i, std::size_t count) const;
   int run_checked(const std::function<void(Rank&)>& body, SignalWatch& watch);
-  int run_launcher(SignalWatch& watch);
-  int run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch);
-  int run_process(const std::function<void(Rank&)>& body, SignalWatch& watch);
-  void train(Rank& rank, const std::function<void(Rank&)>& body);
-  void begin_step(Rank& rank, int step);
-  void end_step(Rank& rank, int step);
-  void end_phase(Rank& rank);
-  void introduce(const GpuPlan& plan, const std::string& hosts = {}) const;
-  int tell();
 
   LessonInfo info_;
   int argc_;
   char** argv_;
   FlagParser flags_;
+  std::vector<std::shared_ptr<void>> flag_values_;
   std::function<void(const Options&)> check_;
   std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder_;
-  std::vector<std::shared_ptr<void>> kept_;
   std::unique_ptr<Options> options_;
   std::unique_ptr<Corpus> corpus_;
-  std::unique_ptr<Running> running_;
+  std::unique_ptr<ActiveRun> active_;
 };
 
 }  // namespace lockstep

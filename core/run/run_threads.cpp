@@ -1,3 +1,5 @@
+#include "core/run/run_threads.h"
+
 #include <fmt/format.h>
 
 #include <chrono>
@@ -6,8 +8,11 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/run/active_run.h"
+#include "core/run/conclusion.h"
+#include "core/run/files/rank_message.h"
+#include "core/run/introduction.h"
 #include "core/run/launch/signal_watch.h"
-#include "core/run/running.h"
 #include "core/run/thread_ranks.h"
 
 namespace lockstep {
@@ -54,28 +59,27 @@ class Endings {
 
 }  // namespace
 
-// Runs the ranks as threads of this process.
-int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& watch) {
-  const int count = options_->run.ranks;
-  ThreadFabric fabric{count, options_->platform.patience_seconds, [this](const std::string& line) {
-                        fmt::print(stderr, "{}{}\n", running_->console.start_of_line(), line);
+int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWatch& watch) {
+  Options& options = run.options;
+  const int count = options.run.ranks;
+  ThreadFabric fabric{count, options.platform.patience_seconds, [&run](const std::string& line) {
+                        fmt::print(stderr, "{}{}\n", run.console.start_of_line(), line);
                       }};
-  const GpuPlan plan = plan_threads(*options_);
-  settle_on_gpus(plan, *options_);
-  running_ = std::make_unique<Running>(
-      *options_, RunFolder::create(options_->output.trace, info_.name), Console::detect());
-  running_->folder.begin();
+  const GpuPlan plan = plan_threads(options);
+  settle_on_gpus(plan, options);
+  run.open(RunFolder::create(options.output.trace, run.info.name));
+  run.folder.begin();
   watch.now_call([&](int) {
     // Keeps what has been written so far; the ranks do not take part.
-    running_->keep_traces();
-    running_->folder.merge(options_->run.ranks);
-    fmt::print(stderr, "\ninterrupted{}\n", running_->folder.where_the_trace_is());
+    run.keep_traces();
+    run.folder.merge(options.run.ranks);
+    fmt::print(stderr, "\ninterrupted{}\n", run.folder.where_the_trace_is());
     std::_Exit(130);
   });
-  introduce(plan);
-  options_->platform.clock.set_start_nanoseconds(steady_nanoseconds());
+  introduce(run.info, options, plan);
+  options.platform.clock.set_start_nanoseconds(steady_nanoseconds());
 
-  const ThreadRanks ranks{*options_, fabric, plan};
+  const ThreadRanks ranks{options, fabric, plan};
   std::exception_ptr refusal;  // the first failure, if it is a UsageError
   std::string doing;           // all ranks' last operations when the first failed
   Endings endings{count};
@@ -86,12 +90,12 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
         endings.failed([&] {
           if (refused) refusal = std::current_exception();
           for (int rank = 0; rank < count; ++rank)
-            doing += shown_operations(fmt::format("rank {}", rank), running_->doing(rank));
+            doing += shown_operations(fmt::format("rank {}", rank), run.doing(rank));
         });
         fabric.fail(what);
       };
       try {
-        train(ranks[id], body);
+        run.train(ranks[id], body);
         fabric.finish(id);
       } catch (const UsageError& error) {
         fail(error.what(), true);
@@ -106,23 +110,23 @@ int Lesson::run_threads(const std::function<void(Rank&)>& body, SignalWatch& wat
   const bool all_ended = endings.wait();
   if (all_ended)
     for (std::thread& thread : threads) thread.join();
-  running_->progress.end();
+  run.progress.end();
   const std::string failure = fabric.failure();
   if (failure.empty()) {
-    if (running_->writer) running_->writer->finish();
-    for (const Running::Live& live : running_->live) running_->records.push_back(live.record);
-    const int code = tell();
+    if (run.writer) run.writer->finish();
+    for (const auto& meter : run.meters) run.results.push_back(meter->results());
+    const int code = conclude(run);
     watch.now_call([](int) { std::_Exit(130); });
     return code;
   }
 
-  running_->keep_traces();
-  running_->folder.merge(count);
+  run.keep_traces();
+  run.folder.merge(count);
   if (refusal)
     fmt::print(stderr, "{}\n", failure);
   else
     fmt::print(stderr, "the run failed: {}\nwhat each rank was doing, the newest last:\n{}",
-               with_epilogue(failure, running_->folder.where_the_trace_is()), doing);
+               with_epilogue(failure, run.folder.where_the_trace_is()), doing);
   // A rank that keeps running can be ended only with the process.
   std::fflush(stdout);
   if (!all_ended) std::_Exit(refusal ? 2 : 1);

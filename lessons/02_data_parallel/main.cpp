@@ -26,16 +26,16 @@ int main(int argc, char** argv) {
     DataParallel replicas{model, rank.group(Axis::dp), bucket};
 
     for (const auto& [when, phase] :
-         lesson.turns(overlaps_of(overlap), [](WhenSummed each) { return name_of(each); })) {
+         lesson.phases_for(overlaps_of(overlap), [](WhenSummed each) { return name_of(each); })) {
       replicas.set(when);
-      lesson.sums_in(rank, [&, when] { return ring_order(replicas.layout(), when); });
+      lesson.set_sum_order(rank, [&, when] { return ring_order(replicas.layout(), when); });
       const Predicted predicted = predict_data_parallel(rank.plan, rank.place, when, bucket);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();
         const double loss = accumulate_gradients(model, mine);
         replicas.sum_gradients();
         optimizer.step();
-        lesson.record(rank, loss);
+        lesson.record_loss(rank, loss);
       }
     }
     lesson.finish(rank, model.parameters(), optimizer);

@@ -9,6 +9,7 @@
 #include "core/comm/algorithms.h"
 #include "core/plan/footprint.h"
 #include "core/plan/prediction.h"
+#include "core/run/options/lesson_info.h"
 #include "core/run/options/options.h"
 #include "core/run/report/sum_order.h"
 #include "lessons/02_data_parallel/data_parallel.h"

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::none};
     Zero1 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer(), lesson.seed()};
     lesson.load(rank, model.parameters(), zero.adamw());
-    lesson.sums_in(rank, [&] { return ring_order(zero.layout(), WhenSummed::overlap); });
+    lesson.set_sum_order(rank, [&] { return ring_order(zero.layout(), WhenSummed::overlap); });
 
     const Predicted predicted = predict_zero_1(rank.plan, rank.place, bucket);
     for (const Phase& phase : lesson.phases())
@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
         model.zero_gradients();
         const double loss = accumulate_gradients(model, mine);
         zero.step();
-        lesson.record(rank, loss);
+        lesson.record_loss(rank, loss);
       }
     lesson.finish(rank, zero.parts(), zero.adamw());
   });

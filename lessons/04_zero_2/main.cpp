@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::none};
     Zero2 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer(), lesson.seed()};
     lesson.load(rank, model.parameters(), zero.adamw());
-    lesson.sums_in(rank, [&] { return scattered_order(zero.layout()); });
+    lesson.set_sum_order(rank, [&] { return scattered_order(zero.layout()); });
 
     const Predicted predicted = predict_zero_2(rank.plan, rank.place, bucket);
     for (const Phase& phase : lesson.phases())
@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
         zero.zero_gradients();
         const double loss = accumulate_gradients(model, mine);
         zero.step();
-        lesson.record(rank, loss);
+        lesson.record_loss(rank, loss);
       }
     lesson.finish(rank, zero.parts(), zero.adamw());
   });

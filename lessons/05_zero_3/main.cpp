@@ -19,17 +19,17 @@ int main(int argc, char** argv) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::none};
     Zero3 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer(), lesson.seed()};
     lesson.load(rank, zero.parts(), zero.adamw());
-    lesson.sums_in(rank, [&] { return scattered_order(zero.layout()); });
+    lesson.set_sum_order(rank, [&] { return scattered_order(zero.layout()); });
 
     const auto name = [](int uses) { return fmt::format("prefetch {}", uses); };
-    for (const auto& [uses, phase] : lesson.turns(prefetch, name)) {
+    for (const auto& [uses, phase] : lesson.phases_for(prefetch, name)) {
       zero.set_prefetch(uses);
       const Predicted predicted = predict_zero_3(rank.plan, rank.place, bucket, uses);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         zero.zero_gradients();
         const double loss = accumulate_gradients(model, mine);
         zero.step();
-        lesson.record(rank, loss);
+        lesson.record_loss(rank, loss);
       }
     }
     lesson.finish(rank, zero.parts(), zero.adamw());

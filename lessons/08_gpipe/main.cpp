@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
         const std::optional<double> loss =
             executor == "naive" ? naive.step(batch) : pipeline.step(batch);
         update.step();
-        lesson.record(rank, loss);
+        lesson.record_loss(rank, loss);
       }
     }
     lesson.finish(rank, stage.parameters(), optimizer);

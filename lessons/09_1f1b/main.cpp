@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
         stage.zero_gradients();
         const std::optional<double> loss = pipeline.step(batch);
         update.step();
-        lesson.record(rank, loss);
+        lesson.record_loss(rank, loss);
       }
     }
     lesson.finish(rank, stage.parameters(), optimizer);

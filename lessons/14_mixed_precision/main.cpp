@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
       else
         rank.compute.range({.name = "skipped", .category = Category::optimizer}, [] {});
       if (scaler.scale() * unscale != 1) rank.trace.metadata("loss_scale", scaler.json());
-      lesson.record(rank, loss);
+      lesson.record_loss(rank, loss);
       last = &mine;
     }
     lesson.finish(rank, model.parameters(), optimizer);

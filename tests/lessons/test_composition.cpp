@@ -75,7 +75,7 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
   PipelineUpdate update{rank.endpoint, pipeline_ranks, plan, replica.pointers, optimizer};
   PipelineExecutor pipeline{rank.endpoint, pipeline_ranks, schedule, replica.pointers,
                             plan.boundary(schedule.microbatches)};
-  RankRecord record{.rank = rank.id};
+  RankResults record{.rank = rank.id};
   for (int step = 0; step < options.run.steps; ++step) {
     for (Gpt* stage : replica.pointers) stage->zero_gradients();
     const auto loss = pipeline.step(corpus.batch(options.run.seed, step, plan.samples(rank.place)));
@@ -86,9 +86,9 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
   for (const Parameter* each : replica.parameters)
     record.parameters.push_back(named(rank.device, *each, each->value));
 
-  std::vector<RankRecord> records;
+  std::vector<RankResults> records;
   for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
-    records.push_back(RankRecord::from_bytes(bytes));
+    records.push_back(RankResults::from_bytes(bytes));
   if (rank.id != 0) return "";
   SumOrder order;  // for all stages
   for (int stage = 0; stage < plan.stages(); ++stage) {

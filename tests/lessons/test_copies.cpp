@@ -224,12 +224,12 @@ TEST_CASE(
                 if (step[0] == 'W') model.backward_weight(stashes[i]);
               }
               copies.sum();
-              RankRecord record{.rank = rank.id};
+              RankResults record{.rank = rank.id};
               for (const Parameter* part : copies.updated())
                 record.parameters.push_back(named(rank.device, *part, part->gradient));
-              std::vector<RankRecord> records;
+              std::vector<RankResults> records;
               for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
-                records.push_back(RankRecord::from_bytes(bytes));
+                records.push_back(RankResults::from_bytes(bytes));
               if (rank.id == 0) whole = collect_parameters(records);
             }) == "");
       return whole;

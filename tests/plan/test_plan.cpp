@@ -15,7 +15,7 @@
 #include "core/model/philox.h"
 #include "core/model/safetensors.h"
 #include "core/plan/flat_layout.h"
-#include "core/run/report/results.h"
+#include "core/run/report/rank_results.h"
 #include "lessons/05_zero_3/prediction.h"
 #include "tests/model/fixture.h"
 #include "tests/plan/random_plans.h"
@@ -212,16 +212,16 @@ TEST_CASE("a checkpoint that one plan saves loads in another: every element has 
     std::map<int, std::vector<float>> whole;
     for (const ParameterSpec& spec : saver.parameters())
       whole[spec.order] = whole_values(spec, 1000 + static_cast<std::uint64_t>(round));
-    std::vector<RankRecord> records;
+    std::vector<RankResults> records;
     for (int rank = 0; rank < saver.mesh.ranks(); ++rank) {
-      RankRecord& record = records.emplace_back(RankRecord{.rank = rank});
+      RankResults& record = records.emplace_back(RankResults{.rank = rank});
       for (const StoredParameter& stored : stored_by(saver, rank, round % 2 == 0)) {
         const auto spec =
             std::ranges::find(saver.parameters(), stored.order, &ParameterSpec::order);
         record.parameters.push_back(
             {spec->name, stored.order, cut_of(whole[stored.order], stored.slice), stored.slice});
       }
-      record = RankRecord::from_bytes(record.to_bytes());
+      record = RankResults::from_bytes(record.to_bytes());
     }
     const std::vector<NamedValues> together = collect_parameters(records);
     REQUIRE(together.size() == saver.parameters().size());

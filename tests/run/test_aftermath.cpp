@@ -10,11 +10,11 @@ using namespace lockstep;
 
 namespace {
 
-using Kind = RankReport::Kind;
+using Kind = RankMessage::Kind;
 const std::string rule(74, '-');
 
 std::string line_of(Kind kind, int rank, const std::string& host, const std::string& text) {
-  std::string line = RankReport{kind, rank, host, text}.to_line();
+  std::string line = RankMessage{kind, rank, host, text}.to_line();
   CHECK(line.back() == '\n');
   line.pop_back();
   CHECK(line.find('\n') == std::string::npos);
@@ -53,37 +53,37 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 }  // namespace
 
 TEST_CASE("a report is one line and survives a round trip") {
-  const RankReport report{Kind::failed, 17, "a-host", "deadlock\n  rank 1 waits\t\"µ\""};
-  const auto copy = RankReport::from_line(line_of(report.kind, 17, report.host, report.text));
+  const RankMessage report{Kind::failure, 17, "a-host", "deadlock\n  rank 1 waits\t\"µ\""};
+  const auto copy = RankMessage::from_line(line_of(report.kind, 17, report.host, report.text));
   REQUIRE(copy);
   CHECK(copy->kind == report.kind);
   CHECK(copy->rank == 17);
   CHECK(copy->host == report.host);
   CHECK(copy->text == report.text);
-  CHECK_FALSE(RankReport::from_line("rank 3: any other line"));
-  CHECK_FALSE(RankReport::from_line(""));
+  CHECK_FALSE(RankMessage::from_line("rank 3: any other line"));
+  CHECK_FALSE(RankMessage::from_line(""));
   // Also after an incomplete line of the rank's own output.
-  CHECK(RankReport::from_line("half a li" + line_of(Kind::here, 3, "b", ""))->rank == 3);
+  CHECK(RankMessage::from_line("half a li" + line_of(Kind::location, 3, "b", ""))->rank == 3);
 }
 
 TEST_CASE(
     "a report fits an atomic pipe write, keeping the newest operations or a cause's beginning") {
   const std::string text = "FIRST" + std::string(10'000, 'x') + "LAST";
-  for (const Kind kind : {Kind::doing, Kind::failed}) {
-    const std::string line = RankReport{kind, 1, "host", text}.to_line();
+  for (const Kind kind : {Kind::last_operations, Kind::failure}) {
+    const std::string line = RankMessage{kind, 1, "host", text}.to_line();
     CHECK(line.size() == PIPE_BUF);
-    const auto copy = RankReport::from_line(line.substr(0, line.size() - 1));
-    CHECK(copy->text.starts_with("FIRST") == (kind == Kind::failed));
-    CHECK(copy->text.ends_with("LAST") == (kind == Kind::doing));
+    const auto copy = RankMessage::from_line(line.substr(0, line.size() - 1));
+    CHECK(copy->text.starts_with("FIRST") == (kind == Kind::failure));
+    CHECK(copy->text.ends_with("LAST") == (kind == Kind::last_operations));
   }
 }
 
 TEST_CASE("a killed rank is named once, followed by what each rank was doing") {
-  const auto [at_once, at_end] =
-      told(3, std::vector{line_of(Kind::here, 1, "b", ""), std::string{"a word of a rank's own"}} +
-                  killed +
-                  std::vector{line_of(Kind::doing, 2, "c", "step 4\nstep 5"),
-                              line_of(Kind::doing, 0, "a", "step 3")});
+  const auto [at_once, at_end] = told(
+      3, std::vector{line_of(Kind::location, 1, "b", ""), std::string{"a word of a rank's own"}} +
+             killed +
+             std::vector{line_of(Kind::last_operations, 2, "c", "step 4\nstep 5"),
+                         line_of(Kind::last_operations, 0, "a", "step 3")});
   CHECK(at_once == "a word of a rank's own\n");
   CHECK(at_end ==
         "the run failed: rank 1 on b exited on signal 9 (Killed); EPILOGUE\n"
@@ -95,11 +95,11 @@ TEST_CASE("a killed rank is named once, followed by what each rank was doing") {
 
 TEST_CASE("ranks that fail because of another rank are not blamed") {
   // One rank was killed; others lost it and reported that before mpirun did.
-  CHECK(told(2, std::vector{line_of(Kind::failed, 0, "a", "MPI_Test: lost rank 1")} + killed)
+  CHECK(told(2, std::vector{line_of(Kind::failure, 0, "a", "MPI_Test: lost rank 1")} + killed)
             .at_end.starts_with("the run failed: rank 1 on b exited on signal 9"));
   // One rank reported the reason and then died of it.
-  CHECK(told(2, std::vector{line_of(Kind::failed, 1, "b", "its own words"),
-                            line_of(Kind::failed, 0, "a", "lost rank 1")} +
+  CHECK(told(2, std::vector{line_of(Kind::failure, 1, "b", "its own words"),
+                            line_of(Kind::failure, 0, "a", "lost rank 1")} +
                     killed)
             .at_end.starts_with("the run failed: rank 1 on b: its own words; EPILOGUE\n"));
 }
@@ -113,26 +113,26 @@ TEST_CASE("a rank that ended silently is named with its exit code") {
       "  Process name: [[31942,1],1]",
       "  Exit code:    3",
       rule};
-  const std::vector<std::string> here{line_of(Kind::here, 1, "b", "")};
+  const std::vector<std::string> here{line_of(Kind::location, 1, "b", "")};
   CHECK(told(2, here + ended)
             .at_end.starts_with("the run failed: rank 1 on b ended with exit code 3; EPILOGUE\n"));
   // But not a rank that has already reported everything.
-  CHECK(told(2, std::vector{line_of(Kind::refused, 1, "b", "--data x: no such file")} + ended)
+  CHECK(told(2, std::vector{line_of(Kind::usage_error, 1, "b", "--data x: no such file")} + ended)
             .at_end.empty());
-  CHECK(told(2, std::vector{line_of(Kind::told, 0, "a", "")} + ended).at_end.empty());
+  CHECK(told(2, std::vector{line_of(Kind::already_reported, 0, "a", "")} + ended).at_end.empty());
 }
 
 TEST_CASE("an error on all ranks is printed once") {
   Aftermath refused{2};
   CHECK_FALSE(refused.refused());
-  refused.line(line_of(Kind::here, 1, "b", ""));
-  refused.line(line_of(Kind::refused, 1, "b", "--data x: no such file"));
+  refused.line(line_of(Kind::location, 1, "b", ""));
+  refused.line(line_of(Kind::usage_error, 1, "b", "--data x: no such file"));
   CHECK(refused.refused());
-  refused.line(line_of(Kind::failed, 0, "a", "its own words"));
+  refused.line(line_of(Kind::failure, 0, "a", "its own words"));
   CHECK_FALSE(refused.refused());
-  const std::string first = line_of(Kind::refused, 1, "b", "--data x: no such file");
-  CHECK(told(3, {first, line_of(Kind::refused, 0, "a", "--data x: no such file"),
-                 line_of(Kind::refused, 2, "a", "--load y: no such file")})
+  const std::string first = line_of(Kind::usage_error, 1, "b", "--data x: no such file");
+  CHECK(told(3, {first, line_of(Kind::usage_error, 0, "a", "--data x: no such file"),
+                 line_of(Kind::usage_error, 2, "a", "--load y: no such file")})
             .at_once == "--data x: no such file\n--load y: no such file\n");
 }
 

@@ -140,7 +140,7 @@ TEST_CASE("a run on the meta device reports its counts, and no losses") {
                    Gpt model{lesson.model(), rank.device, StageLayers::whole(lesson.model()), 1};
                    AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
                    rank.trace.set_step(1);
-                   lesson.record(rank, 0.0);
+                   lesson.record_loss(rank, 0.0);
                    lesson.finish(rank, model.parameters(), optimizer);
                  });
   CHECK(code == 0);

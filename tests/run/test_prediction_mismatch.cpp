@@ -7,17 +7,17 @@ using namespace lockstep;
 namespace {
 
 /// Two ranks and two phases of two steps each, in which every figure matches its prediction.
-std::vector<RankRecord> as_predicted() {
-  std::vector<RankRecord> ranks(2);
+std::vector<RankResults> as_predicted() {
+  std::vector<RankResults> ranks(2);
   for (int r = 0; r < 2; ++r) {
-    RankRecord& rank = ranks[static_cast<std::size_t>(r)];
+    RankResults& rank = ranks[static_cast<std::size_t>(r)];
     rank.rank = r;
     for (const char* name : {"m = 4", "m = 8"}) {
-      PhaseRecord record{.phase = {.name = name, .steps = 2},
-                         .predicted = {},
-                         .bytes_sent = {},
-                         .last_step = 0,
-                         .peak = {}};
+      PhaseResults record{.phase = {.name = name, .steps = 2},
+                          .predicted = {},
+                          .bytes_sent = {},
+                          .last_step = 0,
+                          .peak = {}};
       record.predicted.bytes_sent[Operation::all_reduce] = 1000;
       record.bytes_sent[Operation::all_reduce] = 2000;
       record.predicted.bytes_sent[Operation::send] = Figure::not_predicted("no formula");
@@ -41,7 +41,7 @@ TEST_CASE("each phase that differs from its prediction has a line") {
         std::vector<std::string>{
             "m = 4: rank 1 sent 1024 B of all_reduce per step, predicted 1000 B"});
 
-  for (RankRecord& rank : ranks)
+  for (RankResults& rank : ranks)
     rank.phases[1].predicted.peak_bytes[MemoryCategory::gradients] = 60;
   CHECK(prediction_mismatches(ranks) ==
         std::vector<std::string>{
@@ -49,7 +49,7 @@ TEST_CASE("each phase that differs from its prediction has a line") {
             "m = 8: rank 0 had a peak of 50 B of gradients memory, predicted 60 B (and 1 more "
             "differ)"});
 
-  for (RankRecord& rank : ranks) rank.phases[1].phase.name = "";
+  for (RankResults& rank : ranks) rank.phases[1].phase.name = "";
   CHECK(prediction_mismatches(ranks)[1].starts_with("rank 0 had a peak"));
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/run/files/rank_report.h"
+#include "core/run/files/rank_message.h"
 #include "core/run/files/run_folder.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"

@@ -178,7 +178,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
                             std::int64_t bucket_bytes, std::string& wrong, int prefetch = 1) {
   const Corpus corpus = copies_corpus(options.run.model);
   Copies copies{rank, options, scheme, bucket_bytes, prefetch};
-  RankRecord record{.rank = rank.id}, first{.rank = rank.id};
+  RankResults record{.rank = rank.id}, first{.rank = rank.id};
   const auto complain = [&](const std::string& what) {
     wrong += fmt::format("{}, rank {} of {}: {}\n", name_of(scheme), rank.id, rank.count, what);
   };
@@ -209,11 +209,11 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
     record.parameters.push_back(
         named(rank.device, *parameter, parameter->master ? parameter->master : parameter->value));
 
-  std::vector<RankRecord> records, firsts;
+  std::vector<RankResults> records, firsts;
   for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
-    records.push_back(RankRecord::from_bytes(bytes));
+    records.push_back(RankResults::from_bytes(bytes));
   for (const std::string& bytes : gather_to_root(*rank.transport, first.to_bytes()))
-    firsts.push_back(RankRecord::from_bytes(bytes));
+    firsts.push_back(RankResults::from_bytes(bytes));
   if (rank.id != 0) return {};
   return {collect_losses(records, options.run.steps), collect_parameters(records),
           collect_parameters(firsts),

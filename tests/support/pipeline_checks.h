@@ -108,7 +108,7 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
                         stages.pointers(), optimizer};
   PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
                             stage_boundary(options.run.model, options.run.batch / m)};
-  RankRecord record{.rank = rank.id};
+  RankResults record{.rank = rank.id};
   for (int step = 0; step < options.run.steps; ++step) {
     stages.zero_gradients();
     Batch batch =
@@ -122,9 +122,9 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
     record.parameters.push_back(
         {parameter->name, parameter->order, parameter->f32_values(rank.device)});
 
-  std::vector<RankRecord> records;
+  std::vector<RankResults> records;
   for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
-    records.push_back(RankRecord::from_bytes(bytes));
+    records.push_back(RankResults::from_bytes(bytes));
   if (rank.id != 0) return "";
   const auto losses = collect_losses(records, options.run.steps);
   const Parity parity = compare(losses, collect_parameters(records), reference);

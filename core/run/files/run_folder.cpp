@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/run/files/rank_report.h"
+#include "core/run/files/rank_message.h"
 #include "core/trace/writer.h"
 
 namespace lockstep {

@@ -9,33 +9,33 @@
 namespace lockstep {
 
 std::optional<std::string> Aftermath::line(const std::string& text) {
-  if (const auto report = RankReport::from_line(text)) {
-    hosts_[report->rank] = report->host;
-    switch (report->kind) {
-      case RankReport::Kind::here:
+  if (const auto message = RankMessage::from_line(text)) {
+    hosts_[message->rank] = message->host;
+    switch (message->kind) {
+      case RankMessage::Kind::location:
         break;
-      case RankReport::Kind::refused:
+      case RankMessage::Kind::usage_error:
         // All ranks may have reported the same error.
-        if (std::find(refusals_.begin(), refusals_.end(), report->text) != refusals_.end()) break;
-        refusals_.push_back(report->text);
-        return report->text;
-      case RankReport::Kind::failed:
+        if (std::find(refusals_.begin(), refusals_.end(), message->text) != refusals_.end()) break;
+        refusals_.push_back(message->text);
+        return message->text;
+      case RankMessage::Kind::failure:
         failed_ = true;
-        causes_.push_back(*report);
+        causes_.push_back(*message);
         break;
-      case RankReport::Kind::doing:
+      case RankMessage::Kind::last_operations:
         failed_ = true;
-        doing_[report->rank] = report->text;
+        doing_[message->rank] = message->text;
         break;
-      case RankReport::Kind::told:
+      case RankMessage::Kind::already_reported:
         told_ = true;
         break;
-      case RankReport::Kind::busy:
+      case RankMessage::Kind::busy:
         // Several ranks may be busy at once.
         if (const auto now = std::chrono::steady_clock::now();
             !said_busy_ || now - *said_busy_ >= std::chrono::duration<double>{notice_seconds_}) {
           said_busy_ = now;
-          return report->text;
+          return message->text;
         }
     }
     return {};
@@ -77,7 +77,7 @@ void Aftermath::end_block() {
     const auto how = block_.find("exited", at);
     std::string rest = how != std::string::npos ? block_.substr(how) : "has died";
     rest = rest.substr(0, rest.find_last_not_of(".\n") + 1);
-    killed_ = RankReport{RankReport::Kind::failed, rank, word_after("on node "), rest};
+    killed_ = RankMessage{RankMessage::Kind::failure, rank, word_after("on node "), rest};
     hosts_.try_emplace(rank, killed_->host);
     failed_ = true;
   } else if (told("Primary job")) {
@@ -88,9 +88,9 @@ void Aftermath::end_block() {
     const auto code = block_.find("Exit code:", first);
     if (rank != std::string::npos && code != std::string::npos)
       ended_ =
-          RankReport{RankReport::Kind::failed, std::atoi(block_.c_str() + rank + 2), "",
-                     fmt::format("ended with exit code {}",
-                                 std::atoi(block_.c_str() + code + std::strlen("Exit code:")))};
+          RankMessage{RankMessage::Kind::failure, std::atoi(block_.c_str() + rank + 2), "",
+                      fmt::format("ended with exit code {}",
+                                  std::atoi(block_.c_str() + code + std::strlen("Exit code:")))};
   } else if (told("unable to reliably start one or more daemons")) {
     // Replaces thirty lines of possible causes; ssh's own error was printed before.
     unsaid_ =
@@ -112,7 +112,7 @@ std::string Aftermath::text(const std::string& epilogue) const {
   // A killed rank has no time to report, so a rank that reported a cause died of that cause.
   const auto spoken = [&](int rank) {
     return std::any_of(causes_.begin(), causes_.end(),
-                       [&](const RankReport& cause) { return cause.rank == rank; });
+                       [&](const RankMessage& cause) { return cause.rank == rank; });
   };
   std::string text;
   int victim = -1;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/files/rank_report.h"
+#include "core/run/files/rank_message.h"
 
 namespace lockstep {
 
@@ -51,9 +51,9 @@ class Aftermath {
   std::string unsaid_;  ///< blocks that nothing else reports
   std::map<int, std::string> hosts_;
   std::map<int, std::string> doing_;
-  std::vector<RankReport> causes_;    ///< failures that ranks have reported, in order of arrival
-  std::optional<RankReport> killed_;  ///< the rank that mpirun saw killed, and its signal
-  std::optional<RankReport> ended_;   ///< the first rank that mpirun saw exit with an error
+  std::vector<RankMessage> causes_;    ///< failures that ranks have reported, in order of arrival
+  std::optional<RankMessage> killed_;  ///< the rank that mpirun saw killed, and its signal
+  std::optional<RankMessage> ended_;   ///< the first rank that mpirun saw exit with an error
   std::vector<std::string> refusals_;
 };
 

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "core/comm/transport/control.h"
-#include "core/run/files/rank_report.h"
+#include "core/run/files/rank_message.h"
 
 namespace lockstep {
 

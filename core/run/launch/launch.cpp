@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/run/files/rank_report.h"
+#include "core/run/files/rank_message.h"
 #include "core/run/launch/aftermath.h"
 
 namespace lockstep {
@@ -160,7 +160,7 @@ int run_under_mpirun(
     int ranks, double patience_seconds, const HostChoice& hosts, int argc, char** argv,
     SignalWatch& watch,
     const std::function<std::string(const std::map<int, std::string>&)>& epilogue) {
-  collect_reports();
+  collect_messages();
   std::atomic<pid_t> child{0};
   std::atomic<bool> interrupted{false};
   // Between SIGTERM and SIGKILL, mpirun gives its ranks only a few milliseconds, so this first asks

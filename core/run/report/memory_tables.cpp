@@ -25,9 +25,9 @@ std::string compared(const Figure& predicted, std::int64_t observed) {
 /// One line for each reason why figures are missing, with the names of those figures.
 std::string what_is_not_compared(const Report& report) {
   std::map<std::string, std::set<std::string>> missing;  // by reason
-  for (const RankRecord& rank : report.ranks)
-    for (const PhaseRecord& record : rank.phases)
-      for (const auto& [figure, why] : record.predicted.missing()) missing[why].insert(figure);
+  for (const RankResults& rank : report.ranks)
+    for (const PhaseResults& results : rank.phases)
+      for (const auto& [figure, why] : results.predicted.missing()) missing[why].insert(figure);
   std::string text;
   for (const auto& [why, figures] : missing)
     text += fmt::format("  not compared: {} ({})\n", fmt::join(figures, ", "), why);
@@ -44,13 +44,13 @@ std::string mismatch_lines(const Report& report) {
 /// The bytes that a rank sends in a step. A single total if every operation is predicted. Otherwise
 /// the total of the predicted operations, with their names, followed by each other operation
 /// observed.
-std::string sent_cell(const PhaseRecord& record) {
+std::string sent_cell(const PhaseResults& results) {
   std::int64_t predicted = 0, sent = 0;
   bool all = true;
   std::vector<std::string> names, others;
   for (const Operation operation : all_operations) {
-    const Figure& figure = record.predicted.bytes_sent[operation];
-    const std::int64_t seen = record.bytes_sent[operation] / record.phase.steps;
+    const Figure& figure = results.predicted.bytes_sent[operation];
+    const std::int64_t seen = results.bytes_sent[operation] / results.phase.steps;
     all = all && figure;
     if (figure) {
       predicted += *figure;
@@ -96,15 +96,15 @@ std::string varying_memory(const Report& report) {
     if (many)  // one row per rank, or per group of identical ranks
       for (const Phase& phase : report.phases()) rows[0].push_back(phase.name);
     else
-      for (const RankRecord& rank : report.ranks)
+      for (const RankResults& rank : report.ranks)
         rows[0].push_back(fmt::format("rank {}", rank.rank));
-    const auto cell = [&](const RankRecord& rank, std::size_t phase) {
+    const auto cell = [&](const RankResults& rank, std::size_t phase) {
       const std::int64_t peak = rank.phases[phase].peak.of(category);
       varies = varies || peak != rank.phases.front().peak.of(category);
       return human_bytes(peak);
     };
     if (many)
-      for (const RankRecord& rank : report.ranks) {
+      for (const RankResults& rank : report.ranks) {
         rows.push_back({fmt::format("rank {}", rank.rank)});
         for (std::size_t p = 0; p < report.phases().size(); ++p)
           rows.back().push_back(cell(rank, p));
@@ -112,7 +112,7 @@ std::string varying_memory(const Report& report) {
     else
       for (std::size_t p = 0; p < report.phases().size(); ++p) {
         rows.push_back({report.phases()[p].name});
-        for (const RankRecord& rank : report.ranks) rows.back().push_back(cell(rank, p));
+        for (const RankResults& rank : report.ranks) rows.back().push_back(cell(rank, p));
       }
     join_equal_rows(rows);
     if (varies) text += (text.empty() ? "" : "\n") + table(rows);
@@ -124,20 +124,20 @@ std::string memory_table(const Report& report) {
   TableRows rows{
       {"", "sent a step", "activations", "in flight", "parameters", "gradients", "optimizer"}};
   const bool has_overhead = std::ranges::any_of(
-      report.ranks, [](const RankRecord& rank) { return rank.phases.back().overhead_bytes > 0; });
+      report.ranks, [](const RankResults& rank) { return rank.phases.back().overhead_bytes > 0; });
   if (has_overhead) rows[0].insert(rows[0].begin() + 2, "overhead");
-  for (const RankRecord& rank : report.ranks) {
-    const PhaseRecord& record = rank.phases.back();
+  for (const RankResults& rank : report.ranks) {
+    const PhaseResults& results = rank.phases.back();
     const auto cell = [&](MemoryCategory category) {
-      return compared(record.predicted.peak_bytes[category], record.peak.of(category));
+      return compared(results.predicted.peak_bytes[category], results.peak.of(category));
     };
-    rows.push_back({fmt::format("rank {}", rank.rank), sent_cell(record),
+    rows.push_back({fmt::format("rank {}", rank.rank), sent_cell(results),
                     cell(MemoryCategory::activations), cell(MemoryCategory::communication),
                     cell(MemoryCategory::parameters), cell(MemoryCategory::gradients),
                     cell(MemoryCategory::optimizer)});
     if (has_overhead)
       rows.back().insert(rows.back().begin() + 2,
-                         human_bytes(record.overhead_bytes / record.phase.steps));
+                         human_bytes(results.overhead_bytes / results.phase.steps));
   }
   join_equal_rows(rows);
   const std::string name = report.phases().back().name;
@@ -161,7 +161,7 @@ std::string gpu_table(const Report& report) {
   };
   std::map<std::string, Use> gpus;
   Picoseconds late = 0;
-  for (const RankRecord& rank : report.ranks) {
+  for (const RankResults& rank : report.ranks) {
     if (rank.gpu.address.empty()) continue;
     Use& use = gpus[rank.host + " " + rank.gpu.address];
     use.ranks += fmt::format("{}{}", use.ranks.empty() ? "" : ",", rank.rank);

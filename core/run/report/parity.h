@@ -8,7 +8,7 @@
 #include "core/model/data.h"
 #include "core/run/options/lesson_info.h"
 #include "core/run/options/options.h"
-#include "core/run/report/results.h"
+#include "core/run/report/rank_results.h"
 #include "core/run/report/sum_order.h"
 
 namespace lockstep {

@@ -7,18 +7,18 @@ namespace lockstep {
 namespace {
 
 /// The differences from the prediction in one rank's phase.
-std::vector<std::string> mismatches_of(int rank, const PhaseRecord& record) {
+std::vector<std::string> mismatches_of(int rank, const PhaseResults& results) {
   std::vector<std::string> found;
   for (const Operation operation : all_operations) {
-    const Figure& predicted = record.predicted.bytes_sent[operation];
-    const std::int64_t sent = record.bytes_sent[operation] / record.phase.steps;
+    const Figure& predicted = results.predicted.bytes_sent[operation];
+    const std::int64_t sent = results.bytes_sent[operation] / results.phase.steps;
     if (!predicted || *predicted == sent) continue;
     found.push_back(fmt::format("rank {} sent {} B of {} per step, predicted {} B", rank, sent,
                                 name_of(operation), *predicted));
   }
   for (const MemoryCategory category : all_memory_categories) {
-    const Figure& predicted = record.predicted.peak_bytes[category];
-    const std::int64_t peak = record.peak.of(category);
+    const Figure& predicted = results.predicted.peak_bytes[category];
+    const std::int64_t peak = results.peak.of(category);
     if (!predicted || *predicted == peak) continue;
     found.push_back(fmt::format("rank {} had a peak of {} B of {} memory, predicted {} B", rank,
                                 peak, name_of(category), *predicted));
@@ -28,11 +28,11 @@ std::vector<std::string> mismatches_of(int rank, const PhaseRecord& record) {
 
 }  // namespace
 
-std::vector<std::string> prediction_mismatches(const std::vector<RankRecord>& ranks) {
+std::vector<std::string> prediction_mismatches(const std::vector<RankResults>& ranks) {
   std::vector<std::string> lines;
   for (std::size_t p = 0; !ranks.empty() && p < ranks.front().phases.size(); ++p) {
     std::vector<std::string> found;
-    for (const RankRecord& rank : ranks)
+    for (const RankResults& rank : ranks)
       for (std::string& each : mismatches_of(rank.rank, rank.phases[p]))
         found.push_back(std::move(each));
     if (found.empty()) continue;

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "core/run/report/results.h"
+#include "core/run/report/rank_results.h"
 
 namespace lockstep {
 
@@ -20,12 +20,12 @@ std::optional<ResidentBytes> resident_bytes() {
   return bytes;
 }
 
-std::vector<ProcessMemory> process_memory(const std::vector<RankRecord>& ranks) {
+std::vector<ProcessMemory> process_memory(const std::vector<RankResults>& ranks) {
   std::vector<ProcessMemory> processes;
-  std::vector<const RankRecord*> firsts;  // the first rank of each process
-  for (const RankRecord& rank : ranks) {
+  std::vector<const RankResults*> firsts;  // the first rank of each process
+  for (const RankResults& rank : ranks) {
     if (rank.process.id == 0) return {};
-    const auto found = std::ranges::find_if(firsts, [&](const RankRecord* first) {
+    const auto found = std::ranges::find_if(firsts, [&](const RankResults* first) {
       return first->host == rank.host && first->process.id == rank.process.id;
     });
     const auto at = static_cast<std::size_t>(found - firsts.begin());
@@ -40,7 +40,7 @@ std::vector<ProcessMemory> process_memory(const std::vector<RankRecord>& ranks) 
     // results.
     process.resident = std::min(process.resident, rank.process.resident);
     std::int64_t peak = 0;
-    for (const PhaseRecord& phase : rank.phases) peak = std::max(peak, phase.peak_total);
+    for (const PhaseResults& phase : rank.phases) peak = std::max(peak, phase.peak_total);
     process.tensors += peak;
   }
   return processes;

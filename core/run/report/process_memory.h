@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-struct RankRecord;
+struct RankResults;
 
 /// The operating system's figures for this process: resident bytes, now and at their peak
 /// (proc_pid_status(5): VmRSS, VmHWM).
@@ -17,8 +17,8 @@ struct ResidentBytes {
 /// Empty if the system does not provide these figures.
 std::optional<ResidentBytes> resident_bytes();
 
-/// A rank's record of its process. Ranks that are threads share one process.
-struct ProcessRecord {
+/// The process that a rank belongs to. Ranks that are threads share one process.
+struct RankProcess {
   int id = 0;                 ///< 0: not measured
   std::int64_t program = 0;   ///< bytes resident before the ranks allocate
   std::int64_t resident = 0;  ///< the peak up to the end of this rank's last step
@@ -35,6 +35,6 @@ struct ProcessMemory {
   std::int64_t other() const { return resident - tensors - program; }
 };
 /// In order of each process's first rank. Empty unless every rank's process was measured.
-std::vector<ProcessMemory> process_memory(const std::vector<RankRecord>& ranks);
+std::vector<ProcessMemory> process_memory(const std::vector<RankResults>& ranks);
 
 }  // namespace lockstep

@@ -18,15 +18,15 @@ std::string bubble_table(const Report& report) {
                   "simulated", "a step takes"}};
   for (std::size_t p = 0; p < report.bubbles.size(); ++p) {
     const ObservedBubble& seen = report.bubbles[p];
-    const PhaseRecord& record = report.ranks.front().phases[p];
-    if (!seen.share || !record.predicted.bubble) continue;
+    const PhaseResults& results = report.ranks.front().phases[p];
+    if (!seen.share || !results.predicted.bubble) continue;
     const auto part = [&](double BubbleParts::*which) {
       return seen.parts ? signed_percent((*seen.parts).*which) : std::string{"-"};
     };
     rows.push_back(
-        {record.phase.name, percent(*record.predicted.bubble), part(&BubbleParts::uneven),
+        {results.phase.name, percent(*results.predicted.bubble), part(&BubbleParts::uneven),
          part(&BubbleParts::actions), part(&BubbleParts::messages), percent(*seen.share),
-         record.predicted.bubble_simulated ? percent(*record.predicted.bubble_simulated) : "-",
+         results.predicted.bubble_simulated ? percent(*results.predicted.bubble_simulated) : "-",
          fmt::format("{:.3f} ms", seconds(seen.window) * 1e3)});
   }
   if (rows.size() == 1) return {};
@@ -139,21 +139,21 @@ std::string parity_text(const Report& report) {
 }  // namespace
 
 void Report::look_at_timeline() {
-  for (const PhaseRecord& record : ranks.front().phases) {
-    bubbles.push_back(observe_bubble(timeline, record.phase, record.predicted));
-    overlaps.push_back(observe_overlap(timeline, record.phase));
+  for (const PhaseResults& results : ranks.front().phases) {
+    bubbles.push_back(observe_bubble(timeline, results.phase, results.predicted));
+    overlaps.push_back(observe_overlap(timeline, results.phase));
   }
 }
 
 std::vector<Phase> Report::phases() const {
   std::vector<Phase> phases;
-  for (const PhaseRecord& record : ranks.front().phases) phases.push_back(record.phase);
+  for (const PhaseResults& results : ranks.front().phases) phases.push_back(results.phase);
   return phases;
 }
 
 Picoseconds Report::step_time(std::size_t phase) const {
   Picoseconds longest = 0;
-  for (const RankRecord& rank : ranks) longest = std::max(longest, rank.phases[phase].last_step);
+  for (const RankResults& rank : ranks) longest = std::max(longest, rank.phases[phase].last_step);
   return longest;
 }
 

@@ -11,7 +11,7 @@
 #include "core/run/report/console.h"
 #include "core/run/report/observed_overlap.h"
 #include "core/run/report/parity.h"
-#include "core/run/report/results.h"
+#include "core/run/report/rank_results.h"
 #include "core/trace/timeline.h"
 
 namespace lockstep {
@@ -20,8 +20,8 @@ namespace lockstep {
 struct Report {
   const Options& options;
   std::string lesson;
-  std::vector<RankRecord> ranks;  ///< by rank
-  std::vector<double> losses;     ///< by step
+  std::vector<RankResults> ranks;  ///< by rank
+  std::vector<double> losses;      ///< by step
   std::optional<Parity> parity;
   /// If the deviation exceeds ordinary rounding: whether one device that adds in this run's order
   /// gets the same bits.

@@ -44,22 +44,22 @@ std::string Report::json() const {
   };
   document["phases"] = ordered_json::array();
   for (std::size_t p = 0; p < ranks.front().phases.size(); ++p) {
-    const PhaseRecord& record = ranks.front().phases[p];
+    const PhaseResults& results = ranks.front().phases[p];
     const ObservedBubble seen = p < bubbles.size() ? bubbles[p] : ObservedBubble{};
     ordered_json bubble{{"observed", optional(seen.share)},
-                        {"predicted", optional(record.predicted.bubble)},
-                        {"formula", record.predicted.formula},
-                        {"simulated", optional(record.predicted.bubble_simulated)}};
+                        {"predicted", optional(results.predicted.bubble)},
+                        {"formula", results.predicted.formula},
+                        {"simulated", optional(results.predicted.bubble_simulated)}};
     if (seen.parts)
       bubble["parts"] = {{"uneven_stages", seen.parts->uneven},
                          {"uneven_actions", seen.parts->actions},
                          {"messages", seen.parts->messages}};
     const ObservedOverlap overlap = p < overlaps.size() ? overlaps[p] : ObservedOverlap{};
-    document["phases"].push_back({{"name", record.phase.name},
-                                  {"schedule", record.predicted.schedule},
-                                  {"first_step", record.phase.first_step},
-                                  {"steps", record.phase.steps},
-                                  {"microbatches", record.phase.microbatches},
+    document["phases"].push_back({{"name", results.phase.name},
+                                  {"schedule", results.predicted.schedule},
+                                  {"first_step", results.phase.first_step},
+                                  {"steps", results.phase.steps},
+                                  {"microbatches", results.phase.microbatches},
                                   {"last_step_seconds", seconds(step_time(p))},
                                   {"bubble", bubble},
                                   {"communication_seconds", overlap.communication},
@@ -77,30 +77,30 @@ std::string Report::json() const {
   ordered_json missing = ordered_json::object();  // figures that are not predicted, and why
   document["communication"] = ordered_json::array();
   document["memory"] = ordered_json::array();
-  for (const RankRecord& rank : ranks) {
-    for (const PhaseRecord& record : rank.phases) {
-      for (const auto& [figure, why] : record.predicted.missing()) missing[figure] = why;
+  for (const RankResults& rank : ranks) {
+    for (const PhaseResults& results : rank.phases) {
+      for (const auto& [figure, why] : results.predicted.missing()) missing[figure] = why;
       ordered_json per_step = ordered_json::object(), predicted = ordered_json::object();
       for (const Operation operation : all_operations) {
-        if (const std::int64_t sent = record.bytes_sent[operation]; sent > 0)
-          per_step[name_of(operation)] = sent / record.phase.steps;
-        if (const Figure& figure = record.predicted.bytes_sent[operation]; figure && *figure > 0)
+        if (const std::int64_t sent = results.bytes_sent[operation]; sent > 0)
+          per_step[name_of(operation)] = sent / results.phase.steps;
+        if (const Figure& figure = results.predicted.bytes_sent[operation]; figure && *figure > 0)
           predicted[name_of(operation)] = *figure;
       }
       document["communication"].push_back(
           {{"rank", rank.rank},
-           {"phase", record.phase.name},
+           {"phase", results.phase.name},
            {"bytes_sent", per_step},
-           {"overhead_bytes", record.overhead_bytes / record.phase.steps},
+           {"overhead_bytes", results.overhead_bytes / results.phase.steps},
            {"predicted", predicted}});
       ordered_json peak, predicted_peak = ordered_json::object();
       for (const MemoryCategory category : all_memory_categories) {
-        peak[name_of(category)] = record.peak.of(category);
-        if (const Figure& figure = record.predicted.peak_bytes[category])
+        peak[name_of(category)] = results.peak.of(category);
+        if (const Figure& figure = results.predicted.peak_bytes[category])
           predicted_peak[name_of(category)] = *figure;
       }
       document["memory"].push_back({{"rank", rank.rank},
-                                    {"phase", record.phase.name},
+                                    {"phase", results.phase.name},
                                     {"peak", peak},
                                     {"predicted", predicted_peak}});
     }
@@ -111,7 +111,7 @@ std::string Report::json() const {
                                            {"tensors", process.tensors},
                                            {"program", process.program},
                                            {"other", process.other()}});
-  for (const RankRecord& rank : ranks)
+  for (const RankResults& rank : ranks)
     if (!rank.gpu.address.empty())
       document["gpus"].push_back({{"rank", rank.rank},
                                   {"address", rank.gpu.address},

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/run/options/options.h"
-#include "core/run/report/results.h"
+#include "core/run/report/rank_results.h"
 
 namespace lockstep {
 

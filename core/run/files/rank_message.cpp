@@ -1,4 +1,4 @@
-#include "core/run/files/rank_report.h"
+#include "core/run/files/rank_message.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr const char* reports_variable = "LOCKSTEP_REPORTS";
+constexpr const char* messages_variable = "LOCKSTEP_REPORTS";
 constexpr const char* mark = "\x1elockstep\t";
 constexpr char line_break = '\x1f';  // encodes a newline within the line
 /// Indents all lines but the first by four spaces.
@@ -23,68 +23,69 @@ std::string indented(const std::string& lines) {
   return text;
 }
 
-constexpr const char* kinds[] = {"here", "refused", "failed", "doing", "told", "busy"};
+constexpr const char* kinds[] = {"location",        "usage_error",      "failure",
+                                 "last_operations", "already_reported", "busy"};
 
 }  // namespace
 
-std::string RankReport::to_line() const {
+std::string RankMessage::to_line() const {
   std::string line = fmt::format("{}{}\t{}\t{}\t", mark, kinds[static_cast<int>(kind)], rank, host);
   std::string rest = text;
   std::replace(rest.begin(), rest.end(), '\n', line_break);
   const std::size_t room = PIPE_BUF - line.size() - 1;
   // The newest operation comes last, but a failure's cause comes first.
   if (rest.size() > room)
-    rest = kind == Kind::doing ? rest.substr(rest.size() - room) : rest.substr(0, room);
+    rest = kind == Kind::last_operations ? rest.substr(rest.size() - room) : rest.substr(0, room);
   return line + rest + "\n";
 }
 
-std::optional<RankReport> RankReport::from_line(const std::string& line) {
+std::optional<RankMessage> RankMessage::from_line(const std::string& line) {
   // The mark may follow an unfinished line of the rank's output.
   const auto at = line.find(mark);
   if (at == std::string::npos) return {};
   std::istringstream words{line.substr(at + std::string{mark}.size())};
   std::string kind, rank;
-  RankReport report;
+  RankMessage message;
   if (!std::getline(words, kind, '\t') || !std::getline(words, rank, '\t') ||
-      !std::getline(words, report.host, '\t'))
+      !std::getline(words, message.host, '\t'))
     return {};
   const auto* found = std::find(std::begin(kinds), std::end(kinds), kind);
   if (found == std::end(kinds)) return {};
-  report.kind = static_cast<Kind>(found - std::begin(kinds));
-  report.rank = std::atoi(rank.c_str());
-  std::getline(words, report.text);
-  std::replace(report.text.begin(), report.text.end(), line_break, '\n');
-  return report;
+  message.kind = static_cast<Kind>(found - std::begin(kinds));
+  message.rank = std::atoi(rank.c_str());
+  std::getline(words, message.text);
+  std::replace(message.text.begin(), message.text.end(), line_break, '\n');
+  return message;
 }
 
-std::string RankReport::shown() const {
+std::string RankMessage::shown() const {
   switch (kind) {
-    case Kind::here:
-    case Kind::told:
+    case Kind::location:
+    case Kind::already_reported:
       return "";
-    case Kind::refused:
+    case Kind::usage_error:
     case Kind::busy:
       return text + "\n";
-    case Kind::failed:
+    case Kind::failure:
       return fmt::format("the run failed: rank {} on {}: {}\n", rank, host, text);
-    case Kind::doing:
+    case Kind::last_operations:
       return fmt::format("when the run ended, rank {} on {} was doing:\n    {}\n", rank, host,
                          indented(text));
   }
   return "";
 }
 
-void say(const RankReport& report) {
-  const std::string words = reports_are_collected() ? report.to_line() : report.shown();
+void write_message(const RankMessage& message) {
+  const std::string words = messages_are_collected() ? message.to_line() : message.shown();
   // In one write that bypasses stdio, because other threads of this process may be in any state.
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, words.data(), words.size());
 }
 
-void collect_reports() {
-  ::setenv(reports_variable, "1", 1);
+void collect_messages() {
+  ::setenv(messages_variable, "1", 1);
 }
-bool reports_are_collected() {
-  return std::getenv(reports_variable) != nullptr;
+bool messages_are_collected() {
+  return std::getenv(messages_variable) != nullptr;
 }
 
 std::string shown_operations(const std::string& who, const std::string& lines) {

@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// One rank's record of a phase.
-struct PhaseRecord {
+/// One rank's results for a phase.
+struct PhaseResults {
   Phase phase;
   Predicted predicted;
   BytesSent bytes_sent;             ///< over the phase
@@ -34,38 +34,38 @@ struct NamedValues {
 };
 
 /// Measurements of a rank's GPU; empty on the CPU.
-struct GpuRecord {
+struct RankGpu {
   std::string address;          ///< empty: no GPU
-  std::int64_t in_use = 0;      ///< bytes that all its users hold when training ends
-  std::int64_t ours = 0;        ///< the part of it held by this rank's allocator
-  Picoseconds late = 0;         ///< how late its spans may appear; see GpuTimeline
-  Picoseconds least_delay = 0;  ///< the smallest delay between a launch and its start
+  std::int64_t in_use = 0;      ///< bytes that all programs hold on it when training ends
+  std::int64_t ours = 0;        ///< the part of `in_use` that this rank's allocator holds
+  Picoseconds late = 0;         ///< how late the trace may show its spans; see GpuTimeline
+  Picoseconds least_delay = 0;  ///< the smallest delay between the launch and the start of a kernel
 };
 
-/// One rank's results. Sent to rank 0 as bytes.
-struct RankRecord {
+/// One rank's results. to_bytes() encodes them for rank 0, which collects them.
+struct RankResults {
   int rank = 0;
   std::string host;
-  std::vector<PhaseRecord> phases;
+  std::vector<PhaseResults> phases;
   std::vector<std::pair<int, double>> losses;  ///< (step, loss), if this rank knows them
   std::vector<NamedValues> parameters;
   std::vector<NamedValues> moments;  ///< of the optimizer, if they are to be saved
   double train_seconds = 0;  ///< wall time from the start of the first step to the end of the last
-  GpuRecord gpu;
-  ProcessRecord process;  ///< on the CPU
+  RankGpu gpu;
+  RankProcess process;  ///< only with --device cpu
 
   std::string to_bytes() const;
-  static RankRecord from_bytes(const std::string& bytes);
+  static RankResults from_bytes(const std::string& bytes);
 };
 
 /// Losses by step, summed over the ranks that know a share. Throws RunError if a step has none.
-std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps);
+std::vector<double> collect_losses(const std::vector<RankResults>& ranks, int steps);
 /// Every parameter once, in the model's order, assembled from all ranks' slices. Throws RunError if
 /// two ranks have different values for an element (replicas must be bitwise equal), or if no rank
 /// has it.
-std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks);
-/// The same for the optimizer's moments.
-std::vector<NamedValues> collect_moments(const std::vector<RankRecord>& ranks);
+std::vector<NamedValues> collect_parameters(const std::vector<RankResults>& ranks);
+/// The optimizer's moments, assembled in the same way.
+std::vector<NamedValues> collect_moments(const std::vector<RankResults>& ranks);
 
 /// The trace's description of a phase, as JSON: the hello's `predicted` for the first phase, an
 /// event for each later one.

@@ -10,8 +10,8 @@
 
 #include "core/base/error.h"
 #include "core/run/report/parity.h"
+#include "core/run/report/rank_results.h"
 #include "core/run/report/report.h"
-#include "core/run/report/results.h"
 #include "tests/support/bytes.h"
 #include "tests/support/complaints.h"
 
@@ -38,7 +38,7 @@ Reference reference_of(std::vector<double> losses, std::vector<float> values) {
 TEST_CASE("a rank's record survives serialisation bit for bit") {
   std::mt19937 random{4};
   for (int round = 0; round < 50; ++round) {
-    RankRecord record{.rank = round, .host = "höst \"1\"", .train_seconds = 0.1 * round};
+    RankResults record{.rank = round, .host = "höst \"1\"", .train_seconds = 0.1 * round};
     for (int i = 0; i < 20; ++i)
       record.losses.emplace_back(
           i, std::bit_cast<double>((std::uint64_t{random()} << 32 | random()) >> 2));
@@ -67,7 +67,7 @@ TEST_CASE("a rank's record survives serialisation bit for bit") {
     record.process = {.id = 7, .program = std::int64_t{1} << 40, .resident = -1};
     record.phases.push_back({});
 
-    const RankRecord copy = RankRecord::from_bytes(record.to_bytes());
+    const RankResults copy = RankResults::from_bytes(record.to_bytes());
     CHECK(copy.rank == record.rank);
     CHECK(copy.host == record.host);
     CHECK(copy.train_seconds == record.train_seconds);
@@ -84,7 +84,7 @@ TEST_CASE("a rank's record survives serialisation bit for bit") {
       CHECK(bits_of(copy.parameters[i].values) == bits_of(record.parameters[i].values));
     }
     REQUIRE(copy.phases.size() == 2);
-    const PhaseRecord& phase = copy.phases[0];
+    const PhaseResults& phase = copy.phases[0];
     CHECK(phase.phase.name == "m = 4");
     CHECK(phase.phase.first_step == 2);
     CHECK(phase.phase.steps == 3);
@@ -107,9 +107,9 @@ TEST_CASE("a rank's record survives serialisation bit for bit") {
 }
 
 TEST_CASE("a NaN loss stays NaN") {
-  RankRecord record;
+  RankResults record;
   record.losses.emplace_back(0, std::nan(""));
-  CHECK(std::isnan(RankRecord::from_bytes(record.to_bytes()).losses.front().second));
+  CHECK(std::isnan(RankResults::from_bytes(record.to_bytes()).losses.front().second));
 }
 
 TEST_CASE("a phase's metadata in the trace is valid JSON with the known values") {
@@ -128,16 +128,16 @@ TEST_CASE("a phase's metadata in the trace is valid JSON with the known values")
 }
 
 TEST_CASE("the report compares resident memory with the account, process by process") {
-  const auto rank = [](int id, const char* host, ProcessRecord process,
+  const auto rank = [](int id, const char* host, RankProcess process,
                        const std::vector<std::int64_t>& peaks) {
-    RankRecord record{.rank = id, .host = host, .process = process};
+    RankResults record{.rank = id, .host = host, .process = process};
     for (const std::int64_t peak : peaks) record.phases.push_back({.peak_total = peak});
     return record;
   };
   // Two hosts, on each of which a process has the same number.
-  std::vector<RankRecord> ranks{rank(0, "a", {7, 50, 1'000}, {300, 400}),
-                                rank(1, "b", {7, 60, 700}, {500}),
-                                rank(2, "a", {7, 50, 900}, {200, 100})};
+  std::vector<RankResults> ranks{rank(0, "a", {7, 50, 1'000}, {300, 400}),
+                                 rank(1, "b", {7, 60, 700}, {500}),
+                                 rank(2, "a", {7, 50, 900}, {200, 100})};
   const std::vector<ProcessMemory> processes = process_memory(ranks);
   REQUIRE(processes.size() == 2);
   CHECK(processes[0].ranks == std::vector{0, 2});
@@ -152,7 +152,7 @@ TEST_CASE("the report compares resident memory with the account, process by proc
 }
 
 TEST_CASE("losses come from the ranks that have them, and each step must have one") {
-  std::vector<RankRecord> ranks(2);
+  std::vector<RankResults> ranks(2);
   ranks[0].losses = {{1, 10.0}};
   ranks[1].losses = {{0, 9.0}, {2, 11.0}};
   CHECK(collect_losses(ranks, 3) == std::vector<double>{9, 10, 11});
@@ -162,7 +162,7 @@ TEST_CASE("losses come from the ranks that have them, and each step must have on
 }
 
 TEST_CASE("parameters come once each, in the model's order") {
-  std::vector<RankRecord> ranks(2);
+  std::vector<RankResults> ranks(2);
   ranks[0].parameters = {{"tied", 7, {1}}, {"b", 2, {2}}};
   ranks[1].parameters = {{"a", 0, {3}}, {"tied", 7, {1}}};
   const auto parameters = collect_parameters(ranks);
@@ -176,7 +176,7 @@ TEST_CASE("parts of parameters are assembled, whichever rank has them and howeve
   std::mt19937 random{9};
   for (int round = 0; round < 50; ++round) {
     const int ranks = 1 + round % 5;
-    std::vector<RankRecord> records(static_cast<std::size_t>(ranks));
+    std::vector<RankResults> records(static_cast<std::size_t>(ranks));
     std::vector<NamedValues> whole;
     for (int order = 0; order < 6; ++order) {
       NamedValues tensor{std::string{"t"} + std::to_string(order), order, {}};
@@ -207,7 +207,7 @@ TEST_CASE("parts of parameters are assembled, whichever rank has them and howeve
       CHECK(bits_of(together[i].values) == bits_of(whole[i].values));
     }
     CHECK(collect_parameters(records).empty());
-    const RankRecord copy = RankRecord::from_bytes(records[0].to_bytes());
+    const RankResults copy = RankResults::from_bytes(records[0].to_bytes());
     REQUIRE(copy.moments.size() == records[0].moments.size());
     for (std::size_t i = 0; i < copy.moments.size(); ++i)
       CHECK(copy.moments[i].slice == records[0].moments[i].slice);
@@ -216,7 +216,7 @@ TEST_CASE("parts of parameters are assembled, whichever rank has them and howeve
 
 TEST_CASE("parts that leave a gap, differ or do not belong together are named") {
   const auto complaint = [](std::vector<NamedValues> first, std::vector<NamedValues> second) {
-    std::vector<RankRecord> ranks(2);
+    std::vector<RankResults> ranks(2);
     ranks[1].rank = 1;
     ranks[0].parameters = std::move(first);
     ranks[1].parameters = std::move(second);

@@ -1,3 +1,5 @@
+#include "core/run/mpi_process.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,10 +13,13 @@
 #include "core/comm/mpi/environment.h"
 #include "core/comm/mpi/mpi_transport.h"
 #include "core/comm/transport/control.h"
+#include "core/run/active_run.h"
+#include "core/run/conclusion.h"
 #include "core/run/files/gather_traces.h"
+#include "core/run/files/rank_message.h"
+#include "core/run/introduction.h"
 #include "core/run/launch/clock_offset.h"
 #include "core/run/launch/launch.h"
-#include "core/run/running.h"
 
 namespace lockstep {
 
@@ -86,85 +91,84 @@ void let_words_through() {
 
 }  // namespace
 
-// Runs one rank as this process, under mpirun or srun.
-int Lesson::run_process(const std::function<void(Rank&)>& body, SignalWatch& watch) {
+int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWatch& watch) {
+  Options& options = run.options;
   // A killed peer on another host leaves a socket without a reader. MPI's writes to it must fail,
   // rather than end this process before it has reported its last operations.
   std::signal(SIGPIPE, SIG_IGN);
   MpiSession session;
   const int id = session.rank();
   const bool root = id == 0;
-  const auto report = [id](RankReport::Kind kind, const std::string& text) {
-    say({kind, id, host_name(), text});
+  const auto report = [id](RankMessage::Kind kind, const std::string& text) {
+    write_message({kind, id, host_name(), text});
   };
-  report(RankReport::Kind::here, "");
+  report(RankMessage::Kind::location, "");
   std::unique_ptr<Rank> rank;  // outlives an exception in its body, so that its operations can be
                                // reported
   std::atomic<bool> said{false};
   const auto say_doing = [&] {
-    if (!said.exchange(true) && running_) report(RankReport::Kind::doing, running_->doing(id));
+    if (!said.exchange(true) && run.opened)
+      report(RankMessage::Kind::last_operations, run.doing(id));
   };
   try {
     auto transport =
-        session.endpoint(options_->platform.patience_seconds, [&](const std::string& line) {
-          report(RankReport::Kind::busy,
-                 (running_ ? running_->console.start_of_line() : "") + line);
+        session.endpoint(options.platform.patience_seconds, [&](const std::string& line) {
+          report(RankMessage::Kind::busy, run.console.start_of_line() + line);
         });
-    const GpuPlan plan = agree_on_gpus(*transport, *options_);
-    settle_on_gpus(plan, *options_);
-    agree_on_clock(*transport, *options_);
+    const GpuPlan plan = agree_on_gpus(*transport, options);
+    settle_on_gpus(plan, options);
+    agree_on_clock(*transport, options);
     const auto clocks = measure_clocks(*transport, host_name(), this_clock(), steady_nanoseconds);
     // All ranks use rank 0's folder and start time.
     RunFolder folder;
     if (root) {
-      folder = RunFolder::create(options_->output.trace, info_.name);
+      folder = RunFolder::create(options.output.trace, run.info.name);
       folder.begin();
     }
     folder = RunFolder::from_bytes(broadcast_from_root(*transport, folder.to_bytes()));
     const std::string start =
         broadcast_from_root(*transport, root ? std::to_string(steady_nanoseconds()) : "");
     const ClockOffset mine = clocks[static_cast<std::size_t>(id)].offset;
-    options_->platform.clock.set_start_nanoseconds(std::stoll(start) + mine.offset_ns);
-    running_ = std::make_unique<Running>(*options_, std::move(folder), Console::detect());
-    running_->clock_uncertainty_ns = mine.uncertainty_ns;
-    rank = std::make_unique<Rank>(*options_, std::move(transport), plan);
+    options.platform.clock.set_start_nanoseconds(std::stoll(start) + mine.offset_ns);
+    run.open(std::move(folder));
+    run.clock_uncertainty_ns = mine.uncertainty_ns;
+    rank = std::make_unique<Rank>(options, std::move(transport), plan);
     watch.now_call([&](int signal) {
       // After an interruption, no rank reports its operations.
       if (signal == end_traces_signal || signal == SIGINT)
         said = true;
       else
         say_doing();
-      running_->keep_traces();
+      run.keep_traces();
       if (signal == SIGCONT) let_words_through();
       if (signal != end_traces_signal) std::_Exit(signal == SIGCONT ? 1 : 130);
     });
-    if (root) introduce(plan, told(clocks));
+    if (root) introduce(run.info, options, plan, told(clocks));
 
-    train(*rank, body);
-    const std::string record = running_->of(*rank).record.to_bytes();
-    for (const std::string& bytes : gather_to_root(*rank->transport, record))
-      running_->records.push_back(RankRecord::from_bytes(bytes));
-    running_->progress.end();
-    if (running_->writer) running_->writer->finish();
-    gather_traces(*rank->transport, running_->folder);
-    int code = root ? tell() : 0;
-    if (code != 0) report(RankReport::Kind::told, "");
+    run.train(*rank, body);
+    const std::string results = run.meter(*rank).results().to_bytes();
+    for (const std::string& bytes : gather_to_root(*rank->transport, results))
+      run.results.push_back(RankResults::from_bytes(bytes));
+    run.progress.end();
+    if (run.writer) run.writer->finish();
+    gather_traces(*rank->transport, run.folder);
+    int code = root ? conclude(run) : 0;
+    if (code != 0) report(RankMessage::Kind::already_reported, "");
     code = std::stoi(broadcast_from_root(*rank->transport, std::to_string(code)));
     watch.now_call([](int signal) {
       if (signal == SIGINT || signal == SIGTERM) std::_Exit(130);
     });
     return code;
   } catch (const UsageError& error) {
-    report(RankReport::Kind::refused, error.what());
-    if (running_) running_->keep_traces();
+    report(RankMessage::Kind::usage_error, error.what());
+    run.keep_traces();
     end_the_run(session, 2);
   } catch (const std::exception& error) {
     const std::string cause = rank ? rank->cause(error) : error.what();
-    report(RankReport::Kind::failed,
-           cause + (running_ && !reports_are_collected() ? running_->folder.where_the_trace_is()
-                                                         : std::string{}));
+    report(RankMessage::Kind::failure,
+           cause + (!messages_are_collected() ? run.folder.where_the_trace_is() : std::string{}));
     say_doing();
-    if (running_) running_->keep_traces();
+    run.keep_traces();
     end_the_run(session, 1);
   }
 }

@@ -1,4 +1,4 @@
-#include "core/run/report/results.h"
+#include "core/run/report/rank_results.h"
 
 #include <fmt/format.h>
 
@@ -30,48 +30,49 @@ Figure figure_from(const json& value) {
   return Figure::not_predicted(value.get<std::string>());
 }
 
-json to_json(const PhaseRecord& record) {
-  json document{{"name", record.phase.name},
-                {"first_step", record.phase.first_step},
-                {"steps", record.phase.steps},
-                {"microbatches", record.phase.microbatches},
-                {"formula", record.predicted.formula},
-                {"bubble", optional(record.predicted.bubble)},
-                {"bubble_simulated", optional(record.predicted.bubble_simulated)},
-                {"schedule", record.predicted.schedule},
-                {"stages", record.predicted.stages},
-                {"overhead_bytes", record.overhead_bytes},
-                {"last_step", record.last_step},
-                {"peak", record.peak.bytes},
-                {"peak_total", record.peak_total}};
+json to_json(const PhaseResults& results) {
+  json document{{"name", results.phase.name},
+                {"first_step", results.phase.first_step},
+                {"steps", results.phase.steps},
+                {"microbatches", results.phase.microbatches},
+                {"formula", results.predicted.formula},
+                {"bubble", optional(results.predicted.bubble)},
+                {"bubble_simulated", optional(results.predicted.bubble_simulated)},
+                {"schedule", results.predicted.schedule},
+                {"stages", results.predicted.stages},
+                {"overhead_bytes", results.overhead_bytes},
+                {"last_step", results.last_step},
+                {"peak", results.peak.bytes},
+                {"peak_total", results.peak_total}};
   for (const Operation operation : all_operations) {
-    document["predicted_bytes"].push_back(to_json(record.predicted.bytes_sent[operation]));
-    document["bytes_sent"].push_back(record.bytes_sent[operation]);
+    document["predicted_bytes"].push_back(to_json(results.predicted.bytes_sent[operation]));
+    document["bytes_sent"].push_back(results.bytes_sent[operation]);
   }
   for (const MemoryCategory category : all_memory_categories)
-    document["predicted_peak"].push_back(to_json(record.predicted.peak_bytes[category]));
+    document["predicted_peak"].push_back(to_json(results.predicted.peak_bytes[category]));
   return document;
 }
 
-PhaseRecord phase_from(const json& value) {
-  PhaseRecord record;
-  record.phase = {value["name"], value["first_step"], value["steps"], value["microbatches"]};
-  record.predicted.formula = value["formula"];
-  record.predicted.bubble = optional(value["bubble"]);
-  record.predicted.bubble_simulated = optional(value["bubble_simulated"]);
-  record.predicted.schedule = value["schedule"];
-  record.predicted.stages = value["stages"];
+PhaseResults phase_from(const json& value) {
+  PhaseResults results;
+  results.phase = {value["name"], value["first_step"], value["steps"], value["microbatches"]};
+  results.predicted.formula = value["formula"];
+  results.predicted.bubble = optional(value["bubble"]);
+  results.predicted.bubble_simulated = optional(value["bubble_simulated"]);
+  results.predicted.schedule = value["schedule"];
+  results.predicted.stages = value["stages"];
   for (std::size_t i = 0; i < all_operations.size(); ++i) {
-    record.predicted.bytes_sent[all_operations[i]] = figure_from(value["predicted_bytes"][i]);
-    record.bytes_sent[all_operations[i]] = value["bytes_sent"][i];
+    results.predicted.bytes_sent[all_operations[i]] = figure_from(value["predicted_bytes"][i]);
+    results.bytes_sent[all_operations[i]] = value["bytes_sent"][i];
   }
   for (std::size_t i = 0; i < all_memory_categories.size(); ++i)
-    record.predicted.peak_bytes[all_memory_categories[i]] = figure_from(value["predicted_peak"][i]);
-  record.overhead_bytes = value["overhead_bytes"];
-  record.last_step = value["last_step"];
-  record.peak.bytes = value["peak"];
-  record.peak_total = value["peak_total"];
-  return record;
+    results.predicted.peak_bytes[all_memory_categories[i]] =
+        figure_from(value["predicted_peak"][i]);
+  results.overhead_bytes = value["overhead_bytes"];
+  results.last_step = value["last_step"];
+  results.peak.bytes = value["peak"];
+  results.peak_total = value["peak_total"];
+  return results;
 }
 
 }  // namespace
@@ -142,11 +143,11 @@ std::vector<NamedValues> tensors_from(const json& list) {
 
 }  // namespace
 
-std::string RankRecord::to_bytes() const {
+std::string RankResults::to_bytes() const {
   json document{
       {"rank", rank}, {"host", host}, {"losses", losses}, {"train_seconds", train_seconds}};
   document["phases"] = json::array();
-  for (const PhaseRecord& phase : phases) document["phases"].push_back(to_json(phase));
+  for (const PhaseResults& phase : phases) document["phases"].push_back(to_json(phase));
   document["parameters"] = to_json(parameters);
   document["moments"] = to_json(moments);
   document["gpu"] = {gpu.address, gpu.in_use, gpu.ours, gpu.late, gpu.least_delay};
@@ -156,26 +157,26 @@ std::string RankRecord::to_bytes() const {
   return bytes;
 }
 
-RankRecord RankRecord::from_bytes(const std::string& bytes) {
+RankResults RankResults::from_bytes(const std::string& bytes) {
   const json document = json::from_cbor(bytes);
-  RankRecord record{.rank = document["rank"],
-                    .host = document["host"],
-                    .phases = {},
-                    .losses = document["losses"],
-                    .parameters = tensors_from(document["parameters"]),
-                    .moments = tensors_from(document["moments"]),
-                    .train_seconds = document["train_seconds"]};
-  for (const json& phase : document["phases"]) record.phases.push_back(phase_from(phase));
+  RankResults results{.rank = document["rank"],
+                      .host = document["host"],
+                      .phases = {},
+                      .losses = document["losses"],
+                      .parameters = tensors_from(document["parameters"]),
+                      .moments = tensors_from(document["moments"]),
+                      .train_seconds = document["train_seconds"]};
+  for (const json& phase : document["phases"]) results.phases.push_back(phase_from(phase));
   const json& gpu = document["gpu"];
-  record.gpu = {gpu[0], gpu[1], gpu[2], gpu[3], gpu[4]};
+  results.gpu = {gpu[0], gpu[1], gpu[2], gpu[3], gpu[4]};
   const json& process = document["process"];
-  record.process = {process[0], process[1], process[2]};
-  return record;
+  results.process = {process[0], process[1], process[2]};
+  return results;
 }
 
-std::vector<double> collect_losses(const std::vector<RankRecord>& ranks, int steps) {
+std::vector<double> collect_losses(const std::vector<RankResults>& ranks, int steps) {
   std::vector<std::optional<double>> sums(static_cast<std::size_t>(steps));
-  for (const RankRecord& rank : ranks)
+  for (const RankResults& rank : ranks)
     for (const auto& [step, loss] : rank.losses) {
       auto& sum = sums.at(static_cast<std::size_t>(step));
       sum = sum.value_or(0) + loss;
@@ -197,10 +198,10 @@ struct Assembly {
 };
 
 /// All ranks' tensors, assembled, each once.
-std::vector<NamedValues> put_together(const std::vector<RankRecord>& ranks,
-                                      std::vector<NamedValues> RankRecord::*tensors) {
+std::vector<NamedValues> put_together(const std::vector<RankResults>& ranks,
+                                      std::vector<NamedValues> RankResults::*tensors) {
   std::map<int, Assembly> assemblies;  // by order
-  for (const RankRecord& rank : ranks) {
+  for (const RankResults& rank : ranks) {
     for (const NamedValues& part : rank.*tensors) {
       const auto stored = static_cast<std::int64_t>(part.values.size());
       const Slice slice = part.slice.whole().rank() > 0 ? part.slice : Slice{Shape{stored}};
@@ -242,12 +243,12 @@ std::vector<NamedValues> put_together(const std::vector<RankRecord>& ranks,
 
 }  // namespace
 
-std::vector<NamedValues> collect_parameters(const std::vector<RankRecord>& ranks) {
-  return put_together(ranks, &RankRecord::parameters);
+std::vector<NamedValues> collect_parameters(const std::vector<RankResults>& ranks) {
+  return put_together(ranks, &RankResults::parameters);
 }
 
-std::vector<NamedValues> collect_moments(const std::vector<RankRecord>& ranks) {
-  return put_together(ranks, &RankRecord::moments);
+std::vector<NamedValues> collect_moments(const std::vector<RankResults>& ranks) {
+  return put_together(ranks, &RankResults::moments);
 }
 
 }  // namespace lockstep

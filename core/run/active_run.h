@@ -1,0 +1,68 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model/data.h"
+#include "core/run/files/run_folder.h"
+#include "core/run/options/lesson_info.h"
+#include "core/run/options/options.h"
+#include "core/run/rank.h"
+#include "core/run/rank_meter.h"
+#include "core/run/report/console.h"
+#include "core/run/report/process_memory.h"
+#include "core/run/report/rank_results.h"
+#include "core/run/report/sum_order.h"
+#include "core/trace/writer.h"
+
+namespace lockstep {
+
+/// A run in progress: the state that the ranks of this process share. run_threads() and
+/// run_mpi_process() first open it, and then call train() for each rank, on the rank's own thread.
+struct ActiveRun {
+  /// `info_`, `options_` and `corpus_` must outlive the run. Until open(), `options_` may change.
+  ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_);
+
+  /// Begins the output in `folder_`, including the trace.
+  void open(RunFolder folder_);
+  /// Runs one rank from start to end. The rank must exist for as long as doing() may be called.
+  void train(Rank& rank, const std::function<void(Rank&)>& body);
+  /// Ends the traces of a run that has already failed, as far as they can still be written.
+  void keep_traces(double patience_seconds = TraceWriter::in_a_hurry) noexcept;
+
+  /// The meter of a rank in train().
+  RankMeter& meter(const Rank& rank) const { return *meters[static_cast<std::size_t>(rank.id)]; }
+  /// The step's data for one rank, divided into `microbatches`.
+  Batch batch(const Rank& rank, int step, int microbatches) const;
+  /// The rank's last operations, as last_operations() formats them. Any thread may call it.
+  std::string doing(int rank) const;
+
+  const LessonInfo& info;
+  Options& options;
+  const Corpus& corpus;
+  Console console;
+  Progress progress;
+  bool opened = false;
+  RunFolder folder;
+  std::unique_ptr<TraceWriter> writer;    ///< null without a trace
+  std::optional<ResidentBytes> program;   ///< before ranks are created; only with --device cpu
+  std::int64_t clock_uncertainty_ns = 0;  ///< of this process's clock relative to rank 0's
+
+  std::vector<std::unique_ptr<RankMeter>> meters;  ///< by rank; each rank accesses only its own
+  std::vector<RankResults> results;                ///< by rank; on rank 0, once all are done
+  // Only rank 0 accesses these.
+  SumOrder order;                                  ///< for the following phases
+  std::vector<SumOrder> orders;                    ///< by phase
+  std::map<std::string, std::string> lesson_json;  ///< the lesson's additions to the report
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<int, const Recorder*> traces_;  ///< by rank, under the mutex
+};
+
+}  // namespace lockstep

@@ -1,0 +1,108 @@
+#include "core/run/conclusion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "core/base/error.h"
+#include "core/run/active_run.h"
+#include "core/run/report/report.h"
+#include "core/run/report/trained_model.h"
+#include "core/trace/reader.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Reads the run's own trace for the report.
+void read_trace(const ActiveRun& run, Report& report) {
+  run.folder.merge(run.options.run.ranks);
+  const ReadReport read = read_traces({run.folder.path / "trace.json"}, report.timeline);
+  if (read.malformed > 0)
+    fmt::print(stderr, "the trace has {} lines that can't be read: {}\n", read.malformed,
+               read.first_malformed);
+  report.look_at_timeline();
+}
+
+void check_finite(const std::vector<double>& losses, float learning_rate) {
+  const auto lost =
+      std::ranges::find_if_not(losses, [](double loss) { return std::isfinite(loss); });
+  if (lost == losses.end()) return;
+  throw RunError(
+      fmt::format("the loss is not a number from step {} on; a smaller --lr than {} would do",
+                  lost - losses.begin(), learning_rate));
+}
+
+/// Trains on one device and compares. If the deviation exceeds the tolerance, trains once more and
+/// adds the replicas' gradients in the run's order. Returns whether parity holds.
+bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
+                  const Tolerance& tolerance, Report& report) {
+  Options reference_options = run.options;
+  if (run.info.f32_reference) reference_options.run.model.dtype = DType::f32;
+  const int steps = run.options.run.steps;
+  Progress progress{run.console, steps, run.options.output.quiet || !run.console.terminal};
+  const auto train = [&](const std::vector<SumOrder>& orders) {
+    return train_on_one_device(
+        reference_options, run.corpus, report.phases(),
+        [&](int done) {
+          progress.show(done,
+                        fmt::format("the same on one device, to compare: step {}/{}", done, steps));
+        },
+        orders);
+  };
+  const Reference reference = train({});
+  report.reference_dtype = reference_options.run.model.dtype;
+  report.reference_losses = reference.losses;
+  report.parity = compare(report.losses, parameters, reference);
+  if (report.parity->within(tolerance)) return true;
+  if (std::ranges::any_of(run.orders, &SumOrder::empty)) return false;
+  report.same_in_order = compare(report.losses, parameters, train(run.orders)).bitwise;
+  return *report.same_in_order;
+}
+
+std::string parity_failure(const Tolerance& tolerance, Collectives comm) {
+  return fmt::format("parity failed: this run is not what one device computes ({}){}\n",
+                     tolerance.bitwise() ? "it should be, to the bit"
+                     : tolerance.final_loss > 0
+                         ? fmt::format("the last tenth's mean loss may differ by {:g} %",
+                                       100 * tolerance.final_loss)
+                         : fmt::format("losses may differ by {:.0e}, parameters by {:.0e}",
+                                       tolerance.loss, tolerance.parameter),
+                     comm == Collectives::native
+                         ? "; MPI's own collectives add in an order that is not known here: "
+                           "--comm ring can tell rounding from a mistake"
+                         : "");
+}
+
+}  // namespace
+
+int conclude(ActiveRun& run) {
+  const Options& options = run.options;
+  const Output& output = options.output;
+  Report report{.options = options, .lesson = run.info.name, .ranks = std::move(run.results)};
+  report.own = std::move(run.lesson_json);
+  report.uncomputed = options.platform.on_meta() && run.info.trains;
+  if (run.writer) read_trace(run, report);
+
+  bool parity = true;
+  const Tolerance& tolerance =
+      is_narrow(options.run.model.dtype) ? run.info.narrow_tolerance : run.info.tolerance;
+  if (!report.ranks.front().parameters.empty()) {  // a model was trained
+    report.losses = collect_losses(report.ranks, options.run.steps);
+    check_finite(report.losses, options.run.optimizer.learning_rate);
+    const auto parameters = collect_parameters(report.ranks);
+    if (output.parity) parity = check_parity(run, parameters, tolerance, report);
+    report.sample = use_trained_model(options, parameters, collect_moments(report.ranks));
+  }
+
+  if (!output.quiet) fmt::print("{}", report.text(run.console));
+  if (run.writer) run.folder.write_report(report.json());
+  if (!output.report.empty()) write_text_file(output.report, report.json());
+  if (!output.quiet && run.writer) fmt::print("{}\n", run.folder.how_to_look(output.view));
+  if (!parity) fmt::print(stderr, "{}", parity_failure(tolerance, options.platform.comm));
+  return parity ? 0 : 1;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/trace/recorder.h"
+
+namespace lockstep {
+
+/// A message from a rank's process to the process that started it. It travels over stderr as one
+/// marked line, which run_under_mpirun() extracts.
+struct RankMessage {
+  enum class Kind {
+    location,  ///< the rank runs on `host`; sent once, at the start
+    usage_error,
+    failure,
+    last_operations,   ///< of a rank when the run failed
+    already_reported,  ///< rank 0 has failed and explained why, as for parity
+    busy,              ///< the rank computes while others wait for it
+  };
+  Kind kind = Kind::location;
+  int rank = 0;
+  std::string host;
+  std::string text;  ///< lines; for `last_operations` the newest last
+
+  /// One line with its newline, at most 4096 bytes, so that a pipe takes it in one write. A text
+  /// that is too long is cut: `last_operations` keeps its end, the other kinds their beginning.
+  std::string to_line() const;
+  /// Returns nothing if `line` is not such a line.
+  static std::optional<RankMessage> from_line(const std::string& line);
+  /// The text for a person, if no process collects messages.
+  std::string shown() const;
+};
+
+/// Writes the message to stderr: as a marked line if the parent process collects messages,
+/// otherwise as shown().
+void write_message(const RankMessage& message);
+/// Tells child processes to send messages as marked lines.
+void collect_messages();
+/// Whether the parent process collects this process's messages.
+bool messages_are_collected();
+
+/// "  rank 2 on host:" and its lines, indented.
+std::string shown_operations(const std::string& who, const std::string& lines);
+
+/// A cause followed by an epilogue such as "; the trace up to then is in ...", which gets its own
+/// line if the cause has several.
+std::string with_epilogue(const std::string& cause, const std::string& epilogue);
+
+/// How many of a rank's operations are shown.
+constexpr int operations_told = 4;
+/// A rank's last operations, one per line, newest last.
+std::string last_operations(const Recorder& trace);
+
+/// This host's name, without its domain.
+std::string host_name();
+
+}  // namespace lockstep

@@ -1,0 +1,147 @@
+#include "core/run/rank_meter.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include "core/device/host_copy.h"
+#include "core/run/active_run.h"
+#include "core/run/files/rank_message.h"
+#include "core/run/report/trained_model.h"
+
+namespace lockstep {
+
+RankMeter::RankMeter(ActiveRun& run, Rank& rank) : run_(run), rank_(rank) {
+  results_.rank = rank.id;
+  results_.host = host_name();
+}
+
+void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
+  for (const MemoryCategory category : all_memory_categories)
+    if (!predicted.peak_bytes[category].is_set())
+      throw std::logic_error(
+          fmt::format("the lesson predicts no peak of {}, and gives no reason: "
+                      "Figure::not_predicted is for that",
+                      name_of(category)));
+  results_.phases.push_back({phase, predicted, {}, {}, {}});
+  if (rank_.id == 0) run_.orders.push_back(run_.order);
+  traffic_before_ = rank_.transport->traffic();
+  rank_.memory.reset_peak();
+
+  const std::string json = predicted_json(phase, predicted);
+  if (traced_)
+    rank_.trace.metadata("predicted", json);
+  else if (run_.writer)
+    begin_trace(json);
+}
+
+void RankMeter::begin_trace(const std::string& predicted) {
+  const Platform& platform = run_.options.platform;
+  run_.writer->add({.run = run_.folder.run,
+                    .lesson = run_.info.name,
+                    .rank = rank_.id,
+                    .ranks = rank_.count,
+                    .mesh = rank_.plan.mesh.json(),
+                    .device = platform.device,
+                    .launch = platform.launch == Launch::mpi ? "mpi" : "threads",
+                    .clock = platform.clock.name(),
+                    .cluster = platform.clock.is_modelled() ? platform.clock.cluster().name : "",
+                    .clock_offset_ns = rank_.clock.start_nanoseconds(),
+                    .clock_uncertainty_ns = run_.clock_uncertainty_ns,
+                    .predicted = predicted},
+                   rank_.trace);
+  traced_ = true;
+}
+
+void RankMeter::begin_step(int step) {
+  if (began_ == 0) {
+    began_ = steady_nanoseconds();
+    rank_.clock.start_pace();
+  }
+  rank_.trace.set_step(step);
+  step_start_ = rank_.compute.now();
+}
+
+void RankMeter::end_step() {
+  rank_.compute.synchronise();
+  if (GpuTimeline* timeline = rank_.compute.timeline()) timeline->realign(rank_.compute.queue());
+  rank_.trace.span(rank_.compute.lane(), {.name = "step", .category = Category::step}, step_start_,
+                   rank_.compute.now());
+  results_.phases.back().last_step = rank_.compute.now() - step_start_;
+  record_memory(rank_.device);
+  results_.train_seconds = static_cast<double>(steady_nanoseconds() - began_) * 1e-9;
+}
+
+void RankMeter::end_phase() {
+  PhaseResults& phase = results_.phases.back();
+  phase.peak = rank_.memory.peak();
+  const Traffic traffic = rank_.transport->traffic() - traffic_before_;
+  phase.bytes_sent = traffic.bytes_sent;
+  phase.overhead_bytes = traffic.overhead_bytes;
+  // These operations have no observed bytes to compare with a prediction.
+  for (const Operation operation : all_operations)
+    if (traffic.library_calls[operation] > 0)
+      phase.predicted.bytes_sent[operation] = Figure::not_predicted(
+          "the transport does not count the bytes of a library's collectives");
+  phase.peak_total = rank_.memory.peak_total();
+  rank_.trace.set_step(-1);
+  if (const auto now = resident_bytes(); now && run_.program)
+    results_.process = {.id = ::getpid(), .program = run_.program->now, .resident = now->peak};
+  rank_.memory.release_idle();
+  if (rank_.gpu == nullptr) return;
+  results_.gpu = {.address = rank_.gpu->info().address,
+                  .in_use = rank_.gpu->memory_in_use(),
+                  .ours = rank_.memory.current().total()};
+  if (GpuTimeline* timeline = rank_.compute.timeline()) {
+    timeline->drain();
+    results_.gpu.late = timeline->uncertainty();
+    results_.gpu.least_delay = timeline->least_delay();
+  }
+}
+
+void RankMeter::record_loss(double loss) {
+  const Options& options = run_.options;
+  const Place& place = rank_.place;
+  const int step = rank_.trace.step();
+  const int steps = options.run.steps;
+  if (options.platform.on_meta()) {  // there is no loss
+    if (place.coordinate(Axis::dp) == 0)
+      run_.progress.show(step + 1, fmt::format("step {:>3}/{}", step + 1, steps));
+    return;
+  }
+  // The ranks of a tensor-parallel group know the same share of the loss, which counts once.
+  if (place.coordinate(Axis::tp) > 0) return;
+  results_.losses.emplace_back(step, loss);
+  // Each replica knows its share of the mean over the batch. The running display shows the mean
+  // over the first replica's own tokens.
+  const double own_mean = loss * place.size(Axis::dp) * place.size(Axis::cp);
+  rank_.trace.loss(own_mean, rank_.compute.now());
+  if (place.coordinate(Axis::dp) > 0 || place.coordinate(Axis::cp) > 0) return;
+  const double seconds = static_cast<double>(steady_nanoseconds() - began_) * 1e-9;
+  const double tokens =
+      static_cast<double>(options.run.batch) * options.run.model.sequence * (step + 1);
+  run_.progress.show(
+      step + 1, fmt::format("step {:>3}/{}  {}loss {:.4f}  {:.0f} tokens/s", step + 1, steps,
+                            options.run.dp > 1 ? "rank 0's " : "", own_mean, tokens / seconds));
+}
+
+void RankMeter::record_values(const std::vector<Parameter*>& parameters, const AdamW& optimizer) {
+  if (run_.options.platform.on_meta()) return;  // there are no values
+  for (const Parameter* parameter : parameters)
+    results_.parameters.push_back({.name = parameter->name,
+                                   .order = parameter->order,
+                                   .values = parameter->f32_values(rank_.device),
+                                   .slice = parameter->slice});
+  if (!saves_moments(run_.options)) return;
+  for (const auto& [parameter, momentum, variance] : optimizer.moments()) {
+    int order = 2 * parameter->order;
+    for (const auto& [name, view] : {std::pair{".momentum", momentum}, {".variance", variance}})
+      results_.moments.push_back({.name = parameter->name + name,
+                                  .order = order++,
+                                  .values = to_host(rank_.device, view),
+                                  .slice = parameter->slice});
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/comm/transport/transport.h"
+#include "core/model/adamw.h"
+#include "core/run/rank.h"
+#include "core/run/report/rank_results.h"
+
+namespace lockstep {
+
+struct ActiveRun;
+
+/// Measures one rank's phases and steps, and collects its results.
+class RankMeter {
+ public:
+  RankMeter(ActiveRun& run, Rank& rank);
+
+  /// Begins a phase, which must be predicted completely (Lesson::batches).
+  void begin_phase(const Phase& phase, const Predicted& predicted);
+  void begin_step(int step);
+  void end_step();
+  void end_phase();
+
+  /// Records the current step's loss, or this rank's share of it (Lesson::record_loss).
+  void record_loss(double loss);
+  /// Records the final values of `parameters` and, if --save needs them, the optimizer's moments.
+  void record_values(const std::vector<Parameter*>& parameters, const AdamW& optimizer);
+
+  const RankResults& results() const { return results_; }
+
+ private:
+  void begin_trace(const std::string& predicted);
+
+  ActiveRun& run_;
+  Rank& rank_;
+  RankResults results_;
+  Traffic traffic_before_;  ///< before the phase
+  Picoseconds step_start_ = 0;
+  std::int64_t began_ = 0;  ///< steady-clock nanoseconds at the first step
+  bool traced_ = false;
+};
+
+}  // namespace lockstep
