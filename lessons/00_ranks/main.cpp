@@ -22,14 +22,15 @@ int main(int argc, char** argv) {
                  .axes = {Axis::dp}},
                 argc,
                 argv};
-  const int& late = lesson.flag("--late", 2, "the rank that has more to do than the others");
-  const double& times = lesson.flag("--times", 3.0, "how many times as much");
+  const int& late = lesson.flag("--late", 2, "the rank that has more work than the others");
+  const double& times =
+      lesson.flag("--times", 3.0, "how many times as much work the late rank has");
 
   lesson.check([&](const Options& options) {
     if (late >= options.run.ranks)
       throw UsageError(fmt::format("--late {}: ranks are 0 to {}", late, options.run.ranks - 1));
     if (!(times > 0 && times <= 1000))
-      throw UsageError(fmt::format("--times {}: wants a number above 0, and at most 1000", times));
+      throw UsageError(fmt::format("--times {}: must be above 0 and at most 1000", times));
   });
 
   return lesson.run([&](Rank& rank) {
@@ -59,8 +60,8 @@ int main(int argc, char** argv) {
       const Picoseconds start = now();
       rank.compute.range({.name = "compute", .category = Category::forward}, [&] {
         for (int i = 0; i < pieces; ++i) {
-          Stash forgotten;
-          block.forward(batch.microbatches.front(), x.share(), forgotten);
+          Stash temporary;
+          block.forward(batch.microbatches.front(), x.share(), temporary);
         }
       });
 

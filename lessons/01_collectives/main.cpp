@@ -1,9 +1,9 @@
 #include "core/run/lesson.h"
-#include "lessons/01_collectives/account.h"
-#include "lessons/01_collectives/grid.h"
-#include "lessons/01_collectives/proof.h"
+#include "lessons/01_collectives/experiment/account.h"
+#include "lessons/01_collectives/experiment/grid.h"
+#include "lessons/01_collectives/experiment/proof.h"
+#include "lessons/01_collectives/experiment/sweep.h"
 #include "lessons/01_collectives/ring_all_reduce.h"
-#include "lessons/01_collectives/sweep.h"
 
 using namespace lockstep;
 
@@ -21,9 +21,10 @@ int main(int argc, char** argv) {
                 argv};
   const auto& name = lesson.flag<std::string>(
       "--algorithm", "ring", "ring, naive, tree, recursive_doubling or rabenseifner");
-  const int& elements = lesson.flag("--elements", 1'000'000, "f32 numbers in each rank's array");
-  const bool& sweep = lesson.flag(
-      "--sweep", false, "then many sizes: among 2, 4, 8, ... ranks, and by every algorithm");
+  const int& elements = lesson.flag("--elements", 1'000'000, "f32 elements in each rank's array");
+  const bool& sweep =
+      lesson.flag("--sweep", false,
+                  "afterwards, time many sizes on 2, 4, 8, ... ranks and with all algorithms");
   const int& largest =
       lesson.flag("--largest", largest_by_default, "bytes of the sweep's largest array");
   lesson.check([&](const Options& options) {
@@ -35,7 +36,7 @@ int main(int argc, char** argv) {
     const Algorithm algorithm = algorithm_of(name);
     const bool ring = algorithm == Algorithm::ring;
     const bool computes = !lesson.options().platform.on_meta();
-    const bool tells = rank.id == 0 && !lesson.options().output.quiet;
+    const bool prints = rank.id == 0 && !lesson.options().output.quiet;
     Group group = our_own_collectives(rank);
     Tensor data{rank.memory, {elements}, MemoryCategory::communication};
 
@@ -67,14 +68,14 @@ int main(int argc, char** argv) {
     const Cluster machine = machine_of(rank, group, data);
     const std::string drawing = grid.draw(*rank.transport, Console::detect());
     if (times.size() > 1) times.erase(times.begin());  // the observed one
-    const Told told{algorithm, elements,
-                    predict_all_reduce(algorithm, elements, rank.count, machine), median(times),
-                    native_time(rank, data)};
-    lesson.add_to_report(rank, "all_reduce", json(told, rank.count));
-    if (tells) {
+    const Measured measured{algorithm, elements,
+                            predict_all_reduce(algorithm, elements, rank.count, machine),
+                            median(times), native_time(rank, data)};
+    lesson.add_to_report(rank, "all_reduce", json(measured, rank.count));
+    if (prints) {
       if (computes) fmt::print("{}", !ring || grid.fits() ? drawing : grid.too_many());
-      tell_proof(computes, ring);
-      tell_time(rank, machine, told);
+      print_proof(computes, ring);
+      print_time(rank, machine, measured);
     }
     if (sweep) {
       Sweep all{rank, machine, largest, lesson.options().output.quiet};

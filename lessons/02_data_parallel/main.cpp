@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
       "--overlap", std::string{"all"}, {"all", "none", "bucket", "overlap"},
       "when gradients are summed: after backward by tensor, by bucket, or during it; or each in "
       "turn");
-  const int& bucket = lesson.flag("--bucket", 50'000, "bytes of gradients that are sent as one");
+  const int& bucket = lesson.flag("--bucket", 50'000, "minimum bytes of gradients in a bucket");
   lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 
   return lesson.run([&](Rank& rank) {

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   Lesson lesson{
       of_replicas("03 ZeRO-1", "Why should every rank keep all of the optimizer's states?"), argc,
       argv};
-  const int& bucket = lesson.flag("--bucket", 50'000, "bytes of gradients that are sent as one");
+  const int& bucket = lesson.flag("--bucket", 50'000, "minimum bytes of gradients in a bucket");
   lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 
   return lesson.run([&](Rank& rank) {

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   Lesson lesson{
       of_replicas("04 ZeRO-2", "How long must a rank keep a gradient that another rank will use?"),
       argc, argv};
-  const int& bucket = lesson.flag("--bucket", 50'000, "bytes of gradients that are sent as one");
+  const int& bucket = lesson.flag("--bucket", 50'000, "minimum bytes of gradients in a bucket");
   lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 
   return lesson.run([&](Rank& rank) {

@@ -10,7 +10,7 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   Lesson lesson{of_replicas("05 ZeRO-3", "How can a model be trained that no rank could hold?"),
                 argc, argv};
-  const int& bucket = lesson.flag("--bucket", 50'000, "bytes of parameters that are sent as one");
+  const int& bucket = lesson.flag("--bucket", 50'000, "minimum bytes of parameters in a bucket");
   const std::vector<int>& prefetch = lesson.flag(
       "--prefetch", std::vector{0, 1}, "how many layers ahead are gathered: each value in turn");
   lesson.check([&](const Options& options) { check_replicas(options, bucket); });

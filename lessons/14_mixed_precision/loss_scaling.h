@@ -51,13 +51,14 @@ class LossScaler {
     }
     if (scale_ != before) changes_.push_back({step, before, scale_});
     if (scale_ < least)
-      throw RunError(
-          fmt::format("step {}: the gradients overflow at a loss scale of {:g} too, so scaling is "
-                      "not to blame; use a lower --lr, or --precision bf16",
-                      step, before));
+      throw RunError(fmt::format(
+          "step {}: the gradients overflow even at a loss scale of {:g}, so the scale is "
+          "not the cause; use a lower --lr, or --precision bf16",
+          step, before));
     return finite;
   }
 
+  int growth_interval() const { return growth_interval_; }
   const std::vector<Change>& changes() const { return changes_; }
   /// The latest change, for the trace.
   std::string json() const {
@@ -86,19 +87,19 @@ inline void check_scaling(const Options& options, double scale, int interval, in
   int exponent = 0;
   if (scale != 0 && (scale < 1 || scale > 0x1p40 || std::frexp(scale, &exponent) != 0.5))
     throw UsageError(
-        fmt::format("--scale {:g}: wants a power of two from 1 on, so that scaling rounds nothing, "
-                    "such as 1024",
+        fmt::format("--scale {:g}: must be a power of two of at least 1, such as 1024, so that "
+                    "scaling is exact",
                     scale));
   if (interval < 1)
-    throw UsageError(fmt::format("--growth-interval {}: wants a number of at least 1", interval));
+    throw UsageError(fmt::format("--growth-interval {}: must be at least 1", interval));
   if (overflow_at < 0) return;
   if (overflow_at >= options.run.steps)
     throw UsageError(
         fmt::format("--overflow-at {}: steps are 0 to {}", overflow_at, options.run.steps - 1));
   if (options.platform.on_meta())
     throw UsageError(fmt::format(
-        "--overflow-at {} with --device meta: it computes nothing, so nothing overflows; leave one "
-        "of them out",
+        "--overflow-at {}: --device meta computes no values, so none can overflow; leave one "
+        "of the two flags out",
         overflow_at));
   if (options.run.model.dtype != DType::f16 || scale == 1)
     throw UsageError(fmt::format(

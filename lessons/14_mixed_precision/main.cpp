@@ -1,9 +1,10 @@
 #include "core/run/lesson.h"
 #include "lessons/02_data_parallel/data_parallel.h"
 #include "lessons/02_data_parallel/prediction.h"
+#include "lessons/14_mixed_precision/experiment/lost_gradients.h"
+#include "lessons/14_mixed_precision/experiment/model_states.h"
+#include "lessons/14_mixed_precision/experiment/recompute_table.h"
 #include "lessons/14_mixed_precision/loss_scaling.h"
-#include "lessons/14_mixed_precision/mixed_precision.h"
-#include "lessons/14_mixed_precision/recompute_table.h"
 
 using namespace lockstep;
 
@@ -25,25 +26,27 @@ int main(int argc, char** argv) {
                 argc,
                 argv};
   const double& scale = lesson.flag(
-      "--scale", 0.0, "loss scale to begin with, a power of two; 0: 65536 in f16, otherwise 1");
+      "--scale", 0.0, "initial loss scale, a power of two; 0: 65536 in f16, otherwise 1");
   const int& interval =
-      lesson.flag("--growth-interval", 2000, "good steps after which the loss scale doubles");
+      lesson.flag("--growth-interval", 2000,
+                  "steps in a row without overflow after which the loss scale doubles");
   const int& overflow_at =
-      lesson.flag("--overflow-at", -1, "a step whose loss is made so large that f16 overflows");
+      lesson.flag("--overflow-at", -1,
+                  "step whose loss is multiplied by 2^24, so that its f16 gradients overflow");
   const std::string& masters =
       lesson.flag("--masters", std::string{"on"}, {"on", "off"},
-                  "f32 copies of the weights, which the optimizer updates");
-  const std::string& remember =
+                  "f32 master copies of 16-bit weights, which the optimizer updates");
+  const std::string& recompute =
       lesson.flag("--recompute", std::string{"selective"}, {"none", "selective", "full"},
-                  "what backward makes again: nothing, attention's probabilities, or whole blocks");
-  const int& bucket = lesson.flag("--bucket", 200'000, "bytes of gradients that are sent as one");
+                  "what backward recomputes: nothing, attention's probabilities, or whole blocks");
+  const int& bucket = lesson.flag("--bucket", 200'000, "minimum bytes of gradients in a bucket");
   lesson.check([&](const Options& options) {
     check_replicas(options, bucket);
     check_scaling(options, scale, interval, overflow_at);
   });
 
   lesson.build([&](const Options&) {
-    return std::make_shared<const Recomputing<>>(recompute_of(remember));
+    return std::make_shared<const Recomputing<>>(recompute_of(recompute));
   });
 
   return lesson.run([&](Rank& rank) {
@@ -63,7 +66,7 @@ int main(int argc, char** argv) {
     Predicted predicted = predict_data_parallel(rank.plan, rank.place, WhenSummed::overlap, bucket);
     predicted.peak_bytes[MemoryCategory::activations] =
         RecomputeFootprint{lesson.model(), StageLayers::whole(lesson.model()), sequences,
-                           recompute_of(remember)}
+                           recompute_of(recompute)}
             .peak(1);
     if (!adamw.masters)
       predicted.peak_bytes[MemoryCategory::optimizer] = 8 * lesson.model().trained_count();

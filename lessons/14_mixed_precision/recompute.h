@@ -74,8 +74,8 @@ class RecomputedBlock : public Layer {
 
   Tensor forward(Tensor x, Stash& stash) override {
     stash.of<Saved>(this).x = x.share();
-    Stash forgotten;
-    return block_->forward(std::move(x), forgotten);
+    Stash temporary;
+    return block_->forward(std::move(x), temporary);
   }
 
   Tensor backward_input(Tensor dy, Stash& stash) override {

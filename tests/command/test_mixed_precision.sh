@@ -11,16 +11,16 @@ lesson=$1
 short=(--trace "$scratch/run" --clock modelled --layers 2 --hidden 32 --sequence 32)
 
 run "$lesson" "${short[@]}" --steps 8 --parity off --precision f16 --overflow-at 3 --growth-interval 4
-claim "an overflow is survived" ended 0
-claim "the skipped step is told, and the scale halved" says "step 3: overflow, step skipped, loss scale 65536 -> 32768"
-claim "after four good steps the scale doubles" says "step 7: no overflow for long, loss scale 32768 -> 65536"
+claim "a run survives an overflow" ended 0
+claim "the run reports the skipped step and halves the scale" says "step 3: overflow, step skipped, loss scale 65536 -> 32768"
+claim "after four good steps the scale doubles" says "step 7: 4 steps without overflow, loss scale 32768 -> 65536"
 claim "the trace has the scale" grep -q '"loss_scale".*"step":3,"from":65536,"to":32768' "$scratch/run/trace.json"
 claim "the trace has the step that was skipped" grep -q '"name":"skipped"' "$scratch/run/trace.json"
 
 run "$lesson" "${short[@]}" --steps 8 --parity off --precision bf16
 claim "bf16 runs" ended 0
-claim "the 16 bytes are the same" says "together                 16.00 =      16.00 ="
-claim "nothing differs from its formula" [ "$(grep -c ' / ' <<<"${out%%predicted / observed*}")" = 0 ]
+claim "a parameter takes 16 bytes in both types" says "model states             16.00 =      16.00 ="
+claim "every count equals its formula" [ "$(grep -c ' / ' <<<"${out%%predicted / observed*}")" = 0 ]
 
 for precision in f32 bf16; do
   for recompute in none selective full; do

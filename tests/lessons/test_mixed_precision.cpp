@@ -1,10 +1,11 @@
-#include "lessons/14_mixed_precision/mixed_precision.h"
+#include "lessons/14_mixed_precision/experiment/lost_gradients.h"
 
 #include <mutex>
 #include <random>
 
 #include "core/run/report/parity.h"
 #include "lessons/02_data_parallel/data_parallel.h"
+#include "lessons/14_mixed_precision/experiment/model_states.h"
 #include "tests/model/fixture.h"
 #include "tests/support/ranks.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "core/model/adamw.h"
-#include "lessons/14_mixed_precision/recompute_table.h"
+#include "lessons/14_mixed_precision/experiment/recompute_table.h"
 #include "tests/model/fixture.h"
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/ranks.h"

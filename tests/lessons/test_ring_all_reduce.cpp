@@ -3,9 +3,9 @@
 #include <random>
 #include <set>
 
-#include "lessons/01_collectives/grid.h"
+#include "lessons/01_collectives/experiment/grid.h"
+#include "lessons/01_collectives/experiment/proof.h"
 #include "lessons/01_collectives/prediction.h"
-#include "lessons/01_collectives/proof.h"
 #include "lessons/01_collectives/ring_all_reduce.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/ranks.h"
@@ -269,5 +269,5 @@ TEST_CASE("lesson 01: a wrong ring is detected") {
     by_the_lesson(rank, view(values));
     check_sum(rank, view(values));
   });
-  CHECK(sum.find("element 4 of the sum is 8, and should be 7") != std::string::npos);
+  CHECK(sum.find("element 4 of the sum is 8 instead of 7") != std::string::npos);
 }

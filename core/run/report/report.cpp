@@ -115,9 +115,8 @@ std::string parity_text(const Report& report) {
   if (report.reference_dtype != report.options.run.model.dtype) {
     const std::size_t tenth = (report.losses.size() + 9) / 10;
     return fmt::format(
-        "against one device in {} over {} steps: the mean loss of the last {} steps is {:.4f}, "
-        "there "
-        "{:.4f} ({:+.2f} %); single losses differ by up to {:.2f} %\n",
+        "against one device in {} over {} steps: the mean loss of the last {} steps is {:.4f} "
+        "instead of {:.4f} ({:+.2f} %); single losses differ by up to {:.2f} %\n",
         name_of(report.reference_dtype), report.losses.size(), tenth, parity.final_loss,
         parity.reference_loss, 100 * (parity.final_loss / parity.reference_loss - 1),
         100 * parity.max_relative_loss);

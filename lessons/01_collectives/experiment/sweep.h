@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "core/base/error.h"
-#include "lessons/01_collectives/account.h"
+#include "lessons/01_collectives/experiment/account.h"
+#include "lessons/01_collectives/experiment/timing.h"
 #include "lessons/01_collectives/prediction.h"
-#include "lessons/01_collectives/timing.h"
 
 namespace lockstep {
 
@@ -46,13 +46,13 @@ class Sweep {
     if (modelled) return print("  =: the predicted time, to the picosecond\n");
     const int cores = available_cores();
     print(
-        "  predicted: each message as in a ping-pong; all busy: as when all ranks exchange at "
+        "  predicted: with α and β of a ping-pong; all busy: with those of all ranks exchanging at "
         "once");
     print("{}\n",
           rank_.count > cores ? fmt::format(" ({} ranks share {} cores)", rank_.count, cores) : "");
     print("  native: {}\n", native_ ? "MPI's own all-reduce"
                             : rank_.transport->name() == std::string{"threads"}
-                                ? "none, threads have no library's collectives"
+                                ? "none, threads have no library with collectives"
                                 : "MPI's own, with --comm native");
   }
 
@@ -76,12 +76,12 @@ class Sweep {
         if (!best || seen < *best) fastest = each;
         if (!best || seen < *best) best = seen;
       }
-      const Algorithm said = predicted_fastest(bytes / 4, N, machine);
+      const Algorithm expected = predicted_fastest(bytes / 4, N, machine);
       print("   {}{}\n", name_of(fastest),
-            said == fastest ? " =" : fmt::format(" (predicted: {})", name_of(said)));
+            expected == fastest ? " =" : fmt::format(" (predicted: {})", name_of(expected)));
     }
-    print("  =: the predicted one, too\n");
-    tell_crossings(N, machine);
+    print("  =: as predicted\n");
+    print_crossings(N, machine);
   }
 
   /// All measurements, as a JSON array; complete on every rank.
@@ -99,30 +99,30 @@ class Sweep {
     return machine;
   }
   void row(Members& members, Algorithm algorithm, int N, std::int64_t bytes, const Cluster& busy) {
-    Told told{algorithm,
-              bytes / 4,
-              predict_all_reduce(algorithm, bytes / 4, N, machine_),
-              members.time(algorithm, bytes),
-              {}};
+    Measured measured{algorithm,
+                      bytes / 4,
+                      predict_all_reduce(algorithm, bytes / 4, N, machine_),
+                      members.time(algorithm, bytes),
+                      {}};
     const AllReduceTime loaded = predict_all_reduce(algorithm, bytes / 4, N, busy);
     std::string theirs;
     if (native_) {
-      told.native = members.native_time(bytes);
-      theirs = fmt::format(" {:>10.3f} {:>7.3f}", micro(*told.native),
-                           1e-9 * bus_bandwidth(bytes, seconds(*told.native), N));
+      measured.native = members.native_time(bytes);
+      theirs = fmt::format(" {:>10.3f} {:>7.3f}", micro(*measured.native),
+                           1e-9 * bus_bandwidth(bytes, seconds(*measured.native), N));
     }
-    note(told, N);
-    const AllReduceTime& said = told.predicted;
-    const double taken = seconds(told.observed);
+    note(measured, N);
+    const AllReduceTime& expected = measured.predicted;
+    const double taken = seconds(measured.observed);
     print("  {:>5} {:>10} {:>10.3f} {:>10.3f} {:>10.3f} {:>10} {:>9.3f} {} {:>7.3f} {:>7.3f}{}\n",
-          N, bytes, micro(said.latency), micro(said.bandwidth), micro(said.total()),
+          N, bytes, micro(expected.latency), micro(expected.bandwidth), micro(expected.total()),
           rank_.clock.is_modelled() ? "" : fmt::format("{:.3f}", micro(loaded.total())),
-          micro(told.observed), said.total() == told.observed ? '=' : ' ',
+          micro(measured.observed), expected.total() == measured.observed ? '=' : ' ',
           1e-9 * algorithm_bandwidth(bytes, taken), 1e-9 * bus_bandwidth(bytes, taken, N), theirs);
   }
-  void note(const Told& told, int N) {
+  void note(const Measured& measured, int N) {
     if (!json_.empty()) json_ += ',';
-    json_ += lockstep::json(told, N);
+    json_ += lockstep::json(measured, N);
   }
 
   /// The first N ranks, which work while the others wait.
@@ -163,7 +163,7 @@ class Sweep {
         return value == static_cast<float>(group->size());
       });
       if (!right)
-        throw RunError(fmt::format("rank {}: {} all-reduce of {} B in {} gave another sum", rank.id,
+        throw RunError(fmt::format("rank {}: {} all-reduce of {} B in {} gave a wrong sum", rank.id,
                                    name_of(algorithm), bytes, group->name()));
       fill(data, 0.0F);
       return time_of(rank, bytes, [&] { group->all_reduce(data, algorithm).wait(); });
@@ -198,22 +198,22 @@ class Sweep {
   static const char* virtue(Algorithm algorithm) {
     switch (algorithm) {
       case Algorithm::ring:
-        return "least bytes, in messages of n/N";
+        return "fewest bytes, in messages of n/N";
       case Algorithm::naive:
-        return "two messages deep, but all through one rank";
+        return "two messages in a row, but all through one rank";
       case Algorithm::tree:
-        return "few rounds, of all bytes";
+        return "few rounds, each with the whole array";
       case Algorithm::recursive_doubling:
-        return "fewest rounds, of all bytes";
+        return "fewest rounds, each with the whole array";
       case Algorithm::rabenseifner:
-        return "least bytes, in few rounds";
+        return "fewest bytes, in few rounds";
     }
     return "";
   }
 
   /// Prints the sizes within the sweep at which the predicted winner changes, among sizes that all
   /// algorithms can divide evenly.
-  void tell_crossings(int N, const Cluster& machine) const {
+  void print_crossings(int N, const Cluster& machine) const {
     const std::int64_t unit = std::lcm<std::int64_t>(
         N, static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(N))));
     const std::int64_t last = std::max(largest_ / 4 / unit, std::int64_t{1});
@@ -233,7 +233,7 @@ class Sweep {
       }
       at = other;
       now = predicted_fastest(at * unit, N, machine);
-      print(",\n    from {} B on {} ({})", 4 * at * unit, name_of(now), virtue(now));
+      print(",\n    from {} B on: {} ({})", 4 * at * unit, name_of(now), virtue(now));
     }
     print("\n");
   }

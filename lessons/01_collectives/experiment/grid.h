@@ -31,7 +31,7 @@ class Grid {
 
   bool fits() const { return ring_.size() <= most_ranks; }
   std::string too_many() const {
-    return fmt::format("\nthe grid of who holds what is drawn for up to {} ranks\n", most_ranks);
+    return fmt::format("\nthe grid of contributions is drawn for at most {} ranks\n", most_ranks);
   }
 
   /// Records the contributions in this rank's chunks.
@@ -99,7 +99,8 @@ class Grid {
   }
 
   static constexpr const char* legend =
-      "  k: the sum of k ranks' contributions, its own rank's and of the k - 1 to the left of it; "
+      "  k: the sum of k ranks' contributions, the rank's own and those of the k - 1 ranks to its "
+      "left; "
       "?: another sum\n";
 
   std::string title(std::size_t s) const {

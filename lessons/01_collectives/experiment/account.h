@@ -10,8 +10,8 @@
 
 #include "core/base/error.h"
 #include "core/run/lesson.h"
+#include "lessons/01_collectives/experiment/timing.h"
 #include "lessons/01_collectives/prediction.h"
-#include "lessons/01_collectives/timing.h"
 
 namespace lockstep {
 
@@ -21,16 +21,15 @@ constexpr int largest_by_default = 1 << 22;
 inline void check_sizes(const Options& options, int elements, bool sweep, int largest) {
   constexpr int most = 1 << 26;
   if (elements < 1 || elements > most)
-    throw UsageError(fmt::format("--elements {}: wants at least 1, at most {}", elements, most));
+    throw UsageError(fmt::format("--elements {}: must be from 1 to {}", elements, most));
   if (sweep && options.run.ranks < 2)
-    throw UsageError(
-        "--sweep with --ranks 1: one rank has nobody to send to; use --ranks 2 or more");
+    throw UsageError("--sweep with --ranks 1: a single rank has no peer; use --ranks 2 or more");
   if (!sweep && largest != largest_by_default)
     throw UsageError(fmt::format(
-        "--largest {}: is about the sweep's sizes; add --sweep, or leave it out", largest));
+        "--largest {}: it limits the sizes of --sweep; add --sweep, or leave it out", largest));
   if (largest < 256 || largest % 4 != 0)
     throw UsageError(fmt::format(
-        "--largest {}: wants a multiple of 4 bytes, and at least 256, the sweep's smallest",
+        "--largest {}: must be a multiple of 4 bytes and at least 256, the sweep's smallest size",
         largest));
 }
 
@@ -82,7 +81,7 @@ inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
 
 /// One all-reduce's observed time with its prediction. `native`: the time of the library's own, if
 /// requested.
-struct Told {
+struct Measured {
   Algorithm algorithm;
   std::int64_t elements = 0;
   AllReduceTime predicted;
@@ -98,42 +97,47 @@ inline std::optional<Picoseconds> native_time(Rank& rank, View data) {
                  [&] { rank.world.all_reduce(data).wait(); });
 }
 
-inline std::string json(const Told& told, int ranks) {
+inline std::string json(const Measured& measured, int ranks) {
   return fmt::format(
       R"({{"algorithm":"{}","ranks":{},"bytes":{},"latency_seconds":{},"bandwidth_seconds":{},)"
       R"("predicted_seconds":{},"observed_seconds":{},"native_seconds":{}}})",
-      name_of(told.algorithm), ranks, 4 * told.elements, seconds(told.predicted.latency),
-      seconds(told.predicted.bandwidth), seconds(told.predicted.total()), seconds(told.observed),
-      told.native ? fmt::format("{}", seconds(*told.native)) : "null");
+      name_of(measured.algorithm), ranks, 4 * measured.elements,
+      seconds(measured.predicted.latency), seconds(measured.predicted.bandwidth),
+      seconds(measured.predicted.total()), seconds(measured.observed),
+      measured.native ? fmt::format("{}", seconds(*measured.native)) : "null");
 }
 
-inline void tell_time(const Rank& rank, const Cluster& machine, const Told& told) {
+inline void print_time(const Rank& rank, const Cluster& machine, const Measured& measured) {
   const int N = rank.count;
-  const std::int64_t bytes = 4 * told.elements;
-  fmt::print("\none {} all-reduce of {} B on {} rank{}, {} clock, {}\n", name_of(told.algorithm),
-             bytes, N, N > 1 ? "s" : "", rank.clock.name(), machine.name);
+  const std::int64_t bytes = 4 * measured.elements;
+  fmt::print("\none {} all-reduce of {} B on {} rank{}, {} clock, {}\n",
+             name_of(measured.algorithm), bytes, N, N > 1 ? "s" : "", rank.clock.name(),
+             machine.name);
   if (N == 1) {
-    fmt::print("  alone: nothing is sent, and it takes no time\n");
+    fmt::print("  a single rank sends nothing, so it takes no time\n");
     return;
   }
-  const AllReduceTime& said = told.predicted;
+  const AllReduceTime& expected = measured.predicted;
   const auto micro = [](Picoseconds time) { return 1e6 * seconds(time); };
   const std::string how =
-      told.observed == said.total()
+      measured.observed == expected.total()
           ? "=, to the picosecond"
-          : fmt::format("{:+.1f} %", 100 * (seconds(told.observed) / seconds(said.total()) - 1));
-  fmt::print("  latency    {:>12.6f} µs\n", micro(said.latency));
-  fmt::print("  bandwidth  {:>12.6f} µs\n", micro(said.bandwidth));
-  fmt::print("  predicted  {:>12.6f} µs   {}\n", micro(said.total()), said.formula);
-  fmt::print("  observed   {:>12.6f} µs   {}\n", micro(told.observed), how);
-  if (told.native) fmt::print("  native     {:>12.6f} µs   MPI's own\n", micro(*told.native));
+          : fmt::format("{:+.1f} %",
+                        100 * (seconds(measured.observed) / seconds(expected.total()) - 1));
+  fmt::print("  latency    {:>12.6f} µs\n", micro(expected.latency));
+  fmt::print("  bandwidth  {:>12.6f} µs\n", micro(expected.bandwidth));
+  fmt::print("  predicted  {:>12.6f} µs   {}\n", micro(expected.total()), expected.formula);
+  fmt::print("  observed   {:>12.6f} µs   {}\n", micro(measured.observed), how);
+  if (measured.native)
+    fmt::print("  native     {:>12.6f} µs   MPI's own\n", micro(*measured.native));
   if (const int cores = available_cores(); !rank.clock.is_modelled() && N > cores)
-    fmt::print("  {} ranks share {} cores, which the formula does not know; --sweep measures it\n",
-               N, cores);
-  if (told.observed <= 0) return;
+    fmt::print(
+        "  {} ranks share {} cores, which the formula ignores; --sweep measures the effect\n", N,
+        cores);
+  if (measured.observed <= 0) return;
   fmt::print("  algorithm bandwidth {:.3f} GB/s, bus bandwidth {:.3f} GB/s\n",
-             1e-9 * algorithm_bandwidth(bytes, seconds(told.observed)),
-             1e-9 * bus_bandwidth(bytes, seconds(told.observed), N));
+             1e-9 * algorithm_bandwidth(bytes, seconds(measured.observed)),
+             1e-9 * bus_bandwidth(bytes, seconds(measured.observed), N));
 }
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 #include "core/comm/transport/control.h"
 #include "core/device/host_copy.h"
 #include "core/run/rank.h"
-#include "lessons/01_collectives/grid.h"
+#include "lessons/01_collectives/experiment/grid.h"
 #include "lessons/01_collectives/ring_all_reduce.h"
 
 namespace lockstep {
@@ -36,8 +36,8 @@ inline void check_sum(const Rank& rank, View data) {
   const std::vector<float> values = to_host(rank.device, data);
   for (std::size_t i = 0; i < values.size(); ++i)
     if (values[i] != sum)
-      throw RunError(fmt::format("rank {}: element {} of the sum is {}, and should be {}", rank.id,
-                                 i, values[i], sum));
+      throw RunError(fmt::format("rank {}: element {} of the sum is {} instead of {}", rank.id, i,
+                                 values[i], sum));
 }
 
 /// Fills `data` with noise, whose sums depend on the order of additions.
@@ -61,19 +61,19 @@ inline void check_bits(Rank& rank, Group& group, View data, std::uint64_t seed, 
   if (like_the_group &&
       std::memcmp(to_host(rank.device, theirs).data(), sums.data(), data.bytes()) != 0)
     throw RunError(
-        fmt::format("rank {}: other bits than Group::all_reduce makes of them", rank.id));
+        fmt::format("rank {}: the sum has other bits than that of Group::all_reduce", rank.id));
 
   const std::string_view bytes{reinterpret_cast<const char*>(sums.data()), data.bytes()};
   const std::string mine = std::to_string(std::hash<std::string_view>{}(bytes));
   if (broadcast_from_root(*rank.transport, mine) != mine)
-    throw RunError(fmt::format("rank {}: other bits than rank 0 has", rank.id));
+    throw RunError(fmt::format("rank {}: the sum has other bits than on rank 0", rank.id));
 }
 
 /// Prints the properties checked so far.
-inline void tell_proof(bool computes, bool like_the_group) {
+inline void print_proof(bool computes, bool like_the_group) {
   if (!computes)
     return fmt::print(
-        "\nthe meta device computes nothing, so no sum is checked and no grid drawn\n");
+        "\nthe meta device computes nothing, so there is no sum to check and no grid to draw\n");
   fmt::print("\nproof: every sum is exact, and all ranks hold the same bits{}\n",
              like_the_group ? ", which are those of Group::all_reduce" : "");
 }

@@ -76,7 +76,7 @@ inline void print_recompute_table(const std::string& title, const GptConfig& con
                             : none.peak < 10'000'000'000 ? std::pair{1e6, "MB"}
                                                          : std::pair{1e9, "GB"};
   fmt::print("\n  {}\n", title);
-  fmt::print("  recomputation    remembers        peak   extra FLOPs   counted   on {}\n",
+  fmt::print("  recomputation       stored        peak   extra FLOPs   counted   on {}\n",
              cluster.name);
   for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::full}) {
     const RecomputeCount formula = derived(config, batch, mode);
