@@ -88,7 +88,7 @@ TEST_CASE("gradients that overflow at any scale are not rescaled forever") {
   const auto overflow = [&] {
     for (int step = 0; step < 100; ++step) scaler.take(step, false);
   };
-  CHECK_THROWS_WITH_AS(overflow(), doctest::Contains("so scaling is not to blame"), RunError);
+  CHECK_THROWS_WITH_AS(overflow(), doctest::Contains("so the scale is not the cause"), RunError);
 }
 
 TEST_CASE("scaling the loss by 2^k scales the gradients by exactly 2^k") {
@@ -248,9 +248,9 @@ TEST_CASE("impossible loss scaling flags give one clear line") {
   const auto said = [&](double scale, int interval, int overflow_at) {
     return usage_error([&] { check_scaling(options, scale, interval, overflow_at); });
   };
-  CHECK(contains(said(1000, 1, -1), "--scale 1000: wants a power of two"));
-  CHECK(contains(said(0.5, 1, -1), "--scale 0.5: wants"));
-  CHECK(contains(said(0, 0, -1), "--growth-interval 0: wants"));
+  CHECK(contains(said(1000, 1, -1), "--scale 1000: must be a power of two"));
+  CHECK(contains(said(0.5, 1, -1), "--scale 0.5: must be"));
+  CHECK(contains(said(0, 0, -1), "--growth-interval 0: must be"));
   CHECK(said(0, 1, 10) == "--overflow-at 10: steps are 0 to 9");
   CHECK(contains(said(1, 1, 3), "--overflow-at 3: needs f16 and a loss scale above 1"));
   options.run.model.dtype = DType::bf16;
