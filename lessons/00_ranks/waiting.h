@@ -48,7 +48,8 @@ inline std::vector<StepTimes> gather(Rank& rank, const StepTimes& mine) {
   return all;
 }
 
-/// `k`: the straggler's compute time, relative to the other ranks'.
+/// Prints the table of the last step. `k` is the straggler's compute time relative to the other
+/// ranks'.
 inline void print_waiting(const std::vector<StepTimes>& ranks, double k, const Clock& clock) {
   const auto micro = [](Picoseconds time) { return 1e6 * seconds(time); };
   fmt::print("\n  the last step, {} clock, in µs\n", clock.name());
@@ -63,7 +64,7 @@ inline void print_waiting(const std::vector<StepTimes>& ranks, double k, const C
   std::fflush(stdout);
 }
 
-/// The same for the report.
+/// The same times as JSON, for the report.
 inline std::string json(const std::vector<StepTimes>& ranks, double k) {
   std::string list;
   for (const StepTimes& each : ranks)

@@ -11,7 +11,7 @@ using namespace lockstep;
 // all others for that: each sends to its right neighbour and receives from its left one.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "01 collectives",
-                 .question = "How do N ranks sum what they have, and what does that cost?",
+                 .question = "How do N ranks sum their arrays, and what does that cost?",
                  .steps = 4,
                  .microbatches = {1},
                  .trains = false,

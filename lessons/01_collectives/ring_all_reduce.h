@@ -31,7 +31,7 @@ struct RingStep {
 /// (Group::all_reduce uses the same order, so it produces the same bits; if it can, it adds
 /// directly from the peer's buffer and needs no scratch.)
 ///
-/// `seen(RingStep)` is called on each rank before the first step and after every step.
+/// Calls `seen(RingStep)` on each rank before the first step and after every step.
 template <class Seen>
 void ring_all_reduce(Group& ring, Device device, View data, Seen seen) {
   const int N = ring.size();

@@ -29,8 +29,8 @@ inline Schedule gpipe(int stages, int microbatches) {
   return schedule;
 }
 
-/// The share of all rank-time in which nothing runs, for equal stages and free communication:
-/// (p - 1)/(m + p - 1) of the *whole* time. (Papers also quote (p - 1)/m, relative to the ideal
+/// The idle share of all ranks' time, for equal stages and free communication: (p - 1)/(m + p - 1)
+/// of the *whole* time. (Papers also quote (p - 1)/m, relative to the ideal
 /// time.)
 inline double gpipe_bubble(int stages, int microbatches) {
   return static_cast<double>(stages - 1) / (microbatches + stages - 1);

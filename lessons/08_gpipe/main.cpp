@@ -14,15 +14,15 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   Lesson lesson{
       {.name = "08 GPipe",
-       .question = "How can ranks that each hold a part of the layers work at the same time?",
+       .question = "How can ranks work at the same time if each holds only some of the layers?",
        .microbatches = {1, 2, 4, 8, 16},
        .sweeps = true},
       argc,
       argv};
   const std::string& executor =
       lesson.flag("--executor", std::string{"scheduled"}, {"scheduled", "naive"},
-                  "follow the schedule, with receives posted early and sends that nobody waits "
-                  "for; or block on every message");
+                  "scheduled: post receives early and do not wait for sends; naive: block on "
+                  "every message");
 
   return lesson.run([&](Rank& rank) {
     Group& ranks = rank.group(Axis::pp);

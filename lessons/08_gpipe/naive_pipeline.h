@@ -11,10 +11,10 @@
 
 namespace lockstep {
 
-/// GPipe with its messages in the open: one stage per rank, all forwards, then all backwards, and
-/// around each of them a receive and a send that block. Losses and gradients have the bits of
-/// PipelineExecutor running gpipe(), but a step takes longer when messages are expensive: the rank
-/// computes nothing while it sends.
+/// GPipe with explicit messages: one stage per rank, all forwards, then all backwards, each between
+/// a receive and a send that block. Losses and gradients have the same bits as those of
+/// PipelineExecutor running gpipe(), but a step takes longer if messages are expensive, because the
+/// rank computes nothing while it sends.
 class NaivePipeline {
  public:
   /// `pipeline` holds the stages' ranks in order, `stage` is the model of this rank's stage, and
@@ -74,8 +74,8 @@ class NaivePipeline {
   Boundary boundary_;
 };
 
-/// Changes the prediction for the schedule's executor to this one's: no buffers are in flight, and
-/// the simulator's sends do not block.
+/// Adapts PipelineExecutor's prediction to NaivePipeline, which has no buffers in flight. Removes
+/// the simulated bubble, because the simulator's sends do not block.
 inline void predict_naive(Predicted& predicted) {
   predicted.bubble_simulated.reset();
   predicted.peak_bytes[MemoryCategory::communication] = 0;

@@ -12,10 +12,11 @@ using namespace lockstep;
 // through all stages. The first steps follow GPipe's schedule, the others 1F1B's: the same bubble,
 // less memory.
 int main(int argc, char** argv) {
-  Lesson lesson{{.name = "09 1F1B",
-                 .question = "Does a pipeline have to remember every microbatch of the step?"},
-                argc,
-                argv};
+  Lesson lesson{
+      {.name = "09 1F1B",
+       .question = "Does a pipeline have to keep the activations of every microbatch of a step?"},
+      argc,
+      argv};
   const int& compare = lesson.flag("--compare", 2, "first steps that follow GPipe's schedule");
 
   return lesson.run([&](Rank& rank) {

@@ -22,7 +22,7 @@ namespace lockstep::test {
 /// The library that $LOCKSTEP_GPU_LIBRARY names: CUDA's, or one built from the same sources over
 /// the emulator.
 GpuLibrary& library();
-/// Whether it runs on the emulator, which reveals behaviour that CUDA permits but rarely shows.
+/// Whether the library is the emulator, which reveals behaviour that CUDA permits but rarely shows.
 bool is_emulated();
 /// Whether the emulator leaves queued work until some thread waits for it.
 bool is_lazy();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Whole lessons with --device cuda, over an emulator of CUDA on the CPU: which devices and which library do
-# what, that parity holds as without GPUs, and how runs end. Prints "N passed, N failed".
+# Runs whole lessons with --device cuda on the emulator: checks which devices and libraries they use, that
+# parity holds as on the CPU, and how runs end. Prints "N passed, N failed".
 #
 #   test_lessons.sh LESSONS FAILING LIBRARY    LESSONS is the folder of the lessons' programs; FAILING is
 #                                              tests/command/failing; LIBRARY is lockstep_cuda_emulated
@@ -12,14 +12,14 @@ LOCKSTEP_GPU_LIBRARY=$(realpath "$3")
 export LOCKSTEP_GPU_LIBRARY LOCKSTEP_EMULATED_NCCL_CONNECTS=1    # hosts wait for connections, as with NCCL
 
 seq 1 2000 >"$scratch/text"
-# Small: what a GPU does in a microsecond takes the emulator a thousand.
+# Small models, because the emulator is about a thousand times slower than a GPU.
 small=(--data "$scratch/text" --trace "$scratch/run" --device cuda --steps 3 --hidden 16 --heads 2
   --sequence 8)
-lesson() { # NAME LAYERS FLAGS...: $out, $err and $code of it, with "${small[@]}"
+lesson() { # NAME LAYERS FLAGS...: runs it with "${small[@]}"; sets $out, $err and $code
   local program=("$lessons"/lesson_"$1"_*) layers=$2
   shift 2
   rm -rf "$scratch/run"
-  # Longer than `run` waits: two cores may be busy with other tests.
+  # A longer limit than that of `run`, because two cores may be busy with other tests.
   timeout -k 2 100 "${program[0]}" "${small[@]}" --layers "$layers" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
   code=$?
   out=$(<"$scratch/out") err=$(<"$scratch/err")
@@ -67,7 +67,7 @@ claim 'lesson 01 by NCCL' ended 0
 run "$lessons"/lesson_00_* --device cuda --trace none --ranks 3 --steps 2 --quiet
 claim 'lesson 00 on GPUs' ended 0
 
-# What can't be.
+# Impossible requests.
 gpus 0
 lesson 09 4 --microbatches 2 --batch 4
 claim 'no GPU: exit code 2' ended 2
@@ -81,7 +81,7 @@ LOCKSTEP_GPU_LIBRARY=$scratch/nothing.so lesson 09 4 --microbatches 2 --batch 4
 claim 'no library: exit code 2' ended 2
 claim 'no library: one line' complains_in_one_line
 
-# How runs end: on GPUs nobody waits for a rank that is gone inside a library.
+# Ends of runs: no rank waits inside a library for a rank that is gone.
 gpus 4
 fail() { # FLAGS...
   run "$failing" --data "$scratch/text" --trace "$scratch/run" --device cuda --quiet --ranks 4 "$@"

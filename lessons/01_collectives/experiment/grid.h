@@ -40,7 +40,8 @@ class Grid {
     for (int i = 0; i < ring_.size(); ++i) held_.push_back(held_in(ring_.chunk(data_, i)));
   }
 
-  /// All ranks call it; rank 0 gets the drawing, the others "". Without records it is "".
+  /// Returns the drawing on rank 0, and "" on the others or if note() was never called. All ranks
+  /// call it.
   std::string draw(Transport& transport, const Console& console) const {
     if (steps_.empty()) return {};
     const std::string mine{reinterpret_cast<const char*>(held_.data()),

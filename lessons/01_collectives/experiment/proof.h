@@ -69,7 +69,7 @@ inline void check_bits(Rank& rank, Group& group, View data, std::uint64_t seed, 
     throw RunError(fmt::format("rank {}: the sum has other bits than on rank 0", rank.id));
 }
 
-/// Prints the properties checked so far.
+/// Prints what the checks above have shown.
 inline void print_proof(bool computes, bool like_the_group) {
   if (!computes)
     return fmt::print(

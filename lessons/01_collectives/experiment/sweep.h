@@ -29,7 +29,7 @@ class Sweep {
         native_(rank.endpoint.collectives == Collectives::native),
         data_(rank.memory, {largest_bytes / 4}, MemoryCategory::communication) {}
 
-  /// Tests one algorithm: how time and bandwidth change with the size and with the number of ranks.
+  /// Times one algorithm for all sizes and numbers of ranks.
   void over_ranks(Algorithm algorithm) {
     const bool modelled = rank_.clock.is_modelled();
     print("\n{} all-reduce, {} clock, {}; times in µs, bandwidths in GB/s\n", name_of(algorithm),
@@ -56,7 +56,7 @@ class Sweep {
                                 : "MPI's own, with --comm native");
   }
 
-  /// Tests all algorithms among all ranks: the fastest one at each size, and the predicted one.
+  /// Times all algorithms on all ranks. Prints the fastest one at each size, and the predicted one.
   void over_algorithms() {
     const int N = rank_.count;
     Members members{*this, N};

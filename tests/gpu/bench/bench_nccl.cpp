@@ -4,9 +4,10 @@
 // figure: name, value, unit and detail, separated by tabs.
 //
 //   bench_nccl [--ranks N] [--largest BYTES] [--samples N]
-//   bench_nccl --processes N [--gpu N]     processes that share one GPU, which NCCL sees as
-//   separate
-//                                          hosts: only tests that this works
+//   bench_nccl --processes N [--gpu N]
+//
+// With --processes, several processes share one GPU, and NCCL sees each as a host of its own. This
+// only tests that it works.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>

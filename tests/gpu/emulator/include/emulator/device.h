@@ -31,8 +31,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-// -- thread indices
-// ----------------------------------------------------------------------------------
+// -- thread indices -------------------------------------------------------------------------------
 
 struct uint3 {
   unsigned x, y, z;
