@@ -12,7 +12,7 @@ def draw(runs):
     left, top, panel = 92, 30, 148
     first = min(step.backward.start - step.begin for step in steps.values()) - SHOWN_BEFORE
     last = max(step.end - step.begin for step in steps.values())
-    out = Drawing(960, top + 2 * panel + 62, 'The buckets of one step of data parallelism, after and during the backward')
+    out = Drawing(960, top + 2 * panel + 62, 'The buckets of one step, sent after and during the backward pass')
     scale = (out.width - left - 26) / (last - first)
 
     def at(time):

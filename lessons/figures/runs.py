@@ -49,12 +49,13 @@ class Run:
 
     def bytes_sent(self, rank=0):
         """Bytes that a rank sends per step."""
-        return sum(next(entry['bytes_sent'] for entry in self.report['communication'] if entry['rank'] == rank).values())
+        sent = next(entry['bytes_sent'] for entry in self.report['communication'] if entry['rank'] == rank)
+        return sum(sent.values())
 
 
 class Span:
     """A span of the trace; times in microseconds."""
 
     def __init__(self, event):
-        self.name, self.lane, self.args = event['name'], event['tid'], event['args']
+        self.name, self.category, self.lane, self.args = event['name'], event['cat'], event['tid'], event['args']
         self.start, self.end = event['ts'], event['ts'] + event['dur']
