@@ -129,9 +129,9 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
   return {};
 }
 
-/// Computes the same for any links and any N, message by message, in the order in which the
-/// algorithm sends them: when each can leave, and when it arrives. It reimplements the rules of the
-/// modelled clock (lesson 0), so that a run can be compared with them.
+/// Computes the time of an all-reduce for any links and any N, message by message, in the order in
+/// which the algorithm sends them: when each can leave, and when it arrives. It reimplements the
+/// rules of the modelled clock (lesson 0), so that a run can be compared with them.
 class MessageByMessage {
  public:
   MessageByMessage(int N, const Cluster& cluster)

@@ -59,7 +59,7 @@ TEST_CASE("work on one queue runs in order") {
           for (int i = 0; i < 4; ++i) places.push_back(scope.device<int>(n, queue));
           int* host = scope.pinned<int>(2 * n);
           std::copy_n(numbers(first).begin(), n, host);
-          // From place to place on the GPU, and once through the host.
+          // Copies within the GPU, and once through the host.
           int* at = places[0];
           gpu->copy(queue, at, host, bytes);
           for (int i = 0; i < 20; ++i) {
@@ -321,7 +321,7 @@ TEST_CASE("emulated: using memory outside its lifetime ends the process with a m
          finish(*gpu, queue);
        }),
        "pinned memory that was released");
-  // A reader on another queue, for which the release does not wait: some order soon reveals it.
+  // The release does not wait for a reader on another queue, which some order soon reveals.
   says(last_words([&] {
          for (int i = 0; i < 200; ++i) {
            Scope scope{*gpu};

@@ -26,7 +26,7 @@ Options on_gpus(Options options, bool wall = false) {
   return options;
 }
 
-/// Small, because the emulator takes a thousand times as long as a GPU.
+/// A small model, because the emulator takes a thousand times as long as a GPU.
 Options tiny(Options options, int layers) {
   options.run.model.layers = layers;
   options.run.model.hidden = 12;

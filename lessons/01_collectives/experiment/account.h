@@ -43,7 +43,7 @@ inline Group our_own_collectives(Rank& rank) {
           rank.transport->open_channels(Group::channels_taken)};
 }
 
-/// A phase in which every step is one all-reduce.
+/// Returns the run's phase, in which every step is one all-reduce.
 inline Phase all_reduces(const Lesson& lesson, Algorithm algorithm) {
   return {.name = name_of(algorithm), .first_step = 0, .steps = lesson.options().run.steps};
 }
@@ -79,8 +79,8 @@ inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
   return machine;
 }
 
-/// One all-reduce's observed time with its prediction. `native`: the time of the library's own, if
-/// requested.
+/// One all-reduce's observed time with its prediction. `native` is the time of the library's own
+/// all-reduce, if requested.
 struct Measured {
   Algorithm algorithm;
   std::int64_t elements = 0;

@@ -15,9 +15,9 @@
 
 namespace lockstep {
 
-/// Runs all-reduces of many sizes among 2, 4, 8, ... and all ranks, in a table like that of
-/// nccl-tests, next to the predictions; then compares all algorithms. All ranks call each method;
-/// rank 0 prints.
+/// Times all-reduces of many sizes on 2, 4, 8, ... and all ranks, and prints them with the
+/// predictions in a table like that of nccl-tests; then compares all algorithms. All ranks call
+/// each method; rank 0 prints.
 class Sweep {
  public:
   /// `machine` has the α and β of the predictions; only rank 0 needs it. `quiet`: prints nothing.

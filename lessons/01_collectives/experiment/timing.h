@@ -78,7 +78,7 @@ inline Link measure_link(Rank& rank, View buffer, double share,
   return fit_link(times);
 }
 
-/// Measures ranks 0 and 1, while all others wait: half a round trip.
+/// Measures half a round trip between ranks 0 and 1, while all other ranks wait.
 inline Link measure_ping_pong(Rank& rank, Group& group, View buffer) {
   const auto there_and_back = [&](View message) {
     if (rank.id == 0) group.send(message, 1).wait();
@@ -89,8 +89,8 @@ inline Link measure_ping_pong(Rank& rank, Group& group, View buffer) {
                       rank.id > 1 ? std::function<void(View)>{} : there_and_back);
 }
 
-/// Measures neighbours of a ring, all at the same time: half of `buffer` is sent, the other half
-/// received. `group` is null on non-members.
+/// Measures all neighbours of a ring at the same time. Sends half of `buffer` and receives into the
+/// other half. `group` is null on non-members.
 inline Link measure_busy_ring(Rank& rank, Group* group, View buffer) {
   const View into = slice(buffer, buffer.elements() / 2, buffer.elements() / 2);
   const auto exchange = [&](View out) {

@@ -149,7 +149,7 @@ GroupMeeting::~GroupMeeting() {
 
 void GroupMeeting::arrive() {
   if (begun_ || member_->aborted || member_->order.front() != this) return;
-  // From here on it behaves like a network that has failed silently.
+  // From here on, the communicator behaves like a network that has failed silently.
   if (member_->fails_after >= 0 && member_->operations >= member_->fails_after) return;
   ++member_->operations;
   begun_ = true;
