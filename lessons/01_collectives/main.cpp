@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   const int& largest =
       lesson.flag("--largest", largest_by_default, "bytes of the sweep's largest array");
   lesson.check([&](const Options& options) {
-    algorithm_of(name);
+    algorithm_of(name);  // throws if there is no such algorithm
     check_sizes(options, elements, sweep, largest);
   });
 
@@ -56,7 +56,8 @@ int main(int argc, char** argv) {
       fill_with_contribution(rank, data);
       start_together(rank);
       const Picoseconds start = rank.compute.now();
-      if (computes && ring && grid.fits() && times.empty())  // observing takes time: once is enough
+      // The grid observes only the first all-reduce, because observing takes time.
+      if (computes && ring && grid.fits() && times.empty())
         ring_all_reduce(group, rank.device, data, [&](const RingStep& now) { grid.note(now); });
       else
         sum(data);
@@ -67,7 +68,7 @@ int main(int argc, char** argv) {
 
     const Cluster machine = machine_of(rank, group, data);
     const std::string drawing = grid.draw(*rank.transport, Console::detect());
-    if (times.size() > 1) times.erase(times.begin());  // the observed one
+    if (times.size() > 1) times.erase(times.begin());  // the one that the grid observed
     const Measured measured{algorithm, elements,
                             predict_all_reduce(algorithm, elements, rank.count, machine),
                             median(times), native_time(rank, data)};
