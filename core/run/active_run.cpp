@@ -46,7 +46,7 @@ Batch ActiveRun::batch(const Rank& rank, int step, int microbatches) const {
   return corpus.batch(run.seed, run.trained_steps + step, samples);
 }
 
-std::string ActiveRun::doing(int rank) const {
+std::string ActiveRun::last_operations_of(int rank) const {
   std::lock_guard lock{mutex_};
   const auto found = traces_.find(rank);
   return found != traces_.end() ? last_operations(*found->second) : "";

@@ -30,7 +30,8 @@ struct ActiveRun {
 
   /// Begins the output in `folder_`, including the trace.
   void open(RunFolder folder_);
-  /// Runs one rank from start to end. The rank must exist for as long as doing() may be called.
+  /// Runs one rank from start to end. The rank must exist for as long as last_operations_of() may
+  /// be called.
   void train(Rank& rank, const std::function<void(Rank&)>& body);
   /// Ends the traces of a run that has already failed, as far as they can still be written.
   void keep_traces(double patience_seconds = TraceWriter::in_a_hurry) noexcept;
@@ -40,7 +41,7 @@ struct ActiveRun {
   /// The step's data for one rank, divided into `microbatches`.
   Batch batch(const Rank& rank, int step, int microbatches) const;
   /// The rank's last operations, as last_operations() formats them. Any thread may call it.
-  std::string doing(int rank) const;
+  std::string last_operations_of(int rank) const;
 
   const LessonInfo& info;
   Options& options;

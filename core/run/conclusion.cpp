@@ -21,7 +21,7 @@ void read_trace(const ActiveRun& run, Report& report) {
   run.folder.merge(run.options.run.ranks);
   const ReadReport read = read_traces({run.folder.path / "trace.json"}, report.timeline);
   if (read.malformed > 0)
-    fmt::print(stderr, "the trace has {} lines that can't be read: {}\n", read.malformed,
+    fmt::print(stderr, "the trace has {} unreadable lines; the first: {}\n", read.malformed,
                read.first_malformed);
   report.look_at_timeline();
 }
@@ -30,9 +30,8 @@ void check_finite(const std::vector<double>& losses, float learning_rate) {
   const auto lost =
       std::ranges::find_if_not(losses, [](double loss) { return std::isfinite(loss); });
   if (lost == losses.end()) return;
-  throw RunError(
-      fmt::format("the loss is not a number from step {} on; a smaller --lr than {} would do",
-                  lost - losses.begin(), learning_rate));
+  throw RunError(fmt::format("the loss is not a number from step {} on; try a smaller --lr than {}",
+                             lost - losses.begin(), learning_rate));
 }
 
 /// Trains on one device and compares. If the deviation exceeds the tolerance, trains once more and
@@ -47,8 +46,7 @@ bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
     return train_on_one_device(
         reference_options, run.corpus, report.phases(),
         [&](int done) {
-          progress.show(done,
-                        fmt::format("the same on one device, to compare: step {}/{}", done, steps));
+          progress.show(done, fmt::format("reference run on one device: step {}/{}", done, steps));
         },
         orders);
   };
@@ -63,16 +61,16 @@ bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
 }
 
 std::string parity_failure(const Tolerance& tolerance, Collectives comm) {
-  return fmt::format("parity failed: this run is not what one device computes ({}){}\n",
-                     tolerance.bitwise() ? "it should be, to the bit"
+  return fmt::format("parity failed: the run differs from one device ({}){}\n",
+                     tolerance.bitwise() ? "they should agree bitwise"
                      : tolerance.final_loss > 0
                          ? fmt::format("the last tenth's mean loss may differ by {:g} %",
                                        100 * tolerance.final_loss)
                          : fmt::format("losses may differ by {:.0e}, parameters by {:.0e}",
                                        tolerance.loss, tolerance.parameter),
                      comm == Collectives::native
-                         ? "; MPI's own collectives add in an order that is not known here: "
-                           "--comm ring can tell rounding from a mistake"
+                         ? "; MPI's collectives add in an unknown order; use --comm ring to tell "
+                           "rounding from a mistake"
                          : "");
 }
 

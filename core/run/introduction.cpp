@@ -17,7 +17,7 @@ void introduce(const LessonInfo& info, const Options& options, const GpuPlan& gp
                run.model.heads, run.model.sequence);
   fmt::print("\n");
   if (!hosts.empty()) fmt::print("{}\n", hosts);
-  if (gpus.any) fmt::print("{}\n", gpus.told(options));
+  if (gpus.any) fmt::print("{}\n", gpus.summary(options));
   if (output.verbose) fmt::print("{}", gpus.table());
   const Clock& clock = platform.clock;
   fmt::print("{} clock{}: {}\n", clock.is_modelled() ? "modelled" : "wall",
@@ -28,10 +28,10 @@ void introduce(const LessonInfo& info, const Options& options, const GpuPlan& gp
         "modelled sends are buffered: a sender is free after β·bytes and never waits for "
         "its receiver\n");
   if (output.trace_left_out)
-    fmt::print("no trace: that of {} ranks would take gigabytes; --trace FOLDER writes it\n",
+    fmt::print("no trace: for {} ranks it would take gigabytes; --trace FOLDER writes it anyway\n",
                run.ranks);
   if (run.trained_steps > 0)
-    fmt::print("goes on after the {} steps of {}\n", run.trained_steps, run.load);
+    fmt::print("resumes after the {} steps of {}\n", run.trained_steps, run.load);
   std::fflush(stdout);
 }
 

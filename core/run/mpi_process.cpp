@@ -58,7 +58,7 @@ GpuPlan agree_on_gpus(Transport& transport, const Options& options) {
 
 /// "on 2 hosts: a (ranks 0, 1), b (ranks 2, 3); their clocks agree to within 12.3 µs", or "" for a
 /// single host.
-std::string told(const std::vector<HostClock>& clocks) {
+std::string hosts_summary(const std::vector<HostClock>& clocks) {
   std::map<std::string, std::vector<int>> ranks;
   std::int64_t largest = 0;
   for (int rank = 0; rank < static_cast<int>(clocks.size()); ++rank) {
@@ -76,7 +76,7 @@ std::string told(const std::vector<HostClock>& clocks) {
 }
 
 /// mpirun may end before it has forwarded the last output of a rank on another host.
-void let_words_through() {
+void let_output_through() {
   std::this_thread::sleep_for(std::chrono::milliseconds{150});
 }
 
@@ -84,7 +84,7 @@ void let_words_through() {
 /// gives them a second; after MPI_Abort it gives them a millisecond. Launchers other than mpirun
 /// may not end them at all.
 [[noreturn]] void end_the_run(const MpiSession& session, int code) {
-  let_words_through();
+  let_output_through();
   if (!under_mpirun()) session.abort(code);
   std::_Exit(code);
 }
@@ -96,7 +96,7 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
   // A killed peer on another host leaves a socket without a reader. MPI's writes to it must fail,
   // rather than end this process before it has reported its last operations.
   std::signal(SIGPIPE, SIG_IGN);
-  MpiSession session{/*native=*/options.platform.comm == Collectives::native};
+  MpiSession session;
   const int id = session.rank();
   const bool root = id == 0;
   const auto report = [id](RankMessage::Kind kind, const std::string& text) {
@@ -105,10 +105,10 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
   report(RankMessage::Kind::location, "");
   std::unique_ptr<Rank> rank;  // outlives an exception in its body, so that its operations can be
                                // reported
-  std::atomic<bool> said{false};
-  const auto say_doing = [&] {
-    if (!said.exchange(true) && run.opened)
-      report(RankMessage::Kind::last_operations, run.doing(id));
+  std::atomic<bool> reported{false};
+  const auto report_operations = [&] {
+    if (!reported.exchange(true) && run.opened)
+      report(RankMessage::Kind::last_operations, run.last_operations_of(id));
   };
   try {
     auto transport =
@@ -136,14 +136,14 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
     watch.now_call([&](int signal) {
       // After an interruption, no rank reports its operations.
       if (signal == end_traces_signal || signal == SIGINT)
-        said = true;
+        reported = true;
       else
-        say_doing();
+        report_operations();
       run.keep_traces();
-      if (signal == SIGCONT) let_words_through();
+      if (signal == SIGCONT) let_output_through();
       if (signal != end_traces_signal) std::_Exit(signal == SIGCONT ? 1 : 130);
     });
-    if (root) introduce(run.info, options, plan, told(clocks));
+    if (root) introduce(run.info, options, plan, hosts_summary(clocks));
 
     run.train(*rank, body);
     const std::string results = run.meter(*rank).results().to_bytes();
@@ -167,7 +167,7 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
     const std::string cause = rank ? rank->cause(error) : error.what();
     report(RankMessage::Kind::failure,
            cause + (!messages_are_collected() ? run.folder.where_the_trace_is() : std::string{}));
-    say_doing();
+    report_operations();
     run.keep_traces();
     end_the_run(session, 1);
   }

@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-std::vector<int> everybody(int count) {
+std::vector<int> all_ranks(int count) {
   std::vector<int> ranks(static_cast<std::size_t>(count));
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
@@ -57,7 +57,7 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
       plan(plan_over(*transport, options)),
       place(plan.place(id)),
       endpoint{*transport, device, options.platform.comm},
-      world(endpoint, everybody(count), "world", transport->open_channels(Group::channels_taken)),
+      world(endpoint, all_ranks(count), "world", transport->open_channels(Group::channels_taken)),
       axis_channels_(transport->open_channels(axes_with_experts * Group::channels_taken)) {
   trace.set_kernels(options.output.kernels);
   transport->computes_on(compute);

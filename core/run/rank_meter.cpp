@@ -21,8 +21,8 @@ void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
   for (const MemoryCategory category : all_memory_categories)
     if (!predicted.peak_bytes[category].is_set())
       throw std::logic_error(
-          fmt::format("the lesson predicts no peak of {}, and gives no reason: "
-                      "Figure::not_predicted is for that",
+          fmt::format("the lesson neither predicts the peak of {} nor gives a reason, with "
+                      "Figure::not_predicted",
                       name_of(category)));
   results_.phases.push_back({phase, predicted, {}, {}, {}});
   if (rank_.id == 0) run_.orders.push_back(run_.order);

@@ -19,14 +19,14 @@ namespace lockstep {
 
 namespace {
 
-/// How long a failed run waits for its ranks to end by themselves: a rank that computes or sleeps
-/// learns of the failure when it next communicates.
-constexpr std::chrono::milliseconds to_come_to_an_end{1500};
+/// How long a failed run waits for its ranks to end: a rank that computes or sleeps learns of the
+/// failure only when it next communicates.
+constexpr std::chrono::milliseconds grace_period{1500};
 
 /// Counts the ranks' threads that are still running, and records the first failure.
-class Endings {
+class Completion {
  public:
-  explicit Endings(int count) : running_(count) {}
+  explicit Completion(int count) : running_(count) {}
 
   /// Records that a rank has failed; calls `note` immediately, for the first failure only.
   void failed(const std::function<void()>& note) {
@@ -45,8 +45,7 @@ class Endings {
   bool wait() {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return running_ == 0 || failed_; });
-    if (failed_)
-      changed_.wait_until(lock, *failed_ + to_come_to_an_end, [&] { return running_ == 0; });
+    if (failed_) changed_.wait_until(lock, *failed_ + grace_period, [&] { return running_ == 0; });
     return running_ == 0;
   }
 
@@ -81,16 +80,17 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
 
   const ThreadRanks ranks{options, fabric, plan};
   std::exception_ptr refusal;  // the first failure, if it is a UsageError
-  std::string doing;           // all ranks' last operations when the first failed
-  Endings endings{count};
+  std::string operations;      // all ranks' last operations when the first failed
+  Completion completion{count};
   std::vector<std::thread> threads;
   for (int id = 0; id < count; ++id) {
     threads.emplace_back([&, id] {
       const auto fail = [&](const std::string& what, bool refused) {
-        endings.failed([&] {
+        completion.failed([&] {
           if (refused) refusal = std::current_exception();
           for (int rank = 0; rank < count; ++rank)
-            doing += shown_operations(fmt::format("rank {}", rank), run.doing(rank));
+            operations +=
+                shown_operations(fmt::format("rank {}", rank), run.last_operations_of(rank));
         });
         fabric.fail(what);
       };
@@ -104,10 +104,10 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
       } catch (const std::exception& error) {
         fail(ranks[id].cause(RunError(fmt::format("rank {}: {}", id, error.what()))), false);
       }
-      endings.ended();
+      completion.ended();
     });
   }
-  const bool all_ended = endings.wait();
+  const bool all_ended = completion.wait();
   if (all_ended)
     for (std::thread& thread : threads) thread.join();
   run.progress.end();
@@ -125,8 +125,8 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
   if (refusal)
     fmt::print(stderr, "{}\n", failure);
   else
-    fmt::print(stderr, "the run failed: {}\nwhat each rank was doing, the newest last:\n{}",
-               with_epilogue(failure, run.folder.where_the_trace_is()), doing);
+    fmt::print(stderr, "the run failed: {}\nthe last operations of each rank, newest last:\n{}",
+               with_epilogue(failure, run.folder.where_the_trace_is()), operations);
   // A rank that keeps running can be ended only with the process.
   std::fflush(stdout);
   if (!all_ended) std::_Exit(refusal ? 2 : 1);

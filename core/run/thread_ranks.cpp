@@ -20,11 +20,11 @@ GpuPlan plan_threads(const Options& options) {
 
 namespace {
 
-/// How long to wait for the other ranks once one could not be created.
-constexpr std::chrono::milliseconds to_come{1500};
+/// How long to wait for the other ranks after one could not be created.
+constexpr std::chrono::milliseconds creation_grace_period{1500};
 
 /// The ranks being created, and the first exception.
-struct Making {
+struct Creation {
   std::mutex mutex;
   std::condition_variable changed;
   int left = 0;
@@ -33,12 +33,12 @@ struct Making {
 
 }  // namespace
 
-// A rank that waits inside NCCL for a failed rank cannot be interrupted; in that case the process
-// ends.
+// A rank that waits inside NCCL for a failed rank cannot be interrupted. If one does, ends the
+// process.
 ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan)
     : ranks_(static_cast<std::size_t>(options.run.ranks)) {
-  Making making;
-  making.left = options.run.ranks;
+  Creation creation;
+  creation.left = options.run.ranks;
   std::vector<std::thread> threads;
   for (int id = 0; id < options.run.ranks; ++id)
     threads.emplace_back([&, id] {
@@ -50,20 +50,20 @@ ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const Gpu
         fabric.fail(failure.what());
         error = std::current_exception();
       }
-      std::lock_guard lock{making.mutex};
-      if (error && !making.first) making.first = error;
-      --making.left;
-      making.changed.notify_all();
+      std::lock_guard lock{creation.mutex};
+      if (error && !creation.first) creation.first = error;
+      --creation.left;
+      creation.changed.notify_all();
     });
-  std::unique_lock lock{making.mutex};
-  making.changed.wait(lock, [&] { return making.left == 0 || making.first; });
-  if (!making.changed.wait_for(lock, to_come, [&] { return making.left == 0; })) {
+  std::unique_lock lock{creation.mutex};
+  creation.changed.wait(lock, [&] { return creation.left == 0 || creation.first; });
+  if (!creation.changed.wait_for(lock, creation_grace_period, [&] { return creation.left == 0; })) {
     fmt::print(stderr, "the run failed: {}\n", fabric.failure());
     std::_Exit(1);
   }
   lock.unlock();
   for (std::thread& thread : threads) thread.join();
-  if (making.first) std::rethrow_exception(making.first);
+  if (creation.first) std::rethrow_exception(creation.first);
 }
 
 ThreadRanks::~ThreadRanks() {

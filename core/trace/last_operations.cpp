@@ -78,7 +78,7 @@ std::vector<std::string> Recorder::last_operations(int count) const {
     std::string line =
         describe(each.lane, each.span) + ": " + words_of(seconds(each.end - each.start));
     if (modelled) line += " of modelled time";
-    if (starts_tell()) {
+    if (on_wall_clock()) {
       const double ago = std::max(0.0, seconds(clock->since_start(now) - each.end));
       line += fmt::format(", ended {} ago", words_of(ago));
     }

@@ -186,7 +186,7 @@ std::vector<std::filesystem::path> trace_files(const std::filesystem::path& path
   if (fs::is_regular_file(path, ignored)) return {path};
   if (!fs::is_directory(path, ignored)) {
     throw UsageError(path.string() +
-                     ": no such trace; give a file, or a folder of a run such as "
+                     ": no such trace; give a file, or a run's folder such as "
                      "runs/latest");
   }
   if (fs::is_regular_file(path / "trace.json", ignored)) return {path / "trace.json"};
@@ -198,7 +198,7 @@ std::vector<std::filesystem::path> trace_files(const std::filesystem::path& path
   if (files.empty()) {
     throw UsageError(path.string() +
                      ": has neither trace.json nor rank*.json; give a trace file, "
-                     "or a folder of a run such as runs/latest");
+                     "or a run's folder such as runs/latest");
   }
   std::sort(files.begin(), files.end());
   return files;

@@ -166,7 +166,7 @@ std::vector<TraceEvent> Recorder::drain() {
   return events;
 }
 
-bool Recorder::starts_tell() const {
+bool Recorder::on_wall_clock() const {
   const Clock* clock = clock_.load(std::memory_order_acquire);
   return clock != nullptr && !clock->is_modelled();
 }
@@ -186,17 +186,17 @@ void Recorder::take_open(Picoseconds latest, bool all, const Take& each) {
     for (int i = 0; i < LaneQueue::most_open; ++i) {
       LaneQueue::Open open;
       if (!lane.queue.look(i, open)) continue;
-      Lane::Told& told = lane.told[static_cast<std::size_t>(i)];
+      Lane::Announcement& last = lane.announcements[static_cast<std::size_t>(i)];
       const std::int64_t since = opened(open.since, Record::start(open.words));
-      if (told.version != open.version) told = {open.version, since + patience};
-      if (now < told.next && !all) continue;
+      if (last.version != open.version) last = {open.version, since + patience};
+      if (now < last.next && !all) continue;
       if (!lane.queue.announce(i, open.version)) continue;
-      told.next = now + std::max(now - since, patience);
+      last.next = now + std::max(now - since, patience);
       fill(event, open.words);
       event.kind = TraceEvent::Kind::open;
       event.lane = id;
       const Clock* clock = clock_.load(std::memory_order_acquire);
-      event.end = std::max(event.start, starts_tell() ? clock->since_start(now) : latest);
+      event.end = std::max(event.start, on_wall_clock() ? clock->since_start(now) : latest);
       each(event);
     }
   });
@@ -207,7 +207,7 @@ OpenSpan::OpenSpan(Recorder& trace, int lane, const Span& span, Picoseconds star
   Recorder::Lane& on_lane = trace.lane(lane);
   which_ = on_lane.queue.open(Record::of(span, span.step >= 0 ? span.step : trace.step(),
                                          trace.label(on_lane, span), start, start),
-                              trace.starts_tell() ? -1 : steady_nanoseconds());
+                              trace.on_wall_clock() ? -1 : steady_nanoseconds());
   if (which_ == unseen) unseen_ = Unseen{span, start};
 }
 

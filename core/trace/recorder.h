@@ -132,7 +132,7 @@ class Recorder {
   /// Returns the steady clock's time at which a span was opened, derived from `start` if `since` is
   /// -1.
   std::int64_t opened(std::int64_t since, Picoseconds start) const;
-  bool starts_tell() const;
+  bool on_wall_clock() const;
   std::string describe(int lane, const Span& span) const;
   void put_aside(TraceEvent event);
 

@@ -35,11 +35,11 @@ struct Recorder::Lane {
   std::atomic<std::int64_t> others{0};  ///< number of records that are not spans
 
   /// The last announcement of an open span: its version, and when to announce it again.
-  struct Told {
+  struct Announcement {
     std::uint64_t version = 0;
     std::int64_t next = 0;
   };
-  std::array<Told, LaneQueue::most_open> told{};
+  std::array<Announcement, LaneQueue::most_open> announcements{};
 };
 
 /// Lanes by number. Adding a lane needs the recorder's lock; finding one does not.

@@ -132,7 +132,7 @@ std::pair<std::string, std::string> host_and_port(const std::string& viewer) {
       !port.empty() && port.size() <= 5 &&
       std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!digits || std::atoi(port.c_str()) < 1 || std::atoi(port.c_str()) > 65535)
-    throw UsageError(fmt::format("--view {}: wants HOST:PORT, such as 127.0.0.1:7077", viewer));
+    throw UsageError(fmt::format("--view {}: give HOST:PORT, such as 127.0.0.1:7077", viewer));
   return {host, port};
 }
 
@@ -144,7 +144,7 @@ void Streamer::check_address(const std::string& viewer) {
 
 Streamer::Streamer(const std::string& viewer, std::string token) : token_(std::move(token)) {
   std::tie(host_, port_) = host_and_port(viewer);
-  if (::pipe2(wake_, O_NONBLOCK | O_CLOEXEC) != 0) throw RunError("can't make a pipe");
+  if (::pipe2(wake_, O_NONBLOCK | O_CLOEXEC) != 0) throw RunError("can't create a pipe");
   thread_ = std::thread{[this] { work(); }};
 }
 
@@ -252,8 +252,8 @@ void Streamer::work() {
       if ((polled[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0 &&
           c.state != Connection::State::connecting)
         c.on_readable();
-      if (c.state == Connection::State::refused && !std::exchange(refusal_told_, true))
-        fmt::print(stderr, "the viewer does not show this run ({})\n", c.refusal);
+      if (c.state == Connection::State::refused && !std::exchange(refusal_printed_, true))
+        fmt::print(stderr, "the viewer refused this run: {}\n", c.refusal);
       if (c.socket >= 0 && (polled[i].revents & (POLLOUT | POLLERR | POLLHUP)) != 0)
         c.on_writable();
     }

@@ -42,7 +42,7 @@ class Streamer {
   std::atomic<bool> complete_{false};
   std::atomic<bool> stop_{false};
   std::atomic<double> patience_seconds_{5};
-  bool refusal_told_ = false;
+  bool refusal_printed_ = false;
   int wake_[2] = {-1, -1};  ///< a pipe: notify() writes to it, the thread polls it
   std::thread thread_;
 };

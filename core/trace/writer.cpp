@@ -62,7 +62,8 @@ TraceWriter::TraceWriter(std::filesystem::path directory, const std::string& vie
     : directory_(std::move(directory)) {
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
-  if (error) throw RunError(fmt::format("can't make {}: {}", directory_.string(), error.message()));
+  if (error)
+    throw RunError(fmt::format("can't create {}: {}", directory_.string(), error.message()));
   if (!viewer.empty()) streamer_ = std::make_unique<Streamer>(viewer, token);
   thread_ = std::thread{[this] { work(); }};
 }

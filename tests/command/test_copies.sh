@@ -75,12 +75,12 @@ for name in "${lessons[@]}"; do
   for ranks in 1 3; do
     lesson "$name" --ranks $ranks --steps 6 --load "$scratch/half" --batch 24
     claim "$name takes a checkpoint of 4 ranks on $ranks" ended 0
-    claim "$name says where it goes on ($ranks)" says "goes on after the 6 steps of $scratch/half"
+    claim "$name says where it goes on ($ranks)" says "resumes after the 6 steps of $scratch/half"
   done
 done
 lesson 09_1f1b --ranks 2 --steps 6 --batch 24 --load "$scratch/half"
 claim "a pipeline takes a checkpoint of ZeRO-3" ended 0
-claim "a pipeline that goes on has one device's bits" says 'every bit is the same'
+claim "a pipeline that goes on has one device's bits" says 'bitwise equal'
 
 is_refused() { # WHAT
   claim "$1 is refused" ended 2

@@ -91,7 +91,7 @@ failed_by() { # WHAT RANK [""]
 
 interrupted() { # HOW
   claim "$1: exit code 130" ended 130
-  claim "$1: says so, and where the trace is" complains "the trace up to then is in"
+  claim "$1: says so, and where the trace is" complains "the trace up to that point is in"
   claim "$1: nobody stays" within 30 nobody
   local rank
   for rank in 0 1 2 3; do claim "$1: rank $rank's trace is whole" is_readable $rank whole; done
@@ -125,7 +125,7 @@ if ((has_mpi == 1)); then
     claim "rank $victim killed: by the signal" complains "signal 9"
     # Ranks that were reading from it may cause messages of MPI's own too.
     claim "rank $victim killed: once" [ "$(grep -c 'the run failed' <<<"$err")" = 1 ]
-    claim "rank $victim killed: where the trace is" complains "the trace up to then is in"
+    claim "rank $victim killed: where the trace is" complains "the trace up to that point is in"
     claim "rank $victim killed: nobody stays" within 30 nobody
     for rank in 0 1 2 3; do
       claim "rank $victim killed: rank $rank's trace is readable" is_readable $rank
@@ -189,7 +189,7 @@ for launch in $launches; do
     fails "a rank throws under $launch, others $others" --launch "$launch" --others $others --how throw
     failed_by "a rank throws under $launch, others $others" 2
     claim "a rank throws under $launch, others $others: what" complains 'its own words'
-    claim "a rank throws under $launch, others $others: where the trace is" complains 'the trace up to then is in'
+    claim "a rank throws under $launch, others $others: where the trace is" complains 'the trace up to that point is in'
     claim "a rank throws under $launch, others $others: it is merged" test -s "$trace/trace.json"
   done
   # A stalled rank is given up by the first rank that has waited for --timeout.
@@ -232,7 +232,7 @@ if ((has_mpi == 1)); then
   claim 'a rank throws under mpirun alone: it is named' grep -q '^the run failed: rank 2 on .*: its own words' <<<"$err"
   for rank in 0 1 2 3; do
     claim "a rank throws under mpirun alone: rank $rank says what it did" \
-      grep -qE "when the run ended, rank $rank on [^ ]+ was doing:" <<<"$err"
+      grep -qE "the last operations of rank $rank on [^ ]+ when the run ended:" <<<"$err"
   done
   claim 'a rank throws under mpirun alone: nobody stays' within 30 nobody
 

@@ -210,7 +210,7 @@ start interrupted
 kill -TERM "$(pgrep -o -f -- "$lesson --data $scratch/text --launch mpi --hostfile $scratch/hosts --trace $trace")"
 await
 claim 'interrupted: exit code 130' ended 130
-claim 'interrupted: says so' complains 'interrupted; the trace up to then is in'
+claim 'interrupted: says so' complains 'interrupted; the trace up to that point is in'
 claim 'interrupted: nobody stays' within 30 nobody
 
 conclude

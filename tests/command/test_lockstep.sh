@@ -237,7 +237,7 @@ if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && [[ ! -e /dev/dxg ]]; then
   done
 fi
 lockstep demo --exit 1; claim "a demo that fails ends so" ended 1
-lockstep lesson 9 --view; claim "no display: how to look later" says 'No display here'
+lockstep lesson 9 --view; claim "no display: how to look later" says 'no display here'
 claim "no display: the run goes on" says 'with <--view>'
 lockstep view; claim "view without a display is refused" ended 2
 claim "no viewer was started" viewers 0

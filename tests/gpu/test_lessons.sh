@@ -34,7 +34,7 @@ gpus 1
 for launch in $launches; do
   lesson 09 2 --launch "$launch" --ranks 2 --microbatches 2 --batch 4
   claim "1F1B, ranks share a GPU, $launch: good" ended 0
-  claim "1F1B, ranks share a GPU, $launch: every bit is that of one GPU" says 'every bit is the same'
+  claim "1F1B, ranks share a GPU, $launch: every bit is that of one GPU" says 'bitwise equal'
   claim "1F1B, ranks share a GPU, $launch: says so" says '2 ranks share 1 GPU'
   claim "1F1B, ranks share a GPU, $launch: on the modelled clock" says 'modelled clock'
   claim "the GPU's own account, $launch" says "ranks' tensors"
@@ -45,20 +45,20 @@ gpus 4
 for name in 02 03 04 05; do
   lesson "$name" 2 --ranks 2 --batch 4 --microbatches 1
   claim "lesson $name by NCCL: good" ended 0
-  claim "lesson $name by NCCL: says so" says 'messages and collectives by NCCL'
-  claim "lesson $name by NCCL: on the wall clock" says 'wall clock: each of 2 ranks has a GPU to itself'
-  claim "lesson $name: spans are the GPU's" says "spans are of the GPU's clock"
+  claim "lesson $name by NCCL: says so" says 'messages and collectives use NCCL'
+  claim "lesson $name by NCCL: on the wall clock" says 'wall clock: each of 2 ranks has its own GPU'
+  claim "lesson $name: spans are the GPU's" says "spans use the GPU's clock"
   lesson "$name" 2 --ranks 2 --batch 4 --microbatches 1 --comm ring
   claim "lesson $name by our rings over NCCL: good" ended 0
 done
 lesson 09 4 --ranks 4 --microbatches 4 --batch 4 --verbose
 claim '1F1B by NCCL: good' ended 0
-claim '1F1B by NCCL: every bit is that of one GPU' says 'every bit is the same'
+claim '1F1B by NCCL: every bit is that of one GPU' says 'bitwise equal'
 claim '1F1B by NCCL: the table of places' grep -qE '^ +3 +[^ ]+ +3 ' <<<"$out"
 claim 'a trace of GPUs has messages' grep -q '"name":"recv"' "$scratch/run/trace.json"
 lesson 08 3 --ranks 3 --microbatches 2 --batch 4 --clock modelled
 claim 'GPipe on three GPUs, on the modelled clock: good' ended 0
-claim 'GPipe on three GPUs: every bit' says 'every bit is the same'
+claim 'GPipe on three GPUs: every bit' says 'bitwise equal'
 lesson 14 2 --precision bf16 --batch 4 --parity off
 claim 'lesson 14 on a GPU' ended 0
 

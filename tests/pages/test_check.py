@@ -16,7 +16,7 @@ case "$*" in
   "lesson 5 --ranks 2") echo "sent 2621.2 kB" ;;
   "lesson 5 --ranks 4") echo "sent 3058.0 kB" ;;
   "lesson 5 --clock wall") echo "rank 0   c-----.... took $RANDOM.5 ms" ;;
-  "lesson 5 --pp 2") echo "this lesson lays all its ranks on the dp axis" >&2; exit 2 ;;
+  "lesson 5 --pp 2") echo "this lesson puts all ranks on the dp axis" >&2; exit 2 ;;
   "lesson 5 --parity on") echo "losses differ by 3.4e-08" ;;
   "lesson 5 --save runs/saved") echo saved >runs/saved ;;
 esac
@@ -201,7 +201,7 @@ class Pages(unittest.TestCase):
 
     def test_quotations_are_printed_where_the_author_says_so(self):
         page = '# A page\n\n<!-- runs: ./lockstep lesson 5 --pp 2 (exit 2) -->\n<!-- quotes -->\n'
-        self.passes(page + 'It says "this lesson lays all its ranks on the dp axis".\n')
+        self.passes(page + 'It says "this lesson puts all ranks on the dp axis".\n')
         self.fails(page + 'It says "this lesson lays some ranks on the dp axis".\n', 5, 'lays some ranks')
 
     # Notes

@@ -52,7 +52,7 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 
 }  // namespace
 
-TEST_CASE("a report is one line and survives a round trip") {
+TEST_CASE("a message is one line and survives a round trip") {
   const RankMessage report{Kind::failure, 17, "a-host", "deadlock\n  rank 1 waits\t\"µ\""};
   const auto copy = RankMessage::from_line(line_of(report.kind, 17, report.host, report.text));
   REQUIRE(copy);
@@ -87,9 +87,9 @@ TEST_CASE("a killed rank is named once, followed by what each rank was doing") {
   CHECK(at_once == "a word of a rank's own\n");
   CHECK(at_end ==
         "the run failed: rank 1 on b exited on signal 9 (Killed); EPILOGUE\n"
-        "what each rank was doing, the newest last:\n"
+        "the last operations of each rank, newest last:\n"
         "  rank 0 on a:\n    step 3\n"
-        "  rank 1 on b: was killed, and can't say\n"
+        "  rank 1 on b: was killed before it could report\n"
         "  rank 2 on c:\n    step 4\n    step 5\n");
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("a rank that ended silently is named with its exit code") {
   const std::vector<std::string> here{line_of(Kind::location, 1, "b", "")};
   CHECK(told(2, here + ended)
             .at_end.starts_with("the run failed: rank 1 on b ended with exit code 3; EPILOGUE\n"));
-  // But not a rank that has already reported everything.
+  // A rank that has already reported the failure is not named again.
   CHECK(told(2, std::vector{line_of(Kind::usage_error, 1, "b", "--data x: no such file")} + ended)
             .at_end.empty());
   CHECK(told(2, std::vector{line_of(Kind::already_reported, 0, "a", "")} + ended).at_end.empty());

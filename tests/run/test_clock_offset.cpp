@@ -31,7 +31,7 @@ void on_ranks(int count, Body&& body) {
 
 }  // namespace
 
-TEST_CASE("an offset is wrong by no more than its uncertainty, however unequal the ways") {
+TEST_CASE("an offset is wrong by no more than its uncertainty, however asymmetric the round trip") {
   std::mt19937_64 random{7};
   const auto up_to = [&](std::int64_t most) {
     return std::uniform_int_distribution<std::int64_t>{0, most}(random);

@@ -49,7 +49,7 @@ std::vector<int> gather(const std::vector<fs::path>& folders, std::size_t piece)
 
 }  // namespace
 
-TEST_CASE("traces that rank 0 does not see are sent to it, whole, and no others") {
+TEST_CASE("ranks send rank 0 the traces that it lacks, complete, and no others") {
   for (const std::size_t piece : {7UL, 64UL, 1UL << 20}) {
     CAPTURE(piece);
     const TemporaryFolder here, there;
@@ -67,7 +67,7 @@ TEST_CASE("traces that rank 0 does not see are sent to it, whole, and no others"
                                        : 0));
     CHECK(std::distance(fs::directory_iterator{here.path()}, {}) == 4);
     CHECK(std::distance(fs::directory_iterator{there.path()}, {}) == 2);
-    // Now the files are there, and none is sent again.
+    // Rank 0 has the files now, so none is sent again.
     CHECK(gather({here.path(), here.path(), there.path(), there.path()}, piece) ==
           std::vector<int>{0, 0, 0, 0});
   }

@@ -40,7 +40,7 @@ Options asked(int ranks, const std::string& clock = "auto", const std::string& c
 
 }  // namespace
 
-TEST_CASE("GPUs are told apart by host and address, not by how a process counts them") {
+TEST_CASE("GPUs are identified by host and address, not by their index in a process") {
   CHECK_FALSE(plan_of({}).any);
   CHECK_FALSE(plan_of({"", ""}).any);
   CHECK_FALSE(plan_of({"a/1", ""}).any);
@@ -60,10 +60,11 @@ TEST_CASE("with a GPU per rank the run uses the wall clock and NCCL's collective
   Options options = asked(2);
   settle_on_gpus(plan, options);
   CHECK_FALSE(options.platform.clock.is_modelled());
-  CHECK(options.platform.why_this_clock == "each of 2 ranks has a GPU to itself");
+  CHECK(options.platform.why_this_clock == "each of 2 ranks has its own GPU");
   CHECK(options.platform.comm == Collectives::native);
   CHECK(by_nccl(plan, options));
-  CHECK(plan.told(options) == "a GPU to each rank (GPU X); messages and collectives by NCCL");
+  CHECK(plan.summary(options) ==
+        "each rank has its own GPU (GPU X); messages and collectives use NCCL");
 
   Options rings = asked(2, "auto", "ring");
   settle_on_gpus(plan, rings);
@@ -79,9 +80,9 @@ TEST_CASE("if ranks share GPUs, or time is modelled, messages go through the hos
   CHECK(options.platform.why_this_clock == "3 ranks share 2 GPUs");
   CHECK(options.platform.comm == Collectives::ring);
   CHECK_FALSE(by_nccl(plan, options));
-  CHECK(plan.told(options).find("copies on the device") != std::string::npos);
+  CHECK(plan.summary(options).find("copies on the device") != std::string::npos);
   options.platform.launch = Launch::mpi;
-  CHECK(plan.told(options).find("pinned memory") != std::string::npos);
+  CHECK(plan.summary(options).find("pinned memory") != std::string::npos);
 
   Options modelled = asked(2, "modelled");
   settle_on_gpus(plan_of({"a/1", "a/2"}), modelled);
@@ -96,14 +97,14 @@ TEST_CASE("a build without NCCL runs without it") {
   CHECK_FALSE(options.platform.clock.is_modelled());
   CHECK(options.platform.comm == Collectives::ring);
   CHECK_FALSE(by_nccl(plan, options));
-  CHECK(plan.told(options).find("no NCCL") != std::string::npos);
+  CHECK(plan.summary(options).find("no NCCL") != std::string::npos);
 }
 
 TEST_CASE("NCCL's own collectives are rejected if ranks share GPUs") {
   Options shared = asked(2, "wall", "native");
   CHECK(complaint_of<UsageError>([&] {
           settle_on_gpus(plan_of({"a/1", "a/1"}), shared);
-        }) == "--comm native: 2 ranks share GPUs, and NCCL wants one for each; leave it out");
+        }) == "--comm native: 2 ranks share GPUs, but NCCL needs one per rank; leave it out");
   Options alone = asked(1, "wall", "native");
   CHECK_NOTHROW(settle_on_gpus(plan_of({"a/1"}), alone));
   Options on_cpus = asked(2, "wall", "native");
@@ -130,7 +131,7 @@ TEST_CASE("a place survives transfer between processes, and fills a row of the t
     CHECK(table.find(word) != std::string::npos);
 }
 
-TEST_CASE("this process has a place, with cores and no GPU unless one is asked for") {
+TEST_CASE("this process has a place, with cores and no GPU unless one is requested") {
   const RankPlace place = this_place(/*cuda=*/false, 0);
   CHECK(place.gpu == -1);
   CHECK_FALSE(place.cores.empty());

@@ -67,14 +67,16 @@ TEST_CASE("only some lessons have a precision flag") {
   CHECK(parse({"--precision", "f16"}, narrow)->run.model.dtype == DType::f16);
   CHECK(parse({"--precision", "f32"}, narrow)->run.model.dtype == DType::f32);
   CHECK(parse({})->run.model.dtype == DType::f32);
-  CHECK(refusal({"--precision", "bf16"}) == "--precision bf16: no such flag; --help lists them");
+  CHECK(refusal({"--precision", "bf16"}) ==
+        "--precision bf16: no such flag; --help lists all flags");
   CHECK(refusal({"--rank", "3"}) ==
-        "--rank 3: no such flag; --ranks is one, and --help lists them");
+        "--rank 3: no such flag; did you mean --ranks? --help lists all flags");
   CHECK(refusal({"--microbatch=3"}) ==
-        "--microbatch=3: no such flag; --microbatches is one, and --help lists them");
-  CHECK(refusal({"--precision", "fp8"}, narrow) == "--precision fp8: wants one of f32, bf16, f16");
+        "--microbatch=3: no such flag; did you mean --microbatches? --help lists all flags");
+  CHECK(refusal({"--precision", "fp8"}, narrow) ==
+        "--precision fp8: must be one of f32, bf16, f16");
   CHECK(refusal({"--comm", "native"}, narrow) ==
-        "--comm native with --precision bf16: MPI knows no 16-bit floats; leave one of them out");
+        "--comm native with --precision bf16: MPI has no 16-bit floats; leave one of them out");
 }
 
 TEST_CASE("flags set what they name") {
@@ -225,7 +227,8 @@ TEST_CASE("on the meta device the clock is modelled, however many cores there ar
     CHECK(options->platform.comm == Collectives::ring);
     CHECK_FALSE(options->platform.on_gpus());
   }
-  CHECK(parse({"--device", "meta", "--clock", "modelled"})->platform.why_this_clock == "as asked");
+  CHECK(parse({"--device", "meta", "--clock", "modelled"})->platform.why_this_clock ==
+        "chosen by --clock");
 }
 
 TEST_CASE("a writable path is accepted, and nothing is left behind") {
@@ -313,7 +316,7 @@ TEST_CASE("the wall clock is the default if each rank has a core") {
   CHECK(kind({"--ranks", "1", "--pace", "2"}) == ClockKind::modelled);
   CHECK(parse({"--ranks", more})->platform.why_this_clock ==
         more + " ranks share " + std::to_string(cores) + " cores");
-  CHECK(parse({"--clock", "wall"})->platform.why_this_clock == "as asked");
+  CHECK(parse({"--clock", "wall"})->platform.why_this_clock == "chosen by --clock");
   const auto timed = parse({"--time", "forward=3ms", "--cluster", "free"});
   CHECK(timed->platform.clock.times().of(Category::forward) == 3'000'000'000);
   CHECK(timed->platform.clock.cluster().name == "free");

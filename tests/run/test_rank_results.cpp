@@ -35,7 +35,7 @@ Reference reference_of(std::vector<double> losses, std::vector<float> values) {
 
 }  // namespace
 
-TEST_CASE("a rank's record survives serialisation bit for bit") {
+TEST_CASE("a rank's results survive serialisation bit for bit") {
   std::mt19937 random{4};
   for (int round = 0; round < 50; ++round) {
     RankResults record{.rank = round, .host = "höst \"1\"", .train_seconds = 0.1 * round};
@@ -134,16 +134,16 @@ TEST_CASE("the report compares resident memory with the account, process by proc
     for (const std::int64_t peak : peaks) record.phases.push_back({.peak_total = peak});
     return record;
   };
-  // Two hosts, on each of which a process has the same number.
+  // Two hosts, with a process of the same id on each.
   std::vector<RankResults> ranks{rank(0, "a", {7, 50, 1'000}, {300, 400}),
                                  rank(1, "b", {7, 60, 700}, {500}),
                                  rank(2, "a", {7, 50, 900}, {200, 100})};
   const std::vector<ProcessMemory> processes = process_memory(ranks);
   REQUIRE(processes.size() == 2);
   CHECK(processes[0].ranks == std::vector{0, 2});
-  CHECK(processes[0].tensors == 400 + 200);  // of each rank its highest phase
+  CHECK(processes[0].tensors == 400 + 200);  // each rank's highest phase
   CHECK(processes[0].program == 50);
-  CHECK(processes[0].resident == 900);  // before rank 0 had copied its results
+  CHECK(processes[0].resident == 900);  // measured before rank 0 had copied its results
   CHECK(processes[0].other() == 900 - 600 - 50);
   CHECK(processes[1].ranks == std::vector{1});
   CHECK(processes[1].other() == 700 - 500 - 60);
@@ -161,7 +161,7 @@ TEST_CASE("losses come from the ranks that have them, and each step must have on
   CHECK(unlike(complaint_of<RunError>([&] { collect_losses(ranks, 4); }), {"step 3"}) == "");
 }
 
-TEST_CASE("parameters come once each, in the model's order") {
+TEST_CASE("each parameter appears once, in the model's order") {
   std::vector<RankResults> ranks(2);
   ranks[0].parameters = {{"tied", 7, {1}}, {"b", 2, {2}}};
   ranks[1].parameters = {{"a", 0, {3}}, {"tied", 7, {1}}};
@@ -172,7 +172,7 @@ TEST_CASE("parameters come once each, in the model's order") {
   CHECK(parameters[2].name == "tied");
 }
 
-TEST_CASE("parts of parameters are assembled, whichever rank has them and however they were cut") {
+TEST_CASE("slices of parameters are assembled, whichever ranks hold them") {
   std::mt19937 random{9};
   for (int round = 0; round < 50; ++round) {
     const int ranks = 1 + round % 5;
@@ -214,7 +214,7 @@ TEST_CASE("parts of parameters are assembled, whichever rank has them and howeve
   }
 }
 
-TEST_CASE("parts that leave a gap, differ or do not belong together are named") {
+TEST_CASE("slices that leave a gap, differ or do not belong together are named") {
   const auto complaint = [](std::vector<NamedValues> first, std::vector<NamedValues> second) {
     std::vector<RankResults> ranks(2);
     ranks[1].rank = 1;
@@ -239,7 +239,7 @@ TEST_CASE("parts that leave a gap, differ or do not belong together are named") 
   CHECK(unlike(complaint({{"w", 0, {1}, Slice{{3}}}}, {}), {"rank 0 has 1 elements of w"}) == "");
 }
 
-TEST_CASE("the same bits are the same, and within any tolerance") {
+TEST_CASE("equal bits are bitwise equal, and within any tolerance") {
   const Parity parity =
       compare({2.5, 1.25}, {{"w", 0, {1, -2, 3}}}, reference_of({2.5, 1.25}, {1, -2, 3}));
   CHECK(parity.bitwise);
@@ -272,7 +272,7 @@ TEST_CASE("the distance is measured per tensor, relative to its norm or that of 
   CHECK(compare({1}, {{"a", 0, {1.3F}}, {"b", 1, {1.2F}}}, two).worst_parameter == "a");
 }
 
-TEST_CASE("a zero of the other sign is no difference, but not the same bits") {
+TEST_CASE("zeros of opposite sign have no distance, but different bits") {
   const Parity parity = compare({0.5}, {{"w", 0, {0.0F, 1}}}, reference_of({0.5}, {-0.0F, 1}));
   CHECK_FALSE(parity.bitwise);
   CHECK(parity.max_relative_parameter == 0);

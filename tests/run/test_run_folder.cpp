@@ -94,7 +94,7 @@ TEST_CASE("runs/latest is the run that started last, and starts empty") {
   CHECK_FALSE(fs::exists(folder.path() / "latest"));
 }
 
-TEST_CASE("of a killed rank, whole lines are kept") {
+TEST_CASE("a killed rank's file keeps its whole lines") {
   const TemporaryFolder folder;
   const RunFolder run{"run", folder.path()};
   const std::string whole = "[\n{\"a\":0},\n";
@@ -115,7 +115,7 @@ TEST_CASE("of a killed rank, whole lines are kept") {
   }
 }
 
-TEST_CASE("traces on other hosts are reported as there") {
+TEST_CASE("traces on other hosts are reported with their hosts") {
   const TemporaryFolder folder;
   const RunFolder run{"run", folder.path()};
   folder.file("rank0.json", "[\n");

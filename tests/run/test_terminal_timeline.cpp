@@ -61,7 +61,7 @@ TEST_CASE("the halves of backward look different; microbatches continue after 9"
   CHECK(draw_timeline(written.done(), 0, 0, false) == "rank 0   9----a----z====#~~~~\n");
 }
 
-TEST_CASE("an action without room gives its place to the next, and rows keep their width") {
+TEST_CASE("an action that gets no column yields to the next; rows keep their width") {
   HandWritten written;
   for (int m = 0; m < 10; ++m) written.forward(0, m, m, m + 1);  // a tenth of a column each
   written.forward(0, 10, 10, 200);
@@ -83,14 +83,14 @@ TEST_CASE("without pipeline actions every span shows its first letter") {
         "rank 1   ..........l---------\n");
 }
 
-TEST_CASE("a wait is drawn where it is, also within an action") {
+TEST_CASE("a wait is drawn at its place, even within an action") {
   HandWritten written;
   written.forward(0, 0, 0, 10).backward(0, 0, 10, 20);
   written.stretch(0, "all_gather", Category::wait, 0, 3);        // before it computes
   written.stretch(0, "all_gather", Category::wait, 12, 15);      // in the middle
   written.stretch(0, "reduce_scatter", Category::wait, 18, 20);  // at its end
   written.forward(1, 1, 0, 10).backward(1, 1, 10, 20);
-  written.stretch(1, "recv", Category::wait, 10, 20);  // all of it
+  written.stretch(1, "recv", Category::wait, 10, 20);  // the whole time
   const Timeline& timeline = written.done();
   CHECK(draw_timeline(timeline, 0, 30, false) ==
         "rank 0   ...0------0=...===..\n"

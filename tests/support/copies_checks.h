@@ -89,7 +89,7 @@ class Copies {
     move_to(rank_.device, mine);
     return accumulate_gradients(*model_, mine);
   }
-  /// Completes the gradients of updated(), without an update.
+  /// Completes the gradients of updated() without updating the parameters.
   void sum() {
     if (copies_) copies_->sum_gradients();
     if (zero_1_) zero_1_->wait();
@@ -106,11 +106,11 @@ class Copies {
     if (zero_3_) zero_3_->step();
   }
 
-  /// The parameters that this rank holds at the end: whole ones, or its own parts.
+  /// The parameters that this rank holds at the end: whole tensors, or its slices.
   std::vector<Parameter*> parameters() const {
     return zero_3_ ? zero_3_->parts() : model_->parameters();
   }
-  /// The parameters, or parts, whose gradients are complete on this rank.
+  /// The parameters, or slices, whose gradients are complete on this rank.
   std::vector<Parameter*> updated() const {
     if (zero_1_) return zero_1_->parts();
     if (zero_2_) return zero_2_->parts();

@@ -11,7 +11,7 @@ namespace lockstep::testing {
 
 struct Mismatch {
   std::string name;
-  /// Called on each of the four ranks.
+  /// The program; called on each of the four ranks.
   std::function<void(Rank&)> body;
   /// Words that the error message must contain. If only a deadlock can be detected, the words of
   /// that message.

@@ -179,7 +179,7 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
       return fmt::format("{}: {} ran {}..{}, simulated {}..{}", where(), to_string(actions[i]),
                          ran[i].start, ran[i].end, timed[i].start, timed[i].end);
 
-  // Messages that this rank sends and receives, by content.
+  // The messages that this rank sends and receives, by their content.
   struct Passage {
     Picoseconds start, end;
     bool operator==(const Passage&) const = default;

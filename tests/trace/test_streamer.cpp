@@ -46,7 +46,7 @@ std::string first_event(const std::string& trace) {
   return trace.substr(begin, trace.find('\n', begin) + 1 - begin);
 }
 
-/// Bytes in which no stretch repeats, so lost or duplicated bytes are noticed.
+/// Bytes without repeated sections, so that the test notices lost or duplicated bytes.
 std::string bytes_of(std::size_t count) {
   std::string bytes;
   for (std::size_t i = 0; bytes.size() < count; ++i) bytes += std::to_string(i) + "\n";
@@ -81,7 +81,8 @@ TEST_CASE("a late viewer misses nothing") {
   {
     TraceWriter writer{folder.path(), viewer.address(), ""};
     writer.add({}, recorder);
-    // The viewer starts to listen after 30 spans. The run goes on until it has connected.
+    // The viewer starts to listen after 30 spans. The run continues until the viewer has
+    // connected.
     int i = 0;
     CHECK(comes_true([&] {
       if (i == 30) viewer.listen({});
@@ -179,7 +180,7 @@ TEST_CASE("the wait for a viewer that accepts nothing ends at the time-out") {
   CHECK(viewer.received() == "");
 }
 
-TEST_CASE("without a viewer the end comes at once") {
+TEST_CASE("without a viewer, finish() returns immediately") {
   const TemporaryFolder folder;
   FakeViewer nobody;  // reserves the port without listening
   const std::string address = nobody.address();
@@ -193,7 +194,7 @@ TEST_CASE("without a viewer the end comes at once") {
   }
 }
 
-TEST_CASE("the wait for a viewer that has gone ends") {
+TEST_CASE("finish() does not wait forever for a viewer that is gone") {
   const TemporaryFolder folder;
   const std::string file = folder.file("trace", bytes_of(1000));
   auto viewer = std::make_unique<FakeViewer>();

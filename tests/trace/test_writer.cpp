@@ -267,7 +267,7 @@ TEST_CASE("a trace that is ended while ranks continue has as many spans as its e
   }
 }
 
-TEST_CASE("a recorder that is off leaves a trace with nothing in it") {
+TEST_CASE("a recorder that is off leaves an empty trace") {
   const TemporaryFolder folder;
   Recorder off{false};
   {
@@ -302,7 +302,7 @@ TEST_CASE("the hello reports its values, whatever characters they contain") {
   CHECK(event["args"]["predicted"]["bubble"] == 0.25);
 }
 
-TEST_CASE("merging ranks of which one recorded nothing gives the others' records") {
+TEST_CASE("if one rank recorded nothing, the merge has the other ranks' records") {
   const TemporaryFolder folder;
   const fs::path one = folder.file("rank0.json", "[\n{\"a\":1},\n");
   const fs::path none = folder.file("rank1.json", "[\n");
@@ -316,7 +316,7 @@ TEST_CASE("a folder that cannot be created, or a file that cannot be written, gi
   CHECK(unlike(complaint_of<RunError>([&] {
                  TraceWriter{file / "below", "", ""};
                }),
-               {"can't make", (file / "below").string()}) == "");
+               {"can't create", (file / "below").string()}) == "");
   fs::create_directory(folder.path() / "rank0.json");
   TraceWriter writer{folder.path(), "", ""};
   Recorder recorder;
@@ -354,8 +354,8 @@ TEST_CASE("a disk that fills up during a run ends that rank's trace and is repor
     REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
     for (int i = 0; i < 2000; ++i) large.span(0, {.name = "work"}, i, i + 1);
     modest.span(0, {.name = "work"}, 0, 1);
-    // The writer keeps draining, which keeps memory from filling too: in one of the rounds it
-    // leaves nothing.
+    // The writer keeps draining the recorder, so that memory does not fill up: in one of the
+    // rounds nothing is left.
     for (int attempt = 0; attempt < 200 && kept > 0; ++attempt) {
       std::this_thread::sleep_for(std::chrono::milliseconds{100});
       const bool full = fs::file_size(folder.path() / "rank0.json") >= small.rlim_cur;

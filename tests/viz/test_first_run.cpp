@@ -25,12 +25,12 @@ TEST_CASE("of several runs, the first is opened and the others are named") {
   CHECK(two.paths == std::vector{a0, a1});
   CHECK(two.left_out == std::vector{b});
   CHECK(notice_words(two) ==
-        "one run at a time: " + b.string() + " is another run and is not shown");
-  CHECK(notice_words(first_run_of({b, c, a0})) == "one run at a time: " + c.string() +
-                                                      " and 1 more are of other runs and are not "
-                                                      "shown");
+        "the viewer shows one run at a time: " + b.string() + " is another run and is not shown");
+  CHECK(notice_words(first_run_of({b, c, a0})) ==
+        "the viewer shows one run at a time: " + c.string() +
+            " and 1 more belong to other runs and are not shown");
 
-  // Traces from other tools name no run: they belong together, and to none of ours.
+  // Traces from other tools name no run: together they form one, which is none of ours.
   CHECK(first_run_of({other, other}).paths.size() == 2);
   CHECK(first_run_of({other, a0}).left_out == std::vector{a0});
   CHECK_THROWS_AS(first_run_of({folder.path() / "nothing"}), UsageError);

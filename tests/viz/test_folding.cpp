@@ -107,7 +107,7 @@ TEST_CASE("a span across two columns is counted once") {
   CHECK(spans == 50);
 }
 
-TEST_CASE("a span that is cut by the window's edge keeps its part") {
+TEST_CASE("a span that is cut by the window's edge keeps its visible part") {
   const SpanRow row{{.start = -500, .end = 500}, {.start = 900, .end = 5000}};
   std::vector<Box> boxes;
   fold(row, {0, 1000}, 100, boxes);

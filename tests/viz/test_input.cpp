@@ -28,7 +28,7 @@ class Piped {
   Piped& operator=(const Piped&) = delete;
 
   void send(std::string_view bytes) {
-    constexpr std::size_t fits = 32 * 1024;  // a pipe holds this without a reader
+    constexpr std::size_t fits = 32 * 1024;  // a pipe buffers this much without a reader
     for (; !bytes.empty(); bytes.remove_prefix(std::min(fits, bytes.size()))) {
       const std::string_view piece = bytes.substr(0, fits);
       REQUIRE(::write(ends_[1], piece.data(), piece.size()) == static_cast<ssize_t>(piece.size()));
@@ -187,7 +187,7 @@ TEST_CASE("a document of many lines, as PyTorch writes, is read when it has ende
   CHECK(piped.feed->malformed() == 0);
 }
 
-TEST_CASE("a last line without an end is taken when the pipe is closed") {
+TEST_CASE("a last line without a newline is read when the pipe is closed") {
   std::string trace = sample_traces(sample_1f1b(1, 2, 1))[0];
   trace.pop_back();
   Piped piped;

@@ -129,7 +129,7 @@ TEST_CASE("a connection that breaks anywhere resumes at the byte where it broke"
   CHECK(viewer.feed.malformed() == 0);
 }
 
-TEST_CASE("hello and data in one piece, although ranks wait for the answer") {
+TEST_CASE("hello and data may arrive in one piece, although ranks wait for the answer") {
   const SampleRun run = sample_1f1b(2, 4, 1);
   Viewer viewer;
   FakeRank rank{viewer.port()};
@@ -137,7 +137,7 @@ TEST_CASE("hello and data in one piece, although ranks wait for the answer") {
   CHECK(viewer.until([&] { return has_ended(viewer, 0); }));
 }
 
-TEST_CASE("a new run replaces the old one, and late ranks of the old one are sent away") {
+TEST_CASE("a new run replaces the old one, and late ranks of the old one are refused") {
   SampleRun run = sample_1f1b(2, 4, 1);
   Viewer viewer;
   FakeRank old_rank{viewer.port()};
@@ -163,7 +163,7 @@ TEST_CASE("a new run replaces the old one, and late ranks of the old one are sen
   CHECK(late.line() == "refused: the viewer shows a later run");
 }
 
-TEST_CASE("malformed lines are counted and named, the rest goes on") {
+TEST_CASE("malformed lines are counted and named, and later lines are read") {
   const SampleRun run = sample_1f1b(2, 4, 1);
   Viewer viewer;
   FakeRank rank{viewer.port()};
@@ -202,7 +202,7 @@ TEST_CASE("a wrong token, no token and no hello are refused") {
   }
   FakeRank stranger{viewer.port()};
   stranger.send("GET / HTTP/1.1\r\n");
-  CHECK(stranger.line() == "refused: this is no hello of a rank");
+  CHECK(stranger.line() == "refused: the first line is not a rank's hello");
   FakeRank right{viewer.port()};
   right.send(sample_hello(run, 0, "secret"));
   CHECK(right.line() == "resume 0");
@@ -212,7 +212,7 @@ TEST_CASE("a wrong token, no token and no hello are refused") {
 TEST_CASE("a port in use, or open to others without a token, gives one clear line") {
   Viewer viewer;
   const Endpoint taken = viewer.server.endpoint();
-  CHECK_THROWS_WITH_AS(LiveServer(taken, "", [] {}), doctest::Contains("is taken"), UsageError);
+  CHECK_THROWS_WITH_AS(LiveServer(taken, "", [] {}), doctest::Contains("is in use"), UsageError);
   CHECK_THROWS_WITH_AS(LiveServer({.host = "0.0.0.0", .port = 0}, "", [] {}),
                        doctest::Contains("--token"), UsageError);
   CHECK_NOTHROW(LiveServer({.host = "0.0.0.0", .port = 0}, "t", [] {}));

@@ -103,7 +103,7 @@ void App::open_files() {
   }
   if (model_.timeline.empty()) {
     throw UsageError(options_.paths.front().string() +
-                     ": has no spans; give a trace file or a folder of a run");
+                     ": has no spans; give a trace file or a run's folder");
   }
   const std::size_t count = model_.timeline.steps().size();
   int first = 0, last = 0;
@@ -117,7 +117,8 @@ void App::open_files() {
     };
     model_.viewport.fit_steps(model_.timeline, index(first), index(read > 1 ? last : first));
   } else if (!options_.steps.empty()) {
-    throw UsageError("--steps " + options_.steps + ": wants a step or two, such as 3 or 2-4");
+    throw UsageError("--steps " + options_.steps +
+                     ": give a step or a range of steps, such as 3 or 2-4");
   } else if (count <= whole_file_steps) {
     model_.viewport.fit(model_.timeline);
   } else {
@@ -161,7 +162,7 @@ LiveFeed::Progress App::take_input() {
   source.malformed = input_->malformed();
   source.first_malformed = input_->first_malformed();
   if (progress.news && input_->ended() && model_.timeline.empty()) {
-    throw UsageError("-: what was piped into it has no spans; give it a trace of a run");
+    throw UsageError("-: standard input has no spans; pipe a run's trace into it");
   }
   return progress;
 }
@@ -213,7 +214,8 @@ int App::run() {
   }
   if (options_.stats) write_stats();
   if (options_.screenshot && !screenshot_seconds_) {
-    throw RunError("closed before the picture " + options_.screenshot->string() + " was due");
+    throw RunError("the viewer was closed before it took the picture " +
+                   options_.screenshot->string());
   }
   return 0;
 }
@@ -275,7 +277,7 @@ void App::draw() {
     painter.text(x, y - painter.px(30), "Waiting for a run on " + model_.source.name, colours::text,
                  painter.look().large, Align::centre);
     std::string command = options_.piped()
-                              ? "Piped into it:  ssh HOST 'tail -n +1 -f RUN/rank*.json'"
+                              ? "Pipe a trace into it:  ssh HOST 'tail -n +1 -f RUN/rank*.json'"
                               : "Start one in another terminal:  ./lockstep lesson 9 --view";
     if (options_.listens() && options_.listen.port != Endpoint{}.port) {
       command += fmt::format(" 127.0.0.1:{}", server_->endpoint().port);

@@ -56,8 +56,8 @@ std::filesystem::path font_file(const std::string& name) {
 }
 
 const char* no_display_words =
-    "no display to open a window on. On a machine with one, run it there (or set DISPLAY); for a "
-    "picture without one: xvfb-run -a lockstep_view DIR --screenshot run.png";
+    "there is no display to open a window on. Run it on a machine that has one, or set DISPLAY; to "
+    "take a picture without a display: xvfb-run -a lockstep_view DIR --screenshot run.png";
 
 }  // namespace
 
@@ -74,7 +74,7 @@ Window::Window(const std::string& title, int width, int height, bool visible) : 
     glfwGetError(&why);
     const std::string reason = why ? why : "unknown";
     glfwTerminate();
-    throw UsageError("no window: it takes OpenGL 3.2 or later (" + reason +
+    throw UsageError("can't open a window, which needs OpenGL 3.2 or later (" + reason +
                      "). Without a display: xvfb-run -a lockstep_view DIR --screenshot run.png");
   }
   glfwMakeContextCurrent(window_);

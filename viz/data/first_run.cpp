@@ -36,9 +36,11 @@ std::string notice_words(const FirstRun& chosen) {
   if (chosen.left_out.empty()) return {};
   const std::string name = chosen.left_out.front().string();
   if (chosen.left_out.size() == 1)
-    return fmt::format("one run at a time: {} is another run and is not shown", name);
-  return fmt::format("one run at a time: {} and {} more are of other runs and are not shown", name,
-                     chosen.left_out.size() - 1);
+    return fmt::format("the viewer shows one run at a time: {} is another run and is not shown",
+                       name);
+  return fmt::format(
+      "the viewer shows one run at a time: {} and {} more belong to other runs and are not shown",
+      name, chosen.left_out.size() - 1);
 }
 
 }  // namespace lockstep::viz

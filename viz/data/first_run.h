@@ -17,7 +17,7 @@ struct FirstRun {
 /// name and count as one run. Throws UsageError if a path has no trace.
 FirstRun first_run_of(const std::vector<std::filesystem::path>& paths);
 
-/// Returns "one run at a time: runs/b is not shown", or "" if nothing is left out.
+/// Returns a message that names a path that is left out, or "" if there is none.
 std::string notice_words(const FirstRun& chosen);
 
 }  // namespace lockstep::viz

@@ -70,7 +70,8 @@ int listen_at(const Endpoint& endpoint) {
   const int error = errno;
   if (socket >= 0) ::close(socket);
   if (error == EADDRINUSE) {
-    throw UsageError("port " + port + " is taken, by another viewer perhaps; close that one, or " +
+    throw UsageError("port " + port +
+                     " is in use, perhaps by another viewer; close that program, or " +
                      "choose another port: --listen " + std::to_string(endpoint.port + 1) +
                      " (and --view " + std::to_string(endpoint.port + 1) + " for the run)");
   }
@@ -92,7 +93,7 @@ Endpoint parse_endpoint(const std::string& text) {
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
   if (error != std::errc{} || end != port.data() + port.size() || endpoint.port < 0 ||
       endpoint.port > 65535) {
-    throw UsageError("--listen " + text + ": wants [HOST:]PORT, such as 7077 or 0.0.0.0:7077");
+    throw UsageError("--listen " + text + ": give [HOST:]PORT, such as 7077 or 0.0.0.0:7077");
   }
   return endpoint;
 }
@@ -120,8 +121,8 @@ LiveServer::LiveServer(const Endpoint& endpoint, std::string token, std::functio
     : endpoint_(endpoint), token_(std::move(token)), wake_(std::move(wake)) {
   if (!is_loopback(endpoint_) && token_.empty()) {
     throw UsageError("--listen " + where(endpoint_) +
-                     " opens the viewer to other machines; add --token T, and give the same to "
-                     "the run, or listen on this machine only: --listen " +
+                     " opens the viewer to other machines; add --token T and give the run "
+                     "--view-token T, or listen on this machine only: --listen " +
                      std::to_string(endpoint_.port));
   }
   listener_ = listen_at(endpoint_);
@@ -205,7 +206,7 @@ void LiveServer::read(Connection& connection) {
   if (connection.rank < 0) {
     const auto newline = bytes.find('\n');
     connection.text.append(bytes.substr(0, newline));
-    if (connection.text.size() > longest_hello) return refuse(connection, "no hello");
+    if (connection.text.size() > longest_hello) return refuse(connection, "the hello is too long");
     if (newline == std::string_view::npos || !greet(connection)) return;
     bytes.remove_prefix(newline + 1);
   }
@@ -221,7 +222,7 @@ bool LiveServer::greet(Connection& connection) {
   const auto args = hello.is_object() ? hello.value("args", nlohmann::json{}) : nlohmann::json{};
   if (!args.is_object() || !args.contains("rank") || !args["rank"].is_number_integer() ||
       args["rank"].get<int>() < 0) {
-    refuse(connection, "this is no hello of a rank");
+    refuse(connection, "the first line is not a rank's hello");
     return false;
   }
   const auto text = [&](const char* key) {

@@ -204,8 +204,8 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
       return lines;
     case Finding::Kind::folded:
       return {fmt::format("{} spans, {:.0f} % full", finding.count, 100 * finding.cover),
-              "one of them: " + span_words(timeline, span) + ", " + length,
-              "zoom in to tell them apart"};
+              "for example: " + span_words(timeline, span) + ", " + length,
+              "zoom in to see each of them"};
     case Finding::Kind::idle: {
       const bool compute = finding.lane->is_compute();
       const std::string reason =

@@ -33,7 +33,8 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, const Model& mod
                                           [&](const auto& each) { return each.step <= in_view; });
   if (after == points.begin()) {
     const Rect inside = painter.card(rect, "Bubble");
-    painter.text(inside.left, inside.top, "no step has ended yet", colours::text_faint, look.body);
+    painter.text(inside.left, inside.top, "no step is complete yet", colours::text_faint,
+                 look.body);
     return;
   }
   const BubbleSeries::Point& point = *std::prev(after);
@@ -56,7 +57,7 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, const Model& mod
   };
   const auto ranks = static_cast<double>(std::max<std::size_t>(model.timeline.ranks().size(), 1));
   if (pipeline) {
-    headline(point.bubble.share(), "of rank-time, no action runs");
+    headline(point.bubble.share(), "of rank-time without an action");
     y = draw_bars(painter, {inside.left, y, inside.right, inside.bottom}, point,
                   model.timeline.prediction(point.step));
     std::string facts = fmt::format("internal {:.1f} %", 100 * point.internal.share());
@@ -65,8 +66,8 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, const Model& mod
     }
     line(facts);
   } else if (point.overlap.communication > 0) {
-    headline(point.overlap.share(), "of it hidden by compute");
-    line(fmt::format("{} a rank, exposed {}",
+    headline(point.overlap.share(), "hidden by compute");
+    line(fmt::format("{} per rank, exposed {}",
                      duration_words(static_cast<double>(point.overlap.communication) / ranks),
                      duration_words(static_cast<double>(point.parts.exposed()) / ranks)));
     if (point.parts.exposed() > 0) line(exposed_words(point.parts, ranks));

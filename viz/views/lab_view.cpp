@@ -137,11 +137,11 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
   x += painter.text(x, rect.top, fmt::format("bubble {:.1f} %", 100 * answer_->simulation.bubble),
                     colours::text, look.small);
   painter.text(x + painter.px(10), rect.top,
-               fmt::format("by the formula, for equal stages and free messages, {}/{} = {:.1f} %",
-                           p - 1, m + p - 1, 100 * answer_->formula),
+               fmt::format("formula, for equal stages and free messages: {}/{} = {:.1f} %", p - 1,
+                           m + p - 1, 100 * answer_->formula),
                colours::text_dim, look.small);
   painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4),
-               fmt::format("a step takes {};  rank 0 holds {} microbatch{} at most",
+               fmt::format("a step takes {};  rank 0 holds at most {} microbatch{}",
                            duration_words(static_cast<double>(answer_->simulation.makespan)),
                            answer_->most_live, answer_->most_live == 1 ? "" : "es"),
                colours::text_dim, look.small);

@@ -18,7 +18,8 @@ constexpr float column_width = 2;  // pixels
 
 void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& model) const {
   const Look& look = painter.look();
-  Rect inside = painter.card(rect, "Memory", "in the time shown above; dashed: peak of the run");
+  Rect inside =
+      painter.card(rect, "Memory", "in the time range shown above; dashed: the run's peak");
   draw_legend(painter, inside);
   inside.top += look.small->FontSize + painter.px(6);
   const auto& ranks = model.timeline.ranks();
@@ -39,7 +40,7 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& mod
     const float y = inside.top + row * static_cast<float>(i);
     // If not all ranks fit, the last row says how many are missing.
     if (i + 1 == shown && shown < ranks.size()) {
-      painter.text(inside.left, y, fmt::format("and {} ranks more", ranks.size() - i),
+      painter.text(inside.left, y, fmt::format("and {} more ranks", ranks.size() - i),
                    colours::text_faint, look.small);
       break;
     }

@@ -16,7 +16,7 @@ constexpr float inset_share = 0.5f;       // of a strip's height, for spans nest
 constexpr float least_fold_alpha = 0.3f;  // keeps a nearly empty fold visible
 constexpr std::size_t most_arrows = 300;  // more would cover everything
 constexpr float arrow_size = 4.5f;
-constexpr float least_open = 6;  // minimum pixels of an open span, even if its clock stands still
+constexpr float least_open = 6;  // minimum pixels of an open span, even if its clock has stopped
 
 std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wide) {
   const char letter = letter_of(span.category);
@@ -194,9 +194,9 @@ void TimelineView::draw_open(const Painter& painter, const Frame& frame, const M
     Rect at = rect;
     at.left = std::max(rect.left, frame.x(static_cast<double>(open.span.start)));
     // On the modelled clock time stops while a rank is stalled, so draw a mark of minimum width.
-    const float told = frame.x(static_cast<double>(open.span.end));
-    at.right = std::min(rect.right, std::max(told, at.left + painter.px(least_open)));
-    if (told < rect.left || at.right <= at.left) continue;
+    const float announced = frame.x(static_cast<double>(open.span.end));
+    at.right = std::min(rect.right, std::max(announced, at.left + painter.px(least_open)));
+    if (announced < rect.left || at.right <= at.left) continue;
     painter.fill(at, faded(colours::trouble, 0.25f));
     painter.hatch(at, colours::wait_hatch);
     painter.frame(at, colours::trouble);

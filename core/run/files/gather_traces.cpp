@@ -76,7 +76,7 @@ int gather_traces(Transport& transport, const RunFolder& folder, std::size_t pie
     std::error_code error;
     if (files[i]) fs::rename(arriving(missing[i]), to, error);
     if (!files[i] || error)
-      throw RunError(fmt::format("can't write {}, which comes from another host", to.string()));
+      throw RunError(fmt::format("can't write {}, a trace from another host", to.string()));
   }
   return static_cast<int>(missing.size());
 }

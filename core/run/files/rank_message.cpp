@@ -69,8 +69,8 @@ std::string RankMessage::shown() const {
     case Kind::failure:
       return fmt::format("the run failed: rank {} on {}: {}\n", rank, host, text);
     case Kind::last_operations:
-      return fmt::format("when the run ended, rank {} on {} was doing:\n    {}\n", rank, host,
-                         indented(text));
+      return fmt::format("the last operations of rank {} on {} when the run ended:\n    {}\n", rank,
+                         host, indented(text));
   }
   return "";
 }
@@ -99,7 +99,7 @@ std::string with_epilogue(const std::string& cause, const std::string& epilogue)
 }
 
 std::string last_operations(const Recorder& trace) {
-  return fmt::format("{}", fmt::join(trace.last_operations(operations_told), "\n"));
+  return fmt::format("{}", fmt::join(trace.last_operations(operations_shown), "\n"));
 }
 
 std::string host_name() {

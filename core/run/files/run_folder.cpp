@@ -34,7 +34,7 @@ std::string shown(const fs::path& path) {
 }  // namespace
 
 RunFolder RunFolder::create(const std::string& trace, const std::string& lesson) {
-  if (const char* told = std::getenv(run_variable)) return from_bytes(told);
+  if (const char* inherited = std::getenv(run_variable)) return from_bytes(inherited);
   const std::string number = lesson.substr(0, lesson.find(' '));
   const std::string stamp =
       fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::localtime(std::time(nullptr)), number);
@@ -54,10 +54,10 @@ RunFolder RunFolder::create(const std::string& trace, const std::string& lesson)
     folder.path = fs::absolute(folder.path);
   }
   if (error)
-    throw UsageError(fmt::format("--trace {}: can't make the folder: {}; name another, or none",
+    throw UsageError(fmt::format("--trace {}: can't create the folder: {}; name another, or none",
                                  folder.path.string(), error.message()));
   if (!can_write_in(folder.path))
-    throw UsageError(fmt::format("--trace {}: can't write in that folder; name another, or none",
+    throw UsageError(fmt::format("--trace {}: this folder is not writable; name another, or none",
                                  folder.path.string()));
   return folder;
 }
@@ -137,7 +137,7 @@ void RunFolder::write_report(const std::string& json) const {
 }
 
 std::string RunFolder::where_the_trace_is() const {
-  return path.empty() ? "" : fmt::format("; the trace up to then is in {}", shown(path));
+  return path.empty() ? "" : fmt::format("; the trace up to that point is in {}", shown(path));
 }
 
 std::string RunFolder::where_the_trace_is(const std::map<int, std::string>& hosts) const {
@@ -154,8 +154,8 @@ std::string RunFolder::where_the_trace_is(const std::map<int, std::string>& host
 
 std::string RunFolder::how_to_look(const std::string& viewer) const {
   return fmt::format(
-      "trace: {}/trace.json (opens in Perfetto too){}", shown(path),
-      viewer.empty() ? fmt::format("; look at it: ./lockstep view {}", shown(path)) : "");
+      "trace: {}/trace.json (also opens in Perfetto){}", shown(path),
+      viewer.empty() ? fmt::format("; to view it: ./lockstep view {}", shown(path)) : "");
 }
 
 bool can_write_in(const fs::path& folder) {

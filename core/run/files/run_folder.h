@@ -34,10 +34,10 @@ struct RunFolder {
 
   /// "; the trace up to then is in ...", or nothing.
   std::string where_the_trace_is() const;
-  /// The same, and the hosts of the files that are not here.
+  /// Also names the hosts of the rank files that are missing here.
   std::string where_the_trace_is(const std::map<int, std::string>& hosts) const;
-  /// A line with the trace's path and a command that shows it. `viewer`: a viewer that already
-  /// shows it.
+  /// A line with the trace's path and, unless `viewer` already shows the run, the command that
+  /// opens it.
   std::string how_to_look(const std::string& viewer) const;
 };
 

@@ -25,16 +25,17 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
         break;
       case RankMessage::Kind::last_operations:
         failed_ = true;
-        doing_[message->rank] = message->text;
+        operations_[message->rank] = message->text;
         break;
       case RankMessage::Kind::already_reported:
-        told_ = true;
+        already_reported_ = true;
         break;
       case RankMessage::Kind::busy:
         // Several ranks may be busy at once.
         if (const auto now = std::chrono::steady_clock::now();
-            !said_busy_ || now - *said_busy_ >= std::chrono::duration<double>{notice_seconds_}) {
-          said_busy_ = now;
+            !last_busy_notice_ ||
+            now - *last_busy_notice_ >= std::chrono::duration<double>{notice_seconds_}) {
+          last_busy_notice_ = now;
           return message->text;
         }
     }
@@ -59,12 +60,12 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
 std::string Aftermath::end() {
   if (inside_) end_block();
   inside_ = false;
-  return unsaid_;
+  return unexplained_;
 }
 
 void Aftermath::end_block() {
   constexpr const char* died = "noticed that process rank ";
-  const auto told = [&](const char* words) { return block_.find(words) != std::string::npos; };
+  const auto contains = [&](const char* words) { return block_.find(words) != std::string::npos; };
   if (const auto at = block_.find(died); at != std::string::npos) {
     // "process rank 3 with PID 0 on node vm exited on signal 9 (Killed)."
     const int rank = std::atoi(block_.c_str() + at + std::strlen(died));
@@ -80,7 +81,7 @@ void Aftermath::end_block() {
     killed_ = RankMessage{RankMessage::Kind::failure, rank, word_after("on node "), rest};
     hosts_.try_emplace(rank, killed_->host);
     failed_ = true;
-  } else if (told("Primary job")) {
+  } else if (contains("Primary job")) {
     failed_ = true;
   } else if (const auto first = block_.find("Process name: [["); first != std::string::npos) {
     // "Process name: [[31942,1],2]", "Exit code:    1": a rank that reported nothing else.
@@ -91,18 +92,20 @@ void Aftermath::end_block() {
           RankMessage{RankMessage::Kind::failure, std::atoi(block_.c_str() + rank + 2), "",
                       fmt::format("ended with exit code {}",
                                   std::atoi(block_.c_str() + code + std::strlen("Exit code:")))};
-  } else if (told("unable to reliably start one or more daemons")) {
+  } else if (contains("unable to reliably start one or more daemons")) {
     // Replaces thirty lines of possible causes; ssh's own error was printed before.
-    unsaid_ =
-        "the run failed: mpirun could not start on every host: each must be reached by ssh without "
-        "a password, and have OpenMPI's orted on its PATH\n";
-  } else if (!told("MPI_ABORT was invoked") && !told("does not know how to route a message")) {
-    unsaid_ += block_;
+    unexplained_ =
+        "the run failed: mpirun could not start on every host; each must be reachable by ssh "
+        "without "
+        "a password and have OpenMPI's orted on its PATH\n";
+  } else if (!contains("MPI_ABORT was invoked") &&
+             !contains("does not know how to route a message")) {
+    unexplained_ += block_;
   }
   block_.clear();
 }
 
-std::string Aftermath::who(int rank) const {
+std::string Aftermath::rank_on_host(int rank) const {
   const auto host = hosts_.find(rank);
   return host != hosts_.end() ? fmt::format("rank {} on {}", rank, host->second)
                               : fmt::format("rank {}", rank);
@@ -110,30 +113,32 @@ std::string Aftermath::who(int rank) const {
 
 std::string Aftermath::text(const std::string& epilogue) const {
   // A killed rank has no time to report, so a rank that reported a cause died of that cause.
-  const auto spoken = [&](int rank) {
+  const auto has_reported = [&](int rank) {
     return std::any_of(causes_.begin(), causes_.end(),
                        [&](const RankMessage& cause) { return cause.rank == rank; });
   };
   std::string text;
   int victim = -1;
-  if (killed_ && !spoken(killed_->rank)) {
+  if (killed_ && !has_reported(killed_->rank)) {
     victim = killed_->rank;
-    text = fmt::format("the run failed: {} {}{}\n", who(victim), killed_->text, epilogue);
+    text = fmt::format("the run failed: {} {}{}\n", rank_on_host(victim), killed_->text, epilogue);
   } else if (!causes_.empty()) {
-    text = fmt::format("the run failed: {}: {}\n", who(causes_.front().rank),
+    text = fmt::format("the run failed: {}: {}\n", rank_on_host(causes_.front().rank),
                        with_epilogue(causes_.front().text, epilogue));
-  } else if (ended_ && refusals_.empty() && !told_) {
-    text = fmt::format("the run failed: {} {}{}\n", who(ended_->rank), ended_->text, epilogue);
+  } else if (ended_ && refusals_.empty() && !already_reported_) {
+    text = fmt::format("the run failed: {} {}{}\n", rank_on_host(ended_->rank), ended_->text,
+                       epilogue);
   } else {
     return "";
   }
-  text += "what each rank was doing, the newest last:\n";
+  text += "the last operations of each rank, newest last:\n";
   for (int rank = 0; rank < ranks_; ++rank) {
-    if (const auto doing = doing_.find(rank); doing != doing_.end())
-      text += shown_operations(who(rank), doing->second);
+    if (const auto operations = operations_.find(rank); operations != operations_.end())
+      text += shown_operations(rank_on_host(rank), operations->second);
     else
-      text += fmt::format("  {}: {}\n", who(rank),
-                          rank == victim ? "was killed, and can't say" : "has not said");
+      text +=
+          fmt::format("  {}: {}\n", rank_on_host(rank),
+                      rank == victim ? "was killed before it could report" : "has not reported");
   }
   return text;
 }

@@ -39,18 +39,18 @@ class Aftermath {
 
  private:
   void end_block();
-  std::string who(int rank) const;
+  std::string rank_on_host(int rank) const;
 
   int ranks_;
   double notice_seconds_;
-  std::optional<std::chrono::steady_clock::time_point> said_busy_;
+  std::optional<std::chrono::steady_clock::time_point> last_busy_notice_;
   bool failed_ = false;
-  bool told_ = false;  ///< rank 0 has already reported the failure itself
+  bool already_reported_ = false;  ///< rank 0 has already reported the failure itself
   bool inside_ = false;
   std::string block_;
-  std::string unsaid_;  ///< blocks that nothing else reports
+  std::string unexplained_;  ///< blocks that nothing else reports
   std::map<int, std::string> hosts_;
-  std::map<int, std::string> doing_;
+  std::map<int, std::string> operations_;
   std::vector<RankMessage> causes_;    ///< failures that ranks have reported, in order of arrival
   std::optional<RankMessage> killed_;  ///< the rank that mpirun saw killed, and its signal
   std::optional<RankMessage> ended_;   ///< the first rank that mpirun saw exit with an error

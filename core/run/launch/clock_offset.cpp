@@ -74,7 +74,7 @@ std::string this_clock() {
 std::vector<HostClock> measure_clocks(Transport& transport, const std::string& host,
                                       const std::string& clock,
                                       const std::function<std::int64_t()>& now, int exchanges) {
-  // All ranks learn each rank's host and clock...
+  // Every rank learns each rank's host and clock.
   std::string all;
   for (const std::string& each : gather_to_root(transport, host + "\n" + clock + "\n")) all += each;
   all = broadcast_from_root(transport, all);
@@ -84,7 +84,7 @@ std::vector<HostClock> measure_clocks(Transport& transport, const std::string& h
     std::getline(lines, each.host);
     std::getline(lines, each.clock);
   }
-  // ...and the first rank of each other clock asks, one after another.
+  // Then the first rank on each other clock exchanges messages with rank 0, one rank after another.
   std::vector<int> asking;
   std::set<std::string> seen{clocks.front().clock};
   for (int rank = 1; rank < transport.size(); ++rank)

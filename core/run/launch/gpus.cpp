@@ -105,7 +105,7 @@ GpuPlan::GpuPlan(std::vector<RankPlace> places_) : places(std::move(places_)) {
   nccl = std::ranges::all_of(places, &RankPlace::nccl);
 }
 
-std::string GpuPlan::told(const Options& options) const {
+std::string GpuPlan::summary(const Options& options) const {
   if (!any) return {};
   std::set<std::string> names, gpus;
   for (const RankPlace& each : places) {
@@ -115,17 +115,17 @@ std::string GpuPlan::told(const Options& options) const {
   const std::string name = names.size() == 1 ? *names.begin() : "different GPUs";
   if (places.size() == 1) return "on one " + name;
   if (one_each)
-    return fmt::format("a GPU to each rank ({}); {}", name,
-                       !nccl ? "messages through the hosts: this build has no NCCL"
+    return fmt::format("each rank has its own GPU ({}); {}", name,
+                       !nccl ? "messages go through the hosts: this build has no NCCL"
                        : !by_nccl(*this, options)
-                           ? "messages through the hosts, as the modelled clock wants it"
+                           ? "messages go through the hosts, as the modelled clock requires"
                        : options.platform.comm == Collectives::native
-                           ? "messages and collectives by NCCL"
-                           : "messages by NCCL, collectives by our rings");
+                           ? "messages and collectives use NCCL"
+                           : "messages use NCCL, collectives our rings");
   return fmt::format(
       "{} share {} ({}); {}", plural(places.size(), "rank"), plural(gpus.size(), "GPU"), name,
       options.platform.launch == Launch::threads ? "messages are copies on the device"
-                                                 : "messages go through pinned memory of the host");
+                                                 : "messages go through the host's pinned memory");
 }
 
 std::string GpuPlan::table() const {
@@ -157,7 +157,7 @@ void settle_on_gpus(const GpuPlan& plan, Options& options) {
                       : Clock::modelled(cluster_for(options.platform.cluster, options.run.ranks));
     options.platform.why_this_clock =
         plan.one_each
-            ? fmt::format("each of {} has a GPU to itself", plural(ranks, "rank"))
+            ? fmt::format("each of {} has its own GPU", plural(ranks, "rank"))
             : fmt::format("{} share {}", plural(ranks, "rank"), plural(gpus.size(), "GPU"));
   }
   if (by_nccl(plan, options)) {
@@ -167,8 +167,8 @@ void settle_on_gpus(const GpuPlan& plan, Options& options) {
         "--comm native: {}; leave it out",
         !plan.nccl ? "this build has no NCCL"
         : plan.one_each
-            ? "modelled time is known of our own algorithms only"
-            : fmt::format("{} share GPUs, and NCCL wants one for each", plural(ranks, "rank"))));
+            ? "the modelled clock can time only our own algorithms"
+            : fmt::format("{} share GPUs, but NCCL needs one per rank", plural(ranks, "rank"))));
   }
 }
 

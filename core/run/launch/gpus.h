@@ -38,7 +38,7 @@ struct GpuPlan {
   bool nccl = false;              ///< all ranks can communicate over NCCL
 
   /// "4 ranks share one NVIDIA H200: ...", for the first lines of a run.
-  std::string told(const Options& options) const;
+  std::string summary(const Options& options) const;
   /// A table: rank, host, GPU, NIC, cores.
   std::string table() const;
 };

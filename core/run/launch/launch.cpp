@@ -29,7 +29,7 @@ namespace {
 using SteadyTime = std::chrono::steady_clock::time_point;
 
 constexpr const char* no_mpirun =
-    "--launch mpi: there is no mpirun; install openmpi-bin, or use --launch threads";
+    "--launch mpi: mpirun was not found; install openmpi-bin, or use --launch threads";
 
 /// mpirun and its arguments. When a rank exits with an error, OpenMPI 4.1 sends SIGCONT to all
 /// others, waits until they are gone or odls_base_sigkill_timeout seconds have passed, and then
@@ -38,7 +38,7 @@ constexpr const char* no_mpirun =
 std::vector<std::string> command(int ranks, const HostChoice& hosts, int argc, char** argv) {
   char self[4096];
   const ssize_t size = ::readlink("/proc/self/exe", self, sizeof self - 1);
-  if (size <= 0) throw RunError("can't find this program's own file");
+  if (size <= 0) throw RunError("can't find this program's executable");
   self[size] = '\0';
 
   std::vector<std::string> words{"mpirun",
@@ -70,7 +70,7 @@ std::pair<pid_t, int> start(std::vector<std::string> words) {
   arguments.push_back(nullptr);
   std::fflush(stdout);
   int errors[2];
-  if (::pipe2(errors, O_CLOEXEC) != 0) throw RunError("can't make a pipe");
+  if (::pipe2(errors, O_CLOEXEC) != 0) throw RunError("can't create a pipe");
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) throw RunError(fmt::format("can't start mpirun: {}", std::strerror(errno)));
@@ -123,8 +123,8 @@ class Lines {
   std::string text_;
 };
 
-/// Makes sure that mpirun ends in time once it has a reason to: if it does not end by itself, sends
-/// it a signal, and finally kills it; its daemons and ranks end when they lose it.
+/// Ensures that mpirun ends soon once it has a reason to: if it does not end by itself, asks it to
+/// with a signal, and finally kills it. Its daemons and ranks end when they lose the connection.
 class Deadline {
  public:
   explicit Deadline(pid_t mpirun) : mpirun_(mpirun) {}
@@ -178,7 +178,7 @@ int run_under_mpirun(
   child = process;
   if (interrupted) ::kill(process, SIGTERM);  // the interruption came before the process existed
 
-  // Slightly shorter, because the arrival times of notices vary.
+  // Slightly less than the ranks' interval, because the arrival times of notices vary.
   Aftermath aftermath{ranks, 0.9 * patience_seconds};
   Lines lines{errors};
   Deadline deadline{process};
@@ -187,7 +187,7 @@ int run_under_mpirun(
     if (shown && !interrupted) fmt::print(stderr, "{}\n", *shown);
   };
   while (lines.read(100, take)) deadline.look(aftermath.failed() || interrupted);
-  const std::string unsaid = aftermath.end();
+  const std::string unexplained = aftermath.end();
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
@@ -199,7 +199,7 @@ int run_under_mpirun(
     fmt::print(stderr, "\ninterrupted{}\n", more);
     return 130;
   }
-  fmt::print(stderr, "{}{}", unsaid, aftermath.text(more));
+  fmt::print(stderr, "{}{}", unexplained, aftermath.text(more));
   if (aftermath.refused()) return 2;
   if (WIFEXITED(status) && WEXITSTATUS(status) <= 2) return WEXITSTATUS(status);
   return 1;

@@ -21,7 +21,7 @@ using Check = std::function<std::string(const std::string&)>;
 Check at_least(int least) {
   return [least](const std::string& text) {
     if (whole_number(text, least)) return std::string{};
-    return fmt::format("{}: wants a whole number of at least {}", text, least);
+    return fmt::format("{}: must be a whole number of at least {}", text, least);
   };
 }
 
@@ -31,7 +31,7 @@ Check positive(bool or_zero) {
     const double value = std::strtod(text.c_str(), &end);
     if (!text.empty() && *end == '\0' && value < 1e30 && (value > 0 || (or_zero && value == 0)))
       return std::string{};
-    return fmt::format("{}: wants a number {}", text, or_zero ? "of at least 0" : "above 0");
+    return fmt::format("{}: must be a number {}", text, or_zero ? "of at least 0" : "above 0");
   };
 }
 
@@ -51,7 +51,7 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-/// The flag that was probably meant; empty if none is close.
+/// The flag closest to `word`, which is probably a misspelling of it; empty if none is close.
 std::string nearest_flag(const CLI::App& app, const std::string& word) {
   const std::string asked = word.substr(0, word.find('='));
   std::string nearest;
@@ -89,7 +89,7 @@ struct FlagParser::Impl {
         ->check([words](const std::string& text) {
           return std::find(words.begin(), words.end(), text) != words.end()
                      ? std::string{}
-                     : fmt::format("{}: wants one of {}", text, fmt::join(words, ", "));
+                     : fmt::format("{}: must be one of {}", text, fmt::join(words, ", "));
         });
   }
   void shared_flags();
@@ -105,102 +105,109 @@ void FlagParser::Impl::shared_flags() {
   given.precision = info.precision;
   app.get_formatter()->column_width(34);
 
-  app.option_defaults()->group("Where it runs");
-  number("--ranks", given.ranks, fmt::format("how many ranks [{}]", info.ranks));
+  app.option_defaults()->group("Ranks and devices");
+  number("--ranks", given.ranks, fmt::format("number of ranks [{}]", info.ranks));
   choice("--launch", given.launch, {"threads", "mpi"},
-         "ranks are threads, or processes under mpirun");
+         "start ranks as threads, or as processes under mpirun");
   word("--hostfile", platform.hosts.hostfile,
-       "with --launch mpi: a file of hosts, 'node1 slots=4' a line");
+       "with --launch mpi: a file with one host per line, such as 'node1 slots=4'");
   word("--hosts", platform.hosts.hosts,
-       "with --launch mpi: hosts and their slots, node1:4,node2:4");
+       "with --launch mpi: hosts and their slots, such as node1:4,node2:4");
   app.add_option(
          "--timeout", platform.patience_seconds,
-         "seconds that a rank waits for others before the run fails as stalled. Time in which one "
-         "of them computes does not count: a line names the busy rank instead")
+         "seconds that a rank waits for others before the run fails as stalled. Time during which "
+         "one of them computes does not count; a notice names the busy rank instead")
       ->check(positive(false))
       ->capture_default_str();
   choice("--device", platform.device, {"cpu", "cuda", "meta"},
-         "where tensors live and kernels run: here, or on GPUs, which ranks share where they are "
-         "more; meta stores and computes nothing, but counts every byte and models every time");
-  app.add_flag("--tf32", platform.tf32,
-               "with --device cuda: f32 products on tensor cores, rounded to TF32");
+         "where tensors live and kernels run: on the CPU, or on GPUs, which ranks share if there "
+         "are more ranks than GPUs; meta stores and computes nothing, but counts every byte and "
+         "models every time");
+  app.add_flag(
+      "--tf32", platform.tf32,
+      "with --device cuda: f32 matrix products on tensor cores, with inputs rounded to TF32");
   choice("--comm", given.comm, {"auto", "native", "ring"},
-         "collectives: MPI's or NCCL's own, or our ring algorithms; auto: ours, NCCL's where each "
-         "rank has a GPU");
+         "collectives: those of MPI or NCCL, or our ring algorithms; auto: NCCL's if each rank has "
+         "its own GPU, otherwise our rings");
   for (auto [flag, size, what] : {std::tuple{"--pp", &given.pp, "pipeline"},
                                   {"--dp", &given.dp, "data"},
                                   {"--cp", &given.cp, "context"},
                                   {"--tp", &given.tp, "tensor"},
                                   {"--ep", &given.ep, "expert"}})
     number(flag, *size, fmt::format("ranks along the {}-parallel axis", what));
-  word("--order", run.order, "the mesh's axes from the innermost");
+  word("--order", run.order, "the mesh's axes, innermost first");
 
-  app.option_defaults()->group("Which time the timeline shows");
+  app.option_defaults()->group("Clock");
   choice(
       "--clock", given.clock, {"auto", "wall", "modelled"},
-      "this machine's, or a described cluster's; auto: wall where each rank has a core, or a GPU. "
-      "A send is a rendezvous on the wall clock; on the modelled clock it is buffered: the sender "
-      "is free after β·bytes and never waits for its receiver");
+      "wall: this machine's clock; modelled: the clock of a simulated cluster; auto: wall if each "
+      "rank has its own core or GPU. On the wall clock a send is a rendezvous; on the modelled "
+      "clock it is buffered: the sender is free after β·bytes and never waits for its receiver");
   word("--cluster", platform.cluster,
-       fmt::format("the cluster of modelled time: {}, or a file",
+       fmt::format("the cluster that the modelled clock simulates: {}, or a file",
                    fmt::join(Cluster::presets(), ", ")));
-  word("--time", given.time, "fixed times, such as forward=1ms,backward=2ms");
-  app.add_option("--pace", given.pace, "unfold a modelled run at this many times modelled speed")
+  word("--time", given.time, "fixed compute times, such as forward=1ms,backward=2ms");
+  app.add_option(
+         "--pace", given.pace,
+         "slow a modelled run so that its timeline unfolds at this many times modelled speed")
       ->check(positive(false));
 
-  app.option_defaults()->group("What is trained");
+  app.option_defaults()->group("Training");
   number("--steps", run.steps, 1, "training steps");
-  number("--batch", run.batch, 1, "sequences a step, over all microbatches");
+  number("--batch", run.batch, 1, "sequences per step, over all microbatches");
   word("--microbatches", given.microbatches,
-       info.sweeps ? "how many microbatches a step is cut into: each value in turn"
-                   : "how many microbatches a step is cut into");
+       info.sweeps ? "microbatches per step; several values are used in turn"
+                   : "microbatches per step");
   number("--layers", run.model.layers, 1, "transformer blocks");
   number("--hidden", run.model.hidden, 1, "width of the model");
   number("--heads", run.model.heads, 1, "attention heads; must divide --hidden");
-  number("--sequence", run.model.sequence, 1, "tokens a sequence");
-  number("--vocab", run.model.vocabulary, 1, "tokens in the vocabulary; text needs 256");
-  app.add_flag("--tied", run.model.tied, "the output head is the token embedding");
+  number("--sequence", run.model.sequence, 1, "tokens per sequence");
+  number("--vocab", run.model.vocabulary, 1, "tokens in the vocabulary; text needs at least 256");
+  app.add_flag("--tied", run.model.tied, "use the token embedding as the output head");
   if (info.freezes)
     word("--freeze", given.freeze,
-         "what keeps its initial values: blocks such as 0,1,2, embedding, head");
+         "parts that keep their initial values: blocks such as 0,1,2, embedding, head");
   if (info.narrow)
     choice("--precision", given.precision, {"f32", "bf16", "f16"},
-           "what weights, gradients and activations are stored in");
-  app.add_option("--lr", given.learning_rate, "learning rate of AdamW")
+           "data type of weights, gradients and activations");
+  app.add_option("--lr", given.learning_rate, "AdamW's learning rate")
       ->check(positive(false))
       ->capture_default_str();
-  app.add_option("--clip", given.clip, "largest gradient norm; 0: no clipping")
+  app.add_option("--clip", given.clip, "maximum gradient norm; 0: no clipping")
       ->check(positive(true))
       ->capture_default_str();
-  app.add_option("--seed", run.seed, "of initial values and of the order of the data")
+  app.add_option("--seed", run.seed, "seed of the initial values and of the order of the data")
       ->check([](const std::string& text) {
         std::uint64_t value = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         return error == std::errc{} && end == text.data() + text.size()
                    ? std::string{}
-                   : fmt::format("{}: wants a whole number of at least 0", text);
+                   : fmt::format("{}: must be a whole number of at least 0", text);
       })
       ->capture_default_str();
-  word("--data", run.data, "a file to train on [lessons/corpus.txt, the text of the lessons]");
+  word("--data", run.data, "the file to train on [lessons/corpus.txt, the text of the lessons]");
   word("--load", run.load,
-       "begin from this safetensors file (GPT-2's names), or go on from a folder of --save");
+       "start from this safetensors file (with GPT-2's names), or resume from a folder that --save "
+       "wrote");
   word("--save", output.save,
-       "write the trained model to this safetensors file, or folder: there with what "
-       "the optimizer knows, so that training can go on");
+       "write the trained model to this safetensors file, or to this folder, with the "
+       "optimizer's state, so that training can resume");
 
-  app.option_defaults()->group("What one sees");
-  word("--trace", output.trace, "the run's folder, or none [runs/TIME-LESSON]");
+  app.option_defaults()->group("Output");
+  word("--trace", output.trace, "the folder for the run's trace, or none [runs/TIME-LESSON]");
   app.add_flag("--kernels", output.kernels,
                "trace every kernel, not only pipeline actions and messages");
-  app.add_option("--view", output.view, "stream to a viewer at HOST:PORT [127.0.0.1:7077]")
+  app.add_option("--view", output.view,
+                 "stream the trace to a viewer at HOST:PORT [127.0.0.1:7077]")
       ->expected(0, 1)
       ->default_str("127.0.0.1:7077");
-  word("--view-token", output.view_token, "what a viewer on another host asks for");
+  word("--view-token", output.view_token, "the token that the viewer requires (its --token)");
   word("--report", output.report, "write the report to this file as JSON");
-  choice("--parity", given.parity, {"on", "off"}, "compare with one device at the end");
-  app.add_flag("--quiet", output.quiet, "only errors");
-  app.add_flag("--verbose", output.verbose, "say where every rank runs: host, GPU, network, cores");
-  app.option_defaults()->group("This lesson's own");
+  choice("--parity", given.parity, {"on", "off"}, "compare the result with one device");
+  app.add_flag("--quiet", output.quiet, "print only errors");
+  app.add_flag("--verbose", output.verbose,
+               "print where every rank runs: host, GPU, network device, cores");
+  app.option_defaults()->group("This lesson");
 }
 
 /// Removes the shared flags that shape or train a model.
@@ -209,8 +216,8 @@ void FlagParser::Impl::leave_out_the_model() {
        {"--batch", "--microbatches", "--layers", "--hidden", "--heads", "--sequence", "--vocab",
         "--tied", "--lr", "--clip", "--data", "--load", "--save", "--parity"})
     app.remove_option(app.get_option(flag));
-  app.get_option("--steps")->description("how many times")->group("What is done");
-  app.get_option("--seed")->description("of random numbers")->group("What is done");
+  app.get_option("--steps")->description("number of repetitions")->group("Run");
+  app.get_option("--seed")->description("seed of the random numbers")->group("Run");
 }
 
 FlagParser::FlagParser(const LessonInfo& info) : impl_(std::make_unique<Impl>()) {
@@ -255,22 +262,22 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
     return nullptr;
   } catch (const CLI::ExtrasError&) {
     const std::string near = nearest_flag(app, app.remaining().front());
-    throw UsageError(fmt::format("{}: no such flag; {}--help lists them",
+    throw UsageError(fmt::format("{}: no such flag; {}--help lists all flags",
                                  fmt::join(app.remaining(), " "),
-                                 near.empty() ? "" : fmt::format("{} is one, and ", near)));
+                                 near.empty() ? "" : fmt::format("did you mean {}? ", near)));
   } catch (const CLI::ValidationError& error) {
-    // "--steps: 0: wants ..." reads better as "--steps 0: wants ..."
+    // Turns "--steps: 0: must be ..." into "--steps 0: must be ...".
     std::string what = error.what();
     if (const auto colon = what.find(": "); colon != std::string::npos && what.rfind("--", 0) == 0)
       what.erase(colon, 1);
     throw UsageError(what);
   } catch (const CLI::ArgumentMismatch& error) {
-    // "--steps: At Most 1 required but received 2", "--steps: 1 required INT missing"
+    // CLI11 says "--steps: At Most 1 required but received 2" or "--steps: 1 required INT missing".
     const std::string what = error.what();
     const std::string flag = what.substr(0, what.find(':'));
     throw UsageError(what.find("At Most") != std::string::npos
-                         ? flag + ": is given more than once; once would do"
-                         : flag + ": wants a value; --help says which");
+                         ? flag + ": was given more than once; give it once"
+                         : flag + ": needs a value; see --help");
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }

@@ -21,7 +21,7 @@ namespace lockstep {
 
 namespace {
 
-/// Parses the units to freeze, by the users' names for them: block 0 is unit 1.
+/// Parses the value of --freeze into unit numbers: the embedding is 0, block i is i + 1.
 std::vector<int> frozen_units(const std::string& text, int layers) {
   std::vector<int> units;
   std::istringstream parts{text};
@@ -35,7 +35,7 @@ std::vector<int> frozen_units(const std::string& text, int layers) {
       units.push_back(*block + 1);
     else
       throw UsageError(
-          fmt::format("--freeze {}: '{}' is none of the blocks 0 to {}, embedding or head", text,
+          fmt::format("--freeze {}: '{}' is not a block from 0 to {}, embedding or head", text,
                       part, layers - 1));
   }
   return units;
@@ -51,54 +51,56 @@ void check_meta(const Given& given, const Options& options) {
     refuse("--launch mpi", "the ranks of the meta device are threads; use --launch threads");
   if (given.clock == "wall")
     refuse("--clock wall",
-           "a device that computes nothing takes no time of its own; use --clock modelled");
+           "the meta device computes nothing, so it has no wall time; use --clock modelled");
   if (given.comm == "native")
-    refuse("--comm native", "no library has collectives for it; leave --comm out");
+    refuse("--comm native", "no library has collectives for the meta device; leave --comm out");
   for (const auto& [flag, file] :
        {std::pair{"--save", options.output.save}, {"--load", options.run.load}})
     if (!file.empty())
-      refuse(fmt::format("{} {}", flag, file),
-             fmt::format("it stores no values; leave {} out, or use --device cpu", flag));
+      refuse(
+          fmt::format("{} {}", flag, file),
+          fmt::format("the meta device stores no values; leave {} out, or use --device cpu", flag));
   if (options.platform.tf32)
-    refuse("--tf32", "it computes nothing; leave --tf32 out, or use --device cuda");
+    refuse("--tf32", "the meta device computes nothing; leave --tf32 out, or use --device cuda");
 }
 
 void choose_clock(const Given& given, Options& options) {
   options.platform.clock_is_open =
       options.platform.on_gpus() && given.clock == "auto" && given.time.empty() && given.pace == 0;
   const int cores = available_cores();
-  const int here = under_mpi() ? mpi_local_size_from_environment() : options.run.ranks;
+  const int ranks_here = under_mpi() ? mpi_local_size_from_environment() : options.run.ranks;
   if (given.clock != "auto") {
-    options.platform.why_this_clock = "as asked";
+    options.platform.why_this_clock = "chosen by --clock";
   } else if (options.platform.on_meta()) {
     options.platform.why_this_clock = "the meta device computes nothing";
   } else if (!given.time.empty() || given.pace > 0) {
-    options.platform.why_this_clock = "--time and --pace are about modelled time";
-  } else if (here <= cores) {
+    options.platform.why_this_clock = "--time and --pace require modelled time";
+  } else if (ranks_here <= cores) {
     options.platform.why_this_clock =
-        fmt::format("each of {} ranks has a core to itself", options.run.ranks);
+        fmt::format("each of {} ranks has its own core", options.run.ranks);
   } else {
-    options.platform.why_this_clock = fmt::format("{} ranks share {} cores", here, cores);
+    options.platform.why_this_clock = fmt::format("{} ranks share {} cores", ranks_here, cores);
   }
-  const bool modelled = given.clock == "modelled" ||
-                        (given.clock == "auto" && (!given.time.empty() || given.pace > 0 ||
-                                                   here > cores || options.platform.on_meta()));
+  const bool modelled =
+      given.clock == "modelled" ||
+      (given.clock == "auto" &&
+       (!given.time.empty() || given.pace > 0 || ranks_here > cores || options.platform.on_meta()));
   if (!modelled && !given.time.empty())
     throw UsageError(
         fmt::format("--time {} with --clock wall: fixed times are for the modelled clock; use "
                     "--clock modelled",
                     given.time));
   if (!modelled && given.pace > 0)
-    throw UsageError(
-        fmt::format("--pace {} with --clock wall: a wall clock runs at its own pace; use --clock "
-                    "modelled",
-                    given.pace));
-  // Ranks on other hosts report their cores themselves, and the assignment of GPUs is not known
-  // yet.
-  const bool they_choose =
+    throw UsageError(fmt::format(
+        "--pace {} with --clock wall: only the modelled clock can be slowed; use --clock "
+        "modelled",
+        given.pace));
+  // The ranks decide later if they run on other hosts, whose cores are unknown here, or on GPUs,
+  // which have not been assigned yet.
+  const bool ranks_choose =
       given.clock == "auto" &&
       ((options.platform.hosts.any() && !under_mpi()) || options.platform.clock_is_open);
-  const Cluster cluster = they_choose || !modelled
+  const Cluster cluster = ranks_choose || !modelled
                               ? Cluster::load(options.platform.cluster)
                               : cluster_for(options.platform.cluster, options.run.ranks);
   options.platform.clock =
@@ -113,10 +115,10 @@ void choose_collectives(const Given& given, Options& options) {
   if (given.comm != "native") return;
   if (options.platform.launch == Launch::threads && !options.platform.on_gpus())
     throw UsageError(
-        "--comm native: threads have no library's collectives; leave it out, or use --launch mpi");
+        "--comm native: no library has collectives for threads; leave it out, or use --launch mpi");
   if (options.platform.clock.is_modelled() && !options.platform.clock_is_open)
     throw UsageError(
-        "--comm native: modelled time is known of our own algorithms only; leave it out, or use "
+        "--comm native: the modelled clock can time only our own algorithms; leave it out, or use "
         "--clock wall");
   options.platform.comm = Collectives::native;
 }
@@ -126,15 +128,16 @@ void check_batch(const Options& options) {
   for (int m : options.run.microbatches) pieces = std::lcm(pieces, m * options.run.dp);
   for (int m : options.run.microbatches) {
     if (options.run.batch % (m * options.run.dp) == 0) continue;
-    throw UsageError(fmt::format(
-        "--batch {} with --microbatches {}: {} sequences can't be cut into {} equal microbatches; "
-        "--batch {} can",
-        options.run.batch, m, options.run.batch, m * options.run.dp,
-        std::max(options.run.batch / pieces, 1) * pieces));
+    throw UsageError(
+        fmt::format("--batch {} with --microbatches {}: {} sequences can't be divided into {} "
+                    "equal microbatches; "
+                    "--batch {} can",
+                    options.run.batch, m, options.run.batch, m * options.run.dp,
+                    std::max(options.run.batch / pieces, 1) * pieces));
   }
   if (options.run.steps < static_cast<int>(options.run.microbatches.size()))
     throw UsageError(
-        fmt::format("--steps {}: a sweep over {} values of --microbatches wants a step for each",
+        fmt::format("--steps {}: a sweep over {} values of --microbatches needs a step for each",
                     options.run.steps, options.run.microbatches.size()));
 }
 
@@ -151,13 +154,13 @@ void check_files(const Options& options) {
     // --save may name a folder; a report is a file.
     const bool may_be_folder = flag == std::string{"--save"} && !file.ends_with(".safetensors");
     if (std::filesystem::is_directory(path, error)) {
-      if (!may_be_folder) refuse("is a folder; give the name of a file");
-      if (!can_write_in(path)) refuse("that folder can't be written to; name another");
+      if (!may_be_folder) refuse("this is a folder; give the name of a file");
+      if (!can_write_in(path)) refuse("this folder is not writable; name another");
     } else if (!std::filesystem::is_directory(folder, error)) {
-      refuse(fmt::format("there is no folder {}; make it, or name another", folder.string()));
+      refuse(fmt::format("there is no folder {}; create it, or name another", folder.string()));
     } else if (std::filesystem::exists(path, error) ? ::access(path.c_str(), W_OK) != 0
                                                     : !can_write_in(folder)) {
-      refuse("can't be written; name another file");
+      refuse("this file is not writable; name another");
     }
   }
   if (!options.output.view.empty()) Streamer::check_address(options.output.view);
@@ -174,13 +177,13 @@ std::optional<int> whole_number(const std::string& text, int least) {
 
 std::vector<int> number_list(const std::string& flag, const std::string& text, int least) {
   std::vector<int> numbers;
-  std::istringstream parts{text + ","};  // the final comma ends the last part like the others
+  std::istringstream parts{text + ","};  // with a final comma, every part ends in one
   for (std::string part; std::getline(parts, part, ',');) {
     const auto number = whole_number(part, least);
     if (!number)
-      throw UsageError(
-          fmt::format("{} {}: '{}' is no number of at least {}; wants such as 8, or 1,2,4,8", flag,
-                      text, part, least));
+      throw UsageError(fmt::format(
+          "{} {}: '{}' is not a whole number of at least {}; give numbers such as 8 or 1,2,4,8",
+          flag, text, part, least));
     numbers.push_back(*number);
   }
   return numbers;
@@ -191,7 +194,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   platform.launch = given.launch == "mpi" || under_mpi() ? Launch::mpi : Launch::threads;
   run.ranks = given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : info.ranks);
   if (under_mpi() && run.ranks != mpi_size_from_environment())
-    throw UsageError(fmt::format("--ranks {}: the launcher has started {} processes", run.ranks,
+    throw UsageError(fmt::format("--ranks {}: the launcher started {} processes", run.ranks,
                                  mpi_size_from_environment()));
   check_meta(given, options);
   if (platform.on_meta() && output.trace.empty() && output.view.empty() &&
@@ -202,17 +205,17 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
 #ifndef LOCKSTEP_HAS_MPI
   if (platform.launch == Launch::mpi)
     throw UsageError(
-        "--launch mpi: built without MPI; install libopenmpi-dev and openmpi-bin and build again");
+        "--launch mpi: this build has no MPI; install libopenmpi-dev and openmpi-bin and build "
+        "again");
 #endif
   if (platform.hosts.any() && platform.launch == Launch::threads)
     throw UsageError(
-        fmt::format("{} {}: threads are all on this host; use --launch mpi",
+        fmt::format("{} {}: threads all run on this host; use --launch mpi",
                     platform.hosts.hosts.empty() ? "--hostfile" : "--hosts",
                     platform.hosts.hosts.empty() ? platform.hosts.hostfile : platform.hosts.hosts));
   if (!under_mpi())
-    platform.hosts.check(run.ranks);  // a rank has its host already, and may not see the
-                                      // file
-  // The lesson's first axis takes the ranks that the other sizes leave.
+    platform.hosts.check(run.ranks);  // a rank may not see the file, and needs no host
+  // Size 0: Mesh gives the lesson's first axis the ranks that remain.
   for (auto [axis, size, asked] : {std::tuple{Axis::dp, &run.dp, given.dp},
                                    {Axis::pp, &run.pp, given.pp},
                                    {Axis::cp, &run.cp, given.cp},
@@ -221,7 +224,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
     *size = asked.value_or(info.axes.front() == axis ? 0 : 1);
     if (std::ranges::count(info.axes, axis) == 0 && *size > 1)
       throw UsageError(
-          fmt::format("--{} {}: this lesson lays all its ranks on the {} axis; leave it out",
+          fmt::format("--{} {}: this lesson puts all ranks on the {} axis; leave it out",
                       name_of(axis), *size, name_of(info.axes.front())));
   }
   const Mesh mesh = run.mesh();
@@ -238,28 +241,31 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   output.parity = given.parity == "on";
   platform.pace = given.pace;
   if (platform.pace > 0)
-    platform.patience_seconds = std::numeric_limits<double>::infinity();  // slow on purpose
+    platform.patience_seconds =
+        std::numeric_limits<double>::infinity();  // ranks are slow on purpose
   run.model.validate();
   if (run.model.vocabulary < Tokenizer::vocabulary)
-    throw UsageError(fmt::format("--vocab {}: text is read byte by byte; wants at least {}",
-                                 run.model.vocabulary, Tokenizer::vocabulary));
+    throw UsageError(
+        fmt::format("--vocab {}: must be at least {}, because text is read byte by byte",
+                    run.model.vocabulary, Tokenizer::vocabulary));
   if (run.microbatches.size() > 1 && !info.sweeps)
-    throw UsageError(fmt::format("--microbatches {}: this lesson takes one value; lesson 8 sweeps",
-                                 given.microbatches));
+    throw UsageError(
+        fmt::format("--microbatches {}: this lesson takes one value; lesson 8 takes several",
+                    given.microbatches));
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (given.precision == name_of(dtype)) run.model.dtype = dtype;
   if (is_narrow(run.model.dtype) && given.comm == "native" && !platform.on_gpus())
     throw UsageError(
-        fmt::format("--comm native with --precision {}: MPI knows no 16-bit floats; leave one of "
+        fmt::format("--comm native with --precision {}: MPI has no 16-bit floats; leave one of "
                     "them out",
                     given.precision));
   if (!output.view.empty() && output.trace == "none")
     throw UsageError(fmt::format(
-        "--trace none with --view {}: a viewer is sent what is in the trace; leave one of them out",
+        "--trace none with --view {}: a viewer receives the trace; leave one of them out",
         output.view));
   if (info.trains) check_batch(options);
   if (platform.tf32 && !platform.on_gpus())
-    throw UsageError("--tf32: is about GPUs; use --device cuda, or leave it out");
+    throw UsageError("--tf32: applies only to GPUs; use --device cuda, or leave it out");
   check_files(options);
   choose_clock(given, options);
   choose_collectives(given, options);

@@ -13,10 +13,10 @@ namespace lockstep {
 
 namespace {
 
-void want_slots(const std::string& flag, int slots, int ranks) {
+void check_slots(const std::string& flag, int slots, int ranks) {
   if (slots >= ranks) return;
   throw UsageError(
-      fmt::format("{}: has {} slots for --ranks {}; give hosts more slots, or ask for --ranks {}",
+      fmt::format("{}: only {} slots for --ranks {}; give the hosts more slots, or use --ranks {}",
                   flag, slots, ranks, slots));
 }
 
@@ -25,7 +25,7 @@ void check_file(const std::string& file, int ranks) {
   std::ifstream in{file};
   if (std::filesystem::is_directory(file) || !in)
     throw UsageError(fmt::format(
-        "{}: no such file; write one with a line a host, such as 'node1 slots=4'", flag));
+        "{}: no such file; write one with a line per host, such as 'node1 slots=4'", flag));
   int slots = 0;
   int hosts = 0;
   bool all_known = true;
@@ -40,14 +40,14 @@ void check_file(const std::string& file, int ranks) {
     while (words >> word) {
       if (word.rfind("slots=", 0) != 0 && word.rfind("max_slots=", 0) != 0 &&
           word.rfind("max-slots=", 0) != 0)
-        throw UsageError(fmt::format(
-            "{}: line {}: '{}' is not understood; a line is a host and its slots, such as "
-            "'node1 slots=4'",
-            flag, number, word));
+        throw UsageError(
+            fmt::format("{}: line {}: unexpected '{}'; a line has a host and its slots, such as "
+                        "'node1 slots=4'",
+                        flag, number, word));
       const auto count = whole_number(word.substr(word.find('=') + 1), 1);
       if (!count)
         throw UsageError(
-            fmt::format("{}: line {}: '{}' wants a number of at least 1", flag, number, word));
+            fmt::format("{}: line {}: '{}' needs a number of at least 1", flag, number, word));
       if (word.front() != 's') continue;
       slots += *count;
       known = true;
@@ -56,8 +56,8 @@ void check_file(const std::string& file, int ranks) {
   }
   if (hosts == 0)
     throw UsageError(fmt::format(
-        "{}: names no host; a line is a host and its slots, such as 'node1 slots=4'", flag));
-  if (all_known) want_slots(flag, slots, ranks);
+        "{}: names no host; each line has a host and its slots, such as 'node1 slots=4'", flag));
+  if (all_known) check_slots(flag, slots, ranks);
 }
 
 void check_list(const std::string& list, int ranks) {
@@ -69,11 +69,11 @@ void check_list(const std::string& list, int ranks) {
         colon == std::string::npos ? std::optional{1} : whole_number(part.substr(colon + 1), 1);
     if (!count || part.empty() || colon == 0 || part.find_first_of(" \t") != std::string::npos)
       throw UsageError(fmt::format(
-          "--hosts {}: '{}' is no host; wants hosts and their slots, such as node1:4,node2:4", list,
-          part));
+          "--hosts {}: '{}' is not a host; list hosts and their slots, such as node1:4,node2:4",
+          list, part));
     slots += *count;
   }
-  want_slots("--hosts " + list, slots, ranks);
+  check_slots("--hosts " + list, slots, ranks);
 }
 
 }  // namespace

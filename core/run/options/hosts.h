@@ -13,10 +13,10 @@ struct HostChoice {
 
   bool any() const { return !hostfile.empty() || !hosts.empty(); }
   /// Throws UsageError with one line if a file cannot be read or names no host, a list is
-  /// malformed, or there are fewer slots than ranks. For a line of the file without slots=, mpirun
-  /// uses that host's number of cores, which is unknown here, so slots are then not counted.
+  /// malformed, or there are fewer slots than ranks. If a line of the file has no slots=, mpirun
+  /// uses that host's number of cores, which is unknown here; the slots are then not counted.
   void check(int ranks) const;
-  /// mpirun's arguments for it.
+  /// Returns mpirun's arguments for these hosts.
   std::vector<std::string> arguments() const;
 };
 

@@ -30,7 +30,7 @@ Plan Options::plan_of_one_device() const {
 Cluster cluster_for(const std::string& name, int ranks) {
   Cluster cluster = Cluster::load(name);
   if (ranks > cluster.nodes * cluster.ranks_per_node)
-    throw UsageError(fmt::format("--ranks {}: cluster '{}' has {} nodes of {} ranks", ranks,
+    throw UsageError(fmt::format("--ranks {}: cluster '{}' has only {} nodes of {} ranks", ranks,
                                  cluster.name, cluster.nodes, cluster.ranks_per_node));
   return cluster;
 }

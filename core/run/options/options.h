@@ -32,7 +32,7 @@ struct RunConfig {
   std::uint64_t seed = 1;
   std::string data;       ///< a file; empty: the default corpus
   std::string load;       ///< the checkpoint to start from
-  int trained_steps = 0;  ///< of the loaded checkpoint; the data continue from there
+  int trained_steps = 0;  ///< steps behind the loaded checkpoint; the data continue from there
 
   Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}.with_experts(ep); }
 };
@@ -80,7 +80,7 @@ struct Options {
 
   /// The Plan of these options.
   Plan plan() const;
-  /// The same on a mesh of one rank, for the reference that the run is compared with.
+  /// The Plan of the same training on a mesh of one rank: the reference for parity.
   Plan plan_of_one_device() const;
 };
 
@@ -91,7 +91,8 @@ constexpr int most_traced_meta_ranks = 64;
 /// The number of cores that this process may use.
 int available_cores();
 
-/// Loads the cluster of that name or file. Throws UsageError if it has fewer than `ranks` ranks.
+/// Loads a cluster by its preset's name or from a file. Throws UsageError if it has fewer than
+/// `ranks` ranks.
 Cluster cluster_for(const std::string& name, int ranks);
 
 }  // namespace lockstep

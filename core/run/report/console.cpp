@@ -18,10 +18,10 @@ constexpr const char* console_variable = "LOCKSTEP_CONSOLE";  // "terminal colou
 
 Console Console::detect() {
   Console console;
-  if (const char* told = std::getenv(console_variable)) {
+  if (const char* inherited = std::getenv(console_variable)) {
     int terminal = 0;
     int colour = 0;
-    if (std::sscanf(told, "%d %d %d", &terminal, &colour, &console.width) == 3) {
+    if (std::sscanf(inherited, "%d %d %d", &terminal, &colour, &console.width) == 3) {
       console.terminal = terminal != 0;
       console.colour = colour != 0;
       return console;

@@ -41,9 +41,9 @@ std::string mismatch_lines(const Report& report) {
   return text;
 }
 
-/// The bytes that a rank sends in a step. A single total if every operation is predicted. Otherwise
-/// the total of the predicted operations, with their names, followed by each other operation
-/// observed.
+/// The bytes that a rank sends per step: a single total if every operation is predicted, otherwise
+/// the total of the predicted operations, with their names, followed by each other operation that
+/// was observed.
 std::string sent_cell(const PhaseResults& results) {
   std::int64_t predicted = 0, sent = 0;
   bool all = true;
@@ -122,7 +122,7 @@ std::string varying_memory(const Report& report) {
 
 std::string memory_table(const Report& report) {
   TableRows rows{
-      {"", "sent a step", "activations", "in flight", "parameters", "gradients", "optimizer"}};
+      {"", "sent/step", "activations", "in flight", "parameters", "gradients", "optimizer"}};
   const bool has_overhead = std::ranges::any_of(
       report.ranks, [](const RankResults& rank) { return rank.phases.back().overhead_bytes > 0; });
   if (has_overhead) rows[0].insert(rows[0].begin() + 2, "overhead");
@@ -143,7 +143,7 @@ std::string memory_table(const Report& report) {
   const std::string name = report.phases().back().name;
   return table(rows) +
          fmt::format(
-             "  {}bytes sent, and peaks of memory by the allocator's account; '=': exactly as "
+             "  {}bytes sent, and peak memory by the allocator's account; '=': exactly as "
              "predicted, otherwise predicted / observed\n",
              report.phases().size() > 1 ? name + ": " : "") +
          (has_overhead
@@ -153,7 +153,7 @@ std::string memory_table(const Report& report) {
          resident_line(report) + mismatch_lines(report) + what_is_not_compared(report);
 }
 
-// NCCL, cuBLAS and CUDA itself take memory too.
+// The difference is the memory of NCCL, cuBLAS and CUDA itself.
 std::string gpu_table(const Report& report) {
   struct Use {
     std::string ranks;
@@ -176,9 +176,10 @@ std::string gpu_table(const Report& report) {
                     human_bytes(use.in_use - use.ours)});
   return table(rows) +
          "  after the last step, by the GPU's own account; other: CUDA, cuBLAS, NCCL, the pool's "
-         "spare blocks, other programs\n" +
-         (late > 0 ? fmt::format("  spans are of the GPU's clock, shown up to {:.1f} µs late\n",
-                                 seconds(late) * 1e6)
+         "free blocks, other programs\n" +
+         (late > 0 ? fmt::format(
+                         "  spans use the GPU's clock; the trace shows them up to {:.1f} µs late\n",
+                         seconds(late) * 1e6)
                    : "");
 }
 

@@ -197,7 +197,7 @@ struct Assembly {
   std::vector<bool> here;  ///< by element
 };
 
-/// All ranks' tensors, assembled, each once.
+/// Assembles every tensor once, from the slices of all ranks.
 std::vector<NamedValues> put_together(const std::vector<RankResults>& ranks,
                                       std::vector<NamedValues> RankResults::*tensors) {
   std::map<int, Assembly> assemblies;  // by order
@@ -224,7 +224,7 @@ std::vector<NamedValues> put_together(const std::vector<RankResults>& ranks,
             known = value;
           else if (std::bit_cast<std::uint32_t>(known) != std::bit_cast<std::uint32_t>(value))
             throw RunError(
-                fmt::format("replicas differ: rank {} has other values of {} than a rank before it",
+                fmt::format("replicas differ: rank {} and a lower rank have different values of {}",
                             rank.rank, part.name));
           whole.here[at] = true;
         }

@@ -36,16 +36,16 @@ std::string bubble_table(const Report& report) {
                      report.options.platform.clock.is_modelled()
                          ? "Simulated: before the run, from the cluster's costs."
                          : "Uneven actions: the same action does not always take "
-                           "as long, on a busy machine mostly because it waits for "
-                           "a core.") +
-         "  Each part is the change in percentage points when one more thing is as observed. It is "
-         "negative if that fills idle\n"
-         "  time: the bubble is a share, and longer actions on the slowest rank leave a smaller "
-         "share idle.\n";
+                           "equally long; on a busy machine, mostly because it waits "
+                           "for a core.") +
+         "  Each part is the change in percentage points when one more quantity takes its observed "
+         "value. It is negative if\n"
+         "  that fills idle time: the bubble is a share, and longer actions on the slowest rank "
+         "leave a smaller share idle.\n";
 }
 
-/// Where a step's time goes on each rank, with exposed communication in its parts. Not for
-/// pipelines, whose bubble table shows it.
+/// The breakdown of a step's time, averaged over ranks, with the parts of exposed communication.
+/// Empty for pipelines, which have the bubble table.
 std::string exposure_table(const Report& report) {
   if (report.timeline.ranks().empty() || report.ranks.front().phases.empty() ||
       report.ranks.front().phases.front().predicted.bubble)
@@ -64,14 +64,14 @@ std::string exposure_table(const Report& report) {
   return table(rows) +
          fmt::format(
              "  step = compute + exposed + idle; means over ranks and the phase's steps\n"
-             "  exposed: compute stands still for communication = transfer (bytes on a lane) + "
+             "  exposed: compute stalls for communication = transfer (bytes on a lane) + "
              "latency{} + waiting for a late peer\n"
              "  communication: a lane carries bytes; hidden: the share of it during which the rank "
              "computes\n",
              report.options.platform.clock.is_modelled() ? "" : " (measured within transfer)");
 }
 
-/// Without a trace: the modelled time of each phase's last step, until the last rank is done.
+/// The modelled time of each phase's last step, on the slowest rank; empty for runs with a trace.
 std::string step_times(const Report& report) {
   if (!report.timeline.ranks().empty() || !report.options.platform.clock.is_modelled()) return {};
   std::string text;
@@ -84,8 +84,8 @@ std::string step_times(const Report& report) {
   return text;
 }
 
-/// The last step; for a run with several variants, the last step of each, with its name. (A
-/// pipeline's sweep is covered by its bubble table.)
+/// The run's last step; if phases are variants, the last step of each, with its name. (A pipeline's
+/// phases are compared in the bubble table.)
 std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
   std::vector<std::pair<int, std::string>> steps;
   const int last = report.options.run.steps - 1;
@@ -97,7 +97,7 @@ std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
   return steps;
 }
 
-/// The key to the drawing's symbols; empty if it shows stretches that the lesson named itself.
+/// The key to the drawing's symbols; empty if the drawing shows spans that the lesson itself named.
 std::string legend(const Report& report, const Console& console) {
   if (bubble(report.timeline, report.options.run.steps - 1))
     return console.colour
@@ -124,14 +124,14 @@ std::string parity_text(const Report& report) {
   std::string text = fmt::format(
       "parity with one device over {} steps: losses differ by {:.1e}, parameters by {:.1e}{}\n",
       report.losses.size(), parity.max_relative_loss, parity.max_relative_parameter,
-      parity.bitwise ? " — every bit is the same" : " (" + parity.worst_parameter + ")");
+      parity.bitwise ? " — bitwise equal" : " (" + parity.worst_parameter + ")");
   if (report.same_in_order)
-    text += fmt::format(
-        "  that is more than rounding comes to at this lesson's defaults; {}\n",
-        *report.same_in_order
-            ? "one device that adds gradients in the order of these ranks has the same bits, so it "
-              "is rounding, which training has made grow"
-            : "one device that adds gradients in the order of these ranks has other bits, too");
+    text += fmt::format("  that exceeds the rounding at this lesson's defaults; {}\n",
+                        *report.same_in_order ? "one device that adds gradients in the order of "
+                                                "these ranks gets the same bits, so the "
+                                                "difference is rounding, amplified by training"
+                                              : "one device that adds gradients in the order of "
+                                                "these ranks also gets different bits");
   return text;
 }
 
@@ -181,9 +181,9 @@ std::string Report::text(const Console& console) const {
   if (const std::string times = step_times(*this); !times.empty()) text += "\n" + times;
   if (const std::string gpus = gpu_table(*this); !gpus.empty()) text += "\n" + gpus;
   if (!losses.empty())
-    text +=
-        fmt::format("\nloss {:.4f} → {:.4f} in {} steps, {:.1f} ms of this machine's time a step\n",
-                    losses.front(), losses.back(), losses.size(), step_seconds() * 1e3);
+    text += fmt::format(
+        "\nloss {:.4f} → {:.4f} in {} steps, {:.1f} ms of this machine's time per step\n",
+        losses.front(), losses.back(), losses.size(), step_seconds() * 1e3);
   if (uncomputed)
     text +=
         "\nthe meta device computes nothing, so there are no losses, no parity and no generated "

@@ -11,7 +11,8 @@ namespace {
 /// All gradients of a model, by the parameter's order.
 using Gradients = std::map<int, Tensor>;
 
-/// Moves the gradients out of the model and leaves zeros; a tied head's separate gradient remains.
+/// Moves the gradients out of the model and leaves zeros in their place. Does not touch a tied
+/// head's separate gradient.
 Gradients taken(Gpt& model) {
   Gradients gradients;
   for (Parameter* parameter : model.parameters()) {

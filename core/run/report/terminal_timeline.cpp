@@ -38,8 +38,8 @@ char label(const Timeline& timeline, const TimelineSpan& span) {
   return span.microbatch < 36 ? static_cast<char>('a' + span.microbatch - 10) : '#';
 }
 
-/// One rank's compute in a step, in order of time: its pipeline actions or, in a lesson without
-/// any, the stretches that the lesson named.
+/// One rank's compute in a step, in order of time: its pipeline actions or, if the lesson has none,
+/// the spans that the lesson named.
 std::vector<const TimelineSpan*> actions_of(const Timeline& timeline, const RankTimeline& rank,
                                             int step, bool pipeline) {
   std::vector<const TimelineSpan*> actions;
@@ -53,7 +53,7 @@ std::vector<const TimelineSpan*> actions_of(const Timeline& timeline, const Rank
   return actions;
 }
 
-/// When the rank's compute lane waits during a span.
+/// The intervals within a span in which the rank's compute lane waits.
 Intervals waits(const RankTimeline& rank, const TimelineSpan& during) {
   std::vector<Interval> found;
   visit_band(*rank.compute(), Band::action, {during.start, during.end},

@@ -61,7 +61,7 @@ std::string use_trained_model(const Options& options, const std::vector<NamedVal
   PlainModel plain{options};
   const auto& targets = plain.model.parameters();
   if (targets.size() != parameters.size())
-    throw RunError("the ranks' parameters are not a whole model");
+    throw RunError("the ranks' parameters do not form a whole model");
   for (std::size_t i = 0; i < targets.size(); ++i)
     if (static_cast<std::int64_t>(parameters[i].values.size()) != targets[i]->value.elements())
       throw RunError(fmt::format("the ranks have {} elements of {}, which has {}",
