@@ -96,7 +96,7 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
   // A killed peer on another host leaves a socket without a reader. MPI's writes to it must fail,
   // rather than end this process before it has reported its last operations.
   std::signal(SIGPIPE, SIG_IGN);
-  MpiSession session;
+  MpiSession session{/*native=*/options.platform.comm == Collectives::native};
   const int id = session.rank();
   const bool root = id == 0;
   const auto report = [id](RankMessage::Kind kind, const std::string& text) {

@@ -175,7 +175,7 @@ class Silence final : public benchmark::BenchmarkReporter {
 
 int main(int argc, char** argv) {
   if (!under_mpi()) return run_under_mpirun(ranks, argc, argv);
-  const MpiSession session;
+  const MpiSession session{/*native=*/true};
   std::vector<char*> words{argv, argv + argc};
   if (session.rank() != 0)
     std::erase_if(words, [](const char* word) {

@@ -249,7 +249,7 @@ int run(int argc, char** argv) {
     find_mpirun();
     return run_under_mpirun(2, argc, argv);
   }
-  const MpiSession session;
+  const MpiSession session{/*native=*/false};
   try {
     Rank rank{options, session.endpoint()};
     measure(rank, flags);

@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
     for (std::size_t i = 0; i < all.size(); ++i) fmt::print("{} {}\n", i, all[i].name);
     return 0;
   }
-  const MpiSession session;
+  const MpiSession session{/*native=*/true};
   try {
     if (argc >= 3)
       return disagree(session, all.at(static_cast<std::size_t>(std::atoi(argv[2]))),

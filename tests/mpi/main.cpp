@@ -40,7 +40,7 @@ class Checks {
 }  // namespace
 
 int main() {
-  const MpiSession session;
+  const MpiSession session{/*native=*/false};
   Checks check{session};
   const int p = session.size();
   const std::pair<const char*, Generator> generators[] = {{"GPipe", gpipe}, {"1F1B", one_f_one_b}};

@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "core/comm/mpi/communicator.h"
+
 namespace lockstep {
 
 using SteadyClock = std::chrono::steady_clock;
@@ -52,8 +54,7 @@ bool MpiLookout::Waiting::somebody_has_computed() {
 MpiLookout::MpiLookout(int rank, int size, double patience_seconds, Notice notice)
     : rank_(rank), patience_seconds_(patience_seconds), notice_(std::move(notice)) {
   if (size == 1 || !std::isfinite(patience_seconds)) return;
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "MPI_Comm_dup", rank);
-  MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
+  communicator_ = duplicate_world(rank);
   thread_ = std::thread{[this] { work(); }};
 }
 

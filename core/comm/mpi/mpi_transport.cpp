@@ -1,16 +1,16 @@
 #include "core/comm/mpi/mpi_transport.h"
 
-#include <sched.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 
+#include "core/comm/mpi/communicator.h"
 #include "core/comm/mpi/mpi_check.h"
 #include "core/comm/mpi/mpi_lookout.h"
 #include "core/comm/mpi/mpi_native.h"
+#include "core/comm/mpi/polling.h"
 #include "core/comm/transport/staging.h"
 #include "core/time/clock.h"
 
@@ -159,8 +159,7 @@ class MpiTransport final : public Transport {
           size(size_),
           patience_seconds(patience_seconds_),
           lookout(rank_, size_, patience_seconds_, std::move(notice)) {
-      check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "MPI_Comm_dup", rank);
-      MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+      communicator = duplicate_world(rank);
     }
     ~Shared() { MPI_Comm_free(&communicator); }
     Shared(const Shared&) = delete;
@@ -253,12 +252,10 @@ class MpiTransport final : public Transport {
   std::atomic<bool> gives_up_{false};
 };
 
-// Waiting does not hold a core: the thread yields for about 150 µs, then sleeps, each time for a
-// quarter of its wait so far, up to 1 ms. The time-out counts only time slept, so that a process
-// stopped in a debugger does not time out. It restarts when the lookout finds a computing rank.
+// The time-out counts only time slept, so that a process stopped in a debugger does not time out.
+// It restarts when the lookout finds a computing rank.
 void MpiPending::wait() {
-  using namespace std::chrono;
-  const auto begin = steady_clock::now();
+  Polling polling;
   double patience = agent_.patience_seconds();
   std::optional<MpiLookout::Waiting> known;  // registered once the wait is long
   while (true) {
@@ -272,17 +269,10 @@ void MpiPending::wait() {
     if (patience < 0 && route_.channel != Transport::control_channel)
       throw RunError(fmt::format("has waited {:g} s {}", agent_.patience_seconds(),
                                  waits_for(route_, is_send_, static_cast<std::int64_t>(size_))));
-    const auto before = steady_clock::now();
-    if (!known && before - begin > MpiLookout::interval)
+    if (!known && std::chrono::steady_clock::now() - polling.begin() > MpiLookout::interval)
       known.emplace(agent_.lookout(), route_.peer);
     if (known && known->somebody_has_computed()) patience = agent_.patience_seconds();
-    if (before - begin < microseconds{150}) {
-      sched_yield();
-      continue;
-    }
-    std::this_thread::sleep_for(
-        std::min<steady_clock::duration>((before - begin) / 4, milliseconds{1}));
-    patience -= std::min(duration<double>(steady_clock::now() - before).count(), 0.1);
+    patience -= std::min(polling.pause(), 0.1);
   }
 }
 
@@ -291,10 +281,10 @@ bool MpiPending::withdraw(MPI_Request& request) const {
   int done = 0;
   if (!is_send_) {
     MPI_Cancel(&request);
-    const auto enough = steady_clock::now() + milliseconds{100};
+    Polling polling;
     while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0 &&
-           steady_clock::now() < enough)
-      sched_yield();
+           steady_clock::now() - polling.begin() < milliseconds{100})
+      polling.pause();
   }
   if (done == 0) MPI_Request_free(&request);
   return done != 0;
@@ -330,7 +320,10 @@ void MpiPending::compare() const {
 
 }  // namespace
 
-MpiSession::MpiSession() {
+MpiSession::MpiSession(bool native) {
+  wake_up_promptly();  // before MPI starts its threads
+  // With more ranks than cores, OpenMPI calls sched_yield() in every MPI_Test that finds nothing.
+  if (!native) ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", /*overwrite=*/0);
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   if (provided < MPI_THREAD_MULTIPLE)

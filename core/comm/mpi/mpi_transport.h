@@ -7,11 +7,13 @@
 
 namespace lockstep {
 
-/// Initializes MPI for the life of the process, with MPI_THREAD_MULTIPLE. Throws RunError if MPI
-/// does not provide it.
+/// Initializes MPI for the life of the process, with MPI_THREAD_MULTIPLE.
 class MpiSession {
  public:
-  MpiSession();
+  /// `native` says whether MPI's own collectives will be called. They wait inside MPI, which then
+  /// yields the processor between polls. Our own code sleeps between its polls (polling.h), and MPI
+  /// never yields. Throws RunError if MPI does not provide MPI_THREAD_MULTIPLE.
+  explicit MpiSession(bool native);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
