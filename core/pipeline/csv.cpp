@@ -1,3 +1,5 @@
+#include "core/pipeline/csv.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <string_view>
 
 #include "core/base/error.h"
-#include "core/pipeline/schedule.h"
 
 namespace lockstep {
 
@@ -89,7 +90,7 @@ void parse_cell(const Cell& cell, const std::string& file, std::vector<Action>& 
     const std::string_view part = more ? next_part(parts, ';') : parts;
     const std::optional<Parsed> parsed = parse_action(trimmed(part));
     if (!parsed)
-      cell.fail(file, "is no action; wants a stage, one of F B I W, and a microbatch, like 0F3");
+      cell.fail(file, "is not an action (a stage, one of F B I W, and a microbatch, such as 0F3)");
     if (parsed->action) row.push_back(*parsed->action);
   }
 }
@@ -149,7 +150,8 @@ Schedule schedule_from_csv(const std::string& csv, std::string name) {
   }
   while (!schedule.actions.empty() && schedule.actions.back().empty()) schedule.actions.pop_back();
   if (schedule.actions.empty())
-    throw ScheduleError(schedule.name + ": has no action; wants a row per rank, like 0F0,0B0");
+    throw ScheduleError(schedule.name +
+                        ": has no actions; it needs a row per rank, such as 0F0,0B0");
   schedule.ranks = static_cast<int>(schedule.actions.size());
   find_placement(schedule);
   return schedule;

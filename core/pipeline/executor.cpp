@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/pipeline/validate.h"
+
 namespace lockstep {
 
 namespace {
@@ -18,7 +20,7 @@ const Schedule& checked(const Schedule& schedule, const Group& group, std::size_
   const auto here = std::ranges::count(schedule.rank_of_stage, group.rank());
   if (here == 0 || static_cast<std::size_t>(here) != models)
     throw std::invalid_argument(
-        fmt::format("{} models for the {} stages of pipeline rank {}; the executor wants one for "
+        fmt::format("{} models for the {} stages of pipeline rank {}; the executor needs one for "
                     "each, and at least one",
                     models, here, group.rank()));
   return schedule;

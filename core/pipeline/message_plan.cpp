@@ -84,7 +84,8 @@ class MessagePlan::Builder {
 
   int home(int stage) const { return schedule_.rank_of_stage[static_cast<std::size_t>(stage)]; }
 
-  /// Returns a unique index for a message of one direction, from its stage on this rank.
+  /// Returns an index for a message that this rank sends or receives: unique among the messages
+  /// sent, and among those received. `stage` is the end of the message that is on this rank.
   std::size_t number(int stage, const Message& message) const {
     const std::size_t cell =
         local_[static_cast<std::size_t>(stage)] * static_cast<std::size_t>(schedule_.microbatches) +

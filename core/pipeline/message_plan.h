@@ -30,7 +30,8 @@ class MessagePlan {
     int microbatch = 0;
     bool forward = true;  ///< an activation; false for a gradient
 
-    /// Returns whether both stages are on one rank: the tensor is handed over and nothing is sent.
+    /// Returns whether both stages are on one rank, which then hands the tensor over without
+    /// sending.
     bool local() const { return from_rank == to_rank; }
     /// Returns the stage that produces it.
     int producer() const { return stage + (forward ? -1 : 1); }

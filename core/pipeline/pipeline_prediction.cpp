@@ -10,6 +10,7 @@
 #include "core/model/gpt.h"
 #include "core/pipeline/message_plan.h"
 #include "core/pipeline/update.h"
+#include "core/pipeline/validate.h"
 
 namespace lockstep {
 
@@ -46,7 +47,7 @@ StageTimes stage_times(const Plan& plan, int stage, int microbatches) {
 }
 
 PipelineTimes pipeline_times(const Plan& plan, int microbatches) {
-  // What a stage's times depend on: of each unit, whether it is an end of the model, and its
+  // A stage's times depend on its units: on whether a unit is an end of the model, and on its
   // parameters.
   using Parameters = std::vector<std::pair<std::int64_t, bool>>;  // elements, frozen
   std::map<std::vector<std::pair<bool, Parameters>>, StageTimes> known;

@@ -45,8 +45,9 @@ std::vector<int> linear_placement(int ranks) {
 
 Schedule one_stage_per_rank(std::string name, int stages, int microbatches) {
   if (stages < 1 || microbatches < 1)
-    throw ScheduleError(fmt::format("{}: {} stages and {} microbatches; wants at least 1 of each",
-                                    name, stages, microbatches));
+    throw ScheduleError(
+        fmt::format("{}: {} stages and {} microbatches; a schedule needs at least 1 of each", name,
+                    stages, microbatches));
   Schedule schedule{std::move(name), stages, stages, microbatches, {}, {}};
   schedule.rank_of_stage = linear_placement(stages);
   schedule.actions.resize(static_cast<std::size_t>(stages));

@@ -18,6 +18,7 @@ enum class Op : std::uint8_t {
 char letter(Op op);
 Category category(Op op);
 
+/// One operation of a schedule.
 struct Action {
   Op op = Op::forward;
   int stage = 0;       ///< the global stage, 0 .. stages - 1
@@ -40,32 +41,15 @@ struct Schedule {
   std::size_t action_count() const;
 };
 
-/// Returns the placement (ranks) of one stage per rank: stage i on rank i.
+/// Returns the placement, (ranks), with stage i on rank i.
 std::vector<int> linear_placement(int ranks);
 
 /// Returns a schedule with stage i on rank i and empty action lists, the starting point of
 /// generators. Throws ScheduleError for fewer than one stage or microbatch.
 Schedule one_stage_per_rank(std::string name, int stages, int microbatches);
 
-/// Throws ScheduleError naming the first fault found: an action that is out of range, missing,
-/// duplicated or on the wrong rank; B as well as I or W for the same stage and microbatch; a
-/// backward before its forward or a weight gradient before its input gradient; or a deadlock, as a
-/// cycle of actions that wait for each other. Any microbatch order is valid, but all lessons run
-/// backwards in ascending order, which gives the same bits. Linear in the number of actions.
-void validate(const Schedule& schedule);
-
 /// Returns the peak number of live microbatches on `rank`, summed over its stages, for a valid
 /// schedule: a forward adds one; the end of its backward (B, or W after I) removes it.
 int peak_live_microbatches(const Schedule& schedule, int rank);
-
-/// Writes PyTorch's CSV format: one row per rank, one cell per action, such as `0F3`.
-std::string to_csv(const Schedule& schedule);
-/// Reads the CSV format of PyTorch's pipelining. Skips empty cells (idle time) and actions that are
-/// implicit here: messages (SEND_F, RECV_F, SEND_B, RECV_B) and whole-stage actions (UNSHARD,
-/// RESHARD, REDUCE_GRAD). Reads `(0F7;7B3)OVERLAP_F_B` as 0F7 followed by 7B3. Ignores empty rows
-/// at the end. Counts stages and microbatches, and places a stage on the first rank that uses it.
-/// The result may still be invalid; call validate(). Throws ScheduleError naming row, column (both
-/// from 1) and cell.
-Schedule schedule_from_csv(const std::string& csv, std::string name = "csv");
 
 }  // namespace lockstep

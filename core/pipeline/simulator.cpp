@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/base/error.h"
+#include "core/pipeline/validate.h"
 #include "core/pipeline/walk.h"
 
 namespace lockstep {
@@ -93,7 +94,7 @@ class Lanes {
 
 void check_times(const Schedule& schedule, const PipelineTimes& times) {
   if (times.stages.size() != static_cast<std::size_t>(schedule.stages))
-    throw ScheduleError(fmt::format("{}: has {} stages, but times are given for {}", schedule.name,
+    throw ScheduleError(fmt::format("{}: has {} stages, but times for {}", schedule.name,
                                     schedule.stages, times.stages.size()));
   for (std::size_t rank = 0; !times.durations.empty() && rank < schedule.actions.size(); ++rank)
     if (times.durations.size() != schedule.actions.size() ||
@@ -101,12 +102,12 @@ void check_times(const Schedule& schedule, const PipelineTimes& times) {
       throw ScheduleError(
           fmt::format("{}: durations are not parallel to the actions", schedule.name));
   if (times.boundary_bytes < 0)
-    throw ScheduleError(fmt::format("{}: boundary_bytes is {}; wants 0 or more", schedule.name,
-                                    times.boundary_bytes));
+    throw ScheduleError(fmt::format("{}: boundary_bytes is {}; it may not be negative",
+                                    schedule.name, times.boundary_bytes));
   for (std::size_t stage = 0; stage < times.stages.size(); ++stage)
     for (Op op : {Op::forward, Op::backward, Op::backward_input, Op::backward_weight})
       if (times.stages[stage].of(op) < 0)
-        throw ScheduleError(fmt::format("{}: {} of stage {} takes {} ps; no time is below 0",
+        throw ScheduleError(fmt::format("{}: {} of stage {} takes {} ps; no time may be negative",
                                         schedule.name, letter(op), stage,
                                         times.stages[stage].of(op)));
 }

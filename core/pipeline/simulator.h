@@ -25,8 +25,8 @@ struct PipelineTimes {
   Cluster cluster;  ///< for the links
   /// The world rank of each pipeline rank; empty if they are equal.
   std::vector<int> world_ranks{};
-  /// Individually observed durations, parallel to Schedule::actions, which replace the times in
-  /// `stages`. Empty otherwise.
+  /// The duration of each action, parallel to Schedule::actions; replaces the times in `stages`
+  /// unless empty.
   std::vector<std::vector<Picoseconds>> durations{};
 };
 
@@ -49,9 +49,10 @@ struct TimedMessage {
   Picoseconds arrived = 0;
 };
 
+/// The simulated times of a schedule.
 struct Simulation {
   std::vector<std::vector<TimedAction>> actions;  ///< parallel to Schedule::actions
-  /// Only if requested: ordered by sending rank, then by its program order.
+  /// All messages, if requested: ordered by sending rank, then by its program order.
   std::vector<TimedMessage> messages;
   Picoseconds makespan = 0;  ///< from the first start to the last end
   /// The fraction of rank-time in which no action runs, over all ranks and the makespan.

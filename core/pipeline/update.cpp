@@ -31,7 +31,7 @@ PipelineUpdate::PipelineUpdate(Endpoint endpoint, const Group& pipeline, const P
   const auto here = std::ranges::count(rank_of_stage, rank);
   if (here == 0 || static_cast<std::size_t>(here) != stages.size())
     throw std::invalid_argument(
-        fmt::format("{} models for the {} stages of pipeline rank {}; the update wants one for "
+        fmt::format("{} models for the {} stages of pipeline rank {}; the update needs one for "
                     "each, and at least one",
                     stages.size(), here, rank));
   const int ends_channel = endpoint.transport.open_channels(Group::channels_taken);

@@ -8,10 +8,6 @@
 
 namespace lockstep {
 
-/// Throws ScheduleError for any fault except deadlock. If it returns, every (stage, microbatch) has
-/// either F and then B, or F, I and then W, once each, all on the stage's rank.
-void check_actions(const Schedule& schedule);
-
 /// Throws a ScheduleError naming the cycle of waiting ranks, given that each rank is blocked before
 /// the action at its `position`.
 [[noreturn]] void throw_deadlock(const Schedule& schedule,
@@ -29,12 +25,12 @@ inline int stage_waited_for(const Action& action, int stages) {
 /// Calls visit(rank, action, position) for every action, after all actions that it waits for; used
 /// for validation and simulation. Each rank advances until its next action must wait, and resumes
 /// when the awaited action completes. Linear in the number of actions, in a deterministic order.
-/// Requires check_actions() to have passed. Throws ScheduleError if the schedule deadlocks.
+/// `schedule` must have passed check_actions(). Throws ScheduleError if the schedule deadlocks.
 template <class Visit>
 void walk(const Schedule& schedule, Visit&& visit) {
   const std::size_t microbatches = static_cast<std::size_t>(schedule.microbatches);
   const std::size_t ranks = schedule.actions.size();
-  // Result indices: activations at 2 (stage · m + microbatch), gradients one after.
+  // The index of a result: 2 (stage · m + microbatch) for activations, 1 more for gradients.
   const auto result = [&](int stage, const Action& action) {
     return 2 * (static_cast<std::size_t>(stage) * microbatches +
                 static_cast<std::size_t>(action.microbatch)) +

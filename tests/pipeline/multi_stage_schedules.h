@@ -28,7 +28,7 @@ inline std::vector<int> v_placement(int ranks) {
   return rank_of_stage;
 }
 
-/// The backwards to split into I and W.
+/// Which backwards are split into I and W.
 enum class Split { none, all, some };
 
 /// Returns a schedule with this placement and empty action lists. It has as many ranks as the

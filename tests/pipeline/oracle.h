@@ -13,7 +13,7 @@
 /// time to everything, repeatedly, until nothing changes.
 namespace lockstep::oracle {
 
-/// (stage, microbatch, is it a forward): identifies a result and the message that carries it.
+/// Identifies a result and the message that carries it: (stage, microbatch, whether forward).
 using Result = std::tuple<int, int, bool>;
 
 struct Message {

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "core/base/error.h"
+#include "core/pipeline/csv.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "tests/pipeline/random_schedules.h"
@@ -30,7 +31,7 @@ void check_refused(const std::string& csv, const std::string& expected) {
   CHECK(said == "file: " + expected);
 }
 
-const std::string wants = "wants a stage, one of F B I W, and a microbatch, like 0F3";
+const std::string expected = "(a stage, one of F B I W, and a microbatch, such as 0F3)";
 
 }  // namespace
 
@@ -71,8 +72,8 @@ TEST_CASE("overlapped actions run one after the other") {
 }
 
 TEST_CASE("a malformed cell is named by its row and column") {
-  check_refused("0F0,0B0\n1F0,1X0\n", "row 2, column 2: '1X0' is no action; " + wants);
-  check_refused("0F0,,zero\n", "row 1, column 3: 'zero' is no action; " + wants);
+  check_refused("0F0,0B0\n1F0,1X0\n", "row 2, column 2: '1X0' is not an action " + expected);
+  check_refused("0F0,,zero\n", "row 1, column 3: 'zero' is not an action " + expected);
   for (const std::string cell : {"F0",
                                  "0F",
                                  "0",
@@ -95,12 +96,12 @@ TEST_CASE("a malformed cell is named by its row and column") {
                                  "0F0;0B0",
                                  "0UNSHARDED"})
     check_refused("0F0," + cell + ",0B0\n",
-                  "row 1, column 2: '" + cell + "' is no action; " + wants);
+                  "row 1, column 2: '" + cell + "' is not an action " + expected);
 }
 
 TEST_CASE("a file that cannot be a schedule is refused") {
-  check_refused("", "has no action; wants a row per rank, like 0F0,0B0");
-  check_refused("\n,,\n0SEND_F0\n", "has no action; wants a row per rank, like 0F0,0B0");
+  check_refused("", "has no actions; it needs a row per rank, such as 0F0,0B0");
+  check_refused("\n,,\n0SEND_F0\n", "has no actions; it needs a row per rank, such as 0F0,0B0");
   check_refused("0F0,0B0\n2F0,2B0\n", "stages go up to 2, but no row has stage 1");
   check_refused("0F0,2000000000B0\n", "has a stage 2000000000, but only 2 actions");
 }

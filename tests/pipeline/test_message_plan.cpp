@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "core/pipeline/csv.h"
 #include "core/pipeline/message_plan.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/pipeline/csv.h"
 #include "core/plan/gpt_parameters.h"
 #include "tests/pipeline/multi_stage_schedules.h"
 #include "tests/pipeline/random_schedules.h"

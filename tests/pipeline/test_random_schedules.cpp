@@ -3,6 +3,8 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/pipeline/csv.h"
+#include "core/pipeline/validate.h"
 #include "tests/pipeline/oracle.h"
 #include "tests/pipeline/random_schedules.h"
 
@@ -89,7 +91,7 @@ TEST_CASE("a rank stashes the microbatches it has forwarded and not yet finished
   }
 }
 
-TEST_CASE("an action dropped, doubled or moved to another rank is named") {
+TEST_CASE("the message names an action that was dropped, doubled or moved to another rank") {
   std::mt19937 random{3};
   for (int i = 0; i < 300; ++i) {
     const Schedule valid = random_schedule(random);
@@ -101,7 +103,7 @@ TEST_CASE("an action dropped, doubled or moved to another rank is named") {
     Schedule dropped = valid;
     auto& row = dropped.actions[rank];
     row.erase(row.begin() + static_cast<std::ptrdiff_t>(at));
-    // With few actions it may be half of all missing ones, which are then counted instead of named.
+    // If too few actions are left, validate() reports their number instead.
     if (dropped.action_count() >= std::size_t(valid.stages * valid.microbatches)) {
       CHECK(contains(complaint(dropped), to_string(action)));
       CHECK(contains(complaint(dropped), " is missing; rank " + std::to_string(rank)));
@@ -113,15 +115,15 @@ TEST_CASE("an action dropped, doubled or moved to another rank is named") {
             pick(random, 0, static_cast<int>(doubled.actions[rank].size())),
         action);
     CHECK(complaint(doubled) ==
-          "random: rank " + std::to_string(rank) + " does " + to_string(action) + " twice");
+          "random: rank " + std::to_string(rank) + " runs " + to_string(action) + " twice");
 
     Schedule moved = dropped;
     const std::size_t other = (rank + 1) % static_cast<std::size_t>(valid.ranks);
     if (other != rank) {
       moved.actions[other].push_back(action);
-      CHECK(complaint(moved) == "random: rank " + std::to_string(other) + " does " +
+      CHECK(complaint(moved) == "random: rank " + std::to_string(other) + " runs " +
                                     to_string(action) + ", but stage " +
-                                    std::to_string(action.stage) + " lives on rank " +
+                                    std::to_string(action.stage) + " is on rank " +
                                     std::to_string(rank));
     }
   }

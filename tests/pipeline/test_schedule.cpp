@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/pipeline/csv.h"
+#include "core/pipeline/validate.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 
@@ -66,10 +68,11 @@ TEST_CASE("backwards run in ascending order of microbatches") {
 }
 
 TEST_CASE("an empty pipeline is rejected") {
-  CHECK_THROWS_WITH_AS(gpipe(0, 4), "GPipe: 0 stages and 4 microbatches; wants at least 1 of each",
+  CHECK_THROWS_WITH_AS(gpipe(0, 4),
+                       "GPipe: 0 stages and 4 microbatches; a schedule needs at least 1 of each",
                        ScheduleError);
   CHECK_THROWS_WITH_AS(one_f_one_b(2, -1),
-                       "1F1B: 2 stages and -1 microbatches; wants at least 1 of each",
+                       "1F1B: 2 stages and -1 microbatches; a schedule needs at least 1 of each",
                        ScheduleError);
 }
 
@@ -85,28 +88,28 @@ TEST_CASE("an action's name and category") {
 }
 
 TEST_CASE("a missing action is named, with the rank that should run it") {
-  check_said(rows("0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n"), "1F1 is missing; rank 1 should do it");
+  check_said(rows("0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n"), "1F1 is missing; rank 1 should run it");
   check_said(rows("0F0,0F1,0B0,0B1\n1F0,1F1,1B1\n"),
              "the backward of stage 1 for microbatch 0 (1B0, or 1I0 and 1W0) is missing; rank 1 "
-             "should do it");
-  check_said(rows("0F0,0I0\n1F0,1B0\n"), "0W0 is missing; rank 0 should do it");
-  check_said(rows("0F0,0W0\n1F0,1B0\n"), "0I0 is missing; rank 0 should do it");
+             "should run it");
+  check_said(rows("0F0,0I0\n1F0,1B0\n"), "0W0 is missing; rank 0 should run it");
+  check_said(rows("0F0,0W0\n1F0,1B0\n"), "0I0 is missing; rank 0 should run it");
   check_said(rows("0F0,0B70000\n"),
              "has 2 actions; 1 stages and 70001 microbatches take at least 140002 (a forward and a "
              "backward each)");
 }
 
 TEST_CASE("a superfluous action is named") {
-  check_said(rows("0F0,0B0,0F0\n"), "rank 0 does 0F0 twice");
+  check_said(rows("0F0,0B0,0F0\n"), "rank 0 runs 0F0 twice");
   check_said(rows("0F0,0I0,0W0,0B0\n"),
-             "stage 0 does both B and I or W for microbatch 0; B is I and W in one");
+             "stage 0 has B as well as I or W for microbatch 0; B includes both");
   check_said(rows("0F0,0B0,0W0\n"),
-             "stage 0 does both B and I or W for microbatch 0; B is I and W in one");
-  check_said(rows("0F0,0B0\n1F0,0F1,1B0,0B1\n"), "rank 1 does 0F1, but stage 0 lives on rank 0");
+             "stage 0 has B as well as I or W for microbatch 0; B includes both");
+  check_said(rows("0F0,0B0\n1F0,0F1,1B0,0B1\n"), "rank 1 runs 0F1, but stage 0 is on rank 0");
 
   Schedule schedule = rows("0F0,0B0\n1F0,1B0\n");
   schedule.actions[1][0].microbatch = 1;
-  check_said(schedule, "rank 1 does 1F1, but microbatches are 0 to 0");
+  check_said(schedule, "rank 1 runs 1F1, but microbatches are 0 to 0");
   schedule.actions[1][0] = {Op::forward, -1, 0};
   check_said(schedule, "rank 1 does -1F0, but stages are 0 to 1");
 }
@@ -115,22 +118,22 @@ TEST_CASE("a placement that does not fit is named") {
   const Schedule valid = rows("0F0,0B0\n1F0,1B0\n");
   Schedule schedule = valid;
   schedule.rank_of_stage[1] = 2;
-  check_said(schedule, "stage 1 lives on rank 2, but ranks are 0 to 1");
+  check_said(schedule, "stage 1 is on rank 2, but ranks are 0 to 1");
   schedule = valid;
   schedule.rank_of_stage.pop_back();
-  check_said(schedule, "has 2 stages but says of 1 where they live");
+  check_said(schedule, "has 2 stages but a rank for 1 of them");
   schedule = valid;
   schedule.ranks = 3;
-  check_said(schedule, "has 3 ranks but lists actions for 2");
+  check_said(schedule, "has 3 ranks but lists of actions for 2");
   schedule = valid;
   schedule.microbatches = 0;
-  check_said(schedule, "2 ranks, 2 stages, 0 microbatches; wants at least 1 of each");
+  check_said(schedule, "2 ranks, 2 stages, 0 microbatches; a schedule needs at least 1 of each");
 }
 
 TEST_CASE("an action before its own rank's dependency is named") {
-  check_said(rows("0F0,0W0,0I0\n"), "rank 0 does 0W0 before 0I0, whose result it uses");
-  check_said(rows("0B0,0F0\n"), "rank 0 does 0B0 before its forward 0F0");
-  check_said(rows("0I0,0F0,0W0\n"), "rank 0 does 0I0 before its forward 0F0");
+  check_said(rows("0F0,0W0,0I0\n"), "rank 0 runs 0W0 before 0I0, whose result it uses");
+  check_said(rows("0B0,0F0\n"), "rank 0 runs 0B0 before its forward 0F0");
+  check_said(rows("0I0,0F0,0W0\n"), "rank 0 runs 0I0 before its forward 0F0");
 }
 
 TEST_CASE("a deadlock is reported as the cycle of waiting ranks") {

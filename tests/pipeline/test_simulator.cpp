@@ -148,11 +148,11 @@ TEST_CASE("times that do not fit the schedule are named") {
   PipelineTimes times = free_times(2);
   times.stages[1].backward_weight = -4;
   CHECK_THROWS_WITH_AS(simulate(gpipe(2, 1), times),
-                       "GPipe: W of stage 1 takes -4 ps; no time is below 0", ScheduleError);
+                       "GPipe: W of stage 1 takes -4 ps; no time may be negative", ScheduleError);
   times = free_times(2);
   times.boundary_bytes = -1;
-  CHECK_THROWS_WITH_AS(simulate(gpipe(2, 1), times), "GPipe: boundary_bytes is -1; wants 0 or more",
-                       ScheduleError);
+  CHECK_THROWS_WITH_AS(simulate(gpipe(2, 1), times),
+                       "GPipe: boundary_bytes is -1; it may not be negative", ScheduleError);
 }
 
 TEST_CASE("a thousand stages and a thousand microbatches: two million actions") {

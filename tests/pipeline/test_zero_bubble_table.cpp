@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/pipeline/simulator.h"
+#include "core/pipeline/validate.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 
 using namespace lockstep;

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "core/pipeline/schedule.h"
+
+namespace lockstep {
+
+/// Throws ScheduleError naming the first fault found: an action that is out of range, missing,
+/// duplicated or on the wrong rank; B as well as I or W for the same stage and microbatch; a
+/// backward before its forward or a weight gradient before its input gradient; or a deadlock, as a
+/// cycle of actions that wait for each other. Any microbatch order is valid, but all lessons run
+/// backwards in ascending order, which gives the same bits. Linear in the number of actions.
+void validate(const Schedule& schedule);
+
+/// Makes the checks of validate() except that for deadlock. If it returns, every (stage,
+/// microbatch) has either F and then B, or F, I and then W, once each, all on the stage's rank.
+void check_actions(const Schedule& schedule);
+
+}  // namespace lockstep
