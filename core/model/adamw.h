@@ -22,12 +22,12 @@ double gradient_norm(std::vector<OrderedSquare> squares);
 /// Views at every step, so they must outlive the optimizer. Momentum and variance (4 + 4 bytes per
 /// element) are charged to MemoryCategory::optimizer. Frozen parameters are not updated.
 ///
-/// If a parameter's value is narrow, the optimizer keeps an f32 master copy of it (4 more bytes),
-/// updates the master, and rounds it into the value. Updates smaller than half the gap between
-/// adjacent narrow numbers therefore accumulate instead of being lost (Micikevicius 2018, section
-/// 3.1). The master is initialised by widening the value present at construction. Shards and
-/// pipeline stages therefore start from the same numbers as the whole model, one rounding away from
-/// those of an f32 run.
+/// If a parameter has 16 bits, the optimizer keeps an f32 master copy of it (4 more bytes per
+/// element), updates the master, and rounds it into the parameter. Updates smaller than half the
+/// gap between adjacent 16-bit numbers therefore accumulate instead of being lost (Micikevicius
+/// 2018, section 3.1). The master is initialised by widening the value present at construction.
+/// Shards and pipeline stages therefore start from the same numbers as the whole model, one
+/// rounding away from those of an f32 run.
 class AdamW {
  public:
   AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions options = {});
@@ -57,7 +57,8 @@ class AdamW {
     View momentum, variance;
   };
   std::vector<Moments> moments() const;
-  /// The parameters that it updates: those passed to the constructor, except frozen ones.
+  /// Returns the parameters that the optimizer updates: those passed to the constructor, except
+  /// frozen ones.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   /// Sets the step count to `steps` to resume training; the caller fills in the moments.
   void resume(std::int64_t steps) { steps_ = steps; }

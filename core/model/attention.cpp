@@ -4,7 +4,7 @@ namespace lockstep {
 
 namespace {
 
-/// Queries, keys or values: a third of the columns.
+/// Returns the queries, keys or values: a third of the columns.
 View third(View qkv, int which) {
   const std::int64_t width = qkv.shape.last() / 3;
   return qkv.columns(which * width, width);

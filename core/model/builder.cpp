@@ -2,10 +2,10 @@
 
 #include "core/model/attention.h"
 #include "core/model/block.h"
+#include "core/model/cross_entropy.h"
 #include "core/model/embedding.h"
 #include "core/model/layernorm.h"
 #include "core/model/linear.h"
-#include "core/model/loss.h"
 #include "core/model/mlp.h"
 
 namespace lockstep {

@@ -49,8 +49,8 @@ std::string config_json(const GptConfig& config) {
   return document.dump(2) + "\n";
 }
 
-/// Whether a tensor may be ignored: Hugging Face stores each block's causal mask as a tensor, and
-/// may store a tied head too.
+/// Returns whether a tensor may be ignored: Hugging Face stores each block's causal mask as a
+/// tensor, and may store a tied head too.
 bool is_buffer(const std::string& name, bool tied) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
          (tied && name == "lm_head.weight");
@@ -73,12 +73,11 @@ std::map<std::string, std::string> matched(const std::string& path, const Safete
                                            const Plan& plan) {
   const GptConfig& config = plan.model();
   const auto unfit = [&](const std::string& name, const std::string& what) {
-    return UsageError{
-        fmt::format("--load {}: tensor {} {}; give a file of a model with --layers {} --hidden {} "
-                    "--sequence {} "
-                    "--vocab {} and {} head, or the flags of this file's",
-                    path, name, what, config.layers, config.hidden, config.sequence,
-                    config.vocabulary, config.tied ? "a tied" : "an untied")};
+    return UsageError{fmt::format(
+        "--load {}: tensor {} {}; load a checkpoint of a model with --layers {} --hidden {} "
+        "--sequence {} --vocab {} and {} head, or give the flags of this one's model",
+        path, name, what, config.layers, config.hidden, config.sequence, config.vocabulary,
+        config.tied ? "a tied" : "an untied")};
   };
   std::map<std::string, std::string> names;
   const std::vector<ParameterSpec>& specs = plan.parameters();
@@ -86,7 +85,7 @@ std::map<std::string, std::string> matched(const std::string& path, const Safete
     if (is_buffer(entry.name, config.tied)) continue;
     const std::string name = with_prefix(entry.name);
     const auto spec = std::ranges::find(specs, name, &ParameterSpec::name);
-    if (spec == specs.end()) throw unfit(entry.name, "is not one of this model's");
+    if (spec == specs.end()) throw unfit(entry.name, "is not a parameter of this model");
     if (entry.dtype != "F32") throw unfit(entry.name, "is " + entry.dtype + ", not F32");
     std::vector<std::int64_t> wanted;
     for (int i = 0; i < spec->shape.rank(); ++i) wanted.push_back(spec->shape[i]);
@@ -94,7 +93,7 @@ std::map<std::string, std::string> matched(const std::string& path, const Safete
       throw unfit(entry.name, fmt::format("has shape [{}], not {}", fmt::join(entry.shape, ", "),
                                           text_of(spec->shape)));
     if (!names.emplace(name, entry.name).second)
-      throw unfit(entry.name, "is there twice, with and without `transformer.`");
+      throw unfit(entry.name, "appears twice, with and without `transformer.`");
   }
   for (const ParameterSpec& spec : specs)
     if (!names.contains(spec.name)) throw unfit(spec.name, "is missing");
@@ -110,7 +109,7 @@ void check_heads(const std::string& path, const GptConfig& config) {
   const auto heads = document.find("n_head");
   if (heads != document.end() && heads->is_number_integer() && *heads != config.heads)
     throw UsageError{
-        fmt::format("--load {}: that model has {} heads, and --heads is {}; give "
+        fmt::format("--load {}: its model has {} heads, but --heads is {}; use "
                     "--heads {}",
                     path, heads->dump(), config.heads, heads->dump())};
 }
@@ -129,7 +128,7 @@ void check_tied(const std::string& path, SafetensorsFile& file, const GptConfig&
   };
   if (read("lm_head.weight") != read(names.at(table.name)))
     throw UsageError{fmt::format(
-        "--load {}: that model has a head of its own, lm_head.weight; leave --tied out", path)};
+        "--load {}: its model has an untied head, lm_head.weight; leave out --tied", path)};
 }
 
 }  // namespace
@@ -141,7 +140,7 @@ void save_checkpoint(const std::string& path, const Plan& plan, Device device,
   for (const ParameterSpec& spec : plan.parameters()) {
     const auto found = std::ranges::find(parameters, spec.name, &Parameter::name);
     if (found == parameters.end() || !(*found)->value || !(*found)->slice.is_whole())
-      throw std::invalid_argument{"save_checkpoint: " + spec.name + " is not here as a whole"};
+      throw std::invalid_argument{"save_checkpoint: " + spec.name + " is not on this rank in full"};
     tensors.push_back(
         {spec.name, View{values.emplace_back((*found)->f32_values(device)).data(), spec.shape}});
   }

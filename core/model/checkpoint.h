@@ -18,7 +18,7 @@ namespace lockstep {
 // and `steps` (i32), the number of optimizer steps taken. Tensors are stored whole, however many
 // ranks they came from; each rank loads its own parts.
 
-/// Writes all parameters of the model as F32 (the masters of narrow parameters, if an optimizer has
+/// Writes all parameters of the model as F32 (the masters of 16-bit parameters, if an optimizer has
 /// them). All of them must be on `device`, unsharded; throws std::invalid_argument if one is
 /// missing. Each file is written completely or not at all. Throws UsageError if a file cannot be
 /// written.
@@ -34,7 +34,7 @@ void check_checkpoint_fits(const std::string& path, const Plan& plan);
 /// UsageError naming it and reads nothing. Names may omit `transformer.`. The buffers attn.bias and
 /// attn.masked_bias are ignored; so is the lm_head.weight of a tied model, if it equals the token
 /// table. 16-bit parameters get the file's values, rounded; master weights, if there are any,
-/// get them exactly. On the meta device nothing is read.
+/// get them exactly. Reads nothing on the meta device.
 void load_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
 

@@ -31,14 +31,14 @@ Corpus::Corpus(const std::string& text, const GptConfig& config, std::string nam
   const std::size_t wanted = static_cast<std::size_t>(sequence_) + 1;
   if (tokens_.size() < wanted) {
     throw UsageError{
-        fmt::format("--data: {} has {} bytes, and one sample takes --sequence + 1 = {}; a longer "
-                    "text or a shorter --sequence would do",
+        fmt::format("--data: {} has {} bytes, and one sample takes --sequence + 1 = {}; use a "
+                    "longer text or a shorter --sequence",
                     name, tokens_.size(), wanted)};
   }
   if (const std::int32_t highest = *std::ranges::max_element(tokens_);
       highest >= config.vocabulary) {
     throw UsageError{
-        fmt::format("--vocab {}: {} contains the byte {}; --vocab {} would do, and {} for any text",
+        fmt::format("--vocab {}: {} contains the byte {}; use --vocab {}, or {} for any text",
                     config.vocabulary, name, highest, highest + 1, Tokenizer::vocabulary)};
   }
 }

@@ -7,7 +7,7 @@
 #include "core/device/device.h"
 #include "core/model/microbatch.h"
 #include "core/plan/batch.h"
-#include "core/plan/config.h"
+#include "core/plan/gpt_config.h"
 
 namespace lockstep {
 
@@ -20,7 +20,7 @@ struct Tokenizer {
 };
 
 /// Makes the microbatches accessible to a model on `device`: copies them to a GPU; does nothing on
-/// the CPU. Release the batch before the device's stream.
+/// the CPU. Destroy the batch before the device's stream.
 void move_to(Device device, Batch& batch);
 
 /// A training text.

@@ -17,7 +17,7 @@ void return_gradients(Gpt& model, const FlatLayout::Bucket& bucket) noexcept;
 /// Points the values of a bucket's parameters into `flat` without copying; an empty `flat` clears
 /// them. For parameters without storage of their own.
 void put_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
-/// Does the same and fills the values with their initial numbers, which depend only on `seed`.
+/// Does the same and fills `flat` with the initial values, which depend only on `seed`.
 void make_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat, std::uint64_t seed);
 /// Points the gradients of a bucket's parameters into `flat`, as put_values does the values.
 void put_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);

@@ -101,24 +101,8 @@ std::vector<StoredUnit> Gpt::stored_units() const {
 Parameter& Gpt::parameter(int order) const {
   const auto found = std::ranges::lower_bound(parameters_, order, {}, &Parameter::order);
   if (found == parameters_.end() || (*found)->order != order)
-    throw std::out_of_range{fmt::format("no parameter of order {} is here", order)};
+    throw std::out_of_range{fmt::format("this model has no parameter of order {}", order)};
   return **found;
-}
-
-HookScope::HookScope(Gpt& model, LayerHooks& hooks) : model_(&model), hooks_(&hooks) {
-  model.hooks_.push_back(&hooks);
-}
-HookScope::~HookScope() {
-  if (model_ != nullptr) std::erase(model_->hooks_, hooks_);
-}
-HookScope::HookScope(HookScope&& other) noexcept {
-  *this = std::move(other);
-}
-HookScope& HookScope::operator=(HookScope&& other) noexcept {
-  if (model_ != nullptr) std::erase(model_->hooks_, hooks_);
-  model_ = std::exchange(other.model_, nullptr);
-  hooks_ = std::exchange(other.hooks_, nullptr);
-  return *this;
 }
 
 void Gpt::inwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit) {
@@ -241,7 +225,7 @@ void Gpt::zero_gradients() {
 }
 
 Tensor Gpt::logits(View tokens) {
-  if (!embedding_ || !head_) throw std::logic_error{"Gpt::logits: wants the whole model"};
+  if (!embedding_ || !head_) throw std::logic_error{"Gpt::logits: needs the whole model"};
   const auto forget = [](auto&& run) {
     Stash stash;
     return run(stash);

@@ -7,62 +7,13 @@
 
 #include "core/model/builder.h"
 #include "core/model/layer.h"
+#include "core/model/layer_hooks.h"
 #include "core/plan/stage_layers.h"
 
 namespace lockstep {
 
-/// A part of the model that is gathered, run and discarded as a whole: the embedding, a block, or
-/// the head.
-struct Unit {
-  int index = 0;  ///< in the whole model: 0 is the embedding, 1 .. L the blocks, L + 1 the head
-  /// In ascending order. If a tied head is on the same stage as the embedding, its unit includes
-  /// the token table too.
-  std::vector<Parameter*> parameters;
-};
-
-/// Callbacks before and after each unit of a model. ZeRO-3 uses them to gather and discard
-/// parameters, data parallelism to send gradients while backward continues. Backward may run whole,
-/// or as two halves with halves of other microbatches in between. A unit's parameters are read from
-/// before_forward to after_forward, and from before_backward to after_backward_input. Its gradients
-/// are updated from before_backward (LayerNorm's already in the input half) to after_backward.
-///
-/// A model can have the hooks of several techniques. They nest: hooks added later are inside those
-/// added earlier. Their `before_` hooks run last, and their other hooks run first.
-class LayerHooks {
- public:
-  virtual ~LayerHooks() = default;
-  virtual void before_forward(const Unit&) {}
-  virtual void after_forward(const Unit&) {}
-  virtual void before_backward(const Unit&) {}
-  /// The input half of backward is done.
-  virtual void after_backward_input(const Unit&) {}
-  /// The weight half is done: this microbatch's gradients have been added.
-  virtual void after_backward(const Unit&) {}
-  /// Called once per step, in the last microbatch's backward: the model adds nothing more to the
-  /// unit's gradients. The embedding's include those of a tied head if that is on the same stage;
-  /// otherwise PipelineUpdate adds them.
-  virtual void gradients_ready(const Unit&) {}
-};
-
-class Gpt;
-
-/// Registers hooks with a model until it is destroyed; hooks of other techniques stay. The model
-/// and the hooks must outlive it.
-class [[nodiscard]] HookScope {
- public:
-  HookScope() = default;
-  HookScope(Gpt& model, LayerHooks& hooks);
-  ~HookScope();
-  HookScope(HookScope&& other) noexcept;
-  HookScope& operator=(HookScope&& other) noexcept;
-
- private:
-  Gpt* model_ = nullptr;
-  LayerHooks* hooks_ = nullptr;
-};
-
-/// GPT-2, or one pipeline stage of it, with explicit forward and backward. Stages composed give,
-/// bit for bit, the losses and gradients of the whole model.
+/// GPT-2, or one pipeline stage of it, with explicit forward and backward. A pipeline of
+/// stages computes, bit for bit, the losses and gradients of the whole model.
 class Gpt {
  public:
   /// Builds the layers of `stage` and fills them with initial values that depend only on the seed
@@ -85,8 +36,8 @@ class Gpt {
   Tensor forward(const Microbatch& microbatch, Tensor x, Stash& stash);
 
   /// Returns this microbatch's share of the batch's mean loss. Call it between the microbatch's
-  /// forward and backward, on the last stage only (std::logic_error elsewhere). Bitwise the same
-  /// for every split.
+  /// forward and backward, on the last stage only (std::logic_error elsewhere). Has the same
+  /// bits however the model is split.
   double loss(const Stash& stash);
 
   /// Computes dx from dy, both (b, s, h), and adds to the gradients. dy is empty on the last stage,
@@ -97,9 +48,9 @@ class Gpt {
   Tensor backward_input(Tensor dy, Stash& stash);
   void backward_weight(Stash& stash);
 
-  /// Adds the tied head's gradient to the token table's own (from the embedding), once until the
-  /// next zero_gradients. backward calls it for a batch's last microbatch. If head and embedding
-  /// are on different stages this does nothing: the two ranks sum their gradients with an
+  /// Adds the tied head's gradient to the token table's own (from the embedding), at most once
+  /// between calls of zero_gradients. backward calls it for a batch's last microbatch. If head and
+  /// embedding are on different stages this does nothing: the two ranks sum their gradients with an
   /// all-reduce, with the same bits.
   void finish_gradients();
   void zero_gradients();

@@ -62,8 +62,8 @@ class LossLayer {
   /// is the sum over tokens times `scale`, 1 / (tokens of the whole batch), so the losses of
   /// microbatches add up to the batch's mean.
   virtual void forward(Tensor logits, View targets, float scale, Stash& stash) = 0;
-  /// Returns this microbatch's share of the batch's mean loss, in nats; bitwise the same for every
-  /// split. Waits for the device. 0 on the meta device.
+  /// Returns this microbatch's share of the batch's mean loss, in nats; with the same bits
+  /// however the model is split. Waits for the device. 0 on the meta device.
   virtual double value(const Stash& stash) = 0;
   /// Returns dlogits (b, s, V), which overwrites the logits.
   virtual Tensor backward(Stash& stash) = 0;

@@ -26,7 +26,7 @@ struct Batch {
   std::vector<std::int32_t> tokens;      ///< (m, b, s)
   std::vector<std::int32_t> targets;     ///< (m, b, s)
   std::vector<Microbatch> microbatches;  ///< views of the vectors or, on a GPU, of `copy`
-  std::shared_ptr<void> copy;            ///< copy on the GPU; like the vectors, not charged
+  std::shared_ptr<void> copy;  ///< copy on the GPU; like the vectors, not charged to Memory
 };
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@ namespace lockstep {
 
 namespace {
 
-/// Memory traffic: each operand once.
+/// Returns the memory traffic of reading or writing each operand once.
 template <class... Views>
 Cost moved(const Views&... views) {
   return {.flops = 0, .bytes = (static_cast<double>(views.bytes()) + ...)};
@@ -18,7 +18,7 @@ double product_flops(std::int64_t rows, std::int64_t in, std::int64_t out) {
   return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
 }
 
-/// One (s, s) product of all heads; causal, so counted half: b s² h.
+/// Returns the FLOPs of one (s, s) product over all heads; causal, so counted half: b s² h.
 double causal_product_flops(const Shape& y) {
   return static_cast<double>(y.elements()) * static_cast<double>(y[1]);
 }

@@ -6,7 +6,7 @@ namespace lockstep {
 
 /// The cost of each kernel. `flops` counts matrix multiplications only, like the papers' model
 /// FLOPs (a multiply-add is two). `bytes` counts each read and write once, at `width` bytes per
-/// element (4 for statistics). Narrow elements change neither FLOPs nor FLOP/s.
+/// element (4 for statistics). 16-bit elements change neither FLOPs nor FLOP/s.
 namespace cost {
 /// 2 · rows · in · out FLOPs in each of forward, backward_input and backward_weight.
 Cost linear_forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,

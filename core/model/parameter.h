@@ -16,7 +16,7 @@ enum class Storage {
   none,  ///< nowhere: a technique that shards the model provides storage before they are used
 };
 
-/// One parameter of a model as a rank holds it: its spec, the slice that is here, and views of that
+/// One parameter of a model as a rank holds it: its spec, the rank's slice, and views of that
 /// slice's value and gradient. A layer owns its Parameters and reads them through the Views at each
 /// use, so a lesson may move them into its own flat buffer (point the Views there, reset the
 /// storage) or remove them between uses. `shape` is the shape of the whole tensor; value and
@@ -27,8 +27,8 @@ struct Parameter : ParameterSpec {
   /// buffer. An empty slice means the whole tensor.
   explicit Parameter(const ParameterSpec& spec, Slice slice = {});
   /// Allocates value and gradient (charged to parameters and gradients), fills the value with its
-  /// initial numbers, which are the same for every split, and zeros the gradient. A frozen
-  /// parameter has no gradient. On the meta device nothing is filled.
+  /// initial values, which are the same for every split, and zeros the gradient. A frozen parameter
+  /// has no gradient. Fills nothing on the meta device.
   Parameter(const ParameterSpec& spec, Slice slice, Device device, std::uint64_t seed);
 
   /// Allocate the parameter's own storage again, uninitialised, after its value or gradient was
@@ -36,19 +36,19 @@ struct Parameter : ParameterSpec {
   void allocate_value(Device device);
   void allocate_gradient(Device device);
 
-  /// Fills the value with this slice's initial numbers, which depend only on an element's index in
+  /// Fills the value with this slice's initial values, which depend only on an element's index in
   /// the whole tensor, and padding with zeros. Does nothing without storage.
   void fill_initial(Device device, std::uint64_t seed) const;
 
-  /// Returns the parameter in f32, as checkpoints and comparisons need it, copied from `device`,
-  /// where it lies: the master if there is one, otherwise the widened value. Empty without storage.
+  /// Returns the parameter in f32, as checkpoints and comparisons need it, copied from `device`:
+  /// the master if there is one, otherwise the widened value. Empty without storage.
   std::vector<float> f32_values(Device device) const;
 
-  Slice slice;  ///< the part of the whole tensor that is here
+  Slice slice;  ///< this rank's part of the whole tensor
   View value;
   View gradient;
-  /// For a narrow value: the optimizer's f32 copy, from which the value is rounded (see AdamW).
-  /// Empty without an optimizer, or if the value is f32.
+  /// The optimizer's f32 copy of a 16-bit value, which is the master, rounded (see AdamW). Empty
+  /// without an optimizer, or if the value is f32.
   View master;
 
   Tensor value_storage;     ///< empty while `value` points into another buffer

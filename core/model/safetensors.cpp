@@ -22,7 +22,7 @@ using json = nlohmann::ordered_json;
 
 constexpr std::uint64_t longest_header = 100'000'000;  // the reference implementation's limit
 
-/// Bytes per element; 0 for a dtype that the format does not define.
+/// Returns the bytes per element; 0 for a dtype that the format does not define.
 std::uint64_t bytes_of(const std::string& dtype) {
   if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
   if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
@@ -51,8 +51,8 @@ std::vector<std::int64_t> extents(const Shape& shape) {
   return result;
 }
 
-/// Whether the data has the size that dtype and shape require; false if that size exceeds 64 bits
-/// (a negative extent counts as a huge one).
+/// Returns whether the data has the size that dtype and shape require; false if that size exceeds
+/// 64 bits (a negative extent counts as a huge one).
 bool fits(const SafetensorsFile::Entry& entry) {
   std::uint64_t bytes = bytes_of(entry.dtype);
   for (std::int64_t extent : entry.shape) {
@@ -83,10 +83,11 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
     unfit(fmt::format("has {} bytes, too few for a header's length", size));
   file_.read(reinterpret_cast<char*>(&header_bytes), sizeof header_bytes);
   if (header_bytes > longest_header)
-    unfit(fmt::format("says that its header has {} bytes, which is absurd", header_bytes));
+    unfit(
+        fmt::format("claims a header of {} bytes; the limit is {}", header_bytes, longest_header));
   if (header_bytes > size - sizeof header_bytes) {
-    unfit(fmt::format("is cut off: its header should have {} bytes, and {} are there", header_bytes,
-                      size - sizeof header_bytes));
+    unfit(fmt::format("is truncated: its header should have {} bytes, but only {} follow",
+                      header_bytes, size - sizeof header_bytes));
   }
   std::string header(header_bytes, '\0');
   file_.read(header.data(), static_cast<std::streamsize>(header_bytes));
@@ -120,14 +121,13 @@ void SafetensorsFile::parse(const std::string& header, std::uint64_t data_bytes)
                         name));
     }
     if (bytes_of(entry.dtype) == 0)
-      unfit(fmt::format("tensor {}: there is no dtype {}", name, entry.dtype));
+      unfit(fmt::format("tensor {}: unknown dtype {}", name, entry.dtype));
     if (entry.begin > entry.end || entry.end > data_bytes) {
-      unfit(
-          fmt::format("tensor {}: its data at [{}, {}) lie outside of the file's {} bytes of data",
-                      name, entry.begin, entry.end, data_bytes));
+      unfit(fmt::format("tensor {}: its data at [{}, {}) lie outside the file's {} bytes of data",
+                        name, entry.begin, entry.end, data_bytes));
     }
     if (!fits(entry)) {
-      unfit(fmt::format("tensor {}: {} bytes of data do not fit {} of shape [{}]", name,
+      unfit(fmt::format("tensor {}: {} bytes of data do not match {} of shape [{}]", name,
                         entry.end - entry.begin, entry.dtype, fmt::join(entry.shape, ", ")));
     }
     entries_.push_back(std::move(entry));
@@ -149,8 +149,7 @@ const SafetensorsFile::Entry& SafetensorsFile::entry_of(const std::string& name,
   const Entry* entry = find(name);
   if (entry == nullptr) unfit(fmt::format("has no tensor {}", name));
   if (entry->dtype != dtype_name(wanted))
-    unfit(
-        fmt::format("tensor {}: is {}, and {} is wanted", name, entry->dtype, dtype_name(wanted)));
+    unfit(fmt::format("tensor {}: is {}, not {}", name, entry->dtype, dtype_name(wanted)));
   return *entry;
 }
 
@@ -163,8 +162,8 @@ void SafetensorsFile::read_bytes(const Entry& entry, std::uint64_t offset, View 
 void SafetensorsFile::read(const std::string& name, View to) {
   const Entry& entry = entry_of(name, to.dtype);
   if (entry.shape != extents(to.shape)) {
-    unfit(fmt::format("tensor {}: has shape [{}], and [{}] is wanted", name,
-                      fmt::join(entry.shape, ", "), fmt::join(extents(to.shape), ", ")));
+    unfit(fmt::format("tensor {}: has shape [{}], not [{}]", name, fmt::join(entry.shape, ", "),
+                      fmt::join(extents(to.shape), ", ")));
   }
   read_bytes(entry, 0, to);
 }

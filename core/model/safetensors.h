@@ -25,15 +25,15 @@ class SafetensorsFile {
     std::uint64_t end = 0;
   };
 
-  /// Throws UsageError if the file is missing or malformed: one line that names the file, the
-  /// tensor, the fault and a remedy.
+  /// Throws UsageError if the file is missing or malformed; the one-line message names the file,
+  /// the tensor, the fault and a remedy.
   explicit SafetensorsFile(const std::string& path);
 
   const std::vector<Entry>& entries() const { return entries_; }
   /// Returns nullptr if there is no such tensor.
   const Entry* find(const std::string& name) const;
-  /// Reads a tensor into `to`: host memory, contiguous, f32 or i32. Throws UsageError if the tensor
-  /// has another dtype or shape, or does not exist.
+  /// Reads a tensor into `to`: host memory, contiguous, f32 or i32. Throws UsageError if there
+  /// is no such tensor, or its dtype or shape is not that of `to`.
   void read(const std::string& name, View to);
   /// Reads elements [first, first + to.elements()) of a tensor in row-major order, whatever its
   /// shape. Throws UsageError if its dtype is not that of `to`, or if it ends earlier.

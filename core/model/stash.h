@@ -43,7 +43,7 @@ class Stash {
   /// Releases the entry of `layer`, if any.
   void drop(const void* layer) { entries_.erase(layer); }
   void clear() { entries_.clear(); }
-  /// True once every layer has dropped its entry: backward is complete.
+  /// Returns whether every layer has dropped its entry, so backward is complete.
   bool empty() const { return entries_.empty(); }
 
  private:

@@ -24,7 +24,7 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
     if (!file) {
       std::filesystem::remove(partial, error);
       throw UsageError{
-          fmt::format("--save {}: could not be written to its end; is the disk full?", path)};
+          fmt::format("--save {}: could not be written completely; is the disk full?", path)};
     }
   }
   std::filesystem::rename(partial, path, error);

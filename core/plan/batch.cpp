@@ -11,7 +11,7 @@ std::vector<Positions> context_positions(ContextLayout layout, int sequence, int
   if (sequence % chunks != 0)
     throw UsageError(
         fmt::format("--sequence {} with --cp {}: {} positions do not divide into {} equal "
-                    "chunks; --sequence {} would do",
+                    "chunks; use --sequence {}",
                     sequence, n, sequence, chunks, (sequence + chunks - 1) / chunks * chunks));
   const int chunk = sequence / chunks;
   const auto at = [&](int which) { return Positions{which * chunk, (which + 1) * chunk}; };

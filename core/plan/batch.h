@@ -10,7 +10,7 @@ enum class ContextLayout {
   zigzag,      ///< 2N equal chunks; rank i has chunks i and 2N-1-i, which balances causal attention
 };
 
-/// The samples that all ranks together read in one step.
+/// The samples of one step, over all ranks.
 struct BatchGeometry {
   int sequences = 16;    ///< total over all replicas and microbatches
   int microbatches = 8;  ///< m, per replica

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/plan/config.h"
+#include "core/plan/gpt_config.h"
 #include "kernels/view.h"
 
 namespace lockstep {

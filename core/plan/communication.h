@@ -51,11 +51,11 @@ using BytesSent = PerOperation<std::int64_t>;
 BytesSent operator-(const BytesSent& after, const BytesSent& before);
 std::int64_t total(const BytesSent& bytes);
 
-/// What the transport of one rank has counted.
+/// The counters of one rank's transport.
 struct Traffic {
   BytesSent bytes_sent;             ///< payload
   std::int64_t overhead_bytes = 0;  ///< sent in addition to the payload: message headers
-  /// Collectives that a library carried out. The transport does not see the bytes that they send.
+  /// Number of collectives that a library performed. The transport does not see their bytes.
   PerOperation<std::int64_t> library_calls;
 };
 Traffic operator-(const Traffic& after, const Traffic& before);

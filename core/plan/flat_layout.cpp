@@ -22,7 +22,7 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
     : shards_(shards) {
   if (bucket_bytes < 1)
     throw UsageError(fmt::format(
-        "--bucket {}: a bucket holds at least one unit of the model; wants at least 1 byte",
+        "--bucket {}: a bucket holds at least one unit of the model; give at least 1 byte",
         bucket_bytes));
   // A parameter used by two units (a tied table) belongs to the first: only there is its gradient
   // complete.
@@ -72,7 +72,7 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
   std::ranges::sort(holding_);
   if (all < shards)
     throw UsageError(fmt::format(
-        "--ranks {}: the model has {} parameters to share; use fewer ranks", shards, all));
+        "--ranks {}: the model has {} parameters to divide; use fewer ranks", shards, all));
 }
 
 std::vector<std::size_t> FlatLayout::buckets_of(int unit) const {

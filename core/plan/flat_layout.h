@@ -64,13 +64,13 @@ class FlatLayout {
   static Slice slice(const Bucket& bucket, const Piece& piece) {
     return bucket.slots[piece.slot].parameter.slice.range(piece.in_parameter, piece.elements);
   }
-  /// Returns the elements of all buckets, including padding; `with_frozen` = false skips frozen
-  /// ones.
+  /// Returns the number of elements in all buckets, including padding; `with_frozen` = false skips
+  /// frozen buckets.
   std::int64_t elements(bool with_frozen = true) const;
   /// Like elements(), but excluding padding.
   std::int64_t used(bool with_frozen = true) const;
-  /// Returns the parameter elements in shard i of all buckets, without padding: the elements that
-  /// an optimizer updates.
+  /// Returns the number of parameter elements in shard i of all buckets, without padding: the
+  /// elements that rank i's optimizer updates.
   std::int64_t owned(int i, bool with_frozen = false) const;
 
  private:

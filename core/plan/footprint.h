@@ -64,7 +64,7 @@ struct Footprint {
   /// Bytes of the gradients: as for the parameters, minus frozen units, plus V h elements if the
   /// embedding and a tied head are both on this stage.
   std::int64_t gradients = 0;
-  /// AdamW: two f32 per trained element, plus an f32 master copy for narrow weights.
+  /// AdamW: two f32 per trained element, plus an f32 master copy of 16-bit weights.
   std::int64_t optimizer = 0;
 };
 

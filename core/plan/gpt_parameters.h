@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/config.h"
+#include "core/plan/gpt_config.h"
 #include "core/plan/mesh.h"
 #include "kernels/view.h"
 

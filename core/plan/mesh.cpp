@@ -31,7 +31,7 @@ std::array<Axis, axis_count> parse_order(const std::string& text) {
   }
   if (count != axis_count)
     throw UsageError(fmt::format(
-        "--order {}: wants tp, cp, dp and pp, each once, from the innermost: such as tp,cp,dp,pp",
+        "--order {}: give tp, cp, dp and pp once each, from the innermost, such as tp,cp,dp,pp",
         text));
   return order;
 }
@@ -63,9 +63,8 @@ Mesh::Mesh(int ranks, std::array<int, axis_count> sizes, const std::string& orde
     return;
   }
   if (product != ranks || open > 0)
-    throw UsageError(
-        fmt::format("--ranks {}{}: {} ranks can't be laid out so; the sizes must {} {}", ranks,
-                    asked, ranks, open > 0 ? "divide" : "multiply to", ranks));
+    throw UsageError(fmt::format("--ranks {}{}: {} ranks have no such layout; the sizes must {} {}",
+                                 ranks, asked, ranks, open > 0 ? "divide" : "multiply to", ranks));
 }
 
 Mesh Mesh::with_experts(int size, ExpertsWithin within) const {

@@ -45,7 +45,7 @@ class Mesh {
   /// together, for example, give the replicas of a parameter. Axis::ep must be used alone.
   std::vector<int> group(int rank, std::initializer_list<Axis> axes) const;
   /// Returns the ranks that hold the same experts as `rank`; they differ from it only on the axes
-  /// that experts are divided within.
+  /// within which experts are divided.
   std::vector<int> replicas_of_experts(int rank) const;
   /// Returns the axes of more than one rank as JSON: {"pp":4}.
   std::string json() const;

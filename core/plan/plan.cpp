@@ -44,7 +44,7 @@ Plan::Plan(const GptConfig& config, const Mesh& mesh_)
 void Plan::set_model(const GptConfig& config, std::shared_ptr<const ModelBuilder> builder,
                      std::vector<ParameterSpec> parameters) {
   if (!std::ranges::is_sorted(parameters, std::less{}, &ParameterSpec::order))
-    throw std::invalid_argument("Plan: a model's parameters come in ascending order");
+    throw std::invalid_argument("Plan: the model's parameters are not in ascending order");
   model_ = config;
   builder_ = std::move(builder);
   parameters_ = std::make_shared<const std::vector<ParameterSpec>>(std::move(parameters));
@@ -52,8 +52,8 @@ void Plan::set_model(const GptConfig& config, std::shared_ptr<const ModelBuilder
 
 int Place::only_stage() const {
   if (stages.size() != 1)
-    throw std::logic_error(
-        fmt::format("rank {} holds {} stages, and one is wanted here", rank, stages.size()));
+    throw std::logic_error(fmt::format(
+        "rank {} holds {} stages, but this technique needs exactly one", rank, stages.size()));
   return stages.front();
 }
 
@@ -151,8 +151,8 @@ void Plan::validate() const {
   StageLayers::of(model_, 0, stages());
   if (const int tp = mesh.size(Axis::tp); model_.heads % tp != 0)
     throw UsageError(
-        fmt::format("--heads {} with --tp {}: each of {} ranks takes as many heads; "
-                    "--heads {} would do",
+        fmt::format("--heads {} with --tp {}: {} ranks need equal numbers of heads; "
+                    "use --heads {}",
                     model_.heads, tp, tp, (model_.heads + tp - 1) / tp * tp));
   if (const int cp = mesh.size(Axis::cp); cp > 1)
     context_positions(batch.context, model_.sequence, 0, cp);
@@ -160,7 +160,7 @@ void Plan::validate() const {
   if (pieces == 0 || batch.sequences % pieces != 0)
     throw UsageError(fmt::format(
         "--batch {} with --microbatches {}: {} sequences can't be cut into {} equal microbatches; "
-        "--batch {} would do",
+        "use --batch {}",
         batch.sequences, batch.microbatches, batch.sequences, pieces,
         std::max(1, batch.sequences / std::max(1, pieces)) * pieces));
 }

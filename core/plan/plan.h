@@ -11,7 +11,7 @@
 #include "core/plan/batch.h"
 #include "core/plan/boundary.h"
 #include "core/plan/communication.h"
-#include "core/plan/config.h"
+#include "core/plan/gpt_config.h"
 #include "core/plan/gpt_parameters.h"
 #include "core/plan/mesh.h"
 #include "core/plan/slice.h"
@@ -37,7 +37,7 @@ struct Held {
   bool operator==(const Held&) const = default;
 };
 
-/// The storage of one parameter on a rank, from a Plan or a Gpt.
+/// One parameter as a rank stores it, derived from a Plan or a Gpt.
 struct StoredParameter {
   int order = 0;  ///< ParameterSpec::order
   Slice slice;
@@ -98,8 +98,8 @@ struct Plan {
   const std::shared_ptr<const ModelBuilder>& builder() const { return builder_; }
   /// Returns all parameters of the whole model in ascending order, with their cuts.
   const std::vector<ParameterSpec>& parameters() const { return *parameters_; }
-  /// Sets configuration, builder and parameters; core/model/builder.h has the usual way to do so.
-  /// Throws std::invalid_argument if the parameters are out of order.
+  /// Sets configuration, builder and parameters; usually called by the free function set_model in
+  /// core/model/builder.h. Throws std::invalid_argument if the parameters are out of order.
   void set_model(const GptConfig& config, std::shared_ptr<const ModelBuilder> builder,
                  std::vector<ParameterSpec> parameters);
 
@@ -142,7 +142,7 @@ struct Plan {
   /// [...]}.
   std::string json(const Place& place) const;
 
-  /// Compares builders by identity.
+  /// Compares builders by address.
   bool operator==(const Plan& other) const;
 
  private:

@@ -36,7 +36,7 @@ struct DimensionCut {
 /// The part of a tensor that one rank stores: boxes in the whole tensor's shape, and their
 /// positions in the rank's own storage. Column shards, the q, k and v columns of some heads, a
 /// padded range of vocabulary rows, one of several experts and ZeRO's flat ranges are all Slices. A
-/// plain value: needs no rank, device or transport.
+/// Slice is a plain value: it needs no rank, device or transport.
 class Slice {
  public:
   /// A box and its position in local storage, which is row-major: element (i, j, ...) of the box is
@@ -79,7 +79,7 @@ class Slice {
   /// Returns how many elements of the whole tensor are stored here; padding does not count.
   std::int64_t elements() const;
   bool is_whole() const { return elements() == whole_.elements() && local_ == whole_; }
-  /// Returns the position of each element as the fewest possible runs, in the order of the pieces.
+  /// Returns the positions of all elements as the fewest possible runs, in the order of the pieces.
   std::vector<Run> runs() const;
 
   bool operator==(const Slice&) const = default;

@@ -17,10 +17,10 @@ StageLayers StageLayers::of(const GptConfig& config, int stage, int stages) {
   if (stages < 1 || stage < 0 || stage >= stages)
     throw std::invalid_argument{fmt::format("stage {} of {}", stage, stages)};
   if (config.layers < stages) {
-    throw UsageError{
-        fmt::format("--layers {}: {} pipeline stages need at least one layer each; --layers {} or "
-                    "at most {} stages would do",
-                    config.layers, stages, stages, config.layers)};
+    throw UsageError{fmt::format(
+        "--layers {}: {} pipeline stages need at least one layer each; use --layers {} or "
+        "at most {} stages",
+        config.layers, stages, stages, config.layers)};
   }
   const int each = config.layers / stages, left_over = config.layers % stages;
   const int first = stage * each + std::min(stage, left_over);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/plan/config.h"
+#include "core/plan/gpt_config.h"
 
 namespace lockstep {
 

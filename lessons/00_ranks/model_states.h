@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "core/plan/config.h"
+#include "core/plan/gpt_config.h"
 
 namespace lockstep {
 

@@ -146,8 +146,8 @@ struct Stages {
   }
   static std::size_t count_of(int stages) { return static_cast<std::size_t>(stages); }
 
-  /// Runs one microbatch through all stages and back, with the halves of backward apart or
-  /// together. Returns its loss.
+  /// Runs one microbatch through all stages and back, with the halves of backward separated
+  /// or together. Returns its loss.
   double run(const Microbatch& microbatch, bool halves = false) {
     std::vector<Stash> stashes(models.size());
     Tensor x;

@@ -93,5 +93,5 @@ TEST_CASE("an unusable text gives a one-line message") {
   config.vocabulary = 50;
   const std::string vocabulary = usage_error([&] { Corpus::from_file(folder / "fits", config); });
   CHECK(contains(vocabulary, "--vocab 50"));
-  CHECK(contains(vocabulary, "--vocab 58 would do"));
+  CHECK(contains(vocabulary, "use --vocab 58"));
 }

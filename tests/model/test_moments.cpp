@@ -4,7 +4,7 @@
 #include "tests/model/fixture.h"
 #include "tests/support/complaints.h"
 
-// Checkpoints with the optimizer's moments.
+// Tests checkpoints that contain the optimizer's moments.
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -49,7 +49,7 @@ std::string complaint(const std::string& folder, const GptConfig& config) {
 
 }  // namespace
 
-TEST_CASE("moments come back bit for bit, whole or the parts that a rank owns") {
+TEST_CASE("moments are restored bit for bit, for whole parameters and for a rank's parts") {
   const TemporaryFolder folder;
   const GptConfig config = tiny();
   Trained trained{config};

@@ -52,7 +52,7 @@ double distance(const Floats& a, const Floats& b) {
 
 }  // namespace
 
-TEST_CASE("a narrow model starts with the f32 model's values, rounded") {
+TEST_CASE("a 16-bit model starts with the f32 model's values, rounded") {
   for (const DType dtype : narrow_types) {
     OneDevice one;
     const Gpt wide{small(DType::f32), one.device(), StageLayers::whole(small(DType::f32)), 5};
@@ -122,7 +122,7 @@ TEST_CASE("the optimizer updates an f32 master as it would an f32 parameter, and
   }
 }
 
-TEST_CASE("steps too small for a narrow number add up in the master; without one they are lost") {
+TEST_CASE("steps too small for a 16-bit number add up in the master; without one they are lost") {
   OneDevice one;
   const ParameterSpec spec{.name = "p", .shape = {1}, .mean = 1, .dtype = DType::bf16};
   Parameter with{spec, {}, one.device(), 1}, without{spec, {}, one.device(), 1};
@@ -159,7 +159,7 @@ TEST_CASE("a non-finite gradient is found") {
   }
 }
 
-TEST_CASE("a narrow model's checkpoint stores and restores its masters as F32") {
+TEST_CASE("a 16-bit model's checkpoint stores and restores its masters as F32") {
   for (const DType dtype : narrow_types) {
     const TemporaryFolder folder;
     const std::string path = folder / "model.safetensors";
@@ -185,7 +185,7 @@ TEST_CASE("a narrow model's checkpoint stores and restores its masters as F32") 
   }
 }
 
-TEST_CASE("a narrow model learns, and reproducibly") {
+TEST_CASE("a 16-bit model learns, with reproducible bits") {
   for (const DType dtype : narrow_types) {
     Trained first{small(dtype)}, second{small(dtype)};
     double begin = 0, end = 0;

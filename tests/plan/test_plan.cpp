@@ -50,7 +50,7 @@ std::vector<float> cut_of(const std::vector<float>& whole, const Slice& slice) {
   return values;
 }
 
-/// Whether the ranks of each dp group hold the same slices and so can share a layout.
+/// Returns whether the ranks of each dp group hold the same slices and so can share a layout.
 bool can_shard(const Plan& plan) {
   return plan.mesh.size(Axis::ep) == 1 || plan.mesh.experts_within() == ExpertsWithin::tp;
 }

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-/// The size of a GPT-2: learned positions, pre-LayerNorm, tanh-GELU, MLP of width 4 h.
+/// The configuration of a GPT-2 model: learned positions, pre-LayerNorm, tanh-GELU, MLP of width 4
+/// h.
 struct GptConfig {
   int layers = 8;        ///< L
   int hidden = 64;       ///< h
@@ -26,7 +27,8 @@ struct GptConfig {
   /// (LayerNorm's, log-sum-exps, losses) and optimizer states are always f32.
   DType dtype = DType::f32;
 
-  /// Throws UsageError: one line that names the flag, its value and the valid values.
+  /// Throws UsageError for an invalid configuration; the one-line message names the flag, its value
+  /// and valid values.
   void validate() const;
   /// Returns 12 L h² + 13 L h + (V + s) h (Narayanan 2021), + 2 h for the final LayerNorm, which
   /// the formula omits, + V h for an untied head.

@@ -1,4 +1,4 @@
-#include "core/plan/config.h"
+#include "core/plan/gpt_config.h"
 
 #include <fmt/format.h>
 
@@ -28,14 +28,14 @@ void GptConfig::validate() const {
     while (hidden % fewer != 0) --fewer;
     while (more < hidden && hidden % more != 0) ++more;
     throw UsageError{fmt::format(
-        "--heads {}: does not divide --hidden {}, and every head takes an equal share; --heads {}, "
-        "--heads {} or --hidden {} would do",
+        "--heads {}: does not divide --hidden {}, and every head takes an equal share; use "
+        "--heads {}, --heads {} or --hidden {}",
         heads, hidden, fewer, more,
         static_cast<std::int64_t>(heads) *
             ((static_cast<std::int64_t>(hidden) + heads - 1) / heads))};
   }
   if (trained_count() == 0)
-    throw UsageError{"--freeze: everything would be frozen; leave something to train"};
+    throw UsageError{"--freeze: every unit would be frozen; leave at least one to train"};
 }
 
 std::int64_t GptConfig::parameter_count() const {

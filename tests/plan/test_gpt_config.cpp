@@ -33,7 +33,7 @@ TEST_CASE("impossible sizes give one line that names the flag, the value and a v
   CHECK(contains(message({.vocabulary = -1}), "--vocab -1"));
   const std::string heads = message({.hidden = 64, .heads = 7});
   CHECK(contains(heads, "--heads 7"));
-  CHECK(contains(heads, "--heads 4, --heads 8 or --hidden 70 would do"));
+  CHECK(contains(heads, "use --heads 4, --heads 8 or --hidden 70"));
 }
 
 TEST_CASE("layers are spread over stages as evenly as possible, in order, each once") {

@@ -1,4 +1,4 @@
-#include "core/model/loss.h"
+#include "core/model/cross_entropy.h"
 
 namespace lockstep {
 

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <vector>
+
+#include "core/model/parameter.h"
+
+namespace lockstep {
+
+class Gpt;
+
+/// A part of the model that ZeRO-3 unshards, runs and reshards as one: the embedding, a block, or
+/// the head.
+struct Unit {
+  int index = 0;  ///< in the whole model: 0 is the embedding, 1 .. L the blocks, L + 1 the head
+  /// In ascending order. If a tied head is on the same stage as the embedding, its unit includes
+  /// the token table too.
+  std::vector<Parameter*> parameters;
+};
+
+/// Callbacks before and after each unit of a model. ZeRO-3 uses them to unshard and
+/// reshard parameters, data parallelism to send gradients while backward continues. Backward may
+/// run both halves at once, or other microbatches between its halves. A unit's parameters are read
+/// from before_forward to after_forward, and from before_backward to after_backward_input. Its
+/// gradients are updated from before_backward (LayerNorm's already in the input half) to
+/// after_backward.
+///
+/// A model can have the hooks of several techniques. They nest: hooks added later are inside those
+/// added earlier. Their `before_` hooks run last, and their other hooks run first.
+class LayerHooks {
+ public:
+  virtual ~LayerHooks() = default;
+  virtual void before_forward(const Unit&) {}
+  virtual void after_forward(const Unit&) {}
+  virtual void before_backward(const Unit&) {}
+  /// The input half of backward is done.
+  virtual void after_backward_input(const Unit&) {}
+  /// The weight half is done: this microbatch's gradients have been added.
+  virtual void after_backward(const Unit&) {}
+  /// Called once per step, in the last microbatch's backward: the model adds nothing more to the
+  /// unit's gradients. The embedding's gradients include a tied head's if the head is on the same
+  /// stage; otherwise PipelineUpdate adds them.
+  virtual void gradients_ready(const Unit&) {}
+};
+
+/// Registers hooks with a model until it is destroyed; hooks of other techniques stay. The model
+/// and the hooks must outlive it.
+class [[nodiscard]] HookScope {
+ public:
+  HookScope() = default;
+  HookScope(Gpt& model, LayerHooks& hooks);
+  ~HookScope();
+  HookScope(HookScope&& other) noexcept;
+  HookScope& operator=(HookScope&& other) noexcept;
+
+ private:
+  Gpt* model_ = nullptr;
+  LayerHooks* hooks_ = nullptr;
+};
+
+}  // namespace lockstep
