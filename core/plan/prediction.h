@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "core/base/memory_use.h"
 #include "core/plan/communication.h"
+#include "core/plan/sum_order.h"
 
 namespace lockstep {
 
@@ -72,6 +74,9 @@ struct Predicted {
   PerCategory<Figure> peak_bytes{};
   std::string schedule;  ///< name of the schedule, if the steps follow one
   int stages = 0;
+  /// Computes the order in which replicas' gradients are added; unset if it is one replica after
+  /// another. If the run differs from one device, the order helps tell rounding from a mistake.
+  std::function<SumOrder()> sum_order;
 
   /// Returns the figures that are not predicted, each with its reason: "all_reduce", "peak
   /// gradients".

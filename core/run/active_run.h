@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/model/data.h"
+#include "core/plan/sum_order.h"
 #include "core/run/files/run_folder.h"
 #include "core/run/options/lesson_info.h"
 #include "core/run/options/options.h"
@@ -17,7 +18,6 @@
 #include "core/run/report/console.h"
 #include "core/run/report/process_memory.h"
 #include "core/run/report/rank_results.h"
-#include "core/run/report/sum_order.h"
 #include "core/trace/writer.h"
 
 namespace lockstep {
@@ -57,7 +57,6 @@ struct ActiveRun {
   std::vector<std::unique_ptr<RankMeter>> meters;  ///< by rank; each rank accesses only its own
   std::vector<RankResults> results;                ///< by rank; on rank 0, once all are done
   // Only rank 0 accesses these.
-  SumOrder order;                                  ///< for the following phases
   std::vector<SumOrder> orders;                    ///< by phase
   std::map<std::string, std::string> lesson_json;  ///< the lesson's additions to the report
 

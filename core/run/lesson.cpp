@@ -78,7 +78,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   if (!options_) return 0;
   Options& options = *options_;
   RunConfig& run = options.run;
-  if (check_) check_(options);
+  for (const auto& check : checks_) check(options);
   if (builder_) run.builder = builder_(options);
   if (info_.trains) options.plan().validate();
   corpus_ = std::make_unique<Corpus>(run.data.empty()
@@ -123,13 +123,6 @@ Phase Lesson::part_of_steps(std::size_t i, std::size_t count) const {
           .first_step = first,
           .steps = static_cast<int>(steps * (i + 1) / count) - first,
           .microbatches = options_->run.microbatches.front()};
-}
-
-void Lesson::set_sum_order(const Rank& rank, const std::function<SumOrder()>& order) {
-  // The order in which a library's collectives add is not known.
-  const Platform& platform = options_->platform;
-  const bool known = platform.comm == Collectives::ring && !platform.on_meta();
-  if (rank.id == 0 && known && options_->output.parity) active_->order = order();
 }
 
 void Lesson::load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer) {

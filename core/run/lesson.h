@@ -14,7 +14,6 @@
 #include "core/run/batches.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/rank.h"
-#include "core/run/report/sum_order.h"
 
 namespace lockstep {
 
@@ -53,8 +52,8 @@ class Lesson {
     return *value;
   }
 
-  /// Sets a check of the flags beyond the shared ones; it throws UsageError.
-  void check(std::function<void(const Options&)> check) { check_ = std::move(check); }
+  /// Adds a check of the flags, made once they are parsed; it throws UsageError.
+  void check(std::function<void(const Options&)> check) { checks_.push_back(std::move(check)); }
 
   /// Sets the builder of a model other than plain GPT-2. It is called after the flags are parsed;
   /// the ranks, the reference on one device and sampling use its result.
@@ -92,11 +91,6 @@ class Lesson {
     return phases;
   }
 
-  /// Sets the order in which replicas' gradients are added in the following phases, unless that is
-  /// one replica after another. If the run differs from one device, the order helps tell rounding
-  /// from a mistake. `order` is called immediately, only on rank 0 and only if parity is checked.
-  void set_sum_order(const Rank& rank, const std::function<SumOrder()>& order);
-
   /// Every rank calls it once before it trains. With --load, replaces the values of `parameters`
   /// (or slices of them) with the checkpoint's, and the optimizer's state if the checkpoint has it,
   /// so that training resumes on any number of ranks.
@@ -125,7 +119,7 @@ class Lesson {
   char** argv_;
   FlagParser flags_;
   std::vector<std::shared_ptr<void>> flag_values_;
-  std::function<void(const Options&)> check_;
+  std::vector<std::function<void(const Options&)>> checks_;
   std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder_;
   std::unique_ptr<Options> options_;
   std::unique_ptr<Corpus> corpus_;

@@ -25,7 +25,14 @@ void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
                       "Figure::not_predicted",
                       name_of(category)));
   results_.phases.push_back({phase, predicted, {}, {}, {}});
-  if (rank_.id == 0) run_.orders.push_back(run_.order);
+  if (rank_.id == 0) {
+    // The order in which a library's collectives add is not known, and meta ranks add nothing.
+    const Platform& platform = run_.options.platform;
+    const bool in_order = predicted.sum_order && run_.options.output.parity &&
+                          !run_.info.f32_reference && platform.comm == Collectives::ring &&
+                          !platform.on_meta();
+    run_.orders.push_back(in_order ? predicted.sum_order() : SumOrder{});
+  }
   traffic_before_ = rank_.transport->traffic();
   rank_.memory.reset_peak();
 

@@ -8,24 +8,22 @@
 
 namespace lockstep {
 
-/// When the replicas' gradients are summed.
-enum class WhenSummed {
+/// When and in which units the replicas sum (synchronize) their gradients.
+enum class GradientSync {
   none,     ///< after backward, one all-reduce per tensor
   bucket,   ///< after backward, one all-reduce per bucket of neighbouring tensors
   overlap,  ///< during backward, one per bucket as soon as its gradients are complete
 };
 
-inline const char* name_of(WhenSummed overlap) {
-  return overlap == WhenSummed::none     ? "none"
-         : overlap == WhenSummed::bucket ? "bucket"
-                                         : "overlap";
+inline const char* name_of(GradientSync sync) {
+  return sync == GradientSync::none ? "none" : sync == GradientSync::bucket ? "bucket" : "overlap";
 }
-/// Parses --overlap: one of the three, or all of them in turn.
-inline std::vector<WhenSummed> overlaps_of(const std::string& word) {
-  std::vector<WhenSummed> overlaps;
-  for (const WhenSummed each : {WhenSummed::none, WhenSummed::bucket, WhenSummed::overlap})
-    if (word == "all" || word == name_of(each)) overlaps.push_back(each);
-  return overlaps;
+/// Parses the value of --overlap: the name of one mode, or "all" for every mode in turn.
+inline std::vector<GradientSync> gradient_syncs(const std::string& word) {
+  std::vector<GradientSync> syncs;
+  for (const GradientSync sync : {GradientSync::none, GradientSync::bucket, GradientSync::overlap})
+    if (word == "all" || word == name_of(sync)) syncs.push_back(sync);
+  return syncs;
 }
 
 /// Data parallelism: every rank holds the whole model and computes the gradients of its own share
@@ -55,22 +53,22 @@ class DataParallel : public LayerHooks {
     }
   }
 
-  void set(WhenSummed overlap) { overlap_ = overlap; }
+  void set(GradientSync sync) { sync_ = sync; }
 
   /// Called during the last microbatch's backward, when this unit's gradients are complete. While
   /// its bucket is in flight, backward continues with the layers below.
   void gradients_ready(const Unit& unit) override {
-    if (overlap_ != WhenSummed::overlap) return;
+    if (sync_ != GradientSync::overlap) return;
     for (const std::size_t b : layout_.buckets_of(unit.index))
       if (unit.index == layout_.buckets()[b].last_unit()) start(buckets_[b]);
   }
 
   /// Call after backward. Every rank then has the same gradients: the sum over replicas.
   void sum_gradients() {
-    if (overlap_ == WhenSummed::none)
+    if (sync_ == GradientSync::none)
       for (Parameter* parameter : model_.parameters())
         if (!parameter->frozen) replicas_.all_reduce(parameter->gradient).wait();
-    if (overlap_ == WhenSummed::bucket)
+    if (sync_ == GradientSync::bucket)
       for (Bucket& bucket : buckets_) start(bucket);
     for (Bucket& bucket : buckets_) bucket.work.wait();
   }
@@ -90,7 +88,7 @@ class DataParallel : public LayerHooks {
   Gpt& model_;
   Group& replicas_;
   FlatLayout layout_;
-  WhenSummed overlap_ = WhenSummed::overlap;
+  GradientSync sync_ = GradientSync::overlap;
   std::vector<Bucket> buckets_;  ///< in the layout's order
   HookScope hooks_;
 };

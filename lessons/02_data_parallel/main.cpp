@@ -2,6 +2,7 @@
 #include "core/run/lesson.h"
 #include "lessons/02_data_parallel/data_parallel.h"
 #include "lessons/02_data_parallel/prediction.h"
+#include "lessons/02_data_parallel/replica_lesson.h"
 
 using namespace lockstep;
 
@@ -10,14 +11,13 @@ using namespace lockstep;
 // tensor after backward, bucket by bucket after backward, and bucket by bucket during backward.
 int main(int argc, char** argv) {
   Lesson lesson{
-      of_replicas("02 data parallel", "When are gradients averaged, and what does that cost?"),
+      replica_lesson("02 data parallel", "When are gradients averaged, and what does that cost?"),
       argc, argv};
   const std::string& overlap = lesson.flag(
       "--overlap", std::string{"all"}, {"all", "none", "bucket", "overlap"},
       "when gradients are summed: after backward by tensor, by bucket, or during it; or each in "
       "turn");
-  const int& bucket = lesson.flag("--bucket", 50'000, "minimum bytes of gradients in a bucket");
-  lesson.check([&](const Options& options) { check_replicas(options, bucket); });
+  const int& bucket = bucket_flag(lesson);
 
   return lesson.run([&](Rank& rank) {
     Gpt model{rank.plan, rank.place, rank.device};
@@ -25,11 +25,10 @@ int main(int argc, char** argv) {
     lesson.load(rank, model.parameters(), optimizer);
     DataParallel replicas{model, rank.group(Axis::dp), bucket};
 
-    for (const auto& [when, phase] :
-         lesson.phases_for(overlaps_of(overlap), [](WhenSummed each) { return name_of(each); })) {
-      replicas.set(when);
-      lesson.set_sum_order(rank, [&, when] { return ring_order(replicas.layout(), when); });
-      const Predicted predicted = predict_data_parallel(rank.plan, rank.place, when, bucket);
+    for (const auto& [sync, phase] : lesson.phases_for(
+             gradient_syncs(overlap), [](GradientSync each) { return name_of(each); })) {
+      replicas.set(sync);
+      const Predicted predicted = predict_data_parallel(rank.plan, rank.place, sync, bucket);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();
         const double loss = accumulate_gradients(model, mine);

@@ -1,4 +1,5 @@
 #include "core/run/lesson.h"
+#include "lessons/02_data_parallel/replica_lesson.h"
 #include "lessons/03_zero_1/prediction.h"
 #include "lessons/03_zero_1/zero_1.h"
 
@@ -9,16 +10,14 @@ using namespace lockstep;
 // ranks that updated them.
 int main(int argc, char** argv) {
   Lesson lesson{
-      of_replicas("03 ZeRO-1", "Why should every rank keep all of the optimizer's states?"), argc,
-      argv};
-  const int& bucket = lesson.flag("--bucket", 50'000, "minimum bytes of gradients in a bucket");
-  lesson.check([&](const Options& options) { check_replicas(options, bucket); });
+      replica_lesson("03 ZeRO-1", "Why should every rank keep all of the optimizer's states?"),
+      argc, argv};
+  const int& bucket = bucket_flag(lesson);
 
   return lesson.run([&](Rank& rank) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::none};
     Zero1 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer(), lesson.seed()};
     lesson.load(rank, model.parameters(), zero.adamw());
-    lesson.set_sum_order(rank, [&] { return ring_order(zero.layout(), WhenSummed::overlap); });
 
     const Predicted predicted = predict_zero_1(rank.plan, rank.place, bucket);
     for (const Phase& phase : lesson.phases())

@@ -17,7 +17,7 @@ inline StateBytes state_bytes(const Plan& plan) {
 
 /// Predicts one step of one rank. Padding has no optimizer states.
 inline Predicted predict_zero_1(const Plan& plan, const Place& place, const FlatLayout& layout) {
-  Predicted predicted = predict_data_parallel(plan, place, layout, WhenSummed::overlap);
+  Predicted predicted = predict_data_parallel(plan, place, layout, GradientSync::overlap);
   const int n = layout.shards();
   const std::int64_t trained = layout.elements(false), frozen = layout.elements() - trained;
   const std::int64_t half = width_of(plan) * ring_half_sends(trained, n);

@@ -14,8 +14,8 @@ namespace lockstep {
 class ShardedAdamW {
  public:
   /// Adds `rank`'s shard of a bucket (see parts_of_shard).
-  void own(const Gpt& model, const FlatLayout& layout, const FlatLayout::Bucket& bucket, int rank,
-           View values, View gradients) {
+  void add_shard(const Gpt& model, const FlatLayout& layout, const FlatLayout::Bucket& bucket,
+                 int rank, View values, View gradients) {
     for (Parameter& part : parts_of_shard(model, layout, bucket, rank, values, gradients))
       parts_.push_back(std::move(part));
   }
@@ -61,8 +61,9 @@ class Zero1 : public LayerHooks {
         flat.gradients = make(MemoryCategory::gradients);
         put_gradients(model, bucket, flat.gradients);
       }
-      optimizer_.own(model, layout_, bucket, ranks.rank(), ranks.chunk(flat.values, ranks.rank()),
-                     bucket.frozen ? View{} : ranks.chunk(flat.gradients, ranks.rank()));
+      optimizer_.add_shard(model, layout_, bucket, ranks.rank(),
+                           ranks.chunk(flat.values, ranks.rank()),
+                           bucket.frozen ? View{} : ranks.chunk(flat.gradients, ranks.rank()));
     }
     optimizer_.begin(model.device(), options);
     hooks_ = HookScope{model, *this};

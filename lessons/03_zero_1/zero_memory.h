@@ -8,7 +8,7 @@ namespace lockstep {
 struct StateBytes {
   int value = 4;
   int gradient = 4;
-  int optimizer = 8;  ///< momentum and variance, and a master copy of the value if it is narrow
+  int optimizer = 8;  ///< momentum, variance and, for a 16-bit value, its f32 master copy
 };
 constexpr StateBytes f32_states{4, 4, 8};
 constexpr StateBytes mixed_states{2, 2, 12};

@@ -1,4 +1,5 @@
 #include "core/run/lesson.h"
+#include "lessons/02_data_parallel/replica_lesson.h"
 #include "lessons/04_zero_2/prediction.h"
 #include "lessons/04_zero_2/zero_2.h"
 
@@ -7,17 +8,15 @@ using namespace lockstep;
 // Like ZeRO-1, but each rank also keeps only its own 1/N of the summed gradients: a bucket of
 // gradients is reduced as soon as backward has left it, and its memory is freed.
 int main(int argc, char** argv) {
-  Lesson lesson{
-      of_replicas("04 ZeRO-2", "How long must a rank keep a gradient that another rank will use?"),
-      argc, argv};
-  const int& bucket = lesson.flag("--bucket", 50'000, "minimum bytes of gradients in a bucket");
-  lesson.check([&](const Options& options) { check_replicas(options, bucket); });
+  Lesson lesson{replica_lesson("04 ZeRO-2",
+                               "How long must a rank keep a gradient that another rank will use?"),
+                argc, argv};
+  const int& bucket = bucket_flag(lesson);
 
   return lesson.run([&](Rank& rank) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::none};
     Zero2 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer(), lesson.seed()};
     lesson.load(rank, model.parameters(), zero.adamw());
-    lesson.set_sum_order(rank, [&] { return scattered_order(zero.layout()); });
 
     const Predicted predicted = predict_zero_2(rank.plan, rank.place, bucket);
     for (const Phase& phase : lesson.phases())

@@ -4,13 +4,6 @@
 
 namespace lockstep {
 
-/// The summation order of data parallelism, applied to each microbatch's gradients separately.
-inline SumOrder scattered_order(const FlatLayout& layout) {
-  SumOrder order = ring_order(layout, WhenSummed::overlap);
-  order.every_microbatch = true;
-  return order;
-}
-
 /// Predicts one step of one rank. Gradient memory holds this rank's shards and, in full, the bucket
 /// being filled and the previous one, which is in flight. Each microbatch's gradients are reduced.
 inline Predicted predict_zero_2(const Plan& plan, const Place& place, const FlatLayout& layout) {
@@ -31,6 +24,7 @@ inline Predicted predict_zero_2(const Plan& plan, const Place& place, const Flat
   Figure& gradients = predicted.peak_bytes[MemoryCategory::gradients];
   gradients = *gradients + shards + each.gradient * (two - trained);
   predicted.peak_bytes[MemoryCategory::communication] = each.gradient * scratch;
+  predicted.sum_order = [layout] { return ring_order_by_microbatch(layout); };
   return predicted;
 }
 

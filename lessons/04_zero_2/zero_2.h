@@ -9,80 +9,80 @@
 namespace lockstep {
 
 /// Gradients that exist in full only while backward computes them. A bucket is allocated when
-/// backward reaches it, reduce-scattered when backward has left it, and then freed; only this
-/// rank's shard of the sum remains.
+/// backward reaches its first unit and reduce-scattered when backward has left its last one. Each
+/// rank then keeps its own shard of the sum and frees the bucket.
 ///
-/// A bucket is filled while the previous one is in flight, so at most two exist in full at a time.
-/// With several microbatches, each microbatch's gradients are reduced: accumulating them until the
-/// last would keep full gradients in memory. If the halves of backward run separately, a bucket
-/// stays allocated until no weight half is pending.
-class ScatteredGradients {
+/// Backward fills a bucket while the previous one is in flight, so at most two exist in full at a
+/// time. The gradients of every microbatch are reduced: accumulating them over microbatches first
+/// would keep all gradients in memory in full. If backward is split into an input and a weight half
+/// (backward_input, backward_weight), a bucket stays allocated until no weight half is pending.
+class ShardedGradients {
  public:
-  /// The model's gradients must have no storage (Storage::none). All arguments must outlive this
-  /// object.
-  ScatteredGradients(Gpt& model, Group& ranks, const FlatLayout& layout)
+  /// The model's gradients must have no storage (Storage::none). Model, group and layout must
+  /// outlive this object.
+  ShardedGradients(Gpt& model, Group& ranks, const FlatLayout& layout)
       : model_(model), device_(model.device()), ranks_(ranks), layout_(layout) {
     for (const FlatLayout::Bucket& bucket : layout.buckets()) {
-      const std::int64_t shard = bucket.frozen ? 0 : bucket.elements / layout.shards();
-      own_.push_back(zeros(device_, shard, MemoryCategory::gradients, bucket.dtype));
+      const std::int64_t elements = bucket.frozen ? 0 : bucket.elements / layout.shards();
+      shards_.push_back(zeros(device_, elements, MemoryCategory::gradients, bucket.dtype));
     }
   }
 
   void before_backward(const Unit& unit) {
-    for (const std::size_t b : layout_.buckets_of(unit.index)) begin(b, unit.index);
+    for (const std::size_t b : layout_.buckets_of(unit.index)) enter(b, unit.index);
   }
 
   void after_backward(const Unit& unit) {
     for (const std::size_t b : layout_.buckets_of(unit.index)) leave(b, unit.index);
   }
 
-  /// Waits until every bucket is reduced; own() then holds the sums over ranks.
+  /// Waits until every bucket is reduced; shard() then returns the sums over ranks.
   void wait() {
-    if (!leaving_.whole) return;
-    leaving_.work.wait();
-    const View sum = own(leaving_.bucket);
-    Ops{device_, -1}.add(sum, ranks_.chunk(leaving_.whole, ranks_.rank()), sum);
-    leaving_.whole.reset();
+    if (!in_flight_.full) return;
+    in_flight_.work.wait();
+    const View sum = shard(in_flight_.bucket);
+    Ops{device_, -1}.add(sum, ranks_.chunk(in_flight_.full, ranks_.rank()), sum);
+    in_flight_.full.reset();
     record_memory(device_);
   }
 
   /// This rank's shard of a bucket's gradients.
-  View own(std::size_t bucket) const { return own_[bucket]; }
+  View shard(std::size_t bucket) const { return shards_[bucket]; }
   void zero() {
-    for (const Tensor& shard : own_) fill_with_zeros(device_, shard);
+    for (const Tensor& shard : shards_) fill_with_zeros(device_, shard);
   }
 
  private:
-  /// Backward has reached a unit of the bucket.
-  void begin(std::size_t b, int unit) {
+  /// Backward is about to run a unit of bucket b; the first one allocates the bucket.
+  void enter(std::size_t b, int unit) {
     const FlatLayout::Bucket& bucket = layout_.buckets()[b];
     if (bucket.frozen || unit != bucket.first_unit()) return;
     Filling& filling = filling_[b];
     if (++filling.passes > 1) return;  // another microbatch's weight half is still pending
-    // The previous microbatch's bucket was in flight during this microbatch's whole forward.
-    if (leaving_.whole && leaving_.bucket >= b) wait();
-    filling.whole = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
-    put_gradients(model_, bucket, filling.whole);
+    // A reduction of the previous microbatch, in flight during this microbatch's forward.
+    if (in_flight_.full && in_flight_.bucket >= b) wait();
+    filling.full = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
+    put_gradients(model_, bucket, filling.full);
     record_memory(device_);
   }
 
-  /// Backward has left a unit of the bucket.
+  /// Backward has finished with a unit of bucket b; the last one starts the reduction.
   void leave(std::size_t b, int unit) {
     const FlatLayout::Bucket& bucket = layout_.buckets()[b];
     if (bucket.frozen || unit != bucket.last_unit() || --filling_[b].passes > 0) return;
     put_gradients(model_, bucket, {});
     wait();
-    leaving_ = {.bucket = b, .whole = std::move(filling_[b].whole), .work = {}};
-    leaving_.work = ranks_.reduce_scatter(leaving_.whole);
+    in_flight_ = {.bucket = b, .full = std::move(filling_[b].full), .work = {}};
+    in_flight_.work = ranks_.reduce_scatter(in_flight_.full);
   }
 
   struct Filling {
     int passes = 0;  ///< microbatches whose backward has begun but not ended
-    Tensor whole;
+    Tensor full;
   };
-  struct Leaving {
+  struct InFlight {
     std::size_t bucket = 0;
-    Tensor whole;
+    Tensor full;
     Work work;
   };
 
@@ -90,13 +90,13 @@ class ScatteredGradients {
   Device device_;
   Group& ranks_;
   const FlatLayout& layout_;
-  std::vector<Tensor> own_;                 ///< by bucket; empty if frozen
+  std::vector<Tensor> shards_;              ///< by bucket; empty if frozen
   std::map<std::size_t, Filling> filling_;  ///< by bucket
-  Leaving leaving_;
+  InFlight in_flight_;
 };
 
-/// ZeRO stage 2 (Rajbhandari 2020, section 5.2): each rank keeps only its own shard of the
-/// gradients as well.
+/// ZeRO stage 2 (Rajbhandari 2020, section 5.2): ZeRO-1 in which each rank also keeps only its own
+/// shard of the gradients.
 class Zero2 : public LayerHooks {
  public:
   /// Takes a model without storage (Storage::none) and allocates its values in flat buckets; `seed`
@@ -112,8 +112,8 @@ class Zero2 : public LayerHooks {
       Tensor& values = values_.emplace_back(
           zeros(model.device(), bucket.elements, MemoryCategory::parameters, bucket.dtype));
       make_values(model, bucket, values, seed);
-      optimizer_.own(model, layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
-                     gradients_.own(b));
+      optimizer_.add_shard(model, layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
+                           gradients_.shard(b));
     }
     optimizer_.begin(model.device(), options);
     hooks_ = HookScope{model, *this};
@@ -154,7 +154,7 @@ class Zero2 : public LayerHooks {
   Gpt& model_;
   Group& ranks_;
   FlatLayout layout_;
-  ScatteredGradients gradients_;
+  ShardedGradients gradients_;
   std::vector<Tensor> values_;  ///< by bucket
   ShardedAdamW optimizer_;
   HookScope hooks_;

@@ -1,25 +1,25 @@
 #include "core/run/lesson.h"
+#include "lessons/02_data_parallel/replica_lesson.h"
 #include "lessons/05_zero_3/prediction.h"
 #include "lessons/05_zero_3/zero_3.h"
 
 using namespace lockstep;
 
-// Like ZeRO-2, but each rank also keeps only its own 1/N of the parameters: a layer's parameters
-// are gathered before its forward and again before its backward, and discarded afterwards. With a
-// prefetch of K, those of the next K layers are in flight while a layer computes.
+// Like ZeRO-2, but each rank also keeps only its own 1/N of the parameters. In FSDP's terms, the
+// ranks unshard a layer (all-gather its parameters) before its forward and again before its
+// backward, and reshard it (free them) afterwards. With a prefetch of K, the parameters of the next
+// K layers are in flight while a layer computes.
 int main(int argc, char** argv) {
-  Lesson lesson{of_replicas("05 ZeRO-3", "How can a model be trained that no rank could hold?"),
+  Lesson lesson{replica_lesson("05 ZeRO-3", "How can a model be trained that no rank could hold?"),
                 argc, argv};
-  const int& bucket = lesson.flag("--bucket", 50'000, "minimum bytes of parameters in a bucket");
+  const int& bucket = bucket_flag(lesson, 50'000, "parameters");
   const std::vector<int>& prefetch = lesson.flag(
       "--prefetch", std::vector{0, 1}, "how many layers ahead are gathered: each value in turn");
-  lesson.check([&](const Options& options) { check_replicas(options, bucket); });
 
   return lesson.run([&](Rank& rank) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::none};
     Zero3 zero{model, rank.group(Axis::dp), bucket, lesson.optimizer(), lesson.seed()};
     lesson.load(rank, zero.parts(), zero.adamw());
-    lesson.set_sum_order(rank, [&] { return scattered_order(zero.layout()); });
 
     const auto name = [](int uses) { return fmt::format("prefetch {}", uses); };
     for (const auto& [uses, phase] : lesson.phases_for(prefetch, name)) {

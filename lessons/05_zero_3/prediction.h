@@ -6,20 +6,20 @@
 namespace lockstep {
 
 /// Predicts one step of one rank. Parameter memory holds this rank's shards and, in full, the
-/// buckets in use and those being prefetched. All parameters are gathered for forward and again for
-/// backward; a tied table also for the head.
+/// buckets in use and those being prefetched. All parameters are unsharded for forward and again
+/// for backward; a tied token table also for the head.
 inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64_t bucket_bytes,
                                 int prefetch) {
   const auto units = plan.units(place, place.only_stage());
   const FlatLayout layout{units, place.size(Axis::dp), bucket_bytes};
   Predicted predicted = predict_zero_2(plan, place, layout);
   std::vector<std::int64_t> sizes;
-  std::int64_t gathered = 0;
-  for (const auto& use : GatheredParameters::uses_of(units, layout)) {
+  std::int64_t all_gathered = 0;
+  for (const auto& use : ShardedParameters::uses_of(units, layout)) {
     sizes.push_back(0);
     for (const std::size_t b : use.buckets) {
       sizes.back() += layout.buckets()[b].elements;
-      gathered += ring_half_sends(layout.buckets()[b].elements, layout.shards());
+      all_gathered += ring_half_sends(layout.buckets()[b].elements, layout.shards());
     }
   }
   std::int64_t most = 0;
@@ -32,7 +32,7 @@ inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64
   const StateBytes each = state_bytes(plan);
   const std::int64_t shards = zero_states(3, layout.elements(), layout.shards(), each).parameters;
   predicted.peak_bytes[MemoryCategory::parameters] = shards + each.value * most;
-  predicted.bytes_sent[Operation::all_gather] = each.value * gathered * plan.batch.microbatches;
+  predicted.bytes_sent[Operation::all_gather] = each.value * all_gathered * plan.batch.microbatches;
   return predicted;
 }
 

@@ -9,43 +9,46 @@
 
 namespace lockstep {
 
-/// Parameters that exist in full only while they are used. Every rank keeps its shard of each
-/// bucket. Before a layer runs, the ranks gather its bucket; afterwards they discard it.
+/// Parameters that exist in full only while they are used, in the terms of PyTorch's FSDP. Each
+/// rank keeps its own shard of every bucket. The ranks **unshard** a bucket (all-gather it) before
+/// its layers run, and **reshard** it (free the gathered values) afterwards.
 ///
 /// A microbatch uses the buckets in a known order: forward from the first unit to the last, then
-/// backward. Each use has its own gather, so up to `prefetch` later gathers can be in flight while
-/// a layer computes.
-class GatheredParameters {
+/// backward. Each use has its own all-gather, so the ranks can **prefetch** the buckets of the next
+/// uses: their all-gathers are in flight while a layer computes.
+class ShardedParameters {
  public:
-  /// The model must have no storage for its values (Storage::none); their initial values are those
-  /// of `seed`. All arguments must outlive this object.
-  GatheredParameters(Gpt& model, Group& ranks, const FlatLayout& layout, std::uint64_t seed)
+  /// The model must have no storage for its values (Storage::none); `seed` determines the initial
+  /// values. Model, group and layout must outlive this object.
+  ShardedParameters(Gpt& model, Group& ranks, const FlatLayout& layout, std::uint64_t seed)
       : model_(model),
         device_(model.device()),
         ranks_(ranks),
         layout_(layout),
         uses_(uses_of(model.stored_units(), layout)) {
     for (const FlatLayout::Bucket& bucket : layout.buckets()) {
-      Tensor& shard = own_.emplace_back(zeros(device_, bucket.elements / layout.shards(),
-                                              MemoryCategory::parameters, bucket.dtype));
+      Tensor& shard = shards_.emplace_back(zeros(device_, bucket.elements / layout.shards(),
+                                                 MemoryCategory::parameters, bucket.dtype));
       for (const Parameter& part : parts_of_shard(model, layout, bucket, ranks.rank(), shard, {}))
         part.fill_initial(device_, seed);
     }
   }
 
+  /// Sets the number of uses to prefetch.
   void set_prefetch(int prefetch) { prefetch_ = static_cast<std::size_t>(prefetch); }
 
-  /// When this returns, forward or backward of the unit may begin. Units must come in the order of
-  /// Gpt::forward or Gpt::backward; otherwise it throws std::logic_error. Between passes a schedule
-  /// may switch to another microbatch; the prefetched buckets are then discarded.
-  void before(const Unit& unit) {
-    if (unit_ == 0 && uses_[use_].units.front() != unit.index) begin_other_pass(unit);
+  /// Makes the unit's parameters available in full. Call it before forward or backward of each
+  /// unit, in the order of Gpt::forward or Gpt::backward; any other order throws std::logic_error.
+  /// Between passes a schedule may switch to another microbatch; the prefetched buckets are then
+  /// resharded unused.
+  void unshard(const Unit& unit) {
+    if (unit_ == 0 && uses_[use_].units.front() != unit.index) switch_pass(unit);
     if (uses_[use_].units.at(unit_) != unit.index)
-      throw std::logic_error{"GatheredParameters: a unit ran out of the order of its pass"};
-    if (unit_ == 0) {  // first unit of a use: its buckets are needed now, later ones soon
+      throw std::logic_error{"ShardedParameters: a unit ran out of the order of its pass"};
+    if (unit_ == 0) {  // first unit of a use: wait for its buckets, prefetch those of the next uses
       const std::size_t last = std::min(use_ + prefetch_, uses_.size() - 1);
-      while (started_ <= last) gather(uses_[started_++]);
-      for (Gathered& bucket : here_.front()) {
+      while (started_ <= last) start_unshard(uses_[started_++]);
+      for (Unsharded& bucket : unsharded_.front()) {
         bucket.work.wait();
         put_values(model_, layout_.buckets()[bucket.bucket], bucket.values);
       }
@@ -53,34 +56,37 @@ class GatheredParameters {
     ++unit_;
   }
 
-  /// Call when the unit is done.
-  void after() {
+  /// Frees the full parameters after the last unit of a use. Call it after each unit.
+  void reshard() {
     if (unit_ < uses_[use_].units.size()) return;
-    for (Gathered& bucket : here_.front()) put_values(model_, layout_.buckets()[bucket.bucket], {});
-    here_.pop_front();
+    for (Unsharded& bucket : unsharded_.front())
+      put_values(model_, layout_.buckets()[bucket.bucket], {});
+    unsharded_.pop_front();
     record_memory(device_);
     unit_ = 0;
     if (++use_ == uses_.size()) use_ = started_ = 0;  // next microbatch
   }
 
   /// This rank's shard of a bucket's values.
-  View own(std::size_t bucket) const { return own_[bucket]; }
+  View shard(std::size_t bucket) const { return shards_[bucket]; }
 
-  /// A run of consecutive units, and the buckets that hold their parameters.
+  /// Consecutive units that are unsharded together, and the buckets that hold their parameters.
   struct Use {
     std::vector<int> units;  ///< Unit::index
     std::vector<std::size_t> buckets;
   };
   const std::vector<Use>& uses() const { return uses_; }
 
-  /// The uses of one microbatch, in order. Neighbouring units in one bucket form one use. The use
-  /// of a tied head includes the token table's bucket, which is gathered for the embedding too.
+  /// Returns the uses of one microbatch, in order. Neighbouring units in one bucket form one use.
+  /// The use of a tied head includes the token table's bucket, which is also unsharded for the
+  /// embedding.
   static std::vector<Use> uses_of(const std::vector<StoredUnit>& units, const FlatLayout& layout) {
     std::vector<Use> forward;
     for (const StoredUnit& unit : units) {
-      const std::vector<std::size_t> own = layout.buckets_of(unit.index);
-      if (forward.empty() || own.size() > 1 || forward.back().buckets.front() != own.front())
-        forward.push_back({.units = {}, .buckets = own});
+      const std::vector<std::size_t> buckets = layout.buckets_of(unit.index);
+      if (forward.empty() || buckets.size() > 1 ||
+          forward.back().buckets.front() != buckets.front())
+        forward.push_back({.units = {}, .buckets = buckets});
       Use& use = forward.back();
       use.units.push_back(unit.index);
       for (const StoredParameter& parameter : unit.parameters)
@@ -95,29 +101,29 @@ class GatheredParameters {
   }
 
  private:
-  struct Gathered {
+  struct Unsharded {
     std::size_t bucket = 0;
     Tensor values;
     Work work;
   };
 
-  /// Switches to `unit`'s pass if it is not the one expected next.
-  void begin_other_pass(const Unit& unit) {
+  /// Switches to the pass that starts with `unit`, if there is one.
+  void switch_pass(const Unit& unit) {
     for (const std::size_t pass : {std::size_t{0}, uses_.size() / 2}) {
       if (uses_[pass].units.front() != unit.index) continue;
-      for (std::vector<Gathered>& use : here_)
-        for (Gathered& bucket : use) bucket.work.wait();
-      here_.clear();
+      for (std::vector<Unsharded>& use : unsharded_)
+        for (Unsharded& bucket : use) bucket.work.wait();
+      unsharded_.clear();
       use_ = started_ = pass;
     }
   }
 
-  void gather(const Use& use) {
-    std::vector<Gathered>& buckets = here_.emplace_back();
+  void start_unshard(const Use& use) {
+    std::vector<Unsharded>& buckets = unsharded_.emplace_back();
     for (const std::size_t b : use.buckets) {
       const FlatLayout::Bucket& bucket = layout_.buckets()[b];
       Tensor values{device_.memory, {bucket.elements}, MemoryCategory::parameters, bucket.dtype};
-      copy(own_[b], ranks_.chunk(values, ranks_.rank()));
+      copy(shards_[b], ranks_.chunk(values, ranks_.rank()));
       Work work = ranks_.all_gather(values);
       buckets.push_back({b, std::move(values), std::move(work)});
     }
@@ -134,20 +140,20 @@ class GatheredParameters {
   const FlatLayout& layout_;
   std::vector<Use> uses_;
   std::size_t prefetch_ = 1;
-  std::vector<Tensor> own_;  ///< by bucket
+  std::vector<Tensor> shards_;  ///< by bucket
 
-  std::size_t use_ = 0;                       ///< index of the microbatch's current use
-  std::size_t unit_ = 0;                      ///< units of this use that have begun
-  std::size_t started_ = 0;                   ///< uses whose gathers have started
-  std::deque<std::vector<Gathered>> here_{};  ///< from use_ on: at most 1 + prefetch
+  std::size_t use_ = 0;                             ///< index of the current use
+  std::size_t unit_ = 0;                            ///< units of this use that were unsharded
+  std::size_t started_ = 0;                         ///< uses whose all-gathers have started
+  std::deque<std::vector<Unsharded>> unsharded_{};  ///< from use_ on; at most 1 + prefetch uses
 };
 
 /// ZeRO stage 3 (Rajbhandari 2020, section 5.3), known in PyTorch as fully sharded data parallel:
 /// parameters, gradients and optimizer states are all sharded.
 class Zero3 : public LayerHooks {
  public:
-  /// The model must have no storage (Storage::none), so no rank ever holds all of it. Model and
-  /// group must outlive this object.
+  /// The model must have no storage (Storage::none), so no rank ever holds all of it; `seed`
+  /// determines the initial values. Model and group must outlive this object.
   Zero3(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
         std::uint64_t seed)
       : model_(model),
@@ -155,8 +161,8 @@ class Zero3 : public LayerHooks {
         parameters_(model, ranks, layout_, seed),
         gradients_(model, ranks, layout_) {
     for (std::size_t b = 0; b < layout_.buckets().size(); ++b)
-      optimizer_.own(model, layout_, layout_.buckets()[b], ranks.rank(), parameters_.own(b),
-                     gradients_.own(b));
+      optimizer_.add_shard(model, layout_, layout_.buckets()[b], ranks.rank(), parameters_.shard(b),
+                           gradients_.shard(b));
     optimizer_.begin(model.device(), options);
     hooks_ = HookScope{model, *this};
   }
@@ -167,16 +173,16 @@ class Zero3 : public LayerHooks {
     }
   }
 
-  /// Sets how many uses ahead parameters are gathered.
+  /// Sets the number of uses to prefetch.
   void set_prefetch(int uses) { parameters_.set_prefetch(uses); }
 
-  void before_forward(const Unit& unit) override { parameters_.before(unit); }
-  void after_forward(const Unit&) override { parameters_.after(); }
+  void before_forward(const Unit& unit) override { parameters_.unshard(unit); }
+  void after_forward(const Unit&) override { parameters_.reshard(); }
   void before_backward(const Unit& unit) override {
-    parameters_.before(unit);
+    parameters_.unshard(unit);
     gradients_.before_backward(unit);
   }
-  void after_backward_input(const Unit&) override { parameters_.after(); }
+  void after_backward_input(const Unit&) override { parameters_.reshard(); }
   void after_backward(const Unit& unit) override { gradients_.after_backward(unit); }
 
   void zero_gradients() {
@@ -186,7 +192,7 @@ class Zero3 : public LayerHooks {
 
   /// Call after backward. Each rank then has the sum of its own shard's gradients.
   void wait() { gradients_.wait(); }
-  /// Waits, then updates. No gather follows: ranks gather parameters when they use them.
+  /// Waits, then updates. No all-gather follows: ranks unshard parameters when they use them.
   void step() {
     wait();
     optimizer_.step();
@@ -200,8 +206,8 @@ class Zero3 : public LayerHooks {
  private:
   Gpt& model_;
   FlatLayout layout_;
-  GatheredParameters parameters_;
-  ScatteredGradients gradients_;
+  ShardedParameters parameters_;
+  ShardedGradients gradients_;
   ShardedAdamW optimizer_;
   HookScope hooks_;
 };

@@ -1,10 +1,10 @@
 #include "core/model/adamw.h"
 #include "core/pipeline/executor.h"
-#include "core/pipeline/pipeline_prediction.h"
 #include "core/pipeline/update.h"
 #include "core/run/lesson.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/08_gpipe/naive_pipeline.h"
+#include "lessons/08_gpipe/prediction.h"
 
 using namespace lockstep;
 
@@ -34,11 +34,8 @@ int main(int argc, char** argv) {
 
     for (const Phase& phase : lesson.phases()) {  // m = 1, 2, 4, 8, 16
       const Schedule schedule = gpipe(ranks.size(), phase.microbatches);
-      Predicted predicted = predict_pipeline(rank.plan, rank.place, schedule);
-      predicted.bubble = gpipe_bubble(ranks.size(), phase.microbatches);
-      predicted.formula = "(p-1)/(m+p-1)";
-
-      if (executor == "naive") predict_naive(predicted);
+      const auto predict = executor == "naive" ? predict_naive : predict_gpipe;
+      const Predicted predicted = predict(rank.plan, rank.place, schedule);
 
       const Boundary boundary = rank.plan.boundary(phase.microbatches);
       PipelineExecutor pipeline{rank.endpoint, ranks, schedule, {&stage}, boundary};

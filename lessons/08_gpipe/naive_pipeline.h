@@ -7,7 +7,6 @@
 #include "core/comm/group.h"
 #include "core/model/gpt.h"
 #include "core/plan/boundary.h"
-#include "core/plan/prediction.h"
 
 namespace lockstep {
 
@@ -73,12 +72,5 @@ class NaivePipeline {
   Gpt& stage_;
   Boundary boundary_;
 };
-
-/// Adapts PipelineExecutor's prediction to NaivePipeline, which has no buffers in flight. Removes
-/// the simulated bubble, because the simulator's sends do not block.
-inline void predict_naive(Predicted& predicted) {
-  predicted.bubble_simulated.reset();
-  predicted.peak_bytes[MemoryCategory::communication] = 0;
-}
 
 }  // namespace lockstep

@@ -1,9 +1,9 @@
 #include "core/model/adamw.h"
 #include "core/pipeline/executor.h"
-#include "core/pipeline/pipeline_prediction.h"
 #include "core/pipeline/update.h"
 #include "core/run/lesson.h"
 #include "lessons/08_gpipe/gpipe.h"
+#include "lessons/08_gpipe/prediction.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 
 using namespace lockstep;
@@ -30,9 +30,7 @@ int main(int argc, char** argv) {
     for (const Phase& phase : lesson.phases("GPipe", "1F1B", compare)) {
       const auto generate = phase.first_step < compare ? gpipe : one_f_one_b;
       const Schedule schedule = generate(ranks.size(), phase.microbatches);
-      Predicted predicted = predict_pipeline(rank.plan, rank.place, schedule);
-      predicted.bubble = gpipe_bubble(ranks.size(), phase.microbatches);  // the same for both
-      predicted.formula = "(p-1)/(m+p-1)";
+      const Predicted predicted = predict_gpipe(rank.plan, rank.place, schedule);
 
       PipelineExecutor pipeline{
           rank.endpoint, ranks, schedule, {&stage}, rank.plan.boundary(phase.microbatches)};

@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/model/microbatch.h"
-#include "core/run/options/options.h"
+#include "core/run/lesson.h"
 
 namespace lockstep {
 
@@ -104,6 +104,30 @@ inline void check_scaling(const Options& options, double scale, int interval, in
   if (options.run.model.dtype != DType::f16 || scale == 1)
     throw UsageError(fmt::format(
         "--overflow-at {}: needs f16 and a loss scale above 1; use --precision f16", overflow_at));
+}
+
+/// The values of the flags of loss scaling, valid for the lesson's lifetime.
+struct ScalingFlags {
+  const double& scale;
+  const int& growth_interval;
+  const int& overflow_at;
+};
+
+/// Adds --scale, --growth-interval and --overflow-at, and their checks.
+inline ScalingFlags scaling_flags(Lesson& lesson) {
+  const ScalingFlags flags{
+      .scale = lesson.flag("--scale", 0.0,
+                           "initial loss scale, a power of two; 0: 65536 in f16, otherwise 1"),
+      .growth_interval =
+          lesson.flag("--growth-interval", 2000,
+                      "steps in a row without overflow after which the loss scale doubles"),
+      .overflow_at =
+          lesson.flag("--overflow-at", -1,
+                      "step whose loss is multiplied by 2^24, so that its f16 gradients overflow")};
+  lesson.check([flags](const Options& options) {
+    check_scaling(options, flags.scale, flags.growth_interval, flags.overflow_at);
+  });
+  return flags;
 }
 
 /// Returns the same microbatches with the loss multiplied by `scale`. They refer to the tokens of

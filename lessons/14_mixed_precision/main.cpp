@@ -1,10 +1,11 @@
 #include "core/run/lesson.h"
 #include "lessons/02_data_parallel/data_parallel.h"
-#include "lessons/02_data_parallel/prediction.h"
+#include "lessons/02_data_parallel/replica_lesson.h"
 #include "lessons/14_mixed_precision/experiment/lost_gradients.h"
 #include "lessons/14_mixed_precision/experiment/model_states.h"
 #include "lessons/14_mixed_precision/experiment/recompute_table.h"
 #include "lessons/14_mixed_precision/loss_scaling.h"
+#include "lessons/14_mixed_precision/prediction.h"
 
 using namespace lockstep;
 
@@ -25,26 +26,14 @@ int main(int argc, char** argv) {
                  .narrow_tolerance = {.final_loss = 0.01}},
                 argc,
                 argv};
-  const double& scale = lesson.flag(
-      "--scale", 0.0, "initial loss scale, a power of two; 0: 65536 in f16, otherwise 1");
-  const int& interval =
-      lesson.flag("--growth-interval", 2000,
-                  "steps in a row without overflow after which the loss scale doubles");
-  const int& overflow_at =
-      lesson.flag("--overflow-at", -1,
-                  "step whose loss is multiplied by 2^24, so that its f16 gradients overflow");
+  const ScalingFlags scaling = scaling_flags(lesson);
   const std::string& masters =
       lesson.flag("--masters", std::string{"on"}, {"on", "off"},
                   "f32 master copies of 16-bit weights, which the optimizer updates");
   const std::string& recompute =
       lesson.flag("--recompute", std::string{"selective"}, {"none", "selective", "full"},
                   "what backward recomputes: nothing, attention's probabilities, or whole blocks");
-  const int& bucket = lesson.flag("--bucket", 200'000, "minimum bytes of gradients in a bucket");
-  lesson.check([&](const Options& options) {
-    check_replicas(options, bucket);
-    check_scaling(options, scale, interval, overflow_at);
-  });
-
+  const int& bucket = bucket_flag(lesson, 200'000);
   lesson.build([&](const Options&) {
     return std::make_shared<const Recomputing<>>(recompute_of(recompute));
   });
@@ -58,23 +47,17 @@ int main(int argc, char** argv) {
     AdamW optimizer{model.parameters(), rank.device, adamw};
     lesson.load(rank, model.parameters(), optimizer);
     DataParallel replicas{model, rank.group(Axis::dp), bucket};
-    LossScaler scaler{first_scale(scale, dtype), interval};
+    LossScaler scaler{first_scale(scaling.scale, dtype), scaling.growth_interval};
 
     Phase phase = lesson.phases().front();
     phase.name = name_of(dtype);
-    const int sequences = options.run.batch / options.run.dp / phase.microbatches;
-    Predicted predicted = predict_data_parallel(rank.plan, rank.place, WhenSummed::overlap, bucket);
-    predicted.peak_bytes[MemoryCategory::activations] =
-        RecomputeFootprint{lesson.model(), StageLayers::whole(lesson.model()), sequences,
-                           recompute_of(recompute)}
-            .peak(1);
-    if (!adamw.masters)
-      predicted.peak_bytes[MemoryCategory::optimizer] = 8 * lesson.model().trained_count();
+    const Predicted predicted = predict_mixed_precision(rank.plan, rank.place, bucket,
+                                                        recompute_of(recompute), adamw.masters);
     Batches batches = lesson.batches(rank, phase, predicted);
     const Batch* last = nullptr;
     for (const Batch& mine : batches) {
       const int step = rank.trace.step();
-      const float larger = scaler.scale() * (step == overflow_at ? outlier : 1);
+      const float larger = scaler.scale() * (step == scaling.overflow_at ? outlier : 1);
       model.zero_gradients();
       const double loss = accumulate_gradients(model, scaled(mine, larger)) / larger;
       replicas.sum_gradients();
@@ -92,6 +75,7 @@ int main(int argc, char** argv) {
     }
     lesson.finish(rank, model.parameters(), optimizer);
     if (rank.id != 0 || options.output.quiet) return;
+    const int sequences = rank.plan.microbatch_size(phase.microbatches);
     print_states(lesson.model(), is_narrow(dtype) ? dtype : DType::bf16, sequences);
     if (!options.platform.on_meta()) {  // the meta device computes no gradients
       print_lost_gradients(lesson.model(), rank.device, model.parameters(), *last);

@@ -44,13 +44,13 @@ Schedule looped(int ranks, int microbatches) {
 /// One rank of a replicated pipeline: a model for each of the rank's stages, and data parallelism
 /// on each model.
 struct Replicated {
-  Replicated(Rank& rank, const Plan& plan, WhenSummed when, std::int64_t bucket_bytes) {
+  Replicated(Rank& rank, const Plan& plan, GradientSync sync, std::int64_t bucket_bytes) {
     const Place place = plan.place(rank.id);
     for (const int stage : place.stages)
       stages.push_back(std::make_unique<Gpt>(plan, place, stage, rank.device));
     for (const auto& stage : stages) {
       copies.push_back(std::make_unique<DataParallel>(*stage, rank.group(Axis::dp), bucket_bytes));
-      copies.back()->set(when);
+      copies.back()->set(sync);
       pointers.push_back(stage.get());
       parameters.insert(parameters.end(), stage->parameters().begin(), stage->parameters().end());
     }
@@ -65,11 +65,11 @@ struct Replicated {
 /// Trains dp replicas of a pipeline and, on rank 0, a one-device reference that adds gradients in
 /// the order of the replicas' rings. Returns a description of any difference.
 std::string check_replicated(Rank& rank, const Options& options, const Schedule& schedule,
-                             WhenSummed when) {
+                             GradientSync sync) {
   Plan plan = rank.plan;
   plan.rank_of_stage = schedule.rank_of_stage;
   const Corpus corpus = small_corpus(options.run.model);
-  Replicated replica{rank, plan, when, 5'000};
+  Replicated replica{rank, plan, sync, 5'000};
   AdamW optimizer{replica.parameters, rank.device, options.run.optimizer};
   Group& pipeline_ranks = rank.group(Axis::pp);
   PipelineUpdate update{rank.endpoint, pipeline_ranks, plan, replica.pointers, optimizer};
@@ -94,7 +94,7 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
   for (int stage = 0; stage < plan.stages(); ++stage) {
     const Place place = plan.place(plan.rank_holding(stage));
     const FlatLayout layout{plan.units(place, stage), place.size(Axis::dp), 5'000};
-    const SumOrder mine = ring_order(layout, when);
+    const SumOrder mine = ring_order(layout, sync);
     order.segments.insert(order.segments.end(), mine.segments.begin(), mine.segments.end());
   }
   const std::vector<Phase> phases{{"", 0, options.run.steps, schedule.microbatches}};
@@ -127,28 +127,28 @@ TEST_CASE(
     "data parallelism over replicas of a pipeline has the bits of one device adding in order") {
   for (const int dp : {2, 3})
     for (const int pp : {2, 4})
-      for (const WhenSummed when : {WhenSummed::bucket, WhenSummed::overlap})
+      for (const GradientSync sync : {GradientSync::bucket, GradientSync::overlap})
         for (const char* order : {"tp,cp,dp,pp", "pp,tp,cp,dp"}) {
           CAPTURE(dp);
           CAPTURE(pp);
           CAPTURE(order);
           const Options options = replicated(pp, dp, order);
           CHECK(on_all(options, [&](Rank& rank) {
-                  return check_replicated(rank, options, one_f_one_b(pp, 4), when);
+                  return check_replicated(rank, options, one_f_one_b(pp, 4), sync);
                 }) == "");
         }
 }
 
 TEST_CASE("... and over a pipeline with two stages per rank, with clipping too") {
   for (const int dp : {2, 3})
-    for (const WhenSummed when : {WhenSummed::bucket, WhenSummed::overlap})
+    for (const GradientSync sync : {GradientSync::bucket, GradientSync::overlap})
       for (const float clip : {0.0F, 0.5F}) {
         CAPTURE(dp);
         CAPTURE(clip);
         Options options = replicated(2, dp, "tp,cp,dp,pp");
         options.run.optimizer.clip = clip;
         CHECK(on_all(options, [&](Rank& rank) {
-                return check_replicated(rank, options, looped(2, 4), when);
+                return check_replicated(rank, options, looped(2, 4), sync);
               }) == "");
       }
 }

@@ -105,7 +105,7 @@ TEST_CASE("gradients summed tensor by tensor: bytes and memory as derived, near 
   }
 }
 
-TEST_CASE("ZeRO-3 holds one gathered layer and those that it prefetches") {
+TEST_CASE("ZeRO-3 holds one unsharded layer and those that it prefetches") {
   for (const int prefetch : {0, 1, 2, 3, 20}) {
     Options options = small_copies(2);
     options.run.steps = 2;
@@ -146,7 +146,7 @@ TEST_CASE("bytes match the formulas 2Ψ(N-1)/N and 3Ψ(N-1)/N, with padding") {
             const std::int64_t real = options.run.model.parameter_count();
             const auto parameters = static_cast<std::int64_t>(plan.parameters().size());
             if (psi < real || psi >= real + 64 * parameters + n * 5) throw RunError("padding");
-            if (sum(predict_data_parallel(plan, place, WhenSummed::bucket, unit_buckets)) !=
+            if (sum(predict_data_parallel(plan, place, GradientSync::bucket, unit_buckets)) !=
                     2 * (n - 1) * shard ||
                 sum(predict_zero_1(plan, place, unit_buckets)) != 2 * (n - 1) * shard ||
                 sum(predict_zero_2(plan, place, unit_buckets)) != 2 * (n - 1) * shard ||
@@ -180,7 +180,7 @@ TEST_CASE("the effect of frozen and tied parameters, computed by hand") {
   CHECK(sent(Scheme::zero_2) == bytes_of({{reduce_scatter, half}, {all_gather, half}}));
   CHECK(sent(Scheme::zero_3) == bytes_of({{reduce_scatter, half}, {all_gather, 2 * half}}));
 
-  options.run.model.frozen = {2};  // freeze a block, which ZeRO-3 still gathers twice
+  options.run.model.frozen = {2};  // freeze a block, which ZeRO-3 still unshards twice
   const std::int64_t less = half - 4 * 5'440 / 2;
   CHECK(sent(Scheme::overlap) == bytes_of({{all_reduce, 2 * less}}));
   CHECK(sent(Scheme::zero_1) == bytes_of({{reduce_scatter, less}, {all_gather, less}}));
@@ -188,7 +188,7 @@ TEST_CASE("the effect of frozen and tied parameters, computed by hand") {
 
   options.run.model.frozen = {};
   options.run.model.tied =
-      true;  // the embedding's bucket is gathered for both uses of the head too
+      true;  // the embedding's bucket is also unsharded for both uses of the head
   const std::int64_t tied = 4 * (3 * 5'440 + 5'440 + 128) / 2, table = 4 * 5'440 / 2;
   CHECK(sent(Scheme::overlap) == bytes_of({{all_reduce, 2 * tied}}));
   CHECK(sent(Scheme::zero_2) == bytes_of({{reduce_scatter, tied}, {all_gather, tied}}));

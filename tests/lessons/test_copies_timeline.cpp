@@ -103,7 +103,7 @@ TEST_CASE("a modelled step is compute and exposed communication, whose parts fol
   }
 }
 
-TEST_CASE("prefetching hides the gathers; without it every gather is exposed") {
+TEST_CASE("prefetching hides the all-gathers; without it every all-gather is exposed") {
   Options options = small_copies(4);
   options.run.model = {.layers = 8, .hidden = 64, .heads = 2, .sequence = 32, .vocabulary = 256};
   const auto step = [&](Scheme scheme, int prefetch) {
@@ -120,8 +120,8 @@ TEST_CASE("prefetching hides the gathers; without it every gather is exposed") {
   };
   const double none = step(Scheme::zero_3, 0), one = step(Scheme::zero_3, 1);
   const double gathers =
-      2 * 0.75 * 4 * 436'864 / 1.25e10;  // all gathers, at this cluster's 100 Gb/s
+      2 * 0.75 * 4 * 436'864 / 1.25e10;  // all all-gathers, at this cluster's 100 Gb/s
   CHECK(none - one > 0.5 * gathers);
   CHECK(step(Scheme::zero_3, 2) <= one);
-  CHECK(one < step(Scheme::zero_1, 0));  // none of ZeRO-1's gathers overlap
+  CHECK(one < step(Scheme::zero_1, 0));  // none of ZeRO-1's all-gathers overlap
 }

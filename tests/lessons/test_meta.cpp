@@ -57,7 +57,7 @@ class RandomSettings {
 
 }  // namespace
 
-TEST_CASE("meta: data parallelism and ZeRO in random settings are as on the CPU") {
+TEST_CASE("meta: data parallelism and ZeRO in random settings match the CPU") {
   constexpr Scheme schemes[] = {Scheme::bucket, Scheme::overlap, Scheme::zero_1,
                                 Scheme::zero_2, Scheme::zero_3,  Scheme::tensors};
   for (unsigned seed = 1; seed <= 48; ++seed) {
@@ -84,7 +84,7 @@ TEST_CASE("meta: data parallelism and ZeRO in random settings are as on the CPU"
   }
 }
 
-TEST_CASE("meta: pipelines in random settings are as on the CPU") {
+TEST_CASE("meta: pipelines in random settings match the CPU") {
   for (unsigned seed = 1; seed <= 32; ++seed) {
     RandomSettings settings{seed};
     const int ranks = 1 + settings.below(6);
@@ -118,7 +118,7 @@ TEST_CASE("meta: pipelines in random settings are as on the CPU") {
   }
 }
 
-TEST_CASE("meta: GPT-3 on 64 ranks with ZeRO-3 keeps what the formulas say") {
+TEST_CASE("meta: GPT-3 on 64 ranks with ZeRO-3 holds the bytes of the formulas") {
   Options options = on_meta(small_copies(64));
   options.output.trace = "none";
   options.run.model = {

@@ -168,10 +168,11 @@ TEST_CASE("the 16 bytes of a parameter: 4 + 4 + 8, or 2 + 2 + 12") {
   }
 }
 
-TEST_CASE("data parallelism in narrow types: reproducible bits on all ranks, with every overlap") {
+TEST_CASE(
+    "data parallelism in 16-bit types: reproducible bits on all ranks, with every GradientSync") {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const int ranks : {1, 2, 3}) {
-      const auto train = [&](WhenSummed overlap) {
+      const auto train = [&](GradientSync overlap) {
         std::mutex mutex;
         std::vector<std::vector<Floats>> values(static_cast<std::size_t>(ranks));
         const std::string failure = on_threads(modelled_options(ranks), [&](Rank& rank) {
@@ -195,10 +196,10 @@ TEST_CASE("data parallelism in narrow types: reproducible bits on all ranks, wit
         CHECK(failure == "");
         return values;
       };
-      const auto first = train(WhenSummed::overlap);
+      const auto first = train(GradientSync::overlap);
       for (const auto& of_rank : first) CHECK(of_rank == first.front());
-      CHECK(train(WhenSummed::overlap) == first);
-      CHECK(train(WhenSummed::bucket) == first);
+      CHECK(train(GradientSync::overlap) == first);
+      CHECK(train(GradientSync::bucket) == first);
     }
   }
 }

@@ -26,7 +26,7 @@ struct Trained {
 };
 
 /// Runs some AdamW steps on stages with one device each, with the halves of backward together or
-/// apart.
+/// separated.
 Trained train(const GptConfig& config, int stages, bool halves, const ModelBuilder& factory) {
   Stages pipeline{config, stages, 3, factory};
   std::vector<AdamW> optimizers;
@@ -212,7 +212,7 @@ TEST_CASE("FLOPs charged are the model's plus the derived extra ones, halves sep
   }
 }
 
-TEST_CASE("a recomputed forward reads parameters only when backward may: ZeRO-3 gathers them") {
+TEST_CASE("a recomputed forward reads parameters only when backward may: ZeRO-3 unshards them") {
   /// Moves the parameters away between forward and backward and leaves garbage in their place.
   struct TakenAway : LayerHooks {
     void before_forward(const Unit& unit) override { give(unit); }

@@ -78,7 +78,7 @@ TEST_CASE("lesson 01: the ring's sum is the sum, and has the bits of Group's rin
     }
 }
 
-TEST_CASE("lesson 01: a rank sends two chunks less than everything twice, and the count agrees") {
+TEST_CASE("lesson 01: a rank sends the array twice, less two chunks, as the transport counts") {
   std::mt19937 random{2};
   for (int N = 1; N <= 8; ++N)
     for (const std::int64_t n : sizes(N, random)) {
@@ -176,7 +176,7 @@ TEST_CASE("lesson 01: on any cluster an all-reduce takes the predicted time, to 
     CHECK(time_of(by_the_lesson, N, n, cluster) ==
           predict_all_reduce(Algorithm::ring, n, N, cluster).total());
   }
-  CHECK(formulas.size() == 7);  // each closed form, and what has none
+  CHECK(formulas.size() == 7);  // each closed form, and the cases without one
 }
 
 TEST_CASE("lesson 01: a ring over unlike links, by hand") {
@@ -184,8 +184,9 @@ TEST_CASE("lesson 01: a ring over unlike links, by hand") {
   // hop in between has no room for the 5 µs, so no closed form holds.
   const Cluster cluster = nodes_of(2, {1e-6, 1e9}, {5e-6, 5e8});
   const AllReduceTime said = predict_all_reduce(Algorithm::ring, 1000, 4, cluster);
-  // Rank 1 sends its k-th message when it has the one before from rank 0, and so on back: a message
-  // takes 7 µs over a far link and 2 µs over a near one. Six of them in a row, every other one far.
+  // Rank 1 sends its k-th message once rank 0's previous message has arrived, and so on backwards
+  // around the ring. A message takes 7 µs over a far link and 2 µs over a near one; the longest
+  // path is six messages in a row, every other one over a far link.
   CHECK(said.total() == 3 * (7 + 2) * us);
   CHECK(said.latency == 3 * (5 + 1) * us);
   CHECK(said.bandwidth == 3 * (2 + 1) * us);

@@ -52,26 +52,23 @@ class Copies {
     if (scheme == Scheme::bucket || scheme == Scheme::overlap || scheme == Scheme::tensors) {
       optimizer_ = std::make_unique<AdamW>(model.parameters(), rank.device, adamw);
       copies_ = std::make_unique<DataParallel>(model, rank.world, bucket_bytes);
-      const WhenSummed when = scheme == Scheme::overlap  ? WhenSummed::overlap
-                              : scheme == Scheme::bucket ? WhenSummed::bucket
-                                                         : WhenSummed::none;
-      copies_->set(when);
-      predicted = predict_data_parallel(rank.plan, rank.place, when, bucket_bytes);
-      order = ring_order(copies_->layout(), when);
+      const GradientSync sync = scheme == Scheme::overlap  ? GradientSync::overlap
+                                : scheme == Scheme::bucket ? GradientSync::bucket
+                                                           : GradientSync::none;
+      copies_->set(sync);
+      predicted = predict_data_parallel(rank.plan, rank.place, sync, bucket_bytes);
     } else if (scheme == Scheme::zero_1) {
       zero_1_ = std::make_unique<Zero1>(model, rank.world, bucket_bytes, adamw, options.run.seed);
       predicted = predict_zero_1(rank.plan, rank.place, bucket_bytes);
-      order = ring_order(zero_1_->layout(), WhenSummed::overlap);
     } else if (scheme == Scheme::zero_2) {
       zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw, options.run.seed);
       predicted = predict_zero_2(rank.plan, rank.place, bucket_bytes);
-      order = scattered_order(zero_2_->layout());
     } else {
       zero_3_ = std::make_unique<Zero3>(model, rank.world, bucket_bytes, adamw, options.run.seed);
       zero_3_->set_prefetch(prefetch);
       predicted = predict_zero_3(rank.plan, rank.place, bucket_bytes, prefetch);
-      order = scattered_order(zero_3_->layout());
     }
+    order = predicted.sum_order();
   }
 
   void zero_gradients() {

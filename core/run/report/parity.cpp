@@ -11,6 +11,7 @@
 #include "core/model/adamw.h"
 #include "core/model/checkpoint.h"
 #include "core/model/gpt.h"
+#include "core/run/report/accumulate_in_order.h"
 #include "core/run/report/solo_device.h"
 
 namespace lockstep {

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "core/model/data.h"
+#include "core/plan/sum_order.h"
 #include "core/run/options/lesson_info.h"
 #include "core/run/options/options.h"
 #include "core/run/report/rank_results.h"
-#include "core/run/report/sum_order.h"
 
 namespace lockstep {
 

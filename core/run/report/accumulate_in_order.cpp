@@ -1,4 +1,4 @@
-#include "core/run/report/sum_order.h"
+#include "core/run/report/accumulate_in_order.h"
 
 #include <algorithm>
 #include <map>

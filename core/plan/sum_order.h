@@ -1,10 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
-#include "core/model/data.h"
-#include "core/model/gpt.h"
 #include "core/plan/slice.h"
 
 namespace lockstep {
@@ -13,10 +10,10 @@ namespace lockstep {
 /// floating-point sum depends on its order through rounding, and training amplifies the difference.
 /// If a run and one device add in the same order, they stay bitwise equal for any number of steps.
 struct SumOrder {
-  /// A slice of a parameter: the sum starts with replica `begin`, goes around, and ends with the
-  /// replica before it, as on a ring.
+  /// A slice of a parameter. Its sum starts with replica `begin`, continues in ascending order,
+  /// wraps around, and ends with replica `begin` - 1, as on a ring.
   struct Segment {
-    int parameter = 0;  ///< its order (ParameterSpec)
+    int parameter = 0;  ///< ParameterSpec::order
     Slice slice;
     int begin = 0;
   };
@@ -27,10 +24,5 @@ struct SumOrder {
 
   bool empty() const { return segments.empty(); }
 };
-
-/// Computes the gradients of a whole batch on one device, which plays all replicas in turn and adds
-/// their gradients in `order`. `batches` has each replica's share. Returns the loss. Throws
-/// std::invalid_argument if the order does not cover every trained element.
-double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const SumOrder& order);
 
 }  // namespace lockstep

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "core/model/data.h"
+#include "core/model/gpt.h"
+#include "core/plan/sum_order.h"
+
+namespace lockstep {
+
+/// Computes the gradients of a whole batch on one device, which plays all replicas in turn and adds
+/// their gradients in `order`. `batches` has each replica's share. Returns the loss. Throws
+/// std::invalid_argument if the order does not cover every trained element.
+double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const SumOrder& order);
+
+}  // namespace lockstep

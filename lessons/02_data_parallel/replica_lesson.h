@@ -1,0 +1,58 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "core/base/error.h"
+#include "core/run/lesson.h"
+
+namespace lockstep {
+
+/// The settings of a lesson in which every rank is a replica with its share of the batch. 24
+/// sequences divide evenly among 1, 2, 3, 4 and 8 ranks.
+inline LessonInfo replica_lesson(const std::string& name, const std::string& question) {
+  return {.name = name,
+          .question = question,
+          .batch = 24,
+          .cluster = "ethernet",
+          .microbatches = {1},
+          .freezes = true,
+          .narrow = true,
+          .axes = {Axis::dp},
+          .tolerance = {.loss = 1e-6, .parameter = 1e-5},
+          .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
+}
+
+/// Throws UsageError for options that neither data parallelism nor ZeRO supports.
+inline void check_replicas(const Options& options, int bucket_bytes) {
+  if (bucket_bytes < 1)
+    throw UsageError(
+        fmt::format("--bucket {}: a bucket has at least one layer's gradients; give at least "
+                    "1 byte, such as --bucket 200000",
+                    bucket_bytes));
+  if (options.run.model.trained_count() < options.run.dp)
+    throw UsageError(fmt::format(
+        "--ranks {}: the model has {} parameters to train, fewer than one for each "
+        "rank; use at most {} ranks",
+        options.run.ranks, options.run.model.trained_count(), options.run.model.trained_count()));
+  if (options.platform.clock.times().any())
+    throw UsageError(
+        "--time: the time of a whole backward does not determine when each layer's gradients are "
+        "ready; leave it out, and set the costs with --cluster");
+  if (options.run.optimizer.clip > 0)
+    throw UsageError(fmt::format("--clip {}: this lesson does not clip gradients; leave it out",
+                                 options.run.optimizer.clip));
+}
+
+/// Adds --bucket, the minimum size of a bucket of `contents`, and the checks of a replica lesson's
+/// flags. The reference is valid for the lesson's lifetime.
+inline const int& bucket_flag(Lesson& lesson, int otherwise = 50'000,
+                              const std::string& contents = "gradients") {
+  const int& bucket =
+      lesson.flag("--bucket", otherwise, "minimum bytes of " + contents + " in a bucket");
+  lesson.check([&bucket](const Options& options) { check_replicas(options, bucket); });
+  return bucket;
+}
+
+}  // namespace lockstep

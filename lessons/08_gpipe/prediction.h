@@ -1,0 +1,25 @@
+#pragma once
+
+#include "core/pipeline/pipeline_prediction.h"
+#include "lessons/08_gpipe/gpipe.h"
+
+namespace lockstep {
+
+/// Predicts one step of one rank for GPipe or 1F1B, which have the same bubble.
+inline Predicted predict_gpipe(const Plan& plan, const Place& place, const Schedule& schedule) {
+  Predicted predicted = predict_pipeline(plan, place, schedule);
+  predicted.bubble = gpipe_bubble(schedule.stages, schedule.microbatches);
+  predicted.formula = "(p-1)/(m+p-1)";
+  return predicted;
+}
+
+/// Predicts the same for NaivePipeline: no buffers are in flight. There is no simulated bubble,
+/// because the simulator's sends do not block.
+inline Predicted predict_naive(const Plan& plan, const Place& place, const Schedule& schedule) {
+  Predicted predicted = predict_gpipe(plan, place, schedule);
+  predicted.bubble_simulated.reset();
+  predicted.peak_bytes[MemoryCategory::communication] = 0;
+  return predicted;
+}
+
+}  // namespace lockstep
