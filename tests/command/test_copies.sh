@@ -102,7 +102,7 @@ for name in "${lessons[@]}"; do
   refuse "$name" --time backward=1ms -- '--time' '--cluster'
   refuse "$name" --freeze 2 -- '--freeze 2' 'blocks 0 to 1'
   refuse "$name" --freeze tail -- '--freeze tail' 'embedding'
-  refuse "$name" --freeze embedding,0,1,head -- '--freeze' 'leave something'
+  refuse "$name" --freeze embedding,0,1,head -- '--freeze' 'leave at least one to train'
   refuse "$name" --batch 25 --ranks 3 -- '--batch 25' '--batch 24'
   refuse "$name" --precision f8 -- '--precision' 'bf16'
   refuse "$name" --ranks 128 --batch 128 --layers 1 --hidden 1 --heads 1 --freeze embedding,head -- \

@@ -144,7 +144,7 @@ TEST_CASE("a bubble counts ranks that start late, an internal bubble does not") 
 
 TEST_CASE("times that do not fit the schedule are named") {
   CHECK_THROWS_WITH_AS(simulate(gpipe(2, 1), free_times(3)),
-                       "GPipe: has 2 stages, but times are given for 3", ScheduleError);
+                       "GPipe: has 2 stages, but times for 3", ScheduleError);
   PipelineTimes times = free_times(2);
   times.stages[1].backward_weight = -4;
   CHECK_THROWS_WITH_AS(simulate(gpipe(2, 1), times),
