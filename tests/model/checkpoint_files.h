@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/model/checkpoint.h"
+#include "core/model/safetensors.h"
+#include "tests/model/fixture.h"
+
+namespace lockstep::test {
+
+inline GptConfig tiny(bool tied) {
+  return {.layers = 1, .hidden = 8, .heads = 2, .sequence = 6, .vocabulary = 16, .tied = tied};
+}
+
+/// A model on a device of its own, with the calls that save and load it.
+struct Model {
+  explicit Model(const GptConfig& config, std::uint64_t seed = 1)
+      : gpt(config, one.device(), StageLayers::whole(config), seed) {}
+  void load(const std::string& path) {
+    load_checkpoint(path, gpt.config(), one.device(), gpt.parameters());
+  }
+  void save(const std::string& path) const {
+    save_checkpoint(path, gpt.config(), gpt.device(), gpt.parameters());
+  }
+  OneDevice one;
+  Gpt gpt;
+};
+
+/// Returns the contents of a file.
+inline std::string slurp(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream{path, std::ios::binary}.rdbuf();
+  return text.str();
+}
+
+/// Replaces the contents of a file.
+inline void spill(const std::string& path, const std::string& text) {
+  std::ofstream{path, std::ios::binary} << text;
+}
+
+/// Returns a safetensors file with this header and data.
+inline std::string with_length(const std::string& header, const std::string& data) {
+  const std::uint64_t length = header.size();
+  std::string text(8, '\0');
+  std::memcpy(text.data(), &length, 8);
+  return text + header + data;
+}
+
+/// A saved file whose header the test can corrupt.
+struct CorruptFile {
+  CorruptFile() {
+    Model{tiny(false)}.save(path);
+    const std::string text = slurp(path);
+    std::uint64_t length = 0;
+    std::memcpy(&length, text.data(), 8);
+    header = nlohmann::json::parse(text.substr(8, length));
+    data = text.substr(8 + length);
+  }
+  /// Returns the error message from loading the corrupted file. It must name the file, and loading
+  /// must leave the model unchanged.
+  std::string message(GptConfig config = tiny(false)) {
+    spill(path, with_length(header.dump(), data));
+    return message_of_file(config);
+  }
+  std::string message_of_file(GptConfig config = tiny(false)) {
+    Model model{config, 9};
+    const auto before = values(model.gpt);
+    const std::string text = usage_error([&] { model.load(path); });
+    CHECK(contains(text, "--load " + path));
+    CHECK(values(model.gpt) == before);
+    return text;
+  }
+  nlohmann::json& operator[](const std::string& name) { return header["transformer." + name]; }
+
+  TemporaryFolder folder;
+  std::string path = folder / "model.safetensors";
+  nlohmann::json header;
+  std::string data;
+};
+
+}  // namespace lockstep::test
