@@ -97,8 +97,8 @@ class Lesson {
   void load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer);
   /// Iterates over the phase's steps. Each batch is the step's data for this rank, divided into the
   /// phase's microbatches. Peaks and byte counts are recorded per phase and compared with the
-  /// prediction. Throws std::logic_error if a peak has neither a prediction nor a reason for
-  /// lacking one.
+  /// prediction. A parity check that fails is repeated in the prediction's order of sums. Throws
+  /// std::logic_error if a peak has neither a prediction nor a reason for lacking one.
   Batches batches(Rank& rank, const Phase& phase, const Predicted& predicted);
   /// Records the step's loss; ranks that do not know it pass nothing. Each of several replicas
   /// passes its share; the shares add up to the batch's mean.
