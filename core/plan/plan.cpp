@@ -59,7 +59,7 @@ int Place::only_stage() const {
 
 Place Plan::place(int rank) const {
   if (rank < 0 || rank >= mesh.ranks())
-    throw std::invalid_argument(fmt::format("rank {} of {}", rank, mesh.ranks()));
+    throw std::invalid_argument(fmt::format("no rank {} in a mesh of {}", rank, mesh.ranks()));
   Place place{.rank = rank};
   for (const Axis axis : every_axis) {
     place.coordinates[index(axis)] = mesh.coordinate(rank, axis);

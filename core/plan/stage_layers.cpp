@@ -15,7 +15,7 @@ StageLayers StageLayers::whole(const GptConfig& config) {
 
 StageLayers StageLayers::of(const GptConfig& config, int stage, int stages) {
   if (stages < 1 || stage < 0 || stage >= stages)
-    throw std::invalid_argument{fmt::format("stage {} of {}", stage, stages)};
+    throw std::invalid_argument{fmt::format("no stage {} in a pipeline of {}", stage, stages)};
   if (config.layers < stages) {
     throw UsageError{fmt::format(
         "--layers {}: {} pipeline stages need at least one layer each; use --layers {} or "
