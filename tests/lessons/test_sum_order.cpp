@@ -43,7 +43,7 @@ int run_strictly(bool with_sum_order) {
       const double loss = accumulate_gradients(model, mine);
       replicas.sum_gradients();
       optimizer.step();
-      lesson.record(rank, loss);
+      lesson.record_loss(rank, loss);
     }
     lesson.finish(rank, model.parameters(), optimizer);
   });
