@@ -13,9 +13,9 @@ namespace lockstep {
 /// A parameter's order in the whole model, and the sum of squares of its gradient.
 using OrderedSquare = std::pair<int, double>;
 
-/// Returns the square root of the sum over all parameters, added in ascending order, so the result
-/// is bitwise independent of how the parameters are spread over ranks. Each parameter must appear
-/// exactly once.
+/// Returns the gradient norm: the square root of the sum of `squares`, added in ascending order of
+/// parameters, so that its bits do not depend on how the parameters are spread over ranks. Each
+/// parameter must appear exactly once.
 double gradient_norm(std::vector<OrderedSquare> squares);
 
 /// AdamW (Loshchilov & Hutter 2019) as PyTorch computes it. Reads the parameters through their

@@ -17,12 +17,12 @@ struct Unit {
   std::vector<Parameter*> parameters;
 };
 
-/// Callbacks before and after each unit of a model. ZeRO-3 uses them to unshard and
-/// reshard parameters, data parallelism to send gradients while backward continues. Backward may
-/// run both halves at once, or other microbatches between its halves. A unit's parameters are read
-/// from before_forward to after_forward, and from before_backward to after_backward_input. Its
-/// gradients are updated from before_backward (LayerNorm's already in the input half) to
-/// after_backward.
+/// Callbacks before and after each unit of a model. ZeRO-3 uses them to unshard and reshard
+/// parameters, data parallelism to send gradients while backward continues. The two halves of
+/// backward may run together, or with halves of other microbatches in between. The model reads a
+/// unit's parameters between before_forward and after_forward, and between before_backward and
+/// after_backward_input. It adds to the unit's gradients between before_backward and after_backward
+/// (to LayerNorm's in the input half).
 ///
 /// A model can have the hooks of several techniques. They nest: hooks added later are inside those
 /// added earlier. Their `before_` hooks run last, and their other hooks run first.
@@ -42,8 +42,8 @@ class LayerHooks {
   virtual void gradients_ready(const Unit&) {}
 };
 
-/// Registers hooks with a model until it is destroyed; hooks of other techniques stay. The model
-/// and the hooks must outlive it.
+/// Registers hooks with a model, and removes them when destroyed; hooks of other techniques stay.
+/// The model and the hooks must outlive the scope.
 class [[nodiscard]] HookScope {
  public:
   HookScope() = default;

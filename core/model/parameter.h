@@ -47,8 +47,8 @@ struct Parameter : ParameterSpec {
   Slice slice;  ///< this rank's part of the whole tensor
   View value;
   View gradient;
-  /// The optimizer's f32 copy of a 16-bit value, which is the master, rounded (see AdamW). Empty
-  /// without an optimizer, or if the value is f32.
+  /// The optimizer's f32 master copy of a 16-bit value; the value is the master, rounded (see
+  /// AdamW). Empty without an optimizer, or if the value is f32.
   View master;
 
   Tensor value_storage;     ///< empty while `value` points into another buffer

@@ -10,7 +10,7 @@ namespace lockstep {
 /// action, such as `0F3`.
 std::string to_csv(const Schedule& schedule);
 
-/// Reads that format. Skips empty cells (idle time) and actions that are implicit in a Schedule:
+/// Reads this format. Skips empty cells (idle time) and actions that are implicit in a Schedule:
 /// messages (SEND_F, RECV_F, SEND_B, RECV_B) and whole-stage actions (UNSHARD, RESHARD,
 /// REDUCE_GRAD). Reads `(0F7;7B3)OVERLAP_F_B` as 0F7 followed by 7B3. Ignores empty rows at the
 /// end. Counts stages and microbatches, and places a stage on the first rank that uses it. The

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// The time that one microbatch takes on one stage.
+/// The times of one microbatch's actions on one stage.
 struct StageTimes {
   Picoseconds forward = 0;
   Picoseconds backward = 0;         ///< of a full backward (B)
@@ -22,7 +22,7 @@ struct StageTimes {
 struct PipelineTimes {
   std::vector<StageTimes> stages;
   std::int64_t boundary_bytes = 0;
-  Cluster cluster;  ///< for the links
+  Cluster cluster;  ///< only its links are used
   /// The world rank of each pipeline rank; empty if they are equal.
   std::vector<int> world_ranks{};
   /// The duration of each action, parallel to Schedule::actions; replaces the times in `stages`
@@ -52,7 +52,7 @@ struct TimedMessage {
 /// The simulated times of a schedule.
 struct Simulation {
   std::vector<std::vector<TimedAction>> actions;  ///< parallel to Schedule::actions
-  /// All messages, if requested: ordered by sending rank, then by its program order.
+  /// All messages, if requested: by sending rank, and for each rank in its program order.
   std::vector<TimedMessage> messages;
   Picoseconds makespan = 0;  ///< from the first start to the last end
   /// The fraction of rank-time in which no action runs, over all ranks and the makespan.

@@ -11,7 +11,7 @@ namespace lockstep {
 /// backwards in ascending order, which gives the same bits. Linear in the number of actions.
 void validate(const Schedule& schedule);
 
-/// Makes the checks of validate() except that for deadlock. If it returns, every (stage,
+/// Like validate(), except that it does not check for deadlock. If it returns, every (stage,
 /// microbatch) has either F and then B, or F, I and then W, once each, all on the stage's rank.
 void check_actions(const Schedule& schedule);
 
