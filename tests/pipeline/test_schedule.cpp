@@ -111,7 +111,7 @@ TEST_CASE("a superfluous action is named") {
   schedule.actions[1][0].microbatch = 1;
   check_said(schedule, "rank 1 runs 1F1, but microbatches are 0 to 0");
   schedule.actions[1][0] = {Op::forward, -1, 0};
-  check_said(schedule, "rank 1 does -1F0, but stages are 0 to 1");
+  check_said(schedule, "rank 1 runs -1F0, but stages are 0 to 1");
 }
 
 TEST_CASE("a placement that does not fit is named") {
@@ -140,37 +140,37 @@ TEST_CASE("a deadlock is reported as the cycle of waiting ranks") {
   SUBCASE("of two ranks") {
     check_said(rows("0F0,0B0,0F1,0B1\n"
                     "1F0,1F1,1B0,1B1\n"),
-               "deadlock: rank 0 waits in 0B0 for 1B0, which rank 1 does after 1F1, which waits "
-               "for 0F1, which rank 0 does after 0B0");
+               "deadlock: rank 0 waits in 0B0 for 1B0, which rank 1 runs after 1F1, which waits "
+               "for 0F1, which rank 0 runs after 0B0");
   }
   SUBCASE("of backwards in halves") {
     check_said(rows("0F0,0I0,0W0,0F1,0B1\n"
                     "1F0,1F1,1I0,1W0,1B1\n"),
-               "deadlock: rank 0 waits in 0I0 for 1I0, which rank 1 does after 1F1, which waits "
-               "for 0F1, which rank 0 does after 0I0");
+               "deadlock: rank 0 waits in 0I0 for 1I0, which rank 1 runs after 1F1, which waits "
+               "for 0F1, which rank 0 runs after 0I0");
   }
   SUBCASE("of three ranks, one of which would go on if it could") {
     check_said(rows("0F0,3F0,0B0,3B0\n"
                     "1F0,4F0,4B0,1B0\n"
                     "2F0,5F0,5B0,2B0\n"),
                "deadlock: rank 0 waits in 0B0 for 1B0, in which rank 1 waits for 2B0, in which "
-               "rank 2 waits for 3B0, which rank 0 does after 0B0");
+               "rank 2 waits for 3B0, which rank 0 runs after 0B0");
     check_said(rows("0F0,3F0,3B0,0B0\n"
                     "1F0,4F0,1B0,4B0\n"
                     "2F0,5F0,5B0,2B0\n"),
-               "deadlock: rank 0 waits in 3B0 for 4B0, which rank 1 does after 1B0, which waits "
+               "deadlock: rank 0 waits in 3B0 for 4B0, which rank 1 runs after 1B0, which waits "
                "for 2B0, in which rank 2 waits for 3B0");
   }
   SUBCASE("of one rank with itself") {
     check_said(rows("1F0,0F0,1B0,0B0\n"),
-               "deadlock: rank 0 waits in 1F0 for 0F0, which rank 0 does after 1F0");
+               "deadlock: rank 0 waits in 1F0 for 0F0, which rank 0 runs after 1F0");
   }
   SUBCASE("of others than the first that is stuck") {
     check_said(rows("0F0,0F1,0B0,0B1\n"
                     "1F0,1F1,1B0,1B1\n"
                     "2F0,2B0,2F1,2B1\n"
                     "3F0,3F1,3B0,3B1\n"),
-               "deadlock: rank 2 waits in 2B0 for 3B0, which rank 3 does after 3F1, which waits "
-               "for 2F1, which rank 2 does after 2B0");
+               "deadlock: rank 2 waits in 2B0 for 3B0, which rank 3 runs after 3F1, which waits "
+               "for 2F1, which rank 2 runs after 2B0");
   }
 }
