@@ -19,7 +19,7 @@ namespace lockstep {
 struct Endpoint {
   Transport& transport;
   Device device;
-  Collectives collectives = Collectives::ring;
+  Collectives collectives = Collectives::built_in;
 };
 
 /// A communication stream between this rank and others. It is in order, with its own time and one

@@ -128,7 +128,7 @@ Phase Lesson::part_of_steps(std::size_t i, std::size_t count) const {
 void Lesson::set_sum_order(const Rank& rank, const std::function<SumOrder()>& order) {
   // The order in which a library's collectives add is not known.
   const Platform& platform = options_->platform;
-  const bool known = platform.comm == Collectives::ring && !platform.on_meta();
+  const bool known = platform.comm == Collectives::built_in && !platform.on_meta();
   if (rank.id == 0 && known && options_->output.parity) active_->order = order();
 }
 

@@ -70,7 +70,7 @@ inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Place& pl
 /// Elements of buffer that a ring's reductions need for incoming data before it is added.
 inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan) {
   const int n = plan.mesh.size(Axis::dp);
-  if (n == 1 || plan.collectives != Collectives::ring) return 0;
+  if (n == 1 || plan.collectives != Collectives::built_in) return 0;
   return all_reduce_scratch(Algorithm::ring, elements, n, plan.receives_combine);
 }
 

@@ -54,7 +54,7 @@ Options options_of(int ranks, Collectives comm) {
   Options options;
   options.run.ranks = options.run.pp = ranks;
   options.platform.comm = comm;
-  if (comm == Collectives::ring) options.platform.clock = Clock::modelled(Cluster{});
+  if (comm == Collectives::built_in) options.platform.clock = Clock::modelled(Cluster{});
   return options;
 }
 
@@ -93,11 +93,11 @@ int run_checks(const MpiSession& session) {
     ++done;
   };
   for (const std::int64_t n : {0, 1, 30, 1009, 100'000})
-    for (const Collectives comm : {Collectives::ring, Collectives::native})
+    for (const Collectives comm : {Collectives::built_in, Collectives::native})
       check(comm, [&](Rank& rank) { return CollectiveChecks{rank, n, n < 10'000 ? 9 : 2}(); });
   for (const std::int64_t n : {0, 1, 30, 1009})
     for (const DType dtype : {DType::bf16, DType::f16})
-      check(Collectives::ring, [&](Rank& rank) {
+      check(Collectives::built_in, [&](Rank& rank) {
         return NarrowCollectiveChecks{rank, dtype, n}();
       });
   check(Collectives::native, [&](Rank& rank) -> std::string {
@@ -114,7 +114,7 @@ int run_checks(const MpiSession& session) {
     const Program program = random_program(seed);
     if (program.ranks != session.size()) continue;
     ++programs;
-    check(seed % 2 == 0 ? Collectives::ring : Collectives::native, [&](Rank& rank) {
+    check(seed % 2 == 0 ? Collectives::built_in : Collectives::native, [&](Rank& rank) {
       Player{rank, program}.play();
       return std::string{};
     });
@@ -157,7 +157,7 @@ int main(int argc, char** argv) {
   try {
     if (argc >= 3)
       return disagree(session, all.at(static_cast<std::size_t>(std::atoi(argv[2]))),
-                      argc > 3 ? Collectives::native : Collectives::ring);
+                      argc > 3 ? Collectives::native : Collectives::built_in);
     return run_checks(session);
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());
