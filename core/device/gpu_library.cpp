@@ -15,7 +15,7 @@ constexpr const char* symbol = "lockstep_gpu_library";
 
 /// The library's path: from the environment, or from the build. Empty in a build without CUDA.
 std::string path_of_library() {
-  if (const char* told = std::getenv("LOCKSTEP_GPU_LIBRARY")) return told;
+  if (const char* path = std::getenv("LOCKSTEP_GPU_LIBRARY")) return path;
 #ifdef LOCKSTEP_CUDA_LIBRARY
   return LOCKSTEP_CUDA_LIBRARY;
 #else

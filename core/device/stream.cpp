@@ -102,13 +102,14 @@ void Stream::range_done(const Span& span, Picoseconds launched, OpenSpan& open, 
   }
 }
 
-Stream::Doing Stream::doing() const {
+Stream::Activity Stream::current_activity() const {
   const char* kernel = kernel_.load(std::memory_order_relaxed);
-  Doing doing;
-  if (auto open = trace_.innermost_open(host_lane_)) doing = {std::move(open->name), open->seconds};
+  Activity activity;
+  if (auto open = trace_.innermost_open(host_lane_))
+    activity = {std::move(open->name), open->seconds};
   if (kernel != nullptr)
-    doing.what += doing.what.empty() ? kernel : " (" + std::string{kernel} + ")";
-  return doing;
+    activity.name += activity.name.empty() ? kernel : " (" + std::string{kernel} + ")";
+  return activity;
 }
 
 void Stream::wait(const Event& event, const Span& why) {

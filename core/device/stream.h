@@ -89,11 +89,11 @@ class Stream {
   bool in_kernel() const { return kernel_.load(std::memory_order_relaxed) != nullptr; }
   /// The innermost open range with the current kernel, and how long the range has been open:
   /// "PP:1F0 (attention)", 5 s.
-  struct Doing {
-    std::string what;
+  struct Activity {
+    std::string name;
     double seconds = 0;
   };
-  Doing doing() const;
+  Activity current_activity() const;
 
   const Clock& clock() const { return clock_; }
   Recorder& trace() const { return trace_; }

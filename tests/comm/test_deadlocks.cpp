@@ -15,7 +15,7 @@ using namespace lockstep::testing;
 namespace {
 
 /// Runs a program that must fail, and limits the wait in case the failure is not detected.
-std::string told(int ranks, const std::function<void(Rank&, ThreadRun&)>& body) {
+std::string failure_of(int ranks, const std::function<void(Rank&, ThreadRun&)>& body) {
   ThreadRun run{modelled_options(ranks), 60};  // after that it reports a stalled rank
   return run([&](Rank& rank) { body(rank, run); });
 }
@@ -33,7 +33,7 @@ Group group_of(Rank& rank, std::vector<int> ranks, const std::string& name) {
 
 TEST_CASE("deadlock: a receive without a send, from a rank that has finished or one that waits") {
   std::atomic<int> line = 0;
-  const std::string finished = told(2, [&](Rank& rank, ThreadRun&) {
+  const std::string finished = failure_of(2, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(5);
     if (rank.id == 1) return;
     line = __LINE__ + 1;
@@ -42,7 +42,7 @@ TEST_CASE("deadlock: a receive without a send, from a rank that has finished or 
   CHECK(finished ==
         "rank 0 waits for rank 1 to send 20 bytes " + at(line) + ", which has finished");
 
-  const std::string circle = told(3, [&](Rank& rank, ThreadRun&) {
+  const std::string circle = failure_of(3, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(5);
     line = __LINE__ + 1;
     rank.world.receive(view(values), (rank.id + 1) % 3).wait();
@@ -55,7 +55,7 @@ TEST_CASE("deadlock: a receive without a send, from a rank that has finished or 
 TEST_CASE("deadlock: every rank sends first") {
   for (const int ranks : {2, 3, 7}) {
     std::atomic<int> line = 0;
-    const std::string failure = told(ranks, [&](Rank& rank, ThreadRun&) {
+    const std::string failure = failure_of(ranks, [&](Rank& rank, ThreadRun&) {
       std::vector<float> out(5), in(5);
       line = __LINE__ + 1;
       rank.world.send(view(out), (rank.id + 1) % ranks).wait();
@@ -69,7 +69,7 @@ TEST_CASE("deadlock: every rank sends first") {
 
 TEST_CASE("deadlock: two collectives in opposite order on two groups") {
   std::atomic<int> line = 0;
-  const std::string failure = told(2, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(2, [&](Rank& rank, ThreadRun&) {
     Group a = group_of(rank, {0, 1}, "a");
     Group b = group_of(rank, {0, 1}, "b");
     std::vector<float> values(8);
@@ -82,7 +82,7 @@ TEST_CASE("deadlock: two collectives in opposite order on two groups") {
 }
 
 TEST_CASE("deadlock: three groups in a circle, each rank in two of them") {
-  const std::string failure = told(3, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8);
     std::vector<std::unique_ptr<Group>> groups(3);
     for (int g = 0; g < 3; ++g) {
@@ -102,7 +102,7 @@ TEST_CASE("deadlock: three groups in a circle, each rank in two of them") {
 
 TEST_CASE("deadlock: a collective whose partner has finished, and one that it dropped") {
   std::atomic<int> line = 0;
-  const std::string failure = told(3, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8);
     if (rank.id == 1) return;
     line = __LINE__ + 1;
@@ -110,7 +110,7 @@ TEST_CASE("deadlock: a collective whose partner has finished, and one that it dr
   });
   CHECK(missing(failure, {"rank 1", "in all_reduce of world " + at(line), "has finished"}) == "");
 
-  const std::string dropped = told(3, [&](Rank& rank, ThreadRun&) {
+  const std::string dropped = failure_of(3, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8);
     Work sum = rank.world.all_reduce(view(values));
     if (rank.id != 1) sum.wait();
@@ -123,7 +123,7 @@ TEST_CASE("deadlock: a collective whose partner has finished, and one that it dr
 TEST_CASE("deadlock: a rank's own thread and workers in one cycle") {
   std::atomic<int> all = 0;
   std::atomic<int> one = 0;
-  const std::string failure = told(3, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8), other(8);
     if (rank.id == 0) {
       all = __LINE__ + 1;
@@ -143,7 +143,7 @@ TEST_CASE("deadlock: a rank's own thread and workers in one cycle") {
 
 TEST_CASE("deadlock: a job that waits behind another of its own group") {
   std::atomic<int> line = 0;
-  const std::string failure = told(2, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(2, [&](Rank& rank, ThreadRun&) {
     Group a = group_of(rank, {0, 1}, "a");
     Group b = group_of(rank, {0, 1}, "b");
     std::vector<float> values(8), other(8), more(8);
@@ -164,7 +164,7 @@ TEST_CASE("deadlock: a job that waits behind another of its own group") {
 }
 
 TEST_CASE("deadlock: a job queued behind one that was dropped") {
-  const std::string failure = told(2, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(2, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8), other(8), more(8);
     if (rank.id == 0) {
       Work first = rank.world.all_reduce(view(values));
@@ -180,7 +180,7 @@ TEST_CASE("deadlock: a job queued behind one that was dropped") {
 }
 
 TEST_CASE("deadlock: closed by a worker's last job, when both have long been waiting") {
-  const std::string failure = told(3, [&](Rank& rank, ThreadRun& run) {
+  const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun& run) {
     Group pair = rank.id == 1 ? group_of(rank, {1}, "alone") : group_of(rank, {0, 2}, "pair");
     std::vector<float> values(5), other(5);
     Work sum;
@@ -198,7 +198,7 @@ TEST_CASE("deadlock: closed by a worker's last job, when both have long been wai
 
 TEST_CASE("deadlock: two ranks, while a third keeps running") {
   for (const bool collective : {false, true}) {
-    const std::string failure = told(3, [&](Rank& rank, ThreadRun& run) {
+    const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun& run) {
       Group pair = rank.id < 2 ? group_of(rank, {0, 1}, "pair") : group_of(rank, {2}, "alone");
       std::vector<float> values(5), other(5);
       if (rank.id == 2) {

@@ -25,8 +25,9 @@ TEST_CASE("two algorithms of one collective never succeed") {
             std::vector<float> values(8);
             rank.world.all_reduce(view(values), rank.id == odd ? one : other).wait();
           });
-          const auto told = failure.find("all_reduce") != std::string::npos;
-          CHECK_MESSAGE(told == (one != other), name_of(one), " ", name_of(other), ": ", failure);
+          const auto reported = failure.find("all_reduce") != std::string::npos;
+          CHECK_MESSAGE(reported == (one != other), name_of(one), " ", name_of(other), ": ",
+                        failure);
         }
 }
 
@@ -46,8 +47,8 @@ TEST_CASE("different roots never succeed, whichever rank names which") {
                    : rank.world.broadcast(view(values), root))
               .wait();
         });
-        const auto told = failure.find(gathers ? "gather" : "broadcast") != std::string::npos;
-        CHECK_MESSAGE(told == !agreed, "roots coded ", code, " of ", ranks, ": ", failure);
+        const auto reported = failure.find(gathers ? "gather" : "broadcast") != std::string::npos;
+        CHECK_MESSAGE(reported == !agreed, "roots coded ", code, " of ", ranks, ": ", failure);
       }
     }
   }

@@ -139,7 +139,7 @@ int disagree(const MpiSession& session, const Mismatch& mismatch, Collectives co
     const std::string text = error.what();
     const std::string lacks = missing(text, mismatch.words);
     const bool waited = mismatch.may_wait && missing(text, {"has waited", "mismatches.h:"}).empty();
-    fmt::print("{}\n", lacks.empty() || waited ? "told: " + text : lacks);
+    fmt::print("{}\n", lacks.empty() || waited ? "reported: " + text : lacks);
   }
   std::fflush(stdout);
   session.abort(1);

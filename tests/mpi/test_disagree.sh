@@ -13,7 +13,7 @@ check() {  # a program's number, its name, more arguments
   checked=$((checked + 1))
   output=$(timeout 60 "${mpirun[@]}" 4 "$program" disagree "$number" "$@" 2>&1 </dev/null)
   status=$?
-  if [[ $status -eq 0 || $status -eq 124 || $output != *"told: "* ]]; then
+  if [[ $status -eq 0 || $status -eq 124 || $output != *"reported: "* ]]; then
     echo "FAILED: $name $*: exit code $status"
     echo "$output"
     failed=1

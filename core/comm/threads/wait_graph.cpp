@@ -113,7 +113,7 @@ std::optional<std::string> WaitGraph::deadlock(int agent) const {
   std::rotate(path.begin(), std::min_element(path.begin(), path.end()), path.end());
   std::string text = "deadlock";
   for (const int each : path)
-    if (!told_by_worker(each)) text += "\n  " + describe(each);
+    if (!described_by_worker(each)) text += "\n  " + describe(each);
   for (std::size_t i = 0; i < path.size(); ++i)
     text += disagreement(path[i], path[(i + 1) % path.size()]);
   return text;
@@ -142,7 +142,7 @@ std::string WaitGraph::stalled(int agent, double seconds) const {
   std::string text;
   std::vector<int> path{agent};
   for (int here = agent; is_waiting(at(here));) {
-    if (!told_by_worker(here)) text += "\n  " + describe(here);
+    if (!described_by_worker(here)) text += "\n  " + describe(here);
     here = next(here);
     if (std::find(path.begin(), path.end(), here) != path.end()) break;
     path.push_back(here);
@@ -172,7 +172,7 @@ int WaitGraph::next(int agent) const {
 }
 
 // Whether a rank waits for its own collective, and its worker's line already says so.
-bool WaitGraph::told_by_worker(int agent) const {
+bool WaitGraph::described_by_worker(int agent) const {
   const auto* jobs = std::get_if<ForJobs>(&at(agent).waits);
   if (jobs == nullptr) return false;
   const auto* message = std::get_if<ForMessage>(&at(jobs->worker).waits);

@@ -91,7 +91,7 @@ class WaitGraph {
   std::vector<int> may_help(int agent) const;
   /// The agent that error messages show next in the chain of waits.
   int next(int agent) const;
-  bool told_by_worker(int agent) const;
+  bool described_by_worker(int agent) const;
   std::string disagreement(int agent, int other) const;
   std::string describe(int agent) const;
 

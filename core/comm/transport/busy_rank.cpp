@@ -36,11 +36,11 @@ bool BusyRank::busy_within(double seconds) {
 
 // A range may contain waits: only the time since the last one counts.
 std::string BusyRank::notice() const {
-  const Stream::Doing doing = compute_->doing();
+  const Stream::Activity activity = compute_->current_activity();
   double seconds = seconds_since(waited_until_);
-  if (!doing.what.empty() && doing.seconds > 0) seconds = std::min(seconds, doing.seconds);
+  if (!activity.name.empty() && activity.seconds > 0) seconds = std::min(seconds, activity.seconds);
   return fmt::format("rank {} has been computing {}for {:.1f} s; the others wait for it", rank_,
-                     doing.what.empty() ? "" : doing.what + " ", seconds);
+                     activity.name.empty() ? "" : activity.name + " ", seconds);
 }
 
 }  // namespace lockstep
