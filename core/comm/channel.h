@@ -58,8 +58,8 @@ class Channel {
 
   // For messages that were evaluated instead of sent (see MetaCollectives): write them to the trace
   // exactly as send() and receive() would have.
-  void note_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part);
-  void note_received(int from, std::int64_t bytes, const Passage& passage, const Part& part);
+  void record_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part);
+  void record_received(int from, std::int64_t bytes, const Passage& passage, const Part& part);
 
   const Endpoint& endpoint() const { return endpoint_; }
   /// The route of a message to or from `peer`, used in error messages.
@@ -68,19 +68,21 @@ class Channel {
  private:
   class Message;
 
-  /// A lane is added to the trace by its first message.
+  /// One direction of the stream: a lane of the trace, added by its first message.
   struct Lane {
     std::string name;
     int id = -1;
-    int in(Recorder& trace) { return id >= 0 ? id : id = trace.add_lane(name); }
+    Picoseconds free = 0;               ///< when it becomes free
+    std::deque<Message*> in_flight;     ///< in order of issue
+    std::vector<std::uint32_t> counts;  ///< messages so far, by peer: they number the flows
+
+    int id_in(Recorder& trace) { return id >= 0 ? id : id = trace.add_lane(name); }
+    /// The number of the next message to or from `peer`.
+    std::uint32_t next(int peer) { return counts[static_cast<std::size_t>(peer)]++; }
   };
   /// Lanes stay in place when the Channel moves, because Works refer to them.
   struct Lanes {
     Lane send, receive;
-    Picoseconds send_free = 0;
-    Picoseconds receive_free = 0;
-    std::deque<Message*> sends, receives;       ///< not done yet
-    std::vector<std::uint32_t> sent, received;  ///< messages so far, by peer: they number the flows
   };
 
   Endpoint endpoint_;

@@ -22,10 +22,10 @@ class ChannelPeers final : public Peers {
         channel_(channel),
         ranks_(place.ranks),
         part_(part),
-        lane_(channel.endpoint().transport.lane()),
+        gpu_queue_(channel.endpoint().transport.gpu_queue()),
         ready_(ready.time),
         scratch_(scratch) {
-    if (lane_ != nullptr) lane_->wait(ready);
+    if (gpu_queue_ != nullptr) gpu_queue_->wait(ready);
   }
 
   void send(View out, int to) override;
@@ -36,24 +36,26 @@ class ChannelPeers final : public Peers {
   void copy(View from, View into) override;
 
   /// The end of this member's last message.
-  Event end() const { return {std::max(ready_, end_), lane_ ? lane_->record() : nullptr}; }
+  Event end() const {
+    return {std::max(ready_, end_), gpu_queue_ ? gpu_queue_->record() : nullptr};
+  }
 
  private:
   Work start_send(View out, int to);
   Work start_receive(View in, int from, Combine combine = nullptr);
   void sent(Work work);
   void received(Work work);
-  /// Waits until the work is done; on a GPU, makes the lane wait instead.
+  /// Waits until the work is done; on a GPU, makes the queue wait instead.
   Picoseconds finish(Work work) const;
   /// The time that this member has reached.
-  Event now() const { return {ready_, lane_ ? lane_->record() : nullptr}; }
-  Queue queue() const { return lane_ ? lane_->queue() : Queue{}; }
+  Event now() const { return {ready_, gpu_queue_ ? gpu_queue_->record() : nullptr}; }
+  Queue queue() const { return gpu_queue_ ? gpu_queue_->handle() : Queue{}; }
   void add(View in, View sum) const;
 
   Channel& channel_;
   const std::vector<int>& ranks_;
   Channel::Part part_;
-  GpuLane* lane_;  ///< null on the CPU
+  GpuQueue* gpu_queue_;  ///< null on the CPU
   Picoseconds ready_;
   Picoseconds end_ = 0;
   View scratch_;

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/time/clock.h"
-#include "core/trace/lane_queue.h"
 #include "core/trace/open_span.h"
+#include "core/trace/record_queue.h"
 #include "core/trace/recorder.h"
 
 using namespace lockstep;
@@ -35,7 +35,7 @@ bool is_like(const std::string& line, const std::string& begin, const std::strin
 }  // namespace
 
 TEST_CASE("a queue that is drained from time to time delivers everything, in order") {
-  LaneQueue queue{true};
+  RecordQueue queue{true};
   std::uint64_t put = 0, got = 0;
   for (const int count : {1, 63, 64, 1, 0, 5000, 3, 1024, 20'000, 1, 70}) {
     for (int i = 0; i < count; ++i)
@@ -190,7 +190,7 @@ TEST_CASE("a dropped open span leaves nothing; beyond eight open spans, all are 
     for (int i = 0; i < 12; ++i)
       many.push_back(
           std::make_unique<OpenSpan>(recorder, 0, Span{.name = "one", .sequence = i}, i));
-    CHECK(open_spans(recorder, 0, true).size() == LaneQueue::most_open);
+    CHECK(open_spans(recorder, 0, true).size() == RecordQueue::most_open);
     for (auto& each : many) each->end(100);
   }
   const auto events = recorder.drain();

@@ -5,14 +5,15 @@
 #include <vector>
 
 #include "core/comm/transport/peers.h"
+#include "core/comm/transport/route.h"
 #include "core/time/message_times.h"
 
 namespace lockstep {
 
 /// One message of a collective, from the point of view of one of its two members.
 struct MetaStep {
-  bool sends = false;  ///< else it receives
-  int peer = 0;        ///< the other member
+  Direction direction = Direction::send;
+  int peer = 0;  ///< the other member
   std::int64_t bytes = 0;
 };
 
@@ -24,9 +25,9 @@ class StepRecorder final : public Peers {
   StepRecorder(int rank, int size, std::vector<MetaStep>& steps)
       : Peers(rank, size), steps_(steps) {}
 
-  void send(View out, int to) override { note(true, to, out); }
-  void receive(View in, int from) override { note(false, from, in); }
-  void receive_add(View sum, int from) override { note(false, from, sum); }
+  void send(View out, int to) override { note(Direction::send, to, out); }
+  void receive(View in, int from) override { note(Direction::receive, from, in); }
+  void receive_add(View sum, int from) override { note(Direction::receive, from, sum); }
   void exchange(View out, int to, View in, int from) override {
     send(out, to);
     receive(in, from);
@@ -35,8 +36,8 @@ class StepRecorder final : public Peers {
   void copy(View, View) override {}
 
  private:
-  void note(bool sends, int peer, View data) {
-    steps_.push_back({sends, peer, static_cast<std::int64_t>(data.bytes())});
+  void note(Direction direction, int peer, View data) {
+    steps_.push_back({direction, peer, static_cast<std::int64_t>(data.bytes())});
   }
 
   std::vector<MetaStep>& steps_;
@@ -88,20 +89,21 @@ class StepPlayer {
     std::int64_t bytes = 0;
     int next = none;
   };
-  struct Line {
+  struct InFlight {
     int first = none, last = none;  ///< indices of sent_
   };
   static constexpr int none = -1;
 
-  Line& line(int from, int to) {
-    return lines_[static_cast<std::size_t>(from) * ranks_.size() + static_cast<std::size_t>(to)];
+  InFlight& in_flight(int from, int to) {
+    return in_flight_[static_cast<std::size_t>(from) * ranks_.size() +
+                      static_cast<std::size_t>(to)];
   }
   /// Plays the member's steps until it needs a message that has not been sent.
   void advance(std::vector<MetaMember>& members, int member);
 
   std::vector<int> ranks_;
   Cluster cluster_;
-  std::vector<Line> lines_;  ///< [sender][receiver]; allocated by the first collective
+  std::vector<InFlight> in_flight_;  ///< [sender][receiver]; allocated by the first collective
   std::vector<Sent> sent_;
   std::vector<std::size_t> next_;  ///< by member: its next step
   std::vector<int> waits_for_;     ///< by member: the sender it waits for, or none

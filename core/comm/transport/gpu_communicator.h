@@ -47,9 +47,9 @@ class GpuCommunicator {
   virtual void abort(const std::string& why) noexcept = 0;
 };
 
-/// Batches the sends and receives issued between its construction and go(), which submits them. If
-/// an exception passes, the destructor still ends the group: a group left open on this thread would
-/// hold back all later operations.
+/// Batches the sends and receives issued between its construction and submit(), which submits them.
+/// If an exception passes, the destructor still ends the group: a group left open on this thread
+/// would hold back all later operations.
 class GpuGroup {
  public:
   explicit GpuGroup(GpuCommunicator& communicator) : communicator_(&communicator) {
@@ -65,7 +65,7 @@ class GpuGroup {
   GpuGroup(const GpuGroup&) = delete;
   GpuGroup& operator=(const GpuGroup&) = delete;
 
-  void go() { std::exchange(communicator_, nullptr)->end_group(); }
+  void submit() { std::exchange(communicator_, nullptr)->end_group(); }
 
  private:
   GpuCommunicator* communicator_;

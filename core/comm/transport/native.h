@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/comm/transport/gpu_lane.h"
+#include "core/comm/transport/gpu_queue.h"
 #include "core/plan/communication.h"
 #include "kernels/view.h"
 
@@ -17,7 +17,7 @@ class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;
   /// The GPU queue that they run on; null on the CPU.
-  virtual GpuLane* lane() { return nullptr; }
+  virtual GpuQueue* gpu_queue() { return nullptr; }
   /// Whether 16-bit elements are supported (not by MPI); f32 always is.
   virtual bool narrow() const { return false; }
   virtual void broadcast(View data, int root) = 0;

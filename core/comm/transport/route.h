@@ -6,6 +6,9 @@
 
 namespace lockstep {
 
+/// A side of a message.
+enum class Direction : std::uint8_t { send, receive };
+
 /// A message's peer and channel, and the operation it belongs to.
 struct Route {
   int peer = 0;                    ///< the other rank, as numbered in the whole run

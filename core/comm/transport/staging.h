@@ -5,7 +5,7 @@
 #include <deque>
 #include <utility>
 
-#include "core/comm/transport/gpu_lane.h"
+#include "core/comm/transport/gpu_queue.h"
 
 namespace lockstep {
 
@@ -46,17 +46,19 @@ class PinnedBuffers {
 class Staged {
  public:
   Staged() = default;
-  Staged(GpuLane& lane, PinnedBuffers& buffers, std::size_t bytes)
-      : lane_(&lane), buffers_(&buffers), buffer_(buffers.take(std::max<std::size_t>(bytes, 1))) {}
+  Staged(GpuQueue& queue, PinnedBuffers& buffers, std::size_t bytes)
+      : queue_(&queue),
+        buffers_(&buffers),
+        buffer_(buffers.take(std::max<std::size_t>(bytes, 1))) {}
   ~Staged() {
     if (buffers_ != nullptr && buffer_.data != nullptr) buffers_->give_back(std::move(buffer_));
   }
   Staged(Staged&& other) noexcept
-      : lane_(other.lane_),
+      : queue_(other.queue_),
         buffers_(std::exchange(other.buffers_, nullptr)),
         buffer_(std::move(other.buffer_)) {}
   Staged& operator=(Staged&& other) noexcept {
-    std::swap(lane_, other.lane_);
+    std::swap(queue_, other.queue_);
     std::swap(buffers_, other.buffers_);
     std::swap(buffer_, other.buffer_);
     return *this;
@@ -67,7 +69,7 @@ class Staged {
   /// Copies from the GPU to the host, and waits for the copy.
   Marks fetch(const std::byte* from, std::size_t bytes, const Event& ready) {
     Marks marks = copy(buffer_.data, from, bytes, ready);
-    lane_->synchronise();
+    queue_->synchronise();
     return marks;
   }
   /// Copies from the host to the GPU, without waiting.
@@ -81,14 +83,14 @@ class Staged {
 
  private:
   Marks copy(std::byte* to, const std::byte* from, std::size_t bytes, const Event& after) const {
-    lane_->wait(after);
-    Marks marks{.begun = lane_->record(), .done = nullptr};
-    if (bytes > 0) lane_->gpu().copy(lane_->queue(), to, from, bytes);
-    marks.done = lane_->record();
+    queue_->wait(after);
+    Marks marks{.begun = queue_->record(), .done = nullptr};
+    if (bytes > 0) queue_->gpu().copy(queue_->handle(), to, from, bytes);
+    marks.done = queue_->record();
     return marks;
   }
 
-  GpuLane* lane_ = nullptr;
+  GpuQueue* queue_ = nullptr;
   PinnedBuffers* buffers_ = nullptr;
   PinnedBuffers::Buffer buffer_;
 };

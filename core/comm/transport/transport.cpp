@@ -38,7 +38,7 @@ void Transport::connect(const std::vector<int>&, int, int) {}
 void Transport::connect(int, int, Directions) {}
 
 void Transport::use(Gpu& gpu) {
-  lane_ = std::make_unique<GpuLane>(gpu);
+  gpu_queue_ = std::make_unique<GpuQueue>(gpu);
 }
 
 void Transport::count_sent(const char* operation, std::int64_t bytes) {

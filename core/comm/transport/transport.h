@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/transport/gpu_lane.h"
+#include "core/comm/transport/gpu_queue.h"
 #include "core/comm/transport/route.h"
 #include "core/plan/communication.h"
 #include "core/time/time.h"
@@ -91,7 +91,7 @@ class Transport {
   /// workers.
   virtual void use(Gpu& gpu);
   /// The GPU queue for this agent's messages; null on the CPU.
-  GpuLane* lane() const { return lane_.get(); }
+  GpuQueue* gpu_queue() const { return gpu_queue_.get(); }
 
   /// Sets the stream on which this rank's own thread computes. It must outlive the transport. A
   /// rank that waits for this one does not time out while this one launches or runs kernels.
@@ -169,7 +169,7 @@ class Transport {
 
  private:
   std::shared_ptr<Account> account_;
-  std::unique_ptr<GpuLane> lane_;
+  std::unique_ptr<GpuQueue> gpu_queue_;
 };
 
 }  // namespace lockstep

@@ -15,15 +15,15 @@ struct Marks {
 
 /// A communication stream on a GPU: the queue on which one agent (the rank's own thread, or a
 /// worker) copies its messages while the compute stream continues. Belongs to that agent.
-class GpuLane {
+class GpuQueue {
  public:
-  explicit GpuLane(Gpu& gpu) : gpu_(gpu), queue_(gpu.make_queue(/*urgent=*/true)) {}
-  ~GpuLane() { gpu_.drop_queue(queue_); }
-  GpuLane(const GpuLane&) = delete;
-  GpuLane& operator=(const GpuLane&) = delete;
+  explicit GpuQueue(Gpu& gpu) : gpu_(gpu), queue_(gpu.make_queue(/*urgent=*/true)) {}
+  ~GpuQueue() { gpu_.drop_queue(queue_); }
+  GpuQueue(const GpuQueue&) = delete;
+  GpuQueue& operator=(const GpuQueue&) = delete;
 
   Gpu& gpu() const { return gpu_; }
-  Queue queue() const { return queue_; }
+  Queue handle() const { return queue_; }
   MarkPtr record() const { return gpu_.record(queue_); }
   /// Work enqueued on this lane from now on starts after `event`.
   void wait(const Event& event) const {

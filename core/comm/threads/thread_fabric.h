@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -9,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "core/comm/threads/meta_rendezvous.h"
@@ -21,7 +21,7 @@ namespace lockstep {
 
 /// Exchanges messages between ranks that are threads of one process. A message is copied once, from
 /// the sender's buffer to the receiver's, by whichever side posts second; a receive that combines
-/// reads the sender's buffer in place. With GPUs, the second side's lane copies from device memory
+/// reads the sender's buffer in place. With GPUs, the second side's queue copies from device memory
 /// to device memory once both are ready. Receives combine if all ranks share one GPU, and no host
 /// thread blocks for the copy. One lock protects all state, so a deadlock is detected exactly, at
 /// the moment it forms.
@@ -50,9 +50,20 @@ class ThreadFabric {
   friend class MetaRendezvous;
 
   struct Message;
-  struct Queue {
+  /// Messages with the same key arrive in order.
+  struct MessageKey {
+    int source;
+    int destination;
+    int channel;
+    auto operator<=>(const MessageKey&) const = default;
+  };
+  /// Messages that only one side has posted.
+  struct Unmatched {
     std::deque<std::shared_ptr<Message>> sends;
     std::deque<std::shared_ptr<Message>> receives;
+    std::deque<std::shared_ptr<Message>>& of(Direction direction) {
+      return direction == Direction::send ? sends : receives;
+    }
   };
   /// How the fabric wakes an agent's thread.
   struct Sleeper {
@@ -63,7 +74,7 @@ class ThreadFabric {
 
   std::shared_ptr<Message> post(std::shared_ptr<Message> message);
   static void move(const Message& from, const Message& to);
-  static void move_on_gpu(GpuLane& lane, Message& from, Message& to);
+  static void move_on_gpu(GpuQueue& queue, Message& from, Message& to);
   void wait(Message& message);
   /// Sleeps until `over()`, which must also check for a failure: an agent that times out fails the
   /// run.
@@ -84,7 +95,7 @@ class ThreadFabric {
   Notice notice_;
   std::chrono::steady_clock::time_point noticed_{};  ///< time of the last notice
   mutable std::mutex mutex_;
-  std::map<std::tuple<int, int, int>, Queue> queues_;  ///< by source, destination, channel
+  std::map<MessageKey, Unmatched> unmatched_;
   WaitGraph graph_;
   std::vector<std::optional<BusyRank>> computing_;  ///< by rank
   std::vector<std::unique_ptr<Sleeper>> sleepers_;  ///< by agent
