@@ -10,8 +10,9 @@ namespace lockstep {
 
 namespace {
 
-/// The same number on both ends: source, destination and channel (10 bits each), count (22). 52
-/// bits, so that it survives readers that parse JSON numbers as doubles.
+/// Returns a number that both sides of a message compute: source, destination and channel (10 bits
+/// each) and count (22 bits). It has 52 bits, so that readers that parse JSON numbers as doubles
+/// keep it exact.
 std::uint64_t flow_id(int source, int destination, int channel, std::uint32_t count) {
   return (static_cast<std::uint64_t>(source & 0x3ff) << 42) |
          (static_cast<std::uint64_t>(destination & 0x3ff) << 32) |
@@ -43,15 +44,16 @@ GpuTimeline::Entry entry(int row, const Span& span, const Pending& pending, Pico
 
 std::span<std::byte> bytes_of(View view) {
   if (view.data != nullptr && !view.contiguous())
-    throw std::invalid_argument("a message wants contiguous elements; copy them together first");
+    throw std::invalid_argument(
+        "the elements of a message must be contiguous; copy them together first");
   return {static_cast<std::byte*>(view.data), view.bytes()};
 }
 
 }  // namespace
 
-/// A message, and a callback that records it when it is done and returns its end. A lane's messages
-/// complete in the order in which they were issued: finishing a later one first finishes the
-/// earlier ones.
+/// A message, and a callback that records it in the trace when it is done and returns its end. The
+/// messages of a lane complete in the order in which they were issued: finish() first finishes all
+/// earlier messages.
 class Channel::Message final : public Task {
  public:
   using Record = std::function<Event(Pending&)>;
@@ -170,8 +172,8 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
                   start = passage.start;
                   end = passage.end;
                 } else {
-                  // Before the sender has posted there is nothing to receive: that time is waiting,
-                  // not part of the message.
+                  // The time before the sender posts the message is waiting, and not part of the
+                  // message.
                   start = std::max({posted, pending.departure(), lane.free});
                   end = std::max(clock.since_start(pending.done_nanoseconds()), start);
                 }

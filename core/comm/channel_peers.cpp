@@ -14,7 +14,7 @@ void add_bytes(const Kernels& kernels, Queue queue, std::byte* into, const std::
   kernels.add(queue, sum, View{const_cast<std::byte*>(from), {n}, dtype}, sum);
 }
 
-/// The kernel that adds arriving elements; Group admits only floating-point types.
+/// Returns a function that adds arriving elements. Group admits only floating-point types.
 Combine adds(DType dtype) {
   switch (dtype) {
     case DType::bf16:

@@ -10,11 +10,11 @@ namespace lockstep {
 
 namespace {
 
-/// Converts a count to the libraries' int.
+/// Converts a number of elements to the int that the libraries take.
 int narrow(std::int64_t count) {
   if (count > std::numeric_limits<int>::max())
     throw std::invalid_argument(
-        fmt::format("{} elements at once; a library takes 2^31 - 1", count));
+        fmt::format("a collective of {} elements; MPI and NCCL take at most 2^31 - 1", count));
   return static_cast<int>(count);
 }
 
@@ -52,15 +52,16 @@ Group::~Group() {
 
 View Group::checked(const char* operation, View data) const {
   if (!is_floating(data.dtype))
-    throw std::invalid_argument(fmt::format("{} in {} wants f32, bf16 or f16 elements, not {}",
-                                            operation, name_, name_of(data.dtype)));
+    throw std::invalid_argument(
+        fmt::format("{} in {}: the elements must be f32, bf16 or f16, not {}", operation, name_,
+                    name_of(data.dtype)));
   if (native_ && is_narrow(data.dtype) && !native_->narrow())
-    throw std::invalid_argument(fmt::format(
-        "{} of {} in {}: the library's collectives know f32 only; --comm ring knows all", operation,
-        name_of(data.dtype), name_));
+    throw std::invalid_argument(
+        fmt::format("{} of {} in {}: MPI's collectives support only f32; use --comm ring",
+                    operation, name_of(data.dtype), name_));
   if (!data.contiguous())
     throw std::invalid_argument(fmt::format(
-        "{} in {} wants contiguous elements; copy them together first", operation, name_));
+        "{} in {}: the elements must be contiguous; copy them together first", operation, name_));
   return data;
 }
 
@@ -142,9 +143,9 @@ Work Group::gather(View data, int root, std::source_location where) {
 Work Group::all_to_all(View out, View in, std::source_location where) {
   const std::int64_t n = out.elements();
   if (n % size() != 0 || in.elements() != n)
-    throw std::invalid_argument(
-        fmt::format("all_to_all of {} into {} elements between {} members wants equal chunks", n,
-                    in.elements(), size()));
+    throw std::invalid_argument(fmt::format(
+        "all_to_all of {} into {} elements between {} members: the chunks must be equal", n,
+        in.elements(), size()));
   const std::vector<std::int64_t> counts(ranks_.size(), n / size());
   return all_to_all_v(out, counts, in, counts, where);
 }
@@ -154,12 +155,12 @@ Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View i
   checked("all_to_all_v", out);
   checked("all_to_all_v", in);
   if (in.dtype != out.dtype)
-    throw std::invalid_argument(
-        fmt::format("all_to_all_v of {} into {} elements", name_of(out.dtype), name_of(in.dtype)));
+    throw std::invalid_argument(fmt::format("all_to_all_v of {} elements into {} elements",
+                                            name_of(out.dtype), name_of(in.dtype)));
   const auto total = [&](const std::vector<std::int64_t>& counts) {
     std::int64_t sum = 0;
     for (const std::int64_t count : counts) {
-      if (count < 0) throw std::invalid_argument("all_to_all_v: a count below 0");
+      if (count < 0) throw std::invalid_argument("all_to_all_v: a count is negative");
       sum += count;
     }
     return sum;
@@ -169,8 +170,9 @@ Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View i
       send_counts[static_cast<std::size_t>(rank_)] !=
           receive_counts[static_cast<std::size_t>(rank_)])
     throw std::invalid_argument(
-        "all_to_all_v wants a count a member, no more elements than there are, and the same "
-        "count for what stays here");
+        "all_to_all_v: there must be one count per member, the counts must not exceed the views, "
+        "and "
+        "this member must send itself as many elements as it expects from itself");
   const auto narrowed = [](const std::vector<std::int64_t>& counts) {
     std::vector<int> result;
     for (const std::int64_t count : counts) result.push_back(narrow(count));

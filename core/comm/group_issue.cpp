@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// A collective in flight, with its scratch, which is allocated and released on the rank's own
-/// thread, in program order.
+/// A collective in flight, and its scratch buffer. The scratch is allocated and released on the
+/// rank's own thread, in program order.
 class Group::CollectiveTask final : public Task {
  public:
   CollectiveTask(Stream& compute, Worker& worker, std::shared_ptr<Worker::Job> job, Tensor scratch)
@@ -15,7 +15,7 @@ class Group::CollectiveTask final : public Task {
   ~CollectiveTask() override { worker_.drop(*job_); }
   Event finish() override {
     Event end = worker_.wait(*job_);
-    if (scratch_) compute_.follow(end);  // the scratch is released after this
+    if (scratch_) compute_.follow(end);  // the scratch is released next
     return end;
   }
 
@@ -26,9 +26,9 @@ class Group::CollectiveTask final : public Task {
   Tensor scratch_;
 };
 
-/// A collective on the meta device. Settling it counts its bytes and writes its messages to the
-/// trace, on the rank's own thread. A lane's events must stay in order, so settling one collective
-/// first settles all earlier ones.
+/// A collective on the meta device. settle() counts its bytes and records its messages in the
+/// trace, on the rank's own thread. A lane's events must stay in order, so all earlier collectives
+/// are settled first.
 class Group::MetaTask final : public Task {
  public:
   MetaTask(Group& group, Channel::Part part, MetaCall call, Tensor scratch)
@@ -85,7 +85,8 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
   if (call.scratch > 0 && size() > 1 && !native_)
     scratch =
         Tensor{endpoint_.device.memory, {call.scratch}, MemoryCategory::communication, call.dtype};
-  const Event ready = compute.record();  // on a GPU, also after the scratch's allocation
+  const Event ready =
+      compute.record();  // on a GPU, the allocation of the scratch has also ended by then
   Channel::Part part = this->part(call.name, call.where);
   part.whole = call.whole;
   part.root = call.root;
@@ -139,9 +140,9 @@ Work Group::enqueue_native(const Span& span, const Event& ready,
   return {compute, span, Event{compute.now(), std::move(done)}};
 }
 
-// Runs our own barrier before the backend's call. The barrier detects mismatched calls, does not
-// spin while members are missing, and keeps a member that never arrives from hanging the others
-// inside a library call that cannot be cancelled.
+// Runs our own barrier before the backend's call. The barrier detects mismatched calls, sleeps
+// while members are missing, and prevents the others from hanging inside a library call, which
+// cannot be cancelled, if a member never arrives.
 Event Group::run_native(ChannelPeers& peers, const Span& span, NativeCollectives& backend,
                         const std::function<void(NativeCollectives&)>& work) {
   dissemination_barrier(peers);

@@ -68,7 +68,7 @@ TEST_CASE("a collective with impossible arguments is rejected at once") {
   CHECK(missing(refused([](Group& world, View out, View in) {
                   world.all_to_all_v(out, {4}, in, {4, 4}).wait();
                 }),
-                {"all_to_all_v wants a count a member"}) == "");
+                {"all_to_all_v: there must be one count per member"}) == "");
   CHECK(missing(refused([](Group& world, View out, View in) {
                   world.all_to_all_v(out, {4, 5}, in, {4, 4}).wait();
                 }),

@@ -141,15 +141,15 @@ TEST_CASE("invalid members, elements and names are rejected, with no read past t
   CHECK(contains(failure([&](Rank& rank) {
                    rank.world.all_reduce(View{values.data(), {2, 4}}.columns(0, 2)).wait();
                  }),
-                 "all_reduce in world wants contiguous elements"));
+                 "all_reduce in world: the elements must be contiguous"));
   CHECK(contains(failure([&](Rank& rank) {
                    rank.world.all_gather(View{values.data(), {8}, DType::i32}).wait();
                  }),
-                 "all_gather in world wants f32"));
+                 "all_gather in world: the elements must be f32"));
   CHECK(contains(
       failure([&](Rank& rank) {
         Group twin{
             rank.endpoint, {0, 1}, "world", rank.transport->open_channels(Group::channels_taken)};
       }),
-      "has a group world already"));
+      "already has a group named world"));
 }

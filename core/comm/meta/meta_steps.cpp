@@ -29,11 +29,11 @@ void StepPlayer::play(std::vector<MetaMember>& members) {
   }
   for (std::size_t i = 0; i < count; ++i)
     if (next_[i] < members[i].steps.size())
-      throw std::logic_error("a collective's member expects a message that nobody sends");
+      throw std::logic_error("a member of a collective expects a message that no member sends");
 }
 
-// As in ChannelPeers, the next step begins when the last receive has ended; the end of the last
-// send delays only the end of the collective.
+// As in ChannelPeers, a member's next step begins when its last receive has ended; the end of its
+// last send delays only the end of the collective.
 void StepPlayer::advance(std::vector<MetaMember>& members, int self) {
   MetaMember& member = members[static_cast<std::size_t>(self)];
   const int rank = ranks_[static_cast<std::size_t>(self)];

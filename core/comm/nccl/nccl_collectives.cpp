@@ -13,7 +13,7 @@ bool all_equal(std::span<const int> counts) {
   return std::ranges::adjacent_find(counts, std::not_equal_to{}) == counts.end();
 }
 
-/// Calls `each` with each member and its chunk of `data`; skips empty chunks.
+/// Calls `each` with every member and its chunk of `data`, except for empty chunks.
 void for_chunks(View data, std::span<const int> counts,
                 const std::function<void(int, View)>& each) {
   std::int64_t first = 0;
@@ -83,8 +83,8 @@ void NcclCollectives::all_to_all(View out, std::span<const int> send_counts, Vie
     gpu_queue_.gpu().copy(queue(), stays.data, mine.data, mine.bytes());
 }
 
-// NCCL has no barrier, but an all-reduce serves as one: no member has the sum before every member
-// has contributed.
+// NCCL has no barrier, but an all-reduce serves as one, because no member has the sum before every
+// member has contributed.
 void NcclCollectives::barrier() {
   void* word = gpu_queue_.gpu().allocate(sizeof(float), queue());
   communicator_.all_reduce(queue(), View{word, {1}, DType::i32});

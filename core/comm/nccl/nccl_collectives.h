@@ -6,7 +6,8 @@
 namespace lockstep {
 
 /// Implements NativeCollectives with NCCL. NCCL's reduce-scatter and all-gather require equal
-/// chunks; unequal ones become one reduce or broadcast per chunk, launched as one group.
+/// chunks; for unequal chunks, one reduce or broadcast per chunk is submitted, all in one NCCL
+/// group.
 class NcclCollectives final : public NativeCollectives {
  public:
   NcclCollectives(GpuCommunicator& communicator, GpuQueue& gpu_queue)

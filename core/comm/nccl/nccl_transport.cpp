@@ -17,8 +17,8 @@ namespace lockstep {
 
 namespace {
 
-/// Identifies a connection: by its channel alone if it connects a group, or also by its ends if it
-/// is one-way.
+/// Identifies a connection: by its channel if it connects a group, and also by its source and
+/// destination if it is one-way.
 struct ConnectionKey {
   int channel = 0;
   int source = -1;
@@ -26,12 +26,12 @@ struct ConnectionKey {
   auto operator<=>(const ConnectionKey&) const = default;
 };
 
-/// A communicator and the queue that its operations run on.
+/// A communicator, and the queue that its operations run on.
 struct Connection {
-  GpuQueue queue;  ///< declared first, because the communicator uses it
+  GpuQueue queue;  ///< declared first: the communicator uses it
   std::unique_ptr<GpuCommunicator> communicator;
-  std::vector<int> ranks;  ///< by member of the communicator: its rank in the whole run
-  bool one_way;            ///< between two ranks of a pipeline; its messages are not batched
+  std::vector<int> ranks;  ///< by member: its rank in the whole run
+  bool one_way;            ///< from one pipeline rank to another: not batched
 
   Connection(std::unique_ptr<GpuCommunicator> communicator_, std::vector<int> ranks_, Gpu& gpu,
              bool one_way_)
@@ -75,8 +75,8 @@ struct Shared {
   }
 
   Connection& add_connection(ConnectionKey key, std::vector<int> ranks, bool one_way) {
-    // All ranks together split the existing communicator; a subset creates a new one, so that the
-    // other ranks need not take part.
+    // If the connection includes all ranks, they split the existing communicator. A subset of ranks
+    // creates a new one, because the other ranks would have to take part in a split.
     auto communicator =
         static_cast<int>(ranks.size()) == world->size()
             ? world->split(
@@ -99,7 +99,7 @@ struct Shared {
     return *found->second;
   }
 
-  /// A dummy word that stands in for an empty message, so that it still synchronizes.
+  /// Dummy elements, sent or received for an empty message so that it still synchronizes its sides.
   View dummy_out() const { return {dummies, {1}, DType::i32}; }
   View dummy_in() const { return {static_cast<std::byte*>(dummies) + word, {1}, DType::i32}; }
 
@@ -114,7 +114,7 @@ struct Shared {
   std::unique_ptr<NcclWatchdog> watchdog;  ///< declared last: it uses the others
 };
 
-/// Messages of one connection that are submitted together.
+/// The messages of one connection that are submitted together.
 struct MessageBatch {
   struct Message {
     View data;
@@ -156,10 +156,10 @@ class NcclTransport final : public Transport {
   void connect(const std::vector<int>& ranks, int channel, int count) override {
     for (int i = 0; i < count; ++i) shared_->add_connection({channel + i}, ranks, false);
   }
-  // Connects from the lower rank to the higher first, and sends one word: NCCL connects two ranks
-  // at their first message, and the host blocks inside the call until the other rank calls too. In
-  // the middle of a schedule that would be a deadlock: rank 0 would wait for a gradient of rank 1,
-  // which waits for an activation.
+  // Connects the lower rank to the higher first, then the reverse direction, and sends a dummy
+  // message each way. NCCL connects two ranks at their first message, and blocks the host inside
+  // the call until the other rank calls too. In the middle of a schedule that would be a deadlock:
+  // rank 0 would wait for a gradient from rank 1, which waits for an activation.
   void connect(int peer, int channel, Directions directions) override {
     const int self = rank();
     const std::vector<int> ends{std::min(self, peer), std::max(self, peer)};
@@ -217,8 +217,8 @@ class NcclTransport final : public Transport {
   void submit_all();
 
   std::shared_ptr<Shared> shared_;
-  std::unique_ptr<Transport> control_worker_;  ///< null for the rank's own thread
-  std::map<Connection*, std::shared_ptr<MessageBatch>> batches_;  ///< the latest of each
+  std::unique_ptr<Transport> control_worker_;  ///< null if the agent is the rank's own thread
+  std::map<Connection*, std::shared_ptr<MessageBatch>> batches_;  ///< the latest batch of each
 };
 
 class NcclTransport::Message final : public Pending {
@@ -256,7 +256,7 @@ std::unique_ptr<Pending> NcclTransport::post(const Route& route, std::byte* data
                                 : ConnectionKey{route.channel, route.peer, self});
   std::shared_ptr<MessageBatch>& batch = batches_[&connection];
   if (batch == nullptr || batch->submitted) batch = std::make_shared<MessageBatch>();
-  // NCCL counts elements; their type does not matter here.
+  // NCCL counts elements; any type of the right size will do.
   const bool words = size % 4 == 0;
   const View view = size == 0 ? sends ? shared_->dummy_out() : shared_->dummy_in()
                     : words ? View{data, {static_cast<std::int64_t>(size / 4)}, DType::i32}

@@ -15,7 +15,7 @@ namespace lockstep {
 
 namespace {
 
-/// At most half a second, and an integral fraction of the time-out.
+/// Returns an integral fraction of the time-out, and at most half a second.
 double time_between_looks(double patience_seconds) {
   constexpr double longest = 0.5;
   if (!std::isfinite(patience_seconds)) return longest;
@@ -86,7 +86,7 @@ void ThreadFabric::move(const Message& from, const Message& to) {
     std::memcpy(to.data, from.data, from.size);
 }
 
-// An empty message still synchronizes; barriers consist of them.
+// An empty message still synchronizes its two sides; a barrier consists of empty messages.
 void ThreadFabric::move_on_gpu(GpuQueue& queue, Message& from, Message& to) {
   queue.wait({0, from.ready});
   queue.wait({0, to.ready});
@@ -105,7 +105,7 @@ void ThreadFabric::complete(Message& message) {
   message.done_nanoseconds = steady_nanoseconds();
   Sleeper& owner = sleeper(message.agent);
   if (owner.waits_for == &message) {
-    // It is runnable from now on, even if its thread has not been scheduled yet.
+    // The agent counts as running from now on, even if its thread has not been scheduled yet.
     owner.waits_for = nullptr;
     graph_.runs(message.agent);
   }
@@ -130,11 +130,11 @@ void ThreadFabric::wait(Message& message) {
   self.waits_for = nullptr;
   graph_.runs(message.agent);
   if (message.state == Message::State::done) return;
-  throw RunError(failure_.empty() ? "given up" : failure_);
+  throw RunError(failure_.empty() ? "the wait was cancelled" : failure_);
 }
 
-// The time-out counts only time slept here, so that a program stopped in a debugger does not time
-// out. It restarts with each check that finds a computing rank.
+// The time-out counts only the time slept here, so that a program stopped in a debugger does not
+// time out. It restarts whenever a check finds a computing rank.
 void ThreadFabric::sleep(std::unique_lock<std::mutex>& lock, int agent,
                          const std::function<bool()>& over) {
   const std::chrono::duration<double> slice{look_seconds_};

@@ -102,7 +102,7 @@ class ThreadTransport final : public Transport {
  protected:
   std::unique_ptr<Pending> post_send(const Route& route, std::span<const std::byte> data,
                                      const Event& ready) override {
-    // The fabric only ever reads a send's bytes.
+    // The fabric only reads a send's data.
     return post(route, Direction::send, const_cast<std::byte*>(data.data()), data.size(), nullptr,
                 ready);
   }
@@ -134,7 +134,7 @@ class ThreadTransport final : public Transport {
 };
 
 std::unique_ptr<Transport> ThreadFabric::endpoint(int rank, bool one_gpu) {
-  // The first agents are the ranks' own threads.
+  // Agent `rank` is the rank's own thread.
   return std::make_unique<ThreadTransport>(*this, rank, rank, one_gpu);
 }
 

@@ -34,7 +34,7 @@ bool BusyRank::busy_within(double seconds) {
   return busy_ != SteadyClock::time_point{} && seconds_since(busy_) <= seconds;
 }
 
-// A range may contain waits: only the time since the last one counts.
+// The open range may contain waits, so the time is counted from the end of the last wait.
 std::string BusyRank::notice() const {
   const Stream::Activity activity = compute_->current_activity();
   double seconds = seconds_since(waited_until_);

@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// When a message's bytes were copied on a GPU queue; empty on the CPU.
+/// The marks on a GPU queue before and after the copy of a message's bytes; null on the CPU.
 struct Marks {
   MarkPtr begun, done;
 };
 
-/// A communication stream on a GPU: the queue on which one agent (the rank's own thread, or a
-/// worker) copies its messages while the compute stream continues. Belongs to that agent.
+/// Owns the GPU queue on which one agent (a rank's own thread, or a worker) copies its messages
+/// while the compute stream continues.
 class GpuQueue {
  public:
   explicit GpuQueue(Gpu& gpu) : gpu_(gpu), queue_(gpu.make_queue(/*urgent=*/true)) {}
@@ -25,11 +25,11 @@ class GpuQueue {
   Gpu& gpu() const { return gpu_; }
   Queue handle() const { return queue_; }
   MarkPtr record() const { return gpu_.record(queue_); }
-  /// Work enqueued on this lane from now on starts after `event`.
+  /// Work enqueued after this call does not start before `event`.
   void wait(const Event& event) const {
     if (event.mark) gpu_.wait(queue_, *event.mark);
   }
-  /// Blocks the host until everything on the lane is done.
+  /// Blocks the host until all enqueued work is done.
   void synchronise() const {
     const MarkPtr mark = record();
     while (!gpu_.passed(*mark)) std::this_thread::sleep_for(std::chrono::microseconds{20});

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Pinned host memory that a GPU copies from and to while the host continues. Not in the memory
-/// account, which covers only the GPU's. Belongs to one agent.
+/// A pool of pinned host buffers, which a GPU reads and writes while the host continues. The memory
+/// account does not include them: on a GPU it covers only GPU memory. Belongs to one agent.
 class PinnedBuffers {
  public:
   explicit PinnedBuffers(Gpu& gpu) : gpu_(gpu) {}
@@ -23,9 +23,9 @@ class PinnedBuffers {
   struct Buffer {
     std::byte* data = nullptr;
     std::size_t size = 0;
-    MarkPtr used_until;  ///< a copy that still uses it, or null
+    MarkPtr used_until;  ///< passed when the last copy has finished; null if there was none
   };
-  /// Returns a buffer of at least `bytes`: an idle one, or a new one.
+  /// Returns an idle buffer of at least `bytes` bytes, or a new one.
   Buffer take(std::size_t bytes) {
     for (auto each = idle_.begin(); each != idle_.end(); ++each) {
       if (each->size < bytes || (each->used_until && !gpu_.passed(*each->used_until))) continue;
@@ -42,7 +42,8 @@ class PinnedBuffers {
   std::deque<Buffer> idle_;
 };
 
-/// Stages a message's bytes on a GPU through host memory, and returns the buffer afterwards.
+/// A pinned host buffer for one message whose bytes are on a GPU. The destructor returns the buffer
+/// to its pool.
 class Staged {
  public:
   Staged() = default;
@@ -66,19 +67,19 @@ class Staged {
 
   explicit operator bool() const { return buffers_ != nullptr; }
   std::byte* data() const { return buffer_.data; }
-  /// Copies from the GPU to the host, and waits for the copy.
+  /// Copies from the GPU to the buffer once `ready` has occurred, and waits for the copy.
   Marks fetch(const std::byte* from, std::size_t bytes, const Event& ready) {
     Marks marks = copy(buffer_.data, from, bytes, ready);
     queue_->synchronise();
     return marks;
   }
-  /// Copies from the host to the GPU, without waiting.
+  /// Copies from the buffer to the GPU once `free` has occurred, without waiting.
   Marks deliver(std::byte* to, std::size_t bytes, const Event& free) {
     Marks marks = copy(to, buffer_.data, bytes, free);
     buffer_.used_until = marks.done;
     return marks;
   }
-  /// Leaks the buffer to MPI, which may still write to it.
+  /// Leaks the buffer, because MPI may still access it.
   void leave() { buffers_ = nullptr; }
 
  private:
