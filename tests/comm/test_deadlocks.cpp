@@ -6,17 +6,17 @@
 #include "tests/support/mismatches.h"
 #include "tests/support/ranks.h"
 
-// Every deadlock is reported immediately, as the cycle of ranks that wait for each other, with the
-// operation and source line of each.
+// Every deadlock is reported immediately, as the cycle of ranks that wait for each other, with each
+// rank's operation and source line.
 
 using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
 
-/// Runs a program that must fail, and limits the wait in case the failure is not detected.
+/// Runs a program that must fail, and returns its failure.
 std::string failure_of(int ranks, const std::function<void(Rank&, ThreadRun&)>& body) {
-  ThreadRun run{modelled_options(ranks), 60};  // after that it reports a stalled rank
+  ThreadRun run{modelled_options(ranks), 60};  // the time-out, in case the deadlock is not detected
   return run([&](Rank& rank) { body(rank, run); });
 }
 
@@ -31,7 +31,8 @@ Group group_of(Rank& rank, std::vector<int> ranks, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("deadlock: a receive without a send, from a rank that has finished or one that waits") {
+TEST_CASE(
+    "deadlock: a receive without a send, from a rank that has finished or from one that waits") {
   std::atomic<int> line = 0;
   const std::string finished = failure_of(2, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(5);
@@ -100,7 +101,7 @@ TEST_CASE("deadlock: three groups in a circle, each rank in two of them") {
                           "in barrier of g2"}) == "");
 }
 
-TEST_CASE("deadlock: a collective whose partner has finished, and one that it dropped") {
+TEST_CASE("deadlock: a collective whose member has finished, and one that a member dropped") {
   std::atomic<int> line = 0;
   const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8);
@@ -115,7 +116,7 @@ TEST_CASE("deadlock: a collective whose partner has finished, and one that it dr
     Work sum = rank.world.all_reduce(view(values));
     if (rank.id != 1) sum.wait();
   });
-  // (Rank 1 may have finished its part before it dropped the Work.)
+  // (Rank 1 may have finished its part before it dropped its Work.)
   if (dropped != "")
     CHECK(missing(dropped, {"rank 1", "in all_reduce of world", "has finished"}) == "");
 }
@@ -133,7 +134,7 @@ TEST_CASE("deadlock: a rank's own thread and workers in one cycle") {
       rank.world.all_reduce(view(values)).wait();
     } else {
       one = __LINE__ + 1;
-      rank.world.receive(view(other), 0).wait();  // rank 0 sends only later
+      rank.world.receive(view(other), 0).wait();  // rank 0 sends only after its all_reduce
       rank.world.all_reduce(view(values)).wait();
     }
   });
@@ -141,7 +142,7 @@ TEST_CASE("deadlock: a rank's own thread and workers in one cycle") {
                           "in all_reduce of world " + at(all)}) == "");
 }
 
-TEST_CASE("deadlock: a job that waits behind another of its own group") {
+TEST_CASE("deadlock: a job that waits behind another job of its group") {
   std::atomic<int> line = 0;
   const std::string failure = failure_of(2, [&](Rank& rank, ThreadRun&) {
     Group a = group_of(rank, {0, 1}, "a");
@@ -151,7 +152,7 @@ TEST_CASE("deadlock: a job that waits behind another of its own group") {
       Work first = a.all_reduce(view(values));
       line = __LINE__ + 1;
       Work second = a.all_reduce(view(other));
-      second.wait();  // rank 1 has not started the first
+      second.wait();  // rank 1 has not issued the first all_reduce
       b.all_reduce(view(more)).wait();
     } else {
       b.all_reduce(view(more)).wait();
@@ -179,13 +180,13 @@ TEST_CASE("deadlock: a job queued behind one that was dropped") {
                           "rank 1 waits for rank 0 to send 32 bytes"}) == "");
 }
 
-TEST_CASE("deadlock: closed by a worker's last job, when both have long been waiting") {
+TEST_CASE("deadlock: a cycle that closes when a worker finishes its last job") {
   const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun& run) {
     Group pair = rank.id == 1 ? group_of(rank, {1}, "alone") : group_of(rank, {0, 2}, "pair");
     std::vector<float> values(5), other(5);
     Work sum;
     if (rank.id != 1) {
-      // Until rank 0's worker is idle, it could still send to rank 1.
+      // Until rank 0's worker is idle, the worker could still send to rank 1.
       if (rank.id == 2) std::this_thread::sleep_for(std::chrono::milliseconds{30});
       sum = pair.all_reduce(view(values));
     }

@@ -16,7 +16,7 @@ TEST_CASE("when ranks disagree, the error names both calls") {
   }
 }
 
-TEST_CASE("two algorithms of one collective never succeed") {
+TEST_CASE("ranks that use different algorithms for one collective never succeed") {
   for (int ranks = 2; ranks <= 5; ++ranks)
     for (const Algorithm one : all_reduce_algorithms)
       for (const Algorithm other : all_reduce_algorithms)
@@ -31,7 +31,7 @@ TEST_CASE("two algorithms of one collective never succeed") {
         }
 }
 
-TEST_CASE("different roots never succeed, whichever rank names which") {
+TEST_CASE("different roots never succeed, whichever rank passes which root") {
   for (int ranks = 2; ranks <= 4; ++ranks) {
     int all = 1;
     for (int i = 0; i < ranks; ++i) all *= ranks;
@@ -72,5 +72,5 @@ TEST_CASE("a collective with impossible arguments is rejected at once") {
   CHECK(missing(refused([](Group& world, View out, View in) {
                   world.all_to_all_v(out, {4, 5}, in, {4, 4}).wait();
                 }),
-                {"no more elements than there are"}) == "");
+                {"the counts must not exceed the views"}) == "");
 }

@@ -1,7 +1,7 @@
-// Collectives with one process per rank, run by ctest as mpirun -n P test_mpi_comm. Checks our
-// algorithms and MPI's against a serial oracle, and the Transport's count of sent bytes against the
-// bytes passed to MPI. With `disagree I [native]` it runs the I-th program in which ranks disagree,
-// prints the error and exits with 1; `list` names these programs.
+// Tests collectives with one process per rank; ctest runs it as mpirun -n P test_mpi_comm. It
+// checks our algorithms and MPI's against a serial oracle, and the Transport's count of sent bytes
+// against the bytes passed to MPI. `disagree I [native]` runs the I-th program in which ranks
+// disagree, prints the error and exits with 1; `list` lists these programs.
 
 #include <fmt/format.h>
 
@@ -21,8 +21,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Bytes passed to MPI, sorted by tag: two tags per channel, the odd one for message headers.
-struct Handed {
+/// Messages and bytes passed to MPI. Each channel has two tags; the odd tag is for message headers.
+struct PassedToMpi {
   std::atomic<std::int64_t> heads{0}, bodies{0}, head_bytes{0}, body_bytes{0};
   void add(int count, MPI_Datatype type, int tag) {
     int size = 0;
@@ -32,19 +32,19 @@ struct Handed {
     (tag % 2 == 1 ? head_bytes : body_bytes) += static_cast<std::int64_t>(count) * size;
   }
 };
-Handed handed;
+PassedToMpi passed;
 
 }  // namespace
 
 // MPI's profiling interface: these functions replace MPI's own, which remain available as PMPI_*.
 extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag,
                          MPI_Comm communicator, MPI_Request* request) {
-  handed.add(count, type, tag);
+  passed.add(count, type, tag);
   return PMPI_Isend(data, count, type, to, tag, communicator, request);
 }
 extern "C" int MPI_Issend(const void* data, int count, MPI_Datatype type, int to, int tag,
                           MPI_Comm communicator, MPI_Request* request) {
-  handed.add(count, type, tag);
+  passed.add(count, type, tag);
   return PMPI_Issend(data, count, type, to, tag, communicator, request);
 }
 
@@ -58,20 +58,22 @@ Options options_of(int ranks, Collectives comm) {
   return options;
 }
 
-/// Compares the bytes passed to MPI since `before` with the count of the rank's transport.
+/// Compares these counts of messages and bytes passed to MPI with the counts of the rank's
+/// transport.
 std::string compare_bytes(Rank& rank, std::int64_t heads, std::int64_t bodies,
                           std::int64_t head_bytes, std::int64_t body_bytes) {
   std::int64_t counted = 0;
   counted += total(rank.transport->bytes_sent());
   if (counted != body_bytes)
-    return fmt::format("rank {}: {} bytes counted, MPI was handed {}\n", rank.id, counted,
+    return fmt::format("rank {}: {} bytes counted, but {} passed to MPI\n", rank.id, counted,
                        body_bytes);
   if (rank.transport->traffic().overhead_bytes != head_bytes)
-    return fmt::format("rank {}: {} bytes of overhead counted, MPI was handed {} of heads\n",
-                       rank.id, rank.transport->traffic().overhead_bytes, head_bytes);
+    return fmt::format(
+        "rank {}: {} bytes of overhead counted, but headers of {} bytes passed to MPI\n", rank.id,
+        rank.transport->traffic().overhead_bytes, head_bytes);
   if (heads != bodies || (heads > 0 && head_bytes % heads != 0))
-    return fmt::format("rank {}: {} messages with {} heads of {} bytes in all\n", rank.id, bodies,
-                       heads, head_bytes);
+    return fmt::format("rank {}: {} messages with {} headers of {} bytes in total\n", rank.id,
+                       bodies, heads, head_bytes);
   return "";
 }
 
@@ -80,7 +82,7 @@ int run_checks(const MpiSession& session) {
   int failed = 0;
   const auto check = [&](Collectives comm, const std::function<std::string(Rank&)>& body) {
     Rank rank{options_of(session.size(), comm), session.endpoint()};
-    const Handed& h = handed;
+    const PassedToMpi& h = passed;
     const std::int64_t before[] = {h.heads, h.bodies, h.head_bytes, h.body_bytes};
     std::string mine = body(rank);
     mine += compare_bytes(rank, h.heads - before[0], h.bodies - before[1], h.head_bytes - before[2],
@@ -107,7 +109,7 @@ int run_checks(const MpiSession& session) {
     } catch (const std::invalid_argument&) {
       return "";
     }
-    return rank.count == 1 ? "" : "native collectives take bf16\n";
+    return rank.count == 1 ? "" : "native collectives accepted bf16\n";
   });
   int programs = 0;
   for (unsigned seed = 1; seed <= 300 && programs < 20; ++seed) {
@@ -130,7 +132,7 @@ int disagree(const MpiSession& session, const Mismatch& mismatch, Collectives co
   try {
     Rank rank{options_of(session.size(), comm), session.endpoint(patience_seconds)};
     mismatch.body(rank);
-    // A rank that has finished lets the others report first.
+    // If this rank finishes without an error, it waits until the others have reported theirs.
     gather_to_root(*rank.transport, "");
     broadcast_from_root(*rank.transport, "");
     fmt::print("went through\n");
