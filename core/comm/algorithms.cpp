@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-/// The largest power of two <= n.
+/// Returns the largest power of two <= n.
 int power_below(int n) {
   int power = 1;
   while (power * 2 <= n) power *= 2;
@@ -33,7 +33,7 @@ Algorithm algorithm_of(const std::string& name) {
     if (wanted == name_of(algorithm)) return algorithm;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(algorithm));
   }
-  throw UsageError(fmt::format("--algorithm {}: there are {}", name, known));
+  throw UsageError(fmt::format("--algorithm {}: unknown; choose one of {}", name, known));
 }
 
 // -- rings ------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ void ring_all_gather(Peers& peers, View data) {
 // -- trees ------------------------------------------------------------------------------------
 
 // In round k (1, 2, 4, ...) every member at a distance below k from the root sends the data to the
-// member k places further.
+// member k places further on.
 void binomial_broadcast(Peers& peers, View data, int root) {
   const int place = peers.neighbour(-root);
   const auto member = [&](int distance) { return (root + distance) % peers.size(); };
@@ -68,7 +68,7 @@ void binomial_broadcast(Peers& peers, View data, int root) {
 
 namespace {
 
-// The same tree, from its leaves to member 0.
+// Follows the edges of a binomial tree from its leaves to its root, member 0.
 void binomial_reduce(Peers& peers, View data) {
   for (int k = 1; k < peers.size(); k *= 2) {
     if (peers.rank() % (2 * k) == k) return peers.send(data, peers.rank() - k);
@@ -126,9 +126,9 @@ void dissemination_barrier(Peers& peers) {
 
 namespace {
 
-/// The P members (a power of two) that halve and double among themselves. Among the first 2(N - P)
-/// members, each even one sends its elements to the odd one after it, and receives the sums at the
-/// end.
+/// The P members (a power of two) that halve and double among themselves. The other N - P members
+/// are the even ones among the first 2(N - P): each sends its elements to the next member (fold),
+/// and receives the sums from it at the end (unfold).
 class Core {
  public:
   explicit Core(Peers& peers)
@@ -140,9 +140,9 @@ class Core {
                                           : -1) {}
 
   int size() const { return size_; }
-  /// This member's index in the core; -1 if outside.
+  /// This member's index in the core, or -1 if it is not in the core.
   int place() const { return place_; }
-  /// The member whose index differs in the bits of `mask`.
+  /// The member whose index in the core differs from this member's in the bits of `mask`.
   int partner(int mask) const {
     const int other = place_ ^ mask;
     return other < pairs_ ? 2 * other + 1 : other + pairs_;
@@ -226,7 +226,8 @@ void all_reduce(Algorithm algorithm, Peers& peers, View data) {
 std::int64_t all_reduce_scratch(Algorithm algorithm, std::int64_t elements, int ranks,
                                 bool combines) {
   if (ranks == 1) return 0;
-  if (algorithm == Algorithm::recursive_doubling) return elements;  // both send everything at once
+  if (algorithm == Algorithm::recursive_doubling)
+    return elements;  // both partners send all elements at once
   if (combines) return 0;
   return algorithm == Algorithm::ring ? (elements + ranks - 1) / ranks : elements;
 }

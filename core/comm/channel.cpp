@@ -10,8 +10,9 @@ namespace lockstep {
 
 namespace {
 
-/// The same number on both ends: source, destination and channel (10 bits each), count (22). 52
-/// bits, so that it survives readers that parse JSON numbers as doubles.
+/// Returns a number that both sides of a message compute: source, destination and channel (10 bits
+/// each) and count (22 bits). It has 52 bits, so that readers that parse JSON numbers as doubles
+/// keep it exact.
 std::uint64_t flow_id(int source, int destination, int channel, std::uint32_t count) {
   return (static_cast<std::uint64_t>(source & 0x3ff) << 42) |
          (static_cast<std::uint64_t>(destination & 0x3ff) << 32) |
@@ -29,10 +30,10 @@ Span span_of(const Channel::Part& part, int peer, std::int64_t bytes) {
 using Flow = GpuTimeline::Entry::Flow;
 
 /// The timeline entry of a message on a GPU.
-GpuTimeline::Entry entry(int lane, const Span& span, const Pending& pending, Picoseconds posted,
+GpuTimeline::Entry entry(int row, const Span& span, const Pending& pending, Picoseconds posted,
                          std::uint64_t flow, Flow kind) {
   const Marks marks = pending.marks();
-  return {.lane = lane,
+  return {.lane = row,
           .span = span,
           .start = marks.begun,
           .end = marks.done,
@@ -43,41 +44,42 @@ GpuTimeline::Entry entry(int lane, const Span& span, const Pending& pending, Pic
 
 std::span<std::byte> bytes_of(View view) {
   if (view.data != nullptr && !view.contiguous())
-    throw std::invalid_argument("a message wants contiguous elements; copy them together first");
+    throw std::invalid_argument(
+        "the elements of a message must be contiguous; copy them together first");
   return {static_cast<std::byte*>(view.data), view.bytes()};
 }
 
 }  // namespace
 
-/// A message, and a callback that records it when it is done and returns its end. A lane's messages
-/// complete in the order in which they were issued: finishing a later one first finishes the
-/// earlier ones.
+/// A message, and a callback that records it in the trace when it is done and returns its end. The
+/// messages of a lane complete in the order in which they were issued: finish() first finishes all
+/// earlier messages.
 class Channel::Message final : public Task {
  public:
-  using Note = std::function<Event(Pending&)>;
-  Message(std::deque<Message*>& lane, std::unique_ptr<Pending> pending, Note note)
-      : lane_(lane), pending_(std::move(pending)), note_(std::move(note)) {
-    lane_.push_back(this);
+  using Record = std::function<Event(Pending&)>;
+  Message(Lane& lane, std::unique_ptr<Pending> pending, Record record)
+      : lane_(lane), pending_(std::move(pending)), record_(std::move(record)) {
+    lane_.in_flight.push_back(this);
   }
-  ~Message() override { std::erase(lane_, this); }
+  ~Message() override { std::erase(lane_.in_flight, this); }
 
   Event finish() override {
-    while (pending_) lane_.front()->take();
+    while (pending_) lane_.in_flight.front()->take();
     return end_;
   }
 
  private:
   void take() {
     pending_->wait();
-    end_ = note_(*pending_);
+    end_ = record_(*pending_);
     end_.mark = pending_->marks().done;
     pending_.reset();
-    lane_.pop_front();
+    lane_.in_flight.pop_front();
   }
 
-  std::deque<Message*>& lane_;
+  Lane& lane_;
   std::unique_ptr<Pending> pending_;
-  Note note_;
+  Record record_;
   Event end_;
 };
 
@@ -86,8 +88,8 @@ Channel::Channel(Endpoint endpoint, int id, const std::string& send_lane,
     : endpoint_(endpoint), id_(id), lanes_(std::make_unique<Lanes>()) {
   lanes_->send.name = send_lane;
   lanes_->receive.name = receive_lane;
-  lanes_->sent.resize(static_cast<std::size_t>(endpoint.transport.size()));
-  lanes_->received.resize(static_cast<std::size_t>(endpoint.transport.size()));
+  lanes_->send.counts.resize(static_cast<std::size_t>(endpoint.transport.size()));
+  lanes_->receive.counts.resize(static_cast<std::size_t>(endpoint.transport.size()));
 }
 
 Route Channel::route(int peer, const Part& part) const {
@@ -107,37 +109,35 @@ Work Channel::send(View data, int to, Event ready, const Part& part) {
   const Clock& clock = compute.clock();
   const int self = endpoint_.transport.rank();
   const Span span = span_of(part, to, static_cast<std::int64_t>(data.bytes()));
-  Lanes* lanes = lanes_.get();
+  Lane& lane = lanes_->send;
   Recorder& trace = compute.trace();
   if (clock.is_modelled()) {
-    const Passage passage =
-        depart(clock.cluster(), self, to, span.bytes, ready.time, lanes->send_free);
-    note_sent(to, span.bytes, passage, part);
+    const Passage passage = depart(clock.cluster(), self, to, span.bytes, ready.time, lane.free);
+    record_sent(to, span.bytes, passage, part);
     return {compute, span,
-            std::make_unique<Message>(lanes->sends,
+            std::make_unique<Message>(lane,
                                       endpoint_.transport.send(route(to, part), bytes_of(data),
                                                                {passage.start, ready.mark}),
                                       [end = passage.end](Pending&) { return Event{end}; })};
   }
 
-  const std::uint64_t flow = flow_id(self, to, id_, lanes->sent[static_cast<std::size_t>(to)]++);
+  const std::uint64_t flow = flow_id(self, to, id_, lane.next(to));
   GpuTimeline* timeline = compute.timeline();
-  const int lane = lanes->send.in(trace);
+  const int row = lane.id_in(trace);
   const Picoseconds posted = clock.now();
   return {compute, span,
           std::make_unique<Message>(
-              lanes->sends,
-              endpoint_.transport.send(route(to, part), bytes_of(data), {posted, ready.mark}),
-              [=, &trace, &clock](Pending& pending) {
+              lane, endpoint_.transport.send(route(to, part), bytes_of(data), {posted, ready.mark}),
+              [=, &lane, &trace, &clock](Pending& pending) {
                 if (timeline != nullptr) {
-                  timeline->span(entry(lane, span, pending, posted, flow, Flow::starts));
+                  timeline->span(entry(row, span, pending, posted, flow, Flow::starts));
                   return Event{clock.now()};
                 }
-                const Picoseconds start = std::max(posted, lanes->send_free);
-                lanes->send_free = std::max(clock.since_start(pending.done_nanoseconds()), start);
-                trace.span(lane, span, start, lanes->send_free);
-                trace.flow_start(lane, flow, start);
-                return Event{lanes->send_free};
+                const Picoseconds start = std::max(posted, lane.free);
+                lane.free = std::max(clock.since_start(pending.done_nanoseconds()), start);
+                trace.span(row, span, start, lane.free);
+                trace.flow_start(row, flow, start);
+                return Event{lane.free};
               })};
 }
 
@@ -150,62 +150,55 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
   const Clock& clock = compute.clock();
   const int self = endpoint_.transport.rank();
   const Span span = span_of(part, from, static_cast<std::int64_t>(into.bytes()));
-  const std::uint64_t flow =
-      flow_id(from, self, id_, lanes_->received[static_cast<std::size_t>(from)]++);
-
-  Lanes* lanes = lanes_.get();
+  Lane& lane = lanes_->receive;
+  const std::uint64_t flow = flow_id(from, self, id_, lane.next(from));
   Recorder& trace = compute.trace();
   GpuTimeline* timeline = compute.timeline();
-  const int lane = lanes->receive.in(trace);
+  const int row = lane.id_in(trace);
   const Picoseconds posted = clock.now();
   return {compute, span,
           std::make_unique<Message>(
-              lanes->receives,
-              endpoint_.transport.receive(route(from, part), bytes_of(into), combine, free),
-              [=, &trace, &clock](Pending& pending) {
+              lane, endpoint_.transport.receive(route(from, part), bytes_of(into), combine, free),
+              [=, &lane, &trace, &clock](Pending& pending) {
                 if (timeline != nullptr) {
-                  timeline->span(entry(lane, span, pending, posted, flow, Flow::ends));
+                  timeline->span(entry(row, span, pending, posted, flow, Flow::ends));
                   return Event{clock.now()};
                 }
                 Picoseconds start = 0;
                 Picoseconds end = 0;
                 if (clock.is_modelled()) {
                   const Passage passage = arrive(clock.cluster(), from, self, span.bytes,
-                                                 pending.departure(), lanes->receive_free);
+                                                 pending.departure(), lane.free);
                   start = passage.start;
                   end = passage.end;
                 } else {
-                  // Before the sender has posted there is nothing to receive: that time is waiting,
-                  // not part of the message.
-                  start = std::max({posted, pending.departure(), lanes->receive_free});
+                  // The time before the sender posts the message is waiting, and not part of the
+                  // message.
+                  start = std::max({posted, pending.departure(), lane.free});
                   end = std::max(clock.since_start(pending.done_nanoseconds()), start);
                 }
-                lanes->receive_free = end;
-                trace.span(lane, span, start, end);
-                trace.flow_end(lane, flow, end);
+                lane.free = end;
+                trace.span(row, span, start, end);
+                trace.flow_end(row, flow, end);
                 return Event{end};
               })};
 }
 
-void Channel::note_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part) {
+void Channel::record_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part) {
   Recorder& trace = endpoint_.device.compute.trace();
-  const int lane = lanes_->send.in(trace);
-  trace.span(lane, span_of(part, to, bytes), passage.start, passage.end);
-  trace.flow_start(
-      lane,
-      flow_id(endpoint_.transport.rank(), to, id_, lanes_->sent[static_cast<std::size_t>(to)]++),
-      passage.start);
+  Lane& lane = lanes_->send;
+  const int row = lane.id_in(trace);
+  trace.span(row, span_of(part, to, bytes), passage.start, passage.end);
+  trace.flow_start(row, flow_id(endpoint_.transport.rank(), to, id_, lane.next(to)), passage.start);
 }
 
-void Channel::note_received(int from, std::int64_t bytes, const Passage& passage,
-                            const Part& part) {
+void Channel::record_received(int from, std::int64_t bytes, const Passage& passage,
+                              const Part& part) {
   Recorder& trace = endpoint_.device.compute.trace();
-  const int lane = lanes_->receive.in(trace);
-  trace.span(lane, span_of(part, from, bytes), passage.start, passage.end);
-  trace.flow_end(lane,
-                 flow_id(from, endpoint_.transport.rank(), id_,
-                         lanes_->received[static_cast<std::size_t>(from)]++),
-                 passage.end);
+  Lane& lane = lanes_->receive;
+  const int row = lane.id_in(trace);
+  trace.span(row, span_of(part, from, bytes), passage.start, passage.end);
+  trace.flow_end(row, flow_id(from, endpoint_.transport.rank(), id_, lane.next(from)), passage.end);
 }
 
 }  // namespace lockstep

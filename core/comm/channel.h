@@ -14,73 +14,76 @@
 
 namespace lockstep {
 
-/// One rank's connection to the others: its transport, and the device whose compute stream orders
-/// its messages.
+/// A rank's transport, the device whose compute stream orders its messages, and the collectives
+/// that its groups use.
 struct Endpoint {
   Transport& transport;
   Device device;
-  Collectives collectives = Collectives::ring;
+  Collectives collectives = Collectives::built_in;
 };
 
-/// A communication stream between this rank and others. It is in order, with its own time and one
+/// A communication stream between this rank and others. It is in order, has its own time and one
 /// lane per direction, and follows the rules of modelled time (core/README.md, "Modelled time"):
 ///
 ///   A message starts when its data and the sender's lane are ready, and holds that lane for
 ///   β · bytes. It arrives α later, but no sooner than β · bytes after the receiver's lane became
 ///   free.
 ///
-/// On the wall clock, a lane's span begins when the message was posted or when the previous message
-/// was done, whichever is later. Every message is a pair of spans and a flow between them. A
-/// Channel belongs to one agent at a time: the rank's own thread, or a worker. It outlives its
-/// Works, and completes them in the order in which they were issued, separately in each direction.
+/// On the wall clock, a message's span begins when the message was posted or when the previous
+/// message on its lane was done, whichever is later. In the trace, a message is a span on the
+/// sender's lane, a span on the receiver's lane, and a flow from one to the other. A Channel
+/// belongs to one agent at a time: the rank's own thread, or a worker. It must outlive its Works,
+/// and completes them in the order in which they were issued, separately in each direction.
 class Channel {
  public:
   /// The operation that a message belongs to.
   struct Part {
     Span span;
     std::source_location where = std::source_location::current();
-    std::int64_t whole = -1;  ///< of a collective; see Route
-    int root = -1;            ///< of a collective; see Route
+    std::int64_t whole = -1;  ///< bytes of the whole collective; see Route
+    int root = -1;            ///< of the collective; see Route
   };
 
-  /// `id` comes from Transport::open_channels; `send_lane` and `receive_lane` name the trace's
-  /// lanes.
+  /// `id` comes from Transport::open_channels(). `send_lane` and `receive_lane` are the names of
+  /// the lanes in the trace.
   Channel(Endpoint endpoint, int id, const std::string& send_lane, const std::string& receive_lane);
 
-  /// Sends a contiguous view (std::invalid_argument for others) to rank `to` of the whole run once
-  /// `ready` has occurred.
+  /// Sends `data` to rank `to` of the whole run once `ready` has occurred. Throws
+  /// std::invalid_argument if the view is not contiguous.
   Work send(View data, int to, Event ready, const Part& part);
-  /// Receives into a contiguous view from rank `from`. Nothing else uses the view after `free`. See
-  /// Transport::receive for `combine`.
+  /// Receives into a contiguous view from rank `from` of the whole run. Nothing else uses the view
+  /// after `free`. For `combine`, see Transport::receive().
   Work receive(View into, int from, const Part& part, Combine combine, const Event& free);
-  /// The same, for a view that nothing uses after the work launched on the compute stream so far.
+  /// Receives into a view that only the work launched on the compute stream so far still uses.
   Work receive(View into, int from, const Part& part);
 
-  // For messages that were evaluated instead of sent (see MetaCollectives): write them to the trace
-  // exactly as send() and receive() would have.
-  void note_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part);
-  void note_received(int from, std::int64_t bytes, const Passage& passage, const Part& part);
+  // Record in the trace a message that was evaluated but not sent (see MetaCollectives), exactly as
+  // send() and receive() record theirs.
+  void record_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part);
+  void record_received(int from, std::int64_t bytes, const Passage& passage, const Part& part);
 
   const Endpoint& endpoint() const { return endpoint_; }
-  /// The route of a message to or from `peer`, used in error messages.
+  /// The route of a message to or from `peer`.
   Route route(int peer, const Part& part) const;
 
  private:
   class Message;
 
-  /// A lane is added to the trace by its first message.
+  /// One direction of the stream: a lane of the trace, added by its first message.
   struct Lane {
     std::string name;
     int id = -1;
-    int in(Recorder& trace) { return id >= 0 ? id : id = trace.add_lane(name); }
+    Picoseconds free = 0;               ///< when it becomes free
+    std::deque<Message*> in_flight;     ///< in order of issue
+    std::vector<std::uint32_t> counts;  ///< messages so far, by peer; numbers the flows
+
+    int id_in(Recorder& trace) { return id >= 0 ? id : id = trace.add_lane(name); }
+    /// Returns and advances the number of the next message to or from `peer`.
+    std::uint32_t next(int peer) { return counts[static_cast<std::size_t>(peer)]++; }
   };
-  /// Lanes stay in place when the Channel moves, because Works refer to them.
+  /// The lanes keep their address when the Channel moves, because Works refer to them.
   struct Lanes {
     Lane send, receive;
-    Picoseconds send_free = 0;
-    Picoseconds receive_free = 0;
-    std::deque<Message*> sends, receives;       ///< not done yet
-    std::vector<std::uint32_t> sent, received;  ///< messages so far, by peer: they number the flows
   };
 
   Endpoint endpoint_;

@@ -14,7 +14,7 @@ void add_bytes(const Kernels& kernels, Queue queue, std::byte* into, const std::
   kernels.add(queue, sum, View{const_cast<std::byte*>(from), {n}, dtype}, sum);
 }
 
-/// The kernel that adds arriving elements; Group admits only floating-point types.
+/// Returns a function that adds arriving elements. Group admits only floating-point types.
 Combine adds(DType dtype) {
   switch (dtype) {
     case DType::bf16:
@@ -38,7 +38,7 @@ Work ChannelPeers::start_receive(View in, int from, Combine combine) {
 
 Picoseconds ChannelPeers::finish(Work work) const {
   const Event done = work.finish();
-  if (lane_ != nullptr) lane_->wait(done);
+  if (gpu_queue_ != nullptr) gpu_queue_->wait(done);
   return done.time;
 }
 
@@ -95,8 +95,8 @@ void ChannelPeers::add(View in, View sum) const {
 
 void ChannelPeers::copy(View from, View into) {
   if (from.data == nullptr || into.data == nullptr || from.data == into.data) return;
-  if (lane_ != nullptr)
-    lane_->gpu().copy(queue(), into.data, from.data, from.bytes());
+  if (gpu_queue_ != nullptr)
+    gpu_queue_->gpu().copy(queue(), into.data, from.data, from.bytes());
   else
     std::memmove(into.data, from.data, from.bytes());
 }

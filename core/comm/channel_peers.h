@@ -8,24 +8,24 @@
 
 namespace lockstep {
 
-/// Peers that exchange messages over a Channel.
+/// Implements Peers with messages over a Channel.
 class ChannelPeers final : public Peers {
  public:
   struct Place {
-    const std::vector<int>& ranks;  ///< the members, by their ranks in the whole run
+    const std::vector<int>& ranks;  ///< by member: its rank in the whole run
     int rank = 0;                   ///< this member's index among them
   };
-  /// The first step begins at `ready`. `scratch` receives elements before they are added; see
-  /// all_reduce_scratch for its size.
+  /// The first step begins at `ready`. Incoming elements are received into `scratch` before they
+  /// are added; for its size see all_reduce_scratch().
   ChannelPeers(Channel& channel, Place place, Channel::Part part, Event ready, View scratch)
       : Peers(place.rank, static_cast<int>(place.ranks.size())),
         channel_(channel),
         ranks_(place.ranks),
         part_(part),
-        lane_(channel.endpoint().transport.lane()),
+        gpu_queue_(channel.endpoint().transport.gpu_queue()),
         ready_(ready.time),
         scratch_(scratch) {
-    if (lane_ != nullptr) lane_->wait(ready);
+    if (gpu_queue_ != nullptr) gpu_queue_->wait(ready);
   }
 
   void send(View out, int to) override;
@@ -35,25 +35,27 @@ class ChannelPeers final : public Peers {
   void exchange_add(View out, int to, View sum, int from) override;
   void copy(View from, View into) override;
 
-  /// The end of this member's last message.
-  Event end() const { return {std::max(ready_, end_), lane_ ? lane_->record() : nullptr}; }
+  /// Returns the end of this member's last message.
+  Event end() const {
+    return {std::max(ready_, end_), gpu_queue_ ? gpu_queue_->record() : nullptr};
+  }
 
  private:
   Work start_send(View out, int to);
   Work start_receive(View in, int from, Combine combine = nullptr);
   void sent(Work work);
   void received(Work work);
-  /// Waits until the work is done; on a GPU, makes the lane wait instead.
+  /// Waits until the work is done, and returns its end; on a GPU, makes the queue wait instead.
   Picoseconds finish(Work work) const;
-  /// The time that this member has reached.
-  Event now() const { return {ready_, lane_ ? lane_->record() : nullptr}; }
-  Queue queue() const { return lane_ ? lane_->queue() : Queue{}; }
+  /// Returns the end of this member's previous step.
+  Event now() const { return {ready_, gpu_queue_ ? gpu_queue_->record() : nullptr}; }
+  Queue queue() const { return gpu_queue_ ? gpu_queue_->handle() : Queue{}; }
   void add(View in, View sum) const;
 
   Channel& channel_;
   const std::vector<int>& ranks_;
   Channel::Part part_;
-  GpuLane* lane_;  ///< null on the CPU
+  GpuQueue* gpu_queue_;  ///< null on the CPU
   Picoseconds ready_;
   Picoseconds end_ = 0;
   View scratch_;

@@ -10,87 +10,15 @@ namespace lockstep {
 
 namespace {
 
-/// Converts a count to the libraries' int.
+/// Converts a number of elements to the int that the libraries take.
 int narrow(std::int64_t count) {
   if (count > std::numeric_limits<int>::max())
     throw std::invalid_argument(
-        fmt::format("{} elements at once; a library takes 2^31 - 1", count));
+        fmt::format("a collective of {} elements; MPI and NCCL take at most 2^31 - 1", count));
   return static_cast<int>(count);
 }
 
 }  // namespace
-
-/// A collective in flight, with its scratch, which is allocated and released on the rank's own
-/// thread, in program order.
-class Group::CollectiveTask final : public Task {
- public:
-  CollectiveTask(Stream& compute, Worker& worker, std::shared_ptr<Worker::Job> job, Tensor scratch)
-      : compute_(compute), worker_(worker), job_(std::move(job)), scratch_(std::move(scratch)) {}
-  ~CollectiveTask() override { worker_.drop(*job_); }
-  Event finish() override {
-    Event end = worker_.wait(*job_);
-    if (scratch_) compute_.follow(end);  // the scratch is released after this
-    return end;
-  }
-
- private:
-  Stream& compute_;
-  Worker& worker_;
-  std::shared_ptr<Worker::Job> job_;
-  Tensor scratch_;
-};
-
-/// A collective on the meta device. Settling it counts its bytes and writes its messages to the
-/// trace, on the rank's own thread. A lane's events must stay in order, so settling one collective
-/// first settles all earlier ones.
-class Group::MetaTask final : public Task {
- public:
-  MetaTask(Group& group, Channel::Part part, MetaCall call, Tensor scratch)
-      : group_(group),
-        part_(std::move(part)),
-        pending_(group.meta_->issue(std::move(call))),
-        scratch_(std::move(scratch)) {
-    group_.unsettled_.push_back(this);
-  }
-  ~MetaTask() override {
-    if (pending_ && pending_->done()) settle_up_to_here();
-    std::erase(group_.unsettled_, this);
-  }
-  Event finish() override {
-    if (pending_) pending_->wait();
-    settle_up_to_here();
-    return {end_};
-  }
-
- private:
-  void settle_up_to_here() {
-    while (pending_) {
-      group_.unsettled_.front()->settle();
-      group_.unsettled_.pop_front();
-    }
-  }
-  void settle() {
-    const MetaOutcome& outcome = pending_->wait();
-    end_ = outcome.end;
-    if (outcome.bytes_sent)
-      group_.endpoint_.transport.count_sent(part_.span.name, *outcome.bytes_sent);
-    Channel& channel = *group_.collective_channel_;
-    for (std::size_t i = 0; i < outcome.passages.size(); ++i) {
-      const auto [sends, peer, bytes] = outcome.steps[i];
-      if (sends)
-        channel.note_sent(group_.world_rank(peer), bytes, outcome.passages[i], part_);
-      else
-        channel.note_received(group_.world_rank(peer), bytes, outcome.passages[i], part_);
-    }
-    pending_.reset();
-  }
-
-  Group& group_;
-  Channel::Part part_;
-  std::unique_ptr<MetaPending> pending_;  ///< null once settled
-  Picoseconds end_ = 0;
-  Tensor scratch_;
-};
 
 Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int channels)
     : endpoint_(endpoint),
@@ -124,15 +52,16 @@ Group::~Group() {
 
 View Group::checked(const char* operation, View data) const {
   if (!is_floating(data.dtype))
-    throw std::invalid_argument(fmt::format("{} in {} wants f32, bf16 or f16 elements, not {}",
-                                            operation, name_, name_of(data.dtype)));
+    throw std::invalid_argument(
+        fmt::format("{} in {}: the elements must be f32, bf16 or f16, not {}", operation, name_,
+                    name_of(data.dtype)));
   if (native_ && is_narrow(data.dtype) && !native_->narrow())
-    throw std::invalid_argument(fmt::format(
-        "{} of {} in {}: the library's collectives know f32 only; --comm ring knows all", operation,
-        name_of(data.dtype), name_));
+    throw std::invalid_argument(
+        fmt::format("{} of {} in {}: MPI's collectives support only f32; use --comm ring",
+                    operation, name_of(data.dtype), name_));
   if (!data.contiguous())
     throw std::invalid_argument(fmt::format(
-        "{} in {} wants contiguous elements; copy them together first", operation, name_));
+        "{} in {}: the elements must be contiguous; copy them together first", operation, name_));
   return data;
 }
 
@@ -150,81 +79,6 @@ Channel::Part Group::part(const char* name, std::source_location where) const {
                    .group = kept_name_,
                    .group_size = size()},
           .where = where};
-}
-
-Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
-                  std::function<void(NativeCollectives&)> theirs) {
-  Stream& compute = endpoint_.device.compute;
-  Tensor scratch;
-  if (call.scratch > 0 && size() > 1 && !native_)
-    scratch =
-        Tensor{endpoint_.device.memory, {call.scratch}, MemoryCategory::communication, call.dtype};
-  const Event ready = compute.record();  // on a GPU, also after the scratch's allocation
-  Channel::Part part = this->part(call.name, call.where);
-  part.whole = call.whole;
-  part.root = call.root;
-  part.span.algorithm = native_ ? "native" : call.algorithm;
-  if (size() == 1) {
-    ChannelPeers alone{messages_, {ranks_, rank_}, part, ready, {}};
-    ours(alone);
-    return {compute, part.span, alone.end()};
-  }
-
-  part.span.sequence = issued_++;
-  if (native_) endpoint_.transport.count_library_call(call.name);
-  if (native_ && native_->lane() != nullptr) return enqueue_native(part.span, ready, theirs);
-  if (meta_) {
-    MetaCall mine{.algorithm = std::move(ours),
-                  .route = collective_channel_->route(/*peer=*/-1, part),
-                  .ready = ready.time,
-                  .traced = compute.trace().on()};
-    return {compute, part.span,
-            std::make_unique<MetaTask>(*this, part, std::move(mine), std::move(scratch))};
-  }
-  auto job = worker_->queue(
-      [this, part, ready, ours = std::move(ours), theirs = std::move(theirs),
-       view = scratch.view()] {
-        ChannelPeers peers{*collective_channel_, {ranks_, rank_}, part, ready, view};
-        if (native_) return run_native(peers, part.span, *native_, theirs);
-        ours(peers);
-        return peers.end();
-      },
-      {.operation = part.span.name, .where = call.where, .group = kept_name_});
-  return {compute, part.span,
-          std::make_unique<CollectiveTask>(compute, *worker_, std::move(job), std::move(scratch))};
-}
-
-Work Group::enqueue_native(const Span& span, const Event& ready,
-                           const std::function<void(NativeCollectives&)>& work) {
-  Stream& compute = endpoint_.device.compute;
-  GpuLane& lane = *native_->lane();
-  const Picoseconds launched = compute.clock().now();
-  lane.wait(ready);
-  MarkPtr begun = lane.record();
-  work(*native_);
-  MarkPtr done = lane.record();
-  endpoint_.transport.expect(done);
-  if (GpuTimeline* timeline = compute.timeline())
-    timeline->span({.lane = compute.trace().add_lane(name_ + " collectives: native"),
-                    .span = span,
-                    .start = std::move(begun),
-                    .end = done,
-                    .launched = launched});
-  return {compute, span, Event{compute.now(), std::move(done)}};
-}
-
-// Runs our own barrier before the backend's call. The barrier detects mismatched calls, does not
-// spin while members are missing, and keeps a member that never arrives from hanging the others
-// inside a library call that cannot be cancelled.
-Event Group::run_native(ChannelPeers& peers, const Span& span, NativeCollectives& backend,
-                        const std::function<void(NativeCollectives&)>& work) {
-  dissemination_barrier(peers);
-  const Stream& compute = endpoint_.device.compute;
-  const Picoseconds start = compute.clock().now();
-  work(backend);
-  const Picoseconds end = compute.clock().now();
-  compute.trace().span(compute.trace().add_lane(name_ + " collectives: native"), span, start, end);
-  return {end};
 }
 
 Work Group::send(View data, int to, std::source_location where) {
@@ -289,9 +143,9 @@ Work Group::gather(View data, int root, std::source_location where) {
 Work Group::all_to_all(View out, View in, std::source_location where) {
   const std::int64_t n = out.elements();
   if (n % size() != 0 || in.elements() != n)
-    throw std::invalid_argument(
-        fmt::format("all_to_all of {} into {} elements between {} members wants equal chunks", n,
-                    in.elements(), size()));
+    throw std::invalid_argument(fmt::format(
+        "all_to_all of {} into {} elements between {} members: the chunks must be equal", n,
+        in.elements(), size()));
   const std::vector<std::int64_t> counts(ranks_.size(), n / size());
   return all_to_all_v(out, counts, in, counts, where);
 }
@@ -301,12 +155,12 @@ Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View i
   checked("all_to_all_v", out);
   checked("all_to_all_v", in);
   if (in.dtype != out.dtype)
-    throw std::invalid_argument(
-        fmt::format("all_to_all_v of {} into {} elements", name_of(out.dtype), name_of(in.dtype)));
+    throw std::invalid_argument(fmt::format("all_to_all_v of {} elements into {} elements",
+                                            name_of(out.dtype), name_of(in.dtype)));
   const auto total = [&](const std::vector<std::int64_t>& counts) {
     std::int64_t sum = 0;
     for (const std::int64_t count : counts) {
-      if (count < 0) throw std::invalid_argument("all_to_all_v: a count below 0");
+      if (count < 0) throw std::invalid_argument("all_to_all_v: a count is negative");
       sum += count;
     }
     return sum;
@@ -316,8 +170,9 @@ Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View i
       send_counts[static_cast<std::size_t>(rank_)] !=
           receive_counts[static_cast<std::size_t>(rank_)])
     throw std::invalid_argument(
-        "all_to_all_v wants a count a member, no more elements than there are, and the same "
-        "count for what stays here");
+        "all_to_all_v: there must be one count per member, the counts must not exceed the views, "
+        "and "
+        "this member must send itself as many elements as it expects from itself");
   const auto narrowed = [](const std::vector<std::int64_t>& counts) {
     std::vector<int> result;
     for (const std::int64_t count : counts) result.push_back(narrow(count));

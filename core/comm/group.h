@@ -15,54 +15,53 @@
 
 namespace lockstep {
 
-/// An ordered set of ranks and its operations, all in place on contiguous views of f32, bf16 or f16
-/// (std::invalid_argument for other views and for member numbers out of range). 16-bit sums are
-/// computed in f32 and rounded at every step of the algorithm; MPI's own collectives support only
-/// f32 and throw std::invalid_argument for other types. Every rank of the group calls the same
-/// operations with the same sizes in the same order. Each operation returns a Work; its wait()
-/// keeps the compute stream from continuing before the operation has ended. A Group outlives its
-/// Works.
+/// An ordered set of ranks and its operations, all in place on contiguous views of f32, bf16 or
+/// f16. Operations throw std::invalid_argument for other views, and for member numbers out of
+/// range. 16-bit sums are computed in f32 and rounded at every step of the algorithm; MPI's own
+/// collectives support only f32, and throw std::invalid_argument for other types. All members call
+/// the same operations, with the same sizes, in the same order. Each operation returns a Work,
+/// whose wait() keeps the compute stream from continuing before the operation has ended. A Group
+/// must outlive its Works.
 ///
-/// On the meta device no messages are sent: see MetaCollectives.
+/// On the meta device a group sends no messages; see MetaCollectives.
 ///
-/// Collectives run one after another on the group's own communication stream. Each starts from the
-/// point that the compute stream had reached at the call, and overlaps with compute until wait().
-/// Its additions cost nothing on the modelled clock (no gamma term). In a group of one, every
-/// operation ends immediately and sends nothing. After a collective fails, or its Work is dropped
-/// before it is done, the group runs no further collectives: their wait() throws and gives the
-/// reason.
+/// Collectives run one after another on the group's own communication stream. Each starts when the
+/// compute stream reaches the point of the call, and overlaps with compute until wait(). Additions
+/// cost nothing on the modelled clock (there is no γ term). In a group of one, every operation ends
+/// immediately and sends nothing. After a collective fails, or its Work is dropped before it is
+/// done, the group runs no further collectives: their wait() throws an error with the reason.
 class Group {
  public:
-  /// `ranks` are ranks of the whole run and include this one; `ranks`, `name` and `channels` are
-  /// the same on every member. `channels` is the first of the two channel numbers that a group
-  /// uses, from Transport::open_channels. Throws std::invalid_argument if this rank is not a
-  /// member, or already belongs to a live group of that name. If the backend's own collectives are
-  /// used, the constructor is collective: all members construct the group at the same time and wait
-  /// for one another.
+  /// The number of channels that a group uses.
   static constexpr int channels_taken = 2;
+  /// `ranks` are ranks of the whole run, and include this rank. `channels` is the first of
+  /// `channels_taken` numbers from Transport::open_channels(). All members pass the same `ranks`,
+  /// `name` and `channels`. With the backend's own collectives, the constructor is itself
+  /// collective. Throws std::invalid_argument if this rank is not a member, or already belongs to a
+  /// live group of that name.
   Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int channels);
   ~Group();
 
   /// This rank's index in the group, 0 .. size() - 1.
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
-  /// The rank in the whole run of the group's i-th member.
+  /// The i-th member's rank in the whole run.
   int world_rank(int i) const { return ranks_[static_cast<std::size_t>(i)]; }
   const std::string& name() const { return name_; }
 
-  /// Point-to-point between members, by their index in the group, on a stream separate from the
-  /// collectives'. Sends complete in the order in which they were issued, whatever their
-  /// destination; so do receives.
+  /// Sends to or receives from another member, by its index in the group, on a stream separate from
+  /// that of the collectives. Sends complete in the order in which they were issued, whatever their
+  /// destination, and so do receives.
   Work send(View data, int to, std::source_location where = std::source_location::current());
   Work receive(View into, int from, std::source_location where = std::source_location::current());
 
   /// Copies the root's elements to every member (binomial tree).
   Work broadcast(View data, int root, std::source_location where = std::source_location::current());
-  /// Leaves the sum over members on every member, bitwise identical.
+  /// Leaves the sum over all members on every member, bitwise identical.
   Work all_reduce(View data, Algorithm algorithm = Algorithm::ring,
                   std::source_location where = std::source_location::current());
-  /// Divides `data` into size() chunks (see chunk()). Member i ends with the sum over members of
-  /// chunk i, at its place in `data`; the other chunks hold partial sums (ring).
+  /// Divides `data` into size() chunks (see chunk()). Member i ends with the sum of chunk i over
+  /// all members, in its place in `data`; its other chunks hold partial sums (ring).
   Work reduce_scatter(View data, std::source_location where = std::source_location::current());
   /// Member i contributes chunk i of `data`; every member ends with all chunks (ring).
   Work all_gather(View data, std::source_location where = std::source_location::current());
@@ -72,15 +71,16 @@ class Group {
   /// Sends chunk i of `out` to member i and receives that member's chunk into chunk i of `in`
   /// (pairwise). Throws std::invalid_argument unless both have the same number of elements.
   Work all_to_all(View out, View in, std::source_location where = std::source_location::current());
-  /// The same with contiguous chunks of any sizes, in elements: the count that member i sends to j
-  /// must equal the count that j expects from i.
+  /// All-to-all with contiguous chunks of any sizes, in elements. The count that member i sends to
+  /// j must equal the count that j expects from i.
   Work all_to_all_v(View out, std::vector<std::int64_t> send_counts, View in,
                     std::vector<std::int64_t> receive_counts,
                     std::source_location where = std::source_location::current());
-  /// Returns on no rank before every rank has entered (dissemination: ⌈log₂ N⌉ rounds).
+  /// Ends on each member only after all members have called it (dissemination: ⌈log₂ N⌉ rounds).
   Work barrier(std::source_location where = std::source_location::current());
 
-  /// Chunk i of size() chunks of `data`: the first n mod size() chunks have one extra element.
+  /// Returns chunk i of the size() chunks of `data`, which has n elements. The first n mod size()
+  /// chunks have one extra element.
   View chunk(View data, int i) const { return chunk_of(data, i, size()); }
 
  private:
@@ -89,7 +89,7 @@ class Group {
     const char* name;
     const char* algorithm;
     std::int64_t whole;    ///< bytes of the whole collective; -1 if members may differ
-    std::int64_t scratch;  ///< in elements
+    std::int64_t scratch;  ///< size of the scratch buffer, in elements
     std::source_location where;
     int root = -1;
     DType dtype = DType::f32;  ///< of the scratch buffer
@@ -97,17 +97,17 @@ class Group {
   class CollectiveTask;
   class MetaTask;
 
-  /// Puts the collective on the group's stream: runs `ours`, or `theirs` if the backend's own
-  /// collectives were requested.
+  /// Issues the collective on the group's stream: `ours`, or `theirs` with the backend's own
+  /// collectives.
   Work issue(const Call& call, std::function<void(Peers&)> ours,
              std::function<void(NativeCollectives&)> theirs);
-  /// For a GPU, whose library enqueues the operation immediately.
+  /// Issues a collective of a GPU's library, which enqueues it immediately.
   Work enqueue_native(const Span& span, const Event& ready,
                       const std::function<void(NativeCollectives&)>& work);
   Event run_native(ChannelPeers& peers, const Span& span, NativeCollectives& backend,
                    const std::function<void(NativeCollectives&)>& work);
   std::vector<int> chunk_counts(View data) const;
-  /// The operation's arguments, validated; throws std::invalid_argument.
+  // Validate an operation's argument and return it; throw std::invalid_argument.
   View checked(const char* operation, View data) const;
   int member(const char* operation, int i) const;
   Channel::Part part(const char* name, std::source_location where) const;

@@ -6,37 +6,38 @@
 
 namespace lockstep {
 
-/// The operation behind a Work. Destroying it withdraws whatever has not happened yet.
+/// The operation behind a Work. The destructor cancels the part that has not happened yet.
 class Task {
  public:
   virtual ~Task() = default;
-  /// Blocks until it is done and returns its end (on a GPU: until its completion event is known).
-  /// Throws RunError as Pending::wait does.
+  /// Blocks until the operation is done, or on a GPU until it is queued, and returns the event at
+  /// which it ends. Throws RunError as Pending::wait() does.
   virtual Event finish() = 0;
 };
 
-/// Communication in flight. Move-only. wait() keeps the compute stream from continuing before it
-/// has ended. Until then it owns the buffers, which must outlive it: if both are members, declare
-/// the buffer first. Belongs to the rank's own thread.
+/// A communication operation in flight. Move-only. wait() keeps the compute stream from continuing
+/// before the operation has ended. Until then the operation uses its buffers, which must outlive
+/// the Work: if both are members of a class, declare the buffer first. Belongs to the rank's own
+/// thread.
 ///
-/// Every Work must be waited for. If it is dropped earlier, for example by an exception, it
-/// withdraws whatever has not happened yet, so that its buffers may be freed; but the ranks then no
-/// longer agree on the messages, and the run cannot continue.
+/// Every Work must be waited for. A Work that is destroyed earlier, for example by an exception,
+/// cancels the part that has not happened yet, so that its buffers may be freed; but the ranks then
+/// no longer agree on their messages, and the run cannot continue.
 class [[nodiscard]] Work {
  public:
   Work() = default;
   Work(Work&& other) noexcept { *this = std::move(other); }
   Work& operator=(Work&& other) noexcept;
   Work(Stream& compute, Span span, std::unique_ptr<Task> task);
-  /// Work that was already over, at `done`, when it was issued.
+  /// An operation that ends at `done` and needs no further host work.
   Work(Stream& compute, Span span, Event done);
 
-  /// Blocks until it is done; on a GPU it blocks only the compute stream. On the modelled clock the
-  /// compute stream takes the later of its own time and the communication's. The time spent waiting
-  /// becomes a `wait` span.
+  /// Blocks until the operation is done; on a GPU, blocks only the compute stream. On the modelled
+  /// clock the compute stream's time becomes the later of its own and the operation's end. The time
+  /// spent waiting becomes a `wait` span.
   void wait();
-  /// Blocks until it is done and returns its end, without holding up the compute stream. On a
-  /// GPU, its buffers may be released once the compute stream follows that event (Stream::follow).
+  /// Blocks until the operation is done and returns its end, without holding up the compute stream.
+  /// On a GPU, the buffers may be released after Stream::follow() with that event.
   Event finish();
   explicit operator bool() const { return compute_ != nullptr; }
 

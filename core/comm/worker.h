@@ -14,20 +14,19 @@
 
 namespace lockstep {
 
-/// The thread behind a communication stream: runs a group's collectives one after another, in the
-/// order in which they were issued, while the rank computes. On a GPU a stream is a device queue;
-/// on the CPU it is this thread. If a rank waits for the next job before the thread has begun it,
-/// the rank's own thread runs the job, in the worker's name and without a thread switch. After a
-/// job fails, or is dropped before it is done, this rank's messages no longer match the other
-/// ranks': later jobs do not run, and fail for the same reason.
+/// A communication stream on the CPU: a thread that runs a group's collectives in the order in
+/// which they were issued, while the rank computes. If the rank waits for a job that is next in
+/// line and has not begun, the rank's own thread runs it as the worker's agent, which saves a
+/// thread switch. After a job fails, or is dropped before it is done, this rank's messages no
+/// longer match the other ranks' messages, so later jobs do not run, and fail with the same error.
 class Worker {
  public:
-  /// Runs the job's messages, and returns when they ended.
+  /// Exchanges the job's messages, and returns the time at which they ended.
   using Body = std::function<Event()>;
 
   class Job {
    public:
-    /// `why` is shown as the reason for waiting for this job.
+    /// Error messages give `why` as the operation that an agent waits for.
     Job(Body body, Route why) : body_(std::move(body)), why_(why) {}
 
    private:
@@ -37,42 +36,42 @@ class Worker {
     Route why_;
     std::int64_t number_ = 0;  ///< among this worker's jobs, from 1
     State state_ = State::queued;
-    bool dropped_ = false;  ///< while it was running
+    bool dropped_ = false;  ///< was dropped while running
     Event end_;
     std::exception_ptr error_;
   };
 
-  /// `rank` is the transport of the rank's own thread, which issues jobs and waits for them. The
-  /// first job starts the thread.
+  /// `rank` is the endpoint of the rank's own thread, which issues the jobs and waits for them. The
+  /// worker's thread starts with the first job.
   Worker(Transport& rank, const std::string& name);
-  /// Abandons the remaining jobs.
+  /// Drops the remaining jobs.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// The agent on whose behalf the jobs exchange messages.
+  /// The endpoint of the worker's agent, which exchanges the jobs' messages.
   Transport& agent() { return *agent_; }
 
   std::shared_ptr<Job> queue(Body body, Route why);
-  /// Blocks until the job is done and returns its end; throws what the job threw. For the rank's
-  /// own thread.
+  /// Blocks until the job is done and returns its end; rethrows the job's exception. Called by the
+  /// rank's own thread.
   Event wait(Job& job);
-  /// Abandons the job: removes it if it has not begun, makes its waits fail if it has. Returns when
-  /// nothing uses its buffers any more.
+  /// Removes the job if it has not begun, or makes its waits fail if it has. Returns when the job
+  /// no longer uses its buffers.
   void drop(Job& job) noexcept;
 
  private:
   void work();
-  /// Runs the next job; `lock` is released meanwhile.
+  /// Runs the next job. Releases `lock` meanwhile.
   void do_next(std::unique_lock<std::mutex>& lock);
-  /// Keeps jobs after that number from running.
+  /// Keeps jobs with numbers above `number` from running.
   void end_at(std::int64_t number, std::exception_ptr why);
   std::exception_ptr dropped(const Job& job) const;
 
   Transport& rank_;
   std::unique_ptr<Transport> agent_;
   std::mutex mutex_;
-  std::condition_variable wake_;  ///< there is something to do, or something was done
+  std::condition_variable wake_;  ///< signals a new job, a finished job, or stop_
   std::deque<std::shared_ptr<Job>> queue_;
   std::int64_t queued_ = 0;
   std::int64_t last_sound_ = std::numeric_limits<std::int64_t>::max();

@@ -7,9 +7,10 @@
 
 namespace lockstep::cuda {
 
-/// Unless `status` is success, throws GpuError with the call, the GPU and CUDA's error. Clears the
-/// error, so that the next call does not report it again (unless the GPU cannot recover from it).
-/// Kernels, which do not know their GPU's number, use a separate check().
+/// Throws GpuError with the call, the GPU and CUDA's error, unless `status` is cudaSuccess. Clears
+/// the error, so that the next call does not report it again, unless the GPU cannot recover from
+/// it. Kernel launches use check() of kernels/cuda/check.h, because they do not know the GPU's
+/// number.
 inline void expect_success(cudaError_t status, const char* call, int gpu) {
   if (status == cudaSuccess) return;
   cudaGetLastError();

@@ -38,22 +38,23 @@ cudaEvent_t EventPool::take(int gpu) {
 }
 
 void EventPool::give_back(cudaEvent_t event) noexcept {
-  // The event need not have been passed: a wait refers to the record at the time of the wait's
-  // call, and an event may be recorded again at any time.
+  // The event need not have been passed: a pending wait refers to the record that was current when
+  // the wait was enqueued, so the event may be recorded again at any time.
   const std::lock_guard lock{mutex_};
   idle_.push_back(event);
 }
 
 CudaGpu::CudaGpu(int index, const GpuInfo& info, bool allow_tf32) : index_(index), info_(info) {
   make_current();
-  // Waiting threads sleep, because there may be more ranks than cores.
+  // Makes waiting threads sleep, because there may be more ranks than cores.
   check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "cudaSetDeviceFlags");
   open_pool();
   kernels_ = make_cuda_kernels(allow_tf32);
 }
 
-/// Keeps freed memory in the pool (by default, each synchronization returns it to the system, which
-/// makes the next allocation slow). Grants access to GPUs that can reach this one's memory.
+/// Makes the pool keep freed memory. (By default each synchronization returns it to the system,
+/// which makes the next allocation slow.) Gives other GPUs access to the pool if they can reach
+/// this GPU's memory.
 void CudaGpu::open_pool() {
   cudaMemPool_t pool = nullptr;
   check(cudaDeviceGetDefaultMemPool(&pool, index_), "cudaDeviceGetDefaultMemPool");
@@ -90,7 +91,7 @@ const Kernels& CudaGpu::kernels() const {
 void* CudaGpu::allocate(std::size_t bytes, Queue queue) {
   make_current();
   void* data = nullptr;
-  // An allocation of no bytes would return null.
+  // An allocation of 0 bytes would return null.
   const cudaError_t status = cudaMallocAsync(&data, bytes == 0 ? 1 : bytes, stream_of(queue));
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // so that the next call does not report it again
@@ -101,7 +102,7 @@ void* CudaGpu::allocate(std::size_t bytes, Queue queue) {
 }
 
 void CudaGpu::release(void* data, Queue queue) noexcept {
-  // Errors here have already occurred earlier, and the next call that can throw reports them.
+  // Any error here comes from earlier work; the next call that can throw reports it.
   cudaSetDevice(index_);
   cudaFreeAsync(data, stream_of(queue));
 }

@@ -10,8 +10,9 @@
 
 namespace lockstep::cuda {
 
-/// A pool of unused CUDA events: creating one takes longer than recording it. It outlives the GPU
-/// if any of its marks does. All events belong to one GPU, which must be current in every call.
+/// A pool of CUDA events, because creating an event takes longer than recording one. Marks share
+/// its ownership, so it may outlive the CudaGpu. All events belong to one GPU, which must be
+/// current in every call.
 class EventPool {
  public:
   EventPool() = default;
@@ -42,20 +43,19 @@ class CudaMark final : public Mark {
   cudaEvent_t event_;
 };
 
-/// One rank's use of a GPU through the CUDA runtime: queues are non-blocking streams, marks are
-/// events, and memory comes from the GPU's stream-ordered pool, which retains freed memory.
-/// core/device/gpu.h documents the calls.
+/// Implements Gpu with the CUDA runtime: queues are non-blocking streams, marks are events, and
+/// memory comes from the GPU's stream-ordered pool, which retains freed memory. core/device/gpu.h
+/// documents the calls.
 ///
-/// CUDA's current GPU belongs to a thread, not to this object, so every call sets it. That costs
-/// tens of nanoseconds, and no call can use the wrong GPU.
+/// CUDA's current GPU is a property of the thread, so every call sets it. That costs tens of
+/// nanoseconds, and ensures that no call uses the wrong GPU.
 class CudaGpu final : public Gpu {
  public:
   CudaGpu(int index, const GpuInfo& info, bool allow_tf32);
 
   int index() const override { return index_; }
   const GpuInfo& info() const override { return info_; }
-  /// The kernels run on the calling thread's current GPU, which this call sets, as every other
-  /// does.
+  /// The kernels run on the calling thread's current GPU, which this call sets.
   const Kernels& kernels() const override;
 
   void* allocate(std::size_t bytes, Queue queue) override;

@@ -1,5 +1,5 @@
-// The library that core loads at run time: see GpuLibrary in core/device/gpu.h. It uses only core's
-// headers and links none of its code, so that a process has one copy of everything.
+// The library that core loads at run time; see GpuLibrary in core/device/gpu.h. It uses core's
+// headers but links none of core's code, so that a process has only one copy of that code.
 
 #include <fmt/format.h>
 
@@ -25,15 +25,16 @@ GpuInfo describe(int index) {
           .memory = static_cast<std::int64_t>(properties.totalGlobalMem)};
 }
 
-/// Formats 13020 as 13.2.
+/// Formats CUDA's version numbers, for example 13020 as 13.2.
 std::string dotted(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 class CudaLibrary final : public GpuLibrary {
  public:
-  /// Queries the driver without creating a context on any GPU. Without a driver, or with one that
-  /// finds no GPU, the list is empty; a driver too old for this CUDA throws UsageError.
+  /// Queries the driver without creating a context on any GPU. The list of GPUs is empty if there
+  /// is no driver, or if the driver finds no GPU. Throws UsageError if the driver is too old for
+  /// this CUDA.
   CudaLibrary() {
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
@@ -52,7 +53,9 @@ class CudaLibrary final : public GpuLibrary {
   using GpuLibrary::open;
   std::unique_ptr<Gpu> open(int index, bool allow_tf32) override {
     if (index < 0 || static_cast<std::size_t>(index) >= gpus_.size())
-      throw GpuError{fmt::format("there is no GPU {}: this process sees {}", index, gpus_.size())};
+      throw GpuError{
+          fmt::format("there is no GPU {}; the number of GPUs visible to this process is {}", index,
+                      gpus_.size())};
     return std::make_unique<CudaGpu>(index, gpus_[static_cast<std::size_t>(index)], allow_tf32);
   }
 
@@ -66,7 +69,7 @@ class CudaLibrary final : public GpuLibrary {
   }
 
  private:
-  /// The newest CUDA version that the driver supports; 0 without a driver.
+  /// Returns the newest CUDA version that the driver supports, or 0 if there is no driver.
   static int driver() {
     int version = 0;
     expect_success(cudaDriverGetVersion(&version), "cudaDriverGetVersion", 0);
@@ -80,7 +83,7 @@ class CudaLibrary final : public GpuLibrary {
 
 }  // namespace lockstep::cuda
 
-/// The only exported symbol of this library. Throws UsageError if the driver can't be used.
+/// The only symbol that this library exports. Throws UsageError if the driver can't be used.
 extern "C" __attribute__((visibility("default"))) lockstep::GpuLibrary* lockstep_gpu_library() {
   static lockstep::cuda::CudaLibrary library;
   return &library;

@@ -14,7 +14,7 @@ namespace lockstep::nccl {
 
 namespace {
 
-/// If `communicator` is null, uses NCCL's last error of any communicator.
+/// Describes a failed call. If `communicator` is null, includes NCCL's last error on any of them.
 std::string words(ncclResult_t result, const char* call, ncclComm_t communicator) {
   const char* last = ncclGetLastError(communicator);
   return fmt::format("{}: {}{}{}", call, ncclGetErrorString(result),
@@ -36,12 +36,12 @@ ncclDataType_t type_of(DType dtype) {
     case DType::i32:
       return ncclInt32;
   }
-  throw std::invalid_argument{"NCCL: no such type of elements"};
+  throw std::invalid_argument{"NCCL: unsupported element type"};
 }
 
-/// Admits the rank's threads to NCCL until one of them aborts the communicator, which NCCL then
-/// frees. After that no thread may enter, and threads inside get time to leave. A thread that does
-/// not leave is stuck in NCCL, and ncclCommAbort frees it.
+/// Lets the rank's threads call NCCL until one of them closes the gate, to abort or destroy the
+/// communicator. After that no thread may enter, and close() waits a short time for the threads
+/// inside to leave. A thread that does not leave is stuck in NCCL, and ncclCommAbort unblocks it.
 class Gate {
  public:
   class Visit {
@@ -60,7 +60,7 @@ class Gate {
     bool let_in_;
   };
 
-  /// Returns whether this call closed the gate. Later calls report `why`.
+  /// Closes the gate; from then on closed() gives `why`. Returns false if it was closed already.
   bool close(const std::string& why) {
     std::unique_lock lock{mutex_};
     if (closed_) return false;
@@ -70,11 +70,11 @@ class Gate {
     return true;
   }
 
-  /// The reason, if the gate is closed.
+  /// Returns the reason if the gate is closed.
   std::optional<std::string> closed() const {
     const std::lock_guard lock{mutex_};
     if (!closed_) return std::nullopt;
-    return "this communicator was given up: " + why_;
+    return "this communicator can no longer be used: " + why_;
   }
 
  private:
@@ -105,8 +105,8 @@ class NcclCommunicator final : public GpuCommunicator {
     expect_success(ncclCommUserRank(handle_, &rank_), "ncclCommUserRank", handle_);
     expect_success(ncclCommCount(handle_, &size_), "ncclCommCount", handle_);
   }
-  /// Waits for pending operations. A failed run must abort first, or this waits for ranks that are
-  /// gone.
+  /// Waits for pending operations. If the run has failed, abort() must be called first; otherwise
+  /// the destructor may wait for ranks that no longer exist.
   ~NcclCommunicator() override {
     if (!gate_.close("it was destroyed")) return;
     cudaSetDevice(gpu_);
@@ -157,7 +157,7 @@ class NcclCommunicator final : public GpuCommunicator {
   void reduce_scatter(Queue queue, View data, View own) override {
     if (own.elements() != chunk(data) || own.dtype != data.dtype)
       throw std::invalid_argument{
-          fmt::format("reduce_scatter: {} elements among {} ranks, and a chunk of {}",
+          fmt::format("reduce_scatter of {} elements between {} ranks: the chunk has {} elements",
                       data.elements(), size_, own.elements())};
     enter("ncclReduceScatter", data, [&](std::size_t count, ncclDataType_t type) {
       return ncclReduceScatter(data.data, own.data, count / ranks(), type, ncclSum, handle_,
@@ -199,11 +199,11 @@ class NcclCommunicator final : public GpuCommunicator {
   static cudaStream_t stream_of(Queue queue) { return static_cast<cudaStream_t>(queue.handle); }
   std::size_t ranks() const { return static_cast<std::size_t>(size_); }
 
-  /// The number of elements in one member's chunk.
+  /// Returns the number of elements of one member's chunk.
   std::int64_t chunk(const View& data) const {
     if (data.elements() % size_ != 0)
-      throw std::invalid_argument{
-          fmt::format("NCCL: {} elements are not {} equal chunks", data.elements(), size_)};
+      throw std::invalid_argument{fmt::format(
+          "NCCL: {} elements can't be divided into {} equal chunks", data.elements(), size_)};
     return data.elements() / size_;
   }
 
@@ -214,7 +214,7 @@ class NcclCommunicator final : public GpuCommunicator {
     cudaSetDevice(gpu_);
     const ncclResult_t result = call();
     if (result == ncclSuccess) return;
-    // If an abort ended the call, NCCL's error does not give the reason, and the handle has been
+    // If an abort ended the call, NCCL's error does not contain the reason, and the handle has been
     // freed.
     if (gate_.closed()) throw_closed(name);
     throw std::runtime_error{words(result, name, handle_)};
@@ -225,7 +225,7 @@ class NcclCommunicator final : public GpuCommunicator {
   template <class Call>
   void enter(const char* name, const View& data, Call&& call) {
     if (!data.contiguous())
-      throw std::invalid_argument{fmt::format("{}: wants contiguous elements", name)};
+      throw std::invalid_argument{fmt::format("{}: the elements must be contiguous", name)};
     enter(name,
           [&] { return call(static_cast<std::size_t>(data.elements()), type_of(data.dtype)); });
   }
@@ -253,8 +253,8 @@ std::unique_ptr<GpuCommunicator> join(int gpu, const std::vector<std::byte>& id,
                                       int rank) {
   ncclUniqueId unique;
   if (id.size() != sizeof unique.internal)
-    throw std::invalid_argument{
-        fmt::format("NCCL: an id has {} bytes, not {}", sizeof unique.internal, id.size())};
+    throw std::invalid_argument{fmt::format("NCCL: a communicator id must have {} bytes, not {}",
+                                            sizeof unique.internal, id.size())};
   std::memcpy(unique.internal, id.data(), id.size());
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   ncclComm_t handle = nullptr;

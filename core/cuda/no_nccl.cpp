@@ -9,7 +9,7 @@ namespace lockstep::nccl {
 namespace {
 
 constexpr const char* missing =
-    "this build has no NCCL; install it (libnccl-dev, or PyPI's nvidia-nccl wheel) and build anew";
+    "this build has no NCCL; install it (libnccl-dev, or PyPI's nvidia-nccl wheel) and rebuild";
 
 }  // namespace
 

@@ -48,10 +48,10 @@ void to_system(void* block, std::size_t size) noexcept {
     std::free(block);
 }
 
-/// Moves the first `size` bytes of the pages at `from` to `to`, which must be mapped. This is much
-/// faster than new pages, which the system fills with zeros. Returns false on failure (before Linux
-/// 6.17, if the pages at `from` were themselves moved there from different blocks); `to` may then
-/// be unmapped.
+/// Moves the first `size` bytes of the pages at `from` to `to`, which must be mapped. Moving is
+/// much faster than mapping new pages, which the system fills with zeros. Returns false on failure
+/// (before Linux 6.17, if the pages at `from` had themselves been moved there from different
+/// blocks); in that case `to` may be unmapped.
 bool move_pages(void* from, std::size_t size, void* to) noexcept {
   return ::mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
 }
@@ -119,7 +119,7 @@ bool BlockPool::take_over(void* block, std::size_t size, std::size_t bytes) {
       continue;
     }
     if (!move_pages(from, taken, to)) {
-      // Another thread may have mapped the range at `to` by now, so it must not be unmapped here.
+      // Another thread may have mapped the `taken` bytes at `to` by now, so they are not unmapped.
       ::munmap(block, static_cast<std::size_t>(to - static_cast<std::byte*>(block)));
       ::munmap(to + taken, size - taken);
       to_system(from, whole);

@@ -6,14 +6,15 @@
 
 namespace lockstep {
 
-/// What a model needs from its device: memory for its tensors and a stream to compute on. Both
+/// A model's device: the memory for its tensors, and the stream that it computes on. Both must
 /// outlive everything built on them.
 struct Device {
   Memory& memory;
   Stream& compute;
 };
 
-/// Records current memory use in the trace, where buffers are allocated or released within a step.
+/// Records the current memory use in the trace. Called when buffers are allocated or released
+/// within a step.
 inline void record_memory(const Device& device) {
   device.compute.trace().memory(device.memory.current(), device.compute.now());
 }

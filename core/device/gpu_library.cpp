@@ -13,9 +13,9 @@ namespace {
 using MakeLibrary = GpuLibrary*();
 constexpr const char* symbol = "lockstep_gpu_library";
 
-/// The library's path: from the environment, or from the build. Empty in a build without CUDA.
+/// Returns the library's path, from the environment or from the build; "" in a build without CUDA.
 std::string path_of_library() {
-  if (const char* told = std::getenv("LOCKSTEP_GPU_LIBRARY")) return told;
+  if (const char* path = std::getenv("LOCKSTEP_GPU_LIBRARY")) return path;
 #ifdef LOCKSTEP_CUDA_LIBRARY
   return LOCKSTEP_CUDA_LIBRARY;
 #else
@@ -28,18 +28,18 @@ GpuLibrary& load() {
   const std::string path = path_of_library();
   if (path.empty())
     throw UsageError(
-        "--device cuda: built without CUDA; './lockstep lesson N --device cuda' builds with it if "
-        "the "
-        "CUDA Toolkit (12 or later) is installed; or leave the flag out");
+        "--device cuda: this build has no CUDA; './lockstep lesson N --device cuda' builds with "
+        "CUDA "
+        "if the CUDA Toolkit (12 or later) is installed; or leave the flag out");
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     throw UsageError(
-        fmt::format("--device cuda: can't load the GPU's part of Lockstep ({}); build "
-                    "again, or leave the flag out",
+        fmt::format("--device cuda: can't load Lockstep's GPU library ({}); rebuild, or leave the "
+                    "flag out",
                     dlerror()));
   auto* make = reinterpret_cast<MakeLibrary*>(dlsym(library, symbol));
   if (make == nullptr)
-    throw UsageError(fmt::format("--device cuda: {} is no GPU part of Lockstep", path));
+    throw UsageError(fmt::format("--device cuda: {} is not a GPU library of Lockstep", path));
   std::string problem;
   try {
     GpuLibrary& loaded = *make();

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int tries = 5;
 constexpr Picoseconds realign_after = 1'000'000'000'000;  // a second
-/// How long the thread sleeps between two polls of a mark that is not passed. A live viewer sees a
-/// span up to that much later.
+/// The time that the thread sleeps between two polls of a mark. It delays a span in a live viewer
+/// by at most that much.
 constexpr std::chrono::microseconds nap{200};
 
 }  // namespace
@@ -52,7 +52,7 @@ void GpuTimeline::realign(Queue queue) {
   lock.unlock();
   if (clock_.now() - before->time < realign_after) return;
   auto now = std::make_shared<Anchor>(*align(queue));
-  // Keeps spans recorded with the previous anchor before those recorded with this one.
+  // Spans recorded with the previous anchor must not appear after spans recorded with this one.
   now->time = std::max(now->time, time_of(*before, *now->mark));
   lock.lock();
   anchor_ = std::move(now);
@@ -98,8 +98,7 @@ void GpuTimeline::work() {
       passed = gpu_.passed(*next.entry.end);
       if (passed) record(next);
     } catch (const std::exception&) {
-      passed = true;  // the GPU has failed, and the rank gets the error itself; this span has no
-                      // end
+      passed = true;  // the GPU has failed: drops the span; the rank's next call gets the error
     }
     if (!passed && !stop) std::this_thread::sleep_for(nap);
     lock.lock();

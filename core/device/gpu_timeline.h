@@ -14,19 +14,21 @@
 
 namespace lockstep {
 
-/// Records when a GPU's spans ran, on the wall clock. A span's ends are marks on the GPU's queues,
-/// whose times are known only once they are passed. A separate thread waits for them and then
-/// records the span, so that neither the host nor the GPU is held up.
+/// Records a GPU's spans in the trace, with times on the wall clock. A span starts and ends at
+/// marks on the GPU's queues, whose times are available only once they are passed. A separate
+/// thread waits for the marks and then records the span, so that neither the host nor the GPU is
+/// held up.
 ///
-/// To align the two clocks, it reads the host's clock before it records a mark on an idle GPU, and
-/// again when the mark is passed; it keeps the fastest of several tries, and dates that mark to the
-/// later reading. So spans appear a few microseconds late (`uncertainty()`), and never before their
-/// launch.
+/// To align the GPU's clock with the host's, the timeline reads the host's clock before it records
+/// a mark on an idle GPU, and again when the mark is passed. Of several tries it keeps the
+/// shortest, and assigns the later reading to its mark. So spans appear up to a few microseconds
+/// late
+/// (`uncertainty()`), and never before their launch.
 class GpuTimeline {
  public:
-  /// The GPU must be idle. All references must outlive the timeline.
+  /// The GPU must be idle, and all references must outlive the timeline.
   GpuTimeline(Gpu& gpu, Queue queue, const Clock& clock, Recorder& trace);
-  /// Records the spans that have ended by then, and drops the others.
+  /// Records the spans that have ended, and drops the others.
   ~GpuTimeline();
   GpuTimeline(const GpuTimeline&) = delete;
   GpuTimeline& operator=(const GpuTimeline&) = delete;
@@ -36,25 +38,26 @@ class GpuTimeline {
     int lane = 0;
     Span span;
     MarkPtr start, end;
-    Picoseconds launched = 0;  ///< when the host issued it
-    Picoseconds least = 0;     ///< shorter spans are dropped
+    Picoseconds launched = 0;  ///< time at which the host issued it
+    Picoseconds least = 0;     ///< a shorter span is dropped
     std::uint64_t flow = 0;    ///< see Recorder::flow_start
     enum class Flow { none, starts, ends } kind = Flow::none;
   };
-  /// Adds a span; its step is the recorder's current one. The caller may record other events on the
-  /// span's lane only right after drain().
+  /// Adds a span. If it has no step, it gets the recorder's current step. Before recording other
+  /// events on the span's lane, the caller must call drain().
   void span(Entry entry);
 
-  /// Returns when everything added so far is recorded. The GPU must have completed all of it.
+  /// Returns when all spans added so far are recorded. The GPU must have completed their work.
   void drain();
-  /// Realigns the clocks if the last alignment is a second old: they drift apart, and long
-  /// intervals lose precision (CUDA returns milliseconds in f32). The GPU must be idle.
+  /// Realigns the clocks if the last alignment is at least a second old, because the clocks drift
+  /// apart and long intervals lose precision (CUDA returns milliseconds in f32). The GPU must be
+  /// idle.
   void realign(Queue queue);
 
-  /// How late a span may appear.
+  /// The largest delay with which a span may appear.
   Picoseconds uncertainty() const;
-  /// The smallest delay between launch and start over all spans; a negative value would mean that a
-  /// span started before its launch.
+  /// The smallest delay between launch and start of any span. A negative value would mean that a
+  /// span appears to start before its launch.
   Picoseconds least_delay() const;
 
  private:

@@ -21,7 +21,8 @@ std::vector<float> to_host(Device device, View from) {
 void from_host(Device device, std::span<const float> values, View into) {
   if (!into) return;
   if (static_cast<std::int64_t>(values.size()) != into.elements())
-    throw std::invalid_argument("from_host: wants as many numbers as there are elements");
+    throw std::invalid_argument(
+        "from_host: the number of values and the number of elements differ");
   if (into.dtype == DType::f32) return device.compute.write(values.data(), into);
   std::vector<std::uint16_t> narrow(values.size());
   cpu_kernels().convert({}, View{const_cast<float*>(values.data()), {into.elements()}},

@@ -7,13 +7,14 @@
 
 namespace lockstep {
 
-// Copies between a device and the host, for setup, checkpoints and comparisons. The host waits, and
-// neither the modelled clock nor the trace records them. No-ops without storage.
+// Copies between a device and the host, for setup, checkpoints and comparisons. They block the
+// host, take no modelled time, and are not traced. They do nothing on a view without storage.
 
-/// A contiguous view's elements in f32; widening is exact. Empty on the meta device.
+/// Returns a contiguous view's elements as f32, which represents 16-bit values exactly. Returns an
+/// empty vector on the meta device.
 std::vector<float> to_host(Device device, View from);
-/// Writes as many values as the contiguous view has elements, rounded to nearest even for 16-bit
-/// types.
+/// Writes `values` to a contiguous view with as many elements. 16-bit elements get the values
+/// rounded to nearest even. Throws std::invalid_argument if the numbers of elements differ.
 void from_host(Device device, std::span<const float> values, View into);
 
 }  // namespace lockstep

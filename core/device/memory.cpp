@@ -27,9 +27,9 @@ void* Memory::allocate_on_gpu(std::size_t bytes, MemoryCategory category) const 
   } catch (const std::bad_alloc&) {
     constexpr double MB = 1e6;
     throw std::runtime_error(fmt::format(
-        "GPU {} has no {:.1f} MB more, wanted for {}: {:.1f} of its {:.1f} MB are in use, {:.1f} "
-        "of "
-        "them by this rank; a smaller --batch, or more --microbatches, would do",
+        "GPU {}: out of memory: can't allocate {:.1f} MB for {}; {:.1f} of its {:.1f} MB are in "
+        "use, "
+        "{:.1f} of them by this rank; use a smaller --batch or more --microbatches",
         gpu_->index(), static_cast<double>(bytes) / MB, name_of(category),
         static_cast<double>(gpu_->memory_in_use()) / MB,
         static_cast<double>(gpu_->info().memory) / MB, static_cast<double>(current_.total()) / MB));

@@ -14,25 +14,25 @@ class Gpu;
 enum class DeviceKind : std::uint8_t {
   cpu,
   cuda,
-  meta,  ///< allocates and computes nothing, but counts and charges everything
+  meta,  ///< allocates and computes nothing, but counts and charges all of it
 };
 
-/// One rank's memory: allocates storage on its device and keeps the account. Belongs to the rank's
-/// thread. The account counts only memory in use; on the CPU, a bounded number of idle bytes also
-/// stays resident (BlockPool).
+/// One rank's memory: allocates storage on its device, and keeps account of it by category. Belongs
+/// to the rank's thread. The account counts only memory in use; on the CPU, a bounded number of
+/// idle bytes also stays resident (BlockPool).
 class Memory {
  public:
   explicit Memory(DeviceKind device = DeviceKind::cpu) : device_(device) {}
-  /// A GPU's memory, from its stream-ordered pool: allocation and release are ordered on `queue`.
-  /// Before a block used on another queue is released, `queue` must wait for that use
-  /// (Stream::follow).
+  /// Allocates from a GPU's stream-ordered pool, in the order of `queue`. Before a block that
+  /// another queue uses is released, `queue` must wait for that use (Stream::follow).
   Memory(Gpu& gpu, Queue queue) : device_(DeviceKind::cuda), gpu_(&gpu), queue_(queue) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
   DeviceKind device() const { return device_; }
-  /// Uninitialized and 64-byte aligned (256 on a GPU); null on the meta device. Throws
-  /// std::bad_alloc, or std::runtime_error with a breakdown of memory use if a GPU is full.
+  /// Returns uninitialized memory, 64-byte aligned (256 on a GPU), or null on the meta device.
+  /// Throws std::bad_alloc, or std::runtime_error with the memory use if a GPU's memory is
+  /// exhausted.
   void* allocate(std::size_t bytes, MemoryCategory category);
   void release(void* data, std::size_t bytes, MemoryCategory category) noexcept;
 
@@ -40,13 +40,14 @@ class Memory {
   void recharge(std::size_t bytes, MemoryCategory from, MemoryCategory to);
 
   const MemoryUse& current() const { return current_; }
-  /// The peak of each category separately; the parts of total() may come from different moments.
+  /// The peak of each category. The peaks may be from different times, so their total() may exceed
+  /// peak_total().
   const MemoryUse& peak() const { return peak_; }
-  /// The peak of all categories together.
+  /// The peak of the total over all categories.
   std::int64_t peak_total() const { return peak_total_; }
-  /// Restarts the peaks from current use.
+  /// Resets the peaks to the current use.
   void reset_peak();
-  /// Returns idle CPU memory to the operating system. A GPU's pool keeps its own.
+  /// Returns idle CPU memory to the operating system. A GPU's pool keeps its idle memory.
   void release_idle() noexcept { blocks_.release_idle(); }
 
  private:

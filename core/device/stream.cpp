@@ -11,15 +11,15 @@ namespace lockstep {
 
 namespace {
 
-/// Shorter waits are not recorded: the marks themselves take as long.
+/// Waits shorter than this are not recorded, because recording two marks takes as long.
 constexpr Picoseconds shortest_wait = 2'000'000;
-/// Spans that have been open for about 100 ms are announced; the exact time depends on when they
-/// are polled.
+/// A span that has been open for at least this long may have been announced. The writer announces
+/// spans that have been open for about 100 ms; the exact time depends on its polling.
 constexpr Picoseconds may_be_announced = 50'000'000'000;
 
 void check_contiguous(View view) {
   if (!view.contiguous())
-    throw std::invalid_argument("between host and device go contiguous elements only");
+    throw std::invalid_argument("copy between host and device: the elements must be contiguous");
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ Span Stream::announced(const Span& span) {
   append_name(name, span);
   gpu_->push_range(name.c_str());
   if (!timeline_) return span;
-  // Launching is not work of the span's category, so on the host it counts as waiting.
+  // On the host the span covers only the launches, which are not the span's work.
   return {.name = trace_.keep(name), .category = Category::wait, .step = span.step};
 }
 
@@ -82,10 +82,10 @@ void Stream::host_done(OpenSpan& open, Picoseconds since) {
   if (timeline_ && now() - since >= may_be_announced) open.end(now());
 }
 
-// Called from a destructor. If the GPU has failed, the next launch reports it.
+// Called by a destructor, so it does not throw. If the GPU has failed, the next launch throws.
 void Stream::range_done(const Span& span, Picoseconds launched, OpenSpan& open, MarkPtr begun) {
   if (clock_.is_modelled()) {
-    // The launches inside cost nothing; time spent waiting inside remains.
+    // With a fixed time, the launches inside the range cost nothing, but its waits still take time.
     if (auto fixed = clock_.times().of(span.category)) time_ += *fixed;
     clock_.keep_pace(time_);
   }
@@ -102,13 +102,14 @@ void Stream::range_done(const Span& span, Picoseconds launched, OpenSpan& open, 
   }
 }
 
-Stream::Doing Stream::doing() const {
+Stream::Activity Stream::current_activity() const {
   const char* kernel = kernel_.load(std::memory_order_relaxed);
-  Doing doing;
-  if (auto open = trace_.innermost_open(host_lane_)) doing = {std::move(open->name), open->seconds};
+  Activity activity;
+  if (auto open = trace_.innermost_open(host_lane_))
+    activity = {std::move(open->name), open->seconds};
   if (kernel != nullptr)
-    doing.what += doing.what.empty() ? kernel : " (" + std::string{kernel} + ")";
-  return doing;
+    activity.name += activity.name.empty() ? kernel : " (" + std::string{kernel} + ")";
+  return activity;
 }
 
 void Stream::wait(const Event& event, const Span& why) {
@@ -141,7 +142,7 @@ void Stream::read(View from, void* into) {
     std::memcpy(into, from.data, from.bytes());
     return;
   }
-  synchronise();  // a copy to unpinned memory would block inside CUDA, out of reach of watch()
+  synchronise();  // so that the host does not block inside CUDA, out of reach of watch_
   gpu_->copy(queue_, into, from.data, from.bytes());
   synchronise();
 }
@@ -164,8 +165,8 @@ void Stream::synchronise() {
   wait_for(*gpu_->record(queue_));
 }
 
-// The thread spins for about 100 µs, then sleeps between polls: it does not hold a core, and a wait
-// of milliseconds ends a few percent late at most.
+// The thread yields between polls for about 100 µs, then sleeps. So it does not occupy a core, and
+// a wait of milliseconds ends at most a few percent late.
 void Stream::wait_for(const Mark& mark) {
   using namespace std::chrono;
   const auto begin = steady_clock::now();

@@ -17,23 +17,24 @@
 
 namespace lockstep {
 
-/// An in-order queue of work, as in CUDA. On the CPU, the compute stream runs inline on the rank's
-/// own thread; on a GPU it is a device queue, and the host runs ahead. Launching also traces and
-/// costs the work: `launch` is the only way to put work on a stream, so lessons need no trace
+/// An in-order queue of work, as in CUDA. On the CPU, the rank's own thread runs the work at once;
+/// on a GPU, the stream is a device queue, and the host runs ahead. launch() is the only way to put
+/// work on a stream, and it also traces the work and charges its cost. So lessons need no trace
 /// calls, and the modelled clock charges every kernel.
 class Stream {
  public:
-  /// A stream whose spans go to `lane` of `trace`. All references must outlive the stream.
+  /// A stream without a GPU, whose spans go to `lane` of `trace`. All references must outlive the
+  /// stream.
   Stream(const Clock& clock, Recorder& trace, int lane, DeviceKind device,
          const Kernels& kernels = cpu_kernels());
-  /// A stream that is a queue of a GPU. On the wall clock its spans are in GPU time.
+  /// A stream that is a queue of `gpu`. On the wall clock, its spans show the times on the GPU.
   Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Runs one kernel: `work(kernels, queue)`. On the modelled clock it takes the cluster's time for
-  /// `cost`; on the meta device it is charged but not run.
+  /// Runs one kernel by calling `work(kernels, queue)`. On the modelled clock it takes the
+  /// cluster's time for `cost`. On the meta device it is charged but not run.
   template <class Work>
   void launch(const Span& span, const Cost& cost, Work&& work) {
     if (before_launch_) std::exchange(before_launch_, nullptr)();
@@ -46,70 +47,74 @@ class Stream {
     kernel_done(span, cost, start, std::move(begun));
   }
 
-  /// A named span around a series of launches: a pipeline action, the optimizer, a step. The trace
-  /// shows it as open until it ends. If `--time` names its category, it takes exactly that long on
-  /// the modelled clock.
+  /// Calls `work`, and records a span around its launches: a pipeline action, the optimizer, a
+  /// step. The trace shows the span as open until it ends. If `--time` gives a time for its
+  /// category, its launches take exactly that long on the modelled clock.
   template <class Work>
   decltype(auto) range(const Span& span, Work&& work) {
     Range open{*this, span};
     return std::forward<Work>(work)();
   }
 
-  /// The stream's current time: now on the wall clock, or the modelled end of the work launched so
-  /// far.
+  /// The stream's current time: the wall clock's, or the modelled end of the work launched so far.
   Picoseconds now() const { return clock_.is_modelled() ? time_ : clock_.now(); }
   Event record() const { return {now(), gpu_ ? gpu_->record(queue_) : nullptr}; }
-  /// Keeps anything launched later from starting before `event`. The time spent waiting becomes a
-  /// `wait` span on this lane.
+  /// Keeps work launched later from starting before `event`. The time spent waiting becomes the
+  /// span `why` on the stream's lane.
   void wait(const Event& event, const Span& why);
-  /// Like wait(), but only on the GPU: after it, buffers that others use until `event` may be
-  /// released. Takes no modelled time, writes no span, and does nothing on the CPU.
+  /// On a GPU, keeps work launched later from starting before `event`, so that buffers in use until
+  /// `event` may be released after this call. Takes no modelled time and records no span. Does
+  /// nothing on the CPU.
   void follow(const Event& event);
 
-  // Copies between the host and the device, after everything launched before; the host waits. For
-  // contiguous views; no-ops without storage. Neither traced nor costed.
+  // Copy between the host and a contiguous view on the device, after all work launched before. They
+  // block the host, take no modelled time, are not traced, and do nothing on a view without
+  // storage.
   void read(View from, void* into);
   void write(const void* from, View into);
-  /// Waits until the device has done everything launched so far. Throws RunError if the run fails
-  /// meanwhile (see watch).
+  /// Blocks until the device has done all work launched so far. Throws RunError if the run fails
+  /// meanwhile (see watch()).
   void synchronise();
 
-  /// Sets a callback that runs now and then while the host waits for the GPU, with the seconds
-  /// waited so far; it throws if the wait can never end.
+  /// Sets a callback that is called periodically while the host waits for the GPU, with the seconds
+  /// waited so far. It throws if the wait can never end.
   void watch(std::function<void(double)> watch) { watch_ = std::move(watch); }
-  /// Sets a callback that runs once, before the next launch, to submit the work batched so far.
+  /// Sets a callback that is called once, before the next launch. It submits messages batched so
+  /// far.
   void before_next_launch(std::function<void()> call) { before_launch_ = std::move(call); }
 
-  // Thread-safe, so that an observer can tell a computing rank from a stalled one.
+  // Callable from any thread, so that an observer can distinguish a computing rank from a stalled
+  // one.
 
-  /// Number of kernels launched so far.
+  /// The number of kernels launched so far.
   std::uint64_t launched() const { return launched_.load(std::memory_order_relaxed); }
-  /// Whether the launching thread is inside a kernel. Always false on a GPU, where launches return
+  /// Whether the rank's thread is inside a kernel. Always false on a GPU, because launches return
   /// immediately.
   bool in_kernel() const { return kernel_.load(std::memory_order_relaxed) != nullptr; }
-  /// The innermost open range with the current kernel, and how long the range has been open:
-  /// "PP:1F0 (attention)", 5 s.
-  struct Doing {
-    std::string what;
+  /// The innermost open range and the current kernel, such as "PP:1F0 (attention)", and the seconds
+  /// that the range has been open.
+  struct Activity {
+    std::string name;
     double seconds = 0;
   };
-  Doing doing() const;
+  Activity current_activity() const;
 
   const Clock& clock() const { return clock_; }
   Recorder& trace() const { return trace_; }
-  /// The kernels for the calling thread. A GPU's run on that thread's current GPU.
+  /// The device's kernels. A GPU's kernels run on the calling thread's current GPU, which this
+  /// call sets.
   const Kernels& kernels() const { return gpu_ ? gpu_->kernels() : kernels_; }
   Queue queue() const { return queue_; }
   /// Null on the CPU.
   Gpu* gpu() const { return gpu_; }
-  /// Null except on a GPU with the wall clock.
+  /// Null unless the stream is on a GPU with the wall clock.
   GpuTimeline* timeline() const { return timeline_.get(); }
   int lane() const { return lane_; }
-  /// The lane for open spans, which show what the host is doing. Differs from lane() if GPU time is
-  /// recorded.
+  /// The lane of open spans, which show the host's current activity. Differs from lane() if spans
+  /// show the times on a GPU.
   int host_lane() const { return host_lane_; }
-  /// Closes a span opened on the host lane. The host's own span stays in the trace only if it may
-  /// already have been announced.
+  /// Ends a span that was opened on the host lane at `since`. It stays in the trace only if the
+  /// writer may already have announced it.
   void host_done(OpenSpan& open, Picoseconds since);
 
  private:
@@ -147,7 +152,7 @@ class Stream {
   };
 
   void kernel_done(const Span& span, const Cost& cost, Picoseconds start, MarkPtr begun);
-  /// Returns the span to announce on the host lane; also passes it to profilers.
+  /// Returns the span to open on the host lane, and opens a profiler range for it.
   Span announced(const Span& span);
   void range_done(const Span& span, Picoseconds launched, OpenSpan& open, MarkPtr begun);
   void wait_for(const Mark& mark);

@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// Owns elements on a device: shape, dtype, and the category that they are charged to. Move-only.
-/// The last owner returns the storage to its Memory, on the thread that owns the Memory. A
-/// default-constructed Tensor is empty.
+/// Owns elements on a device, with their shape, dtype, and the memory category that they are
+/// charged to. Move-only. The last owner returns the storage to its Memory, and must do so on the
+/// Memory's thread. A default-constructed Tensor is empty.
 class Tensor {
  public:
   Tensor() = default;
-  /// Uninitialized. Throws std::bad_alloc.
+  /// The elements are uninitialized. Throws as Memory::allocate() does.
   Tensor(Memory& memory, Shape shape, MemoryCategory category, DType dtype = DType::f32);
   ~Tensor() = default;
   Tensor(Tensor&& other) noexcept { swap(other); }
@@ -26,11 +26,11 @@ class Tensor {
 
   /// Releases the storage now.
   void reset() noexcept;
-  /// Returns another owner of the same storage, which is counted once; for example for a layer's
-  /// input that both the layer and the residual connection around it need. Shared storage is
+  /// Returns another owner of this tensor's storage, which is still charged only once. For example,
+  /// both a layer and the residual connection around it need the layer's input. Shared storage is
   /// read-only.
   Tensor share() const;
-  /// True if nothing else owns the storage, so that it may be overwritten.
+  /// Whether no other Tensor owns the storage, so that it may be overwritten.
   bool sole() const { return storage_.use_count() == 1; }
   /// Moves the charge to another category, for example when a received buffer becomes an
   /// activation.
@@ -42,10 +42,10 @@ class Tensor {
   DType dtype() const { return view_.dtype; }
   std::int64_t elements() const { return view_.elements(); }
   std::size_t bytes() const { return view_.bytes(); }
-  /// Only for tensors on the CPU.
+  // Only for tensors on the CPU.
   float* f32() const { return view_.f32(); }
   std::int32_t* i32() const { return view_.i32(); }
-  /// True unless empty (also true on the meta device, which has no storage).
+  /// True unless the tensor is empty; also true on the meta device, although nothing is allocated.
   explicit operator bool() const { return storage_ != nullptr; }
   Memory* memory() const { return storage_ ? storage_->memory : nullptr; }
 

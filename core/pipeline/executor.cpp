@@ -47,15 +47,14 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
 
   const int activations = endpoint.transport.open_channels(2);
   const int gradients = activations + 1;
-  for (const MessagePlan::Lane& lane : plan_.lanes()) {
-    const int world = world_ranks_[static_cast<std::size_t>(lane.peer)];
-    const int id = lane.forward ? activations : gradients;
-    const char* kind = lane.forward ? "activations" : "gradients";
-    endpoint.transport.connect(world, id, {lane.sends, lane.receives});
-    channels_.emplace(
-        std::pair{lane.peer, lane.forward},
-        Channel{endpoint, id, lane.sends ? fmt::format("send {} → {}", kind, world) : "",
-                lane.receives ? fmt::format("receive {} ← {}", kind, world) : ""});
+  for (const auto& [key, sends, receives] : plan_.channels()) {
+    const int world = world_ranks_[static_cast<std::size_t>(key.peer)];
+    const int id = key.forward ? activations : gradients;
+    const char* kind = key.forward ? "activations" : "gradients";
+    endpoint.transport.connect(world, id, {sends, receives});
+    channels_.emplace(key,
+                      Channel{endpoint, id, sends ? fmt::format("send {} → {}", kind, world) : "",
+                              receives ? fmt::format("receive {} ← {}", kind, world) : ""});
   }
 }
 
@@ -134,7 +133,7 @@ void PipelineExecutor::post_receive(const Message& message) {
   Tensor buffer{endpoint_.device.memory, boundary_.shape, MemoryCategory::communication,
                 boundary_.dtype};
   Work work =
-      channel(message.from_rank, message)
+      channels_.at(message.receive_channel())
           .receive(
               buffer, world_ranks_[static_cast<std::size_t>(message.from_rank)],
               {.span = {.name = "recv", .stage = message.stage, .microbatch = message.microbatch}});
@@ -155,7 +154,7 @@ void PipelineExecutor::send(const Message& message, Tensor data) {
     return;
   }
   data.charge_to(MemoryCategory::communication);
-  Work work = channel(message.to_rank, message)
+  Work work = channels_.at(message.send_channel())
                   .send(data, world_ranks_[static_cast<std::size_t>(message.to_rank)],
                         endpoint_.device.compute.record(),
                         {.span = {.name = "send",

@@ -56,9 +56,6 @@ class PipelineExecutor {
   void send(const Message& message, Tensor data);
   void release(const Message& message);
   Tensor run(const Action& action, Tensor input, const Batch& batch);
-  Channel& channel(int peer, const Message& message) {
-    return channels_.at({peer, message.forward});
-  }
 
   Endpoint endpoint_;
   Schedule schedule_;
@@ -67,12 +64,12 @@ class PipelineExecutor {
   std::vector<int> world_ranks_;
   MessagePlan plan_;
   std::map<int, Stage> stages_;
-  std::map<std::pair<int, bool>, Channel> channels_;  ///< by peer and kind, like the plan's lanes
-  std::map<Message, InFlight> received_;              ///< posted and not used yet
-  std::map<Message, InFlight> sent_;                  ///< not released yet
-  std::map<Message, Tensor> local_;                   ///< between two stages of this rank
-  std::map<std::pair<int, int>, Stash> stashes_;      ///< by stage and microbatch
-  std::vector<double> losses_;  ///< by microbatch, on the rank of the last stage
+  std::map<MessagePlan::ChannelKey, Channel> channels_;
+  std::map<Message, InFlight> received_;          ///< posted and not used yet
+  std::map<Message, InFlight> sent_;              ///< not released yet
+  std::map<Message, Tensor> local_;               ///< between two stages of this rank
+  std::map<std::pair<int, int>, Stash> stashes_;  ///< by stage and microbatch
+  std::vector<double> losses_;                    ///< by microbatch, on the rank of the last stage
 };
 
 }  // namespace lockstep

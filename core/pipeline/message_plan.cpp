@@ -67,7 +67,7 @@ class MessagePlan::Builder {
   }
 
  private:
-  /// One lane's messages to this rank, and the progress of its receives.
+  /// One channel's messages to this rank, and the progress of its receives.
   struct Incoming {
     std::vector<Message> expected;  ///< in the order in which the peer sends
     std::size_t posted = 0;
@@ -93,7 +93,7 @@ class MessagePlan::Builder {
     return 2 * cell + (message.forward ? 1 : 0);
   }
 
-  /// Finds the lanes, and the positions of the peers' actions that produce or use messages
+  /// Finds the channels, and the positions of the peers' actions that produce or use messages
   /// exchanged with this rank.
   void read_peers() {
     std::vector<int> peers;
@@ -104,7 +104,7 @@ class MessagePlan::Builder {
     std::ranges::sort(peers);
     peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
     for (const int peer : peers) {
-      Lane activations{.peer = peer, .forward = true}, gradients{.peer = peer, .forward = false};
+      ChannelUse activations{.key = {peer, true}}, gradients{.key = {peer, false}};
       const auto& actions = schedule_.actions[static_cast<std::size_t>(peer)];
       for (std::size_t i = 0; i < actions.size(); ++i) {
         if (const auto in = input_of(schedule_, actions[i]); in && in->from_rank == rank_) {
@@ -113,14 +113,14 @@ class MessagePlan::Builder {
         }
         if (const auto out = output_of(schedule_, actions[i]); out && out->to_rank == rank_) {
           (out->forward ? activations : gradients).receives = true;
-          std::vector<Message>& expected = incoming_[{peer, out->forward}].expected;
+          std::vector<Message>& expected = incoming_[out->receive_channel()].expected;
           made_at_[number(out->stage, *out)] = i;
           position_[number(out->stage, *out)] = expected.size();
           expected.push_back(*out);
         }
       }
-      for (const Lane& lane : {activations, gradients})
-        if (lane.sends || lane.receives) plan_.lanes_.push_back(lane);
+      for (const ChannelUse& channel : {activations, gradients})
+        if (channel.sends || channel.receives) plan_.channels_.push_back(channel);
     }
   }
 
@@ -133,7 +133,7 @@ class MessagePlan::Builder {
   void receive(Around& around) {
     const Message& input = *around.input;
     const std::size_t number = this->number(input.stage, input);
-    Incoming& incoming = incoming_[{input.from_rank, input.forward}];
+    Incoming& incoming = incoming_[input.receive_channel()];
     while (incoming.posted <= position_[number]) around.post_before.push_back(post(incoming));
     --incoming.open;
     count(-1);  // from here on the action owns the input
@@ -166,10 +166,10 @@ class MessagePlan::Builder {
   MessagePlan& plan_;
   std::vector<std::size_t> local_;  ///< a stage's index among this rank's stages
   /// By message number. For messages to this rank: the peer's action that produces it, and its
-  /// position in its lane. For messages from it: the peer's action that uses it.
+  /// position in its channel. For messages from it: the peer's action that uses it.
   std::vector<std::size_t> made_at_, position_, used_at_;
-  std::map<std::pair<int, bool>, Incoming> incoming_;  ///< by peer and Lane::forward
-  std::map<int, BySoonestUse> sent_;                   ///< by peer
+  std::map<ChannelKey, Incoming> incoming_;
+  std::map<int, BySoonestUse> sent_;  ///< by peer
   std::int64_t buffers_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,14 +15,22 @@ namespace lockstep {
 /// alone. PipelineExecutor and the predictions both follow this plan, so they always agree. The
 /// policy:
 ///
-/// - The first receive of each lane is posted at the start of the step. A lane's next receive is
-///   posted as soon as none of its receives is open, and at the latest just before its message is
-///   needed. A lane's receives are posted in the order in which the peer sends.
+/// - The first receive of each channel is posted at the start of the step. A channel's next receive
+///   is posted as soon as none of its receives is open, and at the latest just before its message
+///   is needed. A channel's receives are posted in the order in which the peer sends.
 /// - Sends do not block. A sent buffer is released as soon as this rank receives an input that the
 ///   peer produced after using the message, which proves its arrival. Memory use therefore does not
 ///   depend on timing.
 class MessagePlan {
  public:
+  /// Identifies one of this rank's channels. It has two with each peer: for activations, and for
+  /// gradients.
+  struct ChannelKey {
+    int peer = 0;         ///< pipeline rank
+    bool forward = true;  ///< activations; false for gradients
+    auto operator<=>(const ChannelKey&) const = default;
+  };
+
   /// An activation or gradient sent to a stage. Ranks are pipeline ranks.
   struct Message {
     int from_rank = 0;
@@ -36,6 +45,9 @@ class MessagePlan {
     /// Returns the stage that produces it.
     int producer() const { return stage + (forward ? -1 : 1); }
     bool operator==(const Message&) const = default;
+    /// Returns the receiver's and the sender's channel for it.
+    ChannelKey receive_channel() const { return {from_rank, forward}; }
+    ChannelKey send_channel() const { return {to_rank, forward}; }
     /// Orders messages by their contents, which identify a message within a step.
     bool operator<(const Message& other) const {
       return std::tie(stage, microbatch, forward) <
@@ -54,10 +66,9 @@ class MessagePlan {
     std::optional<Message> output;  ///< for another rank, or for another stage of this rank
   };
 
-  /// One kind of message exchanged with a peer, in both directions.
-  struct Lane {
-    int peer = 0;         ///< pipeline rank
-    bool forward = true;  ///< activations; false for gradients
+  /// A channel that carries messages, and its directions.
+  struct ChannelUse {
+    ChannelKey key;
     bool sends = false;
     bool receives = false;
   };
@@ -70,8 +81,8 @@ class MessagePlan {
   const std::vector<Message>& post_first() const { return post_first_; }
   /// Returns the messages of action i of this rank.
   const Around& around(std::size_t i) const { return around_[i]; }
-  /// Returns the lanes that carry messages, by peer, activations before gradients.
-  const std::vector<Lane>& lanes() const { return lanes_; }
+  /// Returns the channels that carry messages, by peer, activations before gradients.
+  const std::vector<ChannelUse>& channels() const { return channels_; }
 
   /// Returns the number of messages that this rank sends to other ranks per step.
   std::int64_t messages_sent() const { return messages_sent_; }
@@ -84,7 +95,7 @@ class MessagePlan {
 
   std::vector<Message> post_first_;
   std::vector<Around> around_;
-  std::vector<Lane> lanes_;
+  std::vector<ChannelUse> channels_;
   std::int64_t messages_sent_ = 0;
   std::int64_t peak_buffers_ = 0;
 };

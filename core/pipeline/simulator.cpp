@@ -31,18 +31,18 @@ namespace {
 /// The transfer of a stage's result to the stage that uses it.
 struct Hop {
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
-  int to_stage = -1;        ///< -1: no stage uses it
-  std::size_t lane = none;  ///< none: same rank, nothing is sent
+  int to_stage = -1;              ///< -1: no stage uses it
+  std::size_t connection = none;  ///< none: same rank, nothing is sent
   Picoseconds latency = 0;
   Picoseconds transfer = 0;
 };
 
-/// The lanes between ranks, and the time at which each becomes free.
-class Lanes {
+/// The connections between ranks, and the times at which the lanes at their two ends become free.
+class Connections {
  public:
-  Lanes(const Schedule& schedule, const PipelineTimes& times)
+  Connections(const Schedule& schedule, const PipelineTimes& times)
       : hops_(static_cast<std::size_t>(schedule.stages)) {
-    std::map<std::array<int, 3>, std::size_t> numbers;  // (sender, receiver, kind) to lane
+    std::map<std::array<int, 3>, std::size_t> numbers;  // by (sender, receiver, kind)
     for (int stage = 0; stage < schedule.stages; ++stage)
       for (int kind = 0; kind < 2; ++kind) {
         const int user = kind == 0 ? stage + 1 : stage - 1;
@@ -52,7 +52,7 @@ class Lanes {
         const int from = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
         const int to = schedule.rank_of_stage[static_cast<std::size_t>(user)];
         if (from == to) continue;
-        hop.lane = numbers.try_emplace({from, to, kind}, numbers.size()).first->second;
+        hop.connection = numbers.try_emplace({from, to, kind}, numbers.size()).first->second;
         const auto world = [&](int rank) {
           return times.world_ranks.empty() ? rank
                                            : times.world_ranks.at(static_cast<std::size_t>(rank));
@@ -74,22 +74,22 @@ class Lanes {
   };
   /// Sends data available at `ready`. Call in the sender's program order.
   Passage send(const Hop& hop, Picoseconds ready) {
-    Lane& lane = free_[hop.lane];
-    const Picoseconds start = std::max(ready, lane.sender);
+    Ends& free = free_[hop.connection];
+    const Picoseconds start = std::max(ready, free.sender);
     const Picoseconds sent = start + hop.transfer;
-    lane.sender = sent;
-    lane.receiver = std::max(sent + hop.latency, lane.receiver + hop.transfer);
-    return {start, sent, lane.receiver};
+    free.sender = sent;
+    free.receiver = std::max(sent + hop.latency, free.receiver + hop.transfer);
+    return {start, sent, free.receiver};
   }
-  void reset() { std::fill(free_.begin(), free_.end(), Lane{}); }
+  void reset() { std::fill(free_.begin(), free_.end(), Ends{}); }
 
  private:
-  struct Lane {
+  struct Ends {
     Picoseconds sender = 0;
     Picoseconds receiver = 0;
   };
   std::vector<std::array<Hop, 2>> hops_;  // (stages), for activations and gradients
-  std::vector<Lane> free_;
+  std::vector<Ends> free_;
 };
 
 void check_times(const Schedule& schedule, const PipelineTimes& times) {
@@ -114,17 +114,17 @@ void check_times(const Schedule& schedule, const PipelineTimes& times) {
 
 /// Returns all messages of a simulated schedule. Replays each sender's lanes in program order.
 std::vector<TimedMessage> messages_of(const Schedule& schedule, const Simulation& simulation,
-                                      Lanes& lanes) {
-  lanes.reset();
+                                      Connections& connections) {
+  connections.reset();
   std::vector<TimedMessage> messages;
   messages.reserve(schedule.action_count());
   for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank)
     for (std::size_t i = 0; i < schedule.actions[rank].size(); ++i) {
       const Action& action = schedule.actions[rank][i];
       if (action.op == Op::backward_weight) continue;
-      const Hop& hop = lanes.hop(action);
-      if (hop.to_stage < 0 || hop.lane == Hop::none) continue;
-      const Lanes::Passage passage = lanes.send(hop, simulation.actions[rank][i].end);
+      const Hop& hop = connections.hop(action);
+      if (hop.to_stage < 0 || hop.connection == Hop::none) continue;
+      const Connections::Passage passage = connections.send(hop, simulation.actions[rank][i].end);
       messages.push_back({.from_rank = static_cast<int>(rank),
                           .to_rank = schedule.rank_of_stage[static_cast<std::size_t>(hop.to_stage)],
                           .stage = action.stage,
@@ -164,7 +164,7 @@ void measure(Simulation& simulation) {
 Simulation simulate(const Schedule& schedule, const PipelineTimes& times, bool record_messages) {
   check_actions(schedule);
   check_times(schedule, times);
-  Lanes lanes{schedule, times};
+  Connections connections{schedule, times};
   Simulation simulation;
   simulation.actions.resize(schedule.actions.size());
   for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank)
@@ -194,14 +194,14 @@ Simulation simulate(const Schedule& schedule, const PipelineTimes& times, bool r
     std::vector<Picoseconds>& arrived = arrivals[action.op == Op::forward ? 0 : 1];
     timed.start = std::max(timed.start, arrived[cell(action.stage)]);
     timed.end = rank_free[rank] = timed.start + time;
-    const Hop& hop = lanes.hop(action);
+    const Hop& hop = connections.hop(action);
     if (hop.to_stage < 0) return;
     arrived[cell(hop.to_stage)] =
-        hop.lane == Hop::none ? timed.end : lanes.send(hop, timed.end).arrived;
+        hop.connection == Hop::none ? timed.end : connections.send(hop, timed.end).arrived;
   });
 
   measure(simulation);
-  if (record_messages) simulation.messages = messages_of(schedule, simulation, lanes);
+  if (record_messages) simulation.messages = messages_of(schedule, simulation, connections);
   return simulation;
 }
 

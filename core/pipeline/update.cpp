@@ -118,7 +118,7 @@ std::map<int, double> PipelineUpdate::gathered_squares() {
 UpdateMessages update_messages(const Plan& plan, const Place& place) {
   UpdateMessages messages;
   const int rank = place.coordinate(Axis::pp);
-  const bool ours = plan.collectives == Collectives::ring;
+  const bool ours = plan.collectives == Collectives::built_in;
   const int first = plan.rank_of_stage.front(), last = plan.rank_of_stage.back();
   if (has_two_tables(plan) && first != last && (rank == first || rank == last) && ours) {
     // In a ring of two, each rank sends one half to be reduced and the other half already reduced.

@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-/// The implementation of collectives: ours over point-to-point, or the backend's own library.
-enum class Collectives { ring, native };
+/// The implementation of collectives: the algorithms of core/comm over point-to-point messages
+/// (`--comm ring`), or the backend's own library.
+enum class Collectives { built_in, native };
 
 /// The operation that sends bytes; point-to-point messages count as `send`.
 enum class Operation : std::uint8_t {

@@ -186,7 +186,7 @@ std::string Plan::json() const {
       batch.context == ContextLayout::zigzag ? "zigzag" : "contiguous", optimizer.learning_rate,
       optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay, optimizer.clip,
       optimizer.masters, seed, modelled ? modelled->cluster.json() : "null",
-      collectives == Collectives::ring ? "ring" : "native");
+      collectives == Collectives::built_in ? "ring" : "native");
 }
 
 std::string Plan::json(const Place& place) const {

@@ -86,7 +86,7 @@ struct Plan {
   AdamWOptions optimizer;
   std::uint64_t seed = 1;
   std::optional<ModelledTime> modelled;  ///< unset: wall clock
-  Collectives collectives = Collectives::ring;
+  Collectives collectives = Collectives::built_in;
   /// Whether reducing receives read the sender's buffer in place (Transport::combines), so that a
   /// reduction needs no scratch for incoming data.
   bool receives_combine = true;

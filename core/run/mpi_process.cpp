@@ -133,7 +133,7 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
     run.open(std::move(folder));
     run.clock_uncertainty_ns = mine.uncertainty_ns;
     rank = std::make_unique<Rank>(options, std::move(transport), plan);
-    watch.now_call([&](int signal) {
+    watch.set_handler([&](int signal) {
       // After an interruption, no rank reports its operations.
       if (signal == end_traces_signal || signal == SIGINT)
         reported = true;
@@ -155,7 +155,7 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
     int code = root ? conclude(run) : 0;
     if (code != 0) report(RankMessage::Kind::already_reported, "");
     code = std::stoi(broadcast_from_root(*rank->transport, std::to_string(code)));
-    watch.now_call([](int signal) {
+    watch.set_handler([](int signal) {
       if (signal == SIGINT || signal == SIGTERM) std::_Exit(130);
     });
     return code;

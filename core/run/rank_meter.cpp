@@ -29,7 +29,7 @@ void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
     // The order in which a library's collectives add is not known, and meta ranks add nothing.
     const Platform& platform = run_.options.platform;
     const bool in_order = predicted.sum_order && run_.options.output.parity &&
-                          !run_.info.f32_reference && platform.comm == Collectives::ring &&
+                          !run_.info.f32_reference && platform.comm == Collectives::built_in &&
                           !platform.on_meta();
     run_.orders.push_back(in_order ? predicted.sum_order() : SumOrder{});
   }

@@ -68,7 +68,7 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
   settle_on_gpus(plan, options);
   run.open(RunFolder::create(options.output.trace, run.info.name));
   run.folder.begin();
-  watch.now_call([&](int) {
+  watch.set_handler([&](int) {
     // Keeps what has been written so far; the ranks do not take part.
     run.keep_traces();
     run.folder.merge(options.run.ranks);
@@ -116,7 +116,7 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
     if (run.writer) run.writer->finish();
     for (const auto& meter : run.meters) run.results.push_back(meter->results());
     const int code = conclude(run);
-    watch.now_call([](int) { std::_Exit(130); });
+    watch.set_handler([](int) { std::_Exit(130); });
     return code;
   }
 
@@ -130,7 +130,7 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
   // A rank that keeps running can be ended only with the process.
   std::fflush(stdout);
   if (!all_ended) std::_Exit(refusal ? 2 : 1);
-  watch.now_call([](int) { std::_Exit(130); });
+  watch.set_handler([](int) { std::_Exit(130); });
   return refusal ? 2 : 1;
 }
 

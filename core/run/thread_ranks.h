@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/comm/threads/threads_transport.h"
+#include "core/comm/threads/thread_fabric.h"
 #include "core/run/rank.h"
 
 namespace lockstep {

@@ -87,10 +87,10 @@ std::optional<CycleMap> CycleCalibration::next(Pair pair, std::uint64_t cycles) 
   double slower = 0;
   if (map_) {
     // The latest time that any thread can have read.
-    const std::int64_t told = map_->at(std::min(cycles, map_->base + 4 * good_for_));
-    if (const std::int64_t ahead = told - map.nanoseconds; ahead > 0) {
+    const std::int64_t latest_read = map_->at(std::min(cycles, map_->base + 4 * good_for_));
+    if (const std::int64_t ahead = latest_read - map.nanoseconds; ahead > 0) {
       slower = std::min(static_cast<double>(ahead) / static_cast<double>(period_), 0.5);
-      map.nanoseconds = told;
+      map.nanoseconds = latest_read;
     }
   }
   map.scale = static_cast<std::uint64_t>(rate * (1 - slower) * one);

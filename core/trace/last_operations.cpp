@@ -52,8 +52,8 @@ std::vector<std::string> Recorder::last_operations(int count) const {
     for (const Record::Words& words : lane.queue.last())
       if (Record::kind(words) == Record::Kind::span)
         ended.push_back({Record::span(words), id, Record::start(words), Record::end(words)});
-    for (int i = 0; i < LaneQueue::most_open; ++i) {
-      LaneQueue::Open seen;
+    for (int i = 0; i < RecordQueue::most_open; ++i) {
+      RecordQueue::Open seen;
       if (!lane.queue.look(i, seen)) continue;
       const Picoseconds start = Record::start(seen.words);
       const std::int64_t since = opened(seen.since, start);
@@ -92,8 +92,8 @@ std::vector<std::string> Recorder::last_operations(int count) const {
 std::optional<Recorder::OpenNow> Recorder::innermost_open(int lane) const {
   std::optional<Span> innermost;
   std::int64_t latest = 0;
-  for (int i = 0; i < LaneQueue::most_open; ++i) {
-    LaneQueue::Open seen;
+  for (int i = 0; i < RecordQueue::most_open; ++i) {
+    RecordQueue::Open seen;
     if (!block_->lane(static_cast<std::size_t>(lane)).queue.look(i, seen)) continue;
     const std::int64_t since = opened(seen.since, Record::start(seen.words));
     if (innermost && since < latest) continue;

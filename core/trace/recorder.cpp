@@ -183,8 +183,8 @@ void Recorder::take_open(Picoseconds latest, bool all, const Take& each) {
   const std::int64_t now = steady_nanoseconds();
   TraceEvent event;
   block_->each([&](int id, Lane& lane) {
-    for (int i = 0; i < LaneQueue::most_open; ++i) {
-      LaneQueue::Open open;
+    for (int i = 0; i < RecordQueue::most_open; ++i) {
+      RecordQueue::Open open;
       if (!lane.queue.look(i, open)) continue;
       Lane::Announcement& last = lane.announcements[static_cast<std::size_t>(i)];
       const std::int64_t since = opened(open.since, Record::start(open.words));

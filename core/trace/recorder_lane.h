@@ -5,7 +5,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "core/trace/lane_queue.h"
+#include "core/trace/record_queue.h"
 #include "core/trace/recorder.h"
 
 namespace lockstep {
@@ -29,7 +29,7 @@ struct Recorder::Lane {
     return static_cast<std::int64_t>(queue.pushed()) - others.load(std::memory_order_relaxed);
   }
 
-  LaneQueue queue;
+  RecordQueue queue;
   Label label;  ///< of the last span; its number is label_id
   std::uint16_t label_id = 0;
   std::atomic<std::int64_t> others{0};  ///< number of records that are not spans
@@ -39,7 +39,7 @@ struct Recorder::Lane {
     std::uint64_t version = 0;
     std::int64_t next = 0;
   };
-  std::array<Announcement, LaneQueue::most_open> announcements{};
+  std::array<Announcement, RecordQueue::most_open> announcements{};
 };
 
 /// Lanes by number. Adding a lane needs the recorder's lock; finding one does not.

@@ -16,31 +16,31 @@ constexpr double model_state_bytes = 16;
 /// Shows why training needs several ranks: the model states of some GPTs against the 80 GB of one
 /// GPU.
 inline void print_model_states() {
-  struct Known {
+  struct Example {
     const char* name;
     GptConfig config;
   };
-  const Known models[] = {{"GPT-2",
-                           {.layers = 12,
-                            .hidden = 768,
-                            .heads = 12,
-                            .sequence = 1024,
-                            .vocabulary = 50257,
-                            .tied = true}},
-                          {"GPT-2 XL",
-                           {.layers = 48,
-                            .hidden = 1600,
-                            .heads = 25,
-                            .sequence = 1024,
-                            .vocabulary = 50257,
-                            .tied = true}},
-                          {"GPT-3",
-                           {.layers = 96,
-                            .hidden = 12288,
-                            .heads = 96,
-                            .sequence = 2048,
-                            .vocabulary = 50257,
-                            .tied = true}}};
+  const Example models[] = {{"GPT-2",
+                             {.layers = 12,
+                              .hidden = 768,
+                              .heads = 12,
+                              .sequence = 1024,
+                              .vocabulary = 50257,
+                              .tied = true}},
+                            {"GPT-2 XL",
+                             {.layers = 48,
+                              .hidden = 1600,
+                              .heads = 25,
+                              .sequence = 1024,
+                              .vocabulary = 50257,
+                              .tied = true}},
+                            {"GPT-3",
+                             {.layers = 96,
+                              .hidden = 12288,
+                              .heads = 96,
+                              .sequence = 2048,
+                              .vocabulary = 50257,
+                              .tied = true}}};
   fmt::print("\n  model       parameters    16 bytes each   of one GPU's 80 GB\n");
   for (const auto& [name, config] : models) {
     const double parameters = static_cast<double>(config.parameter_count());

@@ -24,7 +24,7 @@ inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Place& pl
 /// Elements of scratch memory that a ring's reduction needs for incoming data.
 inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan) {
   const int n = plan.mesh.size(Axis::dp);
-  if (n == 1 || plan.collectives != Collectives::ring) return 0;
+  if (n == 1 || plan.collectives != Collectives::built_in) return 0;
   return all_reduce_scratch(Algorithm::ring, elements, n, plan.receives_combine);
 }
 

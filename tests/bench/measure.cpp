@@ -181,7 +181,7 @@ std::string size_text(std::int64_t bytes) {
 /// The largest relative error that a segment may have at any measured size.
 constexpr double bound = 0.1;
 
-void tell(const Cluster& cluster, const std::vector<MessageTime>& times, const Flags& flags) {
+void print_fit(const Cluster& cluster, const std::vector<MessageTime>& times, const Flags& flags) {
   const Link& link = cluster.within;
   fmt::print("{:>8}  {:>12}  {:>12}  {:>7}\n", "message", "measured", "α + β·bytes", "error");
   for (const auto& [bytes, seconds] : times) {
@@ -227,7 +227,7 @@ void measure(Rank& rank, const Flags& flags) {
                     .launch_seconds = measure_launch(rank),
                     .within = fit_segments(times, bound)};
     cluster.between = cluster.within;  // there is only one node
-    tell(cluster, times, flags);
+    print_fit(cluster, times, flags);
     write(cluster, flags.output);
   }
   rank.world.barrier().wait();

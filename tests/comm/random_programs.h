@@ -11,8 +11,8 @@
 #include "tests/support/collective_checks.h"
 
 /// Random programs of messages and collectives that cannot deadlock. All ranks issue their
-/// operations without blocking, in one global order; each chooses when to wait for them. (The first
-/// unfinished operation in that order eventually has all its members, because each of them waits
+/// operations without blocking, in one global order, and each rank chooses when to wait for them.
+/// (All members of the first unfinished operation eventually issue it, because they can be waiting
 /// only for earlier operations.)
 namespace lockstep::testing {
 
@@ -20,7 +20,7 @@ struct Step {
   enum class Kind { message, all_reduce, broadcast, all_gather, all_to_all, barrier };
   Kind kind = Kind::message;
   std::size_t group = 0;
-  int root = 0, to = 0;  ///< members
+  int root = 0, to = 0;  ///< members; a message goes from `root` to `to`
   std::int64_t elements = 0;
   Algorithm algorithm = Algorithm::ring;
 };
@@ -28,8 +28,8 @@ struct Step {
 struct Program {
   unsigned seed = 0;
   int ranks = 0;
-  std::vector<std::vector<int>> groups;  ///< the first contains all ranks
-  std::vector<Step> steps;               ///< the last is a barrier of all ranks
+  std::vector<std::vector<int>> groups;  ///< the first group contains all ranks
+  std::vector<Step> steps;               ///< the last step is a barrier of all ranks
 
   bool takes_part(int rank, const Step& step) const {
     const auto& members = groups[step.group];
@@ -109,7 +109,7 @@ class Player {
  private:
   struct Issued {
     std::unique_ptr<std::vector<float>> data, more;
-    std::vector<float> want;  ///< expected `data`; empty if it is not checked
+    std::vector<float> want;  ///< expected `data`; empty if `data` is not checked
     Work work;
   };
 

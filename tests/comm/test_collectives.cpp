@@ -55,15 +55,15 @@ TEST_CASE("collectives on types that cannot be added are rejected") {
     std::vector<float> floats(4);
     const View indices{numbers.data(), {4}, DType::i32};
     CHECK_THROWS_WITH_AS(rank.world.all_reduce(indices),
-                         "all_reduce in world wants f32, bf16 or f16 elements, not i32",
+                         "all_reduce in world: the elements must be f32, bf16 or f16, not i32",
                          std::invalid_argument);
     CHECK_THROWS_WITH_AS(rank.world.all_to_all(view(floats), View{floats.data(), {4}, DType::bf16}),
-                         "all_to_all_v of f32 into bf16 elements", std::invalid_argument);
+                         "all_to_all_v of f32 elements into bf16 elements", std::invalid_argument);
   });
 }
 
 TEST_CASE(
-    "an algorithm's name may contain - or _; the error for an unknown one lists the known ones") {
+    "an algorithm's name may contain - or _; the error for an unknown name lists all algorithms") {
   CHECK(algorithm_of("recursive-doubling") == Algorithm::recursive_doubling);
   for (const Algorithm algorithm : all_reduce_algorithms)
     CHECK(algorithm_of(name_of(algorithm)) == algorithm);

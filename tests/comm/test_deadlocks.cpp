@@ -6,17 +6,17 @@
 #include "tests/support/mismatches.h"
 #include "tests/support/ranks.h"
 
-// Every deadlock is reported immediately, as the cycle of ranks that wait for each other, with the
-// operation and source line of each.
+// Every deadlock is reported immediately, as the cycle of ranks that wait for each other, with each
+// rank's operation and source line.
 
 using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
 
-/// Runs a program that must fail, and limits the wait in case the failure is not detected.
-std::string told(int ranks, const std::function<void(Rank&, ThreadRun&)>& body) {
-  ThreadRun run{modelled_options(ranks), 60};  // after that it reports a stalled rank
+/// Runs a program that must fail, and returns its failure.
+std::string failure_of(int ranks, const std::function<void(Rank&, ThreadRun&)>& body) {
+  ThreadRun run{modelled_options(ranks), 60};  // the time-out, in case the deadlock is not detected
   return run([&](Rank& rank) { body(rank, run); });
 }
 
@@ -31,9 +31,10 @@ Group group_of(Rank& rank, std::vector<int> ranks, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("deadlock: a receive without a send, from a rank that has finished or one that waits") {
+TEST_CASE(
+    "deadlock: a receive without a send, from a rank that has finished or from one that waits") {
   std::atomic<int> line = 0;
-  const std::string finished = told(2, [&](Rank& rank, ThreadRun&) {
+  const std::string finished = failure_of(2, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(5);
     if (rank.id == 1) return;
     line = __LINE__ + 1;
@@ -42,7 +43,7 @@ TEST_CASE("deadlock: a receive without a send, from a rank that has finished or 
   CHECK(finished ==
         "rank 0 waits for rank 1 to send 20 bytes " + at(line) + ", which has finished");
 
-  const std::string circle = told(3, [&](Rank& rank, ThreadRun&) {
+  const std::string circle = failure_of(3, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(5);
     line = __LINE__ + 1;
     rank.world.receive(view(values), (rank.id + 1) % 3).wait();
@@ -55,7 +56,7 @@ TEST_CASE("deadlock: a receive without a send, from a rank that has finished or 
 TEST_CASE("deadlock: every rank sends first") {
   for (const int ranks : {2, 3, 7}) {
     std::atomic<int> line = 0;
-    const std::string failure = told(ranks, [&](Rank& rank, ThreadRun&) {
+    const std::string failure = failure_of(ranks, [&](Rank& rank, ThreadRun&) {
       std::vector<float> out(5), in(5);
       line = __LINE__ + 1;
       rank.world.send(view(out), (rank.id + 1) % ranks).wait();
@@ -69,7 +70,7 @@ TEST_CASE("deadlock: every rank sends first") {
 
 TEST_CASE("deadlock: two collectives in opposite order on two groups") {
   std::atomic<int> line = 0;
-  const std::string failure = told(2, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(2, [&](Rank& rank, ThreadRun&) {
     Group a = group_of(rank, {0, 1}, "a");
     Group b = group_of(rank, {0, 1}, "b");
     std::vector<float> values(8);
@@ -82,7 +83,7 @@ TEST_CASE("deadlock: two collectives in opposite order on two groups") {
 }
 
 TEST_CASE("deadlock: three groups in a circle, each rank in two of them") {
-  const std::string failure = told(3, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8);
     std::vector<std::unique_ptr<Group>> groups(3);
     for (int g = 0; g < 3; ++g) {
@@ -100,9 +101,9 @@ TEST_CASE("deadlock: three groups in a circle, each rank in two of them") {
                           "in barrier of g2"}) == "");
 }
 
-TEST_CASE("deadlock: a collective whose partner has finished, and one that it dropped") {
+TEST_CASE("deadlock: a collective whose member has finished, and one that a member dropped") {
   std::atomic<int> line = 0;
-  const std::string failure = told(3, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8);
     if (rank.id == 1) return;
     line = __LINE__ + 1;
@@ -110,12 +111,12 @@ TEST_CASE("deadlock: a collective whose partner has finished, and one that it dr
   });
   CHECK(missing(failure, {"rank 1", "in all_reduce of world " + at(line), "has finished"}) == "");
 
-  const std::string dropped = told(3, [&](Rank& rank, ThreadRun&) {
+  const std::string dropped = failure_of(3, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8);
     Work sum = rank.world.all_reduce(view(values));
     if (rank.id != 1) sum.wait();
   });
-  // (Rank 1 may have finished its part before it dropped the Work.)
+  // (Rank 1 may have finished its part before it dropped its Work.)
   if (dropped != "")
     CHECK(missing(dropped, {"rank 1", "in all_reduce of world", "has finished"}) == "");
 }
@@ -123,7 +124,7 @@ TEST_CASE("deadlock: a collective whose partner has finished, and one that it dr
 TEST_CASE("deadlock: a rank's own thread and workers in one cycle") {
   std::atomic<int> all = 0;
   std::atomic<int> one = 0;
-  const std::string failure = told(3, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8), other(8);
     if (rank.id == 0) {
       all = __LINE__ + 1;
@@ -133,7 +134,7 @@ TEST_CASE("deadlock: a rank's own thread and workers in one cycle") {
       rank.world.all_reduce(view(values)).wait();
     } else {
       one = __LINE__ + 1;
-      rank.world.receive(view(other), 0).wait();  // rank 0 sends only later
+      rank.world.receive(view(other), 0).wait();  // rank 0 sends only after its all_reduce
       rank.world.all_reduce(view(values)).wait();
     }
   });
@@ -141,9 +142,9 @@ TEST_CASE("deadlock: a rank's own thread and workers in one cycle") {
                           "in all_reduce of world " + at(all)}) == "");
 }
 
-TEST_CASE("deadlock: a job that waits behind another of its own group") {
+TEST_CASE("deadlock: a job that waits behind another job of its group") {
   std::atomic<int> line = 0;
-  const std::string failure = told(2, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(2, [&](Rank& rank, ThreadRun&) {
     Group a = group_of(rank, {0, 1}, "a");
     Group b = group_of(rank, {0, 1}, "b");
     std::vector<float> values(8), other(8), more(8);
@@ -151,7 +152,7 @@ TEST_CASE("deadlock: a job that waits behind another of its own group") {
       Work first = a.all_reduce(view(values));
       line = __LINE__ + 1;
       Work second = a.all_reduce(view(other));
-      second.wait();  // rank 1 has not started the first
+      second.wait();  // rank 1 has not issued the first all_reduce
       b.all_reduce(view(more)).wait();
     } else {
       b.all_reduce(view(more)).wait();
@@ -164,7 +165,7 @@ TEST_CASE("deadlock: a job that waits behind another of its own group") {
 }
 
 TEST_CASE("deadlock: a job queued behind one that was dropped") {
-  const std::string failure = told(2, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_of(2, [&](Rank& rank, ThreadRun&) {
     std::vector<float> values(8), other(8), more(8);
     if (rank.id == 0) {
       Work first = rank.world.all_reduce(view(values));
@@ -179,13 +180,13 @@ TEST_CASE("deadlock: a job queued behind one that was dropped") {
                           "rank 1 waits for rank 0 to send 32 bytes"}) == "");
 }
 
-TEST_CASE("deadlock: closed by a worker's last job, when both have long been waiting") {
-  const std::string failure = told(3, [&](Rank& rank, ThreadRun& run) {
+TEST_CASE("deadlock: a cycle that closes when a worker finishes its last job") {
+  const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun& run) {
     Group pair = rank.id == 1 ? group_of(rank, {1}, "alone") : group_of(rank, {0, 2}, "pair");
     std::vector<float> values(5), other(5);
     Work sum;
     if (rank.id != 1) {
-      // Until rank 0's worker is idle, it could still send to rank 1.
+      // Until rank 0's worker is idle, the worker could still send to rank 1.
       if (rank.id == 2) std::this_thread::sleep_for(std::chrono::milliseconds{30});
       sum = pair.all_reduce(view(values));
     }
@@ -198,7 +199,7 @@ TEST_CASE("deadlock: closed by a worker's last job, when both have long been wai
 
 TEST_CASE("deadlock: two ranks, while a third keeps running") {
   for (const bool collective : {false, true}) {
-    const std::string failure = told(3, [&](Rank& rank, ThreadRun& run) {
+    const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun& run) {
       Group pair = rank.id < 2 ? group_of(rank, {0, 1}, "pair") : group_of(rank, {2}, "alone");
       std::vector<float> values(5), other(5);
       if (rank.id == 2) {

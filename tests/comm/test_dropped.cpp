@@ -5,8 +5,8 @@
 #include "tests/support/mismatches.h"
 #include "tests/support/ranks.h"
 
-// A Work dropped without wait() withdraws its unfinished operations: no rank hangs, no rank touches
-// its buffers afterwards, and the other ranks fail with a message.
+// A Work that is dropped without wait() cancels its unfinished operation: no rank hangs, no rank
+// touches its buffers afterwards, and the other ranks fail with a message.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -92,7 +92,7 @@ TEST_CASE("dropped: at any moment of a collective") {
         std::fill(values.begin(), values.end(), -7.0F);
       } else {
         rank.world.all_reduce(view(mine), algorithm).wait();
-        // (It may have finished before it was dropped.)
+        // (The collective may have finished before it was dropped.)
         if (mine != std::vector<float>(999, 3.0F)) throw RunError("other values");
       }
     });
@@ -107,7 +107,7 @@ TEST_CASE("dropped: finished work is not lost") {
     for (int i = 0; i < 20; ++i) {
       std::vector<float> values(8, 1.0F), more(8, 1.0F);
       Work first = rank.world.all_reduce(view(values));
-      rank.world.all_reduce(view(more)).wait();  // completes the first too
+      rank.world.all_reduce(view(more)).wait();  // completes the first all_reduce, too
       if (i % 3 != rank.id) first.wait();
     }
   });
@@ -122,7 +122,7 @@ TEST_CASE("dropped: a rank that throws withdraws its collectives, and no rank ha
                   "other",
                   rank.transport->open_channels(Group::channels_taken)};
       std::vector<float> values(99), more(99), last(99);
-      std::vector<Work> works;  // destroyed in order, starting with the first
+      std::vector<Work> works;  // destroyed in order of issue
       works.push_back(rank.world.all_reduce(view(values)));
       works.push_back(other.all_reduce(view(more), Algorithm::tree));
       works.push_back(rank.world.all_gather(view(last)));

@@ -22,14 +22,14 @@ Cluster plain_cluster() {
 }  // namespace
 
 TEST_CASE(
-    "modelled: a collective begins where it was issued, and overlaps until it is waited for") {
+    "modelled: a collective begins at the time of issue, and overlaps with compute until wait()") {
   std::vector<Picoseconds> ends(2);
   FixedTimes times;
   times.set(Category::forward, 10 * microsecond);
   const std::string failure =
       on_threads(modelled_options(2, plain_cluster(), times), [&](Rank& rank) {
         std::vector<float> values(500);
-        Work sum = rank.world.all_reduce(view(values));  // 2 (2 + 1) µs
+        Work sum = rank.world.all_reduce(view(values));  // takes 2 (2 + 1) µs
         rank.compute.range({.name = "compute", .category = Category::forward}, [] {});
         sum.wait();
         ends[static_cast<std::size_t>(rank.id)] = rank.compute.now();
@@ -47,7 +47,7 @@ TEST_CASE("modelled: a step's parts are transfer, latency and a late peer, as co
     const auto compute = [&] {
       rank.compute.range({.name = "compute", .category = Category::forward}, [] {});
     };
-    std::vector<float> values(1000);  // 4 µs on a lane, and 2 µs of latency
+    std::vector<float> values(1000);  // occupy a lane for 4 µs; the latency is 2 µs
     if (rank.id == 0) {
       compute();
       rank.world.send(view(values), 1).wait();
@@ -66,7 +66,7 @@ TEST_CASE("modelled: a step's parts are transfer, latency and a late peer, as co
   }
   CHECK(parts[0].latency == 0);
   CHECK(parts[0].late_peer == 0);
-  CHECK(parts[0].idle == 12 * microsecond);  // it has finished
+  CHECK(parts[0].idle == 12 * microsecond);  // after it has finished
   CHECK(parts[1].latency == 2 * microsecond);
   CHECK(parts[1].late_peer == 10 * microsecond);  // while rank 0 computes
   CHECK(parts[1].idle == 0);
@@ -76,7 +76,7 @@ TEST_CASE("modelled: a root that gathers pays for every message") {
   constexpr int ranks = 5;
   Picoseconds end = 0;
   const std::string failure = on_threads(modelled_options(ranks, plain_cluster()), [&](Rank& rank) {
-    std::vector<float> values(1000);  // 4 µs on a lane
+    std::vector<float> values(1000);  // occupy a lane for 4 µs
     if (rank.id != 0) {
       rank.world.send(view(values), 0).wait();
       return;

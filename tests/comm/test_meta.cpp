@@ -10,16 +10,17 @@
 #include "tests/support/mismatches.h"
 #include "tests/support/watchdog.h"
 
-// On the meta device collectives are computed without exchanging messages. Times, bytes, memory
-// peaks and traces match those of the CPU's modelled clock, and errors end a run the same way.
+// On the meta device, collectives are evaluated without exchanging messages. Times, bytes, memory
+// peaks and traces match those of the CPU on the modelled clock, and errors end a run as they do
+// there.
 
 using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
 
-/// Random collectives and messages over random groups, in one global order, with random compute
-/// before each. Each rank waits for its operations at random points.
+/// Random collectives and messages in random groups, issued in one global order, with random
+/// compute before each operation. Each rank waits for its operations at random points.
 class RandomRun {
  public:
   explicit RandomRun(unsigned seed) : seed_(seed), random_(seed) {
@@ -92,7 +93,7 @@ class RandomRun {
   int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
 
   static void issue(Rank& rank, Group& group, const Step& step, std::vector<Issued>& open) {
-    std::mt19937 random{step.seed};  // the same on all members
+    std::mt19937 random{step.seed};  // gives the same numbers on all members
     const auto size = static_cast<unsigned>(group.size());
     const std::int64_t sizes[] = {0, 1, 5, 64, 300, 1009};
     const std::int64_t n = sizes[random() % 6];
@@ -161,7 +162,7 @@ class RandomRun {
   std::vector<Step> steps_;
 };
 
-/// Returns the error message of a program on the meta device; the failure must be immediate.
+/// Runs a program that must fail on the meta device, and returns its failure.
 std::string failure_of(int ranks, const std::function<void(Rank&, ThreadRun&)>& body,
                        double patience = 10) {
   ThreadRun run{on_meta(modelled_options(ranks)), patience};
@@ -198,7 +199,7 @@ TEST_CASE("meta: a collective has no thread and sends no message") {
           20 * 2 * 4 * (ranks - 1) * ((1 << 20) / ranks));
 }
 
-TEST_CASE("meta: groups recreated on the same channels start afresh") {
+TEST_CASE("meta: groups recreated on the same channels share no state with the previous ones") {
   CHECK(cpu_against_meta(
             modelled_options(3, Cluster::load("classroom")), [](Rank& rank, const Note& note) {
               const int channels = rank.transport->open_channels(Group::channels_taken);
@@ -212,11 +213,11 @@ TEST_CASE("meta: groups recreated on the same channels start afresh") {
             }) == "");
 }
 
-TEST_CASE("meta: ranks that call different collectives get an error that says so") {
+TEST_CASE("meta: ranks that call different collectives get an error that names both calls") {
   for (const Mismatch& mismatch : mismatches()) {
     CAPTURE(mismatch.name);
     auto words = mismatch.words;
-    // On the CPU mismatched messages meet; on the meta device it is the calls.
+    // The CPU compares messages, the meta device compares calls, so these two errors differ.
     if (mismatch.name == "a collective left out")
       words = {"ranks disagree", "rank 3 calls all_reduce by tree of 32 bytes in world",
                "calls broadcast by binomial with member 0 as root of 32 bytes in world"};
@@ -250,7 +251,7 @@ TEST_CASE("meta: a member that has finished, and one that dropped its call") {
       rank.world.all_reduce(elements(8)).wait();
     });
     CHECK(missing(other, {fmt::format("rank {} to take part", who), "has finished"}) == "");
-    // (The others may have joined before it dropped its Work.)
+    // (The other ranks may have joined before rank `who` dropped its Work.)
     if (dropped != "")
       CHECK(missing(dropped, {fmt::format("rank {} to take part", who), "has finished"}) == "");
   }
@@ -288,7 +289,7 @@ TEST_CASE("meta: deadlocks are reported as the cycle of waiting ranks") {
   CHECK(missing(message, {"deadlock\n", "rank 0 waits for rank 2 to take part in all_reduce",
                           "rank 2 waits for rank 0 to send 20 bytes"}) == "");
 
-  // The cycle closes when rank 1 joins; all others have waited for it.
+  // The cycle closes when rank 1 joins the all_reduce.
   const std::string late = failure_of(3, [&](Rank& rank, ThreadRun& run) {
     if (rank.id == 2) rank.world.receive(elements(5), 0).wait();
     if (rank.id == 1) std::this_thread::sleep_for(std::chrono::milliseconds{60});
@@ -316,7 +317,7 @@ TEST_CASE("meta: a member that stalls, and one that throws") {
                   {0, 1, 2, 3},
                   "other",
                   rank.transport->open_channels(Group::channels_taken)};
-      std::vector<Work> works;  // destroyed in order, starting with the first
+      std::vector<Work> works;  // destroyed in order of issue
       works.push_back(rank.world.all_reduce(elements(99)));
       works.push_back(other.all_reduce(elements(99), Algorithm::tree));
       works.push_back(rank.world.all_gather(elements(99)));
@@ -359,7 +360,7 @@ TEST_CASE("meta: dropping a call also drops later ones") {
   CHECK(run([&](Rank& rank) {
           for (int i = 0; i < 20; ++i) {
             Work first = rank.world.all_reduce(elements(9));
-            rank.world.all_reduce(elements(9)).wait();  // completes the first too
+            rank.world.all_reduce(elements(9)).wait();  // completes the first all_reduce, too
             if (i % 3 != rank.id) first.wait();
           }
         }) == "");

@@ -16,7 +16,7 @@ TEST_CASE("when ranks disagree, the error names both calls") {
   }
 }
 
-TEST_CASE("two algorithms of one collective never succeed") {
+TEST_CASE("ranks that use different algorithms for one collective never succeed") {
   for (int ranks = 2; ranks <= 5; ++ranks)
     for (const Algorithm one : all_reduce_algorithms)
       for (const Algorithm other : all_reduce_algorithms)
@@ -25,12 +25,13 @@ TEST_CASE("two algorithms of one collective never succeed") {
             std::vector<float> values(8);
             rank.world.all_reduce(view(values), rank.id == odd ? one : other).wait();
           });
-          const auto told = failure.find("all_reduce") != std::string::npos;
-          CHECK_MESSAGE(told == (one != other), name_of(one), " ", name_of(other), ": ", failure);
+          const auto reported = failure.find("all_reduce") != std::string::npos;
+          CHECK_MESSAGE(reported == (one != other), name_of(one), " ", name_of(other), ": ",
+                        failure);
         }
 }
 
-TEST_CASE("different roots never succeed, whichever rank names which") {
+TEST_CASE("different roots never succeed, whichever rank passes which root") {
   for (int ranks = 2; ranks <= 4; ++ranks) {
     int all = 1;
     for (int i = 0; i < ranks; ++i) all *= ranks;
@@ -46,8 +47,8 @@ TEST_CASE("different roots never succeed, whichever rank names which") {
                    : rank.world.broadcast(view(values), root))
               .wait();
         });
-        const auto told = failure.find(gathers ? "gather" : "broadcast") != std::string::npos;
-        CHECK_MESSAGE(told == !agreed, "roots coded ", code, " of ", ranks, ": ", failure);
+        const auto reported = failure.find(gathers ? "gather" : "broadcast") != std::string::npos;
+        CHECK_MESSAGE(reported == !agreed, "roots coded ", code, " of ", ranks, ": ", failure);
       }
     }
   }
@@ -67,9 +68,9 @@ TEST_CASE("a collective with impossible arguments is rejected at once") {
   CHECK(missing(refused([](Group& world, View out, View in) {
                   world.all_to_all_v(out, {4}, in, {4, 4}).wait();
                 }),
-                {"all_to_all_v wants a count a member"}) == "");
+                {"all_to_all_v: there must be one count per member"}) == "");
   CHECK(missing(refused([](Group& world, View out, View in) {
                   world.all_to_all_v(out, {4, 5}, in, {4, 4}).wait();
                 }),
-                {"no more elements than there are"}) == "");
+                {"the counts must not exceed the views"}) == "");
 }

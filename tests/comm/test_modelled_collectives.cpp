@@ -13,7 +13,7 @@ namespace {
 constexpr Picoseconds us = 1'000'000;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// A collective, and the rounds that it must take.
+/// A collective, and the rounds that it must perform.
 struct Case {
   std::string name;
   std::function<Work(Rank&, View)> issue;
@@ -55,7 +55,7 @@ Case gather(int root) {
           [root](std::int64_t n, int ranks) { return oracle::gather_rounds(n, ranks, root); }};
 }
 
-/// Up to n / ranks elements between any two ranks; received values are not checked.
+/// An all-to-all of up to n / ranks elements between any two ranks.
 Case all_to_all(unsigned seed) {
   const auto counts = [seed](std::int64_t n, int ranks) {
     return random_counts(ranks, n / ranks, seed);
@@ -118,8 +118,8 @@ Cluster two_nodes(int ranks, Link within, Link between) {
 
 }  // namespace
 
-// Collectives follow each other, so lanes still held by the previous one matter; each rank arrives
-// at each collective at a different time.
+// The collectives follow one another, so a lane may still be occupied by the previous collective.
+// The ranks arrive at each collective at different times.
 TEST_CASE("modelled: every collective takes the time of its rounds, to the picosecond") {
   FixedTimes times;
   times.set(Category::forward, 7 * us / 3);
@@ -177,8 +177,7 @@ TEST_CASE("modelled: the algorithms' formulas, in the cases in which they are ex
       CHECK(longest(reduce_scatter, ranks, cluster, n) == (ranks - 1) * (alpha + beta(chunk)));
       CHECK(longest(all_gather, ranks, cluster, n) == (ranks - 1) * (alpha + beta(chunk)));
       CHECK(longest(naive, ranks, cluster, n) == 2 * alpha + 2 * (ranks - 1) * beta(n));
-      // A member into which no other is folded starts the first round at once, and does not wait
-      // for the others.
+      // (A member into which no other member is folded starts the first round immediately.)
       CHECK(longest(doubling, ranks, cluster, n) <= (rounds + (folds ? 2 : 0)) * (alpha + beta(n)));
       if (!folds) CHECK(longest(doubling, ranks, cluster, n) == rounds * (alpha + beta(n)));
       if (n % power == 0)
@@ -205,14 +204,14 @@ TEST_CASE("modelled: a ring that crosses a slow link runs at that link's speed")
     const std::int64_t n = 250 * ranks;  // 1000 bytes per chunk
     const Cluster slow = two_nodes(ranks, {0, infinite}, {0, 1e8});
     CHECK(longest(ring, ranks, slow, n) == 2 * (ranks - 1) * 10 * us);
-    // A slow link's latency is paid in every round only if no other delay hides it.
+    // A slow link's latency delays a round only if no other delay hides it.
     const Cluster far = two_nodes(ranks, {1e-6, 1e9}, {1e-5, 1e8});
     CHECK(longest(ring, ranks, far, n) > 2 * (ranks - 1) * 10 * us);
     CHECK(longest(ring, ranks, far, n) <= 2 * (ranks - 1) * 20 * us);
   }
 }
 
-TEST_CASE("modelled: collectives that overlap share their group's lanes, and no others") {
+TEST_CASE("modelled: collectives that overlap share the lanes of their group only") {
   constexpr int ranks = 3;
   constexpr std::int64_t n = 300;
   const Cluster cluster = one_node(2e-6, 1e9);

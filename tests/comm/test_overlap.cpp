@@ -12,8 +12,9 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// All events of a rank's timeline, sorted so that the order of recording does not matter.
+/// An event of a rank's timeline: its kind, lane, name, stage, microbatch, peer, start and end.
 using Line = std::tuple<int, std::string, std::string, int, int, int, Picoseconds, Picoseconds>;
+/// Returns all events of a rank, sorted so that the order of recording does not matter.
 std::vector<Line> lines_of(Rank& rank) {
   std::vector<Line> lines;
   const auto lanes = rank.trace.lanes();
@@ -26,7 +27,7 @@ std::vector<Line> lines_of(Rank& rank) {
   return lines;
 }
 
-/// Threads that only keep cores busy.
+/// Threads that keep cores busy.
 class Burners {
  public:
   explicit Burners(int count) {

@@ -38,7 +38,7 @@ namespace {
 
 enum class Fault { throws, throws_in_kernel, stalls, leaves_out, other_size, strided };
 
-/// A random fault on one rank, just before one of its steps.
+/// A random fault that affects one rank just before one of its steps.
 struct Struck {
   Fault fault;
   int rank;
@@ -100,8 +100,8 @@ bool names(const std::string& failure, int rank) {
 
 namespace {
 
-/// Injects one fault into a random program. Returns a description of any error in how the run
-/// ended, or "".
+/// Injects one fault into a random program. Returns "" if the run ended as it should, or a
+/// description of the error.
 std::string wrong_with(unsigned seed, const char* device, Fault& fault) {
   const Program program = random_program(seed + 5000);
   const Struck struck = random_fault(program, seed);
@@ -121,7 +121,7 @@ std::string wrong_with(unsigned seed, const char* device, Fault& fault) {
           return strike(struck.fault, program.steps[i], rank, run, player);
         });
       } catch (const std::runtime_error& error) {
-        // Values are wrong if one message was mistaken for another.
+        // After a step is left out, a rank may receive the values of another message.
         if (std::string{error.what()}.find("other values") == std::string::npos) throw;
       }
     });
@@ -148,7 +148,7 @@ std::string wrong_with(unsigned seed, const char* device, Fault& fault) {
 
 }  // namespace
 
-TEST_CASE("400 random faults: none hangs, the rank is named, no span is lost") {
+TEST_CASE("400 random faults: no run hangs, the error names the rank, and no span is lost") {
   std::atomic<unsigned> next = 1;
   std::mutex mutex;
   std::string wrong;

@@ -7,8 +7,8 @@
 #include "tests/support/mismatches.h"
 #include "tests/support/ranks.h"
 
-// A rank that keeps others waiting for longer than the time-out is busy if it computes, and has
-// stalled if it does anything else.
+// A rank that keeps others waiting for longer than the time-out is busy if it is computing;
+// otherwise it has stalled.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -18,8 +18,8 @@ namespace {
 
 constexpr double patience = 0.6;
 
-/// A run with a short time-out, and its notices. Its kernels end by failing the run, so that no
-/// rank has to be quick afterwards.
+/// A run with a short time-out, and the notices that it gave. The tests' last kernels end by
+/// failing the run, so that no rank has to be quick afterwards.
 struct ImpatientRun {
   explicit ImpatientRun(int ranks, Clock clock = Clock::modelled({}, {}))
       : run(options_of(ranks, clock), patience,
@@ -41,7 +41,7 @@ struct ImpatientRun {
     std::lock_guard lock{mutex};
     return notices.size();
   }
-  /// Keeps a kernel running until there are `wanted` notices or the run has failed.
+  /// Called inside a kernel: returns when there are `wanted` notices, or the run has failed.
   void compute_until(std::size_t wanted) {
     const auto enough = steady_clock::now() + std::chrono::seconds{60};
     while (count() < wanted && run.fabric.failure().empty() && steady_clock::now() < enough)
@@ -138,7 +138,7 @@ TEST_CASE("stalls: a rank that sleeps after a kernel has stalled") {
   CHECK(stalled.count() == 0);
 }
 
-TEST_CASE("stalls: a computing rank that nobody waits for does not hide a stalled one") {
+TEST_CASE("stalls: a computing rank that no rank waits for does not hide a stalled rank") {
   ImpatientRun stalled{3};
   const std::string failure = stalled([&](Rank& rank) {
     if (rank.id == 0) return stalled.receive(rank, 1);

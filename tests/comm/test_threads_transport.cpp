@@ -31,7 +31,7 @@ TEST_CASE("threads: messages of one channel arrive in order, whichever side come
         b.assign(7, static_cast<float>(2 * round + 1));
         Work first = rank.world.send(numbers(a), 1);
         Work second = rank.world.send(numbers(b), 1);
-        if (round % 3 == 0) second.wait();  // not in the order in which they were posted
+        if (round % 3 == 0) second.wait();  // before the first one
         first.wait();
         second.wait();
       } else {
@@ -59,7 +59,7 @@ TEST_CASE("threads: the error for different sizes names both sides") {
   CHECK(contains(failure, "rank 1 receives 16"));
 }
 
-TEST_CASE("threads: every rank sends first: the cycle, with source lines") {
+TEST_CASE("threads: if every rank sends first, the error shows the cycle with source lines") {
   const std::string failure = on_threads(modelled_options(3), [](Rank& rank) {
     std::vector<float> values(5);
     rank.world.send(numbers(values), (rank.id + 1) % 3).wait();
@@ -141,15 +141,15 @@ TEST_CASE("invalid members, elements and names are rejected, with no read past t
   CHECK(contains(failure([&](Rank& rank) {
                    rank.world.all_reduce(View{values.data(), {2, 4}}.columns(0, 2)).wait();
                  }),
-                 "all_reduce in world wants contiguous elements"));
+                 "all_reduce in world: the elements must be contiguous"));
   CHECK(contains(failure([&](Rank& rank) {
                    rank.world.all_gather(View{values.data(), {8}, DType::i32}).wait();
                  }),
-                 "all_gather in world wants f32"));
+                 "all_gather in world: the elements must be f32"));
   CHECK(contains(
       failure([&](Rank& rank) {
         Group twin{
             rank.endpoint, {0, 1}, "world", rank.transport->open_channels(Group::channels_taken)};
       }),
-      "has a group world already"));
+      "already has a group named world"));
 }

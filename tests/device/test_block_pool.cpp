@@ -39,7 +39,7 @@ TEST_CASE("a step that takes the same blocks as the previous step takes none fro
   CHECK(steps[2] == steps[0]);
 }
 
-TEST_CASE("used and idle blocks exceed the peak of the used ones by a bounded amount") {
+TEST_CASE("used and idle blocks exceed the peak of used bytes by a bounded amount") {
   std::mt19937 random{11};
   const auto below = [&](std::size_t n) {
     return std::uniform_int_distribution<std::size_t>(0, n - 1)(random);
@@ -80,7 +80,7 @@ TEST_CASE("used and idle blocks exceed the peak of the used ones by a bounded am
   }
 }
 
-TEST_CASE("the block that has been idle longest goes first, and reset_peak lowers the bound") {
+TEST_CASE("the pool gives up the block idle longest first, and reset_peak lowers the bound") {
   if (!keeps_blocks) return;
   BlockPool pool;
   void* const first = pool.take(20 * MiB);
@@ -91,8 +91,8 @@ TEST_CASE("the block that has been idle longest goes first, and reset_peak lower
   pool.give_back(first, 20 * MiB);
   pool.give_back(third, 100 * MiB);
   CHECK(pool.idle() == 160 * MiB);
-  // 160 + 5 - 41 MiB may stay idle: the second block has to go, and the new one takes over its
-  // pages.
+  // Of the idle blocks, 160 + 5 - 41 MiB may stay, so the new block takes over the pages of
+  // `second`, which has been idle longest.
   auto* const other = static_cast<unsigned char*>(pool.take(41 * MiB));
   CHECK(pool.idle() == 120 * MiB);
   CHECK(other[0] == 7);

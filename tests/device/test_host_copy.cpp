@@ -29,7 +29,7 @@ std::vector<float> thirds(std::int64_t n) {
 
 }  // namespace
 
-TEST_CASE("what goes to a device comes back; narrow elements are rounded on their way") {
+TEST_CASE("values come back from a device unchanged, except that 16-bit elements are rounded") {
   Bench bench;
   for (const auto& [dtype, unit] :
        {std::pair{DType::f32, 0.0}, {DType::bf16, 0x1p-9}, {DType::f16, 0x1p-12}}) {
@@ -45,7 +45,7 @@ TEST_CASE("what goes to a device comes back; narrow elements are rounded on thei
   }
 }
 
-TEST_CASE("a part of a tensor is copied, and nothing next to it") {
+TEST_CASE("copying to a part of a tensor leaves the rest unchanged") {
   Bench bench;
   Tensor tensor{bench.memory, {10}, MemoryCategory::activations};
   from_host(bench, std::vector<float>(10, 5.0F), tensor);
@@ -54,7 +54,7 @@ TEST_CASE("a part of a tensor is copied, and nothing next to it") {
   CHECK(to_host(bench, tensor.view().columns(5, 2)) == std::vector<float>{2, 3});
 }
 
-TEST_CASE("too many numbers, or elements that are not contiguous, are refused") {
+TEST_CASE("a wrong number of values, or a view that is not contiguous, is rejected") {
   Bench bench;
   Tensor tensor{bench.memory, {4, 4}, MemoryCategory::activations};
   CHECK_THROWS_AS(from_host(bench, std::vector<float>(15), tensor), std::invalid_argument);

@@ -37,7 +37,7 @@ TEST_CASE("the meta device counts and allocates nothing") {
   CHECK(memory.peak_total() == (std::int64_t{1} << 42));
 }
 
-TEST_CASE("shared storage is counted once, until its last owner is gone") {
+TEST_CASE("shared storage is counted once, until its last owner releases it") {
   Memory memory;
   Tensor first{memory, {10}, MemoryCategory::activations, DType::bf16};
   CHECK(first.bytes() == 20);
@@ -91,7 +91,8 @@ TEST_CASE("resetting peaks restarts them from current use") {
   CHECK(memory.peak().of(MemoryCategory::parameters) == 12);
 }
 
-TEST_CASE("storage is aligned and not shared, and even an empty tensor has an address") {
+TEST_CASE(
+    "tensors are aligned and do not overlap, and even a tensor without elements has an address") {
   Memory memory;
   std::vector<Tensor> tensors;
   for (std::int64_t n : {0, 1, 15, 16, 17, 1000, 1000, 1000})
@@ -107,13 +108,13 @@ TEST_CASE("storage is aligned and not shared, and even an empty tensor has an ad
   }
 }
 
-// Random programs, checked against a ledger that recomputes all sums at each step.
+// Compares random programs with a ledger that recomputes all sums at each step.
 TEST_CASE("memory accounting matches a ledger that sums all live storage") {
   std::mt19937 random{7};
   const auto below = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
   for (int round = 0; round < 200; ++round) {
     Memory memory{round % 2 == 0 ? DeviceKind::cpu : DeviceKind::meta};
-    std::vector<std::pair<Tensor, int>> alive;                    // with the number of its storage
+    std::vector<std::pair<Tensor, int>> alive;                    // and its storage's number
     std::map<int, std::pair<std::int64_t, MemoryCategory>> book;  // by storage number
     MemoryUse peak;
     std::int64_t peak_total = 0;

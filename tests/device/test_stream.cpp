@@ -11,7 +11,7 @@ namespace {
 
 constexpr Picoseconds ms = 1'000'000'000;
 
-/// A stream on a modelled clock with 1 ps per FLOP and free launches, and its trace.
+/// A stream and its trace, on a modelled clock with 1 ps per FLOP and launches that cost nothing.
 struct Bench {
   explicit Bench(FixedTimes times = {}, DeviceKind device = DeviceKind::cpu)
       : clock(Clock::modelled(Cluster{.flops = 1e12}, times)), stream(clock, trace, 0, device) {
@@ -65,7 +65,7 @@ TEST_CASE("the meta device charges and runs nothing") {
   CHECK(bench.stream.now() == 100);
 }
 
-TEST_CASE("ranges nest, and span exactly what they contain") {
+TEST_CASE("ranges nest, and span exactly their contents") {
   Bench bench;
   bench.compute(5);
   const int result = bench.stream.range({.name = "outer", .category = Category::step}, [&] {
@@ -80,7 +80,7 @@ TEST_CASE("ranges nest, and span exactly what they contain") {
                                "kernel 35..65", "outer 5..65"});
 }
 
-TEST_CASE("a range that throws is in the trace") {
+TEST_CASE("a range that throws is recorded") {
   Bench bench;
   CHECK_THROWS_AS(bench.stream.range({.name = "broken"},
                                      [&] {
@@ -100,7 +100,7 @@ TEST_CASE("fixed times replace the cost of a range's contents") {
   CHECK(bench.stream.now() == ms);
   action(Category::backward);
   CHECK(bench.stream.now() == 3 * ms);
-  action(Category::optimizer);  // not in --time, so free
+  action(Category::optimizer);  // has no fixed time, so it costs nothing
   CHECK(bench.stream.now() == 3 * ms);
   bench.compute(1e9);
   CHECK(bench.stream.now() == 3 * ms);
@@ -149,7 +149,7 @@ TEST_CASE("on the wall clock a span has its real duration, and waiting is not ch
   CHECK(events[0].end <= after);
 }
 
-TEST_CASE("fixed times are for the modelled clock: on the wall clock nothing is replaced") {
+TEST_CASE("fixed times have no effect on the wall clock") {
   Recorder silent{false};
   const Clock clock = Clock::wall();
   Stream stream{clock, silent, 0, DeviceKind::cpu};

@@ -47,9 +47,9 @@ TEST_CASE("aborting a communicator frees a queue that is stuck in it") {
     watch.join();
     rank.world.abort("a test");
     CHECK_THROWS_WITH_AS(rank.world.all_reduce(rank.queue, data),
-                         "ncclAllReduce: this communicator was given up: a test",
+                         "ncclAllReduce: this communicator can no longer be used: a test",
                          std::runtime_error);
-    CHECK(rank.world.error() == "this communicator was given up: a test");
+    CHECK(rank.world.error() == "this communicator can no longer be used: a test");
   });
 }
 

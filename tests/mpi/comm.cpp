@@ -1,7 +1,7 @@
-// Collectives with one process per rank, run by ctest as mpirun -n P test_mpi_comm. Checks our
-// algorithms and MPI's against a serial oracle, and the Transport's count of sent bytes against the
-// bytes passed to MPI. With `disagree I [native]` it runs the I-th program in which ranks disagree,
-// prints the error and exits with 1; `list` names these programs.
+// Tests collectives with one process per rank; ctest runs it as mpirun -n P test_mpi_comm. It
+// checks our algorithms and MPI's against a serial oracle, and the Transport's count of sent bytes
+// against the bytes passed to MPI. `disagree I [native]` runs the I-th program in which ranks
+// disagree, prints the error and exits with 1; `list` lists these programs.
 
 #include <fmt/format.h>
 
@@ -21,8 +21,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Bytes passed to MPI, sorted by tag: two tags per channel, the odd one for message headers.
-struct Handed {
+/// Messages and bytes passed to MPI. Each channel has two tags; the odd tag is for message headers.
+struct PassedToMpi {
   std::atomic<std::int64_t> heads{0}, bodies{0}, head_bytes{0}, body_bytes{0};
   void add(int count, MPI_Datatype type, int tag) {
     int size = 0;
@@ -32,19 +32,19 @@ struct Handed {
     (tag % 2 == 1 ? head_bytes : body_bytes) += static_cast<std::int64_t>(count) * size;
   }
 };
-Handed handed;
+PassedToMpi passed;
 
 }  // namespace
 
 // MPI's profiling interface: these functions replace MPI's own, which remain available as PMPI_*.
 extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag,
                          MPI_Comm communicator, MPI_Request* request) {
-  handed.add(count, type, tag);
+  passed.add(count, type, tag);
   return PMPI_Isend(data, count, type, to, tag, communicator, request);
 }
 extern "C" int MPI_Issend(const void* data, int count, MPI_Datatype type, int to, int tag,
                           MPI_Comm communicator, MPI_Request* request) {
-  handed.add(count, type, tag);
+  passed.add(count, type, tag);
   return PMPI_Issend(data, count, type, to, tag, communicator, request);
 }
 
@@ -54,24 +54,26 @@ Options options_of(int ranks, Collectives comm) {
   Options options;
   options.run.ranks = options.run.pp = ranks;
   options.platform.comm = comm;
-  if (comm == Collectives::ring) options.platform.clock = Clock::modelled(Cluster{});
+  if (comm == Collectives::built_in) options.platform.clock = Clock::modelled(Cluster{});
   return options;
 }
 
-/// Compares the bytes passed to MPI since `before` with the count of the rank's transport.
+/// Compares these counts of messages and bytes passed to MPI with the counts of the rank's
+/// transport.
 std::string compare_bytes(Rank& rank, std::int64_t heads, std::int64_t bodies,
                           std::int64_t head_bytes, std::int64_t body_bytes) {
   std::int64_t counted = 0;
   counted += total(rank.transport->bytes_sent());
   if (counted != body_bytes)
-    return fmt::format("rank {}: {} bytes counted, MPI was handed {}\n", rank.id, counted,
+    return fmt::format("rank {}: {} bytes counted, but {} passed to MPI\n", rank.id, counted,
                        body_bytes);
   if (rank.transport->traffic().overhead_bytes != head_bytes)
-    return fmt::format("rank {}: {} bytes of overhead counted, MPI was handed {} of heads\n",
-                       rank.id, rank.transport->traffic().overhead_bytes, head_bytes);
+    return fmt::format(
+        "rank {}: {} bytes of overhead counted, but headers of {} bytes passed to MPI\n", rank.id,
+        rank.transport->traffic().overhead_bytes, head_bytes);
   if (heads != bodies || (heads > 0 && head_bytes % heads != 0))
-    return fmt::format("rank {}: {} messages with {} heads of {} bytes in all\n", rank.id, bodies,
-                       heads, head_bytes);
+    return fmt::format("rank {}: {} messages with {} headers of {} bytes in total\n", rank.id,
+                       bodies, heads, head_bytes);
   return "";
 }
 
@@ -80,7 +82,7 @@ int run_checks(const MpiSession& session) {
   int failed = 0;
   const auto check = [&](Collectives comm, const std::function<std::string(Rank&)>& body) {
     Rank rank{options_of(session.size(), comm), session.endpoint()};
-    const Handed& h = handed;
+    const PassedToMpi& h = passed;
     const std::int64_t before[] = {h.heads, h.bodies, h.head_bytes, h.body_bytes};
     std::string mine = body(rank);
     mine += compare_bytes(rank, h.heads - before[0], h.bodies - before[1], h.head_bytes - before[2],
@@ -93,11 +95,11 @@ int run_checks(const MpiSession& session) {
     ++done;
   };
   for (const std::int64_t n : {0, 1, 30, 1009, 100'000})
-    for (const Collectives comm : {Collectives::ring, Collectives::native})
+    for (const Collectives comm : {Collectives::built_in, Collectives::native})
       check(comm, [&](Rank& rank) { return CollectiveChecks{rank, n, n < 10'000 ? 9 : 2}(); });
   for (const std::int64_t n : {0, 1, 30, 1009})
     for (const DType dtype : {DType::bf16, DType::f16})
-      check(Collectives::ring, [&](Rank& rank) {
+      check(Collectives::built_in, [&](Rank& rank) {
         return NarrowCollectiveChecks{rank, dtype, n}();
       });
   check(Collectives::native, [&](Rank& rank) -> std::string {
@@ -107,14 +109,14 @@ int run_checks(const MpiSession& session) {
     } catch (const std::invalid_argument&) {
       return "";
     }
-    return rank.count == 1 ? "" : "native collectives take bf16\n";
+    return rank.count == 1 ? "" : "native collectives accepted bf16\n";
   });
   int programs = 0;
   for (unsigned seed = 1; seed <= 300 && programs < 20; ++seed) {
     const Program program = random_program(seed);
     if (program.ranks != session.size()) continue;
     ++programs;
-    check(seed % 2 == 0 ? Collectives::ring : Collectives::native, [&](Rank& rank) {
+    check(seed % 2 == 0 ? Collectives::built_in : Collectives::native, [&](Rank& rank) {
       Player{rank, program}.play();
       return std::string{};
     });
@@ -130,7 +132,7 @@ int disagree(const MpiSession& session, const Mismatch& mismatch, Collectives co
   try {
     Rank rank{options_of(session.size(), comm), session.endpoint(patience_seconds)};
     mismatch.body(rank);
-    // A rank that has finished lets the others report first.
+    // If this rank finishes without an error, it waits until the others have reported theirs.
     gather_to_root(*rank.transport, "");
     broadcast_from_root(*rank.transport, "");
     fmt::print("went through\n");
@@ -139,7 +141,7 @@ int disagree(const MpiSession& session, const Mismatch& mismatch, Collectives co
     const std::string text = error.what();
     const std::string lacks = missing(text, mismatch.words);
     const bool waited = mismatch.may_wait && missing(text, {"has waited", "mismatches.h:"}).empty();
-    fmt::print("{}\n", lacks.empty() || waited ? "told: " + text : lacks);
+    fmt::print("{}\n", lacks.empty() || waited ? "reported: " + text : lacks);
   }
   std::fflush(stdout);
   session.abort(1);
@@ -157,7 +159,7 @@ int main(int argc, char** argv) {
   try {
     if (argc >= 3)
       return disagree(session, all.at(static_cast<std::size_t>(std::atoi(argv[2]))),
-                      argc > 3 ? Collectives::native : Collectives::ring);
+                      argc > 3 ? Collectives::native : Collectives::built_in);
     return run_checks(session);
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());

@@ -1,5 +1,6 @@
-// Checks of pipelines, data parallelism and ZeRO with one process per rank, run by ctest as mpirun
-// -n P test_mpi. Prints any errors and exits with 1, or prints the number of checks passed.
+// Checks pipelines, data parallelism and ZeRO with one process per rank; ctest runs it as mpirun -n
+// P test_mpi. Prints the errors and exits with 1 if there are any. Also prints the number of
+// checks.
 
 #include <fmt/format.h>
 
@@ -63,7 +64,7 @@ int main() {
         return check_memory(rank, options, one_f_one_b(p, m), std::min(m, p - rank.id));
       });
     }
-    // Several stages per rank (8 layers), and the bytes and memory of the update under a transport
+    // Several stages per rank (8 layers), and the bytes and memory of the update with a transport
     // that does not combine.
     for (const auto& [tied, clip] : {std::pair{true, 0.0F}, {false, 0.5F}, {true, 0.5F}}) {
       constexpr int m = 4;

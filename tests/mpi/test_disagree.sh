@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Programs whose four processes disagree on what they do together: each must end soon, fail, and say
-# what is wrong. Usage: test_disagree.sh TEST_MPI_COMM MPIRUN [FLAG ...]
+# Runs programs in which four processes disagree on their messages or collectives. Each must fail soon,
+# with the right error. Usage: test_disagree.sh TEST_MPI_COMM MPIRUN [FLAG ...]
 set -u
 program=$1
 shift
 failed=0
 checked=0
 
-check() {  # a program's number, its name, more arguments
+check() {  # NUMBER NAME [ARGUMENT ...]: one program
   local number=$1 name=$2 output status
   shift 2
   checked=$((checked + 1))
   output=$(timeout 60 "${mpirun[@]}" 4 "$program" disagree "$number" "$@" 2>&1 </dev/null)
   status=$?
-  if [[ $status -eq 0 || $status -eq 124 || $output != *"told: "* ]]; then
+  if [[ $status -eq 0 || $status -eq 124 || $output != *"reported: "* ]]; then
     echo "FAILED: $name $*: exit code $status"
     echo "$output"
     failed=1
@@ -23,11 +23,11 @@ check() {  # a program's number, its name, more arguments
 mpirun=("$@")
 while read -r number name; do
   check "$number" "$name"
-  # What members can see before MPI's own collectives begin.
+  # These errors are detected before MPI's own collectives begin, so they are checked with those, too.
   case $name in
     "different collectives" | "9 and 10 elements by ring" | "different roots" | \
       "all_to_all_v counts") check "$number" "$name" native ;;
   esac
 done < <("$program" list)
-[[ $checked -ge 10 ]] || failed=1  # the list was there
+[[ $checked -ge 10 ]] || failed=1  # the list was complete
 exit $failed

@@ -32,8 +32,8 @@ struct Timed {
 /// forever. (This requires that no action takes zero time.)
 inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes& times) {
   Timed timed;
-  std::map<Result, Picoseconds> made;                                 // time of each result
-  std::map<std::tuple<int, int, bool>, std::vector<Message*>> lanes;  // by (from, to, kind)
+  std::map<Result, Picoseconds> made;                                       // time of each result
+  std::map<std::tuple<int, int, bool>, std::vector<Message*>> connections;  // by (from, to, kind)
   const auto home = [&](int stage) {
     return schedule.rank_of_stage[static_cast<std::size_t>(stage)];
   };
@@ -47,7 +47,7 @@ inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes&
       const Result result{action.stage, action.microbatch, forward};
       Message& message = timed.messages[result];
       message = {result, home(action.stage), home(user)};
-      lanes[{message.from, message.to, forward}].push_back(&message);
+      connections[{message.from, message.to, forward}].push_back(&message);
     }
   }
 
@@ -85,11 +85,11 @@ inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes&
           made[{action.stage, action.microbatch, action.op == Op::forward}] = slot.end;
       }
     }
-    for (auto& [lane, messages] : lanes) {
-      const Picoseconds latency =
-          times.cluster.latency(std::get<0>(lane), std::get<1>(lane), times.boundary_bytes);
-      const Picoseconds transfer =
-          times.cluster.transfer(std::get<0>(lane), std::get<1>(lane), times.boundary_bytes);
+    for (auto& [connection, messages] : connections) {
+      const Picoseconds latency = times.cluster.latency(
+          std::get<0>(connection), std::get<1>(connection), times.boundary_bytes);
+      const Picoseconds transfer = times.cluster.transfer(
+          std::get<0>(connection), std::get<1>(connection), times.boundary_bytes);
       Picoseconds sender_free = 0;
       Picoseconds receiver_free = 0;
       for (Message* message : messages) {

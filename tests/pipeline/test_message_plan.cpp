@@ -62,26 +62,26 @@ TEST_CASE("random schedules: every message is posted, used, sent and released as
     for (int rank = 0; rank < schedule.ranks; ++rank) {
       CAPTURE(rank);
       const MessagePlan plan{schedule, rank};
-      std::map<std::pair<int, bool>, std::size_t> last_posted;  // when the peer made it
-      std::set<Message> open, held;                             // receives, sends
-      std::set<std::pair<int, bool>> receiving, sending;
+      std::map<MessagePlan::ChannelKey, std::size_t> last_posted;  // when the peer made it
+      std::set<Message> open, held;                                // receives, sends
+      std::set<MessagePlan::ChannelKey> receiving, sending;
       std::int64_t peak = 0, sends = 0;
       const auto note = [&] {
         peak = std::max(peak, static_cast<std::int64_t>(open.size() + held.size()));
       };
       const auto post = [&](const Message& message) {
         CHECK(message.to_rank == rank);
-        const std::pair lane{message.from_rank, message.forward};
+        const MessagePlan::ChannelKey channel = message.receive_channel();
         const std::size_t made = place_of(schedule, message, true);
-        const auto before = last_posted.find(lane);
+        const auto before = last_posted.find(channel);
         CHECK((before == last_posted.end() || before->second < made));
-        last_posted[lane] = made;
-        receiving.insert(lane);
+        last_posted[channel] = made;
+        receiving.insert(channel);
         CHECK(open.insert(message).second);
         note();
       };
       for (const Message& message : plan.post_first()) post(message);
-      const std::size_t lanes = plan.post_first().size();
+      const std::size_t first_receives = plan.post_first().size();
       const auto row = actions_of(schedule, rank);
       for (std::size_t at = 0; at < row.size(); ++at) {
         const MessagePlan::Around& around = plan.around(at);
@@ -115,22 +115,22 @@ TEST_CASE("random schedules: every message is posted, used, sent and released as
           CHECK(around.output->producer() == stage);
           if (!around.output->local()) {
             held.insert(*around.output);
-            sending.insert({around.output->to_rank, around.output->forward});
+            sending.insert(around.output->send_channel());
             ++sends;
           }
         }
         note();
       }
       CHECK(open.empty());
-      CHECK(lanes == receiving.size());
+      CHECK(first_receives == receiving.size());
       CHECK(plan.peak_buffers() == peak);
       CHECK(plan.messages_sent() == sends);
-      for (const MessagePlan::Lane& lane : plan.lanes()) {
-        CHECK(lane.receives == receiving.contains({lane.peer, lane.forward}));
-        CHECK(lane.sends == sending.contains({lane.peer, lane.forward}));
+      for (const auto& [key, sends_on, receives_on] : plan.channels()) {
+        CHECK(receives_on == receiving.contains(key));
+        CHECK(sends_on == sending.contains(key));
       }
       receiving.merge(sending);
-      CHECK(plan.lanes().size() == receiving.size());
+      CHECK(plan.channels().size() == receiving.size());
     }
   }
 }

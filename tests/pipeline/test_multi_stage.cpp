@@ -202,7 +202,8 @@ TEST_CASE("random schedules: a unit's gradients are ready once per step, after i
 TEST_CASE("the update's messages, counted by hand") {
   GptConfig config{.layers = 6, .hidden = 4, .heads = 2, .sequence = 8, .vocabulary = 9};
   const auto messages = [&](const std::vector<int>& placement, int rank, bool clips,
-                            Collectives collectives = Collectives::ring, bool combines = false) {
+                            Collectives collectives = Collectives::built_in,
+                            bool combines = false) {
     Plan plan{config, Mesh{3, {1, 1, 1, 3}}};
     plan.rank_of_stage = placement;
     plan.optimizer.clip = clips ? 1 : 0;
@@ -223,7 +224,7 @@ TEST_CASE("the update's messages, counted by hand") {
   CHECK(messages(linear, 0, false).bytes_sent == bytes_of({{Operation::all_reduce, 4 * 36}}));
   CHECK(messages(linear, 1, false).bytes_sent == BytesSent{});
   CHECK(messages(linear, 2, false).peak_bytes == 4 * 18);
-  CHECK(messages(linear, 2, false, Collectives::ring, true).peak_bytes == 0);
+  CHECK(messages(linear, 2, false, Collectives::built_in, true).peak_bytes == 0);
   CHECK(messages(linear, 2, false, Collectives::native).bytes_sent == BytesSent{});
   CHECK(messages(linear, 2, false, Collectives::native).peak_bytes == 0);
   CHECK(messages(linear, 2, true).peak_bytes == 3 * 8 * (tensors - 1));

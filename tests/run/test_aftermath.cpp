@@ -22,17 +22,17 @@ std::string line_of(Kind kind, int rank, const std::string& host, const std::str
 }
 
 /// The text printed at once, and the text at the end.
-struct Told {
+struct Output {
   std::string at_once, at_end;
 };
-Told told(int ranks, const std::vector<std::string>& lines) {
+Output output_of(int ranks, const std::vector<std::string>& lines) {
   Aftermath aftermath{ranks};
-  Told told;
+  Output output;
   for (const std::string& line : lines)
-    if (const auto shown = aftermath.line(line)) told.at_once += *shown + "\n";
-  told.at_end = aftermath.end();
-  told.at_end += aftermath.text("; EPILOGUE");
-  return told;
+    if (const auto shown = aftermath.line(line)) output.at_once += *shown + "\n";
+  output.at_end = aftermath.end();
+  output.at_end += aftermath.text("; EPILOGUE");
+  return output;
 }
 
 const std::vector<std::string> killed{
@@ -79,7 +79,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a killed rank is named once, followed by what each rank was doing") {
-  const auto [at_once, at_end] = told(
+  const auto [at_once, at_end] = output_of(
       3, std::vector{line_of(Kind::location, 1, "b", ""), std::string{"a word of a rank's own"}} +
              killed +
              std::vector{line_of(Kind::last_operations, 2, "c", "step 4\nstep 5"),
@@ -95,12 +95,12 @@ TEST_CASE("a killed rank is named once, followed by what each rank was doing") {
 
 TEST_CASE("ranks that fail because of another rank are not blamed") {
   // One rank was killed; others lost it and reported that before mpirun did.
-  CHECK(told(2, std::vector{line_of(Kind::failure, 0, "a", "MPI_Test: lost rank 1")} + killed)
+  CHECK(output_of(2, std::vector{line_of(Kind::failure, 0, "a", "MPI_Test: lost rank 1")} + killed)
             .at_end.starts_with("the run failed: rank 1 on b exited on signal 9"));
   // One rank reported the reason and then died of it.
-  CHECK(told(2, std::vector{line_of(Kind::failure, 1, "b", "its own words"),
-                            line_of(Kind::failure, 0, "a", "lost rank 1")} +
-                    killed)
+  CHECK(output_of(2, std::vector{line_of(Kind::failure, 1, "b", "its own words"),
+                                 line_of(Kind::failure, 0, "a", "lost rank 1")} +
+                         killed)
             .at_end.starts_with("the run failed: rank 1 on b: its own words; EPILOGUE\n"));
 }
 
@@ -114,12 +114,14 @@ TEST_CASE("a rank that ended silently is named with its exit code") {
       "  Exit code:    3",
       rule};
   const std::vector<std::string> here{line_of(Kind::location, 1, "b", "")};
-  CHECK(told(2, here + ended)
+  CHECK(output_of(2, here + ended)
             .at_end.starts_with("the run failed: rank 1 on b ended with exit code 3; EPILOGUE\n"));
   // A rank that has already reported the failure is not named again.
-  CHECK(told(2, std::vector{line_of(Kind::usage_error, 1, "b", "--data x: no such file")} + ended)
+  CHECK(output_of(2,
+                  std::vector{line_of(Kind::usage_error, 1, "b", "--data x: no such file")} + ended)
             .at_end.empty());
-  CHECK(told(2, std::vector{line_of(Kind::already_reported, 0, "a", "")} + ended).at_end.empty());
+  CHECK(output_of(2, std::vector{line_of(Kind::already_reported, 0, "a", "")} + ended)
+            .at_end.empty());
 }
 
 TEST_CASE("an error on all ranks is printed once") {
@@ -131,8 +133,8 @@ TEST_CASE("an error on all ranks is printed once") {
   refused.line(line_of(Kind::failure, 0, "a", "its own words"));
   CHECK_FALSE(refused.refused());
   const std::string first = line_of(Kind::usage_error, 1, "b", "--data x: no such file");
-  CHECK(told(3, {first, line_of(Kind::usage_error, 0, "a", "--data x: no such file"),
-                 line_of(Kind::usage_error, 2, "a", "--load y: no such file")})
+  CHECK(output_of(3, {first, line_of(Kind::usage_error, 0, "a", "--data x: no such file"),
+                      line_of(Kind::usage_error, 2, "a", "--load y: no such file")})
             .at_once == "--data x: no such file\n--load y: no such file\n");
 }
 
@@ -156,13 +158,13 @@ TEST_CASE("notices of busy ranks are passed on once per interval") {
 TEST_CASE("messages that only mpirun has are passed on, whole or truncated") {
   const std::vector<std::string> block{rule, "There are not enough slots available",
                                        "in the system."};
-  CHECK(told(2, block).at_end == "There are not enough slots available\nin the system.\n");
-  CHECK(told(2, block + std::vector{rule}).at_end ==
+  CHECK(output_of(2, block).at_end == "There are not enough slots available\nin the system.\n");
+  CHECK(output_of(2, block + std::vector{rule}).at_end ==
         "There are not enough slots available\nin the system.\n");
-  CHECK(told(2,
-             {rule, "ORTE was unable to reliably start one or more daemons.", "* many causes", rule,
-              rule, "ORTE does not know how to route a message to the specified daemon", rule})
+  CHECK(output_of(2, {rule, "ORTE was unable to reliably start one or more daemons.",
+                      "* many causes", rule, rule,
+                      "ORTE does not know how to route a message to the specified daemon", rule})
             .at_end.ends_with("have OpenMPI's orted on its PATH\n"));
-  CHECK(told(2, {"--- a short rule"}).at_once == "--- a short rule\n");
-  CHECK(told(2, {}).at_end.empty());
+  CHECK(output_of(2, {"--- a short rule"}).at_once == "--- a short rule\n");
+  CHECK(output_of(2, {}).at_end.empty());
 }

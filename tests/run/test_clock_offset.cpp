@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/comm/threads/threads_transport.h"
+#include "core/comm/threads/thread_fabric.h"
 #include "core/run/launch/clock_offset.h"
 #include "core/time/clock.h"
 

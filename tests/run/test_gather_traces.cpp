@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/comm/threads/threads_transport.h"
+#include "core/comm/threads/thread_fabric.h"
 #include "core/run/files/gather_traces.h"
 #include "tests/support/temporary_folder.h"
 

@@ -68,7 +68,7 @@ TEST_CASE("with a GPU per rank the run uses the wall clock and NCCL's collective
 
   Options rings = asked(2, "auto", "ring");
   settle_on_gpus(plan, rings);
-  CHECK(rings.platform.comm == Collectives::ring);
+  CHECK(rings.platform.comm == Collectives::built_in);
   CHECK(by_nccl(plan, rings));
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("if ranks share GPUs, or time is modelled, messages go through the hos
   settle_on_gpus(plan, options);
   CHECK(options.platform.clock.is_modelled());
   CHECK(options.platform.why_this_clock == "3 ranks share 2 GPUs");
-  CHECK(options.platform.comm == Collectives::ring);
+  CHECK(options.platform.comm == Collectives::built_in);
   CHECK_FALSE(by_nccl(plan, options));
   CHECK(plan.summary(options).find("copies on the device") != std::string::npos);
   options.platform.launch = Launch::mpi;
@@ -87,7 +87,7 @@ TEST_CASE("if ranks share GPUs, or time is modelled, messages go through the hos
   Options modelled = asked(2, "modelled");
   settle_on_gpus(plan_of({"a/1", "a/2"}), modelled);
   CHECK_FALSE(by_nccl(plan_of({"a/1", "a/2"}), modelled));
-  CHECK(modelled.platform.comm == Collectives::ring);
+  CHECK(modelled.platform.comm == Collectives::built_in);
 }
 
 TEST_CASE("a build without NCCL runs without it") {
@@ -95,7 +95,7 @@ TEST_CASE("a build without NCCL runs without it") {
   Options options = asked(2);
   settle_on_gpus(plan, options);
   CHECK_FALSE(options.platform.clock.is_modelled());
-  CHECK(options.platform.comm == Collectives::ring);
+  CHECK(options.platform.comm == Collectives::built_in);
   CHECK_FALSE(by_nccl(plan, options));
   CHECK(plan.summary(options).find("no NCCL") != std::string::npos);
 }

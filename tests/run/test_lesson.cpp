@@ -126,9 +126,9 @@ TEST_CASE("a run writes its trace and its report to the given paths") {
   CHECK(run_lesson({"--trace", run.string(), "--steps", "2", "--report", report}) == 0);
   for (const char* name : {"rank0.json", "rank1.json", "trace.json", "report.json"})
     CHECK(std::filesystem::exists(run / name));
-  const auto told = nlohmann::json::parse(read_file(report));
-  CHECK(told["lesson"] == "99 test");
-  CHECK(told["ranks"] == 2);
+  const auto written = nlohmann::json::parse(read_file(report));
+  CHECK(written["lesson"] == "99 test");
+  CHECK(written["ranks"] == 2);
 }
 
 TEST_CASE("a run on the meta device reports its counts, and no losses") {
@@ -144,15 +144,15 @@ TEST_CASE("a run on the meta device reports its counts, and no losses") {
                    lesson.finish(rank, model.parameters(), optimizer);
                  });
   CHECK(code == 0);
-  const auto told = nlohmann::json::parse(read_file(report));
-  CHECK(told["device"] == "meta");
-  CHECK(told["clock"] == "modelled");
-  CHECK(told["losses"].empty());
-  CHECK(told["reference_losses"].empty());
-  CHECK(told["sample"] == "");
-  CHECK_FALSE(told.contains("parity"));
-  CHECK_FALSE(told.contains("tokens_per_second"));
-  CHECK(told["memory"].size() == 2);
+  const auto written = nlohmann::json::parse(read_file(report));
+  CHECK(written["device"] == "meta");
+  CHECK(written["clock"] == "modelled");
+  CHECK(written["losses"].empty());
+  CHECK(written["reference_losses"].empty());
+  CHECK(written["sample"] == "");
+  CHECK_FALSE(written.contains("parity"));
+  CHECK_FALSE(written.contains("tokens_per_second"));
+  CHECK(written["memory"].size() == 2);
 }
 
 TEST_CASE("a merged trace that can't be written fails the run") {

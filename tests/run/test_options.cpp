@@ -224,7 +224,7 @@ TEST_CASE("on the meta device the clock is modelled, however many cores there ar
     const auto options = parse({"--device", "meta", "--ranks", ranks, "--layers", "128"});
     CHECK(options->platform.clock.is_modelled());
     CHECK(options->platform.why_this_clock == "the meta device computes nothing");
-    CHECK(options->platform.comm == Collectives::ring);
+    CHECK(options->platform.comm == Collectives::built_in);
     CHECK_FALSE(options->platform.on_gpus());
   }
   CHECK(parse({"--device", "meta", "--clock", "modelled"})->platform.why_this_clock ==

@@ -44,10 +44,10 @@ TEST_CASE("a process uses the given folder") {
   const TemporaryFolder folder;
   const RunFolder run{"a run", folder.path()};
   run.pass_on();
-  const RunFolder told = RunFolder::create("something else", "09 1F1B");
+  const RunFolder inherited = RunFolder::create("something else", "09 1F1B");
   ::unsetenv("LOCKSTEP_RUN");
-  CHECK(told.run == "a run");
-  CHECK(told.path == folder.path());
+  CHECK(inherited.run == "a run");
+  CHECK(inherited.path == folder.path());
   CHECK_FALSE(fs::exists("something else"));
 }
 

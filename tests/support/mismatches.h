@@ -112,7 +112,7 @@ inline std::vector<Mismatch> mismatches() {
                    rank.world.all_reduce(view(more)).wait();
                  },
                  {"rank 1: the all_reduce of world (mismatches.h:",
-                  "was dropped before it was done, and so none can follow it"}});
+                  "was dropped before it was done, so no collective can follow it"}});
   all.push_back({"groups that were made in another order",
                  [](Rank& rank) {
                    const auto make = [&](const char* name) {

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/comm/threads/threads_transport.h"
+#include "core/comm/threads/thread_fabric.h"
 
 namespace lockstep::testing {
 

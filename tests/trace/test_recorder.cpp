@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/time/clock.h"
-#include "core/trace/lane_queue.h"
 #include "core/trace/open_span.h"
+#include "core/trace/record_queue.h"
 #include "core/trace/recorder.h"
 
 using namespace lockstep;
@@ -35,7 +35,7 @@ bool is_like(const std::string& line, const std::string& begin, const std::strin
 }  // namespace
 
 TEST_CASE("a queue that is drained from time to time delivers everything, in order") {
-  LaneQueue queue{true};
+  RecordQueue queue{true};
   std::uint64_t put = 0, got = 0;
   for (const int count : {1, 63, 64, 1, 0, 5000, 3, 1024, 20'000, 1, 70}) {
     for (int i = 0; i < count; ++i)
@@ -148,29 +148,29 @@ TEST_CASE("a span open for 100 ms of wall time is announced, again after twice t
                   start};
     // Polls like a writer; the duration depends on the machine.
     std::vector<std::chrono::milliseconds> when;
-    std::vector<TraceEvent> told;
-    while (when.size() < 3 && when.size() == told.size() &&
+    std::vector<TraceEvent> announced;
+    while (when.size() < 3 && when.size() == announced.size() &&
            std::chrono::steady_clock::now() - began < std::chrono::seconds{20}) {
-      for (const TraceEvent& event : open_spans(recorder, 1000)) told.push_back(event);
-      if (told.size() > when.size())
+      for (const TraceEvent& event : open_spans(recorder, 1000)) announced.push_back(event);
+      if (announced.size() > when.size())
         when.push_back(
             std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - began));
       std::this_thread::sleep_for(milliseconds{2});
     }
-    REQUIRE(told.size() == 3);
+    REQUIRE(announced.size() == 3);
     CHECK(when[0] >= milliseconds{99});
     CHECK(when[1] >= milliseconds{199});
     CHECK(when[2] >= milliseconds{399});
-    CHECK(told[0].kind == TraceEvent::Kind::open);
-    CHECK(told[0].lane == lane);
-    CHECK(told[0].step == 6);
-    CHECK(std::string{told[0].span.name} == "recv");
-    CHECK(std::string{told[0].span.group} == "pp");
-    CHECK(told[0].span.peer == 2);
-    CHECK(told[0].start == start);
+    CHECK(announced[0].kind == TraceEvent::Kind::open);
+    CHECK(announced[0].lane == lane);
+    CHECK(announced[0].step == 6);
+    CHECK(std::string{announced[0].span.name} == "recv");
+    CHECK(std::string{announced[0].span.group} == "pp");
+    CHECK(announced[0].span.peer == 2);
+    CHECK(announced[0].start == start);
     // Up to now; on a modelled clock, up to the trace's latest time.
-    if (modelled) CHECK(told[0].end == 1000);
-    if (!modelled) CHECK(told[0].end - start >= 100 * ms);
+    if (modelled) CHECK(announced[0].end == 1000);
+    if (!modelled) CHECK(announced[0].end - start >= 100 * ms);
     open.end(start + 5);
     CHECK(open_spans(recorder, 1000, true).empty());
     const auto events = recorder.drain();
@@ -190,7 +190,7 @@ TEST_CASE("a dropped open span leaves nothing; beyond eight open spans, all are 
     for (int i = 0; i < 12; ++i)
       many.push_back(
           std::make_unique<OpenSpan>(recorder, 0, Span{.name = "one", .sequence = i}, i));
-    CHECK(open_spans(recorder, 0, true).size() == LaneQueue::most_open);
+    CHECK(open_spans(recorder, 0, true).size() == RecordQueue::most_open);
     for (auto& each : many) each->end(100);
   }
   const auto events = recorder.drain();

@@ -2,7 +2,7 @@
 
 #include "core/trace/reader.h"
 #include "tests/viz/sample_run.h"
-#include "viz/data/lane_layout.h"
+#include "viz/data/strip_layout.h"
 #include "viz/data/viewport.h"
 
 using namespace lockstep;
@@ -80,7 +80,7 @@ TEST_CASE(
     "lanes are grouped by rank, communication is thinner, and what is collapsed is anchored") {
   Timeline timeline;
   read(sample_traces(sample_1f1b(4, 4, 1)), timeline);
-  LaneLayout layout;
+  StripLayout layout;
   layout.update(timeline, 600, 1);
   REQUIRE(layout.groups().size() == 4);
   CHECK(layout.strips().size() == 4 + 2 + 4 + 4 + 2);
@@ -119,7 +119,7 @@ TEST_CASE("lanes of the same name share a strip, empty lanes have none") {
   add(1, 0);
   add(2, 10);
   timeline.settle();
-  LaneLayout layout;
+  StripLayout layout;
   layout.update(timeline, 300, 1);
   REQUIRE(layout.strips().size() == 2);
   CHECK(layout.strips()[1].lanes.size() == 2);

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "viz/data/folding.h"
-#include "viz/data/lane_layout.h"
 #include "viz/data/model.h"
+#include "viz/data/strip_layout.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {
@@ -63,7 +63,7 @@ class TimelineView {
   /// Returns a strip's rectangle on the screen.
   Rect place(const Frame& frame, const Strip& strip) const;
 
-  LaneLayout layout_;
+  StripLayout layout_;
   float scroll_ = 0;  ///< vertical, if the lanes do not all fit
   bool keys_held_ = false;
   bool dragging_overview_ = false;

@@ -11,7 +11,7 @@ StepPlayer::StepPlayer(std::vector<int> ranks, Cluster cluster)
 
 void StepPlayer::play(std::vector<MetaMember>& members) {
   const std::size_t count = ranks_.size();
-  lines_.resize(count * count);
+  in_flight_.resize(count * count);
   next_.assign(count, 0);
   waits_for_.assign(count, none);
   sent_.clear();
@@ -29,11 +29,11 @@ void StepPlayer::play(std::vector<MetaMember>& members) {
   }
   for (std::size_t i = 0; i < count; ++i)
     if (next_[i] < members[i].steps.size())
-      throw std::logic_error("a collective's member expects a message that nobody sends");
+      throw std::logic_error("a member of a collective expects a message that no member sends");
 }
 
-// As in ChannelPeers, the next step begins when the last receive has ended; the end of the last
-// send delays only the end of the collective.
+// As in ChannelPeers, a member's next step begins when its last receive has ended; the end of its
+// last send delays only the end of the collective.
 void StepPlayer::advance(std::vector<MetaMember>& members, int self) {
   MetaMember& member = members[static_cast<std::size_t>(self)];
   const int rank = ranks_[static_cast<std::size_t>(self)];
@@ -42,10 +42,10 @@ void StepPlayer::advance(std::vector<MetaMember>& members, int self) {
     const MetaStep& step = member.steps[next];
     const int peer = ranks_[static_cast<std::size_t>(step.peer)];
     Passage passage;
-    if (step.sends) {
+    if (step.direction == Direction::send) {
       passage = depart(cluster_, rank, peer, step.bytes, member.ready, member.send_free);
       member.bytes_sent = member.bytes_sent.value_or(0) + step.bytes;
-      Line& to = line(self, step.peer);
+      InFlight& to = in_flight(self, step.peer);
       const int message = static_cast<int>(sent_.size());
       sent_.push_back({passage.start, step.bytes, none});
       (to.first == none ? to.first : sent_[static_cast<std::size_t>(to.last)].next) = message;
@@ -55,7 +55,7 @@ void StepPlayer::advance(std::vector<MetaMember>& members, int self) {
         open_.push_back(step.peer);
       }
     } else {
-      Line& from = line(step.peer, self);
+      InFlight& from = in_flight(step.peer, self);
       if (from.first == none) {
         waits_for_[static_cast<std::size_t>(self)] = step.peer;
         return;

@@ -5,28 +5,29 @@
 #include <vector>
 
 #include "core/comm/transport/peers.h"
+#include "core/comm/transport/route.h"
 #include "core/time/message_times.h"
 
 namespace lockstep {
 
-/// One message of a collective, from the point of view of one of its two members.
+/// One message of a collective, as one of its two members sees it.
 struct MetaStep {
-  bool sends = false;  ///< else it receives
-  int peer = 0;        ///< the other member
+  Direction direction = Direction::send;
+  int peer = 0;  ///< the other member
   std::int64_t bytes = 0;
 };
 
-/// Peers that send nothing: they record, in order, the messages that a member would send and
-/// receive. An exchange becomes a send, then a receive, the order in which ChannelPeers starts
-/// them.
+/// Implements Peers without sending anything: records, in order, the messages that a member would
+/// send and receive. An exchange becomes a send followed by a receive, the order in which
+/// ChannelPeers starts them.
 class StepRecorder final : public Peers {
  public:
   StepRecorder(int rank, int size, std::vector<MetaStep>& steps)
       : Peers(rank, size), steps_(steps) {}
 
-  void send(View out, int to) override { note(true, to, out); }
-  void receive(View in, int from) override { note(false, from, in); }
-  void receive_add(View sum, int from) override { note(false, from, sum); }
+  void send(View out, int to) override { note(Direction::send, to, out); }
+  void receive(View in, int from) override { note(Direction::receive, from, in); }
+  void receive_add(View sum, int from) override { note(Direction::receive, from, sum); }
   void exchange(View out, int to, View in, int from) override {
     send(out, to);
     receive(in, from);
@@ -35,16 +36,16 @@ class StepRecorder final : public Peers {
   void copy(View, View) override {}
 
  private:
-  void note(bool sends, int peer, View data) {
-    steps_.push_back({sends, peer, static_cast<std::int64_t>(data.bytes())});
+  void note(Direction direction, int peer, View data) {
+    steps_.push_back({direction, peer, static_cast<std::int64_t>(data.bytes())});
   }
 
   std::vector<MetaStep>& steps_;
 };
 
-/// A member of a group, with its lane times, for evaluating collectives one after another.
+/// The state of a group's member across the collectives that are evaluated one after another.
 struct MetaMember {
-  /// Begins recording a new collective. The lane times are kept.
+  /// Begins a new collective. Keeps the times at which the lanes become free.
   void begin(Picoseconds ready_, bool traced_) {
     steps.clear();
     passages.clear();
@@ -55,8 +56,8 @@ struct MetaMember {
 
   std::vector<MetaStep> steps;
   Picoseconds ready = 0;  ///< when its next step may begin
-  bool traced = false;    ///< whether passages are needed
-  // When its lanes become free; play() advances them.
+  bool traced = false;    ///< whether play() must fill in the passages
+  // The times at which its lanes become free; play() advances them.
   Picoseconds send_free = 0;
   Picoseconds receive_free = 0;
   // Results of play().
@@ -65,11 +66,11 @@ struct MetaMember {
   std::vector<Passage> passages;           ///< one for each step
 };
 
-/// Plays the steps of all members of a group against one another in modelled time, by the rules
-/// that Channel and ChannelPeers follow.
+/// Computes the modelled times of the steps of all members of a group, by the rules that Channel
+/// and ChannelPeers follow.
 class StepPlayer {
  public:
-  /// `ranks` are the members, by their ranks in the whole run.
+  /// `ranks` has each member's rank in the whole run.
   StepPlayer(std::vector<int> ranks, Cluster cluster);
 
   /// A message whose size differs from what its receiver expects; impossible if all members agree.
@@ -77,31 +78,33 @@ class StepPlayer {
     int sender = 0, receiver = 0;  ///< members
     std::int64_t sent = 0, expected = 0;
   };
-  /// Throws Misfit if sizes differ, and std::logic_error if a member expects a message that no
-  /// member sends.
+  /// Fills in the members' results. Throws Misfit if sizes differ, and std::logic_error if a member
+  /// expects a message that no member sends.
   void play(std::vector<MetaMember>& members);
 
  private:
-  /// A message in flight, sent but not yet received; a linked list per sender and receiver.
+  /// A message that has been sent but not received; an element of a linked list.
   struct Sent {
     Picoseconds departure = 0;
     std::int64_t bytes = 0;
-    int next = none;
+    int next = none;  ///< index in sent_
   };
-  struct Line {
+  /// The messages in flight from one member to another, oldest first.
+  struct InFlight {
     int first = none, last = none;  ///< indices of sent_
   };
   static constexpr int none = -1;
 
-  Line& line(int from, int to) {
-    return lines_[static_cast<std::size_t>(from) * ranks_.size() + static_cast<std::size_t>(to)];
+  InFlight& in_flight(int from, int to) {
+    return in_flight_[static_cast<std::size_t>(from) * ranks_.size() +
+                      static_cast<std::size_t>(to)];
   }
   /// Plays the member's steps until it needs a message that has not been sent.
   void advance(std::vector<MetaMember>& members, int member);
 
   std::vector<int> ranks_;
   Cluster cluster_;
-  std::vector<Line> lines_;  ///< [sender][receiver]; allocated by the first collective
+  std::vector<InFlight> in_flight_;  ///< [sender][receiver]; allocated by the first collective
   std::vector<Sent> sent_;
   std::vector<std::size_t> next_;  ///< by member: its next step
   std::vector<int> waits_for_;     ///< by member: the sender it waits for, or none

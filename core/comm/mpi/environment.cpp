@@ -11,15 +11,15 @@ bool is_set(const char* name) {
   return std::getenv(name) != nullptr;
 }
 
-/// The value of the first variable that is set, as a number.
+/// Returns the value of the first of these variables that is set, as a number.
 int number(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names)
     if (const char* value = std::getenv(name)) return std::atoi(value);
   return otherwise;
 }
 
-// Slurm sets its step variables in a batch script too, which is a single process and not a rank;
-// only ranks have PMIx.
+// Slurm also sets its step variables in a batch script, which is a single process and not a rank.
+// It sets PMIx's variables only in ranks.
 bool in_slurm_step() {
   return is_set("PMIX_RANK") && is_set("SLURM_PROCID") &&
          (is_set("SLURM_STEP_NUM_TASKS") || is_set("SLURM_NTASKS"));
@@ -43,7 +43,7 @@ int mpi_size_from_environment() {
 }
 int mpi_local_size_from_environment() {
   if (!under_mpi()) return 1;
-  // Slurm's has a form such as "8(x2)": 8 on each of 2 hosts.
+  // Slurm's value looks like "8(x2)", for 8 ranks on each of 2 hosts.
   return number({"OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE"},
                 mpi_size_from_environment());
 }

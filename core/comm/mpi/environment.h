@@ -2,19 +2,20 @@
 
 namespace lockstep {
 
-/// Whether a launcher (mpirun, or srun with PMIx) started this process as a rank. All functions
-/// here read only the environment, without touching MPI. A process that merely runs inside a Slurm
-/// allocation is not a rank.
+// These functions read only environment variables, and do not call MPI.
+
+/// Whether a launcher (mpirun, or srun with PMIx) started this process as a rank. A process that
+/// merely runs inside a Slurm allocation is not a rank.
 bool under_mpi();
 int mpi_rank_from_environment();
 int mpi_size_from_environment();
-/// The number of ranks on this host; all ranks if the launcher does not say.
+/// The number of ranks on this host; the number of all ranks if the launcher does not set it.
 int mpi_local_size_from_environment();
 /// This rank's index among the ranks on this host.
 int mpi_local_rank_from_environment();
-/// Whether this rank prints what is common to all ranks of its host.
+/// Whether this rank prints the output that is common to all ranks of its host.
 bool mpi_first_on_host();
-/// Whether the launcher is OpenMPI's mpirun, which ends all ranks when one fails; srun does not.
+/// Whether the launcher is OpenMPI's mpirun. Unlike srun, it ends all ranks when one fails.
 bool under_mpirun();
 
 }  // namespace lockstep

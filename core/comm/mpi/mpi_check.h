@@ -11,8 +11,7 @@
 
 namespace lockstep {
 
-/// Checks the status of one MPI call; on failure throws RunError with the call, the reason and the
-/// rank.
+/// Throws RunError with the call, MPI's error and the rank, unless `status` is MPI_SUCCESS.
 inline void check_mpi(int status, const char* call, int rank) {
   if (status == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING];
@@ -26,7 +25,7 @@ inline void check_mpi(int status, const char* call, int rank) {
 inline int mpi_count(std::size_t size) {
   if (size > static_cast<std::size_t>(std::numeric_limits<int>::max()))
     throw RunError(
-        fmt::format("a message of {} bytes or elements; MPI takes at most 2147483647", size));
+        fmt::format("a message of {} bytes or elements: MPI takes at most 2147483647", size));
   return static_cast<int>(size);
 }
 

@@ -24,11 +24,11 @@ struct MpiLookout::Answer {
   static constexpr std::size_t most = 14;
   std::int64_t round = 0;
   std::int32_t computes = 0;
-  std::int32_t waits = 0;                      ///< number of entries in waits_for
-  std::array<std::int32_t, most> waits_for{};  ///< the ranks that this rank's agents wait for
+  std::int32_t waits = 0;                      ///< number of entries used in waits_for
+  std::array<std::int32_t, most> waits_for{};  ///< the ranks for which this rank's agents wait
 };
 
-/// A message whose buffer MPI may still read.
+/// A sent message whose buffer MPI may still read.
 struct MpiLookout::Sent {
   std::vector<std::byte> bytes;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -48,7 +48,7 @@ MpiLookout::Waiting::~Waiting() {
 
 bool MpiLookout::Waiting::somebody_has_computed() {
   std::lock_guard lock{lookout_.mutex_};
-  return std::exchange(told_, computed_) != computed_;
+  return std::exchange(reported_, computed_) != computed_;
 }
 
 MpiLookout::MpiLookout(int rank, int size, double patience_seconds, Notice notice)
@@ -58,7 +58,7 @@ MpiLookout::MpiLookout(int rank, int size, double patience_seconds, Notice notic
   thread_ = std::thread{[this] { work(); }};
 }
 
-// MPI keeps the buffers of messages that no rank has received yet.
+// Leaks the buffers of messages that have not been received, because MPI may still read them.
 MpiLookout::~MpiLookout() {
   if (!thread_.joinable()) return;
   {
@@ -82,7 +82,7 @@ void MpiLookout::computes_on(const Stream& compute) {
   itself_.emplace(rank_, compute);
 }
 
-// Ignores MPI errors: the rank's own messages hit them too, and report them.
+// Ignores MPI's errors, because the rank's own messages get them too, and report them.
 void MpiLookout::work() {
   std::unique_lock lock{mutex_};
   while (!wake_.wait_for(lock, interval, [&] { return stop_; })) {
@@ -155,8 +155,8 @@ void MpiLookout::take_answers() {
   }
 }
 
-// A round asks the ranks that this one waits for, then the ranks that those wait for. The next
-// round starts when all have answered, or after a third of the time-out.
+// In each round, this rank asks the ranks that it waits for, and then the ranks that those wait
+// for. The next round starts when all of them have answered, or after a third of the time-out.
 void MpiLookout::ask() {
   using Seconds = std::chrono::duration<double>;
   const Time now = SteadyClock::now();
@@ -174,7 +174,7 @@ void MpiLookout::ask() {
 void MpiLookout::follow(Waiting& waiting, Time now) {
   std::vector<int> open{waiting.peer_};
   std::set<int> seen{waiting.peer_};
-  const auto then = [&](int rank) {
+  const auto visit = [&](int rank) {
     if (seen.insert(rank).second) open.push_back(rank);
   };
   while (!open.empty()) {
@@ -182,7 +182,7 @@ void MpiLookout::follow(Waiting& waiting, Time now) {
     open.pop_back();
     if (rank == rank_) {
       if (computes_) waiting.computed_ = now;
-      for (const Waiting* each : waiting_) then(each->peer_);
+      for (const Waiting* each : waiting_) visit(each->peer_);
       continue;
     }
     const auto [asked, is_new] = asked_.try_emplace(rank);
@@ -193,7 +193,7 @@ void MpiLookout::follow(Waiting& waiting, Time now) {
     }
     if (asked->second.computes)
       waiting.computed_ = std::max(waiting.computed_, *asked->second.computes);
-    for (const int each : asked->second.waits_for) then(each);
+    for (const int each : asked->second.waits_for) visit(each);
   }
 }
 

@@ -16,18 +16,20 @@
 
 namespace lockstep {
 
-/// A thread in each process. It asks the ranks that this one waits for what they are doing, and
-/// answers the same question from others. During a kernel the main thread cannot answer, but this
-/// thread can: its rank is computing, or waiting for certain ranks, which the asker queries next. A
-/// stopped or killed process does not answer. No message is sent until a wait exceeds `interval`.
+/// Runs a thread in each process that exchanges the ranks' states, so that a waiting rank can tell
+/// a computing rank from a stalled one. The thread asks the ranks that its own rank waits for, and
+/// answers the questions of other ranks, even while its rank's own thread is inside a kernel. An
+/// answer says whether its rank is computing, and which ranks it waits for; those are asked next. A
+/// stopped or killed process does not answer. The thread sends nothing until a wait exceeds
+/// `interval`.
 class MpiLookout {
  public:
   using Time = std::chrono::steady_clock::time_point;
   /// The thread's polling interval.
   static constexpr std::chrono::milliseconds interval{20};
 
-  /// Collective over all ranks. If this rank is computing and others have waited for it for
-  /// `patience_seconds`, `notice` receives a line that says so, at most once per such period.
+  /// Collective over all ranks. If others have waited for this rank for `patience_seconds` while it
+  /// computes, `notice` receives a line about it, at most once per `patience_seconds`.
   MpiLookout(int rank, int size, double patience_seconds, Notice notice);
   ~MpiLookout();
   MpiLookout(const MpiLookout&) = delete;
@@ -43,8 +45,8 @@ class MpiLookout {
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;
 
-    /// Whether, since the last call, the lookout has learned that a rank this agent waits for,
-    /// directly or through others, is computing.
+    /// Whether, since the last call, the lookout has received the answer that a rank that this
+    /// agent waits for, directly or through others, is computing.
     bool somebody_has_computed();
 
    private:
@@ -52,14 +54,14 @@ class MpiLookout {
     MpiLookout& lookout_;
     const int peer_;
     const Time begin_;
-    Time computed_, told_;  ///< latest answer from a computing rank; the one last returned
+    Time computed_, reported_;  ///< last answer by a computing rank; value at the last call
     std::list<Waiting*>::iterator place_;
   };
 
  private:
   struct Question;
   struct Answer;
-  /// A rank queried in this round, and its answer.
+  /// The answer of a rank that was asked in this round.
   struct Asked {
     std::vector<int> waits_for;
     std::optional<Time> computes;
@@ -80,7 +82,7 @@ class MpiLookout {
   const double patience_seconds_;
   Notice notice_;
   MPI_Comm communicator_ = MPI_COMM_NULL;
-  std::mutex mutex_;  ///< protects the members up to waiting_
+  std::mutex mutex_;  ///< protects the members below, up to waiting_
   std::condition_variable wake_;
   bool stop_ = false;
   std::optional<BusyRank> itself_;

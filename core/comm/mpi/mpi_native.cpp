@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-/// The offset of each chunk, as MPI's int.
+/// Returns the offset of each chunk, as MPI's int.
 std::vector<int> offsets_of(std::span<const int> counts) {
   std::size_t all = 0;
   for (const int count : counts) all += static_cast<std::size_t>(count);
@@ -44,7 +44,7 @@ class MpiCollectives final : public NativeCollectives {
           "MPI_Allreduce");
   }
 
-  // MPI's own in-place form puts the result at the beginning; ours belongs in its chunk.
+  // With MPI_IN_PLACE, MPI would write the sum to the beginning of `data`; it belongs in `own`.
   void reduce_scatter(View data, View own, std::span<const int> counts) override {
     std::vector<float> sum(static_cast<std::size_t>(own.elements()));
     check(
@@ -75,15 +75,15 @@ class MpiCollectives final : public NativeCollectives {
 
   void all_to_all(View out, std::span<const int> send_counts, View in,
                   std::span<const int> receive_counts) override {
-    // MPI silently accepts fewer elements than expected, so the ranks exchange and check the counts
-    // first.
+    // MPI silently accepts fewer elements than expected, so the members first exchange their counts
+    // and check them.
     std::vector<int> sent(send_counts.size());
     check(MPI_Alltoall(send_counts.data(), 1, MPI_INT, sent.data(), 1, MPI_INT, communicator_),
           "MPI_Alltoall");
     for (std::size_t i = 0; i < sent.size(); ++i)
       if (sent[i] != receive_counts[i])
         throw RunError(fmt::format(
-            "ranks disagree: rank {} calls all_to_all of {} bytes where rank {} calls all_to_all "
+            "ranks disagree: rank {} calls all_to_all of {} bytes but rank {} calls all_to_all "
             "of {} bytes between the two",
             ranks_[i], 4L * sent[i], rank_, 4L * receive_counts[i]));
     const std::vector<int> from = offsets_of(send_counts);
@@ -100,7 +100,7 @@ class MpiCollectives final : public NativeCollectives {
   void check(int status, const char* call) const { check_mpi(status, call, rank_); }
 
   std::vector<int> ranks_;
-  int rank_;       ///< in the whole run, for errors
+  int rank_;       ///< in the whole run, for error messages
   int place_ = 0;  ///< in the group
   MPI_Comm communicator_ = MPI_COMM_NULL;
 };

@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-/// Creates MPI's own collectives between `ranks` of the run, in that order. Collective over
-/// `ranks`; `tag` distinguishes groups that are created at the same time. `rank` is the calling
-/// rank.
+/// Creates MPI's own collectives between `ranks` of the whole run, in that order. Collective over
+/// `ranks`. `rank` is the calling rank; `tag` distinguishes groups that are created at the same
+/// time.
 std::unique_ptr<NativeCollectives> mpi_collectives(const std::vector<int>& ranks, int rank,
                                                    int tag);
 

@@ -180,7 +180,7 @@ class MpiTransport final : public Transport {
 
   std::unique_ptr<Transport> worker(const std::string&) override {
     auto worker = std::make_unique<MpiTransport>(shared_, account());
-    if (lane() != nullptr) worker->use(lane()->gpu());
+    if (gpu_queue() != nullptr) worker->use(gpu_queue()->gpu());
     return worker;
   }
   void use(Gpu& gpu) override {
@@ -204,7 +204,7 @@ class MpiTransport final : public Transport {
     auto pending = std::make_unique<MpiPending>(shared_->live, *this, route, into.size(), false);
     std::byte* place = into.data();
     if (on_gpu(route)) {
-      pending->staged = Staged{*lane(), *pinned_, moved};
+      pending->staged = Staged{*gpu_queue(), *pinned_, moved};
       pending->into = std::exchange(place, pending->staged.data());
       pending->free = free;
     }
@@ -226,7 +226,7 @@ class MpiTransport final : public Transport {
     *pending->head = head_of(route, data.size(), ready.time);
     const std::byte* place = data.data();
     if (on_gpu(route)) {
-      pending->staged = Staged{*lane(), *pinned_, moved};
+      pending->staged = Staged{*gpu_queue(), *pinned_, moved};
       pending->moved = pending->staged.fetch(data.data(), moved, ready);
       place = pending->staged.data();
     }
@@ -244,7 +244,7 @@ class MpiTransport final : public Transport {
 
  private:
   bool on_gpu(const Route& route) const {
-    return lane() != nullptr && route.channel != control_channel;
+    return gpu_queue() != nullptr && route.channel != control_channel;
   }
 
   std::shared_ptr<Shared> shared_;

@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-/// Initializes MPI for the life of the process, with MPI_THREAD_MULTIPLE.
+/// Initializes MPI with MPI_THREAD_MULTIPLE, and finalizes it on destruction.
 class MpiSession {
  public:
-  /// `native` says whether MPI's own collectives will be called. They wait inside MPI, which then
-  /// yields the processor between polls. Our own code sleeps between its polls (polling.h), and MPI
-  /// never yields. Throws RunError if MPI does not provide MPI_THREAD_MULTIPLE.
+  /// `native`: the run will call MPI's own collectives. They wait inside MPI, so MPI is set to yield
+  /// the processor between its polls. Otherwise only Lockstep waits, and sleeps between its polls
+  /// (polling.h). Throws RunError if MPI does not support MPI_THREAD_MULTIPLE.
   explicit MpiSession(bool native);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
@@ -21,13 +21,14 @@ class MpiSession {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// This process's endpoint. Sends are MPI_Issend, so that a program in which every rank sends
-  /// first hangs here as it would under NCCL. Bytes on a GPU are staged through pinned host memory.
-  /// wait() throws if for `patience_seconds` none of the ranks that this one waits for, directly or
-  /// through others, has reported that it is computing. If this rank is computing and others have
-  /// waited that long, `notice` receives a line that says so, at most once per such period.
+  /// Creates this process's endpoint. Sends use MPI_Issend, so that a program in which every rank
+  /// sends first hangs here as it would under NCCL. Bytes on a GPU are staged through pinned host
+  /// memory. A wait throws if for `patience_seconds` none of the ranks that this rank waits for,
+  /// directly or through others, has reported that it is computing. If other ranks have waited that
+  /// long for this rank while it computes, `notice` receives a line about it, at most once per
+  /// `patience_seconds`.
   std::unique_ptr<Transport> endpoint(double patience_seconds = 60, Notice notice = {}) const;
-  /// Ends every process of the run with this exit code.
+  /// Ends all processes of the run with `exit_code`.
   [[noreturn]] void abort(int exit_code) const;
 
  private:

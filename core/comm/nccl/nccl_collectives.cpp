@@ -13,7 +13,7 @@ bool all_equal(std::span<const int> counts) {
   return std::ranges::adjacent_find(counts, std::not_equal_to{}) == counts.end();
 }
 
-/// Calls `each` with each member and its chunk of `data`; skips empty chunks.
+/// Calls `each` with every member and its chunk of `data`, except for empty chunks.
 void for_chunks(View data, std::span<const int> counts,
                 const std::function<void(int, View)>& each) {
   std::int64_t first = 0;
@@ -35,36 +35,36 @@ void NcclCollectives::all_reduce(View data) {
 
 void NcclCollectives::reduce_scatter(View data, View own, std::span<const int> counts) {
   if (all_equal(counts)) return communicator_.reduce_scatter(queue(), data, own);
-  GpuGroup together{communicator_};
+  GpuGroup group{communicator_};
   for_chunks(data, counts,
              [&](int member, View chunk) { communicator_.reduce(queue(), chunk, member); });
-  together.go();
+  group.submit();
 }
 
 void NcclCollectives::all_gather(View data, std::span<const int> counts) {
   if (all_equal(counts)) return communicator_.all_gather(queue(), data);
-  GpuGroup together{communicator_};
+  GpuGroup group{communicator_};
   for_chunks(data, counts,
              [&](int member, View chunk) { communicator_.broadcast(queue(), chunk, member); });
-  together.go();
+  group.submit();
 }
 
 void NcclCollectives::gather(View data, std::span<const int> counts, int root) {
   const int self = communicator_.rank();
-  GpuGroup together{communicator_};
+  GpuGroup group{communicator_};
   for_chunks(data, counts, [&](int member, View chunk) {
     if (member == root) return;
     if (self == root) communicator_.receive(queue(), chunk, member);
     if (self == member) communicator_.send(queue(), chunk, root);
   });
-  together.go();
+  group.submit();
 }
 
 void NcclCollectives::all_to_all(View out, std::span<const int> send_counts, View in,
                                  std::span<const int> receive_counts) {
   const int self = communicator_.rank();
   View mine;
-  GpuGroup together{communicator_};
+  GpuGroup group{communicator_};
   for_chunks(out, send_counts, [&](int member, View chunk) {
     if (member == self)
       mine = chunk;
@@ -78,17 +78,17 @@ void NcclCollectives::all_to_all(View out, std::span<const int> send_counts, Vie
     else
       communicator_.receive(queue(), chunk, member);
   });
-  together.go();
+  group.submit();
   if (mine && mine.data != stays.data)
-    lane_.gpu().copy(queue(), stays.data, mine.data, mine.bytes());
+    gpu_queue_.gpu().copy(queue(), stays.data, mine.data, mine.bytes());
 }
 
-// NCCL has no barrier, but an all-reduce serves as one: no member has the sum before every member
-// has contributed.
+// NCCL has no barrier, but an all-reduce serves as one, because no member has the sum before every
+// member has contributed.
 void NcclCollectives::barrier() {
-  void* word = lane_.gpu().allocate(sizeof(float), queue());
+  void* word = gpu_queue_.gpu().allocate(sizeof(float), queue());
   communicator_.all_reduce(queue(), View{word, {1}, DType::i32});
-  lane_.gpu().release(word, queue());
+  gpu_queue_.gpu().release(word, queue());
 }
 
 }  // namespace lockstep

@@ -6,13 +6,14 @@
 namespace lockstep {
 
 /// Implements NativeCollectives with NCCL. NCCL's reduce-scatter and all-gather require equal
-/// chunks; unequal ones become one reduce or broadcast per chunk, launched as one group.
+/// chunks; for unequal chunks, one reduce or broadcast per chunk is submitted, all in one NCCL
+/// group.
 class NcclCollectives final : public NativeCollectives {
  public:
-  NcclCollectives(GpuCommunicator& communicator, GpuLane& lane)
-      : communicator_(communicator), lane_(lane) {}
+  NcclCollectives(GpuCommunicator& communicator, GpuQueue& gpu_queue)
+      : communicator_(communicator), gpu_queue_(gpu_queue) {}
 
-  GpuLane* lane() override { return &lane_; }
+  GpuQueue* gpu_queue() override { return &gpu_queue_; }
   bool narrow() const override { return true; }
 
   void broadcast(View data, int root) override;
@@ -25,10 +26,10 @@ class NcclCollectives final : public NativeCollectives {
   void barrier() override;
 
  private:
-  Queue queue() const { return lane_.queue(); }
+  Queue queue() const { return gpu_queue_.handle(); }
 
   GpuCommunicator& communicator_;
-  GpuLane& lane_;
+  GpuQueue& gpu_queue_;
 };
 
 }  // namespace lockstep

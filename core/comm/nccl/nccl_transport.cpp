@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <compare>
 #include <list>
 #include <numeric>
-#include <tuple>
 
 #include "core/base/error.h"
 #include "core/comm/nccl/nccl_collectives.h"
@@ -17,16 +17,25 @@ namespace lockstep {
 
 namespace {
 
-/// Ranks that communicate: their communicator, and the queue that its operations run on.
-struct Line {
-  GpuLane lane;  ///< outlives the communicator, which uses it
-  std::unique_ptr<GpuCommunicator> communicator;
-  std::vector<int> ranks;  ///< in the whole run, by rank in the communicator
-  bool one_way;            ///< a pipeline's: its messages are not batched
+/// Identifies a connection: by its channel if it connects a group, and also by its source and
+/// destination if it is one-way.
+struct ConnectionKey {
+  int channel = 0;
+  int source = -1;
+  int destination = -1;
+  auto operator<=>(const ConnectionKey&) const = default;
+};
 
-  Line(std::unique_ptr<GpuCommunicator> communicator_, std::vector<int> ranks_, Gpu& gpu,
-       bool one_way_)
-      : lane(gpu),
+/// A communicator, and the queue that its operations run on.
+struct Connection {
+  GpuQueue queue;  ///< declared first: the communicator uses it
+  std::unique_ptr<GpuCommunicator> communicator;
+  std::vector<int> ranks;  ///< by member: its rank in the whole run
+  bool one_way;            ///< from one pipeline rank to another: not batched
+
+  Connection(std::unique_ptr<GpuCommunicator> communicator_, std::vector<int> ranks_, Gpu& gpu,
+             bool one_way_)
+      : queue(gpu),
         communicator(std::move(communicator_)),
         ranks(std::move(ranks_)),
         one_way(one_way_) {}
@@ -44,10 +53,10 @@ struct Shared {
     world = join(all);
     watchdog = std::make_unique<NcclWatchdog>(*control, gpu, patience_seconds);
     watchdog->add(*world);
-    nothing = gpu.allocate(2 * word, compute.queue());
+    dummies = gpu.allocate(2 * word, compute.queue());
     compute.synchronise();
   }
-  ~Shared() { gpu.release(nothing, compute.queue()); }
+  ~Shared() { gpu.release(dummies, compute.queue()); }
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
 
@@ -65,33 +74,34 @@ struct Shared {
     return gpu.join(id, static_cast<int>(ranks.size()), static_cast<int>(place));
   }
 
-  Line& add_line(std::tuple<int, int, int> key, std::vector<int> ranks, bool one_way) {
-    // All ranks together split the existing communicator; a subset creates a new one, so that the
-    // other ranks need not take part.
+  Connection& add_connection(ConnectionKey key, std::vector<int> ranks, bool one_way) {
+    // If the connection includes all ranks, they split the existing communicator. A subset of ranks
+    // creates a new one, because the other ranks would have to take part in a split.
     auto communicator =
         static_cast<int>(ranks.size()) == world->size()
             ? world->split(
                   0, static_cast<int>(std::ranges::find(ranks, control->rank()) - ranks.begin()))
             : join(ranks);
     watchdog->add(*communicator);
-    auto line = std::make_unique<Line>(std::move(communicator), std::move(ranks), gpu, one_way);
+    auto connection =
+        std::make_unique<Connection>(std::move(communicator), std::move(ranks), gpu, one_way);
     std::lock_guard lock{mutex};
-    return *lines.insert_or_assign(key, std::move(line)).first->second;
+    return *connections.insert_or_assign(key, std::move(connection)).first->second;
   }
-  Line& line(int channel, int source, int destination) {
+  Connection& connection(ConnectionKey key) {
     std::lock_guard lock{mutex};
-    auto found = lines.find({channel, source, destination});
-    if (found == lines.end()) found = lines.find({channel, -1, -1});
-    if (found == lines.end())
+    auto found = connections.find(key);
+    if (found == connections.end()) found = connections.find({key.channel});
+    if (found == connections.end())
       throw std::invalid_argument(fmt::format(
-          "NCCL was not told that ranks {} and {} talk over this channel (Transport::connect)",
-          source, destination));
+          "ranks {} and {} have no NCCL connection on this channel; call Transport::connect first",
+          key.source, key.destination));
     return *found->second;
   }
 
-  /// A dummy word that stands in for an empty message, so that it still synchronizes.
-  View word_out() const { return {nothing, {1}, DType::i32}; }
-  View word_in() const { return {static_cast<std::byte*>(nothing) + word, {1}, DType::i32}; }
+  /// Dummy elements, sent or received for an empty message so that it still synchronizes its sides.
+  View dummy_out() const { return {dummies, {1}, DType::i32}; }
+  View dummy_in() const { return {static_cast<std::byte*>(dummies) + word, {1}, DType::i32}; }
 
   static constexpr std::size_t word = 256;
   std::unique_ptr<Transport> control;
@@ -99,23 +109,22 @@ struct Shared {
   Gpu& gpu;
   std::unique_ptr<GpuCommunicator> world;
   std::mutex mutex;
-  std::map<std::tuple<int, int, int>, std::unique_ptr<Line>>
-      lines;  ///< by channel; one-way lines also by their ends
-  void* nothing = nullptr;
+  std::map<ConnectionKey, std::unique_ptr<Connection>> connections;
+  void* dummies = nullptr;
   std::unique_ptr<NcclWatchdog> watchdog;  ///< declared last: it uses the others
 };
 
-/// Messages of one line that are submitted together.
-struct GatheredMessages {
+/// The messages of one connection that are submitted together.
+struct MessageBatch {
   struct Message {
     View data;
     int peer;  ///< member of the communicator
-    bool is_send;
+    Direction direction;
     MarkPtr ready;
   };
   std::list<Message> messages;
   Marks marks;
-  bool gone = false;
+  bool submitted = false;
 };
 
 class NcclTransport final : public Transport {
@@ -141,34 +150,36 @@ class NcclTransport final : public Transport {
     return std::make_unique<NcclTransport>(shared_, account(), shared_->control->worker(name));
   }
   std::unique_ptr<NativeCollectives> native(const std::vector<int>&, int channel) override {
-    Line& line = shared_->line(channel, -1, -1);
-    return std::make_unique<NcclCollectives>(*line.communicator, line.lane);
+    Connection& connection = shared_->connection({channel});
+    return std::make_unique<NcclCollectives>(*connection.communicator, connection.queue);
   }
   void connect(const std::vector<int>& ranks, int channel, int count) override {
-    for (int i = 0; i < count; ++i) shared_->add_line({channel + i, -1, -1}, ranks, false);
+    for (int i = 0; i < count; ++i) shared_->add_connection({channel + i}, ranks, false);
   }
-  // Connects from the lower rank to the higher first, and sends one word: NCCL connects two ranks
-  // at their first message, and the host blocks inside the call until the other rank calls too. In
-  // the middle of a schedule that would be a deadlock: rank 0 would wait for a gradient of rank 1,
-  // which waits for an activation.
+  // Connects the lower rank to the higher first, then the reverse direction, and sends a dummy
+  // message each way. NCCL connects two ranks at their first message, and blocks the host inside
+  // the call until the other rank calls too. In the middle of a schedule that would be a deadlock:
+  // rank 0 would wait for a gradient from rank 1, which waits for an activation.
   void connect(int peer, int channel, Directions directions) override {
     const int self = rank();
     const std::vector<int> ends{std::min(self, peer), std::max(self, peer)};
     for (const auto& [from, to] : {std::pair{ends[0], ends[1]}, {ends[1], ends[0]}}) {
       if (!(from == self ? directions.sends : directions.receives)) continue;
-      Line& line = shared_->add_line({channel, from, to}, ends, true);
+      Connection& connection = shared_->add_connection({channel, from, to}, ends, true);
       if (from == self)
-        line.communicator->send(line.lane.queue(), shared_->word_out(), line.member(peer));
+        connection.communicator->send(connection.queue.handle(), shared_->dummy_out(),
+                                      connection.member(peer));
       else
-        line.communicator->receive(line.lane.queue(), shared_->word_in(), line.member(peer));
-      shared_->watchdog->expect(line.lane.record());
+        connection.communicator->receive(connection.queue.handle(), shared_->dummy_in(),
+                                         connection.member(peer));
+      shared_->watchdog->expect(connection.queue.record());
     }
   }
 
   std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into, Combine,
                                    const Event& free) override {
     if (route.channel == control_channel) return shared_->control->receive(route, into);
-    return post(route, into.data(), into.size(), false, free);
+    return post(route, into.data(), into.size(), Direction::receive, free);
   }
 
   void expect(MarkPtr done) override { shared_->watchdog->expect(std::move(done)); }
@@ -193,35 +204,35 @@ class NcclTransport final : public Transport {
   std::unique_ptr<Pending> post_send(const Route& route, std::span<const std::byte> data,
                                      const Event& ready) override {
     if (route.channel == control_channel) return shared_->control->send(route, data, ready);
-    return post(route, const_cast<std::byte*>(data.data()), data.size(), true, ready);
+    return post(route, const_cast<std::byte*>(data.data()), data.size(), Direction::send, ready);
   }
 
  private:
   class Message;
 
   Transport& control_agent() { return control_worker_ ? *control_worker_ : *shared_->control; }
-  std::unique_ptr<Pending> post(const Route& route, std::byte* data, std::size_t size, bool is_send,
-                                const Event& ready);
-  void go(Line& line, GatheredMessages& batch);
-  void send_all_off();
+  std::unique_ptr<Pending> post(const Route& route, std::byte* data, std::size_t size,
+                                Direction direction, const Event& ready);
+  void submit(Connection& connection, MessageBatch& batch);
+  void submit_all();
 
   std::shared_ptr<Shared> shared_;
-  std::unique_ptr<Transport> control_worker_;  ///< null for the rank's own thread
-  std::map<Line*, std::shared_ptr<GatheredMessages>> gathered_;
+  std::unique_ptr<Transport> control_worker_;  ///< null if the agent is the rank's own thread
+  std::map<Connection*, std::shared_ptr<MessageBatch>> batches_;  ///< the latest batch of each
 };
 
 class NcclTransport::Message final : public Pending {
  public:
-  Message(NcclTransport& agent, Line& line, std::shared_ptr<GatheredMessages> batch,
-          std::list<GatheredMessages::Message>::iterator which)
-      : agent_(agent), line_(line), batch_(std::move(batch)), which_(which) {}
+  Message(NcclTransport& agent, Connection& connection, std::shared_ptr<MessageBatch> batch,
+          std::list<MessageBatch::Message>::iterator which)
+      : agent_(agent), connection_(connection), batch_(std::move(batch)), which_(which) {}
   ~Message() override {
-    if (!batch_->gone) batch_->messages.erase(which_);
+    if (!batch_->submitted) batch_->messages.erase(which_);
   }
 
   void wait() override {
     agent_.check();
-    agent_.go(line_, *batch_);
+    agent_.submit(connection_, *batch_);
     done_nanoseconds_ = steady_nanoseconds();
   }
   Picoseconds departure() const override { return 0; }
@@ -230,52 +241,54 @@ class NcclTransport::Message final : public Pending {
 
  private:
   NcclTransport& agent_;
-  Line& line_;
-  std::shared_ptr<GatheredMessages> batch_;
-  std::list<GatheredMessages::Message>::iterator which_;
+  Connection& connection_;
+  std::shared_ptr<MessageBatch> batch_;
+  std::list<MessageBatch::Message>::iterator which_;
   std::int64_t done_nanoseconds_ = 0;
 };
 
 std::unique_ptr<Pending> NcclTransport::post(const Route& route, std::byte* data, std::size_t size,
-                                             bool is_send, const Event& ready) {
+                                             Direction direction, const Event& ready) {
   const int self = rank();
-  Line& line = is_send ? shared_->line(route.channel, self, route.peer)
-                       : shared_->line(route.channel, route.peer, self);
-  std::shared_ptr<GatheredMessages>& batch = gathered_[&line];
-  if (batch == nullptr || batch->gone) batch = std::make_shared<GatheredMessages>();
-  // NCCL counts elements; their type does not matter here.
+  const bool sends = direction == Direction::send;
+  Connection& connection =
+      shared_->connection(sends ? ConnectionKey{route.channel, self, route.peer}
+                                : ConnectionKey{route.channel, route.peer, self});
+  std::shared_ptr<MessageBatch>& batch = batches_[&connection];
+  if (batch == nullptr || batch->submitted) batch = std::make_shared<MessageBatch>();
+  // NCCL counts elements; any type of the right size will do.
   const bool words = size % 4 == 0;
-  const View view = size == 0 ? is_send ? shared_->word_out() : shared_->word_in()
+  const View view = size == 0 ? sends ? shared_->dummy_out() : shared_->dummy_in()
                     : words ? View{data, {static_cast<std::int64_t>(size / 4)}, DType::i32}
                               : View{data, {static_cast<std::int64_t>(size / 2)}, DType::bf16};
-  const auto which = batch->messages.insert(batch->messages.end(),
-                                            {view, line.member(route.peer), is_send, ready.mark});
-  auto message = std::make_unique<Message>(*this, line, batch, which);
-  if (line.one_way)
-    go(line, *batch);
+  const auto which = batch->messages.insert(
+      batch->messages.end(), {view, connection.member(route.peer), direction, ready.mark});
+  auto message = std::make_unique<Message>(*this, connection, batch, which);
+  if (connection.one_way)
+    submit(connection, *batch);
   else if (control_worker_ == nullptr)
-    shared_->compute.before_next_launch([this] { send_all_off(); });
+    shared_->compute.before_next_launch([this] { submit_all(); });
   return message;
 }
 
-void NcclTransport::go(Line& line, GatheredMessages& batch) {
-  if (batch.gone) return;
-  for (const GatheredMessages::Message& each : batch.messages) line.lane.wait({0, each.ready});
-  batch.marks.begun = line.lane.record();
-  GpuGroup together{*line.communicator};
-  for (const GatheredMessages::Message& each : batch.messages)
-    if (each.is_send)
-      line.communicator->send(line.lane.queue(), each.data, each.peer);
+void NcclTransport::submit(Connection& connection, MessageBatch& batch) {
+  if (batch.submitted) return;
+  for (const MessageBatch::Message& each : batch.messages) connection.queue.wait({0, each.ready});
+  batch.marks.begun = connection.queue.record();
+  GpuGroup group{*connection.communicator};
+  for (const MessageBatch::Message& each : batch.messages)
+    if (each.direction == Direction::send)
+      connection.communicator->send(connection.queue.handle(), each.data, each.peer);
     else
-      line.communicator->receive(line.lane.queue(), each.data, each.peer);
-  together.go();
-  batch.marks.done = line.lane.record();
-  batch.gone = true;
+      connection.communicator->receive(connection.queue.handle(), each.data, each.peer);
+  group.submit();
+  batch.marks.done = connection.queue.record();
+  batch.submitted = true;
   shared_->watchdog->expect(batch.marks.done);
 }
 
-void NcclTransport::send_all_off() {
-  for (auto& [line, batch] : gathered_) go(*line, *batch);
+void NcclTransport::submit_all() {
+  for (auto& [connection, batch] : batches_) submit(*connection, *batch);
 }
 
 }  // namespace

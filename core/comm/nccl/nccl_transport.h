@@ -7,22 +7,23 @@
 
 namespace lockstep {
 
-/// Messages and collectives over NCCL, between ranks with one GPU each. Everything is enqueued on
-/// the GPU and the host continues; only the GPU knows when a message was matched. `control`, the
-/// transport between the ranks' hosts (threads or MPI), carries the run's own traffic.
+/// Creates a transport for messages and collectives over NCCL, between ranks with one GPU each. It
+/// enqueues all operations on the GPU and does not block the host, so a message is matched without
+/// the host noticing. `control`, the transport between the ranks' hosts (threads or MPI), carries
+/// the run's own messages.
 ///
-/// Each group has its own communicators, and so does each direction of a pipeline's lane: NCCL
-/// serializes the operations of one communicator, so a waiting receive would block a send that
-/// another rank waits for.
+/// Each channel of a group has its own communicator, and so has each direction of a channel between
+/// two pipeline ranks: NCCL serializes the operations of one communicator, so a waiting receive
+/// would block a send that another rank waits for.
 ///
 /// Messages of a group with no kernel launch between them are batched (ncclGroupStart), so that
-/// every rank may send to its neighbour first and then receive, as over the other transports. The
-/// batch is submitted at the next launch, or when one of its messages is waited for.
+/// every rank may first send to its neighbour and then receive, as with the other transports. The
+/// batch is submitted before the next launch, or when the host waits for one of its messages.
 ///
-/// The two ends of a message cannot be compared, because NCCL sends only the bytes. If a rank never
-/// arrives, an NcclWatchdog aborts the operations waiting for it.
+/// A send and a receive are not checked against each other, because NCCL transfers only the bytes.
+/// If a rank never arrives, an NcclWatchdog aborts the operations that wait for it.
 ///
-/// Collective over all ranks. `compute` is the rank's own stream, which outlives the transport.
+/// Collective over all ranks. `compute` is the rank's own stream, and must outlive the transport.
 std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> control, Stream& compute,
                                           double patience_seconds);
 

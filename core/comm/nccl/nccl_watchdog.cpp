@@ -79,7 +79,8 @@ void NcclWatchdog::look_for_errors() {
       throw RunError(fmt::format("rank {}: NCCL: {}", control_.rank(), *error));
 }
 
-// Any completion is progress: a receive posted early may legitimately wait for long.
+// The completion of any operation is progress, because a receive that was posted early may
+// legitimately wait for long.
 void NcclWatchdog::look_for_progress() {
   std::lock_guard lock{mutex_};
   const std::int64_t now = steady_nanoseconds();
@@ -88,12 +89,13 @@ void NcclWatchdog::look_for_progress() {
     last_progress_ = now;
   if (static_cast<double>(now - last_progress_) * 1e-9 > patience_seconds_)
     throw RunError(fmt::format(
-        "rank {} has waited {:g} s for its GPU, and the GPU for NCCL: a rank that it exchanges "
+        "rank {} has waited {:g} s for its GPU, which waits for NCCL: a rank that it exchanges "
         "messages with has stalled, or does not take part",
         control_.rank(), patience_seconds_));
 }
 
-// Aborts all at once: aborting one may wait for the GPU, and thus for the others.
+// Aborts all communicators at the same time, because an abort may wait for the GPU, and so for the
+// operations of the other communicators.
 void NcclWatchdog::give_up(const std::string& why) {
   std::vector<GpuCommunicator*> watched;
   {

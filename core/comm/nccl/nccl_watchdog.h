@@ -11,28 +11,28 @@
 
 namespace lockstep {
 
-/// Watches one rank's pending NCCL operations, which have no time-out if another rank never
-/// arrives: a kernel on the GPU, or a host thread inside a call, waits forever. When the run has
-/// failed, or NCCL reports an error, or nothing has completed for `patience_seconds`, it aborts all
-/// communicators (ncclCommAbort). Every blocked thread then continues and learns of the failure
-/// from check(). check() knows the reason before the first abort, so that the error of a thread
-/// that merely uses an aborted communicator can be traced to its cause.
+/// Watches one rank's pending NCCL operations. NCCL has no time-out: if another rank never arrives,
+/// a kernel on the GPU, or a host thread inside an NCCL call, waits forever. When the run has
+/// failed, or NCCL reports an error, or no operation has completed for `patience_seconds`, the
+/// watchdog aborts all communicators (ncclCommAbort). Blocked threads then continue, and check()
+/// throws the failure. The failure is recorded before the first abort, so that a thread whose NCCL
+/// call fails because of the abort finds the cause in check().
 class NcclWatchdog {
  public:
-  /// `control` and `gpu` outlive the watchdog.
+  /// `control` and `gpu` must outlive the watchdog.
   NcclWatchdog(const Transport& control, Gpu& gpu, double patience_seconds);
-  /// Checks once more, and aborts the operations that remain if the run has failed.
+  /// Checks once more; if the run has failed, aborts the operations that remain.
   ~NcclWatchdog();
   NcclWatchdog(const NcclWatchdog&) = delete;
   NcclWatchdog& operator=(const NcclWatchdog&) = delete;
 
-  /// Watches `communicator`, which outlives the watchdog.
+  /// Watches `communicator`, which must outlive the watchdog.
   void add(GpuCommunicator& communicator);
-  /// Watches a queued operation, which is over when `done` is passed.
+  /// Watches a queued operation, which has ended when `done` is passed.
   void expect(MarkPtr done);
   /// Throws RunError if the run has failed.
   void check() const;
-  /// Asks NCCL for errors, and throws RunError if there is one.
+  /// Asks NCCL for errors, and throws RunError if it reports one.
   void look_for_errors();
 
  private:

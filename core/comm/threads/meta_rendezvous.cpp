@@ -7,22 +7,23 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/comm/threads/threads_transport.h"
+#include "core/comm/threads/thread_fabric.h"
 
 namespace lockstep {
 
-/// One collective, and its members' calls so far.
+/// One collective, and the calls that members have made so far.
 struct MetaRendezvous::Round {
   enum class State { gathering, playing, done, failed };
 
   explicit Round(std::size_t size) : calls(size), outcomes(size) {}
 
-  /// Written under the lock. A thread that reads `done` may read the outcomes without the lock.
+  /// Written under the lock. A thread that reads State::done may read the outcomes without the
+  /// lock.
   std::atomic<State> state = State::gathering;
   std::vector<std::optional<MetaCall>> calls;  ///< by member
   std::vector<MetaOutcome> outcomes;           ///< by member, once done
   std::size_t arrived = 0;
-  int missing = 0;           ///< a rank that has not called, for which the others wait
+  int missing = 0;           ///< a rank that has not called; the others wait for it
   std::vector<int> waiters;  ///< agents that wait for the end of this round
 };
 
@@ -33,32 +34,31 @@ struct MetaRendezvous::MetaGroup {
 
   struct MemberState {
     bool joined = false;
-    bool finished = false;   ///< its rank has finished
-    std::int64_t calls = 0;  ///< so far
-    /// The number of the first call that was withdrawn, and the error for all later calls.
-    std::optional<std::int64_t> withdrawn;
-    std::string why;
+    bool finished = false;                  ///< its rank has finished
+    std::int64_t calls = 0;                 ///< number of calls so far
+    std::optional<std::int64_t> withdrawn;  ///< number of the first call that was withdrawn
+    std::string why;                        ///< the error for all calls after that one
   };
 
   std::vector<int> ranks;
-  // Used by the thread that evaluates a round; the recorded steps reuse their memory between
-  // rounds.
+  // Used only by the thread that evaluates a round. The members keep the memory of their recorded
+  // steps from round to round.
   StepPlayer player;
   std::vector<MetaMember> members;
   std::vector<MemberState> states;
   std::deque<std::shared_ptr<Round>> rounds;  ///< not done yet, in order
-  std::int64_t first = 0;                     ///< the number of rounds.front()
+  std::int64_t first = 0;                     ///< number of rounds.front()
 
   std::shared_ptr<Round> round(std::int64_t number) {
     while (first + static_cast<std::int64_t>(rounds.size()) <= number) {
       rounds.push_back(std::make_shared<Round>(ranks.size()));
-      point(*rounds.back());
+      choose_missing(*rounds.back());
     }
     return rounds[static_cast<std::size_t>(number - first)];
   }
-  /// Chooses the rank that the others wait for; prefers one that has finished without calling, so
-  /// that the run fails immediately.
-  void point(Round& round) const {
+  /// Sets round.missing. Prefers a rank that has finished without calling, so that the run fails
+  /// immediately.
+  void choose_missing(Round& round) const {
     std::optional<std::size_t> missing;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (round.calls[i] || (missing && !states[i].finished)) continue;
@@ -70,8 +70,8 @@ struct MetaRendezvous::MetaGroup {
   void evaluate(Round& round);
 };
 
-// No two threads evaluate at once: the next round needs a call from the member that evaluates this
-// one.
+// Two threads never evaluate rounds of one group at once, because the next round needs a call from
+// the member that evaluates this round.
 void MetaRendezvous::MetaGroup::evaluate(Round& round) {
   const int size = static_cast<int>(ranks.size());
   for (int i = 0; i < size; ++i) {
@@ -110,7 +110,7 @@ class MetaRendezvous::Issued final : public MetaPending {
  private:
   bool is(Round::State state) const { return round_ && round_->state == state; }
   MetaGroup::MemberState& state() const { return group_->states[member_]; }
-  int agent() const { return group_->ranks[member_]; }  // a rank's own thread
+  int agent() const { return group_->ranks[member_]; }  ///< the rank's own thread
   void withdraw();
 
   ThreadFabric& fabric_;
@@ -153,13 +153,13 @@ void MetaRendezvous::Issued::withdraw() {
     state().withdrawn = number_;
     state().why = dropped(agent(), round_->calls[member_]->route);
   }
-  // This member's later calls no longer match those of the others.
+  // This member's later calls no longer match the other members' calls.
   for (std::int64_t later = number_; later < state().calls; ++later) {
     Round& round = *group_->round(later);
     if (!round.calls[member_]) continue;
     round.calls[member_].reset();
     --round.arrived;
-    group_->point(round);
+    group_->choose_missing(round);
     if (!round.waiters.empty()) fabric_.check(fabric_.graph_.deadlock(round.waiters.front()));
   }
 }
@@ -172,7 +172,8 @@ class MetaRendezvous::Member final : public MetaCollectives {
   std::unique_ptr<MetaPending> issue(MetaCall call) override;
 
  private:
-  /// Evaluates a round that all members have called, with the lock released, and wakes the waiters.
+  /// Evaluates a round that all members have called, and wakes the waiters. Releases the lock
+  /// meanwhile.
   void evaluate(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Round>& round);
   /// Fails the run because `call` differs from member `other`'s.
   void disagree(const Round& round, std::size_t other, const MetaCall& call) const;
@@ -198,13 +199,13 @@ std::unique_ptr<MetaPending> MetaRendezvous::Member::issue(MetaCall call) {
       disagree(*round, i, call);
       return issued(nullptr);
     }
-    break;  // it agrees with the others
+    break;  // the other calls agree with this one
   }
   round->calls[member_] = std::move(call);
   if (++round->arrived == round->calls.size()) {
     evaluate(lock, round);
   } else if (round->missing == group_->ranks[member_]) {
-    group_->point(*round);
+    group_->choose_missing(*round);
     if (!round->waiters.empty()) fabric_.check(fabric_.graph_.deadlock(round->waiters.front()));
   }
   return issued(std::move(round));
@@ -212,7 +213,7 @@ std::unique_ptr<MetaPending> MetaRendezvous::Member::issue(MetaCall call) {
 
 void MetaRendezvous::Member::evaluate(std::unique_lock<std::mutex>& lock,
                                       const std::shared_ptr<Round>& round) {
-  // The waiters count as runnable from here on, so that no deadlock is reported.
+  // The waiters count as running from here on, so that the graph reports no deadlock.
   for (const int agent : round->waiters) fabric_.graph_.runs(agent);
   round->state = Round::State::playing;
   lock.unlock();
@@ -239,7 +240,8 @@ void MetaRendezvous::Member::evaluate(std::unique_lock<std::mutex>& lock,
   ++group_->first;
 }
 
-// The members of an all_to_all share no total size, so the message gives that of the first step.
+// The members of an all_to_all have no common size, so the message gives the size of their first
+// step.
 void MetaRendezvous::Member::disagree(const Round& round, std::size_t other,
                                       const MetaCall& call) const {
   const int size = static_cast<int>(group_->ranks.size());
@@ -255,8 +257,8 @@ void MetaRendezvous::Member::disagree(const Round& round, std::size_t other,
 
 MetaRendezvous::~MetaRendezvous() = default;
 
-// If a Group is destroyed and recreated with the same channels, this member has already joined the
-// first MetaGroup of that key, and joins or creates the next.
+// If a Group is destroyed and recreated with the same channels, this member may already have joined
+// the first MetaGroup of that key; it then joins or creates the next.
 std::unique_ptr<MetaCollectives> MetaRendezvous::join(int rank, const std::vector<int>& ranks,
                                                       int channel, const Cluster& cluster) {
   const auto member =
@@ -287,7 +289,7 @@ void MetaRendezvous::finished(int rank) {
     for (std::size_t i = 0; i < group->ranks.size(); ++i)
       if (group->ranks[i] == rank) group->states[i].finished = true;
     for (const auto& round : group->rounds)
-      if (round->state == Round::State::gathering) group->point(*round);
+      if (round->state == Round::State::gathering) group->choose_missing(*round);
   }
 }
 

@@ -12,19 +12,21 @@ namespace lockstep {
 class ThreadFabric;
 
 /// Implements MetaCollectives for ranks that are threads. The fabric's lock protects all state, and
-/// waits for a member are part of the fabric's WaitGraph. So deadlocks, mismatched calls and failed
-/// ranks end a run just as they do with messages. Only the evaluation runs outside the lock.
+/// waits for a member are part of the fabric's WaitGraph, so deadlocks, mismatched calls and failed
+/// ranks end a run as they do with messages. Only the evaluation of a collective runs outside the
+/// lock.
 class MetaRendezvous {
  public:
   /// The fabric owns this object.
   explicit MetaRendezvous(ThreadFabric& fabric) : fabric_(fabric) {}
   ~MetaRendezvous();
 
-  /// Adds `rank` to the group of `ranks`. All members identify the group by `channel`.
+  /// Adds `rank` to the group of `ranks`, and returns its handle to the group's collectives. All
+  /// members pass the same `ranks` and `channel`.
   std::unique_ptr<MetaCollectives> join(int rank, const std::vector<int>& ranks, int channel,
                                         const Cluster& cluster);
-  /// Marks the rank as finished: it makes no more calls. The caller holds the fabric's lock, and
-  /// checks for deadlocks afterwards.
+  /// Marks the rank as finished: it will not call a collective again. The caller must hold the
+  /// fabric's lock, and check for deadlocks afterwards.
   void finished(int rank);
 
  private:
@@ -34,7 +36,7 @@ class MetaRendezvous {
   class Issued;
 
   ThreadFabric& fabric_;
-  /// Groups that some members have not joined yet.
+  /// By channel and ranks: groups that some members have not joined yet.
   std::map<std::pair<int, std::vector<int>>, std::vector<std::shared_ptr<MetaGroup>>> open_;
   std::map<int, std::vector<std::weak_ptr<MetaGroup>>> of_rank_;
 };

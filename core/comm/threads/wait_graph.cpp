@@ -97,7 +97,7 @@ std::vector<int> WaitGraph::running_for(int agent) const {
 
 std::optional<std::string> WaitGraph::deadlock(int agent) const {
   if (!is_waiting(at(agent)) || !running_for(agent).empty()) return {};
-  // No agent is running, so following the waits ends in a cycle, or at a finished rank.
+  // No agent on the chain of waits is running, so the chain ends in a cycle or at a finished rank.
   std::vector<int> path{agent};
   while (true) {
     const int other = next(path.back());
@@ -109,17 +109,17 @@ std::optional<std::string> WaitGraph::deadlock(int agent) const {
     }
     path.push_back(other);
   }
-  // For readability, starts with the lowest rank's own thread.
+  // For readability, the text starts with the lowest rank's own thread.
   std::rotate(path.begin(), std::min_element(path.begin(), path.end()), path.end());
   std::string text = "deadlock";
   for (const int each : path)
-    if (!told_by_worker(each)) text += "\n  " + describe(each);
+    if (!described_by_worker(each)) text += "\n  " + describe(each);
   for (std::size_t i = 0; i < path.size(); ++i)
     text += disagreement(path[i], path[(i + 1) % path.size()]);
   return text;
 }
 
-// Explains a deadlock of two agents that wait for each other in different calls.
+// Explains the deadlock if the two agents wait for each other in different calls; otherwise "".
 std::string WaitGraph::disagreement(int agent, int other) const {
   const auto* mine = std::get_if<ForMessage>(&at(agent).waits);
   const auto* theirs = std::get_if<ForMessage>(&at(other).waits);
@@ -142,22 +142,22 @@ std::string WaitGraph::stalled(int agent, double seconds) const {
   std::string text;
   std::vector<int> path{agent};
   for (int here = agent; is_waiting(at(here));) {
-    if (!told_by_worker(here)) text += "\n  " + describe(here);
+    if (!described_by_worker(here)) text += "\n  " + describe(here);
     here = next(here);
     if (std::find(path.begin(), path.end(), here) != path.end()) break;
     path.push_back(here);
   }
-  // If the last agent also waits, another agent, off this path, holds it up.
+  // If the last agent of the path is waiting too, a running agent off the path holds it up.
   int last = path.back();
   if (is_waiting(at(last)))
     if (const std::vector<int> running = running_for(agent); !running.empty())
       last = running.front();
-  return fmt::format("rank {} has stalled: it was waited for, {:g} s long (--timeout){}",
+  return fmt::format("rank {} has stalled: other ranks have waited {:g} s for it (--timeout){}",
                      at(last).rank, seconds, text);
 }
 
-// Prefers the peer's agent that waits on the same channel, then any waiting agent of the peer, to
-// close a cycle; else its own thread.
+// To close a cycle, prefers the peer's agent that waits on the same channel, then any other active
+// agent of the peer; otherwise returns the peer's own thread.
 int WaitGraph::next(int agent) const {
   if (const auto* jobs = std::get_if<ForJobs>(&at(agent).waits)) return jobs->worker;
   if (const auto* member = std::get_if<ForMember>(&at(agent).waits)) return *member->missing;
@@ -171,8 +171,8 @@ int WaitGraph::next(int agent) const {
   return best;
 }
 
-// Whether a rank waits for its own collective, and its worker's line already says so.
-bool WaitGraph::told_by_worker(int agent) const {
+// Whether the agent waits for its own worker, and the worker's line already shows the same call.
+bool WaitGraph::described_by_worker(int agent) const {
   const auto* jobs = std::get_if<ForJobs>(&at(agent).waits);
   if (jobs == nullptr) return false;
   const auto* message = std::get_if<ForMessage>(&at(jobs->worker).waits);

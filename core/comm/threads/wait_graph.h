@@ -10,28 +10,30 @@
 
 namespace lockstep {
 
-/// Tracks which agents of a run are running, waiting (and for which agent), or idle. Agents are the
-/// ranks' own threads and their communication workers. The owner's lock keeps it exact: an agent
-/// that satisfies a waiter marks it runnable at the same moment, queueing a job makes its worker
-/// runnable, and a worker without jobs is passive, as is a finished rank.
+/// Tracks which agents of a run are running, waiting (and for which agent), or passive. Agents are
+/// the ranks' own threads and their communication workers. The caller's lock keeps the graph exact:
+/// an agent that satisfies another's wait marks that agent as running at the same moment, a worker
+/// runs from the moment a job is queued, and workers without jobs and finished ranks are passive.
 ///
-/// A message can come only from an agent of the peer rank, a job's result only from its worker. So
-/// an agent is deadlocked if and only if no agent that it waits for, directly or through others, is
-/// runnable.
+/// A message can come only from an agent of the peer rank, and a job's result only from its worker.
+/// So an agent is deadlocked if and only if none of the agents that it waits for, directly or
+/// through others, is running.
 class WaitGraph {
  public:
-  /// An agent waits for one of three things. The first is a message's other end.
+  // An agent waits for one of three things.
+
+  /// The other side of a message.
   struct ForMessage {
     bool sending = false;
     std::int64_t bytes = 0;
     Route route;
   };
-  /// The second is another rank's call to a collective (see MetaRendezvous).
+  /// Another rank's call of a collective (see MetaRendezvous).
   struct ForMember {
-    const int* missing;  ///< that rank; it may change while the agent waits
+    const int* missing;  ///< the other rank; it may change while the agent waits
     Route route;
   };
-  /// The third is a worker of its own rank, until it has done `jobs` jobs.
+  /// A worker of its own rank, until that worker has done `jobs` jobs.
   struct ForJobs {
     int worker = 0;
     std::int64_t jobs = 0;
@@ -49,28 +51,29 @@ class WaitGraph {
   void waits(int agent, ForMember what);
   /// Has no effect if the worker has already done that many jobs.
   void waits(int agent, ForJobs what);
-  /// Marks the agent as running: its wait was satisfied, or given up.
+  /// Marks the agent as running, because its wait was satisfied or cancelled.
   void runs(int agent);
   void job_queued(int worker);
-  /// Removes one job. No agent is waiting for it, because only the rank's own thread drops jobs.
+  /// Removes one job. No agent waits for that job, because only the rank's own thread drops jobs.
   /// Returns whether the worker has become passive, which may complete a deadlock.
   bool job_dropped(int worker);
-  /// Also marks the agent that waited for this job runnable. Returns the same as job_dropped().
+  /// Counts a job as done, and marks an agent that waited for it as running. Returns whether the
+  /// worker has become passive.
   bool job_done(int worker);
   /// Marks the rank as finished: its own thread sends and receives no more.
   void finished(int rank);
 
-  /// Describes the deadlock that the waiting `agent` is in, if any: the cycle of waits with their
+  /// Describes the deadlock that involves `agent`, if there is one: the cycle of waits, with their
   /// operations and source lines, or a wait for a rank that has finished.
   std::optional<std::string> deadlock(int agent) const;
-  /// The same for any agent; call it when an agent becomes passive.
+  /// Describes a deadlock that involves any agent. Call this when an agent becomes passive.
   std::optional<std::string> deadlock() const;
   /// Whether the agent is waiting.
   bool waits(int agent) const { return is_waiting(at(agent)); }
-  /// All running agents that may unblock `agent`, directly or through others.
+  /// Returns all running agents that may unblock `agent`, directly or through others.
   std::vector<int> running_for(int agent) const;
-  /// Describes what holds up an agent that has waited this long without a deadlock: the running
-  /// rank at the end of its chain of waits.
+  /// Names the rank that has stalled, if `agent` has waited for `seconds` without a deadlock: the
+  /// running rank at the end of its chain of waits.
   std::string stalled(int agent, double seconds) const;
 
  private:
@@ -87,11 +90,11 @@ class WaitGraph {
   Agent& at(int agent) { return agents_[static_cast<std::size_t>(agent)]; }
   bool is_passive(const Agent& agent) const;
   static bool is_waiting(const Agent& agent) { return agent.waits.index() != 0; }
-  /// The agents that may unblock a waiting agent.
+  /// Returns the agents that may unblock a waiting agent.
   std::vector<int> may_help(int agent) const;
-  /// The agent that error messages show next in the chain of waits.
+  /// Returns the agent that an error message shows next in the chain of waits.
   int next(int agent) const;
-  bool told_by_worker(int agent) const;
+  bool described_by_worker(int agent) const;
   std::string disagreement(int agent, int other) const;
   std::string describe(int agent) const;
 

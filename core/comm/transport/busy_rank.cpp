@@ -34,13 +34,13 @@ bool BusyRank::busy_within(double seconds) {
   return busy_ != SteadyClock::time_point{} && seconds_since(busy_) <= seconds;
 }
 
-// A range may contain waits: only the time since the last one counts.
+// The open range may contain waits, so the time is counted from the end of the last wait.
 std::string BusyRank::notice() const {
-  const Stream::Doing doing = compute_->doing();
+  const Stream::Activity activity = compute_->current_activity();
   double seconds = seconds_since(waited_until_);
-  if (!doing.what.empty() && doing.seconds > 0) seconds = std::min(seconds, doing.seconds);
+  if (!activity.name.empty() && activity.seconds > 0) seconds = std::min(seconds, activity.seconds);
   return fmt::format("rank {} has been computing {}for {:.1f} s; the others wait for it", rank_,
-                     doing.what.empty() ? "" : doing.what + " ", seconds);
+                     activity.name.empty() ? "" : activity.name + " ", seconds);
 }
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ class Stream;
 /// Receives a one-line message for the user while the run continues.
 using Notice = std::function<void(const std::string&)>;
 
-/// Distinguishes a computing rank from a stalled one, for an observer that polls. A rank is busy if
+/// Tells an observer that polls it whether a rank is computing or has stalled. A rank is busy if
 /// its own thread is inside a kernel or has launched one since the previous poll.
 class BusyRank {
  public:
@@ -23,16 +23,17 @@ class BusyRank {
   bool is_busy();
   /// Polls once, and returns whether a poll within the last `seconds` found the rank busy.
   bool busy_within(double seconds);
-  /// Call this when the rank's own thread stops waiting for other ranks.
+  /// Records that the rank's own thread no longer waits for other ranks.
   void stopped_waiting() { waited_until_ = std::chrono::steady_clock::now(); }
-  /// "rank 2 has been computing PP:1F0 (attention) for 5.0 s; the others wait for it".
+  /// Returns, for example, "rank 2 has been computing PP:1F0 (attention) for 5.0 s; the others wait
+  /// for it".
   std::string notice() const;
 
  private:
   int rank_;
   const Stream* compute_;
   std::uint64_t launched_;
-  std::chrono::steady_clock::time_point busy_{};  ///< time of the last poll that found it busy
+  std::chrono::steady_clock::time_point busy_{};  ///< last poll that found the rank busy
   std::chrono::steady_clock::time_point waited_until_ = std::chrono::steady_clock::now();
 };
 

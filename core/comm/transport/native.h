@@ -3,27 +3,27 @@
 #include <cstdint>
 #include <span>
 
-#include "core/comm/transport/gpu_lane.h"
+#include "core/comm/transport/gpu_queue.h"
 #include "core/plan/communication.h"
 #include "kernels/view.h"
 
 namespace lockstep {
 
-/// A backend's own collectives (MPI's, NCCL's), on contiguous views, in place like Group's. One
-/// agent at a time calls them, and every member calls them in the same order. Each call returns
-/// when this member's part is done, or, if there is a lane, when it has been enqueued there. They
-/// throw RunError if the backend reports an error.
+/// The collectives of a backend's library (MPI or NCCL), on contiguous views, in place like
+/// Group's. One agent at a time calls them, and all members call them in the same order. If
+/// gpu_queue() is null, each call returns when this member's part is done; otherwise it enqueues
+/// that part and returns. Calls throw RunError if the backend reports an error.
 class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;
-  /// The GPU queue that they run on; null on the CPU.
-  virtual GpuLane* lane() { return nullptr; }
-  /// Whether 16-bit elements are supported (not by MPI); f32 always is.
+  /// The GPU queue that the collectives run on; null on the CPU.
+  virtual GpuQueue* gpu_queue() { return nullptr; }
+  /// Whether the library supports 16-bit elements (MPI does not). All support f32.
   virtual bool narrow() const { return false; }
   virtual void broadcast(View data, int root) = 0;
   virtual void all_reduce(View data) = 0;
-  /// `counts`: the number of elements in each member's chunk; chunks are contiguous in `data`.
-  /// `own` receives this member's sum.
+  /// `counts` has the number of elements of each member's chunk; the chunks are contiguous in
+  /// `data`. Writes the sum of this member's chunk to `own`.
   virtual void reduce_scatter(View data, View own, std::span<const int> counts) = 0;
   virtual void all_gather(View data, std::span<const int> counts) = 0;
   virtual void gather(View data, std::span<const int> counts, int root) = 0;

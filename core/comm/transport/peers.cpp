@@ -6,7 +6,7 @@
 namespace lockstep {
 
 View slice(const View& data, std::int64_t first, std::int64_t count) {
-  if (!data.contiguous()) throw std::invalid_argument("slice: wants contiguous elements");
+  if (!data.contiguous()) throw std::invalid_argument("slice: the view must be contiguous");
   auto* begin = static_cast<std::byte*>(data.data);
   if (begin != nullptr) begin += static_cast<std::size_t>(first) * size_of(data.dtype);
   return View{begin, {count}, data.dtype};

@@ -7,15 +7,15 @@
 
 namespace lockstep {
 
-/// Elements [first, first + count) of a contiguous view, as a flat view.
+/// Returns elements [first, first + count) of a contiguous view, as a flat view.
 View slice(const View& data, std::int64_t first, std::int64_t count);
-/// Chunk i of N of a view's elements: the first n mod N chunks have one extra element.
+/// Returns chunk i of `count` chunks of the view's n elements. The first n mod `count` chunks have
+/// one extra element.
 View chunk_of(const View& data, int i, int count);
 
-/// A group from the point of view of a collective's algorithm: this member's index, and messages
-/// between members, one step after another. Each step begins when the previous one has ended on
-/// this member. ChannelPeers sends the messages; StepRecorder only records them, for ranks on the
-/// meta device.
+/// A group as a collective's algorithm sees it: this member's index, and messages to and from the
+/// other members. Each call is one step, which begins when this member's previous step has ended.
+/// ChannelPeers sends the messages; StepRecorder only records them, for ranks on the meta device.
 class Peers {
  public:
   virtual ~Peers() = default;
@@ -24,7 +24,7 @@ class Peers {
   int size() const { return size_; }
   int neighbour(int offset) const { return (rank_ + offset + size_) % size_; }
 
-  /// Returns when the receiver has matched it.
+  /// Returns when the receiver has matched the message.
   virtual void send(View out, int to) = 0;
   virtual void receive(View in, int from) = 0;
   /// Adds the incoming elements to `sum`. 16-bit elements are added in f32 and each sum is rounded,
@@ -32,7 +32,8 @@ class Peers {
   virtual void receive_add(View sum, int from) = 0;
   /// Sends to one member and receives from another at the same time.
   virtual void exchange(View out, int to, View in, int from) = 0;
-  /// The same, but adds the incoming elements to `sum`; `out` and `sum` may be the same elements.
+  /// Sends to one member and at the same time adds another member's elements to `sum`, as
+  /// receive_add() does. `out` and `sum` may be the same elements.
   virtual void exchange_add(View out, int to, View sum, int from) = 0;
   /// Copies this member's own elements from one place to another.
   virtual void copy(View from, View into) = 0;

@@ -13,14 +13,14 @@ bool is_collective(const Route& route) {
   return std::strcmp(route.operation, "send") != 0 && std::strcmp(route.operation, "recv") != 0;
 }
 
-/// Compares names up to the length that travels with a message.
+/// Compares names up to the length that MPI transmits with a message.
 bool same_name(const char* a, const char* b) {
   constexpr std::size_t travels = 23;
   return std::strncmp(a != nullptr ? a : "", b != nullptr ? b : "", travels) == 0;
 }
 
-/// "all_reduce of 40 bytes in dp (train.cpp:12)", or "8 bytes (train.cpp:13)". The rarely relevant
-/// properties appear only if `other` differs in them.
+/// Returns, for example, "all_reduce of 40 bytes in dp (train.cpp:12)" or "8 bytes (train.cpp:13)".
+/// Includes the algorithm, root and number only if `other` differs in them.
 std::string describe(const MessageEnd& end, const MessageEnd& other) {
   const Route& route = end.route;
   const std::string group = route.group != nullptr ? fmt::format(" in {}", route.group) : "";
@@ -70,14 +70,14 @@ std::string waits_for(const Route& route, bool is_send, std::int64_t bytes) {
 
 std::string dropped(int rank, const Route& route) {
   return fmt::format(
-      "rank {}: the {}{} ({}) was dropped before it was done, and so none can follow it", rank,
+      "rank {}: the {}{} ({}) was dropped before it was done, so no collective can follow it", rank,
       route.operation, route.group != nullptr ? fmt::format(" of {}", route.group) : "",
       place(route.where));
 }
 
 std::string mismatch(const MessageEnd& sender, const MessageEnd& receiver) {
   const bool calls = is_collective(sender.route) && is_collective(receiver.route);
-  return fmt::format("ranks disagree: rank {} {} {} where rank {} {} {}", sender.rank,
+  return fmt::format("ranks disagree: rank {} {} {} but rank {} {} {}", sender.rank,
                      calls ? "calls" : "sends", describe(sender, receiver), receiver.rank,
                      calls ? "calls" : "receives", describe(receiver, sender));
 }

@@ -5,12 +5,12 @@
 #include <deque>
 #include <utility>
 
-#include "core/comm/transport/gpu_lane.h"
+#include "core/comm/transport/gpu_queue.h"
 
 namespace lockstep {
 
-/// Pinned host memory that a GPU copies from and to while the host continues. Not in the memory
-/// account, which covers only the GPU's. Belongs to one agent.
+/// A pool of pinned host buffers, which a GPU reads and writes while the host continues. The memory
+/// account does not include them: on a GPU it covers only GPU memory. Belongs to one agent.
 class PinnedBuffers {
  public:
   explicit PinnedBuffers(Gpu& gpu) : gpu_(gpu) {}
@@ -23,9 +23,9 @@ class PinnedBuffers {
   struct Buffer {
     std::byte* data = nullptr;
     std::size_t size = 0;
-    MarkPtr used_until;  ///< a copy that still uses it, or null
+    MarkPtr used_until;  ///< passed when the last copy has finished; null if there was none
   };
-  /// Returns a buffer of at least `bytes`: an idle one, or a new one.
+  /// Returns an idle buffer of at least `bytes` bytes, or a new one.
   Buffer take(std::size_t bytes) {
     for (auto each = idle_.begin(); each != idle_.end(); ++each) {
       if (each->size < bytes || (each->used_until && !gpu_.passed(*each->used_until))) continue;
@@ -42,21 +42,24 @@ class PinnedBuffers {
   std::deque<Buffer> idle_;
 };
 
-/// Stages a message's bytes on a GPU through host memory, and returns the buffer afterwards.
+/// A pinned host buffer for one message whose bytes are on a GPU. The destructor returns the buffer
+/// to its pool.
 class Staged {
  public:
   Staged() = default;
-  Staged(GpuLane& lane, PinnedBuffers& buffers, std::size_t bytes)
-      : lane_(&lane), buffers_(&buffers), buffer_(buffers.take(std::max<std::size_t>(bytes, 1))) {}
+  Staged(GpuQueue& queue, PinnedBuffers& buffers, std::size_t bytes)
+      : queue_(&queue),
+        buffers_(&buffers),
+        buffer_(buffers.take(std::max<std::size_t>(bytes, 1))) {}
   ~Staged() {
     if (buffers_ != nullptr && buffer_.data != nullptr) buffers_->give_back(std::move(buffer_));
   }
   Staged(Staged&& other) noexcept
-      : lane_(other.lane_),
+      : queue_(other.queue_),
         buffers_(std::exchange(other.buffers_, nullptr)),
         buffer_(std::move(other.buffer_)) {}
   Staged& operator=(Staged&& other) noexcept {
-    std::swap(lane_, other.lane_);
+    std::swap(queue_, other.queue_);
     std::swap(buffers_, other.buffers_);
     std::swap(buffer_, other.buffer_);
     return *this;
@@ -64,31 +67,31 @@ class Staged {
 
   explicit operator bool() const { return buffers_ != nullptr; }
   std::byte* data() const { return buffer_.data; }
-  /// Copies from the GPU to the host, and waits for the copy.
+  /// Copies from the GPU to the buffer once `ready` has occurred, and waits for the copy.
   Marks fetch(const std::byte* from, std::size_t bytes, const Event& ready) {
     Marks marks = copy(buffer_.data, from, bytes, ready);
-    lane_->synchronise();
+    queue_->synchronise();
     return marks;
   }
-  /// Copies from the host to the GPU, without waiting.
+  /// Copies from the buffer to the GPU once `free` has occurred, without waiting.
   Marks deliver(std::byte* to, std::size_t bytes, const Event& free) {
     Marks marks = copy(to, buffer_.data, bytes, free);
     buffer_.used_until = marks.done;
     return marks;
   }
-  /// Leaks the buffer to MPI, which may still write to it.
+  /// Leaks the buffer, because MPI may still access it.
   void leave() { buffers_ = nullptr; }
 
  private:
   Marks copy(std::byte* to, const std::byte* from, std::size_t bytes, const Event& after) const {
-    lane_->wait(after);
-    Marks marks{.begun = lane_->record(), .done = nullptr};
-    if (bytes > 0) lane_->gpu().copy(lane_->queue(), to, from, bytes);
-    marks.done = lane_->record();
+    queue_->wait(after);
+    Marks marks{.begun = queue_->record(), .done = nullptr};
+    if (bytes > 0) queue_->gpu().copy(queue_->handle(), to, from, bytes);
+    marks.done = queue_->record();
     return marks;
   }
 
-  GpuLane* lane_ = nullptr;
+  GpuQueue* queue_ = nullptr;
   PinnedBuffers* buffers_ = nullptr;
   PinnedBuffers::Buffer buffer_;
 };

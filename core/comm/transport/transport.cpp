@@ -19,7 +19,7 @@ void Transport::open_group(const std::string& name) {
   std::lock_guard lock{account_->mutex};
   if (!account_->groups.insert(name).second)
     throw std::invalid_argument(fmt::format(
-        "rank {} has a group {} already; give the other one another name", rank(), name));
+        "rank {} already has a group named {}; give the new group another name", rank(), name));
 }
 
 void Transport::close_group(const std::string& name) {
@@ -38,7 +38,7 @@ void Transport::connect(const std::vector<int>&, int, int) {}
 void Transport::connect(int, int, Directions) {}
 
 void Transport::use(Gpu& gpu) {
-  lane_ = std::make_unique<GpuLane>(gpu);
+  gpu_queue_ = std::make_unique<GpuQueue>(gpu);
 }
 
 void Transport::count_sent(const char* operation, std::int64_t bytes) {
@@ -69,7 +69,7 @@ std::unique_ptr<NativeCollectives> Transport::native(const std::vector<int>&, in
 
 std::unique_ptr<MetaCollectives> Transport::meta_collectives(const std::vector<int>&, int,
                                                              const Cluster&) {
-  throw std::logic_error("this transport does not serve the meta device");
+  throw std::logic_error("this transport does not support the meta device");
 }
 
 void Transport::waits_for_jobs(Transport&, std::int64_t, const Route&) {}

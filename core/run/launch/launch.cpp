@@ -165,7 +165,7 @@ int run_under_mpirun(
   std::atomic<bool> interrupted{false};
   // Between SIGTERM and SIGKILL, mpirun gives its ranks only a few milliseconds, so this first asks
   // them to end their traces (mpirun forwards SIGUSR1).
-  watch.now_call([&interrupted, &child](int) {
+  watch.set_handler([&interrupted, &child](int) {
     const bool first = !interrupted.exchange(true);
     if (child == 0) return;
     if (first) {
@@ -191,7 +191,7 @@ int run_under_mpirun(
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
-  watch.now_call([](int) {});  // the run is over
+  watch.set_handler([](int) {});  // the run is over
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && !interrupted) return 0;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) throw UsageError(no_mpirun);
   const std::string more = epilogue(aftermath.hosts());

@@ -58,7 +58,7 @@ SignalWatch::~SignalWatch() {
   ::close(signal_pipe[1]);
 }
 
-void SignalWatch::now_call(std::function<void(int)> on_signal) {
+void SignalWatch::set_handler(std::function<void(int)> on_signal) {
   std::lock_guard lock{mutex_};
   on_signal_ = std::move(on_signal);
 }

@@ -20,7 +20,7 @@ class SignalWatch {
   SignalWatch& operator=(const SignalWatch&) = delete;
 
   /// Replaces the function; when this returns, the previous one is no longer running.
-  void now_call(std::function<void(int)> on_signal);
+  void set_handler(std::function<void(int)> on_signal);
   /// Watches one more signal.
   void add(int signal);
 

@@ -43,7 +43,7 @@ struct Platform {
   HostChoice hosts;            ///< where mpirun starts ranks
   std::string device = "cpu";  ///< or "cuda", "meta"
   bool tf32 = false;           ///< on GPUs: f32 matrix products round their inputs to TF32
-  Collectives comm = Collectives::ring;
+  Collectives comm = Collectives::built_in;
   bool comm_is_open = false;     ///< --comm auto on GPUs: see settle_on_gpus
   double patience_seconds = 60;  ///< a rank's time-out while no other rank computes
 

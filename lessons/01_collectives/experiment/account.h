@@ -37,7 +37,7 @@ inline void check_sizes(const Options& options, int elements, bool sweep, int la
 inline Group our_own_collectives(Rank& rank) {
   std::vector<int> all(static_cast<std::size_t>(rank.count));
   std::iota(all.begin(), all.end(), 0);
-  return {{*rank.transport, rank.device, Collectives::ring},
+  return {{*rank.transport, rank.device, Collectives::built_in},
           all,
           "ring",
           rank.transport->open_channels(Group::channels_taken)};

@@ -135,7 +135,7 @@ class Sweep {
       if (rank.id >= N) return;
       std::vector<int> ranks(static_cast<std::size_t>(N));
       std::iota(ranks.begin(), ranks.end(), 0);
-      const Endpoint plain{rank.endpoint.transport, rank.endpoint.device, Collectives::ring};
+      const Endpoint plain{rank.endpoint.transport, rank.endpoint.device, Collectives::built_in};
       ours_ = std::make_unique<Group>(plain, ranks, fmt::format("{} ranks", N), ours);
       if (sweep.native_)
         theirs_ = std::make_unique<Group>(rank.endpoint, ranks, fmt::format("{} ranks, native", N),

@@ -177,7 +177,7 @@ void Machine::drive(Lock& lock, const std::function<bool()>& done) {
   while (!done()) {
     if (!running_ && step(lock)) continue;
     if (debug_ && changed_.wait_for(lock, std::chrono::seconds{3}) == std::cv_status::timeout)
-      tell_who_waits();
+      report_waits();
     else if (!debug_)
       changed_.wait(lock);
   }
@@ -189,7 +189,7 @@ void Machine::drive_a_little(Lock& lock) {
   }
 }
 
-void Machine::tell_who_waits() {
+void Machine::report_waits() {
   each_stream([](Stream& stream) {
     if (stream.works.empty()) return;
     const Work& work = stream.works.front();

@@ -104,7 +104,7 @@ class Machine {
   bool can_go_on(Stream& stream);
   bool step(Lock& lock);
   void run(Lock& lock, Stream& stream);
-  void tell_who_waits();
+  void report_waits();
   template <class Do>
   void each_stream(Do&& visit);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -9,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "core/comm/threads/meta_rendezvous.h"
@@ -21,25 +21,28 @@ namespace lockstep {
 
 /// Exchanges messages between ranks that are threads of one process. A message is copied once, from
 /// the sender's buffer to the receiver's, by whichever side posts second; a receive that combines
-/// reads the sender's buffer in place. With GPUs, the second side's lane copies from device memory
-/// to device memory once both are ready. Receives combine if all ranks share one GPU, and no host
-/// thread blocks for the copy. One lock protects all state, so a deadlock is detected exactly, at
-/// the moment it forms.
+/// reads the sender's buffer in place. With GPUs, the GPU queue of the side that posts second
+/// copies from device memory to device memory once both buffers are ready, and no host thread waits
+/// for the copy; receives combine only if all ranks share one GPU. One lock protects all state, so
+/// a deadlock is detected exactly, at the moment it forms.
 class ThreadFabric {
  public:
   /// The run fails if an agent has waited for `patience_seconds` and none of the ranks that it
-  /// waits for, directly or through others, has computed in that time: one of them has stalled. If
-  /// one is computing, `notice` receives a line that says so, at most once per such period.
+  /// waits for, directly or through others, has computed in that time, because one of them has
+  /// stalled. If one of them is computing, `notice` receives a line with its rank, at most once per
+  /// `patience_seconds`.
   explicit ThreadFabric(int ranks, double patience_seconds = 60, Notice notice = {});
   ~ThreadFabric();
 
-  /// One rank's endpoint. The fabric must outlive it. `one_gpu`: all ranks' views are on one GPU.
+  /// Creates one rank's endpoint, which the fabric must outlive. `one_gpu`: all ranks share one
+  /// GPU.
   std::unique_ptr<Transport> endpoint(int rank, bool one_gpu = false);
 
-  /// Marks the rank as finished: it sends and receives no more. A rank that waits for it gets an
+  /// Marks the rank as finished: it will not send or receive again. Ranks that wait for it get an
   /// error.
   void finish(int rank);
-  /// Records that a rank has failed: every wait() throws from now on. The first failure is kept.
+  /// Records that a rank has failed; from then on every wait() throws. Only the first failure is
+  /// kept.
   void fail(const std::string& what);
   /// The first failure, or "".
   std::string failure() const;
@@ -50,9 +53,20 @@ class ThreadFabric {
   friend class MetaRendezvous;
 
   struct Message;
-  struct Queue {
+  /// Messages with equal keys arrive in order.
+  struct MessageKey {
+    int source;
+    int destination;
+    int channel;
+    auto operator<=>(const MessageKey&) const = default;
+  };
+  /// The sends or receives of one key whose other side is not posted yet.
+  struct Unmatched {
     std::deque<std::shared_ptr<Message>> sends;
     std::deque<std::shared_ptr<Message>> receives;
+    std::deque<std::shared_ptr<Message>>& of(Direction direction) {
+      return direction == Direction::send ? sends : receives;
+    }
   };
   /// How the fabric wakes an agent's thread.
   struct Sleeper {
@@ -63,13 +77,13 @@ class ThreadFabric {
 
   std::shared_ptr<Message> post(std::shared_ptr<Message> message);
   static void move(const Message& from, const Message& to);
-  static void move_on_gpu(GpuLane& lane, Message& from, Message& to);
+  static void move_on_gpu(GpuQueue& queue, Message& from, Message& to);
   void wait(Message& message);
-  /// Sleeps until `over()`, which must also check for a failure: an agent that times out fails the
-  /// run.
+  /// Sleeps until `over()` returns true. `over` must also check for a failure, because an agent
+  /// that times out fails the run.
   void sleep(std::unique_lock<std::mutex>& lock, int agent, const std::function<bool()>& over);
-  /// Whether a rank for which the agent waits, directly or through others, is computing. `waited`:
-  /// how long the agent has waited, in seconds.
+  /// Whether a rank that the agent waits for, directly or through others, is computing. The agent
+  /// has waited for `waited` seconds so far.
   bool is_held_up_by_compute(std::unique_lock<std::mutex>& lock, int agent, double waited);
   void stopped_waiting(int agent);
   void withdraw(const std::shared_ptr<Message>& message);
@@ -80,11 +94,11 @@ class ThreadFabric {
   Sleeper& sleeper(int agent) { return *sleepers_[static_cast<std::size_t>(agent)]; }
 
   double patience_seconds_;
-  double look_seconds_;  ///< interval between two checks
+  double look_seconds_;  ///< interval between two checks of a waiting agent
   Notice notice_;
   std::chrono::steady_clock::time_point noticed_{};  ///< time of the last notice
   mutable std::mutex mutex_;
-  std::map<std::tuple<int, int, int>, Queue> queues_;  ///< by source, destination, channel
+  std::map<MessageKey, Unmatched> unmatched_;
   WaitGraph graph_;
   std::vector<std::optional<BusyRank>> computing_;  ///< by rank
   std::vector<std::unique_ptr<Sleeper>> sleepers_;  ///< by agent

@@ -18,14 +18,14 @@ namespace lockstep {
 ///
 /// The queue is a list of chunks. Chunks that the reader has finished are reused, so a queue that
 /// is emptied as fast as it fills allocates no memory; otherwise it grows.
-class LaneQueue {
+class RecordQueue {
  public:
   /// With `keep_everything` = false, the queue only remembers at least the last 32 records, for
   /// last().
-  explicit LaneQueue(bool keep_everything);
-  ~LaneQueue();
-  LaneQueue(const LaneQueue&) = delete;
-  LaneQueue& operator=(const LaneQueue&) = delete;
+  explicit RecordQueue(bool keep_everything);
+  ~RecordQueue();
+  RecordQueue(const RecordQueue&) = delete;
+  RecordQueue& operator=(const RecordQueue&) = delete;
 
   // Called by the thread that works on the lane.
   void push(const Record::Words& words) {

@@ -1,4 +1,4 @@
-#include "viz/data/lane_layout.h"
+#include "viz/data/strip_layout.h"
 
 #include <algorithm>
 
@@ -21,8 +21,8 @@ bool is_empty(const Lane& lane) {
 
 }  // namespace
 
-float LaneLayout::collect(const Timeline& timeline, const std::function<bool(int)>& is_collapsed,
-                          float scale) {
+float StripLayout::collect(const Timeline& timeline, const std::function<bool(int)>& is_collapsed,
+                           float scale) {
   strips_.clear();
   groups_.clear();
   // Heights are in units of a compute strip; sum the requested heights first.
@@ -69,7 +69,7 @@ float LaneLayout::collect(const Timeline& timeline, const std::function<bool(int
   return least;
 }
 
-void LaneLayout::update(const Timeline& timeline, float available, float scale) {
+void StripLayout::update(const Timeline& timeline, float available, float scale) {
   const bool crowded = collect(
                            timeline, [](int) { return false; }, scale) > available;
   collect(
@@ -92,20 +92,20 @@ void LaneLayout::update(const Timeline& timeline, float available, float scale) 
   height_ = y - group_gap / 2 * scale;
 }
 
-const Strip* LaneLayout::strip_at(float y) const {
+const Strip* StripLayout::strip_at(float y) const {
   auto after = std::partition_point(strips_.begin(), strips_.end(),
                                     [&](const Strip& strip) { return strip.bottom() <= y; });
   return after != strips_.end() && after->top <= y ? &*after : nullptr;
 }
 
-const RankGroup* LaneLayout::group_at(float y) const {
+const RankGroup* StripLayout::group_at(float y) const {
   for (const RankGroup& group : groups_) {
     if (y >= group.top && y < group.top + group.height) return &group;
   }
   return nullptr;
 }
 
-float LaneLayout::anchor(int rank, int tid) const {
+float StripLayout::anchor(int rank, int tid) const {
   auto group = std::partition_point(groups_.begin(), groups_.end(),
                                     [&](const RankGroup& each) { return each.rank->rank < rank; });
   if (group == groups_.end() || group->rank->rank != rank) return -1;
@@ -118,11 +118,11 @@ float LaneLayout::anchor(int rank, int tid) const {
   return found->top + found->height / 2;
 }
 
-void LaneLayout::toggle(int rank) {
+void StripLayout::toggle(int rank) {
   if (!toggled_.insert(rank).second) toggled_.erase(rank);
 }
 
-void LaneLayout::toggle_all() {
+void StripLayout::toggle_all() {
   const bool all = std::all_of(groups_.begin(), groups_.end(),
                                [](const RankGroup& group) { return group.collapsed; });
   for (const RankGroup& group : groups_) {

@@ -37,7 +37,7 @@ struct RankGroup {
 /// strips, and all are as tall as the space allows within readable limits. Empty lanes are omitted.
 /// If the strips do not all fit, ranks are collapsed to their compute strip until the user opens
 /// them. Heights are in units of `scale` pixels.
-class LaneLayout {
+class StripLayout {
  public:
   /// Lays out `timeline` in `available` pixels; the view scrolls if it needs more.
   void update(const Timeline& timeline, float available, float scale);

@@ -1,4 +1,4 @@
-#include "core/trace/lane_queue.h"
+#include "core/trace/record_queue.h"
 
 #include <algorithm>
 
@@ -12,14 +12,14 @@ constexpr std::uint64_t being_rewritten = ~std::uint64_t{0};
 
 }  // namespace
 
-LaneQueue::LaneQueue(bool keep_everything) : keep_everything_(keep_everything) {
+RecordQueue::RecordQueue(bool keep_everything) : keep_everything_(keep_everything) {
   tail_ = oldest_ = reading_ = new Chunk(keep_everything ? first_chunk : remembered);
   next_ = tail_->slots.get();
   end_ = next_ + tail_->capacity;
   newest_ = behind_ = tail_;
 }
 
-LaneQueue::~LaneQueue() {
+RecordQueue::~RecordQueue() {
   while (oldest_ != nullptr) {
     Chunk* next = oldest_->next.load(std::memory_order_relaxed);
     delete oldest_;
@@ -29,7 +29,7 @@ LaneQueue::~LaneQueue() {
 
 // Keeps the full chunk for last(), even if the reader has already taken it; reuses older chunks
 // that were taken.
-void LaneQueue::grow() {
+void RecordQueue::grow() {
   Chunk* const behind = keep_everything_ ? behind_.load(std::memory_order_acquire) : tail_;
   Chunk* fresh = nullptr;
   if (oldest_ != behind && oldest_ != tail_) {
@@ -50,7 +50,7 @@ void LaneQueue::grow() {
   newest_.store(fresh, std::memory_order_release);
 }
 
-bool LaneQueue::look(int which, Open& seen) const {
+bool RecordQueue::look(int which, Open& seen) const {
   const Opening& opening = openings_[static_cast<std::size_t>(which)];
   const std::uint64_t version = opening.version.load(std::memory_order_acquire);
   if (version % 4 != 2) return false;
@@ -63,7 +63,7 @@ bool LaneQueue::look(int which, Open& seen) const {
 
 // If a chunk is reused meanwhile, its `first` changes before its slots do, and the records read
 // from it are discarded.
-std::vector<Record::Words> LaneQueue::last() const {
+std::vector<Record::Words> RecordQueue::last() const {
   std::vector<Record::Words> found;
   const Chunk* chunk = newest_.load(std::memory_order_acquire);
   const std::uint64_t pushed = pushed_.load(std::memory_order_acquire);

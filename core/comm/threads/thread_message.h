@@ -1,0 +1,30 @@
+#pragma once
+
+#include "core/comm/threads/thread_fabric.h"
+
+namespace lockstep {
+
+/// One side of a message, as its agent posted it.
+struct ThreadFabric::Message {
+  enum class State { posted, copying, done, failed };
+  State state = State::posted;
+  Direction direction = Direction::send;
+  int agent = 0;  ///< the agent that posted it
+  int source = 0;
+  int destination = 0;
+  Route route;
+  std::byte* data = nullptr;  ///< a send's data are only read
+  std::size_t size = 0;
+  Combine combine = nullptr;
+  Picoseconds departure = 0;
+  std::int64_t done_nanoseconds = 0;
+  GpuQueue* queue = nullptr;  ///< the agent's; null for host memory
+  MarkPtr ready;              ///< on a GPU: passed when the buffer may be used
+  Marks marks;
+  const GpuQueue* marks_queue = nullptr;  ///< the queue on which `marks` were recorded
+
+  bool is_send() const { return direction == Direction::send; }
+  MessageKey key() const { return {source, destination, route.channel}; }
+};
+
+}  // namespace lockstep
