@@ -23,16 +23,12 @@ bool narrow(const Argument<access, ElementType::floating>& view) {
   return is_narrow(view.dtype);
 }
 
-/// Converts the narrow arguments of one call to f32, and the results back.
+/// Converts the narrow arguments of one call, at most `most`, to f32, and the results back.
+template <std::size_t most>
 class Widened {
  public:
   explicit Widened(const Convert& convert) : convert_(convert) {}
 
-  /// Returns any other argument unchanged.
-  template <class T>
-  const T& f32(const T& argument) {
-    return argument;
-  }
   /// Returns f32 memory in place of a narrow view, with the view's elements if the kernel reads
   /// them. An f32 view is returned unchanged.
   template <Access access>
@@ -56,6 +52,11 @@ class Widened {
     }
     return wide;
   }
+  /// Returns any other argument unchanged.
+  template <class T>
+  const T& f32(const T& argument) {
+    return argument;
+  }
 
   /// Rounds the results to the narrow views. Call this after the f32 kernel.
   void round() const {
@@ -63,8 +64,6 @@ class Widened {
   }
 
  private:
-  static constexpr std::size_t most = 8;  // arguments of attention_backward
-
   const Convert& convert_;
   std::array<std::unique_ptr<float[]>, most> memory_;
   std::array<View, most> results_, targets_;
@@ -76,7 +75,7 @@ Kernel<Result(Queue, Arguments...)> with_narrow_types(
     const Kernel<Result(Queue, Arguments...)>& f32, const Convert& convert) {
   return [f32, convert](Queue queue, const Arguments&... arguments) {
     if (!(narrow(arguments) || ...)) return f32(queue, arguments...);
-    Widened widened{convert};
+    Widened<sizeof...(Arguments)> widened{convert};
     if constexpr (std::is_void_v<Result>) {
       f32(queue, widened.f32(arguments)...);
       widened.round();
