@@ -47,7 +47,7 @@ Matrix cross_entropy_backward(View logits, View targets, View lse, View dlogits)
 std::int64_t gelu_forward(View x, View y);
 std::int64_t gelu_backward(View x, View dy, View dx);
 std::int64_t add(View a, View b, View y);
-/// For `kernel` = scale, fill, sum and other kernels with one argument.
+/// For the kernels that take one view: scale, fill, sum and so on. Messages name `kernel`.
 std::int64_t one_view(const char* kernel, View x);
 Matrix copy(View from, View to);
 Matrix convert(View from, View to);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 
@@ -18,7 +19,7 @@ std::string text(const View& view) {
 void want_dtype(const char* kernel, const Named& named, DType dtype) {
   const View& view = named.view;
   if (view.dtype != dtype)
-    throw std::invalid_argument(fmt::format("{}: {} {} is {}, this kernel takes {}", kernel,
+    throw std::invalid_argument(fmt::format("{}: {} {} is {}; this kernel takes {}", kernel,
                                             named.name, text(view), name_of(view.dtype),
                                             name_of(dtype)));
   if (view.data == nullptr && view.elements() != 0)
@@ -30,13 +31,8 @@ void want_floating(const char* kernel, const Named& named) {
   want_dtype(kernel, named, is_floating(named.view.dtype) ? named.view.dtype : DType::f32);
 }
 
-// A single row is contiguous, whatever its stride.
-bool contiguous(const View& view) {
-  return view.contiguous() || view.shape.rows() <= 1;
-}
-
 void want_contiguous_rows(const char* kernel, const Named& named) {
-  if (!contiguous(named.view))
+  if (!named.view.contiguous())
     throw std::invalid_argument(
         fmt::format("{}: {} {} has rows {} elements apart; this argument must be contiguous",
                     kernel, named.name, text(named.view), named.view.row_stride));
@@ -113,6 +109,21 @@ void want_same_rows(const char* kernel, Named a, Named b) {
 void want_same_elements(const char* kernel, Named a, Named b) {
   want(kernel, a.view.elements() == b.view.elements(), a, b,
        "both must have the same number of elements");
+}
+
+constexpr std::size_t kernels_listed = [] {
+  std::size_t count = 0;
+  for_each_kernel([&count](auto...) { ++count; });
+  return count;
+}();
+static_assert(sizeof(Kernels) == kernels_listed * sizeof(Kernel<void()>),
+              "for_each_kernel must list every member of Kernels");
+
+void want_every_kernel(const char* device, const Kernels& kernels) {
+  for_each_kernel([&](const char* name, auto kernel) {
+    if (!(kernels.*kernel))
+      throw std::logic_error(fmt::format("the {} has no kernel {}", device, name));
+  });
 }
 
 }  // namespace lockstep

@@ -1,15 +1,15 @@
 #pragma once
 
 /// Checks on the views passed to a kernel, with their error messages. kernels/arguments.cpp uses
-/// them.
+/// most of them.
 
 #include <initializer_list>
 
-#include "kernels/view.h"
+#include "kernels/kernels.h"
 
 namespace lockstep {
 
-/// A view and its parameter name in the kernel's declaration.
+/// A view and its name in the kernel's declaration.
 struct Named {
   const char* name;
   const View& view;
@@ -43,5 +43,8 @@ void want_same_rows(const char* kernel, Named a, Named b);
 
 /// Requires the same number of elements.
 void want_same_elements(const char* kernel, Named a, Named b);
+
+/// Throws std::logic_error, naming the missing kernel and `device`, unless every kernel is set.
+void want_every_kernel(const char* device, const Kernels& kernels);
 
 }  // namespace lockstep

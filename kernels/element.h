@@ -43,7 +43,7 @@ LOCKSTEP_HOST_DEVICE inline float from_bf16(std::uint16_t bits) {
 /// Rounds to the nearest bf16, ties to even; overflow gives ∞. NaN stays NaN.
 LOCKSTEP_HOST_DEVICE inline std::uint16_t to_bf16(float value) {
   const std::uint32_t bits = to_bits(value);
-  // Add half a unit of the last kept place, minus one if that place is even.
+  // Adds half a unit in the last kept place if that place is odd, one less if it is even.
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
   const std::uint32_t quiet = (bits >> 16U) | 0x40U;
   return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
@@ -52,16 +52,16 @@ LOCKSTEP_HOST_DEVICE inline std::uint16_t to_bf16(float value) {
 /// Converts f16 to f32 exactly, subnormals included.
 LOCKSTEP_HOST_DEVICE inline float from_f16(std::uint16_t bits) {
   const std::uint32_t magnitude = bits & 0x7fffU;
-  // Exponent and fraction, shifted to their places in f32, represent the number times 2^-112, the
-  // difference of the two biases. The product is exact, even if the f16 (and this f32) is
-  // subnormal.
+  // Shifted to their places in f32, the exponent and fraction represent the number times 2^-112,
+  // because the exponent biases differ by 112. The product is exact, even if the f16 (and so the
+  // shifted f32) is subnormal.
   const std::uint32_t finite = to_bits(from_bits(magnitude << 13U) * 0x1p112F);
   const std::uint32_t other = 0x7f800000U | (magnitude << 13U);
   return from_bits((magnitude < 0x7c00U ? finite : other) |
                    (static_cast<std::uint32_t>(bits) & 0x8000U) << 16U);
 }
 
-/// Rounds to the nearest f16, ties to even; ∞ from 65520 on. NaN stays NaN.
+/// Rounds to the nearest f16, ties to even; magnitudes from 65520 on give ∞. NaN stays NaN.
 LOCKSTEP_HOST_DEVICE inline std::uint16_t to_f16(float value) {
   const std::uint32_t bits = to_bits(value);
   const std::uint32_t magnitude = bits & 0x7fffffffU;
@@ -69,7 +69,7 @@ LOCKSTEP_HOST_DEVICE inline std::uint16_t to_f16(float value) {
   std::uint32_t rounded = ((magnitude + 0xfffU + ((magnitude >> 13U) & 1U)) >> 13U) - (112U << 10U);
   rounded = rounded > 0x7c00U ? 0x7c00U : rounded;
   // Below 2^-14, f16 values are 2^-24 apart, as are f32 values between 0.5 and 1, so this addition
-  // rounds to them.
+  // rounds to an f16 value.
   const std::uint32_t subnormal = to_bits(from_bits(magnitude) + 0.5F) - to_bits(0.5F);
   const std::uint32_t quiet = 0x7e00U | ((magnitude >> 13U) & 0x3ffU);
   std::uint32_t result = magnitude < 0x38800000U ? subnormal : rounded;
@@ -88,15 +88,15 @@ struct Reduced {
 /// Performs the range reduction shared by exp and tanh. Requires |x| < 2^21; NaN propagates to
 /// expm1_r.
 LOCKSTEP_HOST_DEVICE inline Reduced reduce(float x) {
-  // Adding 1.5 * 2^23 leaves no fraction bits, so it rounds to the nearest integer, which is then
-  // in the low bits.
+  // Adding 1.5 * 2^23 leaves no fraction bits, so the sum is rounded to the nearest integer, which
+  // is then in its low bits.
   constexpr float rounder = 12582912.0F;
   const float rounded = x * 1.44269504F + rounder;
   const float n = rounded - rounder;
-  // ln 2 is split in two. The first part has 9 significant bits, so n times it is exact.
+  // ln 2 is split into two parts. The first has 9 significant bits, so n times it is exact.
   const float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
   // (e^r - 1 - r) / r² as a polynomial of degree 5, fitted to minimize the largest error of e^r - 1
-  // (2.4e-10) over |r| <= ln 2 / 2.
+  // (2.4e-10) for |r| <= ln 2 / 2.
   float q = 1.9914274e-4F;
   q = q * r + 1.3941064e-3F;
   q = q * r + 8.333273e-3F;

@@ -1,15 +1,8 @@
 #pragma once
 
-#include "kernels/view.h"
+#include "kernels/kernel.h"
 
 namespace lockstep {
-
-/// The queue on which a kernel runs. On the CPU, kernels run synchronously on the calling thread
-/// and ignore it. On a GPU `handle` is a cudaStream_t, and the call returns once the kernel is
-/// enqueued.
-struct Queue {
-  void* handle = nullptr;
-};
 
 /// The memory layout of a linear layer's weight.
 enum class WeightLayout {
@@ -30,46 +23,42 @@ struct AdamWStep {
 };
 
 /// The arithmetic of a GPT, forward and backward, over Views. Independent of ranks, tensors and
-/// time; allocates no memory that outlives a call.
+/// time; allocates no memory that outlives a call. Call a member like a function:
+/// kernels.add(queue, a, b, y).
 ///
-/// Conventions: N is the number of rows (b * s flattened). Views are contiguous unless a method
-/// says "strided". Outputs are overwritten, except parameter gradients (arguments named `dw`, `db`,
-/// `dgain` and so on), which are *added to* so that microbatches accumulate.
+/// Argument types (kernel.h): a kernel reads In, overwrites Out, and updates InOut in place.
+/// Gradients of parameters (`dw`, `db`, `dgain` and so on) are InOut: a kernel *adds to* them, so
+/// that microbatches accumulate. N is the number of rows (b * s flattened). Views are contiguous
+/// unless a comment says "strided".
 ///
 /// Views are f32, or bf16 or f16 as storage types: a kernel widens its inputs, computes in f32, and
-/// rounds each output once (for gradients that accumulate, it rounds the sum). Statistics (`mean`,
-/// `rstd`, `lse`, `probabilities`, `losses`) and AdamW's moments are always f32.
+/// rounds each output once (for gradients that accumulate, it rounds the sum). In32, Out32 and
+/// InOut32, which hold statistics and AdamW's moments, are always f32; Indices are i32.
 ///
 /// The same shapes and inputs give the same bits at any address. Shapes that do not fit throw
 /// std::invalid_argument, naming the kernel and both shapes.
-class Kernels {
- public:
-  virtual ~Kernels() = default;
-
+struct Kernels {
   // -- linear -------------------------------------------------------------------------------------
   /// y (N, out) = x (N, in) W + bias (out). `bias` may be empty. x, y strided.
-  virtual void linear_forward(Queue, View x, View w, View bias, View y, WeightLayout) const = 0;
+  Kernel<void(Queue, In x, In w, In bias, Out y, WeightLayout)> linear_forward;
   /// dx (N, in) = dy (N, out) Wᵀ. dx, dy strided.
-  virtual void linear_backward_input(Queue, View dy, View w, View dx, WeightLayout) const = 0;
+  Kernel<void(Queue, In dy, In w, Out dx, WeightLayout)> linear_backward_input;
   /// dw += xᵀ dy, and db (out) += the column sums of dy unless db is empty. x, dy strided.
-  virtual void linear_backward_weight(Queue, View x, View dy, View dw, View db,
-                                      WeightLayout) const = 0;
+  Kernel<void(Queue, In x, In dy, InOut dw, InOut db, WeightLayout)> linear_backward_weight;
 
   // -- layer normalisation (Ba 2016), epsilon 1e-5 ------------------------------------------------
   /// y (N, h) = (x - mean) * rstd * gain + bias; mean and rstd (N) are kept for backward.
-  virtual void layernorm_forward(Queue, View x, View gain, View bias, View y, View mean,
-                                 View rstd) const = 0;
-  /// dx (N, h), overwritten. dx may be dy.
-  virtual void layernorm_backward_input(Queue, View dy, View x, View gain, View mean, View rstd,
-                                        View dx) const = 0;
+  Kernel<void(Queue, In x, In gain, In bias, Out y, Out32 mean, Out32 rstd)> layernorm_forward;
+  /// dx (N, h) from dy (N, h) and forward's x, mean and rstd. dx may be dy.
+  Kernel<void(Queue, In dy, In x, In gain, In32 mean, In32 rstd, Out dx)> layernorm_backward_input;
   /// dgain (h) += Σ dy * x̂ and dbias (h) += Σ dy, summed over rows.
-  virtual void layernorm_backward_weight(Queue, View dy, View x, View mean, View rstd, View dgain,
-                                         View dbias) const = 0;
+  Kernel<void(Queue, In dy, In x, In32 mean, In32 rstd, InOut dgain, InOut dbias)>
+      layernorm_backward_weight;
 
   // -- GELU, tanh form: 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))) --------------------------------
-  virtual void gelu_forward(Queue, View x, View y) const = 0;
+  Kernel<void(Queue, In x, Out y)> gelu_forward;
   /// dx = dy * gelu'(x). dx may be dy.
-  virtual void gelu_backward(Queue, View x, View dy, View dx) const = 0;
+  Kernel<void(Queue, In x, In dy, Out dx)> gelu_backward;
 
   // -- causal attention ---------------------------------------------------------------------------
   /// y (b, s, h) = softmax(q kᵀ / √(h / heads), causal) v for each head: head i is columns [i
@@ -77,56 +66,85 @@ class Kernels {
   /// exponentials, from which backward can recompute the (s, s) probabilities. q, k, v strided
   /// (columns of one (b, s, 3h) tensor). `probabilities` (b, heads, s, s) may be empty; otherwise
   /// it receives the softmax, with zeros above the diagonal.
-  virtual void attention_forward(Queue, View q, View k, View v, int heads, View y, View lse,
-                                 View probabilities) const = 0;
-  /// dq, dk, dv (b, s, h), overwritten, strided, from dy (b, s, h) and forward's outputs. If
-  /// `probabilities` is empty, backward recomputes it from `lse`, which takes one more product;
-  /// otherwise `lse` may be empty. Both ways give the same bits.
-  virtual void attention_backward(Queue, View dy, View q, View k, View v, View y, View lse,
-                                  View probabilities, int heads, View dq, View dk,
-                                  View dv) const = 0;
+  Kernel<void(Queue, In q, In k, In v, int heads, Out y, Out32 lse, Out32 probabilities)>
+      attention_forward;
+  /// dq, dk, dv (b, s, h), strided, from dy (b, s, h) and forward's inputs and outputs. If
+  /// `probabilities` is empty, backward recomputes the probabilities from `lse`, which takes one
+  /// more matrix product; otherwise `lse` may be empty. Both ways give the same bits.
+  Kernel<void(Queue, In dy, In q, In k, In v, In y, In32 lse, In32 probabilities, int heads, Out dq,
+              Out dk, Out dv)>
+      attention_backward;
 
   // -- embedding ----------------------------------------------------------------------------------
   /// x (b, s, h) = tokens_table[tokens] + positions_table[0 .. s), with tokens (b, s) i32,
   /// tokens_table (V, h), positions_table (at least s, h). A token outside [0, V) throws
   /// std::out_of_range on the CPU; on a GPU its row of x is the position embedding alone.
-  virtual void embedding_forward(Queue, View tokens, View tokens_table, View positions_table,
-                                 View x) const = 0;
-  /// Adds dx (b, s, h) to the rows that forward read, in ascending order of (b, s).
-  virtual void embedding_backward(Queue, View tokens, View dx, View dtokens_table,
-                                  View dpositions_table) const = 0;
+  Kernel<void(Queue, Indices tokens, In tokens_table, In positions_table, Out x)> embedding_forward;
+  /// Adds each row of dx (b, s, h) to the gradients of the two rows that forward added, in
+  /// ascending order of (b, s).
+  Kernel<void(Queue, Indices tokens, In dx, InOut dtokens_table, InOut dpositions_table)>
+      embedding_backward;
 
   // -- loss ---------------------------------------------------------------------------------------
   /// losses (N) = -log softmax(logits (N, V))[targets (N) i32]; lse (N) is kept for backward.
-  virtual void cross_entropy_forward(Queue, View logits, View targets, View losses,
-                                     View lse) const = 0;
+  Kernel<void(Queue, In logits, Indices targets, Out32 losses, Out32 lse)> cross_entropy_forward;
   /// dlogits (N, V) = (softmax(logits) - onehot(targets)) * scale. dlogits may be logits.
-  virtual void cross_entropy_backward(Queue, View logits, View targets, View lse, float scale,
-                                      View dlogits) const = 0;
+  Kernel<void(Queue, In logits, Indices targets, In32 lse, float scale, Out dlogits)>
+      cross_entropy_backward;
 
   // -- elementwise --------------------------------------------------------------------------------
   /// y = a + b; y may be a or b.
-  virtual void add(Queue, View a, View b, View y) const = 0;
-  virtual void scale(Queue, View x, float factor) const = 0;
-  virtual void fill(Queue, View x, float value) const = 0;
-  /// Copies elements between two strided views of the same dtype.
-  virtual void copy(Queue, View from, View to) const = 0;
+  Kernel<void(Queue, In a, In b, Out y)> add;
+  Kernel<void(Queue, InOut x, float factor)> scale;
+  Kernel<void(Queue, Out x, float value)> fill;
+  /// Copies elements between two strided views of the same dtype, which may be any.
+  Kernel<void(Queue, In from, Out to)> copy;
   /// Like copy, but between any two floating-point types: widening is exact, narrowing rounds to
   /// nearest, ties to even. `from` and `to` must not overlap.
-  virtual void convert(Queue, View from, View to) const = 0;
+  Kernel<void(Queue, In from, Out to)> convert;
 
   // -- optimizer ----------------------------------------------------------------------------------
-  /// Updates parameter, momentum and variance (n each) from the gradient (n) in place.
-  virtual void adamw(Queue, View parameter, View gradient, View momentum, View variance,
-                     const AdamWStep&) const = 0;
+  /// Updates parameter, momentum and variance in place from the gradient; n elements each.
+  Kernel<void(Queue, InOut parameter, In gradient, InOut32 momentum, InOut32 variance,
+              const AdamWStep&)>
+      adamw;
   /// Returns the sum of squares, accumulated in double in a fixed order. Waits for the queue.
-  virtual double sum_of_squares(Queue, View x) const = 0;
+  Kernel<double(Queue, In x)> sum_of_squares;
   /// Returns whether all elements are finite, as loss scaling requires of gradients. One pass;
   /// waits for the queue.
-  virtual bool finite(Queue, View x) const = 0;
+  Kernel<bool(Queue, In x)> finite;
   /// Returns the sum, accumulated in double in a fixed order (losses). Waits for the queue.
-  virtual double sum(Queue, View x) const = 0;
+  Kernel<double(Queue, In x)> sum;
 };
+
+/// The list of all kernels, for code that treats them alike. Calls visit("add", &Kernels::add) and
+/// likewise for every other kernel.
+template <class Visit>
+constexpr void for_each_kernel(Visit visit) {
+  visit("linear_forward", &Kernels::linear_forward);
+  visit("linear_backward_input", &Kernels::linear_backward_input);
+  visit("linear_backward_weight", &Kernels::linear_backward_weight);
+  visit("layernorm_forward", &Kernels::layernorm_forward);
+  visit("layernorm_backward_input", &Kernels::layernorm_backward_input);
+  visit("layernorm_backward_weight", &Kernels::layernorm_backward_weight);
+  visit("gelu_forward", &Kernels::gelu_forward);
+  visit("gelu_backward", &Kernels::gelu_backward);
+  visit("attention_forward", &Kernels::attention_forward);
+  visit("attention_backward", &Kernels::attention_backward);
+  visit("embedding_forward", &Kernels::embedding_forward);
+  visit("embedding_backward", &Kernels::embedding_backward);
+  visit("cross_entropy_forward", &Kernels::cross_entropy_forward);
+  visit("cross_entropy_backward", &Kernels::cross_entropy_backward);
+  visit("add", &Kernels::add);
+  visit("scale", &Kernels::scale);
+  visit("fill", &Kernels::fill);
+  visit("copy", &Kernels::copy);
+  visit("convert", &Kernels::convert);
+  visit("adamw", &Kernels::adamw);
+  visit("sum_of_squares", &Kernels::sum_of_squares);
+  visit("finite", &Kernels::finite);
+  visit("sum", &Kernels::sum);
+}
 
 /// Returns the CPU kernels: OpenBLAS (one thread) and vectorised loops.
 const Kernels& cpu_kernels();

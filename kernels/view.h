@@ -27,8 +27,8 @@ constexpr const char* name_of(DType dtype) {
   return names[static_cast<std::size_t>(dtype)];
 }
 
-/// Up to four dimensions, outermost first: (b, s, h) is Shape{b, s, h}. An empty Shape has no
-/// elements.
+/// Up to four dimensions, outermost first: (b, s, h) is Shape{b, s, h}. A Shape without dimensions
+/// has no elements.
 class Shape {
  public:
   static constexpr int max_rank = 4;
@@ -42,7 +42,7 @@ class Shape {
   int rank() const { return rank_; }
   std::int64_t operator[](int i) const { return extents_[static_cast<std::size_t>(i)]; }
   std::int64_t last() const { return rank_ == 0 ? 0 : (*this)[rank_ - 1]; }
-  /// Returns the number of rows when all but the last dimension are flattened: b * s for (b, s, h).
+  /// Returns the number of rows after flattening all dimensions but the last: b * s for (b, s, h).
   std::int64_t rows() const { return last() == 0 ? 0 : elements() / last(); }
   std::int64_t elements() const {
     if (rank_ == 0) return 0;
@@ -71,7 +71,7 @@ struct View {
       : data(data_), shape(shape_), dtype(dtype_), row_stride(shape_.last()) {}
 
   float* f32() const { return static_cast<float*>(data); }
-  /// Returns the bits of narrow elements.
+  /// Returns narrow elements (bf16 or f16) as bit patterns.
   std::uint16_t* u16() const { return static_cast<std::uint16_t*>(data); }
   std::int32_t* i32() const { return static_cast<std::int32_t*>(data); }
   std::int64_t elements() const { return shape.elements(); }
@@ -80,9 +80,10 @@ struct View {
   bool contiguous() const { return row_stride == shape.last() || shape.rows() <= 1; }
   explicit operator bool() const { return data != nullptr; }
 
-  /// Returns columns [first, first + count) of every row; shares the data.
+  /// Returns a view of columns [first, first + count) of every row.
   View columns(std::int64_t first, std::int64_t count) const;
-  /// Returns the same contiguous elements under another shape.
+  /// Returns a view of the same elements with another shape. Throws std::invalid_argument unless
+  /// the view is contiguous and `to` has as many elements.
   View reshaped(Shape to) const;
 };
 
@@ -110,7 +111,8 @@ inline View View::columns(std::int64_t first, std::int64_t count) const {
 
 inline View View::reshaped(Shape to) const {
   if (!contiguous() || to.elements() != shape.elements())
-    throw std::invalid_argument("reshaped: wants contiguous elements, and as many of them");
+    throw std::invalid_argument(
+        "reshaped: needs a contiguous view and a shape of as many elements");
   return View{data, to, dtype};
 }
 

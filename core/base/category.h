@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// The kind of a span; the trace's `cat`.
+/// The kind of a span: `cat` in the trace.
 enum class Category : std::uint8_t {
   forward,
   backward,         ///< both halves

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// What a piece of memory is for. "16 bytes per parameter" is the first three.
+/// What memory is used for. The first three make up the "16 bytes per parameter".
 enum class MemoryCategory : std::uint8_t {
   parameters,
   gradients,
@@ -20,8 +20,8 @@ inline constexpr std::array all_memory_categories{
     MemoryCategory::activations, MemoryCategory::communication};
 const char* name_of(MemoryCategory category);
 
-/// Bytes per category, now and at their highest; exact, since everything is allocated and released
-/// on the rank's own thread, in program order.
+/// Bytes per category: those in use, or each category's peak. Exact, because a rank allocates and
+/// frees memory on its own thread, in program order.
 struct MemoryUse {
   std::array<std::int64_t, memory_category_count> bytes{};
   std::int64_t of(MemoryCategory category) const {

@@ -85,7 +85,7 @@ void CudaGpu::make_current() const {
 
 const Kernels& CudaGpu::kernels() const {
   make_current();
-  return *kernels_;
+  return kernels_;
 }
 
 void* CudaGpu::allocate(std::size_t bytes, Queue queue) {

@@ -86,7 +86,7 @@ class CudaGpu final : public Gpu {
 
   int index_;
   GpuInfo info_;
-  std::unique_ptr<Kernels> kernels_;
+  Kernels kernels_;
   std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();
 };
 

@@ -4,10 +4,9 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the memory traffic of reading or writing each operand once.
-template <class... Views>
-Cost moved(const Views&... views) {
-  return {.flops = 0, .bytes = (static_cast<double>(views.bytes()) + ...)};
+/// The cost of an operation that only moves this many bytes.
+Cost moved(std::size_t bytes) {
+  return {.flops = 0, .bytes = static_cast<double>(bytes)};
 }
 
 double bytes_of(std::int64_t elements, std::size_t width) {
@@ -56,94 +55,78 @@ void Ops::linear_forward(View x, View w, View bias, View y, WeightLayout layout)
   launch("linear",
          cost::linear_forward(x.shape.rows(), x.shape.last(), y.shape.last(), bias.elements() > 0,
                               size_of(x.dtype)),
-         [&](const Kernels& k, Queue q) { k.linear_forward(q, x, w, bias, y, layout); });
+         &Kernels::linear_forward, x, w, bias, y, layout);
 }
 void Ops::linear_backward_input(View dy, View w, View dx, WeightLayout layout) const {
   launch("linear_backward_input",
          cost::linear_backward_input(dy.shape.rows(), dx.shape.last(), dy.shape.last(),
                                      size_of(dx.dtype)),
-         [&](const Kernels& k, Queue q) { k.linear_backward_input(q, dy, w, dx, layout); });
+         &Kernels::linear_backward_input, dy, w, dx, layout);
 }
 void Ops::linear_backward_weight(View x, View dy, View dw, View db, WeightLayout layout) const {
   launch("linear_backward_weight",
          cost::linear_backward_weight(x.shape.rows(), x.shape.last(), dy.shape.last(),
                                       db.elements() > 0, size_of(x.dtype)),
-         [&](const Kernels& k, Queue q) { k.linear_backward_weight(q, x, dy, dw, db, layout); });
+         &Kernels::linear_backward_weight, x, dy, dw, db, layout);
 }
 
 void Ops::layernorm_forward(View x, View gain, View bias, View y, View mean, View rstd) const {
-  launch("layernorm", moved(x, gain, bias, y, mean, rstd),
-         [&](const Kernels& k, Queue q) { k.layernorm_forward(q, x, gain, bias, y, mean, rstd); });
+  launch("layernorm", &Kernels::layernorm_forward, x, gain, bias, y, mean, rstd);
 }
 void Ops::layernorm_backward_input(View dy, View x, View gain, View mean, View rstd,
                                    View dx) const {
-  launch("layernorm_backward_input", moved(dy, x, gain, mean, rstd, dx),
-         [&](const Kernels& k, Queue q) {
-           k.layernorm_backward_input(q, dy, x, gain, mean, rstd, dx);
-         });
+  launch("layernorm_backward_input", &Kernels::layernorm_backward_input, dy, x, gain, mean, rstd,
+         dx);
 }
 void Ops::layernorm_backward_weight(View dy, View x, View mean, View rstd, View dgain,
                                     View dbias) const {
-  launch("layernorm_backward_weight", moved(dy, x, mean, rstd, dgain, dgain, dbias, dbias),
-         [&](const Kernels& k, Queue q) {
-           k.layernorm_backward_weight(q, dy, x, mean, rstd, dgain, dbias);
-         });
+  launch("layernorm_backward_weight", &Kernels::layernorm_backward_weight, dy, x, mean, rstd, dgain,
+         dbias);
 }
 
 void Ops::gelu_forward(View x, View y) const {
-  launch("gelu", moved(x, y), [&](const Kernels& k, Queue q) { k.gelu_forward(q, x, y); });
+  launch("gelu", &Kernels::gelu_forward, x, y);
 }
 void Ops::gelu_backward(View x, View dy, View dx) const {
-  launch("gelu_backward", moved(x, dy, dx),
-         [&](const Kernels& k, Queue q) { k.gelu_backward(q, x, dy, dx); });
+  launch("gelu_backward", &Kernels::gelu_backward, x, dy, dx);
 }
 
-void Ops::attention_forward(View queries, View keys, View values, int heads, View y, View lse,
+void Ops::attention_forward(View q, View k, View v, int heads, View y, View lse,
                             View probabilities) const {
   launch("attention",
          cost::attention_forward(y.shape, heads, size_of(y.dtype), probabilities.elements() > 0),
-         [&](const Kernels& k, Queue q) {
-           k.attention_forward(q, queries, keys, values, heads, y, lse, probabilities);
-         });
+         &Kernels::attention_forward, q, k, v, heads, y, lse, probabilities);
 }
-void Ops::attention_backward(View dy, View queries, View keys, View values, View y, View lse,
-                             View probabilities, int heads, View dq, View dk, View dv) const {
+void Ops::attention_backward(View dy, View q, View k, View v, View y, View lse, View probabilities,
+                             int heads, View dq, View dk, View dv) const {
   launch("attention_backward",
          cost::attention_backward(y.shape, heads, size_of(y.dtype), probabilities.elements() > 0),
-         [&](const Kernels& k, Queue q) {
-           k.attention_backward(q, dy, queries, keys, values, y, lse, probabilities, heads, dq, dk,
-                                dv);
-         });
+         &Kernels::attention_backward, dy, q, k, v, y, lse, probabilities, heads, dq, dk, dv);
 }
 
 void Ops::embedding_forward(View tokens, View tokens_table, View positions_table, View x) const {
   // Reads one row of each table for every row of x.
-  launch("embedding", moved(tokens, x, x, x), [&](const Kernels& k, Queue q) {
-    k.embedding_forward(q, tokens, tokens_table, positions_table, x);
-  });
+  launch("embedding", moved(tokens.bytes() + 3 * x.bytes()), &Kernels::embedding_forward, tokens,
+         tokens_table, positions_table, x);
 }
 void Ops::embedding_backward(View tokens, View dx, View dtokens_table,
                              View dpositions_table) const {
-  launch("embedding_backward", moved(tokens, dx, dx, dx, dx, dx), [&](const Kernels& k, Queue q) {
-    k.embedding_backward(q, tokens, dx, dtokens_table, dpositions_table);
-  });
+  // Reads and writes one row of each table for every row of dx.
+  launch("embedding_backward", moved(tokens.bytes() + 5 * dx.bytes()), &Kernels::embedding_backward,
+         tokens, dx, dtokens_table, dpositions_table);
 }
 
 void Ops::cross_entropy_forward(View logits, View targets, View losses, View lse) const {
-  launch("cross_entropy", moved(logits, targets, losses, lse), [&](const Kernels& k, Queue q) {
-    k.cross_entropy_forward(q, logits, targets, losses, lse);
-  });
+  launch("cross_entropy", &Kernels::cross_entropy_forward, logits, targets, losses, lse);
 }
 void Ops::cross_entropy_backward(View logits, View targets, View lse, float scale,
                                  View dlogits) const {
-  launch("cross_entropy_backward", moved(logits, targets, lse, dlogits),
-         [&](const Kernels& k, Queue q) {
-           k.cross_entropy_backward(q, logits, targets, lse, scale, dlogits);
-         });
+  launch("cross_entropy_backward", &Kernels::cross_entropy_backward, logits, targets, lse, scale,
+         dlogits);
 }
 
 void Ops::add(View a, View b, View y) const {
-  launch("add", moved(a, b, y), [&](const Kernels& k, Queue q) { k.add(q, a, b, y); });
+  launch("add", &Kernels::add, a, b, y);
 }
 double Ops::sum(View x) const {
   if (!x) return 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "core/device/device.h"
 
 namespace lockstep {
@@ -23,6 +25,15 @@ Cost attention_forward(const Shape& y, int heads, std::size_t width = 4,
 /// forward. If the probabilities were kept, the scores are not recomputed: 4 b s² h.
 Cost attention_backward(const Shape& y, int heads, std::size_t width = 4,
                         bool probabilities = false);
+/// Returns the bytes that a kernel moves for one argument: none if it is not a view.
+template <class T>
+double traffic(const T&) {
+  return 0;
+}
+template <Access access, ElementType type>
+double traffic(const Argument<access, type>& view) {
+  return (access == Access::read_write ? 2.0 : 1.0) * static_cast<double>(view.bytes());
+}
 }  // namespace cost
 
 /// Launches kernels, each with the span that names it in the trace and the cost that the modelled
@@ -70,10 +81,20 @@ class Ops {
   double sum(View x) const;
 
  private:
-  template <class Work>
-  void launch(const char* name, const Cost& cost, Work&& work) const {
+  template <class... Arguments>
+  using Launched = Kernel<void(Queue, Arguments...)> Kernels::*;
+
+  template <class... Arguments>
+  void launch(const char* name, const Cost& cost, Launched<Arguments...> kernel,
+              const std::type_identity_t<Arguments>&... arguments) const {
     device_.compute.launch(Span{.name = name, .category = Category::kernel, .layer = layer_}, cost,
-                           std::forward<Work>(work));
+                           [&](const Kernels& k, Queue q) { (k.*kernel)(q, arguments...); });
+  }
+  /// Launches a kernel that only moves memory: reads or writes each view once, InOut views both.
+  template <class... Arguments>
+  void launch(const char* name, Launched<Arguments...> kernel,
+              const std::type_identity_t<Arguments>&... arguments) const {
+    launch(name, Cost{.flops = 0, .bytes = (cost::traffic(arguments) + ...)}, kernel, arguments...);
   }
 
   Device device_;

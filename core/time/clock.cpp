@@ -39,7 +39,7 @@ Picoseconds duration(const std::string& value, const std::string& text) {
                                       : -1;
   if (!(number >= 0) || number * scale > 1e6 || scale < 0)
     throw UsageError(fmt::format(
-        "--time {}: '{}' is not a time; write such as 1.5ms (s, ms, us, ns)", text, value));
+        "--time {}: '{}' is not a time; write it like 1.5ms (s, ms, us, ns)", text, value));
   return picoseconds(number * scale);
 }
 

@@ -91,7 +91,8 @@ class Reader {
                                    key, object_.at(key).dump(), most_ranks));
     return static_cast<int>(value);
   }
-  /// One day exceeds any real latency and keeps sums of picoseconds from overflowing.
+  /// Reads a duration of at most one day, which exceeds any real latency and keeps sums of
+  /// picoseconds from overflowing.
   double seconds(const char* key) {
     const double value = number(key, 0);
     if (value > longest_seconds)
@@ -108,7 +109,7 @@ class Reader {
     inner.no_others();
     return link;
   }
-  /// Of a link; it may have none.
+  /// Reads the segments of a link, which may have none.
   std::vector<Link::Segment> segments() {
     constexpr const char* key = "segments";
     known_.push_back(key);
@@ -133,7 +134,7 @@ class Reader {
   std::string text(const char* key) {
     known_.push_back(key);
     if (!object_.contains(key) || !object_.at(key).is_string())
-      throw UsageError(fmt::format("{}: '{}' wants a text", where_, key));
+      throw UsageError(fmt::format("{}: '{}' wants a string", where_, key));
     return object_.at(key).get<std::string>();
   }
   void no_others() const {

@@ -10,8 +10,8 @@
 namespace lockstep {
 
 /// A link between two ranks: a message of n bytes takes latency + n / bandwidth (α + βn). On real
-/// machines α and β depend on the size: protocols change, and large messages leave the caches. A
-/// link may therefore have segments, which give α and β from a size on.
+/// machines α and β depend on the size: protocols change, and large messages do not fit in caches.
+/// A link may therefore have segments, each with α and β for messages of `from_bytes` or more.
 struct Link {
   struct Segment {
     std::int64_t from_bytes = 0;
@@ -20,17 +20,17 @@ struct Link {
     bool operator==(const Segment&) const = default;
   };
 
-  double latency_seconds = 0;  ///< up to the first segment, as is `bandwidth`
+  double latency_seconds = 0;  ///< below the first segment, like `bandwidth`
   double bandwidth = std::numeric_limits<double>::infinity();
-  std::vector<Segment> segments{};  ///< ascending, the first above 0 bytes
+  std::vector<Segment> segments{};  ///< in ascending order, the first above 0 bytes
 
-  /// The α and β of a message of `bytes`.
+  /// Returns the α and β of a message of `bytes`.
   Segment at(std::int64_t bytes) const;
   bool operator==(const Link&) const = default;
 };
 
 /// The machine that the modelled clock simulates. Converts costs to picoseconds, rounding each
-/// once. No other code does this; a run's clock and the simulator share it.
+/// once. No other code does so: a run's clock and the simulator share these functions.
 struct Cluster {
   std::string name = "free";
   int nodes = 1;
@@ -51,7 +51,7 @@ struct Cluster {
   const Link& link(int from, int to) const;
 
   /// Loads a preset by name, or a cluster file (core/README.md, "Modelled time"). Throws
-  /// UsageError: one line that names the file, the key and valid values.
+  /// UsageError; the one-line message names the file, the key and valid values.
   static Cluster load(const std::string& preset_or_file);
   static std::vector<std::string> presets();
   /// Returns the text of a cluster file from which load() restores this cluster.

@@ -9,15 +9,15 @@ namespace lockstep {
 
 namespace {
 
-/// Seconds: alpha + beta n, with n in units of the largest message, so that all sums have similar
-/// magnitudes.
+/// The line alpha + beta n, in seconds, for a message of size n.
 struct FittedLine {
   double alpha = 0;
   double beta = 0;
   double at(double n) const { return alpha + beta * n; }
 };
 
-/// Returns the nonnegative line that minimizes Σ ((line - t) / expected)².
+/// Returns the nonnegative line that minimizes Σ ((line - t) / expected)². Here n is in units of
+/// the largest message, so that all sums have similar magnitudes.
 template <class Expected>
 FittedLine fit_once(std::span<const MessageTime> times, double largest, Expected expected) {
   double w = 0, wn = 0, wnn = 0, wt = 0, wnt = 0;
@@ -45,12 +45,13 @@ void check_times(std::span<const MessageTime> times) {
   const bool two_sizes = std::ranges::any_of(
       times, [&](const MessageTime& t) { return t.bytes != times.front().bytes; });
   if (!usable || !two_sizes)
-    throw std::invalid_argument("a link wants positive times of at least two different sizes");
+    throw std::invalid_argument(
+        "fitting a link needs positive times for at least two different sizes");
 }
 
-/// Where a convex function on [0, most] is least.
+/// Returns where a convex function on [0, most] has its minimum, by ternary search.
 template <class Function>
-double least_place(double most, Function function) {
+double minimizer(double most, Function function) {
   double low = 0, high = most;
   for (int again = 0; again < 80; ++again) {
     const double third = (high - low) / 3;
@@ -62,8 +63,9 @@ double least_place(double most, Function function) {
   return (low + high) / 2;
 }
 
-/// The line, not negative, whose largest relative error is least; `times` ascend in their sizes.
-/// That error is convex in α and β, and so is its minimum over α as a function of β.
+/// Returns the nonnegative line, with n in bytes, that minimizes the largest relative error.
+/// `times` are sorted by size. This error is convex in (α, β), and its minimum over α is convex in
+/// β.
 FittedLine fit_largest_error(std::span<const MessageTime> times) {
   const auto error = [&](const FittedLine& line) {
     double largest = 0;
@@ -77,17 +79,18 @@ FittedLine fit_largest_error(std::span<const MessageTime> times) {
     if (bytes > 0) steepest = std::max(steepest, seconds / static_cast<double>(bytes));
   }
   const auto best_alpha = [&](double beta) {
-    return least_place(2 * longest, [&](double alpha) { return error({alpha, beta}); });
+    return minimizer(2 * longest, [&](double alpha) { return error({alpha, beta}); });
   };
-  const double beta = least_place(2 * steepest, [&](double each) {
+  const double beta = minimizer(2 * steepest, [&](double each) {
     return error({best_alpha(each), each});
   });
-  const auto nothing_if_tiny = [&](double part) { return part < 1e-9 * longest ? 0 : part; };
+  const auto zero_if_tiny = [&](double part) { return part < 1e-9 * longest ? 0 : part; };
   const auto bytes = static_cast<double>(times.back().bytes);
-  return {nothing_if_tiny(best_alpha(beta)), nothing_if_tiny(beta * bytes) / bytes};
+  return {zero_if_tiny(best_alpha(beta)), zero_if_tiny(beta * bytes) / bytes};
 }
 
-/// Through one point, with the given α if it is not too long.
+/// Returns the line through one point, with n in bytes, that has the given α; if the measured time
+/// is less, that time is α.
 FittedLine line_through(const MessageTime& time, double alpha) {
   alpha = std::min(alpha, time.seconds);
   return {alpha, time.bytes > 0 ? (time.seconds - alpha) / static_cast<double>(time.bytes) : 0};
@@ -110,10 +113,10 @@ Link fit_segments(std::vector<MessageTime> times, double bound) {
   check_times(times);
   std::ranges::sort(times, {}, &MessageTime::bytes);
   if (!(bound >= 0) || std::ranges::adjacent_find(times, {}, &MessageTime::bytes) != times.end())
-    throw std::invalid_argument("fit_segments: wants each size once, and a bound of at least 0");
+    throw std::invalid_argument("fit_segments: needs each size once and a bound of at least 0");
 
   Link link;
-  double alpha = times.front().seconds;  // of the segment before
+  double alpha = times.front().seconds;  // of the previous segment
   for (std::size_t first = 0, next = 0; first < times.size(); first = next) {
     Link::Segment best;
     for (next = first; next < times.size(); ++next) {

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// The measured time of a message.
+/// The size and the measured time of a message.
 struct MessageTime {
   std::int64_t bytes = 0;
   double seconds = 0;
@@ -26,18 +26,21 @@ struct MessageTime {
 /// all times are positive.
 Link fit_link(std::span<const MessageTime> times);
 
-/// The link with the fewest segments whose times for the measured sizes are each within `bound` of
-/// the measured ones, as a share of these (0.1 is 10 %). Within a segment, the α and β (neither
-/// negative) of the least largest relative error. A segment begins at the first size that the one
-/// before it can't take in. One size alone can always be met (it keeps the α of the segment before
-/// it), so any bound can be kept. Sizes in between are not measured: no bound is known for them.
+/// Returns the link with the fewest segments whose relative error is at most `bound` (0.1 is 10 %)
+/// at every measured size. The errors at other sizes are unknown.
 ///
-/// Throws std::invalid_argument as fit_link does, if a size occurs twice, and for a negative bound.
+/// A segment's α and β (neither negative) minimize its largest relative error. Segments are built
+/// from the smallest size upwards: each takes further sizes until its error would exceed the bound.
+/// A segment of one size has no error, so any bound can be met; it keeps the previous segment's α,
+/// or all of the measured time if that is less.
+///
+/// Throws std::invalid_argument like fit_link, and also if a size occurs twice or the bound is
+/// negative.
 Link fit_segments(std::vector<MessageTime> times, double bound);
 
-/// α + β · bytes, in seconds.
+/// Returns the time of a message on `link`, α + β · bytes, in seconds.
 double time_of_message(const Link& link, std::int64_t bytes);
-/// The largest relative error of the link's times: of |fitted / measured - 1|.
+/// Returns the largest relative error of the link's times, |fitted / measured - 1|.
 double largest_error(const Link& link, std::span<const MessageTime> times);
 
 }  // namespace lockstep

@@ -1,11 +1,11 @@
 /// Causal attention, head by head, over blocks of query rows.
 ///
-/// A block of 64 queries sees the keys up to its own last row, so only the lower triangle of the
-/// (s, s) scores and half of each diagonal block are computed: 2 s² d (1 + 64/s) FLOPs forward per
-/// head, d = h / heads, instead of 4 s² d. The scores of one block (64 s floats) stay in the L2
-/// cache. The full (s, s) probabilities are stored only if the caller asks for them. Otherwise
-/// forward keeps each row's log-sum-exp, and backward recomputes the probabilities from it (Dao
-/// 2022, "FlashAttention", algorithm 4).
+/// A block of 64 queries sees the keys up to its own last row, so only those (s, s) scores are
+/// computed that lie below the diagonal or in a diagonal block. Forward takes 2 s² d (1 + 64/s)
+/// FLOPs per head, with d = h / heads, instead of 4 s² d. The scores of one block (64 s floats)
+/// stay in the L2 cache. The full (s, s) probabilities are stored only if the caller asks for them.
+/// Otherwise forward keeps each row's log-sum-exp, and backward recomputes the probabilities from
+/// it (Dao 2022, "FlashAttention", algorithm 4).
 
 #include <algorithm>
 #include <cmath>
@@ -56,8 +56,8 @@ inline float probability(float score, float log_sum) {
   return element::exp(score - log_sum);
 }
 
-/// Runs one block of queries: y = softmax(scale q kᵀ) v, and lse. Also writes the probabilities to
-/// `kept` (s, s) unless it is null. `p` is scratch.
+/// Computes y = softmax(scale q kᵀ) v and lse for one block of queries. Also writes the
+/// probabilities to `kept` (s, s) unless it is null. `p` is scratch.
 void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, float* lse,
                    float* kept, float* p) {
   const std::int64_t keys = block.end;
@@ -75,7 +75,8 @@ void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, 
     const float log_sum = lse[block.first + i] = maximum + std::log(sum);
     inverse_sum[i] = 1.0F / sum;
     if (kept_row == nullptr) continue;
-    // Recompute from the score, as backward does: row[j] / sum could differ in the last bits.
+    // Uses the scores, as backward does: row[j] / sum could differ from its result in the last
+    // bits.
     for (std::int64_t j = 0; j < visible; ++j) kept_row[j] = probability(kept_row[j], log_sum);
     std::fill(kept_row + visible, kept_row + n.s, 0.0F);
   }
@@ -87,8 +88,9 @@ void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, 
   }
 }
 
-/// Recomputes the probabilities of one block of queries; masked entries are zero.
-void make_again(const Sizes& n, Block block, Head q, Head k, const float* lse, float* p) {
+/// Recomputes the probabilities of one block of queries from lse; masked entries are zero.
+void recompute_probabilities(const Sizes& n, Block block, Head q, Head k, const float* lse,
+                             float* p) {
   const std::int64_t keys = block.end;
   gemm(block.rows(), keys, n.d, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
   for (std::int64_t i = 0; i < block.rows(); ++i) {
@@ -127,10 +129,7 @@ void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v
   gemm(block.rows(), n.d, keys, 1.0F, {dp, keys}, k.from(0), 0.0F, dq.row(block.first), dq.stride);
 }
 
-}  // namespace
-
-void CpuKernels::attention_forward(Queue, View q, View k, View v, int heads, View y, View lse,
-                                   View probabilities) const {
+void attention_forward(Queue, In q, In k, In v, int heads, Out y, Out32 lse, Out32 probabilities) {
   const Sizes n = arguments::attention_forward(q, k, v, heads, y, lse, probabilities);
   const auto p = scores(n);
   for (std::int64_t b = 0; b < n.b; ++b)
@@ -144,9 +143,8 @@ void CpuKernels::attention_forward(Queue, View q, View k, View v, int heads, Vie
     }
 }
 
-void CpuKernels::attention_backward(Queue, View dy, View q, View k, View v, View y, View lse,
-                                    View probabilities, int heads, View dq, View dk,
-                                    View dv) const {
+void attention_backward(Queue, In dy, In q, In k, In v, In y, In32 lse, In32 probabilities,
+                        int heads, Out dq, Out dk, Out dv) {
   const Sizes n =
       arguments::attention_backward(dy, q, k, v, y, lse, probabilities, heads, dq, dk, dv);
   const auto scratch = n.probabilities ? nullptr : scores(n);
@@ -160,13 +158,20 @@ void CpuKernels::attention_backward(Queue, View dy, View q, View k, View v, View
         if (n.probabilities)
           p = {probabilities.f32() + (matrix * n.s + block.first) * n.s, n.s};
         else
-          make_again(n, block, {q, n, b, head}, {k, n, b, head}, lse.f32() + matrix * n.s,
-                     scratch.get());
+          recompute_probabilities(n, block, {q, n, b, head}, {k, n, b, head},
+                                  lse.f32() + matrix * n.s, scratch.get());
         backward_block(n, block, {dy, n, b, head}, {q, n, b, head}, {k, n, b, head},
                        {v, n, b, head}, {y, n, b, head}, p, {dq, n, b, head}, {dk, n, b, head},
                        {dv, n, b, head}, dp.get());
       }
     }
+}
+
+}  // namespace
+
+void set_attention(Kernels& kernels) {
+  kernels.attention_forward = attention_forward;
+  kernels.attention_backward = attention_backward;
 }
 
 }  // namespace lockstep::cpu

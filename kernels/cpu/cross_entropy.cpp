@@ -46,10 +46,7 @@ element::SoftmaxPart softmax_part(const float* x, std::int64_t n) {
   return whole;
 }
 
-}  // namespace
-
-void CpuKernels::cross_entropy_forward(Queue, View logits, View targets, View losses,
-                                       View lse) const {
+void cross_entropy_forward(Queue, In logits, Indices targets, Out32 losses, Out32 lse) {
   const auto [rows, vocabulary] = arguments::cross_entropy_forward(logits, targets, losses, lse);
   want_targets("cross_entropy_forward", targets, vocabulary);
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -63,8 +60,7 @@ void CpuKernels::cross_entropy_forward(Queue, View logits, View targets, View lo
   }
 }
 
-void CpuKernels::cross_entropy_backward(Queue, View logits, View targets, View lse, float scale,
-                                        View dlogits) const {
+void cross_entropy_backward(Queue, In logits, Indices targets, In32 lse, float scale, Out dlogits) {
   const auto [rows, vocabulary] = arguments::cross_entropy_backward(logits, targets, lse, dlogits);
   want_targets("cross_entropy_backward", targets, vocabulary);
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -77,6 +73,13 @@ void CpuKernels::cross_entropy_backward(Queue, View logits, View targets, View l
     for (std::int64_t i = 0; i < vocabulary; ++i) out[i] = element::exp(in[i] - log_sum) * scale;
     out[target] = (target_probability - 1.0F) * scale;
   }
+}
+
+}  // namespace
+
+void set_cross_entropy(Kernels& kernels) {
+  kernels.cross_entropy_forward = cross_entropy_forward;
+  kernels.cross_entropy_backward = cross_entropy_backward;
 }
 
 }  // namespace lockstep::cpu

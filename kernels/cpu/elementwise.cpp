@@ -10,8 +10,9 @@
 #include "kernels/element.h"
 
 namespace lockstep::cpu {
+namespace {
 
-void CpuKernels::gelu_forward(Queue, View x, View y) const {
+void gelu_forward(Queue, In x, Out y) {
   const std::int64_t n = arguments::gelu_forward(x, y);
   const float* const in = x.f32();
   float* const out = y.f32();
@@ -19,7 +20,7 @@ void CpuKernels::gelu_forward(Queue, View x, View y) const {
   for (std::int64_t i = 0; i < n; ++i) out[i] = element::gelu(in[i]);
 }
 
-void CpuKernels::gelu_backward(Queue, View x, View dy, View dx) const {
+void gelu_backward(Queue, In x, In dy, Out dx) {
   const std::int64_t n = arguments::gelu_backward(x, dy, dx);
   const float* const in = x.f32();
   const float* const up = dy.f32();
@@ -28,7 +29,7 @@ void CpuKernels::gelu_backward(Queue, View x, View dy, View dx) const {
   for (std::int64_t i = 0; i < n; ++i) out[i] = up[i] * element::gelu_derivative(in[i]);
 }
 
-void CpuKernels::add(Queue, View a, View b, View y) const {
+void add(Queue, In a, In b, Out y) {
   const std::int64_t n = arguments::add(a, b, y);
   const float* const left = a.f32();
   const float* const right = b.f32();
@@ -37,17 +38,17 @@ void CpuKernels::add(Queue, View a, View b, View y) const {
   for (std::int64_t i = 0; i < n; ++i) out[i] = left[i] + right[i];
 }
 
-void CpuKernels::scale(Queue, View x, float factor) const {
+void scale(Queue, InOut x, float factor) {
   const std::int64_t n = arguments::one_view("scale", x);
   float* const data = x.f32();
   for (std::int64_t i = 0; i < n; ++i) data[i] *= factor;
 }
 
-void CpuKernels::fill(Queue, View x, float value) const {
+void fill(Queue, Out x, float value) {
   std::fill_n(x.f32(), arguments::one_view("fill", x), value);
 }
 
-void CpuKernels::copy(Queue, View from, View to) const {
+void copy(Queue, In from, Out to) {
   arguments::copy(from, to);
   const std::size_t element = size_of(from.dtype);
   const auto bytes = [element](std::int64_t n) { return static_cast<std::size_t>(n) * element; };
@@ -62,8 +63,6 @@ void CpuKernels::copy(Queue, View from, View to) const {
     std::memcpy(target + bytes(row * to.row_stride), source + bytes(row * from.row_stride),
                 bytes(from.shape.last()));
 }
-
-namespace {
 
 /// Writes round(widen(x)) for each element x, row by row.
 template <class From, class To, class Widen, class Round>
@@ -91,9 +90,7 @@ void convert_from(View from, View to, Widen widen) {
   }
 }
 
-}  // namespace
-
-void CpuKernels::convert(Queue queue, View from, View to) const {
+void convert(Queue queue, In from, Out to) {
   if (from.dtype == to.dtype) return copy(queue, from, to);
   arguments::convert(from, to);
   switch (from.dtype) {
@@ -106,6 +103,18 @@ void CpuKernels::convert(Queue queue, View from, View to) const {
       return convert_from<std::uint16_t>(from, to,
                                          [](std::uint16_t x) { return element::from_f16(x); });
   }
+}
+
+}  // namespace
+
+void set_elementwise(Kernels& kernels) {
+  kernels.gelu_forward = gelu_forward;
+  kernels.gelu_backward = gelu_backward;
+  kernels.add = add;
+  kernels.scale = scale;
+  kernels.fill = fill;
+  kernels.copy = copy;
+  kernels.convert = convert;
 }
 
 }  // namespace lockstep::cpu

@@ -23,10 +23,7 @@ void want_tokens(const char* kernel, View tokens, const arguments::Embedding& n)
   }
 }
 
-}  // namespace
-
-void CpuKernels::embedding_forward(Queue, View tokens, View tokens_table, View positions_table,
-                                   View x) const {
+void embedding_forward(Queue, Indices tokens, In tokens_table, In positions_table, Out x) {
   const auto n = arguments::embedding_forward(tokens, tokens_table, positions_table, x);
   want_tokens("embedding_forward", tokens, n);
   for (std::int64_t row = 0; row < n.rows; ++row) {
@@ -38,8 +35,7 @@ void CpuKernels::embedding_forward(Queue, View tokens, View tokens_table, View p
   }
 }
 
-void CpuKernels::embedding_backward(Queue, View tokens, View dx, View dtokens_table,
-                                    View dpositions_table) const {
+void embedding_backward(Queue, Indices tokens, In dx, InOut dtokens_table, InOut dpositions_table) {
   const auto n = arguments::embedding_backward(tokens, dx, dtokens_table, dpositions_table);
   want_tokens("embedding_backward", tokens, n);
   for (std::int64_t row = 0; row < n.rows; ++row) {
@@ -52,6 +48,13 @@ void CpuKernels::embedding_backward(Queue, View tokens, View dx, View dtokens_ta
       position[i] += in[i];
     }
   }
+}
+
+}  // namespace
+
+void set_embedding(Kernels& kernels) {
+  kernels.embedding_forward = embedding_forward;
+  kernels.embedding_backward = embedding_backward;
 }
 
 }  // namespace lockstep::cpu

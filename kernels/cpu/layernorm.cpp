@@ -15,10 +15,7 @@ namespace {
 
 constexpr float epsilon = 1e-5F;
 
-}  // namespace
-
-void CpuKernels::layernorm_forward(Queue, View x, View gain, View bias, View y, View mean,
-                                   View rstd) const {
+void layernorm_forward(Queue, In x, In gain, In bias, Out y, Out32 mean, Out32 rstd) {
   const std::int64_t h = arguments::layernorm_forward(x, gain, bias, y, mean, rstd).columns;
   const float* const g = gain.f32();
   const float* const b = bias.f32();
@@ -37,8 +34,7 @@ void CpuKernels::layernorm_forward(Queue, View x, View gain, View bias, View y, 
   }
 }
 
-void CpuKernels::layernorm_backward_input(Queue, View dy, View x, View gain, View mean, View rstd,
-                                          View dx) const {
+void layernorm_backward_input(Queue, In dy, In x, In gain, In32 mean, In32 rstd, Out dx) {
   // With x̂ = (x - mean) rstd and d = dy gain:  dx = rstd (d - mean(d) - x̂ mean(d x̂)).
   const std::int64_t h = arguments::layernorm_backward_input(dy, x, gain, mean, rstd, dx).columns;
   const float* const g = gain.f32();
@@ -59,8 +55,7 @@ void CpuKernels::layernorm_backward_input(Queue, View dy, View x, View gain, Vie
   }
 }
 
-void CpuKernels::layernorm_backward_weight(Queue, View dy, View x, View mean, View rstd, View dgain,
-                                           View dbias) const {
+void layernorm_backward_weight(Queue, In dy, In x, In32 mean, In32 rstd, InOut dgain, InOut dbias) {
   const std::int64_t h =
       arguments::layernorm_backward_weight(dy, x, mean, rstd, dgain, dbias).columns;
   const float* const in = x.f32();
@@ -76,6 +71,14 @@ void CpuKernels::layernorm_backward_weight(Queue, View dy, View x, View mean, Vi
   add_column_sums(
       x.shape.rows(), h, [=](std::int64_t row, std::int64_t i) { return up[row * h + i]; },
       dbias.f32());
+}
+
+}  // namespace
+
+void set_layernorm(Kernels& kernels) {
+  kernels.layernorm_forward = layernorm_forward;
+  kernels.layernorm_backward_input = layernorm_backward_input;
+  kernels.layernorm_backward_weight = layernorm_backward_weight;
 }
 
 }  // namespace lockstep::cpu

@@ -12,8 +12,9 @@
 #include "kernels/cpu/reduce.h"
 
 namespace lockstep::cpu {
-void CpuKernels::linear_forward(Queue, View x, View w, View bias, View y,
-                                WeightLayout layout) const {
+namespace {
+
+void linear_forward(Queue, In x, In w, In bias, Out y, WeightLayout layout) {
   const auto n = arguments::linear_forward(x, w, bias, y, layout);
   // The bias is copied to y first and the product adds to it: no second pass over y.
   if (bias) {
@@ -25,14 +26,13 @@ void CpuKernels::linear_forward(Queue, View x, View w, View bias, View y,
        y.row_stride);
 }
 
-void CpuKernels::linear_backward_input(Queue, View dy, View w, View dx, WeightLayout layout) const {
+void linear_backward_input(Queue, In dy, In w, Out dx, WeightLayout layout) {
   const auto n = arguments::linear_backward_input(dy, w, dx, layout);
   gemm(n.rows, n.in, n.out, 1.0F, {dy.f32(), dy.row_stride},
        {w.f32(), w.row_stride, layout == WeightLayout::in_out}, 0.0F, dx.f32(), dx.row_stride);
 }
 
-void CpuKernels::linear_backward_weight(Queue, View x, View dy, View dw, View db,
-                                        WeightLayout layout) const {
+void linear_backward_weight(Queue, In x, In dy, InOut dw, InOut db, WeightLayout layout) {
   const auto n = arguments::linear_backward_weight(x, dy, dw, db, layout);
   if (layout == WeightLayout::in_out)
     gemm(n.in, n.out, n.rows, 1.0F, {x.f32(), x.row_stride, true}, {dy.f32(), dy.row_stride}, 1.0F,
@@ -47,6 +47,14 @@ void CpuKernels::linear_backward_weight(Queue, View x, View dy, View dw, View db
         n.rows, n.out, [=](std::int64_t r, std::int64_t c) { return from[r * stride + c]; },
         db.f32());
   }
+}
+
+}  // namespace
+
+void set_linear(Kernels& kernels) {
+  kernels.linear_forward = linear_forward;
+  kernels.linear_backward_input = linear_backward_input;
+  kernels.linear_backward_weight = linear_backward_weight;
 }
 
 }  // namespace lockstep::cpu

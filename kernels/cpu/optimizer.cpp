@@ -8,8 +8,10 @@
 #include "kernels/element.h"
 
 namespace lockstep::cpu {
-void CpuKernels::adamw(Queue, View parameter, View gradient, View momentum, View variance,
-                       const AdamWStep& step) const {
+namespace {
+
+void adamw(Queue, InOut parameter, In gradient, InOut32 momentum, InOut32 variance,
+           const AdamWStep& step) {
   const std::int64_t n = arguments::adamw(parameter, gradient, momentum, variance, step);
   const element::AdamWFactors f = adamw_factors(step);
   float* const parameters = parameter.f32();
@@ -21,7 +23,7 @@ void CpuKernels::adamw(Queue, View parameter, View gradient, View momentum, View
     element::adamw(f, gradients[i], parameters[i], momenta[i], variances[i]);
 }
 
-double CpuKernels::sum_of_squares(Queue, View x) const {
+double sum_of_squares(Queue, In x) {
   const std::int64_t n = arguments::one_view("sum_of_squares", x);
   const float* const data = x.f32();
   return lane_sum<double>(n, [data](std::int64_t i) {
@@ -30,17 +32,26 @@ double CpuKernels::sum_of_squares(Queue, View x) const {
   });
 }
 
-bool CpuKernels::finite(Queue, View x) const {
+bool finite(Queue, In x) {
   const std::int64_t n = arguments::one_view("finite", x);
   const float* const data = x.f32();
   // A finite number times zero is zero; ∞ or NaN times zero is NaN, and the sum stays NaN.
   return lane_sum(n, [data](std::int64_t i) { return data[i] * 0.0F; }) == 0.0F;
 }
 
-double CpuKernels::sum(Queue, View x) const {
+double sum(Queue, In x) {
   const std::int64_t n = arguments::one_view("sum", x);
   const float* const data = x.f32();
   return lane_sum<double>(n, [data](std::int64_t i) { return static_cast<double>(data[i]); });
+}
+
+}  // namespace
+
+void set_optimizer(Kernels& kernels) {
+  kernels.adamw = adamw;
+  kernels.sum_of_squares = sum_of_squares;
+  kernels.finite = finite;
+  kernels.sum = sum;
 }
 
 }  // namespace lockstep::cpu

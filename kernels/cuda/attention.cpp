@@ -1,4 +1,18 @@
-#include "kernels/cuda/attention.h"
+/// Causal attention on CUDA.
+///
+/// The algorithm is FlashAttention (Dao 2022) and FlashAttention-2 (Dao 2023). Reading order:
+///
+///     attention_f32_forward.cu    the idea, in plain CUDA: tiles, online softmax
+///     attention_f32_backward.cu   backward, also in plain CUDA
+///     attention_tile.cuh          tiles and products on tensor cores
+///     attention_forward.cu        forward for bf16 and f16
+///     attention_backward.cu       backward for bf16 and f16
+///
+/// A head has at most 128 columns; more throws std::invalid_argument. Backward allocates 4 bytes
+/// per row and head from the stream-ordered pool and frees them on the same queue.
+///
+/// Every sum has a fixed order that depends only on s and the head size, without atomics, so a
+/// result has the same bits in every run, for any alignment of the views and any batch size.
 
 #include <fmt/format.h>
 
@@ -11,6 +25,7 @@
 #include "kernels/arguments.h"
 #include "kernels/cuda/attention_problem.cuh"
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/device_kernels.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -48,10 +63,8 @@ Problem problem(const char* kernel, const arguments::Attention& n,
           aligned(views, n.d)};
 }
 
-}  // namespace
-
-void attention_forward(Queue queue, View q, View k, View v, int heads, View y, View lse,
-                       View probabilities) {
+void attention_forward(Queue queue, In q, In k, In v, int heads, Out y, Out32 lse,
+                       Out32 probabilities) {
   const arguments::Attention sizes =
       arguments::attention_forward(q, k, v, heads, y, lse, probabilities);
   const Problem n = problem("attention_forward", sizes, {q, k, v, y});
@@ -63,8 +76,8 @@ void attention_forward(Queue queue, View q, View k, View v, int heads, View y, V
                                                                             probabilities);
 }
 
-void attention_backward(Queue queue, View dy, View q, View k, View v, View y, View lse,
-                        View probabilities, int heads, View dq, View dk, View dv) {
+void attention_backward(Queue queue, In dy, In q, In k, In v, In y, In32 lse, In32 probabilities,
+                        int heads, Out dq, Out dk, Out dv) {
   const arguments::Attention sizes =
       arguments::attention_backward(dy, q, k, v, y, lse, probabilities, heads, dq, dk, dv);
   const Problem n = problem("attention_backward", sizes, {dy, q, k, v, y, dq, dk, dv});
@@ -72,8 +85,15 @@ void attention_backward(Queue queue, View dy, View q, View k, View v, View y, Vi
   const Scratch<float> dots(queue, static_cast<std::size_t>(sizes.b * sizes.heads * sizes.s));
   attention_dots(queue, n, dy, y, dots.data());
   (is_narrow(q.dtype) ? attention_backward_narrow : attention_backward_f32)(
-      queue, n, dy, q, k, v, lse, sizes.probabilities ? probabilities : View{}, dots.data(), dq, dk,
-      dv);
+      queue, n, dy, q, k, v, lse, sizes.probabilities ? View{probabilities} : View{}, dots.data(),
+      dq, dk, dv);
+}
+
+}  // namespace
+
+void set_attention(Kernels& kernels) {
+  kernels.attention_forward = attention_forward;
+  kernels.attention_backward = attention_backward;
 }
 
 }  // namespace lockstep::cuda

@@ -16,16 +16,16 @@
 /// Both kernels have the structure of forward with other operands. For dk and dv a warp owns keys
 /// and computes *transposed* scores, k qᵀ: their rows are keys, so Pᵀ and dSᵀ are already in
 /// registers as the left operand of the next product. For backward's P to match forward's bit for
-/// bit, mma must sum an element in the same way whichever operand is on the left. No manual
-/// guarantees this, but each product of two elements is exact and the summation order depends only
-/// on k. The test of stored probabilities checks this on the GPU.
+/// bit, mma must sum an element in the same way whichever operand is on the left. NVIDIA
+/// does not guarantee this, but each product of two elements is exact and the summation order
+/// depends only on k. The test of stored probabilities checks this on the GPU.
 ///
 /// FLOPs per head: 7 s² d (1 + 32 / s), half of the 14 s² d without causality. Bytes: each block
 /// reads its own rows once and the other side s / (2 block_rows) times, mostly from the L2 cache;
 /// results are written once. The other side is processed in tiles of 32 rows, because scores and dP
 /// must both fit in registers.
 ///
-///     d      kernel   rows of a block   shared memory   registers a thread (of 255)
+///     d      kernel   rows of a block   shared memory   registers per thread (of 255)
 ///     64     dk, dv   128               55 KB           dk 64, dv 64, scores 32, dP 32
 ///     64     dq       128               55 KB           dq 64, q 32, scores 32, dP 32
 ///     128    dk, dv   64                69 KB           dk 64, dv 64, scores 16, dP 16
@@ -57,7 +57,7 @@ constexpr std::size_t shared_bytes = 2 *
                                      (block_rows<D> * pitch<D> + stage_elements<T, D>)*sizeof(T);
 
 /// The inputs of both kernels. `probabilities` are those that forward kept, or null. If they are
-/// given, `lse` need not hold log-sum-exps: it is loaded but not used.
+/// not null, `lse` need not hold log-sum-exps: it is loaded but not used.
 template <class T>
 struct Backward {
   Problem n;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(threads, 2)
   const Problem& n = in.n;
   T* const keys = dynamic_shared<T>();
   T* const values = keys + rows * pitch<D>;
-  T* const stages = values + rows * pitch<D>;  // two; each q, dy, lse and dots of its rows
+  T* const stages = values + rows * pitch<D>;  // two, each with q, dy, lse and dots of one tile
 
   const Place place =
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, rows), n.matrices, false);

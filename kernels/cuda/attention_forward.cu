@@ -11,15 +11,15 @@
 ///     operand (see ptx::mma_m16n8k16). They never go through shared memory.
 ///   - While one tile is computed, cp.async loads the next: keys and values are double-buffered.
 ///   - e^x is computed as 2^(x log2 e). The scale 1 / √d is folded into the same multiply-add, and
-///     the special function unit does the rest. Its error, 2^-22, is far below that of a 16-bit
-///     probability.
+///     the special function unit does the rest. Its relative error, 2^-22, is far below that of
+///     rounding a probability to 16 bits.
 ///
 /// Per head: 4 s² d FLOPs without causality, 2 s² d (1 + 64 / s) here: blocks skip tiles above the
 /// diagonal, and single warps skip them within the last tiles of their block. Bytes: q is read and
 /// y written once, k and v are read s / 256 times, mostly from the L2 cache. If they stay there,
 /// memory traffic is 8 s d bytes, which gives s / 4 FLOPs per byte.
 ///
-///     d       tile   shared memory   registers a thread (of 255)
+///     d       tile   shared memory   registers per thread (of 255)
 ///     64      64     54 KB           y 64, scores 64, q 32
 ///     128     32     68 KB           y 128, scores 32, q read from shared memory
 ///

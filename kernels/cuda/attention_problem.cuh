@@ -71,8 +71,7 @@ __device__ inline Place place_of(int block, int tiles, int matrices, bool last_f
   return {first + within % members, last_first ? tiles - 1 - tile : tile};
 }
 
-// -- kernel launches, each in the file of its name
-// -------------------------------------------------
+// -- kernel launches, each in the file of its name ------------------------------------------------
 
 /// Computes dots (b, heads, s) = Σ dy * y over a head's columns.
 void attention_dots(Queue, const Problem&, View dy, View y, float* dots);
@@ -81,7 +80,7 @@ void attention_forward_f32(Queue, const Problem&, View q, View k, View v, View y
 /// Writes the probabilities (b, heads, s, s) from forward's lse, with the same bits as in backward.
 void attention_probabilities_f32(Queue, const Problem&, View q, View k, View lse,
                                  View probabilities);
-/// Takes P from `probabilities`, or computes it from `lse` if that view is empty.
+/// Takes P from `probabilities`, or recomputes P from `lse` if `probabilities` is empty.
 void attention_backward_f32(Queue, const Problem&, View dy, View q, View k, View v, View lse,
                             View probabilities, const float* dots, View dq, View dk, View dv);
 

@@ -5,9 +5,9 @@
 /// To fix the summation order and still have enough blocks to saturate a GPU's memory, each column
 /// is split into pieces of rows and summed in two steps. First, each block takes 32 chunks of
 /// columns, one per lane, and one piece of rows, every eighth row per warp; it adds its warps' sums
-/// in order and writes them in f32. Second, the pieces are added in double, in order, and once to
-/// `out`. The split depends only on the shape. The values are read once; a piece has at least 64
-/// rows, so the partial sums add only a few percent of traffic.
+/// in order and writes them in f32. Second, the pieces' sums are added in double, in order, and
+/// their total is added to `out`. The split depends only on the shape. The values are read once; a
+/// piece has at least 64 rows, so the partial sums add only a few percent of traffic.
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/chunk.cuh"
@@ -23,7 +23,7 @@ inline constexpr int column_adders = 32;  ///< threads per column in the second 
 /// contributions of row `row`, columns [first, first + count), to a and b.
 template <int size, class Values>
 __global__ void __launch_bounds__(column_lanes* column_warps)
-    sum_pieces(Values values, std::int64_t rows, std::int64_t columns, std::int64_t rows_a_piece,
+    sum_pieces(Values values, std::int64_t rows, std::int64_t columns, std::int64_t rows_per_piece,
                float* sums_a, float* sums_b) {
   __shared__ float shared[2][column_warps][column_lanes * size];
   const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(column_lanes* column_warps)
   const std::int64_t first = tile + lane * size;
   const std::int64_t left = columns - first;
   const int count = left >= size ? size : (left > 0 ? static_cast<int>(left) : 0);
-  const std::int64_t begin = blockIdx.y * rows_a_piece;
-  const std::int64_t end = begin + rows_a_piece < rows ? begin + rows_a_piece : rows;
+  const std::int64_t begin = blockIdx.y * rows_per_piece;
+  const std::int64_t end = begin + rows_per_piece < rows ? begin + rows_per_piece : rows;
 
   float a[size] = {}, b[size] = {};
 #pragma unroll 4
@@ -91,14 +91,14 @@ void add_column_sums(const char* name, Queue queue, const Values& values, argume
   if (n.rows == 0 || n.columns == 0) return;
   constexpr int size = per_vector<T>;
   const std::int64_t tiles = groups_of(column_lanes * size, n.columns);
-  const std::int64_t rows_a_piece = groups_of(row_pieces(n.rows, tiles), n.rows);
-  const std::int64_t pieces = groups_of(rows_a_piece, n.rows);
+  const std::int64_t rows_per_piece = groups_of(row_pieces(n.rows, tiles), n.rows);
+  const std::int64_t pieces = groups_of(rows_per_piece, n.rows);
   const auto one = static_cast<std::size_t>(pieces * n.columns);
   const Scratch<float> sums(queue, b == nullptr ? one : 2 * one);
   float* const sums_b = b == nullptr ? nullptr : sums.data() + one;
   launch({name, queue, dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(pieces)),
           dim3(column_lanes, column_warps)},
-         sum_pieces<size, Values>, values, n.rows, n.columns, rows_a_piece, sums.data(), sums_b);
+         sum_pieces<size, Values>, values, n.rows, n.columns, rows_per_piece, sums.data(), sums_b);
   const dim3 blocks(static_cast<unsigned>(groups_of(column_lanes, n.columns)));
   launch({name, queue, blocks, dim3(column_lanes, column_adders)}, add_pieces<T>, sums.data(),
          pieces, n.columns, a);

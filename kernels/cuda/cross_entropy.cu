@@ -6,9 +6,9 @@
 /// number of elements. With a vocabulary of 50257 nearly every row is unaligned, but is still read
 /// and written 16 bytes at a time (chunk.cuh).
 ///
-/// Exponentials use the hardware approximation: an exact one takes as long as moving ten bytes. Its
-/// relative error is about 1e-6 for terms that matter; the errors are independent, so the sum is
-/// more accurate.
+/// Exponentials use the hardware approximation: an exact one takes as long as moving ten bytes. The
+/// relative error is about 1e-6 for terms that matter; the terms' errors are independent, so the
+/// sum is more accurate.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -117,10 +117,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-}  // namespace
-
-void DeviceKernels::cross_entropy_forward(Queue queue, View logits, View targets, View losses,
-                                          View lse) const {
+void cross_entropy_forward(Queue queue, In logits, Indices targets, Out32 losses, Out32 lse) {
   const auto n = arguments::cross_entropy_forward(logits, targets, losses, lse);
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
@@ -130,8 +127,8 @@ void DeviceKernels::cross_entropy_forward(Queue queue, View logits, View targets
   });
 }
 
-void DeviceKernels::cross_entropy_backward(Queue queue, View logits, View targets, View lse,
-                                           float scale, View dlogits) const {
+void cross_entropy_backward(Queue queue, In logits, Indices targets, In32 lse, float scale,
+                            Out dlogits) {
   const auto n = arguments::cross_entropy_backward(logits, targets, lse, dlogits);
   want_one_type("cross_entropy_backward", {{"logits", logits}, {"dlogits", dlogits}});
   with_type_of(logits.dtype, [&](auto type) {
@@ -140,6 +137,13 @@ void DeviceKernels::cross_entropy_backward(Queue queue, View logits, View target
            backward_kernel<T>, data_of<T>(logits), targets.i32(), lse.f32(), scale,
            data_of<T>(dlogits), static_cast<int>(n.columns));
   });
+}
+
+}  // namespace
+
+void set_cross_entropy(Kernels& kernels) {
+  kernels.cross_entropy_forward = cross_entropy_forward;
+  kernels.cross_entropy_backward = cross_entropy_backward;
 }
 
 }  // namespace lockstep::cuda

@@ -47,9 +47,7 @@ void map_matrix(const char* name, Queue queue, F f, arguments::Matrix n, View to
     map(name, queue, f, n.rows, n.columns, rows_of<To>(to), rows_of<From>(from));
 }
 
-}  // namespace
-
-void DeviceKernels::add(Queue queue, View a, View b, View y) const {
+void add(Queue queue, In a, In b, Out y) {
   const std::int64_t n = arguments::add(a, b, y);
   want_one_type("add", {{"a", a}, {"b", b}, {"y", y}});
   with_type_of(a.dtype, [&](auto type) {
@@ -58,7 +56,7 @@ void DeviceKernels::add(Queue queue, View a, View b, View y) const {
   });
 }
 
-void DeviceKernels::scale(Queue queue, View x, float factor) const {
+void scale(Queue queue, InOut x, float factor) {
   const std::int64_t n = arguments::one_view("scale", x);
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
@@ -66,7 +64,7 @@ void DeviceKernels::scale(Queue queue, View x, float factor) const {
   });
 }
 
-void DeviceKernels::fill(Queue queue, View x, float value) const {
+void fill(Queue queue, Out x, float value) {
   const std::int64_t n = arguments::one_view("fill", x);
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
@@ -74,7 +72,7 @@ void DeviceKernels::fill(Queue queue, View x, float value) const {
   });
 }
 
-void DeviceKernels::copy(Queue queue, View from, View to) const {
+void copy(Queue queue, In from, Out to) {
   const arguments::Matrix n = arguments::copy(from, to);
   if (size_of(from.dtype) == 2)
     map_matrix<std::uint16_t, std::uint16_t>("copy", queue, Same<std::uint16_t>{}, n, to, from);
@@ -82,7 +80,7 @@ void DeviceKernels::copy(Queue queue, View from, View to) const {
     map_matrix<std::uint32_t, std::uint32_t>("copy", queue, Same<std::uint32_t>{}, n, to, from);
 }
 
-void DeviceKernels::convert(Queue queue, View from, View to) const {
+void convert(Queue queue, In from, Out to) {
   if (from.dtype == to.dtype) return copy(queue, from, to);
   const arguments::Matrix n = arguments::convert(from, to);
   with_type_of(from.dtype, [&](auto from_type) {
@@ -92,6 +90,16 @@ void DeviceKernels::convert(Queue queue, View from, View to) const {
       map_matrix<To, From>("convert", queue, Convert<To, From>{}, n, to, from);
     });
   });
+}
+
+}  // namespace
+
+void set_elementwise(Kernels& kernels) {
+  kernels.add = add;
+  kernels.scale = scale;
+  kernels.fill = fill;
+  kernels.copy = copy;
+  kernels.convert = convert;
 }
 
 }  // namespace lockstep::cuda

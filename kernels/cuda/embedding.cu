@@ -119,10 +119,7 @@ __global__ void __launch_bounds__(threads)
            [=](std::int64_t k) { return k * n.s + position; });
 }
 
-}  // namespace
-
-void DeviceKernels::embedding_forward(Queue queue, View tokens, View tokens_table,
-                                      View positions_table, View x) const {
+void embedding_forward(Queue queue, Indices tokens, In tokens_table, In positions_table, Out x) {
   const auto n = arguments::embedding_forward(tokens, tokens_table, positions_table, x);
   want_one_type("embedding_forward",
                 {{"tokens_table", tokens_table}, {"positions_table", positions_table}, {"x", x}});
@@ -134,8 +131,8 @@ void DeviceKernels::embedding_forward(Queue queue, View tokens, View tokens_tabl
   });
 }
 
-void DeviceKernels::embedding_backward(Queue queue, View tokens, View dx, View dtokens_table,
-                                       View dpositions_table) const {
+void embedding_backward(Queue queue, Indices tokens, In dx, InOut dtokens_table,
+                        InOut dpositions_table) {
   constexpr const char* name = "embedding_backward";
   const auto n = arguments::embedding_backward(tokens, dx, dtokens_table, dpositions_table);
   want_one_type(
@@ -165,6 +162,13 @@ void DeviceKernels::embedding_backward(Queue queue, View tokens, View dx, View d
     launch({name, queue, dim3(static_cast<unsigned>(n.s)), dim3(threads)}, positions_kernel<T>,
            data_of<T>(dx), data_of<T>(dpositions_table), n);
   });
+}
+
+}  // namespace
+
+void set_embedding(Kernels& kernels) {
+  kernels.embedding_forward = embedding_forward;
+  kernels.embedding_backward = embedding_backward;
 }
 
 }  // namespace lockstep::cuda

@@ -56,9 +56,7 @@ struct GeluBackward<float> {
   __device__ float operator()(float x, float dy) const { return dy * element::gelu_derivative(x); }
 };
 
-}  // namespace
-
-void DeviceKernels::gelu_forward(Queue queue, View x, View y) const {
+void gelu_forward(Queue queue, In x, Out y) {
   const std::int64_t n = arguments::gelu_forward(x, y);
   want_one_type("gelu_forward", {{"x", x}, {"y", y}});
   with_type_of(x.dtype, [&](auto type) {
@@ -67,7 +65,7 @@ void DeviceKernels::gelu_forward(Queue queue, View x, View y) const {
   });
 }
 
-void DeviceKernels::gelu_backward(Queue queue, View x, View dy, View dx) const {
+void gelu_backward(Queue queue, In x, In dy, Out dx) {
   const std::int64_t n = arguments::gelu_backward(x, dy, dx);
   want_one_type("gelu_backward", {{"x", x}, {"dy", dy}, {"dx", dx}});
   with_type_of(x.dtype, [&](auto type) {
@@ -75,6 +73,13 @@ void DeviceKernels::gelu_backward(Queue queue, View x, View dy, View dx) const {
     map("gelu_backward", queue, GeluBackward<T>{}, n, data_of<T>(dx), data_of<T>(x),
         data_of<T>(dy));
   });
+}
+
+}  // namespace
+
+void set_gelu(Kernels& kernels) {
+  kernels.gelu_forward = gelu_forward;
+  kernels.gelu_backward = gelu_backward;
 }
 
 }  // namespace lockstep::cuda

@@ -20,15 +20,15 @@ struct Launch {
 };
 
 /// Enqueues a kernel; does nothing if there are no blocks. Throws GpuError with the kernel's name.
-template <class... Wanted, class... Given>
-void launch(const Launch& how, void (*kernel)(Wanted...), Given&&... arguments) {
+template <class... Parameters, class... Arguments>
+void launch(const Launch& how, void (*kernel)(Parameters...), Arguments&&... arguments) {
   if (how.blocks.x * how.blocks.y * how.blocks.z == 0) return;
   const auto want = [&how](cudaError_t status) {
     if (status != cudaSuccess) check(status, (std::string("launching ") + how.name).c_str());
   };
   // More than 48 KiB requires opting in for each kernel.
-  constexpr std::size_t unasked = 48 * 1024;
-  if (how.shared_bytes > unasked)
+  constexpr std::size_t without_opt_in = 48 * 1024;
+  if (how.shared_bytes > without_opt_in)
     want(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               static_cast<int>(how.shared_bytes)));
   cudaLaunchConfig_t config{};
@@ -36,7 +36,7 @@ void launch(const Launch& how, void (*kernel)(Wanted...), Given&&... arguments) 
   config.blockDim = how.threads;
   config.dynamicSmemBytes = how.shared_bytes;
   config.stream = stream_of(how.queue);
-  want(cudaLaunchKernelEx(&config, kernel, std::forward<Given>(arguments)...));
+  want(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
 }
 
 /// Returns the number of groups of `size` that cover `count` elements.

@@ -31,7 +31,7 @@ class RowPart {
 
   __device__ RowPart(const T* row, int columns) : source_{row, row + columns}, columns_(columns) {
 #pragma unroll
-    for (int k = 0; k < kept; ++k) chunks_[k] = again(k);
+    for (int k = 0; k < kept; ++k) chunks_[k] = load(k);
   }
 
   /// Calls visit(first column, count, chunk) for each chunk.
@@ -40,7 +40,7 @@ class RowPart {
 #pragma unroll
     for (int k = 0; k < kept; ++k)
       if (count(k) > 0) visit(first(k), count(k), chunks_[k]);
-    for (int k = kept; first(k) < columns_; ++k) visit(first(k), count(k), again(k));
+    for (int k = kept; first(k) < columns_; ++k) visit(first(k), count(k), load(k));
   }
 
   /// Calls visit(first column, count, chunk, the other row's chunk) for each chunk.
@@ -49,12 +49,11 @@ class RowPart {
 #pragma unroll
     for (int k = 0; k < kept; ++k)
       if (count(k) > 0) visit(first(k), count(k), chunks_[k], other.chunks_[k]);
-    for (int k = kept; first(k) < columns_; ++k)
-      visit(first(k), count(k), again(k), other.again(k));
+    for (int k = kept; first(k) < columns_; ++k) visit(first(k), count(k), load(k), other.load(k));
   }
 
  private:
-  __device__ Chunk<T, size> again(int k) const {
+  __device__ Chunk<T, size> load(int k) const {
     return source_.template load<size>(first(k), count(k), T{});
   }
   __device__ int first(int k) const {
@@ -195,10 +194,7 @@ dim3 threads_for(std::int64_t h) {
   return most_threads;
 }
 
-}  // namespace
-
-void DeviceKernels::layernorm_forward(Queue queue, View x, View gain, View bias, View y, View mean,
-                                      View rstd) const {
+void layernorm_forward(Queue queue, In x, In gain, In bias, Out y, Out32 mean, Out32 rstd) {
   constexpr const char* name = "layernorm_forward";
   const auto n = arguments::layernorm_forward(x, gain, bias, y, mean, rstd);
   want_one_type(name, {{"x", x}, {"gain", gain}, {"bias", bias}, {"y", y}});
@@ -210,8 +206,7 @@ void DeviceKernels::layernorm_forward(Queue queue, View x, View gain, View bias,
   });
 }
 
-void DeviceKernels::layernorm_backward_input(Queue queue, View dy, View x, View gain, View mean,
-                                             View rstd, View dx) const {
+void layernorm_backward_input(Queue queue, In dy, In x, In gain, In32 mean, In32 rstd, Out dx) {
   constexpr const char* name = "layernorm_backward_input";
   const auto n = arguments::layernorm_backward_input(dy, x, gain, mean, rstd, dx);
   want_one_type(name, {{"dy", dy}, {"x", x}, {"gain", gain}, {"dx", dx}});
@@ -223,8 +218,8 @@ void DeviceKernels::layernorm_backward_input(Queue queue, View dy, View x, View 
   });
 }
 
-void DeviceKernels::layernorm_backward_weight(Queue queue, View dy, View x, View mean, View rstd,
-                                              View dgain, View dbias) const {
+void layernorm_backward_weight(Queue queue, In dy, In x, In32 mean, In32 rstd, InOut dgain,
+                               InOut dbias) {
   constexpr const char* name = "layernorm_backward_weight";
   const auto n = arguments::layernorm_backward_weight(dy, x, mean, rstd, dgain, dbias);
   want_one_type(name, {{"dy", dy}, {"x", x}, {"dgain", dgain}, {"dbias", dbias}});
@@ -234,6 +229,14 @@ void DeviceKernels::layernorm_backward_weight(Queue queue, View dy, View x, View
                                        rstd.f32()};
     add_column_sums(name, queue, gradients, n, data_of<T>(dgain), data_of<T>(dbias));
   });
+}
+
+}  // namespace
+
+void set_layernorm(Kernels& kernels) {
+  kernels.layernorm_forward = layernorm_forward;
+  kernels.layernorm_backward_input = layernorm_backward_input;
+  kernels.layernorm_backward_weight = layernorm_backward_weight;
 }
 
 }  // namespace lockstep::cuda

@@ -4,6 +4,8 @@
 /// forward product adds the bias as it writes y, without another pass. The bias's gradient, the
 /// column sums of dy, reads dy again: N out elements (column_sums.cuh).
 
+#include <memory>
+
 #include "kernels/arguments.h"
 #include "kernels/check.h"
 #include "kernels/cuda/column_sums.cuh"
@@ -25,31 +27,29 @@ struct ColumnSums {
   }
 };
 
-}  // namespace
-
-void DeviceKernels::linear_forward(Queue queue, View x, View w, View bias, View y,
-                                   WeightLayout layout) const {
+void linear_forward(const MatrixProducts& products, Queue queue, In x, In w, In bias, Out y,
+                    WeightLayout layout) {
   arguments::linear_forward(x, w, bias, y, layout);
   want_one_type("linear_forward", {{"x", x}, {"w", w}, {"bias", bias}, {"y", y}});
-  products_->multiply(queue, {x}, {w, layout == WeightLayout::out_in}, bias, y);
+  products.multiply(queue, {x}, {w, layout == WeightLayout::out_in}, bias, y);
 }
 
-void DeviceKernels::linear_backward_input(Queue queue, View dy, View w, View dx,
-                                          WeightLayout layout) const {
+void linear_backward_input(const MatrixProducts& products, Queue queue, In dy, In w, Out dx,
+                           WeightLayout layout) {
   arguments::linear_backward_input(dy, w, dx, layout);
   want_one_type("linear_backward_input", {{"dy", dy}, {"w", w}, {"dx", dx}});
-  products_->multiply(queue, {dy}, {w, layout == WeightLayout::in_out}, View{}, dx);
+  products.multiply(queue, {dy}, {w, layout == WeightLayout::in_out}, View{}, dx);
 }
 
-void DeviceKernels::linear_backward_weight(Queue queue, View x, View dy, View dw, View db,
-                                           WeightLayout layout) const {
+void linear_backward_weight(const MatrixProducts& products, Queue queue, In x, In dy, InOut dw,
+                            InOut db, WeightLayout layout) {
   constexpr const char* name = "linear_backward_weight";
   const auto n = arguments::linear_backward_weight(x, dy, dw, db, layout);
   want_one_type(name, {{"x", x}, {"dy", dy}, {"dw", dw}, {"db", db}});
   if (layout == WeightLayout::in_out)
-    products_->accumulate(queue, {x, true}, {dy}, dw);
+    products.accumulate(queue, {x, true}, {dy}, dw);
   else
-    products_->accumulate(queue, {dy, true}, {x}, dw);
+    products.accumulate(queue, {dy, true}, {x}, dw);
   if (!db) return;
   with_type_of(dy.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
@@ -57,6 +57,21 @@ void DeviceKernels::linear_backward_weight(Queue queue, View x, View dy, View dw
     add_column_sums(name, queue, ColumnSums<T>{rows_of<const T>(dy)}, {n.rows, n.out},
                     data_of<T>(db), none);
   });
+}
+
+}  // namespace
+
+void set_linear(Kernels& kernels, bool allow_tf32) {
+  const auto products = std::make_shared<const MatrixProducts>(kernels.copy, allow_tf32);
+  kernels.linear_forward = [products](auto... arguments) {
+    linear_forward(*products, arguments...);
+  };
+  kernels.linear_backward_input = [products](auto... arguments) {
+    linear_backward_input(*products, arguments...);
+  };
+  kernels.linear_backward_weight = [products](auto... arguments) {
+    linear_backward_weight(*products, arguments...);
+  };
 }
 
 }  // namespace lockstep::cuda

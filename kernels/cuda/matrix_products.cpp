@@ -66,25 +66,25 @@ bool aligned(const View& view) {
 /// A view itself if it is aligned, otherwise an aligned copy.
 class Aligned {
  public:
-  Aligned(const Kernels& kernels, Queue queue, const View& view, bool filled)
-      : kernels_(kernels), queue_(queue), original_(view), view_(view) {
+  Aligned(const Copy& copy, Queue queue, const View& view, bool filled)
+      : copy_(copy), queue_(queue), original_(view), view_(view) {
     if (aligned(view)) return;
     view_ = View{nullptr, {view.shape.rows(), view.shape.last()}, view.dtype};
     view_.row_stride = aligned_stride(view.shape.last(), view.dtype);
     memory_.emplace(queue, static_cast<std::size_t>(view_.shape.rows() * view_.row_stride) *
                                size_of(view.dtype));
     view_.data = memory_->data();
-    if (filled) kernels_.copy(queue_, original_, view_);
+    if (filled) copy_(queue_, original_, view_);
   }
 
   const View& view() const { return view_; }
   /// Copies the result back to the original view, if a copy was used.
   void copy_back() const {
-    if (memory_) kernels_.copy(queue_, view_, original_);
+    if (memory_) copy_(queue_, view_, original_);
   }
 
  private:
-  const Kernels& kernels_;
+  const Copy& copy_;
   Queue queue_;
   View original_, view_;
   std::optional<Scratch<std::byte>> memory_;
@@ -132,8 +132,8 @@ struct MatrixProducts::Call {
   }
 };
 
-MatrixProducts::MatrixProducts(const Kernels& kernels, bool allow_tf32)
-    : kernels_(kernels), allow_tf32_(allow_tf32) {
+MatrixProducts::MatrixProducts(Copy copy, bool allow_tf32)
+    : copy_(std::move(copy)), allow_tf32_(allow_tf32) {
   LOCKSTEP_CUBLAS(cublasLtCreate(&handle_));
 }
 
@@ -154,11 +154,11 @@ void MatrixProducts::run(Queue queue, Factor a, Factor b, View bias, View d,
   const std::int64_t rows = d.shape.rows(), columns = d.shape.last();
   const std::int64_t inner = a.transposed ? a.matrix.shape.rows() : a.matrix.shape.last();
   if (rows == 0 || columns == 0 || inner == 0) return;
-  const Aligned aligned_a(kernels_, queue, a.matrix, true);
-  const Aligned aligned_b(kernels_, queue, b.matrix, true);
-  const Aligned aligned_d(kernels_, queue, d, accumulates);
+  const Aligned aligned_a(copy_, queue, a.matrix, true);
+  const Aligned aligned_b(copy_, queue, b.matrix, true);
+  const Aligned aligned_d(copy_, queue, d, accumulates);
   std::optional<Aligned> aligned_bias;
-  if (bias) aligned_bias.emplace(kernels_, queue, bias, true);
+  if (bias) aligned_bias.emplace(copy_, queue, bias, true);
   const Call call({aligned_a.view(), a.transposed}, {aligned_b.view(), b.transposed},
                   bias ? aligned_bias->view() : bias, aligned_d.view(), allow_tf32_);
   const auto chosen = algorithm(

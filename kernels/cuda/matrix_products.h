@@ -11,6 +11,8 @@
 
 namespace lockstep::cuda {
 
+using Copy = decltype(Kernels::copy);
+
 /// One operand: a row-major matrix, or its transpose.
 struct Factor {
   View matrix;
@@ -28,7 +30,7 @@ struct Factor {
 class MatrixProducts {
  public:
   /// Creates products for the current device. For `allow_tf32` see make_cuda_kernels.
-  explicit MatrixProducts(const Kernels& kernels, bool allow_tf32);
+  MatrixProducts(Copy copy, bool allow_tf32);
   ~MatrixProducts();
   MatrixProducts(const MatrixProducts&) = delete;
   MatrixProducts& operator=(const MatrixProducts&) = delete;
@@ -46,7 +48,7 @@ class MatrixProducts {
   void run(Queue queue, Factor a, Factor b, View bias, View d, bool accumulates) const;
   cublasLtMatmulHeuristicResult_t algorithm(const Key& key, const Call& call) const;
 
-  const Kernels& kernels_;  // for copies
+  Copy copy_;
   bool allow_tf32_;
   cublasLtHandle_t handle_ = nullptr;
   mutable std::mutex mutex_;

@@ -15,7 +15,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int size = per_vector<float>;  // of the widest arrays
+constexpr int size = per_vector<float>;  // elements per 16 bytes of the widest arrays
 
 template <class P, class G>
 __global__ void __launch_bounds__(threads)
@@ -39,10 +39,8 @@ __global__ void __launch_bounds__(threads)
   store(variance + i, v, cut.count);
 }
 
-}  // namespace
-
-void DeviceKernels::adamw(Queue queue, View parameter, View gradient, View momentum, View variance,
-                          const AdamWStep& step) const {
+void adamw(Queue queue, InOut parameter, In gradient, InOut32 momentum, InOut32 variance,
+           const AdamWStep& step) {
   const std::int64_t n = arguments::adamw(parameter, gradient, momentum, variance, step);
   const element::AdamWFactors factors = adamw_factors(step);
   const std::int64_t blocks = n == 0 ? 0 : groups_of(std::int64_t{threads} * size, n + size - 1);
@@ -55,6 +53,12 @@ void DeviceKernels::adamw(Queue queue, View parameter, View gradient, View momen
              momentum.f32(), variance.f32());
     });
   });
+}
+
+}  // namespace
+
+void set_optimizer(Kernels& kernels) {
+  kernels.adamw = adamw;
 }
 
 }  // namespace lockstep::cuda

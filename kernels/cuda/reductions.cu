@@ -88,18 +88,24 @@ double sum_of(const char* name, Queue queue, View x, F f) {
   return result;
 }
 
-}  // namespace
-
-double DeviceKernels::sum_of_squares(Queue queue, View x) const {
+double sum_of_squares(Queue queue, In x) {
   return sum_of("sum_of_squares", queue, x, Square{});
 }
 
-bool DeviceKernels::finite(Queue queue, View x) const {
+bool finite(Queue queue, In x) {
   return sum_of("finite", queue, x, NotFinite{}) == 0.0;
 }
 
-double DeviceKernels::sum(Queue queue, View x) const {
+double sum(Queue queue, In x) {
   return sum_of("sum", queue, x, Value{});
+}
+
+}  // namespace
+
+void set_reductions(Kernels& kernels) {
+  kernels.sum_of_squares = sum_of_squares;
+  kernels.finite = finite;
+  kernels.sum = sum;
 }
 
 }  // namespace lockstep::cuda

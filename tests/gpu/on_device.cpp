@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/cuda/check.h"
@@ -36,7 +36,7 @@ struct Region {
 /// Makes a kernel's views refer to the GPU until finish().
 class Transfer {
  public:
-  explicit Transfer(std::initializer_list<View*> views) {
+  explicit Transfer(const std::vector<View*>& views) {
     LOCKSTEP_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     for (const View* view : views) add(*view);
     merge();
@@ -116,126 +116,41 @@ class Transfer {
   std::vector<Region> regions_;
 };
 
-/// Copies the arguments to the GPU, runs the call, and copies them back.
-template <class Call>
-auto run(std::initializer_list<View*> views, Call call) {
-  Transfer transfer(views);
-  if constexpr (std::is_void_v<decltype(call(Queue{}))>) {
-    call(transfer.queue());
-    transfer.finish();
-  } else {
-    const auto result = call(transfer.queue());
-    transfer.finish();
-    return result;
-  }
+template <class T>
+void add_if_view(std::vector<View*>& views, T& argument) {
+  if constexpr (std::is_base_of_v<View, T>) views.push_back(&argument);
 }
 
-class OnDevice final : public Kernels {
- public:
-  explicit OnDevice(std::unique_ptr<Kernels> kernels) : k_(std::move(kernels)) {}
-
-  void linear_forward(Queue, View x, View w, View bias, View y, WeightLayout l) const override {
-    run({&x, &w, &bias, &y}, [&](Queue q) { k_->linear_forward(q, x, w, bias, y, l); });
-  }
-  void linear_backward_input(Queue, View dy, View w, View dx, WeightLayout l) const override {
-    run({&dy, &w, &dx}, [&](Queue q) { k_->linear_backward_input(q, dy, w, dx, l); });
-  }
-  void linear_backward_weight(Queue, View x, View dy, View dw, View db,
-                              WeightLayout l) const override {
-    run({&x, &dy, &dw, &db}, [&](Queue q) { k_->linear_backward_weight(q, x, dy, dw, db, l); });
-  }
-  void layernorm_forward(Queue, View x, View gain, View bias, View y, View mean,
-                         View rstd) const override {
-    run({&x, &gain, &bias, &y, &mean, &rstd},
-        [&](Queue q) { k_->layernorm_forward(q, x, gain, bias, y, mean, rstd); });
-  }
-  void layernorm_backward_input(Queue, View dy, View x, View gain, View mean, View rstd,
-                                View dx) const override {
-    run({&dy, &x, &gain, &mean, &rstd, &dx},
-        [&](Queue q) { k_->layernorm_backward_input(q, dy, x, gain, mean, rstd, dx); });
-  }
-  void layernorm_backward_weight(Queue, View dy, View x, View mean, View rstd, View dgain,
-                                 View dbias) const override {
-    run({&dy, &x, &mean, &rstd, &dgain, &dbias},
-        [&](Queue q) { k_->layernorm_backward_weight(q, dy, x, mean, rstd, dgain, dbias); });
-  }
-  void gelu_forward(Queue, View x, View y) const override {
-    run({&x, &y}, [&](Queue q) { k_->gelu_forward(q, x, y); });
-  }
-  void gelu_backward(Queue, View x, View dy, View dx) const override {
-    run({&x, &dy, &dx}, [&](Queue q) { k_->gelu_backward(q, x, dy, dx); });
-  }
-  void attention_forward(Queue, View q, View k, View v, int heads, View y, View lse,
-                         View p) const override {
-    run({&q, &k, &v, &y, &lse, &p},
-        [&](Queue queue) { k_->attention_forward(queue, q, k, v, heads, y, lse, p); });
-  }
-  void attention_backward(Queue, View dy, View q, View k, View v, View y, View lse, View p,
-                          int heads, View dq, View dk, View dv) const override {
-    run({&dy, &q, &k, &v, &y, &lse, &p, &dq, &dk, &dv}, [&](Queue queue) {
-      k_->attention_backward(queue, dy, q, k, v, y, lse, p, heads, dq, dk, dv);
-    });
-  }
-  void embedding_forward(Queue, View tokens, View table, View positions, View x) const override {
-    run({&tokens, &table, &positions, &x},
-        [&](Queue q) { k_->embedding_forward(q, tokens, table, positions, x); });
-  }
-  void embedding_backward(Queue, View tokens, View dx, View table, View positions) const override {
-    run({&tokens, &dx, &table, &positions},
-        [&](Queue q) { k_->embedding_backward(q, tokens, dx, table, positions); });
-  }
-  void cross_entropy_forward(Queue, View logits, View targets, View losses,
-                             View lse) const override {
-    run({&logits, &targets, &losses, &lse},
-        [&](Queue q) { k_->cross_entropy_forward(q, logits, targets, losses, lse); });
-  }
-  void cross_entropy_backward(Queue, View logits, View targets, View lse, float scale,
-                              View dlogits) const override {
-    run({&logits, &targets, &lse, &dlogits},
-        [&](Queue q) { k_->cross_entropy_backward(q, logits, targets, lse, scale, dlogits); });
-  }
-  void add(Queue, View a, View b, View y) const override {
-    run({&a, &b, &y}, [&](Queue q) { k_->add(q, a, b, y); });
-  }
-  void scale(Queue, View x, float factor) const override {
-    run({&x}, [&](Queue q) { k_->scale(q, x, factor); });
-  }
-  void fill(Queue, View x, float value) const override {
-    run({&x}, [&](Queue q) { k_->fill(q, x, value); });
-  }
-  void copy(Queue, View from, View to) const override {
-    run({&from, &to}, [&](Queue q) { k_->copy(q, from, to); });
-  }
-  void convert(Queue, View from, View to) const override {
-    run({&from, &to}, [&](Queue q) { k_->convert(q, from, to); });
-  }
-  void adamw(Queue, View parameter, View gradient, View momentum, View variance,
-             const AdamWStep& step) const override {
-    run({&parameter, &gradient, &momentum, &variance},
-        [&](Queue q) { k_->adamw(q, parameter, gradient, momentum, variance, step); });
-  }
-  double sum_of_squares(Queue, View x) const override {
-    return run({&x}, [&](Queue q) { return k_->sum_of_squares(q, x); });
-  }
-  bool finite(Queue, View x) const override {
-    return run({&x}, [&](Queue q) { return k_->finite(q, x); });
-  }
-  double sum(Queue, View x) const override {
-    return run({&x}, [&](Queue q) { return k_->sum(q, x); });
-  }
-
- private:
-  std::unique_ptr<Kernels> k_;
-};
+/// Returns a kernel that copies its arguments to the GPU, runs `kernel`, and copies them back.
+template <class Result, class... Arguments>
+Kernel<Result(Queue, Arguments...)> kernel_on_device(
+    const Kernel<Result(Queue, Arguments...)>& kernel) {
+  return [kernel](Queue, Arguments... arguments) -> Result {
+    std::vector<View*> views;
+    (add_if_view(views, arguments), ...);
+    Transfer transfer(views);
+    if constexpr (std::is_void_v<Result>) {
+      kernel(transfer.queue(), arguments...);
+      transfer.finish();
+    } else {
+      const Result result = kernel(transfer.queue(), arguments...);
+      transfer.finish();
+      return result;
+    }
+  };
+}
 
 }  // namespace
 
-std::unique_ptr<Kernels> on_device(std::unique_ptr<Kernels> kernels) {
-  return std::make_unique<OnDevice>(std::move(kernels));
+Kernels on_device(const Kernels& kernels) {
+  Kernels result;
+  for_each_kernel(
+      [&](const char*, auto kernel) { result.*kernel = kernel_on_device(kernels.*kernel); });
+  return result;
 }
 
 const Kernels& kernels() {
-  static const auto kernels = [] {
+  static const Kernels kernels = [] {
     int devices = 0;
     if (const cudaError_t error = cudaGetDeviceCount(&devices);
         error != cudaSuccess || devices == 0) {
@@ -245,7 +160,7 @@ const Kernels& kernels() {
     }
     return on_device(make_cuda_kernels());
   }();
-  return *kernels;
+  return kernels;
 }
 
 bool on_cpu() {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <memory>
-
 #include "kernels/kernels.h"
 
 namespace lockstep::testing {
@@ -10,6 +8,6 @@ namespace lockstep::testing {
 /// including the gaps between rows, runs the kernel, waits, and copies everything back. Arguments
 /// that are adjacent or overlap in host memory do so on the GPU too, at the same distance from
 /// aligned addresses. Throws std::logic_error if a kernel wrote to the margin around them.
-std::unique_ptr<Kernels> on_device(std::unique_ptr<Kernels> kernels);
+Kernels on_device(const Kernels& kernels);
 
 }  // namespace lockstep::testing

@@ -49,8 +49,7 @@ class Array {
         stride_(shape.last() + gap),
         storage_(static_cast<std::size_t>(offset + rows_ * stride_ + 16), not_a_number) {}
 
-  /// Converts to a View to pass to a kernel; a kernel may write even to an Array that is const
-  /// here.
+  /// Returns a View to pass to a kernel, which may write to it even if this Array is const.
   View view() const {
     View view{const_cast<float*>(storage_.data()) + offset_, shape_};
     view.row_stride = stride_;
@@ -83,7 +82,7 @@ class Array {
     return result;
   }
 
-  /// Whether all elements outside the view are still NaN.
+  /// Returns whether all elements outside the view are still NaN.
   bool untouched() const {
     std::vector<bool> inside(storage_.size(), false);
     for (std::int64_t r = 0; r < rows_; ++r)
@@ -100,7 +99,7 @@ class Array {
   std::vector<float> storage_;
 };
 
-/// ‖a − b‖₂ / ‖b‖₂, or +∞ if a contains a NaN or a kernel wrote outside the view.
+/// Returns ‖a − b‖₂ / ‖b‖₂, or +∞ if a contains a NaN or a kernel wrote outside the view.
 inline double error(const Array& a, const Doubles& b) {
   if (!a.untouched() || static_cast<std::size_t>(a.elements()) != b.size()) return infinity;
   double difference = 0.0, norm = 0.0;
@@ -113,14 +112,14 @@ inline double error(const Array& a, const Doubles& b) {
   return norm == 0.0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
-/// a + b: the expected value of an accumulated gradient.
+/// Returns a + b, the expected value of an accumulated gradient.
 inline Doubles plus(const Doubles& a, const Doubles& b) {
   Doubles sum = a;
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += b[i];
   return sum;
 }
 
-/// Bitwise equality, including NaN.
+/// Returns whether a and b are bitwise equal, including NaN.
 inline bool same_bits(const Array& a, const Array& b) {
   if (a.elements() != b.elements()) return false;
   for (std::int64_t i = 0; i < a.elements(); ++i) {
@@ -146,7 +145,7 @@ inline constexpr double tolerance = 1e-5;
 
 /// The kernels that this program tests.
 const Kernels& kernels();
-/// Whether these are the CPU's kernels, which make two further guarantees: a token outside the
+/// Returns whether these are the CPU kernels, which make two more guarantees: a token outside the
 /// vocabulary throws, and a kernel on narrow elements gives the bits of the f32 kernel, rounded
 /// once.
 bool on_cpu();

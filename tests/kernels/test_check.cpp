@@ -1,8 +1,11 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <set>
 #include <string>
+#include <type_traits>
 
+#include "kernels/check.h"
 #include "tests/kernels/support.h"
 
 using namespace lockstep;
@@ -10,7 +13,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// A kernel call with views of matching shapes, by position.
+/// A call of a kernel, and views of matching shapes for it.
 struct Call {
   std::string kernel;
   std::vector<View> views;
@@ -30,8 +33,8 @@ View i(Shape shape) {
   return {index_memory.data(), shape, DType::i32};
 }
 
-/// One call of every kernel on small shapes: b 2, s 3, h 4, out 5, heads 2. Views that may be
-/// narrow have type `dtype`.
+/// Returns at least one call of each kernel with several views, on small shapes: b 2, s 3, h 4, out
+/// 5, heads 2. Views that may be narrow have type `dtype`.
 std::vector<Call> calls(DType dtype = DType::f32) {
   const Kernels& k = kernels();
   const auto f = [dtype](Shape shape) { return view_of(shape, dtype); };
@@ -121,6 +124,26 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("calls() has every kernel that takes several views") {
+  std::set<std::string> called{"convert"};  // reports errors as copy if both types are the same
+  for (const Call& call : calls()) called.insert(call.kernel);
+  for_each_kernel([&]<class Result, class... Arguments>(
+                      const char* name, Kernel<Result(Queue, Arguments...)> Kernels::*) {
+    const std::string kernel = name;
+    CAPTURE(kernel);
+    const int views = (int{std::is_base_of_v<View, std::remove_cvref_t<Arguments>>} + ...);
+    CHECK((views == 1 || called.contains(kernel)));
+  });
+}
+
+TEST_CASE("an implementation that lacks a kernel is rejected, and the error names the kernel") {
+  Kernels some = kernels();
+  CHECK_NOTHROW(want_every_kernel("CPU", some));
+  some.gelu_backward = nullptr;
+  CHECK_THROWS_WITH_AS(want_every_kernel("CPU", some), "the CPU has no kernel gelu_backward",
+                       std::logic_error);
+}
+
 TEST_CASE("every kernel accepts matching shapes; otherwise its error names it and two shapes") {
   for (const Call& call : all_calls()) {
     CAPTURE(call.kernel);
@@ -164,7 +187,7 @@ TEST_CASE("statistics and moments are f32 whatever the other types are") {
     for (View& view : call.views) {
       if (view.dtype != DType::f32) continue;
       view.dtype = DType::bf16;
-      CHECK(contains(complaint(call, call.views), "is bf16, this kernel takes f32"));
+      CHECK(contains(complaint(call, call.views), "is bf16; this kernel takes f32"));
       view.dtype = DType::f32;
     }
   }

@@ -34,7 +34,7 @@ struct CrossEntropy {
 TEST_CASE("cross-entropy and its gradient, over random shapes") {
   Random random{40};
   for (int trial = 0; trial < 60; ++trial) {
-    // From a vocabulary of one to several blocks of the online softmax.
+    // Vocabularies of one token up to several blocks of the online softmax.
     CrossEntropy t{random.between(1, 30), random.between(1, trial % 3 == 0 ? 5 : 1700), random,
                    trial % 2 ? 1.0F : 8.0F};
     CAPTURE(t.targets.size());
@@ -63,7 +63,7 @@ TEST_CASE("cross-entropy of logits of ten thousand") {
   CHECK(error(t.losses, want.losses) < tolerance);
   CHECK(error(t.lse, want.lse) < tolerance);
   t.backward(1.0F);
-  // lse is rounded to 2e-3 at this size, and the probabilities with it.
+  // At this size lse has a rounding error of up to 2e-3: the relative error of the probabilities.
   CHECK(error(t.dlogits,
               oracle::cross_entropy_backward(t.logits.doubles(), t.targets, t.size(), 1.0)) < 2e-3);
 }

@@ -10,7 +10,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// |got - want| in units in the last place of f32 at `want`.
+/// Returns |got - want| in units in the last place of f32 at `want`.
 double ulps(float got, double want) {
   const int exponent = std::max(std::ilogb(want), -126);
   return std::fabs(got - want) / std::ldexp(1.0, exponent - 23);
@@ -105,7 +105,7 @@ struct Narrow {
   std::uint16_t infinite() const {
     return static_cast<std::uint16_t>((exponents() - 1) << fraction_bits);
   }
-  /// The value of these bits by definition; for ∞, the number that would follow the largest.
+  /// Returns the value of these bits by definition; for ∞, what would follow the largest number.
   double value(unsigned magnitude) const {
     const int exponent = static_cast<int>(magnitude) >> fraction_bits;
     const int fraction = static_cast<int>(magnitude) & ((1 << fraction_bits) - 1);
@@ -189,7 +189,7 @@ TEST_CASE("rounding to a narrow type gives the nearest value, ties to even") {
   }
 }
 
-TEST_CASE("softmax parts merge to the whole row's, wherever the row is cut") {
+TEST_CASE("softmax parts merge into the part of the whole row, wherever the row is cut") {
   Random random{5};
   for (int trial = 0; trial < 200; ++trial) {
     const std::int64_t n = random.between(1, 20), cut = random.between(0, n);

@@ -228,5 +228,5 @@ TEST_CASE("convert works between any two types, and rounds to the narrower one")
   }
   Array numbers{{4}};
   CHECK_THROWS_WITH_AS(kernels().convert({}, numbers, View{numbers.view().data, {4}, DType::i32}),
-                       "convert: to (4) is i32, this kernel takes f32", std::invalid_argument);
+                       "convert: to (4) is i32; this kernel takes f32", std::invalid_argument);
 }

@@ -57,7 +57,7 @@ TEST_CASE("an invalid time gives one line that names the flag, the part and a va
                {"'1h'", "1.5ms"}) == "");
 }
 
-TEST_CASE("the wall clock tells the time since its start") {
+TEST_CASE("the wall clock returns the time since its start") {
   Clock clock = Clock::wall();
   CHECK_FALSE(clock.is_modelled());
   const Picoseconds before = clock.now();
@@ -84,8 +84,8 @@ TEST_CASE("a pace slows a modelled run, and nothing else") {
   // 60 ms of modelled time at twice its speed take 30 ms. No upper bound: a busy machine could
   // exceed it.
   CHECK(seconds_for(Clock::modelled({}, {}, 2), 60'000'000'000) >= 0.029);
-  // A thousand seconds at 100,000 times the speed take 10 ms. Without a pace, on the wall clock, or
-  // for a time already past, there is no wait. The bounds only exclude waiting for all of it.
+  // 1000 s at 100,000 times the speed take 10 ms. Without a pace, on the wall clock, or for a time
+  // already past, there is no wait. The bounds only exclude a wait for the full modelled time.
   CHECK(seconds_for(Clock::modelled({}, {}, 1e5), 1'000'000'000'000'000) < 500);
   const Picoseconds hour = 3'600'000'000'000'000;
   CHECK(seconds_for(Clock::modelled({}), hour) < 1000);

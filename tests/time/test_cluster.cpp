@@ -42,7 +42,7 @@ TEST_CASE("a message costs latency plus bytes over bandwidth, by the link it cro
   CHECK(cluster.transfer(3, 0, 1000) == 10'000'000);
 }
 
-TEST_CASE("a segment's α and β hold from its size up to the next one's") {
+TEST_CASE("a segment's α and β hold from its size up to that of the next segment") {
   auto document = two_nodes();
   document["within"]["segments"] = nlohmann::json::parse(R"([
     {"from_bytes": 1000, "latency_seconds": 5e-6, "bandwidth": 1e9},
@@ -57,7 +57,7 @@ TEST_CASE("a segment's α and β hold from its size up to the next one's") {
   }
   CHECK(cluster.latency(0, 1, 4000) == 0);
   CHECK(cluster.transfer(0, 1, 1 << 30) == 0);
-  CHECK(cluster.latency(0, 4, 4000) == 10'000'000);  // the other link has none
+  CHECK(cluster.latency(0, 4, 4000) == 10'000'000);  // `between` has no segments
   CHECK(Cluster::load(folder.file("again.json", cluster.json())) == cluster);
 
   const auto answer_with = [&](const char* segments) {
@@ -124,7 +124,7 @@ TEST_CASE("a cluster file describes a whole cluster") {
   CHECK(cluster.between.bandwidth == 2.5e10);
 }
 
-TEST_CASE("null is infinite: such a link or memory costs nothing by the byte") {
+TEST_CASE("null means infinite bandwidth: a byte then takes no time") {
   auto document = two_nodes();
   document["flops"] = nullptr;
   document["memory_bandwidth"] = nullptr;
@@ -137,7 +137,7 @@ TEST_CASE("null is infinite: such a link or memory costs nothing by the byte") {
   CHECK(cluster.compute({.flops = 1e20, .bytes = 1e20}) == 5'000'000);
 }
 
-TEST_CASE("a written cluster is read back the same") {
+TEST_CASE("a cluster that is written and read back is unchanged") {
   const TemporaryFolder folder;
   for (const std::string& preset : Cluster::presets()) {
     const Cluster written = Cluster::load(preset);

@@ -48,7 +48,7 @@ TEST_CASE("times with errors up to 10 % recover it within 10 %") {
   }
 }
 
-TEST_CASE("relative errors cancel, weighted by the latency's share and by the bandwidth's") {
+TEST_CASE("relative errors cancel if weighted by the share of the latency, or of the bandwidth") {
   std::mt19937 random{2};
   std::lognormal_distribution<double> noise{0, 0.5};
   int both = 0;
@@ -73,7 +73,7 @@ TEST_CASE("relative errors cancel, weighted by the latency's share and by the ba
 }
 
 TEST_CASE("small messages determine the latency, whatever large ones do") {
-  // Beyond the caches a byte takes three times as long.
+  // In messages larger than the caches a byte takes three times as long.
   auto times = messages({4e-6, 2e10});
   for (MessageTime& time : times)
     if (time.bytes > 1 << 20) time.seconds *= 3;
@@ -84,12 +84,12 @@ TEST_CASE("small messages determine the latency, whatever large ones do") {
 }
 
 TEST_CASE("neither part is negative, even if the best line's would be") {
-  // Twice the bytes take three times the time: the line through both starts below 0. With the line
-  // through 0, the relative errors cancel if β is the mean time per byte.
+  // Twice the bytes take three times the time, so the line through both points has a negative α.
+  // With α = 0, the relative errors cancel if β is the mean time per byte.
   const Link from_zero = fit_link(std::vector<MessageTime>{{1000, 1e-3}, {2000, 3e-3}});
   CHECK(from_zero.latency_seconds == 0);
   CHECK(from_zero.bandwidth == doctest::Approx(1 / 1.25e-6));
-  // A larger message that is faster: the fit is the mean time.
+  // The larger message is faster, so β is 0 and α the mean time.
   const Link flat = fit_link(std::vector<MessageTime>{{0, 2e-3}, {1000, 1e-3}});
   CHECK(std::isinf(flat.bandwidth));
   CHECK(flat.latency_seconds == doctest::Approx(1.5e-3));
@@ -122,7 +122,7 @@ std::vector<MessageTime> by_protocol() {
 
 }  // namespace
 
-TEST_CASE("segments find where α and β change, and what they are") {
+TEST_CASE("fit_segments finds where α and β change, and their values") {
   const auto times = by_protocol();
   const Link link = fit_segments(times, 0.01);
   REQUIRE(link.segments.size() == 2);
@@ -136,7 +136,8 @@ TEST_CASE("segments find where α and β change, and what they are") {
   CHECK(link.segments[1].bandwidth == doctest::Approx(3e9).epsilon(0.01));
 }
 
-TEST_CASE("with segments no measured size is further off than the bound; one line is") {
+TEST_CASE(
+    "with segments the error at every measured size is within the bound; with one line it is not") {
   std::mt19937 random{3};
   std::uniform_real_distribution<double> noise{0.8, 1.25};
   for (const double bound : {0.02, 0.1, 0.3})
@@ -148,7 +149,7 @@ TEST_CASE("with segments no measured size is further off than the bound; one lin
       const Link link = fit_segments(times, bound);
       double largest = 0;
       for (const auto& [bytes, seconds] : times) {
-        // The segment by hand: the last one that begins at or before this size.
+        // Finds the segment by hand: the last one that begins at or before this size.
         double alpha = link.latency_seconds, bandwidth = link.bandwidth;
         for (const Link::Segment& segment : link.segments)
           if (bytes >= segment.from_bytes) alpha = segment.latency_seconds;
@@ -163,12 +164,12 @@ TEST_CASE("with segments no measured size is further off than the bound; one lin
       CHECK(largest <= bound + 1e-9);
       CHECK(largest_error(link, times) == doctest::Approx(largest));
       CHECK(largest_error(fit_link(times), times) > bound);
-      // Fewest: what a larger bound allows takes no more of them.
+      // A larger bound never needs more segments.
       CHECK(fit_segments(times, 2 * bound).segments.size() <= link.segments.size());
     }
 }
 
-TEST_CASE("one size alone keeps the α before it, so that its bytes have the bandwidth") {
+TEST_CASE("a segment of one size keeps the previous α, and the rest of the time gives β") {
   const std::vector<MessageTime> times{{0, 5e-6}, {1000, 5.1e-6}, {1 << 20, 1e-4}, {1 << 21, 9e-4}};
   const Link link = fit_segments(times, 1e-6);
   REQUIRE(link.segments.size() == 2);
@@ -176,15 +177,15 @@ TEST_CASE("one size alone keeps the α before it, so that its bytes have the ban
   CHECK(link.segments[0].bandwidth == doctest::Approx((1 << 20) / 95e-6));
   CHECK(link.segments[1].latency_seconds == doctest::Approx(5e-6));
   CHECK(link.segments[1].bandwidth == doctest::Approx((1 << 21) / 895e-6));
-  // One that takes less than that α is all latency.
+  // If the message takes less than that α, all of its time is latency.
   const Link early = fit_segments({{0, 5e-6}, {4, 1e-6}}, 0.1);
   CHECK(early.segments.front().latency_seconds == doctest::Approx(1e-6));
   CHECK(std::isinf(early.segments.front().bandwidth));
 }
 
-TEST_CASE("one line needs no segments, and has the least largest error") {
-  // 1 µs at 0 B, 4 µs at 1 B, 2 µs at 1 KB. A byte more costs next to nothing, as 1 KB has to be
-  // met too; so the line is flat, and 1 + e = 4 (1 - e) where e = 3/5.
+TEST_CASE("one line needs no segments and minimizes the largest relative error") {
+  // 1 µs at 0 B, 4 µs at 1 B, 2 µs at 1 KB. The 1 KB message keeps the time per byte near 0, so the
+  // best line is flat, and its error e = 3/5 solves 1 + e = 4 (1 - e).
   const std::vector<MessageTime> times{{0, 1e-6}, {1, 4e-6}, {1024, 2e-6}};
   const Link link = fit_segments(times, 0.7);
   CHECK(link.segments.empty());
@@ -197,7 +198,7 @@ TEST_CASE("one line needs no segments, and has the least largest error") {
   }
 }
 
-TEST_CASE("segments of what can't be measured are refused") {
+TEST_CASE("fit_segments rejects impossible times, repeated sizes and negative bounds") {
   CHECK_THROWS_AS(fit_segments({}, 0.1), std::invalid_argument);
   CHECK_THROWS_AS(fit_segments({{0, 1e-6}, {8, 0}}, 0.1), std::invalid_argument);
   CHECK_THROWS_AS(fit_segments({{0, 1e-6}, {8, 2e-6}, {8, 3e-6}}, 0.1), std::invalid_argument);

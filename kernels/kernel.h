@@ -1,0 +1,47 @@
+#pragma once
+
+/// The types that kernels.h uses to declare kernels. An argument's type states how the kernel
+/// accesses it. Code that treats all kernels alike relies on that: it converts 16-bit arguments on
+/// the CPU, counts memory traffic, and copies arguments to a GPU in tests.
+
+#include <concepts>
+#include <functional>
+
+#include "kernels/view.h"
+
+namespace lockstep {
+
+/// The queue on which a kernel runs. On the CPU, kernels run synchronously on the calling thread
+/// and ignore it. On a GPU `handle` is a cudaStream_t, and the call returns once the kernel is
+/// enqueued.
+struct Queue {
+  void* handle = nullptr;
+};
+
+/// A function that an implementation provides, such as Kernel<void(Queue, In x, Out y)>.
+template <class Signature>
+using Kernel = std::function<Signature>;
+
+enum class Access { read, write, read_write };
+enum class ElementType { floating, f32, i32 };
+
+/// A view passed to a kernel. Any View converts implicitly.
+template <Access access, ElementType type>
+struct Argument : View {
+  using View::View;
+  Argument() = default;
+  Argument(const std::convertible_to<View> auto& view) : View(view) {}
+};
+
+// Views of f32, bf16 or f16.
+using In = Argument<Access::read, ElementType::floating>;
+using Out = Argument<Access::write, ElementType::floating>;
+using InOut = Argument<Access::read_write, ElementType::floating>;
+// Views of f32 only.
+using In32 = Argument<Access::read, ElementType::f32>;
+using Out32 = Argument<Access::write, ElementType::f32>;
+using InOut32 = Argument<Access::read_write, ElementType::f32>;
+// Views of i32: tokens.
+using Indices = Argument<Access::read, ElementType::i32>;
+
+}  // namespace lockstep
