@@ -13,13 +13,6 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-namespace {
-
-/// One bucket per unit: the head, each block, the embedding.
-constexpr std::int64_t unit_buckets = 1;
-
-}  // namespace
-
 TEST_CASE(
     "data parallelism and ZeRO: the same bits, bytes and memory as derived, near one device") {
   for (const int n : {1, 2, 3, 4, 8}) {

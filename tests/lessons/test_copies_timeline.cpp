@@ -11,13 +11,6 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-namespace {
-
-/// One bucket per unit: the head, each block, the embedding.
-constexpr std::int64_t unit_buckets = 1;
-
-}  // namespace
-
 TEST_CASE("with communication as long as backward, overlap leaves little of it exposed") {
   for (const int ranks : {2, 4, 8}) {
     for (const int layers : {8, 16}) {

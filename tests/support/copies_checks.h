@@ -33,6 +33,9 @@ inline const char* name_of(Scheme scheme) {
   return names[static_cast<int>(scheme)];
 }
 
+/// A bucket size that gives each unit (the head, each block, the embedding) its own bucket.
+constexpr std::int64_t unit_buckets = 1;
+
 /// The stages of ZeRO allocate the model's values and gradients themselves.
 inline Storage storage_of(Scheme scheme) {
   const bool zero =
