@@ -10,9 +10,9 @@ namespace lockstep {
 /// Initializes MPI with MPI_THREAD_MULTIPLE, and finalizes it on destruction.
 class MpiSession {
  public:
-  /// `native`: the run will call MPI's own collectives. They wait inside MPI, so MPI is set to yield
-  /// the processor between its polls. Otherwise only Lockstep waits, and sleeps between its polls
-  /// (polling.h). Throws RunError if MPI does not support MPI_THREAD_MULTIPLE.
+  /// `native`: the run will call MPI's own collectives. They wait inside MPI, so MPI is set to
+  /// yield the processor between its polls. Otherwise only Lockstep waits, and sleeps between its
+  /// polls (polling.h). Throws RunError if MPI does not support MPI_THREAD_MULTIPLE.
   explicit MpiSession(bool native);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
