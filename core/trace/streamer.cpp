@@ -179,6 +179,7 @@ void Streamer::notify() {
 
 void Streamer::finish(double patience_seconds) {
   patience_seconds_ = patience_seconds;
+  finish_began_ = SteadyClock::now();
   complete_ = true;
   notify();
   while (!stop_) std::this_thread::sleep_for(std::chrono::milliseconds{2});
@@ -227,11 +228,12 @@ void Streamer::work() {
           c.retry_at = now + std::chrono::milliseconds{200};
           if (c.socket >= 0) c.state = Connection::State::connecting;
         }
-        // There is no viewer, or it has not read anything for too long.
-        const bool given_up =
-            (!c.ever_connected && c.state == Connection::State::closed) ||
-            c.state == Connection::State::refused ||
-            now - c.last_progress > std::chrono::duration<double>(patience_seconds_);
+        // There is no viewer, or since finish() was called it has not read anything for too long.
+        // (Before that, there may have been nothing to read.)
+        const SteadyClock::time_point since = std::max(c.last_progress, finish_began_.load());
+        const bool given_up = (!c.ever_connected && c.state == Connection::State::closed) ||
+                              c.state == Connection::State::refused ||
+                              now - since > std::chrono::duration<double>(patience_seconds_);
         if (!c.all_sent() && !given_up) all_done = false;
         if (c.socket < 0) continue;
         const int events = POLLIN | (c.wants_to_write() ? POLLOUT : 0);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -42,6 +43,7 @@ class Streamer {
   std::atomic<bool> complete_{false};
   std::atomic<bool> stop_{false};
   std::atomic<double> patience_seconds_{5};
+  std::atomic<std::chrono::steady_clock::time_point> finish_began_{};
   bool refusal_printed_ = false;
   int wake_[2] = {-1, -1};  ///< a pipe: notify() writes to it, the thread polls it
   std::thread thread_;

@@ -34,7 +34,7 @@ refuse '--layers' 'no such flag' -- --layers 3
 refuse '--ranks 9' 'two nodes' -- --ranks 9 --clock modelled --cluster "$clusters/two_nodes.json"
 run "$lesson" --comm native
 claim 'native collectives of threads are refused' ended 2
-claim 'and it is said why' complains 'threads have no library'
+claim 'and it is said why' complains 'no library has collectives for threads'
 
 for launch in "${launches[@]}"; do
   for ranks in 1 2 3 5; do

@@ -102,6 +102,22 @@ TEST_CASE("a run that ends before the viewer has answered is still shown") {
   }
 }
 
+TEST_CASE("the last bytes of a run that was silent for long are still sent") {
+  const TemporaryFolder folder;
+  FakeViewer viewer;
+  viewer.listen({});
+  const std::string first = bytes_of(1000), last = "the end\n";
+  const std::string file = folder.file("trace", first);
+  Streamer streamer{viewer.address(), ""};
+  streamer.add(file, hello);
+  CHECK(viewer.gets(first));
+  const double patience = 2;
+  std::this_thread::sleep_for(milliseconds{2500});  // longer than the patience
+  std::ofstream{file, std::ios::app} << last;
+  streamer.finish(patience);
+  CHECK(viewer.gets(first + last));
+}
+
 TEST_CASE("a viewer that drops the connection five times resumes where it left off") {
   const TemporaryFolder folder;
   FakeViewer viewer;
