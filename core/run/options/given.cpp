@@ -34,9 +34,9 @@ std::vector<int> frozen_units(const std::string& text, int layers) {
     else if (block && *block < layers)
       units.push_back(*block + 1);
     else
-      throw UsageError(
-          fmt::format("--freeze {}: '{}' is not a block from 0 to {}, embedding or head", text,
-                      part, layers - 1));
+      throw UsageError(fmt::format(
+          "--freeze {}: '{}' is no part of the model; give blocks 0 to {}, embedding or head", text,
+          part, layers - 1));
   }
   return units;
 }
