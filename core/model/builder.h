@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The configuration, device and storage with which a layer is built. Needed only during
+/// The configuration, device and storage with which a layer is built. Layers need it only during
 /// construction.
 struct LayerSite {
   GptConfig config;
@@ -42,15 +42,15 @@ struct LinearSpec {
   int out = 0;
   WeightLayout layout = WeightLayout::in_out;
   LinearSplit split = LinearSplit::column;
-  /// For a tied head: the Linear reads this parameter's value and adds to `tied_gradient`, and owns
-  /// neither.
+  /// For a tied head: the Linear reads this parameter's value and adds its gradient to
+  /// `tied_gradient`. It owns neither.
   Parameter* tied = nullptr;
   View tied_gradient{};
 };
 
 /// Builds the layers of a model. A lesson that changes the model derives from this class, overrides
-/// the layers it changes, and passes the builder to its Plan. The run, the reference on one device,
-/// predictions, sampling and the meta device then all use it.
+/// the functions that build the changed layers, and passes the builder to its Plan. The run, the
+/// reference on one device, predictions, sampling and the meta device then all use this builder.
 class ModelBuilder {
  public:
   virtual ~ModelBuilder() = default;

@@ -21,10 +21,10 @@ class PipelineExecutor {
  public:
   /// `group` holds the pipeline's ranks in the order of the schedule's ranks. `stages` are the
   /// models of this rank's stages, in ascending stage order, all on the endpoint's device.
-  /// `boundary` is the tensor that a microbatch sends from stage to stage. Group and models must
-  /// outlive the executor; `schedule` is copied. All ranks of the run must create their executors
-  /// in the same order. Throws ScheduleError for an invalid schedule, and std::invalid_argument if
-  /// the number of ranks or models does not match it.
+  /// `boundary` describes the tensor that passes between two stages for each microbatch. Group and
+  /// models must outlive the executor; `schedule` is copied. All ranks of the run must create their
+  /// executors in the same order. Throws ScheduleError for an invalid schedule, and
+  /// std::invalid_argument if the number of ranks or models does not match the schedule.
   PipelineExecutor(Endpoint endpoint, const Group& group, const Schedule& schedule,
                    std::vector<Gpt*> stages, Boundary boundary);
 

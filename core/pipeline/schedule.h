@@ -44,8 +44,8 @@ struct Schedule {
 /// Returns the placement, (ranks), with stage i on rank i.
 std::vector<int> linear_placement(int ranks);
 
-/// Returns a schedule with stage i on rank i and empty action lists, the starting point of
-/// generators. Throws ScheduleError for fewer than one stage or microbatch.
+/// Returns a schedule with stage i on rank i and empty action lists, for generators to fill. Throws
+/// ScheduleError for fewer than one stage or microbatch.
 Schedule one_stage_per_rank(std::string name, int stages, int microbatches);
 
 /// Returns the peak number of live microbatches on `rank`, summed over its stages, for a valid
