@@ -18,7 +18,7 @@ struct LayerSite {
   std::uint64_t seed = 0;
   int layer = -1;  ///< block index; -1 outside the blocks
   Storage storage = Storage::own;
-  /// The slice that the rank holds of each parameter, by parameter order; null if the rank holds
+  /// The slice of each parameter that the rank holds, by parameter order; null if the rank holds
   /// all parameters in full.
   const std::map<int, Slice>* slices = nullptr;
 

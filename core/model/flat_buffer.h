@@ -6,7 +6,8 @@
 namespace lockstep {
 
 // These functions place a model's values and gradients in the buckets of a FlatLayout of its units.
-// `flat` holds one bucket, (elements). Only zeros() is charged to the modelled clock.
+// `flat` holds one bucket, (elements). Of these functions, the modelled clock is charged only for
+// zeros().
 
 /// Moves the gradients of a bucket's parameters into `flat` and frees their own storage.
 void move_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);

@@ -12,8 +12,8 @@ namespace lockstep {
 enum class Op : std::uint8_t {
   forward,          ///< F
   backward,         ///< B: both halves at once
-  backward_input,   ///< I: gradient of the input, which the previous stage waits for
-  backward_weight,  ///< W: gradient of the parameters, which no other stage waits for
+  backward_input,   ///< I: gradient of the input; the previous stage waits for it
+  backward_weight,  ///< W: gradient of the parameters; no other stage waits for it
 };
 char letter(Op op);
 Category category(Op op);

@@ -32,7 +32,7 @@ struct RunConfig {
   std::uint64_t seed = 1;
   std::string data;       ///< a file; empty: the default corpus
   std::string load;       ///< the checkpoint to start from
-  int trained_steps = 0;  ///< that the loaded checkpoint has seen; the data continue after them
+  int trained_steps = 0;  ///< steps of the loaded checkpoint; the data continue after them
 
   Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}.with_experts(ep); }
 };

@@ -97,7 +97,7 @@ std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
   return steps;
 }
 
-/// The key to the drawing's symbols; empty if the drawing shows spans that the lesson itself named.
+/// The key to the drawing's symbols; empty if the drawing shows spans that the lesson named itself.
 std::string legend(const Report& report, const Console& console) {
   if (bubble(report.timeline, report.options.run.steps - 1))
     return console.colour
