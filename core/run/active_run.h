@@ -28,7 +28,7 @@ struct ActiveRun {
   /// `info_`, `options_` and `corpus_` must outlive the run. Until open(), `options_` may change.
   ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_);
 
-  /// Begins the output in `folder_`, including the trace.
+  /// Begins to write the run's output in `folder_`, including the trace.
   void open(RunFolder folder_);
   /// Runs one rank from start to end. The rank must exist for as long as last_operations_of() may
   /// be called.

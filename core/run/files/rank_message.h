@@ -45,7 +45,7 @@ bool messages_are_collected();
 std::string shown_operations(const std::string& who, const std::string& lines);
 
 /// A cause followed by an epilogue such as "; the trace up to then is in ...", which gets its own
-/// line if the cause has several.
+/// line if the cause has several lines.
 std::string with_epilogue(const std::string& cause, const std::string& epilogue);
 
 /// How many of a rank's operations are shown.

@@ -11,8 +11,8 @@ namespace lockstep {
 struct Tolerance {
   double loss = 0;       ///< relative, the largest over steps
   double parameter = 0;  ///< parity norm, the largest over tensors
-  /// Relative deviation of the mean loss over the last tenth of the steps. For a run that should
-  /// train equally well but not identically; if it is set, the other two tolerances are ignored.
+  /// Relative deviation of the mean loss over the last tenth of the steps. Set it for a run that
+  /// should train equally well but not identically; the other two tolerances are then ignored.
   double final_loss = 0;
   bool bitwise() const { return loss == 0 && parameter == 0 && final_loss == 0; }
 };
