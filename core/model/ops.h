@@ -92,8 +92,8 @@ class Ops {
     device_.compute.launch(Span{.name = name, .category = Category::kernel, .layer = layer_}, cost,
                            [&](const Kernels& k, Queue q) { (k.*kernel)(q, arguments...); });
   }
-  /// Launches a kernel that only moves memory. It reads or writes each view once; it reads and
-  /// writes InOut views.
+  /// Launches a kernel that only moves memory. The kernel reads or writes each view once, and reads
+  /// and writes each InOut view.
   template <class... Arguments>
   void launch(const char* name, Launched<Arguments...> kernel,
               const std::type_identity_t<Arguments>&... arguments) const {

@@ -35,9 +35,9 @@ class SafetensorsFile {
   /// Reads a tensor into `to`: host memory, contiguous, f32 or i32. Throws UsageError if there is
   /// no such tensor, or if its dtype or shape differs from that of `to`.
   void read(const std::string& name, View to);
-  /// Reads elements [first, first + to.elements()) of a tensor in row-major order, whatever its
-  /// shape. Throws UsageError if its dtype differs from that of `to`, or if the tensor ends before
-  /// `to` is full.
+  /// Reads elements [first, first + to.elements()) of a tensor in row-major order, whatever the
+  /// tensor's shape. Throws UsageError if the tensor's dtype differs from that of `to`, or if the
+  /// tensor ends before `to` is full.
   void read_part(const std::string& name, std::int64_t first, View to);
 
  private:
