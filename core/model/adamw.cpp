@@ -90,8 +90,8 @@ void AdamW::step() {
 void AdamW::update(float gradient_scale) {
   ++steps_;
   // Reads the value (or its master), the gradient and both moments, and writes all but the
-  // gradient. That is 28 bytes per element: 7 times 4 in f32; with a master, 6 times 4, plus 2 each
-  // for the gradient and the value.
+  // gradient. In f32 that is 7 accesses of 4 bytes per element, 28 bytes. With a master it is 6
+  // accesses of 4 bytes, plus 2 bytes each for the gradient and the value: again 28 bytes.
   Cost cost;
   for (const Parameter* parameter : parameters_)
     cost.bytes += 28 * static_cast<double>(parameter->value.elements());

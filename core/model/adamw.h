@@ -26,8 +26,8 @@ double gradient_norm(std::vector<OrderedSquare> squares);
 /// element), updates the master, and rounds it into the parameter. Updates smaller than half the
 /// gap between adjacent 16-bit numbers therefore accumulate instead of being lost (Micikevicius
 /// 2018, section 3.1). The master is initialised by widening the value present at construction.
-/// Shards and pipeline stages therefore start from the same numbers as the whole model, one
-/// rounding away from those of an f32 run.
+/// Shards and pipeline stages therefore start from the same masters as the whole model. These
+/// differ from the initial weights of an f32 run by one rounding.
 class AdamW {
  public:
   AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions options = {});
@@ -38,17 +38,18 @@ class AdamW {
   Device device() const { return device_; }
 
   /// Returns the sum of squares of each parameter's gradient on this rank; with several ranks,
-  /// gather them all before calling gradient_norm. Waits for the device. Zeros on the meta device.
+  /// gather the sums of all ranks before calling gradient_norm. Waits for the device. Zeros on the
+  /// meta device.
   std::vector<OrderedSquare> squares();
   /// Returns whether all of this rank's gradients are finite (no infinity, no NaN). Makes one pass
-  /// over them and waits for the device. True on the meta device.
+  /// over the gradients and waits for the device. True on the meta device.
   bool finite();
-  /// Returns the factor that limits the gradient norm to options.clip: 1, or clip / (norm + 1e-6),
-  /// as in PyTorch's clip_grad_norm_.
+  /// Returns the factor that limits the gradient norm to options.clip: the smaller of 1 and clip /
+  /// (norm + 1e-6), as in PyTorch's clip_grad_norm_.
   float clip_scale(double norm) const;
   /// Performs one update with all gradients multiplied by `gradient_scale`.
   void step(float gradient_scale);
-  /// Performs one update of a model that this rank holds in full: norm, clipping, update.
+  /// Computes the norm, clips and updates, for a model that this rank holds in full.
   void step();
 
   /// The moments of one parameter, or of one part of a parameter.
@@ -57,8 +58,8 @@ class AdamW {
     View momentum, variance;
   };
   std::vector<Moments> moments() const;
-  /// Returns the parameters that the optimizer updates: those passed to the constructor, except
-  /// frozen ones.
+  /// Returns the parameters that the optimizer updates: all that were passed to the constructor,
+  /// except frozen ones.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   /// Sets the step count to `steps` to resume training; the caller fills in the moments.
   void resume(std::int64_t steps) { steps_ = steps; }

@@ -8,7 +8,8 @@ namespace lockstep {
 /// Causal attention without parameters: maps queries, keys and values side by side, (b, s, 3w), to
 /// (b, s, w). Ring attention can replace this layer. The stash keeps the input, the output (shared
 /// with the projection, which keeps it as its input) and the log-sum-exps: 3 b s w + a b s elements
-/// besides the shared output. The (s, s) probabilities are never stored (FlashAttention, Dao 2022).
+/// in addition to the shared output. The (s, s) probabilities are never stored (FlashAttention, Dao
+/// 2022).
 class AttentionCore : public Layer {
  public:
   /// `heads` is the number of heads on this rank.

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The configuration, device and storage with which a layer is built. Needed only during
+/// The configuration, device and storage with which a layer is built. Layers need it only during
 /// construction.
 struct LayerSite {
   GptConfig config;
@@ -18,7 +18,7 @@ struct LayerSite {
   std::uint64_t seed = 0;
   int layer = -1;  ///< block index; -1 outside the blocks
   Storage storage = Storage::own;
-  /// The slice that the rank holds of each parameter, by parameter order; null if the rank holds
+  /// The slice of each parameter that the rank holds, by parameter order; null if the rank holds
   /// all parameters in full.
   const std::map<int, Slice>* slices = nullptr;
 
@@ -42,15 +42,15 @@ struct LinearSpec {
   int out = 0;
   WeightLayout layout = WeightLayout::in_out;
   LinearSplit split = LinearSplit::column;
-  /// For a tied head: the Linear reads this parameter's value and adds to `tied_gradient`, and owns
-  /// neither.
+  /// For a tied head: the Linear reads this parameter's value and adds its gradient to
+  /// `tied_gradient`. It owns neither.
   Parameter* tied = nullptr;
   View tied_gradient{};
 };
 
 /// Builds the layers of a model. A lesson that changes the model derives from this class, overrides
-/// the layers it changes, and passes the builder to its Plan. The run, the reference on one device,
-/// predictions, sampling and the meta device then all use it.
+/// the functions that build the changed layers, and passes the builder to its Plan. The run, the
+/// reference on one device, predictions, sampling and the meta device then all use this builder.
 class ModelBuilder {
  public:
   virtual ~ModelBuilder() = default;

@@ -68,7 +68,7 @@ std::string text_of(const Shape& shape) {
 }
 
 /// Maps each parameter's name to its name in the file. Throws UsageError for the first tensor that
-/// is missing, unknown, or does not match the configuration.
+/// is missing or unknown, or that does not match the configuration.
 std::map<std::string, std::string> matched(const std::string& path, const SafetensorsFile& file,
                                            const Plan& plan) {
   const GptConfig& config = plan.model();
@@ -163,8 +163,8 @@ std::map<std::string, std::string> checked(const std::string& path, SafetensorsF
   return names;
 }
 
-/// Copies a slice of a tensor in the file, or of its flattened moments, to `places`; padding is
-/// zero.
+/// Copies a slice of a tensor, or of its flattened moments, from the file to `places`. Fills
+/// padding with zeros.
 void read_to(Device device, SafetensorsFile& file, const std::string& name, const Slice& slice,
              const std::vector<View>& places) {
   std::vector<float> values(static_cast<std::size_t>(slice.local().elements()));

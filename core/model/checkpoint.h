@@ -14,27 +14,27 @@ namespace lockstep {
 // A checkpoint is a folder with model.safetensors and config.json, with the names and layout that
 // Hugging Face's GPT2LMHeadModel.save_pretrained writes, so from_pretrained can read it. If the
 // path ends in .safetensors, the checkpoint is that file alone. A folder can also contain
-// optimizer.safetensors: NAME.momentum and NAME.variance, flattened, for every trained parameter,
-// and `steps` (i32), the number of optimizer steps taken. Tensors are stored whole, however many
-// ranks they came from; each rank loads its own parts.
+// optimizer.safetensors, which holds NAME.momentum and NAME.variance, flattened, for every trained
+// parameter, and `steps` (i32), the number of optimizer steps taken. Tensors are stored whole,
+// however many ranks they came from; each rank loads its own parts.
 
-/// Writes all parameters of the model as F32 (the masters of 16-bit parameters, if an optimizer has
-/// them). All of them must be on `device`, unsharded; throws std::invalid_argument if one is
-/// missing. Each file is written completely or not at all. Throws UsageError if a file cannot be
-/// written.
+/// Writes all parameters of the model as F32. For a 16-bit parameter, writes its master if an
+/// optimizer has one. All parameters must be on `device`, unsharded; throws std::invalid_argument
+/// if a parameter is missing. Each file is written completely or not at all. Throws UsageError if a
+/// file cannot be written.
 void save_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
 
 /// Throws UsageError if load_checkpoint would.
 void check_checkpoint_fits(const std::string& path, const Plan& plan);
 
-/// Reads the values of `parameters`, which are on `device`: all of a model's, those of one stage,
-/// or slices of them. The file must hold the whole model of `plan`. If a tensor is missing,
-/// unknown, or of the wrong dtype or shape, or if config.json has another number of heads, throws
-/// UsageError naming it and reads nothing. Names may omit `transformer.`. The buffers attn.bias and
-/// attn.masked_bias are ignored; so is the lm_head.weight of a tied model, if it equals the token
-/// table. 16-bit parameters get the file's values, rounded; master weights, if there are any,
-/// get them exactly. Reads nothing on the meta device.
+/// Reads the values of `parameters`, which are on `device`. They may be a whole model's parameters,
+/// one stage's, or slices of either. The file must hold the whole model of `plan`. If a tensor is
+/// missing, unknown, or of the wrong dtype or shape, or if config.json has another number of heads,
+/// throws UsageError naming the fault and reads nothing. Names may omit `transformer.`. The buffers
+/// attn.bias and attn.masked_bias are ignored; so is the lm_head.weight of a tied model, if it
+/// equals the token table. 16-bit parameters get the file's values, rounded; master weights, if
+/// there are any, get them exactly. Reads nothing on the meta device.
 void load_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
 
@@ -50,8 +50,8 @@ void save_moments(const std::string& folder, const std::vector<NamedMoment>& mom
                   std::int64_t steps);
 
 /// Returns the number of steps that the checkpoint was trained for, or nothing if it has no
-/// optimizer state. Throws UsageError unless it has moments for exactly the parameters that `plan`
-/// trains.
+/// optimizer state. Throws UsageError if the checkpoint's moments do not belong to exactly the
+/// parameters that `plan` trains.
 std::optional<std::int64_t> trained_steps(const std::string& path, const Plan& plan);
 
 /// Reads the moments of all parameters that `optimizer` updates, and sets its step count. Does

@@ -19,8 +19,8 @@ struct Tokenizer {
   static std::string decode(const std::vector<std::int32_t>& tokens);
 };
 
-/// Makes the microbatches accessible to a model on `device`: copies them to a GPU; does nothing on
-/// the CPU. Destroy the batch before the device's stream.
+/// Makes the microbatches accessible to a model on `device`. Copies them if `device` is a GPU; does
+/// nothing on the CPU. Destroy the batch before the device's stream.
 void move_to(Device device, Batch& batch);
 
 /// A training text.
@@ -36,8 +36,9 @@ class Corpus {
   /// Returns this replica's part of the batch of `step`. Each sample is a window of sequence + 1
   /// tokens whose position in the text depends only on the seed, the step and the sample's number.
   /// Any rank can therefore produce its share, and every split of a batch into replicas and
-  /// microbatches sees the same samples. loss_scale is 1 / (tokens of all replicas): summed over
-  /// all microbatches of all replicas, losses and gradients equal those of the whole batch's mean.
+  /// microbatches sees the same samples. loss_scale is 1 / (tokens of all replicas). The losses of
+  /// all microbatches of all replicas therefore add up to the whole batch's mean loss, and their
+  /// gradients to the gradient of that mean.
   Batch batch(std::uint64_t seed, int step, const BatchShape& shape) const;
 
   std::size_t tokens() const { return tokens_.size(); }

@@ -6,20 +6,22 @@
 namespace lockstep {
 
 // These functions place a model's values and gradients in the buckets of a FlatLayout of its units.
-// `flat` holds one bucket, (elements). Only zeros() is charged to the modelled clock.
+// `flat` holds one bucket, (elements). Of these functions, the modelled clock is charged only for
+// zeros().
 
 /// Moves the gradients of a bucket's parameters into `flat` and frees their own storage.
 void move_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
-/// Moves the gradients back into the parameters' own storage. For destructors: on failure the
-/// parameters are left without storage.
+/// Moves the gradients back into the parameters' own storage. Meant for destructors: if it fails,
+/// the parameters are left without storage.
 void return_gradients(Gpt& model, const FlatLayout::Bucket& bucket) noexcept;
 
-/// Points the values of a bucket's parameters into `flat` without copying; an empty `flat` clears
-/// them. For parameters without storage of their own.
+/// Points the values of a bucket's parameters into `flat` without copying; if `flat` is empty,
+/// clears the Views. The parameters must have no storage of their own.
 void put_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
-/// Does the same and fills `flat` with the initial values, which depend only on `seed`.
+/// Does the same as put_values, and fills `flat` with the initial values, which depend only on
+/// `seed`.
 void make_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat, std::uint64_t seed);
-/// Points the gradients of a bucket's parameters into `flat`, as put_values does the values.
+/// Points the gradients of a bucket's parameters into `flat`, as put_values does for the values.
 void put_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
 
 /// Returns `elements` zeros. The modelled clock is charged for writing them.
@@ -27,8 +29,9 @@ Tensor zeros(Device device, std::int64_t elements, MemoryCategory category,
              DType dtype = DType::f32);
 
 /// Returns the parts of a bucket's parameters that one rank owns, as Parameters for an optimizer to
-/// update. Their values and gradients are slices of the rank's shard of the bucket, which must
-/// outlive them. `gradients` may be empty, for a frozen bucket or if no gradients are needed.
+/// update. Their values and gradients are slices of `values` and `gradients`, the rank's shard of
+/// the bucket, which must outlive the parts. `gradients` may be empty if the bucket is frozen or no
+/// gradients are needed.
 std::vector<Parameter> parts_of_shard(const Gpt& model, const FlatLayout& layout,
                                       const FlatLayout::Bucket& bucket, int rank, View values,
                                       View gradients);

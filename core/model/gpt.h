@@ -17,15 +17,16 @@ namespace lockstep {
 class Gpt {
  public:
   /// Builds the layers of `stage` and fills them with initial values that depend only on the seed
-  /// and on each element's position in the whole model. Throws UsageError (GptConfig::validate).
-  /// `device`'s memory and stream must outlive the model; `builder` is used only during this call.
+  /// and on each element's position in the whole model. Throws UsageError for an invalid
+  /// configuration (GptConfig::validate). `device`'s memory and stream must outlive the model;
+  /// `builder` is used only during this call.
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
       const ModelBuilder& builder = {}, Storage storage = Storage::own);
   /// Builds one of the stages that a rank of the plan holds, with the rank's slices of the
   /// parameters and the plan's builder.
   Gpt(const Plan& plan, const Place& place, int stage, Device device,
       Storage storage = Storage::own);
-  /// The same, for a rank with one stage (Place::only_stage).
+  /// Builds the only stage of a rank that holds one (Place::only_stage).
   Gpt(const Plan& plan, const Place& place, Device device, Storage storage = Storage::own);
   ~Gpt();
   Gpt(const Gpt&) = delete;
@@ -35,35 +36,35 @@ class Gpt {
   /// tokens); on the last stage y is empty and the loss is in the stash.
   Tensor forward(const Microbatch& microbatch, Tensor x, Stash& stash);
 
-  /// Returns this microbatch's share of the batch's mean loss. Call it between the microbatch's
-  /// forward and backward, on the last stage only (std::logic_error elsewhere). Has the same
-  /// bits however the model is split.
+  /// Returns this microbatch's share of the batch's mean loss, with the same bits however the model
+  /// is split. Call it between the microbatch's forward and backward. Throws std::logic_error
+  /// unless this is the last stage.
   double loss(const Stash& stash);
 
-  /// Computes dx from dy, both (b, s, h), and adds to the gradients. dy is empty on the last stage,
-  /// dx on the first. Empties the stash.
+  /// Computes dx from dy, both (b, s, h), and adds to the parameters' gradients. dy is empty on the
+  /// last stage, dx on the first. Empties the stash.
   Tensor backward(Tensor dy, Stash& stash);
-  /// The two halves of backward; together they give the same bits. The input half keeps in the
-  /// stash the tensors that the weight half needs.
+  /// The two halves of backward; together they give the same bits as backward. The input half keeps
+  /// in the stash the tensors that the weight half needs.
   Tensor backward_input(Tensor dy, Stash& stash);
   void backward_weight(Stash& stash);
 
-  /// Adds the tied head's gradient to the token table's own (from the embedding), at most once
-  /// between calls of zero_gradients. backward calls it for a batch's last microbatch. If head and
-  /// embedding are on different stages this does nothing: the two ranks sum their gradients with an
-  /// all-reduce, with the same bits.
+  /// Adds the tied head's gradient to the token table's gradient from the embedding, at most once
+  /// between calls of zero_gradients. backward calls it for a batch's last microbatch. Does nothing
+  /// if head and embedding are on different stages: their two ranks sum the gradients with an
+  /// all-reduce, which gives the same bits.
   void finish_gradients();
   void zero_gradients();
 
-  /// Returns logits (b, s, V) for tokens (b, s) i32 and keeps no activations; for sampling. Whole
-  /// model only.
+  /// Returns logits (b, s, V) for tokens (b, s) i32 and keeps no activations. Used for sampling;
+  /// requires the whole model.
   Tensor logits(View tokens);
 
-  /// In ascending order; the model owns them.
+  /// Returns the parameters in ascending order; the model owns them.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   const std::vector<Unit>& units() const { return units_; }
-  /// The units as plain values, from which layouts are built. Equal to Plan::units of the model's
-  /// plan.
+  /// Returns the units as plain values, from which layouts are built. They equal Plan::units of the
+  /// model's plan.
   std::vector<StoredUnit> stored_units() const;
   /// Returns the parameter with this order. Throws std::out_of_range if this model does not have
   /// it.
@@ -78,7 +79,8 @@ class Gpt {
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
       const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices);
 
-  /// Call `hook` for every technique: inwards from the outermost, outwards from the innermost.
+  /// Call `hook` of every technique. inwards() starts with the outermost technique, outwards() with
+  /// the innermost.
   void inwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
   void outwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
   void weight_half_done(const Unit& unit, bool last);

@@ -5,8 +5,9 @@
 namespace lockstep {
 
 /// Final LayerNorm and output head without bias: (b, s, h) -> logits (b, s, V). With `tied`, the
-/// head reads that token table and adds to `tied_gradient` (V, h), which finish_gradients adds to
-/// the table's own gradient; otherwise it owns a Parameter (head_spec).
+/// head reads that token table and adds its gradient to `tied_gradient` (V, h); finish_gradients
+/// adds the result to the table's own gradient. Without `tied`, the head owns a Parameter
+/// (head_spec).
 class Head : public Chain {
  public:
   Head(const LayerSite& site, const ModelBuilder& builder, Parameter* tied = nullptr,

@@ -12,25 +12,25 @@ namespace lockstep {
 /// A function with parameters, and its derivative. Activations have shape (b, s, width) and type
 /// GptConfig::dtype.
 ///
-/// Forward saves the tensors that backward needs in the microbatch's Stash, never in the layer, so
-/// several microbatches can be in flight. The two halves of backward can be separated: pipelines
-/// send the input's gradient on before they compute the parameters' gradients.
+/// Forward saves tensors for backward in the microbatch's Stash, never in the layer, so several
+/// microbatches can be in flight. The two halves of backward can be separated: pipelines send the
+/// input's gradient on before they compute the parameters' gradients.
 ///
-/// A tensor passed to a layer may be shared; the layer reads it, and writes to it only if it is the
+/// A tensor passed to a layer may be shared; the layer may write to it only if the layer is its
 /// sole owner. The caller may overwrite a tensor that a layer returns.
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// y = f(x). Saves in the stash the tensors that backward needs.
+  /// Computes y = f(x). Saves tensors for backward in the stash.
   virtual Tensor forward(Tensor x, Stash& stash) = 0;
   /// Computes dx from dy. Releases the saved tensors that the weight half does not need.
   virtual Tensor backward_input(Tensor dy, Stash& stash) = 0;
   /// Adds to the gradients of the parameters; afterwards the stash holds nothing of this layer. The
-  /// input half may already have added the gradients of small vectors (LayerNorm's).
+  /// input half may already have added the gradients of small vectors (as in LayerNorm).
   virtual void backward_weight(Stash& stash) = 0;
-  /// Runs both halves, with the same bits; a composite layer releases each part's tensors along the
-  /// way.
+  /// Runs both halves, with the same bits. A composite layer releases each part's tensors as soon
+  /// as that part is done.
   virtual Tensor backward(Tensor dy, Stash& stash) {
     Tensor dx = backward_input(std::move(dy), stash);
     backward_weight(stash);
@@ -46,7 +46,7 @@ class TokenLayer {
   virtual ~TokenLayer() = default;
   /// Computes (b, s, h) from tokens (b, s) i32, which must stay valid until backward.
   virtual Tensor forward(View tokens, Stash& stash) = 0;
-  /// Tokens have no gradient: keeps dx (b, s, h) for the weight half.
+  /// Only keeps dx (b, s, h) for the weight half, because tokens have no gradient.
   virtual void backward_input(Tensor dx, Stash& stash) = 0;
   virtual void backward_weight(Stash& stash) = 0;
   virtual void collect(std::vector<Parameter*>& parameters) = 0;
@@ -62,10 +62,10 @@ class LossLayer {
   /// is the sum over tokens times `scale`, 1 / (tokens of the whole batch), so the losses of
   /// microbatches add up to the batch's mean.
   virtual void forward(Tensor logits, View targets, float scale, Stash& stash) = 0;
-  /// Returns this microbatch's share of the batch's mean loss, in nats; with the same bits
-  /// however the model is split. Waits for the device. 0 on the meta device.
+  /// Returns this microbatch's share of the batch's mean loss, in nats, with the same bits however
+  /// the model is split. Waits for the device. 0 on the meta device.
   virtual double value(const Stash& stash) = 0;
-  /// Returns dlogits (b, s, V), which overwrites the logits.
+  /// Returns dlogits (b, s, V), computed in the storage of the logits.
   virtual Tensor backward(Stash& stash) = 0;
 };
 

@@ -12,8 +12,8 @@ class Gpt;
 /// the head.
 struct Unit {
   int index = 0;  ///< in the whole model: 0 is the embedding, 1 .. L the blocks, L + 1 the head
-  /// In ascending order. If a tied head is on the same stage as the embedding, its unit includes
-  /// the token table too.
+  /// The unit's parameters, in ascending order. If a tied head is on the same stage as the
+  /// embedding, the head's unit includes the token table too.
   std::vector<Parameter*> parameters;
 };
 
@@ -36,9 +36,9 @@ class LayerHooks {
   virtual void after_backward_input(const Unit&) {}
   /// The weight half is done: this microbatch's gradients have been added.
   virtual void after_backward(const Unit&) {}
-  /// Called once per step, in the last microbatch's backward: the model adds nothing more to the
-  /// unit's gradients. The embedding's gradients include a tied head's if the head is on the same
-  /// stage; otherwise PipelineUpdate adds them.
+  /// Called once per step, in the last microbatch's backward, after the model has made its last
+  /// addition to the unit's gradients. The embedding's gradients include a tied head's contribution
+  /// if the head is on the same stage; otherwise PipelineUpdate adds that contribution.
   virtual void gradients_ready(const Unit&) {}
 };
 

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// y (b, s, out) = x (b, s, in) W + b. The stash keeps x until the weight half, and dy between the
-/// halves: b s in elements, then b s (in + out).
+/// y (b, s, out) = x (b, s, in) W + b. The stash keeps x (b s · in elements) until the weight half,
+/// and between the halves also dy (b s · out elements).
 class Linear : public Layer {
  public:
   Linear(const LayerSite& site, const LinearSpec& spec);

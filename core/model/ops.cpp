@@ -17,7 +17,8 @@ double product_flops(std::int64_t rows, std::int64_t in, std::int64_t out) {
   return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
 }
 
-/// Returns the FLOPs of one (s, s) product over all heads; causal, so counted half: b s² h.
+/// Returns the FLOPs of one (s, s) product over all heads. Attention is causal, so only half is
+/// counted: b s² h.
 double causal_product_flops(const Shape& y) {
   return static_cast<double>(y.elements()) * static_cast<double>(y[1]);
 }

@@ -17,15 +17,16 @@ Cost linear_backward_input(std::int64_t rows, std::int64_t in, std::int64_t out,
                            std::size_t width = 4);
 Cost linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
                             std::size_t width = 4);
-/// q kᵀ and p v. Causal, so counted *half*: 2 b s² h (in full, 4 b s² h). `probabilities`: whether
-/// the kernel also writes the probabilities, as full (s, s) matrices in f32.
+/// The products q kᵀ and p v. Attention is causal, so only *half* is counted: 2 b s² h (in full, 4
+/// b s² h). `probabilities` says whether the kernel also writes the probabilities, as full (s, s)
+/// matrices in f32.
 Cost attention_forward(const Shape& y, int heads, std::size_t width = 4,
                        bool probabilities = false);
 /// Five products (recomputed scores, dv, dp, dq, dk), counted half: 5 b s² h, 2.5 times the
-/// forward. If the probabilities were kept, the scores are not recomputed: 4 b s² h.
+/// forward. If the probabilities were kept, the scores are not recomputed, which leaves 4 b s² h.
 Cost attention_backward(const Shape& y, int heads, std::size_t width = 4,
                         bool probabilities = false);
-/// Returns the bytes that a kernel moves for one argument: none if it is not a view.
+/// Returns the bytes that a kernel moves for one argument: 0 if the argument is not a view.
 template <class T>
 double traffic(const T&) {
   return 0;
@@ -77,7 +78,8 @@ class Ops {
   void cross_entropy_backward(View logits, View targets, View lse, float scale, View dlogits) const;
 
   void add(View a, View b, View y) const;
-  /// Sums x, for reports; the clock is not charged. Waits for the device. 0 on the meta device.
+  /// Returns the sum of x, for reports, without charging the clock. Waits for the device. 0 on the
+  /// meta device.
   double sum(View x) const;
 
  private:
@@ -90,7 +92,8 @@ class Ops {
     device_.compute.launch(Span{.name = name, .category = Category::kernel, .layer = layer_}, cost,
                            [&](const Kernels& k, Queue q) { (k.*kernel)(q, arguments...); });
   }
-  /// Launches a kernel that only moves memory: reads or writes each view once, InOut views both.
+  /// Launches a kernel that only moves memory. The kernel reads or writes each view once, and reads
+  /// and writes each InOut view.
   template <class... Arguments>
   void launch(const char* name, Launched<Arguments...> kernel,
               const std::type_identity_t<Arguments>&... arguments) const {

@@ -13,14 +13,14 @@ namespace lockstep {
 /// Where values and gradients are stored initially.
 enum class Storage {
   own,   ///< in each parameter's own storage, with initial values
-  none,  ///< nowhere: a technique that shards the model provides storage before they are used
+  none,  ///< nowhere: a technique that shards the model provides storage later
 };
 
 /// One parameter of a model as a rank holds it: its spec, the rank's slice, and views of that
-/// slice's value and gradient. A layer owns its Parameters and reads them through the Views at each
-/// use, so a lesson may move them into its own flat buffer (point the Views there, reset the
-/// storage) or remove them between uses. `shape` is the shape of the whole tensor; value and
-/// gradient have shape slice.local().
+/// slice's value and gradient. A layer owns its Parameters and accesses value and gradient through
+/// the Views at each use, so a lesson may move both into its own flat buffer (point the Views
+/// there, reset the storage) or remove them between uses. `shape` is the shape of the whole tensor;
+/// value and gradient have shape slice.local().
 struct Parameter : ParameterSpec {
   Parameter() = default;
   /// Creates a parameter without storage: value and gradient stay empty until they are pointed at a
@@ -36,8 +36,9 @@ struct Parameter : ParameterSpec {
   void allocate_value(Device device);
   void allocate_gradient(Device device);
 
-  /// Fills the value with this slice's initial values, which depend only on an element's index in
-  /// the whole tensor, and padding with zeros. Does nothing without storage.
+  /// Fills the value with this slice's initial values, and padding with zeros. For a given seed, an
+  /// element's initial value depends only on its index in the whole tensor. Does nothing without
+  /// storage.
   void fill_initial(Device device, std::uint64_t seed) const;
 
   /// Returns the parameter in f32, as checkpoints and comparisons need it, copied from `device`:

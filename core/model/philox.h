@@ -34,8 +34,8 @@ struct RandomStream {
 
 /// Fills `part` with mean + deviation * normal(index in the whole matrix). `part` begins at
 /// `first_row` and `first_column` of a matrix that is `whole_columns` wide, and may be strided
-/// (View::columns); a vector is a matrix with one row. Host memory only. Does nothing if data is
-/// null.
+/// (View::columns); a vector is a matrix with one row. Host memory only. Does nothing if `part` has
+/// no data.
 void fill_normal(View part, const RandomStream& random, float mean, float deviation,
                  std::int64_t whole_columns, std::int64_t first_row = 0,
                  std::int64_t first_column = 0);

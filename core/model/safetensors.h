@@ -32,11 +32,12 @@ class SafetensorsFile {
   const std::vector<Entry>& entries() const { return entries_; }
   /// Returns nullptr if there is no such tensor.
   const Entry* find(const std::string& name) const;
-  /// Reads a tensor into `to`: host memory, contiguous, f32 or i32. Throws UsageError if there
-  /// is no such tensor, or its dtype or shape is not that of `to`.
+  /// Reads a tensor into `to`: host memory, contiguous, f32 or i32. Throws UsageError if there is
+  /// no such tensor, or if its dtype or shape differs from that of `to`.
   void read(const std::string& name, View to);
-  /// Reads elements [first, first + to.elements()) of a tensor in row-major order, whatever its
-  /// shape. Throws UsageError if its dtype is not that of `to`, or if it ends earlier.
+  /// Reads elements [first, first + to.elements()) of a tensor in row-major order, whatever the
+  /// tensor's shape. Throws UsageError if the tensor's dtype differs from that of `to`, or if the
+  /// tensor ends before `to` is full.
   void read_part(const std::string& name, std::int64_t first, View to);
 
  private:

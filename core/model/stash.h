@@ -10,7 +10,7 @@ namespace lockstep {
 /// The tensors that one microbatch keeps between its forward and its backward: for each layer, a
 /// struct that the layer defines. A pipeline holds several stashes at once, one per microbatch in
 /// flight. Move-only. Entries are keyed by the layer's address, so a layer must not move while it
-/// has one.
+/// has an entry.
 class Stash {
  public:
   Stash() = default;

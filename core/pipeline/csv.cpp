@@ -51,8 +51,8 @@ struct Cell {
   }
 };
 
-/// The result of parsing a cell, or a part of an overlapped one: an action, or nothing if the
-/// action is implicit here. parse_action returns no value for malformed text.
+/// The result of parsing a cell, or a part of an overlapped cell. `action` is empty if the action
+/// is implicit in a Schedule. For malformed text, parse_action returns no Parsed at all.
 struct Parsed {
   std::optional<Action> action;
 };
@@ -76,7 +76,8 @@ std::optional<Parsed> parse_action(std::string_view text) {
   return std::nullopt;
 }
 
-/// Appends a cell's actions to `row`: one, or those of (0F7;7B3)OVERLAP_F_B in that order.
+/// Appends a cell's actions to `row`: one action, or both actions of an overlapped cell such as
+/// (0F7;7B3)OVERLAP_F_B in the order in which they are written.
 void parse_cell(const Cell& cell, const std::string& file, std::vector<Action>& row) {
   std::string_view parts = cell.text;
   constexpr std::string_view overlap_end = ")OVERLAP_F_B";

@@ -15,24 +15,24 @@ namespace lockstep {
 
 /// Runs any valid schedule on real ranks; all pipelines use this one executor. It follows a
 /// MessagePlan, which determines when receives are posted and when sent buffers are released.
-/// Buffers in flight are charged to MemoryCategory::communication, all other tensors passed between
-/// stages to activations.
+/// Buffers in flight are charged to MemoryCategory::communication; all other tensors passed between
+/// stages are charged to activations.
 class PipelineExecutor {
  public:
   /// `group` holds the pipeline's ranks in the order of the schedule's ranks. `stages` are the
   /// models of this rank's stages, in ascending stage order, all on the endpoint's device.
-  /// `boundary` is the tensor that a microbatch sends from stage to stage. Group and models must
-  /// outlive the executor; `schedule` is copied. All ranks of the run must create their executors
-  /// in the same order. Throws ScheduleError for an invalid schedule, and std::invalid_argument if
-  /// the number of ranks or models does not match it.
+  /// `boundary` describes the tensor that passes between two stages for each microbatch. Group and
+  /// models must outlive the executor; `schedule` is copied. All ranks of the run must create their
+  /// executors in the same order. Throws ScheduleError for an invalid schedule, and
+  /// std::invalid_argument if the number of ranks or models does not match the schedule.
   PipelineExecutor(Endpoint endpoint, const Group& group, const Schedule& schedule,
                    std::vector<Gpt*> stages, Boundary boundary);
 
-  /// Runs forward and backward of all microbatches and adds to the gradients. Determines the last
-  /// microbatch of each stage from the schedule (the one whose B or W comes last) and ignores the
-  /// batch's Microbatch::last. Returns the batch's mean loss on the rank of the last stage, and
-  /// nothing elsewhere. If each stage runs its backwards in ascending microbatch order, losses and
-  /// gradients have the same bits as accumulate_gradients on the whole model. Throws
+  /// Runs forward and backward of all microbatches and adds to the models' gradients. Determines
+  /// the last microbatch of each stage from the schedule (the one whose B or W comes last) and
+  /// ignores the batch's Microbatch::last. Returns the batch's mean loss on the rank of the last
+  /// stage, and nothing elsewhere. If each stage runs its backwards in ascending microbatch order,
+  /// losses and gradients have the same bits as accumulate_gradients on the whole model. Throws
   /// std::invalid_argument if the number of microbatches does not match the schedule, or their (b,
   /// s) does not match the boundary.
   std::optional<double> step(const Batch& batch);

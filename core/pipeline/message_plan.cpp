@@ -84,8 +84,9 @@ class MessagePlan::Builder {
 
   int home(int stage) const { return schedule_.rank_of_stage[static_cast<std::size_t>(stage)]; }
 
-  /// Returns an index for a message that this rank sends or receives: unique among the messages
-  /// sent, and among those received. `stage` is the end of the message that is on this rank.
+  /// Returns an index for a message that this rank sends or receives. It is unique among the
+  /// messages sent, and among the messages received. `stage` is the end of the message that is on
+  /// this rank.
   std::size_t number(int stage, const Message& message) const {
     const std::size_t cell =
         local_[static_cast<std::size_t>(stage)] * static_cast<std::size_t>(schedule_.microbatches) +
@@ -165,8 +166,9 @@ class MessagePlan::Builder {
   int rank_;
   MessagePlan& plan_;
   std::vector<std::size_t> local_;  ///< a stage's index among this rank's stages
-  /// By message number. For messages to this rank: the peer's action that produces it, and its
-  /// position in its channel. For messages from it: the peer's action that uses it.
+  /// By message number. For a message to this rank: the peer's action that produces it, and the
+  /// message's position in its channel. For a message from this rank: the peer's action that uses
+  /// it.
   std::vector<std::size_t> made_at_, position_, used_at_;
   std::map<ChannelKey, Incoming> incoming_;
   std::map<int, BySoonestUse> sent_;  ///< by peer

@@ -16,15 +16,15 @@ namespace lockstep {
 /// policy:
 ///
 /// - The first receive of each channel is posted at the start of the step. A channel's next receive
-///   is posted as soon as none of its receives is open, and at the latest just before its message
-///   is needed. A channel's receives are posted in the order in which the peer sends.
+///   is posted as soon as none of the channel's receives is open, and at the latest just before the
+///   message is needed. A channel's receives are posted in the order in which the peer sends.
 /// - Sends do not block. A sent buffer is released as soon as this rank receives an input that the
-///   peer produced after using the message, which proves its arrival. Memory use therefore does not
-///   depend on timing.
+///   peer produced after using the message: that input proves that the message arrived. Memory use
+///   therefore does not depend on timing.
 class MessagePlan {
  public:
-  /// Identifies one of this rank's channels. It has two with each peer: for activations, and for
-  /// gradients.
+  /// Identifies one of this rank's channels. A rank has two channels with each peer: one for
+  /// activations and one for gradients.
   struct ChannelKey {
     int peer = 0;         ///< pipeline rank
     bool forward = true;  ///< activations; false for gradients
@@ -42,10 +42,10 @@ class MessagePlan {
     /// Returns whether both stages are on one rank, which then hands the tensor over without
     /// sending.
     bool local() const { return from_rank == to_rank; }
-    /// Returns the stage that produces it.
+    /// Returns the stage that produces the message.
     int producer() const { return stage + (forward ? -1 : 1); }
     bool operator==(const Message&) const = default;
-    /// Returns the receiver's and the sender's channel for it.
+    /// Returns the receiver's and the sender's channel for the message.
     ChannelKey receive_channel() const { return {from_rank, forward}; }
     ChannelKey send_channel() const { return {to_rank, forward}; }
     /// Orders messages by their contents, which identify a message within a step.
@@ -73,8 +73,8 @@ class MessagePlan {
     bool receives = false;
   };
 
-  /// Computes the plan of `rank`. `schedule` must be valid (see validate()). Linear in the number
-  /// of actions of this rank and of the ranks that it exchanges messages with.
+  /// Computes the plan of `rank`. `schedule` must be valid (see validate()). Takes time linear in
+  /// the number of actions of this rank and of the ranks that it exchanges messages with.
   MessagePlan(const Schedule& schedule, int rank);
 
   /// Returns the receives posted at the start of a step.

@@ -83,7 +83,7 @@ std::int64_t peak_activations(const Schedule& schedule, int rank,
     const Footprint& stage = footprints[static_cast<std::size_t>(action.stage)];
     const bool forward = action.op == Op::forward;
     const bool crosses = action.op != Op::backward_weight;
-    // A footprint counts the action's input: as part of the stash, or of the working set.
+    // A footprint already counts the action's input, as part of the stash or of the working set.
     if (crosses && is_here(action.stage + (forward ? -1 : 1))) held -= stage.boundary;
     switch (action.op) {
       case Op::forward:

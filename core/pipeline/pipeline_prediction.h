@@ -25,7 +25,8 @@ PipelineTimes pipeline_times(const Plan& plan, int microbatches);
 /// Returns the peak of MemoryCategory::activations on `rank`, in bytes, for a valid schedule.
 /// `footprints` has one entry per stage. At any time the rank holds the stashes of its live
 /// microbatches, the tensors pending between I and W, and the boundary tensors that one of its
-/// stages has handed to another and that are not used yet. The current action adds its working set.
+/// stages has passed to another and that have not been used yet. The current action adds its
+/// working set.
 std::int64_t peak_activations(const Schedule& schedule, int rank,
                               const std::vector<Footprint>& footprints);
 
@@ -34,11 +35,12 @@ std::int64_t peak_activations(const Schedule& schedule, int rank,
 /// all ranks share. The lesson adds the closed form of the bubble.
 class PipelinePrediction {
  public:
-  /// Throws ScheduleError for an invalid schedule, and std::invalid_argument if it places the
+  /// Throws ScheduleError for an invalid schedule, and std::invalid_argument if the schedule places
   /// stages on other ranks than the plan does.
   PipelinePrediction(const Plan& plan, Schedule schedule);
 
-  /// Returns the prediction for one rank. Linear in the actions of that rank and of its peers.
+  /// Returns the prediction for one rank. Takes time linear in the number of actions of that rank
+  /// and of its peers.
   Predicted of(const Place& place) const;
 
  private:

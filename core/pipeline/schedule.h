@@ -12,8 +12,8 @@ namespace lockstep {
 enum class Op : std::uint8_t {
   forward,          ///< F
   backward,         ///< B: both halves at once
-  backward_input,   ///< I: gradient of the input, which the previous stage waits for
-  backward_weight,  ///< W: gradient of the parameters, which no other stage waits for
+  backward_input,   ///< I: gradient of the input; the previous stage waits for it
+  backward_weight,  ///< W: gradient of the parameters; no other stage waits for it
 };
 char letter(Op op);
 Category category(Op op);
@@ -44,8 +44,8 @@ struct Schedule {
 /// Returns the placement, (ranks), with stage i on rank i.
 std::vector<int> linear_placement(int ranks);
 
-/// Returns a schedule with stage i on rank i and empty action lists, the starting point of
-/// generators. Throws ScheduleError for fewer than one stage or microbatch.
+/// Returns a schedule with stage i on rank i and empty action lists, for generators to fill. Throws
+/// ScheduleError for fewer than one stage or microbatch.
 Schedule one_stage_per_rank(std::string name, int stages, int microbatches);
 
 /// Returns the peak number of live microbatches on `rank`, summed over its stages, for a valid

@@ -23,7 +23,7 @@ struct PipelineTimes {
   std::vector<StageTimes> stages;
   std::int64_t boundary_bytes = 0;
   Cluster cluster;  ///< only its links are used
-  /// The world rank of each pipeline rank; empty if they are equal.
+  /// The world rank of each pipeline rank; empty if the two are always equal.
   std::vector<int> world_ranks{};
   /// The duration of each action, parallel to Schedule::actions; replaces the times in `stages`
   /// unless empty.
@@ -37,7 +37,8 @@ struct TimedAction {
 };
 
 /// One activation (forward) or gradient (backward) sent between two ranks. It occupies the sender's
-/// lane from `start` to `sent`, the receiver's from `arrived - (sent - start)` to `arrived`.
+/// lane from `start` to `sent`, and the receiver's lane from `arrived - (sent - start)` to
+/// `arrived`.
 struct TimedMessage {
   int from_rank = 0;
   int to_rank = 0;
@@ -57,8 +58,8 @@ struct Simulation {
   Picoseconds makespan = 0;  ///< from the first start to the last end
   /// The fraction of rank-time in which no action runs, over all ranks and the makespan.
   double bubble = 0;
-  /// The zero-bubble paper's figure (Qi 2023, Table 5): the idle fraction of the rank with the
-  /// longest window of its own (last end - own first start; ties go to the lowest rank). Equals
+  /// The zero-bubble paper's figure (Qi 2023, Table 5): the idle fraction of the rank whose own
+  /// window (its last end - its first start) is the longest; ties go to the lowest rank. Equals
   /// (cost - work) / cost, with work = m (T_F + T_B + T_W) for one stage per rank.
   double internal_bubble = 0;
 };
@@ -68,8 +69,8 @@ struct Simulation {
 /// sender's lane are ready, occupies that lane for β · bytes, and arrives α after that, but no
 /// sooner than β · bytes after the receiver's lane became free. Each pair of ranks has one lane per
 /// direction and kind (activations, gradients). Nothing is sent between two stages of one rank.
-/// Linear in the number of actions. Throws ScheduleError if validate() would, or if the times do
-/// not fit.
+/// Takes time linear in the number of actions. Throws ScheduleError if validate() would, or if the
+/// times do not fit the schedule.
 Simulation simulate(const Schedule& schedule, const PipelineTimes& times,
                     bool record_messages = false);
 

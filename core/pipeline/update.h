@@ -19,18 +19,19 @@ struct UpdateMessages {
 };
 
 /// Returns the messages of one rank. The transport does not count the bytes of a library's own
-/// collectives (Collectives::native), and they need no scratch here.
+/// collectives (Collectives::native), and those collectives need no scratch here.
 UpdateMessages update_messages(const Plan& plan, const Place& place);
 
 /// Runs the optimizer step of a model whose stages are distributed over the ranks of a group, with
 /// any number of stages per rank. Performs the exchanges that the stages need:
 ///
-/// - Tied head: the first and the last stage each have a token table, with the gradient of its own
-///   use. Both tables receive the sum of the two gradients: by an all-reduce if the stages are on
-///   different ranks, otherwise by a local addition. The model on one device adds the same two
-///   terms, so the bits agree.
+/// - Tied head: the first and the last stage each have a token table and the gradient from their
+///   own use of it. Both tables receive the sum of the two gradients: by an all-reduce if the
+///   stages are on different ranks, otherwise by a local addition. The model on one device adds the
+///   same two terms, so the bits agree.
 /// - Clipping: the gradient norm covers all stages. Every rank gathers all tensors' sums of squares
-///   and adds them in model order, a tied table once, so the norm has the bits of one device.
+///   and adds them in model order, a tied table only once, so the norm has the same bits as on one
+///   device.
 ///
 /// With an untied head and without clipping, or on a pipeline of one rank, nothing is sent.
 class PipelineUpdate {

@@ -41,7 +41,7 @@ void ActiveRun::keep_traces(double patience_seconds) noexcept {
 Batch ActiveRun::batch(const Rank& rank, int step, int microbatches) const {
   const RunConfig& run = options.run;
   BatchShape samples = rank.plan.samples(rank.place, microbatches);
-  if (!info.trains)  // every rank reads all of them
+  if (!info.trains)  // every rank reads the whole batch
     samples = {.microbatches = microbatches, .size = run.batch / microbatches};
   return corpus.batch(run.seed, run.trained_steps + step, samples);
 }

@@ -28,7 +28,7 @@ struct ActiveRun {
   /// `info_`, `options_` and `corpus_` must outlive the run. Until open(), `options_` may change.
   ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_);
 
-  /// Begins the output in `folder_`, including the trace.
+  /// Begins to write the run's output in `folder_`, including the trace.
   void open(RunFolder folder_);
   /// Runs one rank from start to end. The rank must exist for as long as last_operations_of() may
   /// be called.
@@ -55,14 +55,14 @@ struct ActiveRun {
   std::int64_t clock_uncertainty_ns = 0;  ///< of this process's clock relative to rank 0's
 
   std::vector<std::unique_ptr<RankMeter>> meters;  ///< by rank; each rank accesses only its own
-  std::vector<RankResults> results;                ///< by rank; on rank 0, once all are done
+  std::vector<RankResults> results;                ///< by rank; complete on rank 0 at the end
   // Only rank 0 accesses these.
   std::vector<SumOrder> orders;                    ///< by phase
   std::map<std::string, std::string> lesson_json;  ///< the lesson's additions to the report
 
  private:
   mutable std::mutex mutex_;
-  std::map<int, const Recorder*> traces_;  ///< by rank, under the mutex
+  std::map<int, const Recorder*> traces_;  ///< by rank; protected by the mutex
 };
 
 }  // namespace lockstep

@@ -34,8 +34,9 @@ void check_finite(const std::vector<double>& losses, float learning_rate) {
                              lost - losses.begin(), learning_rate));
 }
 
-/// Trains on one device and compares. If the deviation exceeds the tolerance, trains once more and
-/// adds the replicas' gradients in the run's order. Returns whether parity holds.
+/// Trains on one device and compares the results with the run's. If the deviation exceeds the
+/// tolerance, trains once more, adding the replicas' gradients in the run's order. Returns whether
+/// parity holds.
 bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
                   const Tolerance& tolerance, Report& report) {
   Options reference_options = run.options;

@@ -22,7 +22,8 @@ namespace lockstep {
 namespace {
 
 /// Reports why this process fails: on stderr, or under mpirun to the process that collects the
-/// ranks' messages. Without such a process, one rank per host reports usage errors for all.
+/// ranks' messages. Without such a process, one rank per host reports usage errors for all ranks of
+/// that host.
 void report_failure(RankMessage::Kind kind, const std::string& what) {
   if (!under_mpi())
     fmt::print(stderr, "{}\n", what);
@@ -55,7 +56,7 @@ Lesson::~Lesson() = default;
 int Lesson::run(const std::function<void(Rank&)>& body) {
   const bool process = under_mpi();
   try {
-    // Watches from the very start; each launcher replaces the function.
+    // Watches for signals from the start; each launcher replaces the function.
     SignalWatch watch{[process](int signal) {
       if (signal == end_traces_signal) return;
       if (!process) fmt::print(stderr, "\ninterrupted\n");

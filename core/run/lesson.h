@@ -43,7 +43,7 @@ class Lesson {
     return *value;
   }
 
-  /// The same for a flag that takes one of several words.
+  /// Adds a flag that takes one of several words.
   const std::string& flag(const std::string& name, std::string otherwise,
                           const std::vector<std::string>& words, const std::string& help) {
     auto value = std::make_shared<std::string>(std::move(otherwise));
@@ -52,11 +52,11 @@ class Lesson {
     return *value;
   }
 
-  /// Adds a check of the flags, made once they are parsed; it throws UsageError.
+  /// Adds a check that runs once the flags are parsed, and throws UsageError for invalid flags.
   void check(std::function<void(const Options&)> check) { checks_.push_back(std::move(check)); }
 
-  /// Sets the builder of a model other than plain GPT-2. It is called after the flags are parsed;
-  /// the ranks, the reference on one device and sampling use its result.
+  /// Sets the builder of a model other than plain GPT-2. `builder` is called after the flags are
+  /// parsed; the ranks, the reference on one device and sampling use its result.
   void build(std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder) {
     builder_ = std::move(builder);
   }
@@ -78,7 +78,7 @@ class Lesson {
   std::vector<Phase> phases(const std::string& before, const std::string& after, int split) const;
   /// Divides the run's steps among `values`, which are tried one after another. Returns each value
   /// with its phase, named `name(value)`. If there are fewer steps than values, only the first
-  /// values get one.
+  /// values get a step.
   template <class T, class Name>
   std::vector<std::pair<T, Phase>> phases_for(const std::vector<T>& values,
                                               const Name& name) const {
@@ -91,22 +91,23 @@ class Lesson {
     return phases;
   }
 
-  /// Every rank calls it once before it trains. With --load, replaces the values of `parameters`
-  /// (or slices of them) with the checkpoint's, and the optimizer's state if the checkpoint has it,
-  /// so that training resumes on any number of ranks.
+  /// Every rank must call this once before it trains. With --load, replaces the values of
+  /// `parameters` (or slices of them) with the checkpoint's. If the checkpoint has optimizer state,
+  /// restores that too, so that training resumes on any number of ranks.
   void load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer);
   /// Iterates over the phase's steps. Each batch is the step's data for this rank, divided into the
   /// phase's microbatches. Peaks and byte counts are recorded per phase and compared with the
-  /// prediction. A parity check that fails is repeated in the prediction's order of sums. Throws
-  /// std::logic_error if a peak has neither a prediction nor a reason for lacking one.
+  /// prediction. If the parity check fails, it is repeated with gradients added in the prediction's
+  /// order. Throws std::logic_error if a peak has neither a prediction nor a reason for lacking
+  /// one.
   Batches batches(Rank& rank, const Phase& phase, const Predicted& predicted);
-  /// Records the step's loss; ranks that do not know it pass nothing. Each of several replicas
-  /// passes its share; the shares add up to the batch's mean.
+  /// Records the step's loss; ranks that do not know the loss pass nothing. If there are several
+  /// replicas, each passes its share; the shares add up to the batch's mean.
   void record_loss(const Rank& rank, std::optional<double> loss);
-  /// Every rank calls it once, with the parameters (or slices) that it trained. Collects them for
-  /// the comparison with one device and, with the optimizer's moments, for --save.
+  /// Every rank must call this once, with the parameters (or slices) that it trained. Collects them
+  /// for the comparison with one device and, with the optimizer's moments, for --save.
   void finish(const Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer);
-  /// Adds the lesson's own JSON to --report, as results.`name`. Only rank 0's is kept.
+  /// Adds the lesson's own JSON to the report, as results.`name`. Only rank 0's JSON is kept.
   void add_to_report(const Rank& rank, const std::string& name, const std::string& json);
 
  private:

@@ -25,8 +25,8 @@ namespace lockstep {
 
 namespace {
 
-/// Ranks on hosts with more and fewer cores may choose different clocks; all then use the modelled
-/// one.
+/// Ranks on hosts with different numbers of cores may choose different clocks. In that case, all
+/// ranks use the modelled clock.
 void agree_on_clock(Transport& transport, Options& options) {
   const std::string mine =
       fmt::format("{}\n{}", options.platform.clock.name(), options.platform.why_this_clock);
@@ -75,7 +75,8 @@ std::string hosts_summary(const std::vector<HostClock>& clocks) {
                      fmt::join(hosts, ", "), static_cast<double>(largest) / 1000);
 }
 
-/// mpirun may end before it has forwarded the last output of a rank on another host.
+/// Waits briefly, because mpirun may end before it has forwarded the last output of a rank on
+/// another host.
 void let_output_through() {
   std::this_thread::sleep_for(std::chrono::milliseconds{150});
 }

@@ -27,7 +27,7 @@ DeviceKind kind_of(const Options& options) {
   return options.platform.on_meta() ? DeviceKind::meta : DeviceKind::cpu;
 }
 
-/// The transport for this rank's tensors, over the transport between hosts.
+/// Returns the transport for this rank's tensors, built on the transport between hosts.
 std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Stream& compute,
                                        const Options& options, bool nccl) {
   if (nccl) return nccl_transport(std::move(transport), compute, options.platform.patience_seconds);
@@ -65,7 +65,7 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
   compute.watch([this, patience = options.platform.patience_seconds](double waited) {
     transport->check();
     if (waited <= patience) return;
-    transport->look();  // a known error is a better explanation
+    transport->look();  // throws if the cause is known
     throw RunError(fmt::format(
         "rank {} has waited {:g} s for its GPU: a rank that it exchanges messages with has "
         "stalled, or does not take part",

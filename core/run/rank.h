@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// One device's worth of a program, with its own rank, memory, compute stream, trace, and
-/// connections to the other ranks. A lesson's body is called once per rank, with that rank.
+/// One device's worth of a program, with its own memory, compute stream, trace, and connections to
+/// the other ranks. A lesson's body is called once per rank, with that rank.
 struct Rank {
   /// `transport` connects the ranks' hosts. On GPUs, construction is collective: the ranks create
   /// their communicators together.
@@ -22,9 +22,9 @@ struct Rank {
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
-  /// The group of ranks that differ from this one on one axis only, in order of their coordinate
-  /// there: its replicas along dp, the stages of its pipeline along pp. The first call creates the
-  /// group; all members must make it at the same point of the program.
+  /// The group of ranks that differ from this one on one axis only, in order of their coordinate on
+  /// that axis: this rank's replicas along dp, the stages of its pipeline along pp. The first call
+  /// creates the group; all members must make this call at the same point of the program.
   Group& group(Axis axis);
 
   const int id;  ///< 0 .. count - 1

@@ -41,7 +41,8 @@ class Completion {
     --running_;
     changed_.notify_all();
   }
-  /// Returns whether all have ended; false if one has failed and others do not end in time.
+  /// Waits until all ranks have ended. Returns false if a rank has failed and others do not end in
+  /// time.
   bool wait() {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return running_ == 0 || failed_; });
@@ -69,7 +70,7 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
   run.open(RunFolder::create(options.output.trace, run.info.name));
   run.folder.begin();
   watch.set_handler([&](int) {
-    // Keeps what has been written so far; the ranks do not take part.
+    // Keeps the traces written so far; the ranks do not take part.
     run.keep_traces();
     run.folder.merge(options.run.ranks);
     fmt::print(stderr, "\ninterrupted{}\n", run.folder.where_the_trace_is());

@@ -9,11 +9,11 @@
 namespace lockstep {
 
 /// Places ranks that are threads of this process: assigns GPUs round-robin if the options use them.
-/// Throws UsageError if there are none.
+/// Throws UsageError if the machine has none.
 GpuPlan plan_threads(const Options& options);
 
 /// All ranks of `fabric`, which outlives them, one per thread. They are created concurrently, and
-/// destroyed concurrently, because on GPUs they wait for one another in both.
+/// destroyed concurrently, because on GPUs the ranks wait for one another in both cases.
 class ThreadRanks {
  public:
   /// If a rank cannot be created, throws the first rank's exception.

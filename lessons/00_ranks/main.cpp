@@ -67,8 +67,8 @@ int main(int argc, char** argv) {
 
       const Picoseconds computed = now();
 
-      // Issue both before waiting: a send completes only when the receiver has matched it, so if
-      // every rank waited for its send first, none would ever receive.
+      // Start send and receive before waiting for either: a send completes only when the receiver
+      // has matched it, so if every rank waited for its send first, none would ever receive.
       Work sent = rank.world.send(mine, right);
       Work received = rank.world.receive(theirs, left);
       received.wait();

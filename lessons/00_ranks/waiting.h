@@ -24,7 +24,7 @@ struct StepTimes {
 inline double lost_share(int N, double k) {
   return k >= 1 ? (N - 1) * (k - 1) / (N * k) : (1 - k) / N;
 }
-/// The same, as observed.
+/// The share that was observed.
 inline double lost_share(const std::vector<StepTimes>& ranks) {
   double waiting = 0, total = 0;
   for (const StepTimes& each : ranks) {
@@ -34,8 +34,8 @@ inline double lost_share(const std::vector<StepTimes>& ranks) {
   return total > 0 ? waiting / total : 0;
 }
 
-/// Gathers all ranks' times on rank 0; every rank calls it. The lesson's byte counts do not include
-/// these messages.
+/// Gathers all ranks' times on rank 0; every rank must call this. The lesson's byte counts do not
+/// include these messages.
 inline std::vector<StepTimes> gather(Rank& rank, const StepTimes& mine) {
   std::vector<StepTimes> all;
   for (const std::string& text : gather_to_root(
@@ -64,7 +64,7 @@ inline void print_waiting(const std::vector<StepTimes>& ranks, double k, const C
   std::fflush(stdout);
 }
 
-/// The same times as JSON, for the report.
+/// The ranks' times as JSON, for the report.
 inline std::string json(const std::vector<StepTimes>& ranks, double k) {
   std::string list;
   for (const StepTimes& each : ranks)

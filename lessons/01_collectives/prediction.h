@@ -19,10 +19,10 @@ inline std::int64_t chunk_elements(std::int64_t n, int N, int i) {
 
 /// The number of elements that rank r of N sends in an all-reduce of n elements.
 ///
-/// Ring: the reduce-scatter sends every chunk except the rank's own (which is then complete), the
-/// all-gather every chunk except the right neighbour's (which already has it). Recursive halving
-/// and doubling work on P ranks, the largest power of two <= N: each of the first N - P even ranks
-/// sends all its elements to the odd rank after it, and receives the sums at the end.
+/// Ring: the reduce-scatter sends every chunk except the rank's own, which becomes complete. The
+/// all-gather sends every chunk except the one that the right neighbour completed itself. Recursive
+/// halving and doubling work on P ranks, the largest power of two <= N: each of the first N - P
+/// even ranks sends all its elements to the odd rank after it, and receives the sums at the end.
 inline std::int64_t elements_sent(Algorithm algorithm, std::int64_t n, int N, int r) {
   if (N == 1) return 0;
   const int P = static_cast<int>(std::bit_floor(static_cast<unsigned>(N)));
@@ -70,9 +70,9 @@ struct AllReduceTime {
   }
 };
 
-/// The closed forms (Thakur, Rabenseifner, Gropp 2005), if exact; otherwise empty: depending on the
-/// algorithm, they do not cover a number of ranks that is not a power of two, chunks of unequal
-/// size, or unequal links.
+/// The closed form (Thakur, Rabenseifner, Gropp 2005) if it is exact, otherwise empty. Depending on
+/// the algorithm, it may require a power-of-two number of ranks, chunks of equal size, or equal
+/// links.
 inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_t n, int N,
                                                 const Cluster& cluster) {
   const int rounds = std::bit_width(static_cast<unsigned>(N)) - 1;  // log2 N, rounded down
@@ -83,8 +83,8 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
     // The rank before a slow link has its next chunk long before the link is free again, so its
     // 2(N-1) messages leave back to back, and α counts once, for the last one. This requires that
     // the slow link takes so long per chunk that everything between two crossings fits in: α <=
-    // (gap - 1)(βn/N - α' - β'n/N), with gap hops from one slow link to the next, and the near
-    // link's α' and β'.
+    // (gap - 1)(βn/N - α' - β'n/N), where gap is the number of hops from one slow link to the next,
+    // and α' and β' are the near link's.
     const int node = cluster.ranks_per_node;
     AllReduceTime step, hop;
     step.add(cluster, 0, node, n / N);
@@ -129,9 +129,10 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
   return {};
 }
 
-/// Computes the time of an all-reduce for any links and any N, message by message, in the order in
-/// which the algorithm sends them: when each can leave, and when it arrives. It reimplements the
-/// rules of the modelled clock (lesson 0), so that a run can be compared with them.
+/// Computes the time of an all-reduce for any links and any N. Takes the messages in the order in
+/// which the algorithm sends them, and computes when each can leave and when it arrives.
+/// Reimplements the rules of the modelled clock (lesson 0), so that a run can be compared with
+/// those rules.
 class MessageByMessage {
  public:
   MessageByMessage(int N, const Cluster& cluster)
@@ -141,9 +142,9 @@ class MessageByMessage {
     int from, to;
     std::int64_t elements;
   };
-  /// Plays messages that do not wait for one another. All leave, then each receiver takes its own
-  /// in this order. A rank is ready for the next round when its last message has arrived; it waits
-  /// neither for its own messages to arrive nor for their receivers.
+  /// Plays messages that do not wait for one another. All messages leave, and then each receiver
+  /// takes its own messages in this order. A rank is ready for the next round when its last message
+  /// has arrived; it waits neither for its own messages to arrive nor for their receivers.
   void round(const std::vector<Message>& messages) {
     std::vector<AllReduceTime> sent;
     for (const auto& [from, to, elements] : messages) {
@@ -175,7 +176,7 @@ class MessageByMessage {
     AllReduceTime ready, lane_out, lane_in;
   };
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-  /// The time at which a message that enters a lane at `start` frees it.
+  /// The time at which a message that enters a lane at `start` frees the lane.
   AllReduceTime held(AllReduceTime start, int from, int to, std::int64_t elements) const {
     start.bandwidth += cluster_.transfer(from, to, 4 * elements);
     return start;
@@ -264,7 +265,7 @@ inline double algorithm_bandwidth(std::int64_t bytes, double time_seconds) {
   return static_cast<double>(bytes) / time_seconds;
 }
 /// The rate on each link if the algorithm sends the minimum number of bytes (nccl-tests,
-/// PERFORMANCE.md): comparable across N, and with the link's own bandwidth.
+/// PERFORMANCE.md). This rate can be compared across N, and with the link's own bandwidth.
 inline double bus_bandwidth(std::int64_t bytes, double time_seconds, int N) {
   return algorithm_bandwidth(bytes, time_seconds) * 2 * (N - 1) / N;
 }

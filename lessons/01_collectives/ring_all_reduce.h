@@ -21,13 +21,13 @@ struct RingStep {
 /// neighbour and receives another from its left one, all at the same time:
 ///
 ///   reduce-scatter, N - 1 steps: each rank adds the incoming chunk to its own. Chunk i starts at
-///   rank i + 1, collects a contribution at each stop, and is complete at rank i, its last.
+///   rank i + 1, collects a contribution at each stop, and is complete at rank i, its last stop.
 ///
 ///   all-gather, N - 1 steps: the complete chunks go around once more, and are only copied.
 ///
 /// Time, if a message takes α + β · bytes: 2(N-1)(α + ⌈n/N⌉β); additions cost nothing on the
-/// modelled clock, as in Group. Sent per rank: 2n elements minus the two chunks that it never
-/// sends, see elements_sent(). Memory: one chunk of scratch for the incoming chunk.
+/// modelled clock, as in Group. Each rank sends 2n elements minus the two chunks that it never
+/// sends (see elements_sent()). Memory: one chunk of scratch for the incoming chunk.
 /// (Group::all_reduce uses the same order, so it produces the same bits; if it can, it adds
 /// directly from the peer's buffer and needs no scratch.)
 ///
@@ -65,7 +65,7 @@ void ring_all_reduce(Group& ring, Device device, View data, Seen seen) {
     const View sum = chunk(adds);
     const View in = slice(scratch, 0, sum.elements());
     step({"reduce_scatter", k + 1, N - 1}, fmt::format("adds to chunk {}", adds), out, [&] {
-      // Issue both before waiting: if every rank waited for its send, none would ever receive.
+      // Start both before waiting. If every rank waited for its send, none would ever receive.
       Work sent = ring.send(out, right);
       Work received = ring.receive(in, left);
       received.wait();
@@ -89,7 +89,7 @@ void ring_all_reduce(Group& ring, Device device, View data, Seen seen) {
   }
 }
 
-/// The same without a callback.
+/// The same all-reduce without a callback.
 inline void ring_all_reduce(Group& ring, Device device, View data) {
   ring_all_reduce(ring, device, data, [](const RingStep&) {});
 }

@@ -33,8 +33,8 @@ inline std::int64_t width_of(const Plan& plan) {
   return static_cast<std::int64_t>(size_of(plan.model().dtype));
 }
 
-/// Predicts one step of one rank. Buckets are sent with their padding. Each rank needs the
-/// memory of one device, which does not shrink with N.
+/// Predicts one step of one rank. Buckets are sent with their padding. Each rank needs as much
+/// memory as one device that trains alone, however large N is.
 inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
                                        const FlatLayout& layout, GradientSync sync) {
   Predicted predicted;

@@ -33,8 +33,8 @@ inline SumOrder ring_order(const FlatLayout& layout, GradientSync sync) {
   return order;
 }
 
-/// The order of ZeRO-2 and ZeRO-3: a ring's order for each microbatch separately, because they
-/// reduce every microbatch's gradients.
+/// The order of ZeRO-2 and ZeRO-3: a ring's order for each microbatch separately, because these
+/// stages reduce every microbatch's gradients.
 inline SumOrder ring_order_by_microbatch(const FlatLayout& layout) {
   SumOrder order = ring_order(layout, GradientSync::overlap);
   order.every_microbatch = true;

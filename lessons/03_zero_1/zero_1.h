@@ -76,8 +76,8 @@ class Zero1 : public LayerHooks {
     }
   }
 
-  /// Overlaps with backward as data parallelism does, but each rank receives only the sum of its
-  /// own shard.
+  /// Overlaps communication with backward as data parallelism does, but each rank receives only the
+  /// sum of its own shard.
   void gradients_ready(const Unit& unit) override {
     for (const std::size_t b : layout_.buckets_of(unit.index)) {
       Bucket& flat = buckets_[b];

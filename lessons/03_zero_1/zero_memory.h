@@ -23,7 +23,8 @@ struct ModelStates {
 /// Bytes of model states on each of N ranks that train Ψ parameters (Rajbhandari 2020, section 3
 /// and figure 1). Stage 0, plain data parallelism, keeps all states on every rank; stage 1 shards
 /// the optimizer states, stage 2 also the gradients, stage 3 also the parameters. In mixed
-/// precision these are 16Ψ, 4Ψ + 12Ψ/N, 2Ψ + 14Ψ/N and 16Ψ/N. Temporary buffers are not included.
+/// precision the four stages need 16Ψ, 4Ψ + 12Ψ/N, 2Ψ + 14Ψ/N and 16Ψ/N. Temporary buffers are not
+/// included.
 constexpr ModelStates zero_states(int stage, std::int64_t parameters, std::int64_t ranks,
                                   StateBytes each = f32_states) {
   const std::int64_t shard = (parameters + ranks - 1) / ranks;

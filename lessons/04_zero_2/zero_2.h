@@ -53,20 +53,21 @@ class ShardedGradients {
   }
 
  private:
-  /// Backward is about to run a unit of bucket b; the first one allocates the bucket.
+  /// Call before backward runs a unit of bucket b. The first unit allocates the bucket.
   void enter(std::size_t b, int unit) {
     const FlatLayout::Bucket& bucket = layout_.buckets()[b];
     if (bucket.frozen || unit != bucket.first_unit()) return;
     Filling& filling = filling_[b];
     if (++filling.passes > 1) return;  // another microbatch's weight half is still pending
-    // A reduction of the previous microbatch, in flight during this microbatch's forward.
+    // The previous microbatch's last reduction may still be in flight after this microbatch's
+    // forward.
     if (in_flight_.full && in_flight_.bucket >= b) wait();
     filling.full = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
     put_gradients(model_, bucket, filling.full);
     record_memory(device_);
   }
 
-  /// Backward has finished with a unit of bucket b; the last one starts the reduction.
+  /// Call after backward has run a unit of bucket b. The last unit starts the reduction.
   void leave(std::size_t b, int unit) {
     const FlatLayout::Bucket& bucket = layout_.buckets()[b];
     if (bucket.frozen || unit != bucket.last_unit() || --filling_[b].passes > 0) return;

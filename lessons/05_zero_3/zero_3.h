@@ -15,7 +15,7 @@ namespace lockstep {
 ///
 /// A microbatch uses the buckets in a known order: forward from the first unit to the last, then
 /// backward. Each use has its own all-gather, so the ranks can **prefetch** the buckets of the next
-/// uses: their all-gathers are in flight while a layer computes.
+/// uses: the all-gathers of these buckets are in flight while a layer computes.
 class ShardedParameters {
  public:
   /// The model must have no storage for its values (Storage::none); `seed` determines the initial
@@ -152,8 +152,8 @@ class ShardedParameters {
 /// parameters, gradients and optimizer states are all sharded.
 class Zero3 : public LayerHooks {
  public:
-  /// The model must have no storage (Storage::none), so no rank ever holds all of it; `seed`
-  /// determines the initial values. Model and group must outlive this object.
+  /// The model must have no storage (Storage::none), so that no rank ever holds the whole model;
+  /// `seed` determines the initial values. Model and group must outlive this object.
   Zero3(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
         std::uint64_t seed)
       : model_(model),

@@ -30,8 +30,7 @@ inline Schedule gpipe(int stages, int microbatches) {
 }
 
 /// The idle share of all ranks' time, for equal stages and free communication: (p - 1)/(m + p - 1)
-/// of the *whole* time. (Papers also quote (p - 1)/m, relative to the ideal
-/// time.)
+/// of the *whole* time. (Papers also quote (p - 1)/m, which is relative to the ideal time.)
 inline double gpipe_bubble(int stages, int microbatches) {
   return static_cast<double>(stages - 1) / (microbatches + stages - 1);
 }

@@ -13,8 +13,8 @@ inline Predicted predict_gpipe(const Plan& plan, const Place& place, const Sched
   return predicted;
 }
 
-/// Predicts the same for NaivePipeline: no buffers are in flight. There is no simulated bubble,
-/// because the simulator's sends do not block.
+/// Makes the same prediction for NaivePipeline, which has no buffers in flight. There is no
+/// simulated bubble, because the simulator's sends do not block.
 inline Predicted predict_naive(const Plan& plan, const Place& place, const Schedule& schedule) {
   Predicted predicted = predict_gpipe(plan, place, schedule);
   predicted.bubble_simulated.reset();

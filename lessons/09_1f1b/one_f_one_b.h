@@ -18,8 +18,8 @@ namespace lockstep {
 /// 1F1B saves memory, not time: stage s stashes at most min(m, p - s) microbatches; GPipe stashes
 /// all m. With free communication the bubble equals GPipe's, (p - 1)/(m + p - 1) of the whole time.
 /// If messages take time it is often a little larger: in the steady state a backward waits for a
-/// forward that waits for a backward, so each round trip to the neighbour costs time again, while
-/// in GPipe these delays occur only once. (On slow links 1F1B's bubble can also be smaller, because
+/// forward that waits for a backward, so every round trip to the neighbour costs time; in GPipe the
+/// delay of messages occurs only once. (On slow links 1F1B's bubble can also be smaller, because
 /// gradients are sent as they are computed instead of queueing at the end.)
 ///
 /// Backwards run in ascending order. Throws ScheduleError for fewer than one stage or microbatch.

@@ -11,8 +11,9 @@
 
 namespace lockstep {
 
-/// How much backward recomputes instead of keeping it from forward (Korthikanti 2022, "Reducing
-/// Activation Recomputation in Large Transformer Models"). All three modes give the same bits.
+/// Which tensors backward recomputes instead of keeping them from forward (Korthikanti 2022,
+/// "Reducing Activation Recomputation in Large Transformer Models"). All three modes give the same
+/// bits.
 enum class Recompute {
   none,       ///< nothing: attention keeps its (s, s) probabilities
   selective,  ///< the probabilities, from the log-sum-exps, as core's attention always does
@@ -20,8 +21,8 @@ enum class Recompute {
 };
 
 /// Attention that keeps its probabilities, (b, heads, s, s), instead of the log-sum-exps that
-/// core's attention keeps. They are f32, because narrow ones would differ from the bits that
-/// backward recomputes. Its backward has four products per head; core's has five.
+/// core's attention keeps. The probabilities are f32, because 16-bit ones would differ from those
+/// that backward recomputes. This attention's backward has four products per head; core's has five.
 class KeepingAttentionCore : public Layer {
  public:
   KeepingAttentionCore(const LayerSite& site, int heads)

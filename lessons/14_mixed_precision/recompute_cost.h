@@ -23,8 +23,8 @@ namespace lockstep {
 /// Korthikanti 2022 gives 34 N h + 5 a s N, 34 N h and 2 N h bytes, in 16 bits and with dropout.
 /// Dropout accounts for 2 N h (two one-byte masks) and 3 a s N (a mask, and a second copy of the
 /// probabilities after it). Without it, 32 N h + 2 a s N bytes remain, or 16 N h + a s N elements.
-/// This equals ours except for LayerNorm's mean and rstd, 4 N, which the paper neglects. (Their
-/// probabilities are also 16 bits wide; ours are f32 for every dtype.)
+/// This equals our `none` except for LayerNorm's mean and rstd, 4 N, which the paper neglects.
+/// (Their probabilities are also 16 bits wide; ours are f32 for every dtype.)
 struct RecomputeFootprint : Footprint {
   RecomputeFootprint(const GptConfig& config, const StageLayers& stage, int batch, Recompute mode)
       : Footprint(config, stage, batch) {
@@ -38,12 +38,12 @@ struct RecomputeFootprint : Footprint {
     const std::int64_t head = stage.head ? stash - blocks * (boundary + rest) : 0;
     stash -= blocks * rest;
     // Forward peaks when the last block is about to release its stash, with its output (N h) beside
-    // it; or, on the last stage, when the head has added more than that.
+    // it; or, on the last stage, when the head has added more than this rest and output.
     forward_working = std::max(forward_working, rest + boundary - head);
     // The last block's backward comes first, while the inputs of all other blocks are still kept.
-    // It adds the rest of its own stash and then, as without recomputation, 5 N h. The head's stash
-    // has been released by then. (`pending` does not change: between the halves, the tensors for
-    // the weight half exist for all blocks.)
+    // This backward adds the rest of its block's stash and then, as without recomputation, 5 N h.
+    // The head's stash has been released by then. (`pending` does not change: between the halves,
+    // the tensors for the weight half exist for all blocks.)
     backward_working = std::max(backward_working, rest + 5 * boundary - head);
     // If the halves run separately, nothing is released before the weight half. The peak is then in
     // the first block: by then each other block holds 16 N h instead of N h, and the head has
@@ -57,8 +57,8 @@ struct RecomputeFootprint : Footprint {
 /// matrix products only, with causal attention counted half, as in core/model/ops.h.
 ///
 /// Selective recomputes q kᵀ, one product per head: b s² h per block. Full runs forward again, 24 N
-/// h² for the four Linears and 2 b s² h for attention, and also recomputes the probabilities, since
-/// its blocks are selective ones.
+/// h² for the four Linears and 2 b s² h for attention, and also recomputes the probabilities,
+/// because its blocks use selective recomputation too.
 inline double extra_flops(const GptConfig& config, int blocks, int batch, Recompute mode) {
   const double b = batch, s = config.sequence, h = config.hidden;
   const double product = b * s * s * h;

@@ -26,7 +26,8 @@ class Window {
   const Look& look() const { return look_; }
   void set_title(const std::string& title);
 
-  /// Waits up to `seconds` for an event. Returns immediately if one is pending or after wake().
+  /// Waits up to `seconds` for an event. Returns immediately if an event is pending or wake() has
+  /// been called.
   void wait_events(double seconds);
   /// Ends wait_events; may be called from any thread.
   static void wake();

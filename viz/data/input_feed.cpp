@@ -106,7 +106,7 @@ void InputFeed::turn_to(std::string_view file) {
   file_ = file;
 }
 
-/// No file name followed the held line, so it was not cut: passes it on as it is.
+/// Passes the held line on unchanged: no file name followed it, so tail did not cut it.
 void InputFeed::release() {
   if (!std::exchange(holds_, false)) return;
   reader_.feed(held_ += '\n');

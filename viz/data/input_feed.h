@@ -13,8 +13,8 @@ namespace lockstep::viz {
 
 /// Feeds a piped trace into a Timeline as it arrives: lines of any ranks in any order, or the
 /// output of `tail -n +1 -f rank*.json` on growing files. tail prints "==> FILE <==" when it
-/// switches to another file. This may happen in the middle of a line; the rest follows when it
-/// returns to that file.
+/// switches to another file. This may happen in the middle of a line; the rest of the line follows
+/// when tail returns to that file.
 class InputFeed {
  public:
   /// Reads from `descriptor`, which the caller still owns.

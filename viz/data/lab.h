@@ -10,7 +10,7 @@ namespace lockstep::viz {
 /// The schedules that the lab can simulate.
 enum class LabSchedule : std::uint8_t { gpipe, one_f_one_b };
 
-/// The input of a what-if: a schedule, its size and the cost of its actions.
+/// The input of a what-if simulation: a schedule, its size and the cost of its actions.
 struct LabQuestion {
   LabSchedule schedule = LabSchedule::one_f_one_b;
   int stages = 4;

@@ -6,8 +6,8 @@
 
 namespace lockstep::viz {
 
-/// A visible time window, in picoseconds. Uses double because zoom factors are real numbers; exact
-/// up to two and a half hours.
+/// A visible time window, in picoseconds. Times are doubles because zoom factors are real numbers;
+/// they are exact up to two and a half hours.
 struct TimeWindow {
   double begin = 0;
   double end = 1;
@@ -20,7 +20,7 @@ class Viewport {
  public:
   const TimeWindow& window() const { return window_; }
   bool following() const { return following_; }
-  /// Returns whether it is still gliding to its target.
+  /// Returns whether the window is still gliding to its target.
   bool moving() const { return !(window_ == target_); }
 
   /// Starts gliding to a window.

@@ -48,7 +48,8 @@ class Painter {
   void dashes(float x0, float x1, float y, ImU32 colour) const;
 
   float text_width(std::string_view text, ImFont* font) const;
-  /// Draws text with its top at `y`; `x` is its left, middle or right. Returns its width.
+  /// Draws text with its top at `y`; `x` is the left, middle or right of the text, depending on
+  /// `align`. Returns its width.
   float text(float x, float y, std::string_view text, ImU32 colour, ImFont* font,
              Align align = Align::left) const;
   /// Centres text in a rectangle if it fits with some margin; returns whether it did.

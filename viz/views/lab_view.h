@@ -8,8 +8,8 @@
 
 namespace lockstep::viz {
 
-/// What if: the schedule simulated for a chosen number of microbatches, with the run's own times.
-/// The only view that depends on lessons.
+/// Shows a what-if simulation of the schedule for a chosen number of microbatches, with the run's
+/// own times. The only view that depends on lessons.
 class LabView {
  public:
   void draw(const Painter& painter, const Rect& rect, const Model& model);

@@ -59,8 +59,8 @@ int gather_traces(Transport& transport, const RunFolder& folder, std::size_t pie
   const bool sends = std::find(missing.begin(), missing.end(), transport.rank()) != missing.end();
   std::ifstream source;
   if (sends) source.open(mine, std::ios::binary);
-  // Written under a temporary name: on a shared file system that is merely slow to show new files,
-  // the final name would be the rank's own file.
+  // Files arrive under a temporary name. On a shared file system that is merely slow to show new
+  // files, the final name would be the rank's own file.
   const auto arriving = [&](int rank) { return folder.path / fmt::format(".rank{}.json", rank); };
   std::vector<std::ofstream> files;
   if (transport.rank() == 0)

@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-/// Collects traces from hosts that do not share a file system. Every rank calls it at the same
-/// time, once its trace is written: ranks send the rank<r>.json files that are missing from rank
-/// 0's `folder`. Returns the number of files sent, on every rank. `piece`: the number of bytes per
-/// message. Throws RunError if a file cannot be read or written.
+/// Collects traces from hosts that do not share a file system. All ranks must call this, each once
+/// its trace is written. Ranks send the rank<r>.json files that are missing from rank 0's `folder`.
+/// Returns, on every rank, the number of files sent. `piece` is the number of bytes per message.
+/// Throws RunError if a file cannot be read or written.
 int gather_traces(Transport& transport, const RunFolder& folder, std::size_t piece = 4 << 20);
 
 }  // namespace lockstep

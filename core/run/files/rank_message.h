@@ -29,7 +29,7 @@ struct RankMessage {
   std::string to_line() const;
   /// Returns nothing if `line` is not such a line.
   static std::optional<RankMessage> from_line(const std::string& line);
-  /// The text for a person, if no process collects messages.
+  /// Returns the text to print for a person if no process collects messages.
   std::string shown() const;
 };
 
@@ -41,11 +41,11 @@ void collect_messages();
 /// Whether the parent process collects this process's messages.
 bool messages_are_collected();
 
-/// "  rank 2 on host:" and its lines, indented.
+/// Returns "  rank 2 on host:" followed by `lines`, indented.
 std::string shown_operations(const std::string& who, const std::string& lines);
 
 /// A cause followed by an epilogue such as "; the trace up to then is in ...", which gets its own
-/// line if the cause has several.
+/// line if the cause has several lines.
 std::string with_epilogue(const std::string& cause, const std::string& epilogue);
 
 /// How many of a rank's operations are shown.

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* run_variable = "LOCKSTEP_RUN";
 
-/// Relative to the current folder, if that is shorter.
+/// Returns the path relative to the current folder, if that is shorter.
 std::string shown(const fs::path& path) {
   const std::string relative = fs::proximate(path).string();
   return relative.size() < path.string().size() ? relative : path.string();
@@ -66,7 +66,7 @@ void RunFolder::begin() const {
   if (path.empty()) return;
   std::error_code error;
   fs::create_directories(path, error);
-  // Files of an earlier run in the same folder.
+  // Deletes the files of an earlier run in the same folder.
   for (const auto& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename().string();
     const bool ranks = name.rfind("rank", 0) == 0 && name.ends_with(".json");
@@ -74,7 +74,7 @@ void RunFolder::begin() const {
       fs::remove(entry.path(), error);
   }
   if (path.parent_path().filename() != "runs") return;
-  // Replaced atomically, so that the link always exists.
+  // Replaces the link atomically, so that it always exists.
   const fs::path fresh = path.parent_path() / (".latest-" + run);
   fs::create_directory_symlink(path.filename(), fresh, error);
   if (!error) fs::rename(fresh, path.parent_path() / "latest", error);

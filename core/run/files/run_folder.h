@@ -14,7 +14,7 @@ struct RunFolder {
 
   /// Creates the folder. `trace` is --trace: a folder, "none", or empty for a new folder in the
   /// project's runs/. In a process whose parent called pass_on(), uses the parent's folder. Throws
-  /// UsageError if it cannot be created.
+  /// UsageError if the folder cannot be created.
   static RunFolder create(const std::string& trace, const std::string& lesson);
   /// Creates the folder if it does not exist yet (on another host), deletes a previous run's files,
   /// and points runs/latest to it. One process calls it, before the ranks write.

@@ -93,7 +93,7 @@ void Aftermath::end_block() {
                       fmt::format("ended with exit code {}",
                                   std::atoi(block_.c_str() + code + std::strlen("Exit code:")))};
   } else if (contains("unable to reliably start one or more daemons")) {
-    // Replaces thirty lines of possible causes; ssh's own error was printed before.
+    // Replaces mpirun's thirty lines of possible causes; ssh has already printed its own error.
     unexplained_ =
         "the run failed: mpirun could not start on every host; each must be reachable by ssh "
         "without "

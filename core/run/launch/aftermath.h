@@ -11,8 +11,8 @@
 namespace lockstep {
 
 /// Sorts mpirun's stderr into the ranks' reports, mpirun's own explanations (in blocks between
-/// rules of dashes), and everything else. If a rank is killed, only mpirun knows. A failed run is
-/// reported once, with its first cause: ranks that fail because another rank has failed are not
+/// rules of dashes), and everything else. If a rank is killed, only mpirun reports it. A failed run
+/// is reported once, with its first cause: ranks that fail because another rank has failed are not
 /// blamed.
 class Aftermath {
  public:
@@ -26,7 +26,7 @@ class Aftermath {
   /// Call this after the last line. Returns the rest of mpirun's text to print.
   std::string end();
 
-  /// Whether something has failed, so that the remaining ranks are being ended.
+  /// Whether something has failed; the remaining ranks are then being ended.
   bool failed() const { return failed_; }
   /// Whether a rank reported a usage error before anything else failed. The exit code is then 2,
   /// whichever rank's code mpirun returns.
@@ -34,7 +34,7 @@ class Aftermath {
   /// The cause and its rank, in one line ("" if nothing failed), followed by `epilogue` and by the
   /// last operations of all ranks.
   std::string text(const std::string& epilogue) const;
-  /// By rank: the host that it runs on, if it has reported it.
+  /// By rank: the host that the rank runs on, if the rank has reported one.
   const std::map<int, std::string>& hosts() const { return hosts_; }
 
  private:

@@ -16,8 +16,8 @@ struct ClockOffset {
   std::int64_t uncertainty_ns = 0;
 };
 
-/// One question and its answer: asked at t₀ and answered at t₁ on the asking rank's clock; T is
-/// rank 0's clock in between.
+/// One question and its answer: asked at t₀ and answered at t₁ on the asking rank's clock; T was
+/// read from rank 0's clock in between.
 struct ClockExchange {
   std::int64_t asked = 0;
   std::int64_t root = 0;
@@ -43,12 +43,13 @@ struct HostClock {
 /// namespace.
 std::string this_clock();
 
-/// Collective over all ranks, on the control channel. Returns every rank's host and offset, by
-/// rank, on every rank. For each clock other than rank 0's, one rank exchanges `exchanges` messages
+/// Collective over all ranks, on the control channel. Returns, on every rank, all ranks' hosts and
+/// offsets, by rank. For each clock other than rank 0's, one rank exchanges `exchanges` messages
 /// with rank 0; ranks that share a clock share the result, and ranks on rank 0's clock have an
 /// offset of exactly zero.
 ///
-/// The result holds only for now: two clocks may drift apart by some microseconds per second.
+/// The result is valid only briefly, because two clocks may drift apart by some microseconds per
+/// second.
 std::vector<HostClock> measure_clocks(Transport& transport, const std::string& host,
                                       const std::string& clock,
                                       const std::function<std::int64_t()>& steady_nanoseconds,

@@ -23,12 +23,12 @@ struct RankPlace {
 };
 
 /// The place of this process's rank, the `local`-th on its host. With `cuda`, a host's ranks are
-/// assigned its GPUs round-robin. Throws UsageError if there are none.
+/// assigned its GPUs round-robin; throws UsageError if the host has none.
 RankPlace this_place(bool cuda, int local);
 
 /// How the ranks share the GPUs.
 struct GpuPlan {
-  /// `places` has all ranks; if it is empty, no rank has a GPU.
+  /// `places` has one entry per rank; if it is empty, no rank has a GPU.
   explicit GpuPlan(std::vector<RankPlace> places = {});
 
   std::vector<RankPlace> places;  ///< by rank
@@ -44,11 +44,11 @@ struct GpuPlan {
 };
 
 /// Resolves the choices left open: the clock (wall if each rank has its own GPU), and the
-/// collectives (then NCCL's). Throws UsageError for impossible combinations.
+/// collectives (NCCL's if by_nccl()). Throws UsageError for impossible combinations.
 void settle_on_gpus(const GpuPlan& plan, Options& options);
 
 /// Whether ranks communicate over NCCL: NCCL is available, each rank has its own GPU, and the wall
-/// clock is in use. On the modelled clock messages carry their times, and use the hosts' transport.
+/// clock is in use. On the modelled clock, messages carry their times and use the hosts' transport.
 bool by_nccl(const GpuPlan& plan, const Options& options);
 
 }  // namespace lockstep

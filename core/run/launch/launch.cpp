@@ -34,7 +34,7 @@ constexpr const char* no_mpirun =
 /// mpirun and its arguments. When a rank exits with an error, OpenMPI 4.1 sends SIGCONT to all
 /// others, waits until they are gone or odls_base_sigkill_timeout seconds have passed, and then
 /// sends SIGTERM and, some milliseconds later, SIGKILL. So on SIGCONT the ranks report their last
-/// operations and end their traces; they have one second for it.
+/// operations and end their traces, within one second.
 std::vector<std::string> command(int ranks, const HostChoice& hosts, int argc, char** argv) {
   char self[4096];
   const ssize_t size = ::readlink("/proc/self/exe", self, sizeof self - 1);
@@ -76,8 +76,8 @@ std::pair<pid_t, int> start(std::vector<std::string> words) {
   if (child < 0) throw RunError(fmt::format("can't start mpirun: {}", std::strerror(errno)));
   if (child == 0) {
     // mpirun gets its own process group: otherwise Ctrl-C would reach it twice, from the terminal
-    // and from here, and on the second it kills the ranks before they have ended their traces. It
-    // ends when this process does, for whatever reason. Its stdin is /dev/null, because a
+    // and from here, and on the second it kills the ranks before they have ended their traces.
+    // mpirun ends when this process does, for whatever reason. Its stdin is /dev/null, because a
     // background group may not read it.
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -123,8 +123,8 @@ class Lines {
   std::string text_;
 };
 
-/// Ensures that mpirun ends soon once it has a reason to: if it does not end by itself, asks it to
-/// with a signal, and finally kills it. Its daemons and ranks end when they lose the connection.
+/// Ensures that mpirun ends soon once it has a reason to. If mpirun does not end by itself, sends
+/// it SIGTERM and finally SIGKILL. Its daemons and ranks end when they lose the connection to it.
 class Deadline {
  public:
   explicit Deadline(pid_t mpirun) : mpirun_(mpirun) {}
@@ -163,8 +163,8 @@ int run_under_mpirun(
   collect_messages();
   std::atomic<pid_t> child{0};
   std::atomic<bool> interrupted{false};
-  // Between SIGTERM and SIGKILL, mpirun gives its ranks only a few milliseconds, so this first asks
-  // them to end their traces (mpirun forwards SIGUSR1).
+  // Between SIGTERM and SIGKILL, mpirun gives its ranks only a few milliseconds, so this process
+  // first asks the ranks to end their traces (mpirun forwards SIGUSR1).
   watch.set_handler([&interrupted, &child](int) {
     const bool first = !interrupted.exchange(true);
     if (child == 0) return;

@@ -17,19 +17,19 @@ void find_mpirun();
 /// Restarts this program as `ranks` processes under mpirun, with the same arguments, and waits for
 /// them. Works as root and with more ranks than cores. If the run fails, prints its first cause to
 /// stderr, followed by the text of `epilogue` and by each rank's last operations. `epilogue` is
-/// called once all ranks are gone, with the host of every rank that has reported one. An
+/// called once all ranks are gone, with the host of every rank that has reported its host. An
 /// interruption that `watch` sees ends the ranks. Throws UsageError if there is no mpirun. Returns
-/// the exit code: the ranks' own if it is 0, 1 or 2, 130 after an interruption, otherwise 1. Prints
-/// at most one notice of a busy rank per `patience_seconds`.
+/// the exit code: the ranks' own code if that is 0, 1 or 2; 130 after an interruption; otherwise 1.
+/// Prints at most one notice of a busy rank per `patience_seconds`.
 int run_under_mpirun(int ranks, double patience_seconds, const HostChoice& hosts, int argc,
                      char** argv, SignalWatch& watch,
                      const std::function<std::string(const std::map<int, std::string>&)>& epilogue);
 
-/// The same for a program that keeps no traces, on this host.
+/// Does the same on this host, for a program that keeps no traces.
 int run_under_mpirun(int ranks, int argc, char** argv);
 
-/// The signal with which run_under_mpirun() asks its ranks to end their traces before an
-/// interruption ends them.
+/// The signal with which run_under_mpirun() asks its ranks, after an interruption, to end their
+/// traces before it ends the ranks.
 constexpr int end_traces_signal = SIGUSR1;
 
 }  // namespace lockstep

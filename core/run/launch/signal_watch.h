@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-/// Calls a function on a separate thread when one of `signals` arrives. At most one per process.
-/// SIGCONT counts only if the parent process sent it: mpirun ends its ranks by sending it first.
+/// Calls a function on a separate thread when one of `signals` arrives. A process can have at most
+/// one SignalWatch. SIGCONT counts only if the parent process sent it, because mpirun sends SIGCONT
+/// before it ends its ranks.
 class SignalWatch {
  public:
   explicit SignalWatch(std::function<void(int)> on_signal,
@@ -19,7 +20,7 @@ class SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  /// Replaces the function; when this returns, the previous one is no longer running.
+  /// Replaces the function; when this returns, the previous function is no longer running.
   void set_handler(std::function<void(int)> on_signal);
   /// Watches one more signal.
   void add(int signal);

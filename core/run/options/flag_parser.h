@@ -21,9 +21,9 @@ class FlagParser {
   void add(const std::string& name, std::string& value, const std::string& help);
   /// A flag without a value: present or absent.
   void add(const std::string& name, bool& value, const std::string& help);
-  /// A list of whole numbers of at least 0, such as 0,1,2.
+  /// A flag that takes a list of whole numbers of at least 0, such as 0,1,2.
   void add(const std::string& name, std::vector<int>& value, const std::string& help);
-  /// One of several words.
+  /// A flag that takes one of several words.
   void add(const std::string& name, std::string& value, const std::vector<std::string>& words,
            const std::string& help);
 

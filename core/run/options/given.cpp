@@ -95,8 +95,8 @@ void choose_clock(const Given& given, Options& options) {
         "--pace {} with --clock wall: only the modelled clock can be slowed; use --clock "
         "modelled",
         given.pace));
-  // The ranks decide later if they run on other hosts, whose cores are unknown here, or on GPUs,
-  // which have not been assigned yet.
+  // If the ranks run on other hosts, whose cores are unknown here, or on GPUs, which have not been
+  // assigned yet, they choose the clock later.
   const bool ranks_choose =
       given.clock == "auto" &&
       ((options.platform.hosts.any() && !under_mpi()) || options.platform.clock_is_open);
@@ -177,7 +177,7 @@ std::optional<int> whole_number(const std::string& text, int least) {
 
 std::vector<int> number_list(const std::string& flag, const std::string& text, int least) {
   std::vector<int> numbers;
-  std::istringstream parts{text + ","};  // with a final comma, every part ends in one
+  std::istringstream parts{text + ","};  // with a final comma, every part ends in a comma
   for (std::string part; std::getline(parts, part, ',');) {
     const auto number = whole_number(part, least);
     if (!number)
@@ -214,7 +214,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
                     platform.hosts.hosts.empty() ? "--hostfile" : "--hosts",
                     platform.hosts.hosts.empty() ? platform.hosts.hostfile : platform.hosts.hosts));
   if (!under_mpi())
-    platform.hosts.check(run.ranks);  // a rank may not see the file, and needs no host
+    platform.hosts.check(run.ranks);  // ranks need no hosts, and may be unable to read the file
   // Size 0: Mesh gives the lesson's first axis the ranks that remain.
   for (auto [axis, size, asked] : {std::tuple{Axis::dp, &run.dp, given.dp},
                                    {Axis::pp, &run.pp, given.pp},

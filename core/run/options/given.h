@@ -25,7 +25,8 @@ struct Given {
   double clip = 0;
 };
 
-/// Parses digits only, up to a number that can safely be multiplied by another.
+/// Parses a whole number of at least `least`. Returns nothing if `text` is anything else, or if the
+/// number is above 2^28.
 std::optional<int> whole_number(const std::string& text, int least);
 
 /// Parses comma-separated numbers of at least `least`; throws UsageError with the flag's name.

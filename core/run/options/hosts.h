@@ -12,8 +12,8 @@ struct HostChoice {
   std::string hosts;
 
   bool any() const { return !hostfile.empty() || !hosts.empty(); }
-  /// Throws UsageError with one line if a file cannot be read or names no host, a list is
-  /// malformed, or there are fewer slots than ranks. If a line of the file has no slots=, mpirun
+  /// Throws UsageError with one line if the file cannot be read or names no host, if the list is
+  /// malformed, or if there are fewer slots than ranks. If a line of the file has no slots=, mpirun
   /// uses that host's number of cores, which is unknown here; the slots are then not counted.
   void check(int ranks) const;
   /// Returns mpirun's arguments for these hosts.

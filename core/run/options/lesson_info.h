@@ -11,8 +11,8 @@ namespace lockstep {
 struct Tolerance {
   double loss = 0;       ///< relative, the largest over steps
   double parameter = 0;  ///< parity norm, the largest over tensors
-  /// For a run that should train equally well, but not identically; then only this counts. Relative
-  /// deviation of the mean loss over the last tenth of the steps.
+  /// Relative deviation of the mean loss over the last tenth of the steps. Set it for a run that
+  /// should train equally well but not identically; the other two tolerances are then ignored.
   double final_loss = 0;
   bool bitwise() const { return loss == 0 && parameter == 0 && final_loss == 0; }
 };
@@ -33,10 +33,11 @@ struct LessonInfo {
   bool f32_reference = false;     ///< one device always trains in f32: precision is the lesson
   bool trains = true;             ///< there are batches, losses and parameters to compare
   bool model = true;              ///< there is a model, with flags for its shape
-  /// The mesh axes that the lesson uses. The first takes the ranks that the flags leave.
+  /// The mesh axes that the lesson uses. The first axis takes the ranks that the flags do not
+  /// assign.
   std::vector<Axis> axes{Axis::pp};
   Tolerance tolerance{};
-  /// The tolerance in 16 bits, where the order of additions matters sooner.
+  /// The tolerance in 16 bits, in which the order of additions matters more.
   Tolerance narrow_tolerance{};
 };
 

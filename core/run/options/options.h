@@ -15,7 +15,7 @@ namespace lockstep {
 
 enum class Launch { threads, mpi };
 
-/// What a run computes, on how many ranks.
+/// What a run computes, and on how many ranks.
 struct RunConfig {
   int ranks = 4;
   int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1;
@@ -32,7 +32,7 @@ struct RunConfig {
   std::uint64_t seed = 1;
   std::string data;       ///< a file; empty: the default corpus
   std::string load;       ///< the checkpoint to start from
-  int trained_steps = 0;  ///< steps behind the loaded checkpoint; the data continue from there
+  int trained_steps = 0;  ///< steps of the loaded checkpoint; the data continue after them
 
   Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}.with_experts(ep); }
 };

@@ -53,7 +53,7 @@ Ran read_step(const Timeline& timeline, int step) {
   return ran;
 }
 
-/// The bubble if messages are free and every action takes its time in `durations`.
+/// The bubble if messages are free and every action takes as long as `durations` says.
 double simulated(const Schedule& schedule, std::vector<std::vector<Picoseconds>> durations) {
   PipelineTimes times;
   times.stages.resize(static_cast<std::size_t>(schedule.stages));

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// Properties of the terminal: queried, or, under mpirun, passed on by the process that started
-/// this one.
+/// Properties of the terminal. The process queries them or, under mpirun, receives them from the
+/// process that started it.
 struct Console {
   bool terminal = false;  ///< progress may be redrawn, and colour used
   bool colour = false;

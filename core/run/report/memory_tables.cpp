@@ -67,7 +67,7 @@ std::string sent_cell(const PhaseResults& results) {
   return others.empty() ? "not counted" : fmt::format("{}", fmt::join(others, ", "));
 }
 
-/// Compares resident memory with the account, summed over processes.
+/// Compares resident memory with the allocator's account, summed over processes.
 std::string resident_line(const Report& report) {
   const std::vector<ProcessMemory> processes = process_memory(report.ranks);
   if (processes.empty()) return {};
@@ -153,7 +153,7 @@ std::string memory_table(const Report& report) {
          resident_line(report) + mismatch_lines(report) + what_is_not_compared(report);
 }
 
-// The difference is the memory of NCCL, cuBLAS and CUDA itself.
+// NCCL, cuBLAS and CUDA itself hold the memory that is in use but not allocated by ranks.
 std::string gpu_table(const Report& report) {
   struct Use {
     std::string ranks;

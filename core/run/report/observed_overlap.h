@@ -18,7 +18,8 @@ struct ObservedOverlap {
   double transfer = 0, latency = 0, late_peer = 0;
 };
 
-/// Leaves out the first step of a phase, which creates threads and buffers, if there are others.
+/// Leaves out the first step of a phase if there are others, because the first step creates threads
+/// and buffers.
 ObservedOverlap observe_overlap(const Timeline& timeline, const Phase& phase);
 
 }  // namespace lockstep

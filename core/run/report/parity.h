@@ -22,8 +22,8 @@ struct Reference {
 /// Trains the whole model on this thread, with `options`' model, data, optimizer and phases. Every
 /// microbatch of every replica becomes a microbatch here, in order of the replicas, so that matrix
 /// products have the same shapes and only the order in which replicas' gradients are added differs.
-/// `progress` is called after each step with the number of steps done. With `orders`, one per
-/// phase, replicas' gradients are added in these orders.
+/// `progress` is called after each step with the number of steps done. If `orders` is not empty, it
+/// has one order per phase, in which the replicas' gradients are added.
 Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<Phase>& phases,
                               const std::function<void(int)>& progress = {},
@@ -32,7 +32,7 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
 /// How far a run deviates from one device (core/README.md, "Parity").
 struct Parity {
   double max_relative_loss = 0;
-  /// Per tensor ‖a - b‖₂ / max(‖b‖₂, √n · 0.02), the largest over tensors.
+  /// The largest ‖a - b‖₂ / max(‖b‖₂, √n · 0.02) of any tensor.
   double max_relative_parameter = 0;
   std::string worst_parameter;
   double final_loss = 0;      ///< the mean over the last tenth of the steps, rounded up

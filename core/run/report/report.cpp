@@ -84,8 +84,8 @@ std::string step_times(const Report& report) {
   return text;
 }
 
-/// The run's last step; if phases are variants, the last step of each, with its name. (A pipeline's
-/// phases are compared in the bubble table.)
+/// The run's last step; if phases are variants, each phase's last step, with the phase's name. (A
+/// pipeline's phases are compared in the bubble table.)
 std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
   std::vector<std::pair<int, std::string>> steps;
   const int last = report.options.run.steps - 1;
@@ -97,7 +97,7 @@ std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
   return steps;
 }
 
-/// The key to the drawing's symbols; empty if the drawing shows spans that the lesson itself named.
+/// The key to the drawing's symbols; empty if the drawing shows spans that the lesson named itself.
 std::string legend(const Report& report, const Console& console) {
   if (bubble(report.timeline, report.options.run.steps - 1))
     return console.colour

@@ -114,7 +114,7 @@ std::string draw_timeline(const Timeline& timeline, int step, int width, bool co
       ++run;
       for (int i = begin; i < end; ++i)
         cells[static_cast<std::size_t>(i)] = {colour ? ' ' : ink.fill, ink.colour, run};
-      // Rounded like actions, so that many short waits get their share of the columns.
+      // Waits are rounded like actions, so that many short waits get their share of the columns.
       for (const Interval& wait : intersection(waits(rank, *span), {{span->start, span->end}}))
         for (int i = std::max(column(wait.start), begin); i < std::min(column(wait.end), end); ++i)
           cells[static_cast<std::size_t>(i)] = {};

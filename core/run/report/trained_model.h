@@ -9,7 +9,7 @@
 namespace lockstep {
 
 /// The number of steps that the checkpoint was trained for; 0 if it has no optimizer state. Throws
-/// UsageError unless it can be loaded into the plan's model.
+/// UsageError unless the checkpoint can be loaded into the plan's model.
 int check_checkpoint(const std::string& path, const Plan& plan);
 
 /// Loads the trained parameters into a whole model, saves it if --save is given (with the

@@ -67,7 +67,7 @@ inline Predicted predict(const Plan& plan, const Place& place, Algorithm algorit
 }
 
 /// The machine that predictions assume: the given cluster or, on the wall clock, this machine's α
-/// and β, measured now. All ranks call it; rank 0 has the result.
+/// and β, measured now. All ranks must call this; only rank 0 gets the result.
 inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
   if (rank.clock.is_modelled()) return rank.clock.cluster();
   Cluster machine{.name = "this machine"};
@@ -89,7 +89,7 @@ struct Measured {
   std::optional<Picoseconds> native;
 };
 
-/// Times the library's own all-reduce of `data` with --comm native. All ranks call it.
+/// With --comm native, times the library's own all-reduce of `data`. All ranks must call this.
 inline std::optional<Picoseconds> native_time(Rank& rank, View data) {
   if (rank.endpoint.collectives != Collectives::native || rank.count == 1) return {};
   rank.device.compute.kernels().fill(rank.compute.queue(), data, 0.0F);

@@ -41,7 +41,7 @@ class Grid {
   }
 
   /// Returns the drawing on rank 0, and "" on the others or if note() was never called. All ranks
-  /// call it.
+  /// must call this.
   std::string draw(Transport& transport, const Console& console) const {
     if (steps_.empty()) return {};
     const std::string mine{reinterpret_cast<const char*>(held_.data()),
@@ -115,7 +115,8 @@ class Grid {
     text += '\n';
   }
 
-  /// Draws a cell, with ranks in the order in which they were added, the holder's own last.
+  /// Draws a cell, with ranks in the order in which their contributions were added, the holder
+  /// last.
   static std::string shown(std::uint32_t held, int rank, int N, std::size_t width, bool colour) {
     const std::uint32_t all = (1U << N) - 1;
     const int count = std::popcount(held);

@@ -48,8 +48,9 @@ inline void fill_with_noise(const Rank& rank, View data, std::uint64_t seed) {
   from_host(rank.device, values, data);
 }
 
-/// Sums noise with `ours` and with Group::all_reduce's ring. Throws RunError unless all ranks have
-/// the same bits and, with `like_the_group`, the same as Group's. All ranks call it.
+/// Sums noise with `ours` and with Group::all_reduce's ring. Throws RunError unless all ranks get
+/// the same bits and, with `like_the_group`, also the bits of Group's ring. All ranks must call
+/// this.
 inline void check_bits(Rank& rank, Group& group, View data, std::uint64_t seed, bool like_the_group,
                        const std::function<void(View)>& ours) {
   fill_with_noise(rank, data, seed);

@@ -15,12 +15,13 @@
 
 namespace lockstep {
 
-/// Times all-reduces of many sizes on 2, 4, 8, ... and all ranks, and prints them with the
-/// predictions in a table like that of nccl-tests; then compares all algorithms. All ranks call
-/// each method; rank 0 prints.
+/// Times all-reduces of many sizes on 2, 4, 8, ... and all ranks, and prints the times and the
+/// predictions in a table like that of nccl-tests. Then compares all algorithms. All ranks must
+/// call each method; rank 0 prints.
 class Sweep {
  public:
-  /// `machine` has the α and β of the predictions; only rank 0 needs it. `quiet`: prints nothing.
+  /// `machine` has the α and β of the predictions; only rank 0 needs it. With `quiet`, nothing is
+  /// printed.
   Sweep(Rank& rank, Cluster machine, std::int64_t largest_bytes, bool quiet)
       : rank_(rank),
         machine_(std::move(machine)),
@@ -56,7 +57,8 @@ class Sweep {
                                 : "MPI's own, with --comm native");
   }
 
-  /// Times all algorithms on all ranks. Prints the fastest one at each size, and the predicted one.
+  /// Times all algorithms on all ranks. Prints the fastest algorithm at each size, and the
+  /// algorithm predicted to be fastest.
   void over_algorithms() {
     const int N = rank_.count;
     Members members{*this, N};
@@ -155,8 +157,8 @@ class Sweep {
       Rank& rank = sweep_.rank_;
       const View data = slice(sweep_.data_, 0, bytes / 4);
       if (group == nullptr) return time_of(rank, bytes, {});
-      // First checks the result: ones add up to N in every element. Then times zeros, which do not
-      // grow.
+      // First checks the result: ones add up to N in every element. Then times zeros, whose
+      // repeated sums do not grow.
       fill(data, 1.0F);
       group->all_reduce(data, algorithm).wait();
       const bool right = std::ranges::all_of(to_host(rank.device, data), [&](float value) {

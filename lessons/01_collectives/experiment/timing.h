@@ -20,14 +20,14 @@ inline Picoseconds largest_of_all(Transport& transport, Picoseconds mine) {
   return std::stoll(broadcast_from_root(transport, std::to_string(largest)));
 }
 
-/// The time when all of this rank's work is done; on a GPU the host waits for it.
+/// The time when all of this rank's work is done. On a GPU, the host waits for that work.
 inline Picoseconds time_when_done(Rank& rank) {
   rank.compute.synchronise();
   return rank.compute.now();
 }
 
-/// Makes all ranks' times comparable from here on: on the modelled clock they become equal, on the
-/// wall clock all ranks have arrived.
+/// Makes all ranks' times comparable. On the modelled clock, their times become equal; on the wall
+/// clock, the call returns once all ranks have made it.
 inline void start_together(Rank& rank) {
   const Picoseconds latest = largest_of_all(*rank.transport, time_when_done(rank));
   if (rank.clock.is_modelled())
@@ -41,7 +41,7 @@ inline Picoseconds median(std::vector<Picoseconds> times) {
 
 /// The time of `collective` from the ranks' common start to the end of the last rank: exact on the
 /// modelled clock; on the wall clock, the median of several samples of several calls each. All
-/// ranks call it, non-members with an empty function; all get the result.
+/// ranks must call this, non-members with an empty function; all ranks get the result.
 inline Picoseconds time_of(Rank& rank, std::int64_t bytes,
                            const std::function<void()>& collective) {
   const bool modelled = rank.clock.is_modelled();
@@ -61,8 +61,8 @@ inline Picoseconds time_of(Rank& rank, std::int64_t bytes,
 }
 
 /// α and β on the wall clock, fitted to the times of messages from 0 B to `buffer`'s size. All
-/// ranks call it. `message` runs the exchange on this rank (empty: it only waits); `share` is the
-/// fraction of the measured time that one message takes.
+/// ranks must call this. `message` runs the exchange on this rank; if it is empty, the rank only
+/// waits. `share` is the fraction of the measured time that one message takes.
 inline Link measure_link(Rank& rank, View buffer, double share,
                          const std::function<void(View)>& message) {
   std::vector<MessageTime> times;
@@ -89,8 +89,8 @@ inline Link measure_ping_pong(Rank& rank, Group& group, View buffer) {
                       rank.id > 1 ? std::function<void(View)>{} : there_and_back);
 }
 
-/// Measures all neighbours of a ring at the same time. Sends half of `buffer` and receives into the
-/// other half. `group` is null on non-members.
+/// Measures the links between all neighbours of a ring at the same time. Sends half of `buffer` and
+/// receives into the other half. `group` is null on non-members.
 inline Link measure_busy_ring(Rank& rank, Group* group, View buffer) {
   const View into = slice(buffer, buffer.elements() / 2, buffer.elements() / 2);
   const auto exchange = [&](View out) {

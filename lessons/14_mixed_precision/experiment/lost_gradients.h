@@ -44,7 +44,7 @@ struct Probe {
 
 /// The loss of information when a batch's gradients are computed in a narrow type.
 struct Lost {
-  double to_zero = 0;      ///< share of the gradients that are nonzero in f32 and zero here
+  double to_zero = 0;  ///< share of gradients that are nonzero in f32 and zero in the narrow type
   double to_infinity = 0;  ///< share of the gradients that are infinite or NaN
   double error = 0;        ///< ‖narrow / scale − f32‖₂ / ‖f32‖₂
 };

@@ -30,7 +30,7 @@ struct RecomputeCount {
   bool operator==(const RecomputeCount&) const = default;
 };
 
-/// From the closed forms.
+/// Returns the cost by the closed forms.
 inline RecomputeCount derived(const GptConfig& config, int batch, Recompute mode) {
   const RecomputeFootprint bytes{config, StageLayers::whole(config), batch, mode};
   return {bytes.stash, bytes.peak(1),
@@ -58,7 +58,7 @@ inline Picoseconds run_uncomputed(const GptConfig& config, int batch, Recompute 
   return stream.now() - start;
 }
 
-/// Counted by running the layers.
+/// Returns the cost counted by running the layers.
 inline RecomputeCount counted(const GptConfig& config, int batch, Recompute mode) {
   RecomputeCount count;
   // On this cluster one FLOP takes one picosecond and everything else takes no time.
@@ -91,7 +91,7 @@ inline void print_recompute_table(const std::string& title, const GptConfig& con
   std::fflush(stdout);
 }
 
-/// Prints the tables for the run's own model and for GPT-3, as if it fitted on one GPU.
+/// Prints the tables for the run's own model and for GPT-3, as if GPT-3 fitted on one GPU.
 inline void print_recompute_tables(const GptConfig& config, int batch, const Cluster& cluster) {
   GptConfig gpt3{.layers = 96, .hidden = 12288, .heads = 96, .sequence = 2048, .vocabulary = 50257};
   gpt3.dtype = config.dtype;
