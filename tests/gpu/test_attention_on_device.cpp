@@ -8,8 +8,8 @@
 #include "tests/kernels/support.h"
 
 // A GPU's attention against the oracle: the narrow types, sizes around the tile sizes, and the
-// guarantees about bits. The emulator draws a different order of threads for each kernel, so bits
-// that agree there do not depend on that order.
+// guarantees about bits. The emulator draws a different order of threads for each kernel, so
+// results that agree bitwise on the emulator do not depend on that order.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -18,8 +18,8 @@ namespace {
 
 const DType types[] = {DType::f32, DType::bf16, DType::f16};
 
-/// Rows of a (b, s, h) tensor of any type, initially all NaN, like Array for f32. The first element
-/// lies `offset` elements past a multiple of 16 bytes.
+/// Rows of a (b, s, h) tensor of any type, initially all NaN, as Array is for f32. The first
+/// element lies `offset` elements past a multiple of 16 bytes.
 class Elements {
  public:
   Elements(DType dtype, Shape shape, std::int64_t gap, std::int64_t offset)
@@ -162,8 +162,8 @@ std::string named(const Attention& t) {
          std::to_string(t.n.d());
 }
 
-/// The error allowed in norm. Over two or three keys dP and Σ dy * y nearly cancel, which amplifies
-/// the rounding of y to 8 bits.
+/// The error allowed in norm. With only two or three keys, dP and Σ dy * y nearly cancel, which
+/// amplifies the rounding of y to 8 bits.
 double allowed(const Attention& t) {
   if (t.dtype == DType::f32) return 1e-5;
   return t.n.s < 8 ? 3e-2 : 1e-2;
