@@ -242,7 +242,8 @@ TEST_CASE("the same bits wherever the views lie, whatever the order of threads")
 TEST_CASE("a sequence's bits do not depend on the batch that it is in") {
   Random random{43};
   for (const DType dtype : types) {
-    // More heads than the blocks of one group cover, so the groups differ too.
+    // The batch has more heads than the blocks of one group cover, so its groups of blocks differ
+    // too.
     const oracle::Heads n{.b = 12, .s = 70, .h = 48, .heads = 3};
     Attention all{n, dtype, random};
     all.forward();

@@ -63,7 +63,7 @@ TEST_CASE("ranks learn each host's clock, and ranks of one host share it") {
   const std::int64_t ahead[] = {0, 3'600'000'000'000, 0, -5'000'000'000, 3'600'000'000'000};
   std::vector<std::vector<HostClock>> found(5);
   on_ranks(5, [&](int rank, Transport& transport) {
-    // Rank 3's answer is slow, but the question is not: a delay follows each reading of its clock.
+    // Messages are slow in one direction only: a delay follows each reading of rank 3's clock.
     const auto now = [&] {
       const std::int64_t time = steady_nanoseconds() + ahead[rank];
       if (rank == 3) std::this_thread::sleep_for(std::chrono::milliseconds{1});

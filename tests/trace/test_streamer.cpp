@@ -187,8 +187,8 @@ TEST_CASE("the wait for a viewer that accepts nothing ends at the time-out") {
   const TemporaryFolder folder;
   FakeViewer viewer;
   viewer.listen({.held = true});
-  // The time-out counts from the last byte, or from the beginning. This viewer reads nothing after
-  // the hello, so the test is that finish() returns at all.
+  // The time-out counts from the last byte or, if that is later, from the call of finish(). This
+  // viewer reads nothing after the hello, so the test is that finish() returns at all.
   CHECK(seconds_of([&] {
           Streamer streamer{viewer.address(), ""};
           streamer.add(folder.file("trace", bytes_of(24'000'000)), hello);

@@ -26,7 +26,7 @@ struct Part {
   int root = 0;
   int rank = 0;
   int peer = -1;       ///< the other rank of a send or a receive; -1: a collective
-  bool sends = false;  ///< whether it is a send
+  bool sends = false;  ///< whether the part is a send
   bool done = false;
 };
 

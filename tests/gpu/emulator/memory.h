@@ -14,10 +14,10 @@ namespace emulator {
 
 enum class Where { pageable, pinned, gpu };
 
-/// The memories: an address arena per GPU, and pinned host memory. Each block has two states. The
-/// host's state (handed out or not) changes when the host calls; the streams' state (valid or not)
-/// changes when a stream reaches the queued call. All functions are called under the machine's
-/// lock, or by work that runs on a stream.
+/// The emulated memory: an address arena per GPU, and pinned host memory. Each block has two
+/// states. The host's state (handed out or not) changes when the host calls; the streams' state
+/// (valid or not) changes when a stream reaches the queued call. All functions are called under the
+/// machine's lock, or by work that runs on a stream.
 ///
 /// Blocks are filled with 0xFF bytes (NaN as f32, f16 and bf16, -1 as i32) when they become valid
 /// and after they are freed. They have guard bytes on both sides, which are checked when the block
