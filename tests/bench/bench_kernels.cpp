@@ -1,10 +1,11 @@
 // Compares a whole training step on one thread with cblas_sgemm alone on the step's matrix
 // products, and breaks the step's time down by kernel.
 //
-// FLOPs are those of the matrix products, 2 m n k each: three for every linear layer (forward, and
-// backward for input and weight) and six for attention (two forward, four backward, not counting
-// the scores that backward recomputes). Attention is counted in full, T x T, on both sides;
-// `causal_half` counts half of it for the step, but all of it for sgemm, which computes all of it.
+// FLOPs are those of the matrix products, 2 m n k each: three products for every linear layer
+// (forward, and backward for input and weight) and six for attention (two forward, four backward,
+// not counting the scores that backward recomputes). Attention is counted in full, T x T, on both
+// sides; `causal_half` counts half of it for the step, but all of it for sgemm, which computes all
+// of it.
 
 #include <cblas.h>
 #include <fmt/format.h>

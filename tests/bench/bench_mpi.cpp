@@ -1,6 +1,6 @@
 // Compares our ring all_reduce, between four threads and between four processes, with the MPI
-// library's own between the same processes, over shared memory. The program restarts itself under
-// mpirun.
+// library's all_reduce between the same processes, over shared memory. The program restarts itself
+// under mpirun.
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -110,7 +110,7 @@ class ThreadedRing {
       });
       if (failure.empty()) return;
       fmt::print(stderr, "{}\n", failure);
-      std::_Exit(1);  // otherwise the main thread would wait forever; mpirun ends the others
+      std::_Exit(1);  // otherwise the main thread would wait forever; mpirun ends the rest
     }};
   }
   ~ThreadedRing() {

@@ -138,7 +138,8 @@ void writer(benchmark::State& state) {
   state.SetLabel("million spans a second, formatted and in the file");
 }
 
-/// Records one million spans in one second and measures the time to write those left at the end.
+/// Records one million spans in one second and measures the time to write the spans that are left
+/// at the end.
 void keeps_up(benchmark::State& state) {
   std::vector<double> behind;
   for (int round = 0; round < 3; ++round) {
@@ -152,7 +153,7 @@ void keeps_up(benchmark::State& state) {
 }
 
 /// Runs the same work with a viewer that reads at a hundredth of the speed, and without a viewer.
-/// In the end the viewer must have received everything.
+/// The viewer must have received everything at the end.
 void slow_viewer(benchmark::State& state) {
   constexpr int spans = 100'000;
   bool complete = true;

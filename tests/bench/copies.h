@@ -103,11 +103,12 @@ inline TurnTime turn_time(const std::function<void()>& work) {
 /// Rank 0's measurements of two ways to train that alternate on the same ranks.
 struct Compared {
   /// A turn ends when the last rank has finished its step. Ranks that sum their gradients wait for
-  /// any rank that other programs keep off its core; independent copies do not. Measured this way
-  /// both sides wait, and the remaining difference is the cost of communication.
+  /// any rank that other programs keep off its core; independent copies do not. With this measure
+  /// both sides wait for the slowest rank, and the remaining difference is the cost of
+  /// communication.
   SideBySide sides;
-  /// The same, computed from the sum of the ranks' rates. On an otherwise idle machine the two
-  /// agree.
+  /// The same comparison, computed from the sum of the ranks' rates. On an otherwise idle machine
+  /// the two comparisons agree.
   SideBySide by_rates;
   double processor_ratio = 0;  ///< our CPU time over the other side's
 };
@@ -191,7 +192,7 @@ inline void report_speed(benchmark::State& state, const Compared& compared, doub
   state.counters["by_rates"] = median(compared.by_rates.speeds());
   state.counters["processor"] = compared.processor_ratio;
 }
-/// The same, but reports our time relative to the other side's.
+/// Reports a row of the table: our time relative to the other side's.
 inline void report_time(benchmark::State& state, const Compared& compared, double at_most,
                         const std::string& what) {
   report_speed(state, compared, 0, what);

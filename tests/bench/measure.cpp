@@ -1,8 +1,8 @@
 // Measures this machine and writes the result as a cluster file for the modelled clock: `./lockstep
 // measure`.
 //
-// Messages are measured between two ranks, compute and memory with every core busy, as in a real
-// run. In the cluster file each rank has a core to itself, whatever the number of ranks.
+// Messages are measured between two ranks. Compute and memory are measured with every core busy, as
+// in a real run. In the cluster file each rank has a core to itself, whatever the number of ranks.
 
 #include <fmt/format.h>
 
@@ -215,7 +215,7 @@ void write(const Cluster& cluster, const std::string& output) {
              path, path);
 }
 
-/// The program of each of the two ranks. Rank 1 sleeps at the barrier while rank 0 computes.
+/// What each of the two ranks runs. Rank 1 sleeps at the barrier while rank 0 computes.
 void measure(Rank& rank, const Flags& flags) {
   const std::vector<MessageTime> times = measure_messages(rank);
   if (rank.id == 0) {

@@ -38,8 +38,8 @@ class SideBySide {
   std::vector<double> ours_, other_;
 };
 
-/// Times both sides for `rounds` rounds, alternating which goes first, after one warm-up round.
-/// Each is a function that returns its seconds.
+/// Times both sides for `rounds` rounds, alternating which side goes first, after one warm-up
+/// round. Each side is a function that returns the seconds it took.
 template <class Ours, class Other>
 SideBySide take_turns(int rounds, Ours&& ours, Other&& other) {
   SideBySide result;

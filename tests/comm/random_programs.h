@@ -13,7 +13,7 @@
 /// Random programs of messages and collectives that cannot deadlock. All ranks issue their
 /// operations without blocking, in one global order, and each rank chooses when to wait for them.
 /// (All members of the first unfinished operation eventually issue it, because they can be waiting
-/// only for earlier operations.)
+/// only for earlier operations, which finish.)
 namespace lockstep::testing {
 
 struct Step {

@@ -11,8 +11,8 @@
 #include "tests/support/watchdog.h"
 
 // On the meta device, collectives are evaluated without exchanging messages. Times, bytes, memory
-// peaks and traces match those of the CPU on the modelled clock, and errors end a run as they do
-// there.
+// peaks and traces match those of the CPU on the modelled clock, and errors end a run as they do on
+// the CPU.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -217,7 +217,8 @@ TEST_CASE("meta: ranks that call different collectives get an error that names b
   for (const Mismatch& mismatch : mismatches()) {
     CAPTURE(mismatch.name);
     auto words = mismatch.words;
-    // The CPU compares messages, the meta device compares calls, so these two errors differ.
+    // The CPU compares messages and the meta device compares calls, so the texts of these two
+    // errors differ.
     if (mismatch.name == "a collective left out")
       words = {"ranks disagree", "rank 3 calls all_reduce by tree of 32 bytes in world",
                "calls broadcast by binomial with member 0 as root of 32 bytes in world"};
@@ -355,7 +356,7 @@ TEST_CASE("meta: dropping a call also drops later ones") {
   CHECK(missing(failure, {"rank 0: the all_reduce of world (test_meta.cpp:",
                           "was dropped before it was done"}) == "");
 
-  // Dropping finished work loses nothing, and its bytes are counted.
+  // Dropping finished work loses nothing, and the bytes that it sent are counted.
   ThreadRun run{on_meta(modelled_options(3))};
   CHECK(run([&](Rank& rank) {
           for (int i = 0; i < 20; ++i) {

@@ -18,8 +18,8 @@ namespace {
 
 constexpr double patience = 0.6;
 
-/// A run with a short time-out, and the notices that it gave. The tests' last kernels end by
-/// failing the run, so that no rank has to be quick afterwards.
+/// A run with a short time-out, and the notices that it gave. The last kernel of each test ends by
+/// failing the run, so the short time-out does not apply to anything after it.
 struct ImpatientRun {
   explicit ImpatientRun(int ranks, Clock clock = Clock::modelled({}, {}))
       : run(options_of(ranks, clock), patience,

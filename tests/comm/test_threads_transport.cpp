@@ -96,7 +96,7 @@ TEST_CASE("threads: a Pending that is dropped withdraws its message") {
     std::vector<float> keep(4, 1.0F);
     if (rank.id == 0) {
       {
-        std::vector<float> gone(9);  // matching this different size would be an error
+        std::vector<float> gone(9);  // the send of 4 must not match it
         Work posted = rank.world.receive(numbers(gone), 1);
       }
       dropped.count_down();

@@ -114,7 +114,7 @@ TEST_CASE("memory accounting matches a ledger that sums all live storage") {
   const auto below = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
   for (int round = 0; round < 200; ++round) {
     Memory memory{round % 2 == 0 ? DeviceKind::cpu : DeviceKind::meta};
-    std::vector<std::pair<Tensor, int>> alive;                    // and its storage's number
+    std::vector<std::pair<Tensor, int>> alive;                    // with its storage's number
     std::map<int, std::pair<std::int64_t, MemoryCategory>> book;  // by storage number
     MemoryUse peak;
     std::int64_t peak_total = 0;
@@ -167,7 +167,7 @@ TEST_CASE("resident memory follows the account when block sizes change") {
   constexpr std::int64_t MiB = 1 << 20, account = 64 * MiB;
   Memory memory;
   const std::int64_t before = resident_bytes()->now;
-  // No round can use the blocks of the round before.
+  // No round can reuse the blocks of the previous round.
   for (const std::int64_t block : {4 * MiB, 5 * MiB, 3 * MiB, 7 * MiB, 1 * MiB}) {
     std::vector<Tensor> tensors;
     while (memory.current().total() + block <= account) {

@@ -20,7 +20,8 @@ struct Bench {
   void compute(double flops) {
     stream.launch({.name = "kernel"}, {.flops = flops}, [](const Kernels&, Queue) {});
   }
-  /// Returns "name start..end" for each span since the last call, in order of ending.
+  /// Returns "name start..end" for each span since the last call, in the order in which the spans
+  /// ended.
   std::vector<std::string> spans() {
     std::vector<std::string> found;
     for (const TraceEvent& event : trace.drain())

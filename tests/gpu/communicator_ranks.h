@@ -1,6 +1,7 @@
 #pragma once
 
-/// Ranks in threads, each with its own GPU, connected by a communicator; and values to send.
+/// Ranks in threads, each with its own GPU, connected by a communicator, and values for them to
+/// send.
 
 #include <algorithm>
 #include <cstdlib>
@@ -85,7 +86,7 @@ inline int read(const void* data, std::size_t i, DType dtype) {
   return 0;
 }
 
-/// Returns a View of GPU memory that the queue fills with these numbers.
+/// Returns a View of GPU memory that the rank's queue fills with the numbers of `all`.
 inline View on_gpu(const Rank& rank, const Values& all, DType dtype = DType::f32) {
   std::vector<std::byte> host(all.size() * size_of(dtype));
   for (std::size_t i = 0; i < all.size(); ++i) write(host.data(), i, dtype, all[i]);

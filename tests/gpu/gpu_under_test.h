@@ -34,13 +34,14 @@ inline int gpus() {
 void finish(Gpu& gpu, Queue queue, double seconds = 60.0);
 bool passes_within(Gpu& gpu, const Mark& mark, double seconds);
 
-/// Returns the message with which the emulator ends the process on `mistake`, or "" if it does not.
+/// Returns the message with which the emulator ends the process on `mistake`, or "" if the process
+/// goes on.
 std::string last_words(const std::function<void()>& mistake);
 
 /// Runs one thread per rank and joins them all. Rethrows the first exception.
 void on_threads(int ranks, const std::function<void(int rank)>& work);
 
-/// Drops its queues and releases its memory at the end of a test.
+/// Queues and memory for one test, which are released at its end.
 class Scope {
  public:
   explicit Scope(Gpu& gpu) : gpu_(gpu) {}

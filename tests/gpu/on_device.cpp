@@ -23,9 +23,9 @@ namespace {
 struct Region {
   std::byte *begin, *end;
   std::byte* device = nullptr;  // start of the allocation
-  std::size_t first = 0;        // offset of `begin` in it
-  /// The margin's fill byte: a large number in every type, and different in each region, so results
-  /// computed from one margin do not match another by chance. (NaN would stay NaN.)
+  std::size_t first = 0;        // offset of `begin` in the allocation
+  /// The margin's fill byte. It makes a large number in every type and differs between regions, so
+  /// results computed from one margin do not match another by chance. (NaN would stay NaN.)
   std::byte poison{};
 
   static constexpr std::size_t margin = 512, alignment = 256;
@@ -33,7 +33,7 @@ struct Region {
   std::size_t allocated() const { return first + bytes() + margin; }
 };
 
-/// Makes a kernel's views refer to the GPU until finish().
+/// Makes a kernel's views refer to GPU memory until finish().
 class Transfer {
  public:
   explicit Transfer(const std::vector<View*>& views) {
@@ -71,7 +71,7 @@ class Transfer {
               "a kernel wrote {} bytes {} its arguments",
               i < region.first ? region.first - i : i - region.first - region.bytes() + 1,
               i < region.first ? "before" : "past"));
-      // Read-only arguments may be shared with another thread.
+      // Does not write unchanged bytes, because another thread may be reading them.
       if (std::memcmp(region.begin, copy.data() + region.first, region.bytes()) != 0)
         std::memcpy(region.begin, copy.data() + region.first, region.bytes());
     }

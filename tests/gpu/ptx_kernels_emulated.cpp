@@ -1,2 +1,3 @@
-// CMake assigns one language per source file and folder; for the emulator it is C++.
+// CMake assigns one language to a source file per folder; this file compiles the kernels as C++ for
+// the emulator.
 #include "tests/gpu/ptx_kernels.cu"

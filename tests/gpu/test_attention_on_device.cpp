@@ -8,8 +8,8 @@
 #include "tests/kernels/support.h"
 
 // A GPU's attention against the oracle: the narrow types, sizes around the tile sizes, and the
-// guarantees about bits. The emulator draws a different order of threads for each kernel, so bits
-// that agree there do not depend on that order.
+// guarantees about bits. The emulator draws a different order of threads for each kernel, so
+// results that agree bitwise on the emulator do not depend on that order.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -18,8 +18,8 @@ namespace {
 
 const DType types[] = {DType::f32, DType::bf16, DType::f16};
 
-/// Rows of a (b, s, h) tensor of any type, initially all NaN, like Array for f32. The first element
-/// lies `offset` elements past a multiple of 16 bytes.
+/// Rows of a (b, s, h) tensor of any type, initially all NaN, as Array is for f32. The first
+/// element lies `offset` elements past a multiple of 16 bytes.
 class Elements {
  public:
   Elements(DType dtype, Shape shape, std::int64_t gap, std::int64_t offset)
@@ -162,8 +162,8 @@ std::string named(const Attention& t) {
          std::to_string(t.n.d());
 }
 
-/// The error allowed in norm. Over two or three keys dP and Σ dy * y nearly cancel, which amplifies
-/// the rounding of y to 8 bits.
+/// The error allowed in norm. With only two or three keys, dP and Σ dy * y nearly cancel, which
+/// amplifies the rounding of y to 8 bits.
 double allowed(const Attention& t) {
   if (t.dtype == DType::f32) return 1e-5;
   return t.n.s < 8 ? 3e-2 : 1e-2;
@@ -242,7 +242,8 @@ TEST_CASE("the same bits wherever the views lie, whatever the order of threads")
 TEST_CASE("a sequence's bits do not depend on the batch that it is in") {
   Random random{43};
   for (const DType dtype : types) {
-    // More heads than the blocks of one group cover, so the groups differ too.
+    // The batch has more heads than the blocks of one group cover, so its groups of blocks differ
+    // too.
     const oracle::Heads n{.b = 12, .s = 70, .h = 48, .heads = 3};
     Attention all{n, dtype, random};
     all.forward();

@@ -127,7 +127,7 @@ TEST_CASE("an operation waits for those before it on its communicator, on other 
     const View b = on_gpu(rank, values(rank.index, 10, 1));
     const View c = on_gpu(rank, values(rank.index, 10, 2));
     finish(rank.gpu, rank.queue);
-    // Rank 0's first operation waits behind one that rank 1 joins late.
+    // Rank 0's first operation on `world` waits for one on `second`, which rank 1 joins late.
     if (rank.index == 0) second->all_reduce(stuck, a);
     rank.gpu.wait(rank.queue, *rank.gpu.record(stuck));
     rank.world.all_reduce(rank.queue, b);

@@ -271,7 +271,7 @@ TEST_CASE("cuBLASLt's algorithm requires the workspace and the alignments promis
   const std::uint64_t most = 1U << 20U;
   CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &most, sizeof most) == CUBLAS_STATUS_SUCCESS);
-  const std::uint32_t alignment = 4;  // each row's alignment, whatever the gaps
+  const std::uint32_t alignment = 4;  // of every row, whatever the gaps between rows
   for (const auto which :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})

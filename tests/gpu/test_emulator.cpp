@@ -137,7 +137,7 @@ TEST_CASE("warp operations with missing lanes or different masks are reported") 
   CHECK(contains(missing, "of 32 threads 1 have returned"));
   CHECK(contains(missing, "31 wait in"));
   CHECK(contains(missing, "returns_before_shuffle"));
-  // Half a warp counts as having missing lanes too.
+  // In a block of half a warp, lanes are missing too.
   CHECK(
       contains(complaint(1, 16, warp_sums, static_cast<const float*>(std::vector<float>(32).data()),
                          std::vector<float>(32).data()),
@@ -154,7 +154,7 @@ TEST_CASE("shuffles and block reductions add up") {
     for (std::size_t i = 0; i < 64; ++i) CHECK(out[i] == (i < 32 ? 496.0F : 1520.0F));
     CHECK(complaint(1, 96, two_block_sums<true>, out.data()) == "");
     CHECK(out[0] == 95 * 96 / 2 + 96);
-    // CUB leaves this undefined.
+    // CUB defines the result only in thread 0.
     CHECK(std::isnan(out[1]));
   }
 }

@@ -5,8 +5,8 @@
 #include "tests/kernels/support.h"
 
 // The register layouts that attention relies on. The kernels fill registers as in the PTX ISA
-// manual's figures; the emulator's replacements gather them by the manual's formulas. On a GPU, the
-// hardware decides.
+// manual's figures; the emulator's instructions read the registers by the manual's formulas. On a
+// GPU, the hardware determines the layouts.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -47,7 +47,8 @@ TEST_CASE("ldmatrix distributes matrices by rows or by columns, as in the manual
   CHECK(rows[4] == 0x00030002U);
   CHECK(rows[4 * 31] == 0x003f003eU);
   CHECK(rows[4 * 31 + 3] == 0x00ff00feU);
-  // Transposed: element 0 of rows 0 and 1, of rows 2 and 3, and element 7 of rows 6 and 7.
+  // Transposed: thread 0 has element 0 of rows 0 and 1, thread 1 has element 0 of rows 2 and 3, and
+  // thread 31 has element 7 of rows 6 and 7.
   CHECK(columns[0] == 0x00080000U);
   CHECK(columns[4] == 0x00180010U);
   CHECK(columns[4 * 31] == 0x003f0037U);

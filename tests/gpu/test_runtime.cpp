@@ -152,7 +152,7 @@ TEST_CASE("emulated: pinned memory is read when the queue reaches the copy") {
     std::copy_n(numbers(first).begin(), n, host);
     int* data = scope.device<int>(n, queue);
     gpu->copy(queue, data, host, bytes);
-    std::copy_n(numbers(-first - 5000).begin(), n, host);  // too early
+    std::copy_n(numbers(-first - 5000).begin(), n, host);  // overwrites `host` too early
     gpu->copy(queue, host + n, data, bytes);
     finish(*gpu, queue);
     return are(host + n, numbers(first));
@@ -321,7 +321,8 @@ TEST_CASE("emulated: using memory outside its lifetime ends the process with a m
          finish(*gpu, queue);
        }),
        "pinned memory that was released");
-  // The release does not wait for a reader on another queue, which some order soon reveals.
+  // The release does not wait for a reader on another queue. Some random order of the queues soon
+  // reveals this mistake.
   says(last_words([&] {
          for (int i = 0; i < 200; ++i) {
            Scope scope{*gpu};

@@ -248,7 +248,7 @@ TEST_CASE("20 steps on a GPU and on the CPU give nearly the same result") {
 }
 
 TEST_CASE("a GPU's spans are disjoint or nested, and follow their launch") {
-  for (const int ranks : {1, 2, test::gpus() + 1}) {  // the last ones share GPUs
+  for (const int ranks : {1, 2, test::gpus() + 1}) {  // in the last run, ranks share GPUs
     Options options = on_gpus(tiny(small_training(ranks, 4), ranks), /*wall=*/true);
     options.output.kernels = true;
     ThreadRun run{options};

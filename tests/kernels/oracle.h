@@ -1,8 +1,8 @@
 #pragma once
 
-/// Reference results for the kernels, written as directly as the formulas, in double, with plain
-/// vectors and indices. Shares no header, optimisation or summation order with the kernels.
-/// test_oracle.cpp checks each backward here against finite differences of its forward.
+/// Reference results for the kernels, computed directly from the formulas, in double, with plain
+/// vectors and indices. This file shares no header, optimisation or summation order with the
+/// kernels. test_oracle.cpp checks each backward here against finite differences of its forward.
 
 #include <cmath>
 #include <cstddef>

@@ -122,7 +122,8 @@ TEST_CASE("attention with scores in the thousands, and with equal ones") {
   sharp.forward();
   const auto want =
       oracle::attention(sharp.q.doubles(), sharp.k.doubles(), sharp.v.doubles(), sharp.n);
-  // A score near 5000 has a rounding error of up to 5e-4: the relative error of its probability.
+  // A score near 5000 has a rounding error of up to 5e-4, which becomes the relative error of its
+  // probability.
   CHECK(error(sharp.y, want.y) < 1e-3);
   CHECK(error(sharp.lse, want.lse) < tolerance);
   sharp.backward();

@@ -47,7 +47,7 @@ TEST_CASE("cross-entropy and its gradient, over random shapes") {
     if (t.vocabulary > 1)
       CHECK(error(t.dlogits, oracle::cross_entropy_backward(t.logits.doubles(), t.targets, t.size(),
                                                             0.125)) < tolerance);
-    // In place, with the same bits.
+    // Computed in place, the gradient has the same bits.
     Array aside{t.logits.view().shape};
     aside.set(t.dlogits);
     kernels().cross_entropy_backward({}, t.logits, t.target_view(), t.lse, 0.125F, t.logits);
@@ -63,7 +63,8 @@ TEST_CASE("cross-entropy of logits of ten thousand") {
   CHECK(error(t.losses, want.losses) < tolerance);
   CHECK(error(t.lse, want.lse) < tolerance);
   t.backward(1.0F);
-  // At this size lse has a rounding error of up to 2e-3: the relative error of the probabilities.
+  // At this size lse has a rounding error of up to 2e-3, which becomes the relative error of the
+  // probabilities.
   CHECK(error(t.dlogits,
               oracle::cross_entropy_backward(t.logits.doubles(), t.targets, t.size(), 1.0)) < 2e-3);
 }

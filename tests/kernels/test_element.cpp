@@ -105,7 +105,8 @@ struct Narrow {
   std::uint16_t infinite() const {
     return static_cast<std::uint16_t>((exponents() - 1) << fraction_bits);
   }
-  /// Returns the value of these bits by definition; for ∞, what would follow the largest number.
+  /// Returns the value of these bits by definition; for ∞, the value that would follow the largest
+  /// finite number.
   double value(unsigned magnitude) const {
     const int exponent = static_cast<int>(magnitude) >> fraction_bits;
     const int fraction = static_cast<int>(magnitude) & ((1 << fraction_bits) - 1);
@@ -164,8 +165,8 @@ TEST_CASE("rounding to a narrow type gives the nearest value, ties to even") {
       else
         wrong += type.round(x) != (type.nearest(std::fabs(x)) | sign);
     };
-    // Rounding is decided at the midpoints between neighbours; checks each midpoint and the floats
-    // on either side.
+    // Rounding is decided at the midpoints between neighbouring narrow numbers; the test checks
+    // each midpoint and the floats on either side.
     for (unsigned magnitude = 0; magnitude < type.infinite(); ++magnitude) {
       const auto middle =
           static_cast<float>((type.value(magnitude) + type.value(magnitude + 1)) / 2);

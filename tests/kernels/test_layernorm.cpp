@@ -51,13 +51,14 @@ TEST_CASE("layernorm_forward and its gradients, over random shapes") {
 
     const auto gradients = oracle::layernorm_backward(x, gain, dy, size(rows), size(h));
     kernels().layernorm_backward_input({}, t.dy, t.x, t.gain, t.mean, t.rstd, t.dx);
-    // With two columns dx is nearly zero, a difference of terms as large as dy * rstd.
+    // With two columns, dx is nearly zero, because it is the difference of terms as large as dy *
+    // rstd.
     if (h > 4) CHECK(error(t.dx, gradients.dx) < tolerance);
     kernels().layernorm_backward_weight({}, t.dy, t.x, t.mean, t.rstd, t.dgain, t.dbias);
     CHECK(error(t.dgain, plus(dgain, gradients.dgain)) < tolerance);
     CHECK(error(t.dbias, plus(dbias, gradients.dbias)) < tolerance);
 
-    // In place, with the same bits.
+    // Computed in place, the gradient has the same bits.
     kernels().layernorm_backward_input({}, t.dy, t.x, t.gain, t.mean, t.rstd, t.dy);
     CHECK(same_bits(t.dy, t.dx));
   }
@@ -86,7 +87,7 @@ TEST_CASE("layernorm keeps a small variance beside a large mean") {
     t.x[i] = 4096.0F + static_cast<float>(random.between(-2, 2));
   t.forward();
   const auto want = oracle::layernorm(t.x.doubles(), t.gain.doubles(), t.bias.doubles(), 4, 128);
-  // The mean is rounded to 2^-11, relative to a spread of 1.4.
+  // The mean is rounded to a multiple of 2^-11, and the spread of x is only 1.4.
   CHECK(error(t.y, want.y) < 1e-3);
   CHECK(error(t.rstd, want.rstd) < tolerance);
 }

@@ -20,7 +20,8 @@ std::uint16_t rounded(DType dtype, float value) {
 }
 
 /// The same elements in f32 and, rounded, in a narrow type. After a kernel has run on both, the
-/// narrow ones should equal the f32 ones rounded. Kernels must not touch the gaps between rows.
+/// narrow elements should equal the f32 elements, rounded. Kernels must not touch the gaps between
+/// rows.
 struct Pair {
   Pair(DType dtype_, Shape shape_, Random& random, std::int64_t gap = 0)
       : dtype(dtype_), shape(shape_), stride(shape.last() + gap) {
@@ -38,8 +39,8 @@ struct Pair {
     return result;
   }
   /// Returns the number of elements that differ, including those between the rows. On a GPU, whose
-  /// matrix products add in a different order for each type, returns whether they differ by more
-  /// than 1 % in norm.
+  /// matrix products add in a different order for each type, returns whether the elements differ by
+  /// more than 1 % in norm.
   int wrong() const {
     int count = 0;
     double difference = 0.0, norm = 0.0;

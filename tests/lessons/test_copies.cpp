@@ -48,8 +48,8 @@ TEST_CASE("... with tied weights, frozen units, larger buckets, several microbat
   };
   for (const Case& each : cases) {
     Options options = small_copies(each.ranks);
-    // With one block, the head and the embedding of consecutive microbatches are the largest pair
-    // of buckets in flight.
+    // One microbatch's last bucket (the embedding's) must be reduced before the next one's first
+    // bucket (the head's) is allocated. With one block, these two hold most of an untied model.
     if (each.microbatches > 1) options.run.model.layers = 1;
     options.run.model.tied = each.tied;
     options.run.model.frozen = each.frozen;
@@ -108,9 +108,9 @@ TEST_CASE("ZeRO-3 holds one unsharded layer and those that it prefetches") {
             train_copies(rank, options, Scheme::zero_3, unit_buckets, wrong, prefetch);
             return wrong;
           }) == "");
-    // By hand, in elements: a block's twelve parameters, each padded to a multiple of 64, have
-    // 5,440; the embedding's 5,140 and 220 also become 5,440; the head's 20, 20 and 5,140 become
-    // 5,312.
+    // Computed by hand, in elements. A block's twelve parameters, each padded to a multiple of 64,
+    // have 5,440. The embedding's parameters of 5,140 and 220 also become 5,440; the head's
+    // parameters of 20, 20 and 5,140 become 5,312.
     const std::int64_t block = 5'440, embedding = 5'440, head = 5'312;
     const std::int64_t shards = (6 * block + embedding + head) / 2;
     const std::int64_t gathered =
@@ -151,7 +151,7 @@ TEST_CASE("bytes match the formulas 2Ψ(N-1)/N and 3Ψ(N-1)/N, with padding") {
 
 TEST_CASE("the effect of frozen and tied parameters, computed by hand") {
   // Padded elements (see above): a block has 5,440, the embedding 5,440, and the head 5,312, or 128
-  // without its own table. With two ranks a shard is half of each.
+  // without its own table. With two ranks, a shard is half of its bucket.
   Options options = small_copies(2);
   const auto sent = [&](Scheme scheme) {
     BytesSent bytes;
@@ -195,8 +195,8 @@ TEST_CASE(
     Options options = small_copies(ranks);
     options.run.microbatches = {2};
     options.run.model.tied = ranks == 2;
-    // `order` lists steps: forward (F), backward (B), or its input half (I) or weight half (W), of
-    // microbatch 0 or 1. Returns the gradients that the optimizer would read.
+    // `order` lists steps of microbatch 0 or 1: forward (F), backward (B), or backward's input half
+    // (I) or weight half (W). Returns the gradients that the optimizer would read afterwards.
     const auto gradients_after = [&](Scheme scheme, const std::vector<const char*>& order) {
       std::vector<NamedValues> whole;
       ThreadRun run{options};

@@ -26,7 +26,7 @@ struct OneModel {
   OneModel(DType dtype, float rate = 3e-3F, bool masters = true)
       : model(small(dtype), one.device(), StageLayers::whole(small(dtype)), 5),
         optimizer(model.parameters(), one.device(), {.learning_rate = rate, .masters = masters}) {}
-  /// One training step, as in the lesson's main.
+  /// Runs one training step, as the lesson's main() does.
   bool step(int number, LossScaler& scaler, float larger = 1) {
     model.zero_gradients();
     const Batch batch = random_batch(model.config(), 1, 3, number);
@@ -205,7 +205,7 @@ TEST_CASE(
 }
 
 TEST_CASE("bf16 with f32 masters learns like f32; without masters it falls behind") {
-  // Small steps: near a weight of 0.02, adjacent bf16 numbers are 0.00012 apart.
+  // Uses small steps: near a weight of 0.02, adjacent bf16 numbers are 0.00012 apart.
   const float rate = 3e-5F;
   const auto trained = [&](DType dtype, bool masters) {
     OneModel one{dtype, rate, masters};
@@ -230,7 +230,7 @@ TEST_CASE("a run as good as one device's is distinguished from one that is not")
     return compare(losses, {}, Reference{std::vector<double>(20, 2.0), {}});
   };
   std::vector<double> losses(20, 2.0);
-  losses[3] = 3;  // an intermediate difference
+  losses[3] = 3;  // a difference before the last steps
   losses[18] = 2.03;
   losses[19] = 2.0;
   const Tolerance tolerance{.final_loss = 0.01};

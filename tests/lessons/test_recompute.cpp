@@ -257,7 +257,7 @@ TEST_CASE("a recomputed forward is a range of category recompute, one per block"
     for (const TraceEvent& event : trace.drain())
       if (event.kind == TraceEvent::Kind::span && event.span.category == Category::recompute) {
         layers.push_back(event.span.layer);
-        // A forward's FLOPs, without those of the backward that follows.
+        // The span covers a forward's FLOPs, but not those of the backward that follows.
         CHECK(event.end - event.start == 24 * 6 * 8 * 8 + 2 * 6 * 6 * 8);
       }
     CHECK(layers == (mode == Recompute::full ? std::vector{2, 1, 0} : std::vector<int>{}));

@@ -17,7 +17,7 @@ namespace {
 
 constexpr Picoseconds us = 1'000'000;
 
-/// Sizes that N divides, sizes that it does not, sizes below N, and a random one.
+/// Sizes that N divides, sizes that N does not divide, sizes below N, and a random one.
 std::vector<std::int64_t> sizes(int N, std::mt19937& random) {
   return {1, N - 1 > 0 ? N - 1 : 1, N, N + 1, 8 * N, 1000 + static_cast<int>(random() % 1000)};
 }
@@ -180,8 +180,9 @@ TEST_CASE("lesson 01: on any cluster an all-reduce takes the predicted time, to 
 }
 
 TEST_CASE("lesson 01: a ring over unlike links, by hand") {
-  // Four ranks in nodes of two; chunks of 1 KB. Near: 1 µs + 1 µs. Far: 5 µs + 2 µs, and the near
-  // hop in between has no room for the 5 µs, so no closed form holds.
+  // Four ranks in nodes of two, with chunks of 1 KB. A message takes 1 µs + 1 µs over a near link
+  // and 5 µs + 2 µs over a far one. A near hop is too short to hide the 5 µs, so no closed form
+  // holds.
   const Cluster cluster = nodes_of(2, {1e-6, 1e9}, {5e-6, 5e8});
   const AllReduceTime said = predict_all_reduce(Algorithm::ring, 1000, 4, cluster);
   // Rank 1 sends its k-th message once rank 0's previous message has arrived, and so on backwards
@@ -206,11 +207,12 @@ TEST_CASE("lesson 01: one slow link sets the pace of the whole ring") {
         return time_of(by_the_lesson, N, n,
                        nodes_of(per_node, {0, 1e9}, {1e-12 * static_cast<double>(alpha), slow}));
       };
-      // As if all links were slow, except that the slow links' latency counts only once.
+      // The ring takes as long as if all links were slow, except that the slow links' latency
+      // counts only once.
       CHECK(with(1e8, 0) == 2 * (N - 1) * 10 * chunk);
       CHECK(with(1e8, 0) == time_of(by_the_lesson, N, n, one_node(0, 1e8)));
       CHECK(with(1e8, 3 * us) == 2 * (N - 1) * 10 * chunk + 3 * us);
-      // A faster link gains nothing.
+      // Faster links between nodes save no time.
       CHECK(with(1e12, 0) == time_of(by_the_lesson, N, n, one_node(0, 1e9)));
     }
 }

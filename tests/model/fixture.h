@@ -175,7 +175,8 @@ struct Stages {
     return to;
   }
 
-  /// As in a pipeline, adds the tied table's two gradients, starting with the first stage's.
+  /// Returns all gradients. As in a pipeline, the tied table's two gradients are added, starting
+  /// with the first stage's.
   std::vector<Named> all_gradients() {
     std::vector<Named> result;
     for (auto& model : models) {

@@ -91,7 +91,7 @@ TEST_CASE("the norm and its clipping") {
   // Ranks may deliver squares in any order; the sum does not depend on it.
   std::swap(squares[0], squares[2]);
   CHECK(gradient_norm(squares) == gradient_norm(optimizer.squares()));
-  // Ones added after a very large number would be lost; added before it they are not.
+  // Adding 1.0 to a very large number would lose it; summing the 1.0s first does not.
   std::vector<OrderedSquare> late{{9999, 0x1p53}};
   for (int i = 0; i < 4096; ++i) late.emplace_back(i, 1.0);
   CHECK(gradient_norm(late) == std::sqrt(0x1p53 + 4096));

@@ -91,7 +91,8 @@ TEST_CASE("gradients match finite differences of the loss") {
       .layers = 2, .hidden = 8, .heads = 2, .sequence = 5, .vocabulary = 11, .tied = true};
   OneDevice one;
   Gpt model{config, one.device(), StageLayers::whole(config), 3};
-  // Larger than initial values usually are, so that the differences exceed rounding errors.
+  // The values are larger than initial values usually are, so that the differences exceed rounding
+  // errors.
   std::mt19937 random{6};
   std::normal_distribution<float> normal{0, 0.3F};
   for (Parameter* parameter : model.parameters())
@@ -141,7 +142,7 @@ TEST_CASE("the timeline records the memory of every forward and backward") {
   for (const TraceEvent& event : trace.drain())
     if (event.kind == TraceEvent::Kind::memory)
       activations.push_back(event.bytes[static_cast<std::size_t>(MemoryCategory::activations)]);
-  REQUIRE(activations.size() == 4);  // of two microbatches
+  REQUIRE(activations.size() == 4);  // two for each of two microbatches
   CHECK(activations[0] > 0);
   CHECK(activations[0] == activations[2]);
   CHECK(activations[1] == 0);
@@ -191,9 +192,9 @@ TEST_CASE(
 }
 
 TEST_CASE("FLOPs are the model FLOPs of the literature") {
-  // Narayanan 2021 without recomputation gives 72 b s L h² (1 + s/(6h) + V/(12 h L)), with
-  // attention counted in full, and twice as much in backward as in forward. We count causal
-  // attention half, and 2.5 times as much in backward (the scores are recomputed).
+  // Narayanan 2021 without recomputation gives 72 b s L h² (1 + s/(6h) + V/(12 h L)), counting
+  // attention in full and backward as twice forward. We count causal attention half, and its
+  // backward as 2.5 times its forward (the scores are recomputed).
   std::mt19937 random{8};
   for (int i = 0; i < 20; ++i) {
     const GptConfig config = random_config(random);

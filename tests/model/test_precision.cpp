@@ -99,7 +99,7 @@ TEST_CASE("the optimizer updates an f32 master as it would an f32 parameter, and
     ParameterSpec narrow_spec = spec;
     narrow_spec.dtype = dtype;
     Parameter wide{spec, {}, one.device(), 4}, narrow{narrow_spec, {}, one.device(), 4};
-    cpu_kernels().convert(Queue{}, narrow.value, wide.value);  // the same start, rounded
+    cpu_kernels().convert(Queue{}, narrow.value, wide.value);  // the same initial values, rounded
     AdamW wide_optimizer{{&wide}, one.device()};
     {
       AdamW optimizer{{&narrow}, one.device()};

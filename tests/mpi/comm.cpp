@@ -132,7 +132,8 @@ int disagree(const MpiSession& session, const Mismatch& mismatch, Collectives co
   try {
     Rank rank{options_of(session.size(), comm), session.endpoint(patience_seconds)};
     mismatch.body(rank);
-    // If this rank finishes without an error, it waits until the others have reported theirs.
+    // If this rank finishes without an error, it waits until the other ranks have reported their
+    // errors.
     gather_to_root(*rank.transport, "");
     broadcast_from_root(*rank.transport, "");
     fmt::print("went through\n");

@@ -64,8 +64,8 @@ int main() {
         return check_memory(rank, options, one_f_one_b(p, m), std::min(m, p - rank.id));
       });
     }
-    // Several stages per rank (8 layers), and the bytes and memory of the update with a transport
-    // that does not combine.
+    // Checks several stages per rank (8 layers), and the bytes and memory of the update with a
+    // transport that does not combine received bytes (Transport::combines).
     for (const auto& [tied, clip] : {std::pair{true, 0.0F}, {false, 0.5F}, {true, 0.5F}}) {
       constexpr int m = 4;
       const Options options = small_training(p, m, tied, clip);

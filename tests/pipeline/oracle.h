@@ -8,9 +8,9 @@
 
 #include "core/pipeline/simulator.h"
 
-/// A second simulator, as simple and slow as possible, against which to check the first. It has no
-/// ready sets and no event order: it starts everything at time 0 and applies each rule of modelled
-/// time to everything, repeatedly, until nothing changes.
+/// A second simulator, simple and slow, against which the first is checked. It has no ready sets
+/// and no event order: it starts everything at time 0 and applies each rule of modelled time to
+/// everything, repeatedly, until nothing changes.
 namespace lockstep::oracle {
 
 /// Identifies a result and the message that carries it: (stage, microbatch, whether forward).
@@ -51,7 +51,7 @@ inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes&
     }
   }
 
-  // The time at which the inputs of an action that other actions produce are available.
+  // The time at which an action has all the inputs that other actions produce.
   const auto input = [&](const Action& action) -> Picoseconds {
     const auto [op, stage, microbatch] = action;
     const auto there = [&](const Result& result) {

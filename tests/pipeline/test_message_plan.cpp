@@ -43,7 +43,7 @@ std::vector<std::int64_t> peaks(const Schedule& schedule) {
 
 TEST_CASE("buffers in flight, counted by hand") {
   using Peaks = std::vector<std::int64_t>;
-  // GPipe keeps all its sends open until the first gradient arrives, besides one open receive.
+  // Until the first gradient arrives, a rank of GPipe keeps one receive and all its sends open.
   CHECK(peaks(gpipe(4, 16)) == Peaks{17, 17, 17, 16});
   CHECK(peaks(gpipe(1, 4)) == Peaks{0});
   // F0 and F1 have been sent, and a receive for a gradient is open.
@@ -96,8 +96,8 @@ TEST_CASE("random schedules: every message is posted, used, sent and released as
           CHECK(around.input->producer() == source);
           if (!around.input->local()) CHECK(open.erase(*around.input) == 1);
         }
-        // Exactly the messages that the input's sender had consumed before it made the input are
-        // released.
+        // The action releases exactly those messages that the input's sender had consumed before it
+        // made the input.
         std::set<Message> arrived;
         if (has_input)
           for (const Message& message : held)

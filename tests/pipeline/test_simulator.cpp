@@ -131,8 +131,8 @@ TEST_CASE("two stages of one rank pass results on without a message") {
 }
 
 TEST_CASE("a bubble counts ranks that start late, an internal bubble does not") {
-  // Two stages, of which the second takes most of the time: rank 0 runs for 2 of 12 ms, rank 1 for
-  // all of its own 10.
+  // Two stages, of which the second takes most of the time: rank 0 runs for 2 of its 12 ms, rank 1
+  // for all of its 10 ms.
   PipelineTimes times = free_times(2);
   times.stages[0] = {.forward = millisecond, .backward = millisecond};
   times.stages[1] = {.forward = 5 * millisecond, .backward = 5 * millisecond};
@@ -143,8 +143,8 @@ TEST_CASE("a bubble counts ranks that start late, an internal bubble does not") 
 }
 
 TEST_CASE("times that do not fit the schedule are named") {
-  CHECK_THROWS_WITH_AS(simulate(gpipe(2, 1), free_times(3)),
-                       "GPipe: has 2 stages, but times for 3", ScheduleError);
+  CHECK_THROWS_WITH_AS(simulate(gpipe(2, 1), free_times(3)), "GPipe: has 2 stages, but times for 3",
+                       ScheduleError);
   PipelineTimes times = free_times(2);
   times.stages[1].backward_weight = -4;
   CHECK_THROWS_WITH_AS(simulate(gpipe(2, 1), times),

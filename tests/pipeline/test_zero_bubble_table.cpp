@@ -51,7 +51,8 @@ struct Counter {
   void weight() { actions.push_back({Op::backward_weight, stage, weights++}); }
 };
 
-/// ZB-H1: 1F1B's order and memory. Weight gradients lag by the stage's index and fill the end.
+/// ZB-H1: 1F1B's order and memory. Weight gradients lag by the stage's index and fill the idle time
+/// at the end.
 Schedule zb_h1(int p, int m) {
   Schedule schedule = one_stage_per_rank("ZB-H1", p, m);
   for (int q = 0; q < p; ++q) {
@@ -67,7 +68,7 @@ Schedule zb_h1(int p, int m) {
   return schedule;
 }
 
-/// ZB-H2: twice the warm-up, so no rank waits for its first gradient.
+/// ZB-H2: twice 1F1B's warm-up, so no rank waits for its first gradient.
 Schedule zb_h2(int p, int m) {
   Schedule schedule = one_stage_per_rank("ZB-H2", p, m);
   for (int q = 0; q < p; ++q) {

@@ -103,7 +103,7 @@ inline std::vector<Case> cases() {
                   {1, {Op::backward, 1, 0}, 8, 11, 12},
                   {1, {Op::backward, 1, 1}, 11, 14, 15}}});
 
-  //  Every message finds its lane free and its receiver idle until then.
+  //  Every message finds its lane free; its receiver is idle until it arrives.
   //  rank 0   F  0- 1 a>2   1- 2 a>3    2- 3 a>4    3- 4 a>5    B 14-16  16-18  18-20  20-22
   //  rank 1   F  2- 3 a>4   3- 4 a>5    4- 5 a>6    5- 6 a>7
   //           B 11-13 g>14  13-15 g>16  15-17 g>18  17-19 g>20

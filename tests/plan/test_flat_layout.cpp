@@ -143,7 +143,7 @@ TEST_CASE("a flat layout has every element of every parameter in one place, owne
       if (b + 1 < layout.buckets().size() && layout.buckets()[b + 1].frozen == bucket.frozen)
         CHECK(bytes_without_last_unit(bucket, {}) >= bucket_bytes);
     }
-    // In backward's order: descending, each unit once.
+    // The units are in backward's order: descending, each unit once.
     CHECK(units.size() == any.units.size());
     for (std::size_t u = 0; u < units.size(); ++u)
       CHECK(units[u] == any.units[any.units.size() - 1 - u].index);
@@ -242,7 +242,7 @@ TEST_CASE("parameters built in a flat buffer, and their parts, equal those of a 
           CHECK(parts[p].decay == whole.decay);
           CHECK(parts[p].value.f32() == whole.value.f32() + parts[p].slice.runs().front().in_whole);
           CHECK(parts[p].gradient.elements() == 0);
-          // Generated in place, with the values that the whole tensor would have.
+          // The initial values are generated in place and equal those of the whole tensor.
           CHECK(fresh[p].slice == parts[p].slice);
           fresh[p].fill_initial(model.device(), 3);
           CHECK(same_bits(floats(fresh[p].value), floats(parts[p].value)));

@@ -109,7 +109,8 @@ TEST_CASE("the parts of a cut tensor have every element once, and keep their ord
       shapes.insert(text);
       CHECK(nlohmann::json::parse(slice.json())["boxes"].size() == slice.pieces().size());
 
-      // Ranges of the slice, in any number of equal shards: the same elements in the same order.
+      // A range of the slice, cut into any number of equal shards, has the same elements in the
+      // same order.
       const std::int64_t stored = slice.local().elements();
       const std::int64_t first = stored == 0 ? 0 : random.below(static_cast<int>(stored));
       const std::int64_t count = random.below(static_cast<int>(stored - first) + 1);
@@ -119,7 +120,7 @@ TEST_CASE("the parts of a cut tensor have every element once, and keep their ord
       CHECK(range.whole() == shape);
       CHECK(map_of(range) == expected);
       CHECK(map_of_runs(range) == expected);
-      if (count > 1) {  // and of a range
+      if (count > 1) {  // a range of a range
         const std::vector<std::int64_t> tail(expected.begin() + 1, expected.end());
         CHECK(map_of(range.range(1, count - 1)) == tail);
       }

@@ -62,7 +62,7 @@ TEST_CASE("a message is one line and survives a round trip") {
   CHECK(copy->text == report.text);
   CHECK_FALSE(RankMessage::from_line("rank 3: any other line"));
   CHECK_FALSE(RankMessage::from_line(""));
-  // Also after an incomplete line of the rank's own output.
+  // A message is recognised even after an incomplete line of the rank's own output.
   CHECK(RankMessage::from_line("half a li" + line_of(Kind::location, 3, "b", ""))->rank == 3);
 }
 
@@ -94,10 +94,10 @@ TEST_CASE("a killed rank is named once, followed by what each rank was doing") {
 }
 
 TEST_CASE("ranks that fail because of another rank are not blamed") {
-  // One rank was killed; others lost it and reported that before mpirun did.
+  // One rank was killed. Another rank noticed and reported the loss before mpirun did.
   CHECK(output_of(2, std::vector{line_of(Kind::failure, 0, "a", "MPI_Test: lost rank 1")} + killed)
             .at_end.starts_with("the run failed: rank 1 on b exited on signal 9"));
-  // One rank reported the reason and then died of it.
+  // One rank reported the reason for its failure and was then killed.
   CHECK(output_of(2, std::vector{line_of(Kind::failure, 1, "b", "its own words"),
                                  line_of(Kind::failure, 0, "a", "lost rank 1")} +
                          killed)

@@ -57,13 +57,13 @@ TEST_CASE("an offset is wrong by no more than its uncertainty, however asymmetri
 }
 
 TEST_CASE("ranks learn each host's clock, and ranks of one host share it") {
-  // Ranks 0 and 2 share a host; 1 and 4 share another that is far ahead; 3 is on one that is
+  // Ranks 0 and 2 share a host; 1 and 4 share another that is far ahead; 3 is on a host that is
   // behind.
   const std::string hosts[] = {"a", "b", "a", "c", "b"};
   const std::int64_t ahead[] = {0, 3'600'000'000'000, 0, -5'000'000'000, 3'600'000'000'000};
   std::vector<std::vector<HostClock>> found(5);
   on_ranks(5, [&](int rank, Transport& transport) {
-    // Slow in one direction only: reading the clock is followed by a delay.
+    // Messages are slow in one direction only: a delay follows each reading of rank 3's clock.
     const auto now = [&] {
       const std::int64_t time = steady_nanoseconds() + ahead[rank];
       if (rank == 3) std::this_thread::sleep_for(std::chrono::milliseconds{1});

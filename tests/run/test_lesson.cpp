@@ -81,8 +81,8 @@ TEST_CASE("every span that a trace announces as open is closed or withdrawn in i
         std::vector<float> values(10);
         const View view{values.data(), {10}, DType::f32};
         if (rank.id == 0) {
-          // Waits until rank 1's trace announces the open span. Takes no time on the modelled
-          // clock.
+          // Waits until rank 1's trace announces the open span. This wait takes no time on the
+          // modelled clock.
           comes_true([&] {
             return read_file(folder.path() / "rank1.json").find(announced) != std::string::npos;
           });
@@ -98,7 +98,7 @@ TEST_CASE("every span that a trace announces as open is closed or withdrawn in i
   for (const auto& rank : timeline.ranks())
     for (const auto& lane : rank->lanes) CHECK(lane->open().empty());
   const std::string written = read_file(folder.path() / "rank1.json");
-  CHECK(written.find(announced) != std::string::npos);  // or the test is vacuous
+  CHECK(written.find(announced) != std::string::npos);  // otherwise the test would prove nothing
 }
 
 TEST_CASE("two compared schedules share the steps") {

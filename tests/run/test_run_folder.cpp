@@ -86,7 +86,7 @@ TEST_CASE("runs/latest is the run that started last, and starts empty") {
     CHECK(run.how_to_look("127.0.0.1:7077").find("./lockstep view") == std::string::npos);
   }
   CHECK(std::distance(fs::directory_iterator{folder.path() / "runs"}, {}) == 3);
-  // A folder outside runs/ gets no such link.
+  // A folder outside runs/ gets no link named `latest`.
   const RunFolder other{"other", folder.path() / "elsewhere"};
   fs::create_directories(other.path);
   other.begin();

@@ -43,7 +43,8 @@ inline std::vector<float> random_values(int rank, std::int64_t count) {
   return values;
 }
 
-/// Counts of an uneven exchange, many of them zero: [i][j] is from i to j. The same on every rank.
+/// Element counts of an uneven exchange, many of them zero; [i][j] is the count from i to j. The
+/// counts are the same on every rank.
 inline std::vector<std::vector<std::int64_t>> random_counts(int ranks, std::int64_t most,
                                                             unsigned seed) {
   std::mt19937 random{seed};
@@ -139,7 +140,7 @@ class CollectiveChecks {
     }
   }
 
-  /// Checks that all ranks have the same bits, close to the sum in double.
+  /// Checks that all ranks have bitwise the same result and that it is close to the sum in double.
   void same_bits(const std::string& what, const std::vector<float>& got) {
     std::vector<double> sum(got.size());
     for (int rank = 0; rank < ranks_; ++rank) {

@@ -60,7 +60,7 @@ inline std::int64_t tree(std::int64_t n, int ranks, int r) {
 }
 
 /// Position of member r among the P members left after folding, or -1 for a member that only hands
-/// its data over: among the first 2 (N - P) members, every even one.
+/// its data to the next member. Those are the even ones among the first 2 (N - P) members.
 inline int place_in_power(int ranks, int r) {
   const int over = ranks - (1 << log2_below(ranks));
   if (r >= 2 * over) return r - over;
@@ -79,8 +79,8 @@ inline std::int64_t recursive_doubling(std::int64_t n, int ranks, int r) {
   if (place_in_power(ranks, r) < 0) return n;
   return (log2_below(ranks) + (unfolds(ranks, r) ? 1 : 0)) * n;
 }
-/// Halving sends all but the member's own part; doubling sends that part, then twice and four times
-/// as much.
+/// While halving, a member sends all but its own part. While doubling, it sends that part, then
+/// twice as much, then four times as much, and so on.
 inline std::int64_t rabenseifner(std::int64_t n, int ranks, int r) {
   if (ranks == 1) return 0;
   const int place = place_in_power(ranks, r);
@@ -134,7 +134,7 @@ inline Rounds broadcast_rounds(std::int64_t n, int ranks, int root) {
   }
   return rounds;
 }
-/// Each member sends to the member whose index lacks its lowest set bit.
+/// Each member sends to the member whose index equals its own without the lowest set bit.
 inline Rounds reduce_rounds(std::int64_t n, int ranks) {
   Rounds rounds;
   for (int k = 1; k < ranks; k *= 2) {
@@ -180,8 +180,8 @@ inline Rounds barrier_rounds(int ranks) {
 }
 
 /// Rounds among a power of two of members, with the remaining members folded in before and out
-/// after. `sends(place, mask, k)` is the number of elements that `place` sends in exchange k, with
-/// the place that differs in `mask`.
+/// after. `sends(place, mask, k)` is the number of elements that `place` sends in exchange k to the
+/// place whose index differs in the bit `mask`.
 template <class Sends>
 Rounds folded(std::int64_t n, int ranks, const std::vector<int>& masks, Sends sends) {
   Rounds rounds;
@@ -214,7 +214,7 @@ inline Rounds rabenseifner_rounds(std::int64_t n, int ranks) {
   const std::size_t halvings = masks.size();
   for (int k = 1; k < power; k *= 2) masks.push_back(k);
   return folded(n, ranks, masks, [=](int place, int mask, std::size_t k) {
-    // While halving, the partner's half of the block; while doubling, the member's own block.
+    // While halving, a member sends its partner's half of the block; while doubling, its own block.
     const int whose = k < halvings ? place ^ mask : place;
     const int first = whose / mask * mask;
     return chunk_begin(n, power, first + mask) - chunk_begin(n, power, first);
@@ -223,7 +223,7 @@ inline Rounds rabenseifner_rounds(std::int64_t n, int ranks) {
 
 // -- time -------------------------------------------------------------------------------------
 
-/// Ranks with one communication stream between them, following the rules of modelled time.
+/// Ranks that communicate over one set of lanes, following the rules of modelled time.
 class Machine {
  public:
   Machine(Cluster cluster, int ranks)

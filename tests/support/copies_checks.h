@@ -276,8 +276,8 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
       wrong += fmt::format("{} on {} ranks: {}\n", name_of(scheme), rank.count, what);
     };
     const Parity parity = compare(outcome.losses, outcome.parameters, expected);
-    // In 16 bits a sum over ranks loses up to half a unit in the last place at each step, 2⁻⁹ in
-    // bf16.
+    // In 16 bits a sum over ranks loses up to half a unit in the last place at each step, which is
+    // 2⁻⁹ in bf16.
     const bool narrow = is_narrow(options.run.model.dtype);
     const Tolerance tolerance = narrow ? Tolerance{.loss = 1e-2, .parameter = 0.1}
                                        : Tolerance{.loss = 1e-6, .parameter = 1e-5};

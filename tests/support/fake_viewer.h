@@ -57,7 +57,7 @@ class FakeViewer {
 
   /// Releases a viewer that is held.
   void go() { going_ = true; }
-  /// Makes it read as fast as it can from now on.
+  /// Makes the viewer read as fast as it can from now on.
   void hurry() { hurried_ = true; }
 
   int port() const { return port_; }
@@ -71,7 +71,7 @@ class FakeViewer {
     std::lock_guard lock{mutex_};
     return received_;
   }
-  /// Whether it receives exactly these bytes within `seconds`.
+  /// Returns whether the viewer receives exactly these bytes within `seconds`.
   bool gets(const std::string& bytes, double seconds = 60) const {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (received().size() < bytes.size() && std::chrono::steady_clock::now() < until)

@@ -13,8 +13,8 @@ struct Mismatch {
   std::string name;
   /// The program; called on each of the four ranks.
   std::function<void(Rank&)> body;
-  /// Words that the error message must contain. If only a deadlock can be detected, the words of
-  /// that message.
+  /// Words that the error message must contain. If only a deadlock can be detected, these are words
+  /// of the message about the deadlock.
   std::vector<std::string> words;
   /// Whether all ranks may be left waiting, in which case processes can report only a time-out.
   bool may_wait = false;
@@ -76,7 +76,7 @@ inline std::vector<Mismatch> mismatches() {
                   "calls all_reduce by ring of 32 bytes"},
                  true});
   all.push_back(
-      {"different roots",  // alone it would succeed, and send rank 2 data that it did not request
+      {"different roots",  // alone, it would succeed and send rank 2 data without a request
        [](Rank& rank) {
          std::vector<float> values(8);
          rank.world.broadcast(view(values), rank.id == 2 ? 3 : 0).wait();

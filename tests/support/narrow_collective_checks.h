@@ -11,11 +11,13 @@
 #include "kernels/element.h"
 #include "tests/support/collective_oracle.h"
 
-/// Requirements on collectives on bf16 and f16; called on every rank, like CollectiveChecks.
+/// Requirements on collectives of bf16 and f16 elements. The checks are called on every rank, like
+/// CollectiveChecks.
 namespace lockstep::testing {
 
-/// Checks collectives of rank.world on `n` narrow elements: sums bitwise against an oracle that
-/// adds and rounds in the ring's order, moved data unchanged, and half the bytes of f32.
+/// Checks collectives of rank.world on `n` narrow elements: sums must equal bitwise those of an
+/// oracle that adds and rounds in the ring's order, moved data must be unchanged, and the bytes
+/// sent must be half those of f32.
 class NarrowCollectiveChecks {
  public:
   using Bits = std::vector<std::uint16_t>;

@@ -210,8 +210,8 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
 }
 
 /// Runs two steps with the optimizer and compares the peaks of all memory categories and the bytes
-/// sent with the prediction, to the byte. With `live`, for one stage per rank, the predicted peak
-/// of activations must be that of `live` microbatches.
+/// sent with the prediction, to the byte. If `live` is given (for one stage per rank), the
+/// predicted peak of activations must be that of `live` microbatches.
 inline std::string check_memory(Rank& rank, const Options& options, const Schedule& schedule,
                                 std::optional<int> live = {}) {
   const int m = schedule.microbatches;

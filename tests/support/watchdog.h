@@ -8,7 +8,7 @@
 
 namespace lockstep::testing {
 
-/// Fails a run that has not ended after `seconds` seconds, which turns a hang into a failing test.
+/// Fails a run that has not ended after `seconds` seconds, so that a hang becomes a failing test.
 class Watchdog {
  public:
   Watchdog(ThreadFabric& fabric, double seconds)

@@ -15,7 +15,8 @@ using namespace lockstep;
 namespace {
 
 /// A counter and a steady clock that drift apart, as on hosts that synchronise their clocks: the
-/// rate changes every few seconds by up to 200 parts per million, and reading both takes some time.
+/// rate changes every few seconds by up to 200 parts per million, and reading both clocks takes
+/// some time.
 class Machine {
  public:
   explicit Machine(unsigned seed) : random_(seed) {}

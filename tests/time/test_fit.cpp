@@ -177,7 +177,7 @@ TEST_CASE("a segment of one size keeps the previous α, and the rest of the time
   CHECK(link.segments[0].bandwidth == doctest::Approx((1 << 20) / 95e-6));
   CHECK(link.segments[1].latency_seconds == doctest::Approx(5e-6));
   CHECK(link.segments[1].bandwidth == doctest::Approx((1 << 21) / 895e-6));
-  // If the message takes less than that α, all of its time is latency.
+  // If the message takes less time than the previous α, all of its time is latency.
   const Link early = fit_segments({{0, 5e-6}, {4, 1e-6}}, 0.1);
   CHECK(early.segments.front().latency_seconds == doctest::Approx(1e-6));
   CHECK(std::isinf(early.segments.front().bandwidth));

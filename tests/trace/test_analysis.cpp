@@ -68,7 +68,7 @@ TEST_CASE("overlap is communication within compute over communication, merged fi
   Timeline timeline;
   add(timeline, 0, 0, "forward", Category::forward, 0, 10);
   add(timeline, 0, 0, "matmul", Category::kernel, 2, 9);
-  add(timeline, 0, 0, "wait", Category::wait, 6, 8);  // inside the forward: no compute then
+  add(timeline, 0, 0, "wait", Category::wait, 6, 8);  // inside the forward, which pauses
   add(timeline, 0, 1, "send", Category::communication, 4, 12);
   add(timeline, 0, 2, "recv", Category::communication, 5, 14);
   add(timeline, 0, 1, "send", Category::communication, 30, 31, -1, 1);

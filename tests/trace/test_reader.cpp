@@ -72,7 +72,7 @@ void check_sample(const Timeline& timeline) {
   const AnnouncedSpan& open = timeline.ranks()[1]->compute()->open().front();
   CHECK(open.span.start == 40'500'000);
   CHECK(timeline.name(open.span.name) == "receive");
-  CHECK(timeline.end() == 150'000'000);  // it was still open then
+  CHECK(timeline.end() == 150'000'000);  // the span was still open at this time
   REQUIRE(timeline.find_step(2));
   CHECK(timeline.find_step(2)->ranks_done == 1);
   CHECK_FALSE(timeline.step_complete(*timeline.find_step(2)));

@@ -55,8 +55,8 @@ void check_parts(const StepParts& parts, Picoseconds compute, Picoseconds transf
 }  // namespace
 
 TEST_CASE("exposed communication is idle compute: transfer, latency and a late peer are separate") {
-  // α = 3, β · bytes = 4. Rank 1 waits from 2. Rank 0 is late and sends at 5, so the message is in
-  // flight from 5 to 12 and on the receiver's lane from 8 to 12.
+  // α = 3, β · bytes = 4. Rank 1 waits from 2 on. Rank 0 is late and sends at 5, so the message is
+  // in flight from 5 to 12 and on the receiver's lane from 8 to 12.
   Written written{"modelled"};
   written.span(0, 0, Category::forward, 0, 5).span(0, 0, Category::backward, 5, 20);
   written.span(1, 0, Category::forward, 0, 2)
@@ -84,20 +84,21 @@ TEST_CASE("a rank's own send does not hide the latency of a message it waits for
 }
 
 TEST_CASE("a message behind a late one on its lane is not latency meanwhile") {
-  // Rank 1 waits from 2 on. First it receives from rank 0, which is late: in flight from 5 to 12
-  // (α = 3, β · bytes = 4). The message of rank 2 was sent at 0 and comes off the lane after it.
+  // Rank 1 waits from 2 on. First it receives a message from rank 0, which is late: the message is
+  // in flight from 5 to 12 (α = 3, β · bytes = 4). Rank 2's message was sent at 0 but leaves the
+  // lane after rank 0's.
   Written written{"modelled"};
   written.span(1, 0, Category::forward, 0, 2).span(1, 0, Category::wait, 2, 16);
   written.message(0, {5, 9}, 1, {8, 12}).message(2, {0, 4}, 1, {12, 16});
   check_parts(step_parts(written.done(), 0)[1], 2, 8, 3, 3, 0);
 
-  // Without bytes, as in a barrier: both arrive at 12.
+  // Messages without bytes, as in a barrier, both arrive at 12.
   Written barrier{"modelled"};
   barrier.span(1, 0, Category::forward, 0, 2).span(1, 0, Category::wait, 2, 12);
   barrier.message(0, {9, 9}, 1, {12, 12}).message(2, {0, 0}, 1, {12, 12});
   check_parts(step_parts(barrier.done(), 0)[1], 2, 0, 3, 7, 0);
 
-  // A slow message is in flight the whole time, even beside one that was sent later.
+  // A slow message is in flight the whole time, even beside a message that was sent later.
   Written far{"modelled"};
   far.span(1, 0, Category::forward, 0, 2).span(1, 0, Category::wait, 2, 20);
   far.message(0, {9, 10}, 1, {10, 11}).message(2, {0, 1}, 1, {19, 20});

@@ -160,7 +160,8 @@ TEST_CASE("a viewer that reads nothing delays no rank and receives everything in
 
 TEST_CASE("the end of a run waits for a viewer as long as it accepts bytes") {
   const TemporaryFolder folder;
-  // At this speed the rest, after the sockets' buffers are full, takes longer than the time-out.
+  // At this speed, the bytes that do not fit into the sockets' buffers take longer than the
+  // time-out.
   const std::string bytes = bytes_of(48'000'000);
   FakeViewer viewer;
   viewer.listen({.piece = 64 * 1024, .pause = milliseconds{10}, .held = true});
@@ -186,8 +187,8 @@ TEST_CASE("the wait for a viewer that accepts nothing ends at the time-out") {
   const TemporaryFolder folder;
   FakeViewer viewer;
   viewer.listen({.held = true});
-  // The time-out counts from the last byte, or from the beginning. This viewer never reads on, so
-  // the test is that finish() returns at all.
+  // The time-out counts from the last byte or, if that is later, from the call of finish(). This
+  // viewer reads nothing after the hello, so the test is that finish() returns at all.
   CHECK(seconds_of([&] {
           Streamer streamer{viewer.address(), ""};
           streamer.add(folder.file("trace", bytes_of(24'000'000)), hello);
@@ -220,7 +221,7 @@ TEST_CASE("finish() does not wait forever for a viewer that is gone") {
   CHECK(viewer->gets(read_file(file)));
   viewer.reset();
   std::ofstream{file, std::ios::app} << bytes_of(1000);
-  streamer.finish(0.2);  // returns
+  streamer.finish(0.2);  // must return
 }
 
 TEST_CASE("an invalid HOST:PORT gives one line that says so") {

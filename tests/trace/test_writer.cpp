@@ -35,8 +35,8 @@ nlohmann::json closed(const std::string& trace) {
   return nlohmann::json::parse(trace.substr(0, trace.size() - 2) + "\n]");
 }
 
-/// The recordings of one thread: spans of all kinds, consecutive on a lane of its own, which allows
-/// comparing the recorded spans with the file one by one.
+/// One thread's recordings: spans of all kinds, consecutive on the thread's own lane, so that the
+/// recorded spans can be compared with the file one by one.
 struct Author {
   Recorder* recorder;
   int lane;
@@ -354,8 +354,8 @@ TEST_CASE("a disk that fills up during a run ends that rank's trace and is repor
     REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
     for (int i = 0; i < 2000; ++i) large.span(0, {.name = "work"}, i, i + 1);
     modest.span(0, {.name = "work"}, 0, 1);
-    // The writer keeps draining the recorder, so that memory does not fill up: in one of the
-    // rounds nothing is left.
+    // The writer keeps draining the recorder, so that memory does not fill up: after one of the
+    // rounds, nothing is left.
     for (int attempt = 0; attempt < 200 && kept > 0; ++attempt) {
       std::this_thread::sleep_for(std::chrono::milliseconds{100});
       const bool full = fs::file_size(folder.path() / "rank0.json") >= small.rlim_cur;
@@ -364,7 +364,7 @@ TEST_CASE("a disk that fills up during a run ends that rank's trace and is repor
       if (kept > 0)
         for (int i = 0; i < 2000; ++i) large.span(0, {.name = "work"}, i, i + 1);
     }
-    // Free space does not help: the missing middle would still be missing.
+    // Free space does not help any more, because the middle of the trace is already lost.
     REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
     size = fs::file_size(folder.path() / "rank0.json");
     large.span(0, {.name = "work"}, 5000, 5001);

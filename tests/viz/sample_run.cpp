@@ -46,7 +46,7 @@ struct File {
   }
 };
 
-/// Lane 0 is compute; then send and receive of activations, and of gradients.
+/// Lane 0 is compute; lanes 1 and 2 send and receive activations, lanes 3 and 4 gradients.
 int send_lane(bool forward) {
   return forward ? 1 : 3;
 }

@@ -23,7 +23,7 @@ struct SampleRun {
 /// 1F1B on `stages` ranks with forward 1 ms and backward 2 ms.
 SampleRun sample_1f1b(int stages = 4, int microbatches = 8, int steps = 6);
 
-/// The first event of a rank's trace, as a line; `token` for use on the wire.
+/// The first event of a rank's trace, as a line; `token` is for a trace that is sent to a viewer.
 std::string sample_hello(const SampleRun& run, int rank, const std::string& token = "");
 
 /// Returns the text of each rank's file. Steps are consecutive, and each rank's `end` event counts

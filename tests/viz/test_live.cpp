@@ -107,8 +107,8 @@ TEST_CASE("a connection that breaks anywhere resumes at the byte where it broke"
   std::size_t at = 0;
   for (const std::size_t until :
        {std::size_t{1}, trace.size() / 3, trace.size() / 2, trace.size()}) {
-    // Data sent before the connection was cut may not have been read yet. Then the viewer answers
-    // with a smaller number, and the rank connects again.
+    // Data sent before the connection was cut may not have been read yet. In that case the viewer
+    // answers with a smaller number, and the rank connects again.
     const std::string hello = sample_hello(run, 0);
     std::string answer;
     for (int attempt = 0; attempt < 1000; ++attempt) {

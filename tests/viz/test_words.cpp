@@ -60,7 +60,8 @@ TEST_CASE("the item under the cursor, in words") {
   CHECK(finding_words(timeline, on_wait)[0] ==
         "idle, waiting for gradients of microbatch 0 from rank 2");
 
-  // Nothing is recorded between the last backward and the optimizer: idle, with no reason given.
+  // Nothing is recorded between the last backward and the optimizer, so this time is idle, with no
+  // reason given.
   const auto optimizer = std::find_if(row.begin(), row.end(), [](const TimelineSpan& span) {
     return span.category == Category::optimizer;
   });
@@ -162,7 +163,7 @@ TEST_CASE("the trace, the simulator and the series agree on the bubble") {
   for (const auto& point : series.points())
     CHECK(point.bubble.share() == doctest::Approx(simulated));
 
-  // The lab, set to the original run, says the same.
+  // With the original run's settings, the lab computes the same bubble.
   const LabQuestion question = question_from(timeline, 4);
   CHECK(question.stages == 4);
   CHECK(question.microbatches == 8);

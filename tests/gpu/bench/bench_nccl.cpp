@@ -1,13 +1,13 @@
 // Checks the sums of NCCL's collectives with one rank per GPU, and measures their bus bandwidth:
-// the algorithm's bandwidth times a factor that makes it comparable with the link's for any number
-// of ranks (nccl-tests, PERFORMANCE.md; a size is that of the whole array). Each output line is one
-// figure: name, value, unit and detail, separated by tabs.
+// the algorithm's bandwidth times a factor that makes it comparable with the bandwidth of a link
+// for any number of ranks (nccl-tests, PERFORMANCE.md). Each size is the size of the whole array.
+// Each output line is one figure: name, value, unit and detail, separated by tabs.
 //
 //   bench_nccl [--ranks N] [--largest BYTES] [--samples N]
 //   bench_nccl --processes N [--gpu N]
 //
 // With --processes, several processes share one GPU, and NCCL sees each as a host of its own. This
-// only tests that it works.
+// mode only tests that the program works.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,7 +77,7 @@ void check_sums(Bench& bench, GpuCommunicator& all) {
   if (!what.empty()) throw RunError(what);
 }
 
-/// Measures one rank. `slowest` turns a rank's seconds into those of the slowest rank.
+/// Measures one rank. `slowest` takes this rank's seconds and returns the slowest rank's seconds.
 void measure(Gpu& gpu, GpuCommunicator& all, std::int64_t largest, int samples,
              const std::string& where, const std::function<double(double)>& slowest) {
   Bench bench{gpu};
@@ -87,7 +87,7 @@ void measure(Gpu& gpu, GpuCommunicator& all, std::int64_t largest, int samples,
       const std::int64_t chunk = bytes / 4 / all.size();
       const View data = bench.random({chunk * all.size()}, DType::f32);
       const View own{data.f32() + all.rank() * chunk, Shape{chunk}};
-      // A fixed number of calls, so that all ranks make the same number.
+      // The number of calls is fixed, so that all ranks make equally many.
       const double seconds = slowest(bench.seconds(
           samples, [&](int) { each.run(all, bench.queue(), data, own); }, 8));
       if (all.rank() == 0)
@@ -177,7 +177,7 @@ int in_processes(int processes, int index, std::int64_t largest) {
     const pid_t child = ::waitpid(-1, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
     worst = 1;
-    for (pid_t other : children)  // they wait for it
+    for (pid_t other : children)  // they wait for `child`
       if (other != child) ::kill(other, SIGKILL);
   }
   return worst;

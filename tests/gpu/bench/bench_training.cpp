@@ -39,8 +39,8 @@ Batch random_batch(const GptConfig& config, int size) {
   return batch;
 }
 
-/// FLOPs of a step, 72 B L s h² (1 + s/(6h) + V/(12 h L)) (Narayanan 2021): attention counted in
-/// full, no recomputation.
+/// FLOPs of a step, 72 B L s h² (1 + s/(6h) + V/(12 h L)) (Narayanan 2021): with attention counted
+/// in full and without recomputation.
 double step_flops(const GptConfig& config, int batch) {
   const double B = batch, L = config.layers, s = config.sequence, h = config.hidden,
                V = config.vocabulary;

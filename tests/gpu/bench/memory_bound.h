@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// Kernels that only move memory, as fractions of a copy's bandwidth in the same run. Counts the
-/// bytes that must be read and written, each once.
+/// Measures kernels that only move memory, as fractions of a copy's bandwidth in the same run.
+/// Counts once each byte that must be read and each byte that must be written.
 class MemoryBound {
  public:
   MemoryBound(Bench& bench, const Shapes& shapes, int samples)
@@ -54,7 +54,7 @@ class MemoryBound {
   }
 
   /// Measures a kernel that only moves memory. `make` creates the views of one set of buffers;
-  /// `work` runs the kernel on them. A call moves `bytes` bytes.
+  /// `work` runs the kernel on them. A call of the kernel moves `bytes` bytes.
   template <class Make, class Work>
   void memory_bound(const std::string& name, std::int64_t bytes, const std::string& detail,
                     Make&& make, Work&& work) {
@@ -172,13 +172,13 @@ class MemoryBound {
                  [&](auto& v) { k_.finite(q_, v[0]); });
   }
 
-  // 28 bytes per parameter: all four are read, all but the gradient are written.
+  // 28 bytes per parameter: all four arrays are read, and all but the gradient are written.
   void adamw() {
     const auto make = [&] {
       std::vector<View> views;
       for (int i = 0; i < 3; ++i) views.push_back(bench_.random({s_.adamw}, DType::f32));
       views.push_back(bench_.random({s_.adamw}, DType::f32));
-      k_.fill(q_, views.back(), 1.0F);  // a variance
+      k_.fill(q_, views.back(), 1.0F);  // the variance, which is never negative
       return views;
     };
     memory_bound("adamw f32", 28 * s_.adamw, fmt::format("{} parameters", s_.adamw), make,

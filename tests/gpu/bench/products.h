@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// Kernels that compute: the model's products and attention, as fractions of cuBLAS's rate for a
-/// large product in the same run.
+/// Measures kernels that compute: the model's products and attention, as fractions of cuBLAS's rate
+/// for a large product in the same run.
 class Products {
  public:
   Products(Bench& bench, const Shapes& shapes, int samples)
@@ -53,8 +53,8 @@ class Products {
     bench_.release_all();
   }
 
-  // Causal, counted half: 2 b s² h forward. Backward recomputes the scores, which makes five
-  // products instead of two, so it is counted 2.5 times that.
+  // Causal attention is counted half: 2 b s² h FLOPs forward. Backward recomputes the scores and so
+  // computes five products instead of two; it is counted as 2.5 times forward.
   void attention(DType dtype, std::int64_t batch, std::int64_t sequence) {
     const auto make = [&](std::int64_t columns) {
       return bench_.random({batch, sequence, columns}, dtype);
@@ -82,8 +82,8 @@ class Products {
     bench_.release_all();
   }
 
-  // Each product of the model. The head is (V, h), like the token embedding, and gets an eighth of
-  // the rows.
+  // Each product of the model. The head's weight is (V, h), like the token embedding's; its product
+  // gets an eighth of the rows.
   void linears() {
     const std::int64_t h = s_.hidden;
     linear("qkv", s_.rows(), h, 3 * h, WeightLayout::in_out);
@@ -100,7 +100,7 @@ class Products {
     const Shape shape = layout == WeightLayout::in_out ? Shape{in, out} : Shape{out, in};
     const View w = bench_.random(shape, dtype), dw = bench_.random(shape, dtype);
     const View bias =
-        layout == WeightLayout::in_out ? bench_.random({out}, dtype) : View{};  // heads have none
+        layout == WeightLayout::in_out ? bench_.random({out}, dtype) : View{};  // no bias
     const double flops = 2.0 * static_cast<double>(rows * in) * static_cast<double>(out);
     const std::string detail = fmt::format("({0}, {1}) by ({1}, {2})", rows, in, out);
     const auto measure = [&](const std::string& what, const std::function<void(int)>& work) {

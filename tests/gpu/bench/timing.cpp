@@ -81,7 +81,7 @@ View Bench::random(Shape shape, DType dtype) {
 }
 
 View Bench::indices(Shape shape, int bound) {
-  finish();  // for its previous copy
+  finish();  // an earlier copy may still read scratch_
   std::minstd_rand engine{2};
   std::uniform_int_distribution<std::int32_t> uniform{0, bound - 1};
   fill<std::int32_t>(scratch_, pattern_bytes / 4, [&] { return uniform(engine); });
@@ -97,7 +97,7 @@ double Bench::milliseconds_of(int first, int calls, const std::function<void(int
 }
 
 double Bench::seconds(int samples, const std::function<void(int)>& work, int calls) {
-  milliseconds_of(0, 2, work);  // loads anything loaded on first use
+  milliseconds_of(0, 2, work);  // loads what is loaded on first use
   const double one = std::max(milliseconds_of(2, 4, work) / 4, 1e-3);
   if (calls == 0) calls = std::clamp(static_cast<int>(sample_milliseconds / one), 1, most_calls_);
   std::vector<double> each;

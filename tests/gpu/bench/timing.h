@@ -45,9 +45,9 @@ class Bench {
 
   /// Returns the seconds of one call of `work(i)`: the median over `samples` samples. Each sample
   /// is timed between two marks and makes enough consecutive calls on the queue to take a few
-  /// milliseconds, or exactly `calls` calls, as ranks that work together need. `i` counts up from
-  /// 0, so each call can use different buffers and does not measure a warm cache. `work` may wait
-  /// for the queue itself.
+  /// milliseconds, or exactly `calls` calls, for ranks that must all make the same number. `i`
+  /// counts up from 0, so `work` can use different buffers in each call and thus avoid measuring a
+  /// warm cache. `work` itself may wait for the queue.
   double seconds(int samples, const std::function<void(int)>& work, int calls = 0);
 
  private:

@@ -19,8 +19,8 @@
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
-// The range of __shared__ variables (symbols that the linker defines for a section); null if there
-// are none.
+// The bounds of the section that holds __shared__ variables. The linker defines these symbols; they
+// are null if there are no such variables.
 extern "C" {
 extern char __start_emulated_shared[] __attribute__((weak));
 extern char __stop_emulated_shared[] __attribute__((weak));
@@ -53,7 +53,7 @@ struct Generator {
   unsigned below(std::size_t limit) { return static_cast<unsigned>((next() >> 33U) % limit); }
 };
 
-/// A warp operation that some lanes have reached and others have not.
+/// A warp operation that some but not all of its lanes have reached.
 struct WarpOperation {
   unsigned mask = 0, arrived = 0;
   FinishWarp finish = nullptr;
@@ -62,7 +62,7 @@ struct WarpOperation {
 };
 
 struct Warp {
-  std::vector<WarpOperation> open;  // for disjoint masks
+  std::vector<WarpOperation> open;  // the masks are disjoint
 };
 
 struct Thread {
@@ -73,8 +73,8 @@ struct Thread {
   std::source_location waits_at;
 };
 
-/// One block at a time: its threads, which of them can run, and the operations that the others wait
-/// for.
+/// Runs one block at a time. Holds the block's threads, which of them can run, and the operations
+/// for which the others wait.
 class Block {
  public:
   void run(const Grid& grid, const std::function<void()>& body);
@@ -199,8 +199,8 @@ void Block::block_collective(void* mine, FinishBlock finish, std::source_locatio
   }
   ++at_barrier_;
   barrier_threads_[current] = mine;
-  // Adds this thread to the waiting ones first, so that the thread that continues after a barrier
-  // is random too.
+  // This thread joins the waiting threads even if it is the last to arrive, so the first thread to
+  // continue after a barrier is random too.
   barrier_waiting_.push_back(current);
   if (at_barrier_ == live_) finish_barrier();
   wait(at);
@@ -244,7 +244,7 @@ void Block::stuck() const {
   throw KernelError(what);
 }
 
-/// Functions allowed more than the default dynamic shared memory.
+/// The kernels that may use more dynamic shared memory than the default, with their limits.
 std::mutex allowed_mutex;
 std::map<const void*, std::size_t>& allowed() {
   static std::map<const void*, std::size_t> bytes;
@@ -284,7 +284,8 @@ void run_grid(const Grid& grid, const std::function<void()>& thread) {
   for (const unsigned i : order) {
     blockIdx = {i % grid.blocks.x, i / grid.blocks.x % grid.blocks.y,
                 i / grid.blocks.x / grid.blocks.y};
-    // NaN as f32, f64, bf16 and f16; as an index, far out of range.
+    // Fills shared memory with 0xFF bytes: NaN as f32, f64, bf16 and f16, and out of range as an
+    // index.
     std::memset(shared.get(), 0xff, grid.shared_bytes);
     if (__start_emulated_shared != nullptr)
       std::memset(__start_emulated_shared, 0xff,

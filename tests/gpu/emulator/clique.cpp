@@ -24,14 +24,14 @@ void add_each(std::byte* sum, const std::byte* x, std::size_t count, Plus plus) 
   for (std::size_t i = 0; i < count; ++i) to[i] = plus(to[i], from[i]);
 }
 
-/// Computes sum += x, rounded to the type: as in a ring, narrow sums are rounded at every rank.
+/// Computes sum += x, rounded to the type. As in a ring, 16-bit sums are rounded at every rank.
 void add(std::byte* sum, const std::byte* x, std::size_t count, ncclDataType_t type) {
   using namespace lockstep::element;
   using Bits = std::uint16_t;
   switch (type) {
     case ncclFloat32:
       return add_each<float>(sum, x, count, [](float a, float b) { return a + b; });
-    case ncclInt32:  // wraps, like unsigned
+    case ncclInt32:  // adds as unsigned, so that overflow wraps
       return add_each<std::uint32_t>(sum, x, count,
                                      [](std::uint32_t a, std::uint32_t b) { return a + b; });
     case ncclBfloat16:
@@ -59,7 +59,7 @@ bool Clique::complete(const Key& key) const {
   const auto& parts = found->second;
   const Part& first = *parts.front();
   if (parts.size() != (first.peer >= 0 ? 2U : static_cast<std::size_t>(size))) return false;
-  // If these differ, NCCL hangs or does worse.
+  // If kinds, counts, element sizes or roots differ, NCCL hangs or does worse.
   return std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
     return part->kind == first.kind && part->count == first.count &&
            size_of(part->type) == size_of(first.type) && part->root == first.root;
@@ -127,8 +127,8 @@ void Clique::forget(int rank) {
 
 GroupMeeting::GroupMeeting(std::shared_ptr<Member> member, std::vector<std::shared_ptr<Part>> parts)
     : member_(std::move(member)) {
-  // Numbered when issued: the k-th send from one rank to another matches its k-th receive, and the
-  // k-th collective of one rank matches the k-th of all others.
+  // Parts are numbered when they are issued: the k-th send from one rank to another matches its
+  // k-th receive, and the k-th collective of one rank matches the k-th of all others.
   for (auto& part : parts) {
     Clique::Key key{-1, -1, 0, 0};
     if (part->peer < 0)
@@ -149,7 +149,8 @@ GroupMeeting::~GroupMeeting() {
 
 void GroupMeeting::arrive() {
   if (begun_ || member_->aborted || member_->order.front() != this) return;
-  // From here on, the communicator behaves like a network that has failed silently.
+  // After `fails_after` operations, the communicator behaves like a network that has failed
+  // silently.
   if (member_->fails_after >= 0 && member_->operations >= member_->fails_after) return;
   ++member_->operations;
   begun_ = true;

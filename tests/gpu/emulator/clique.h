@@ -25,26 +25,27 @@ struct Part {
   ncclDataType_t type = ncclFloat32;
   int root = 0;
   int rank = 0;
-  int peer = -1;       ///< for a send or a receive; -1: a collective
-  bool sends = false;  ///< for a send or a receive
+  int peer = -1;       ///< the other rank of a send or a receive; -1: a collective
+  bool sends = false;  ///< whether the part is a send
   bool done = false;
 };
 
 class Clique;
 
-/// One rank's view of a communicator. All except the constants is used under the machine's lock.
+/// One rank's view of a communicator. All members except the constants are used under the machine's
+/// lock.
 struct Member {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   int device = 0;
   bool aborted = false;
   int splits = 0;                         ///< number of ncclCommSplit calls by this rank
-  std::map<int, std::uint64_t> sends;     ///< to each peer, so far
-  std::map<int, std::uint64_t> receives;  ///< from each peer
+  std::map<int, std::uint64_t> sends;     ///< number of sends to each peer so far
+  std::map<int, std::uint64_t> receives;  ///< number of receives from each peer so far
   std::uint64_t collectives = 0;
   std::int64_t operations = 0;
   std::int64_t fails_after = -1;          ///< after this many operations; -1: never
-  std::deque<class GroupMeeting*> order;  ///< issued and unfinished: only the first may begin
+  std::deque<class GroupMeeting*> order;  ///< issued but unfinished; only the first may begin
 };
 
 /// The state that all ranks of a communicator share.
@@ -52,21 +53,22 @@ class Clique {
  public:
   explicit Clique(int size_) : size(size_) {}
 
-  /// The lower rank, the other rank (-1: a collective), which of them sends, and the sequence
-  /// number.
+  /// For a message: the sender, the receiver, 1 and the sequence number. For a collective: -1, -1,
+  /// 0 and the sequence number.
   using Key = std::tuple<int, int, int, std::uint64_t>;
 
-  /// Parts of groups that have begun, by operation.
+  /// By operation: the parts whose groups have begun.
   std::map<Key, std::vector<std::shared_ptr<Part>>> begun;
   const int size;
   std::map<int, int> gpus;  ///< by rank, filled as ranks arrive
-  /// Ranks that have arrived to connect: from one rank to another, or (-1, -1) for collectives.
+  /// By connection (from one rank to another, or (-1, -1) for collectives): the ranks that have
+  /// arrived to make it.
   std::map<std::pair<int, int>, std::set<int>> connecting;
 
   struct Split {
     std::map<int, std::pair<int, int>> wanted;  ///< by rank: color and key
     std::map<int, std::shared_ptr<Clique>> by_color;
-    int took = 0;  ///< ranks that have taken their part
+    int took = 0;  ///< number of ranks that have taken their result
   };
   std::map<int, Split> splits;
 
@@ -99,7 +101,8 @@ class GroupMeeting final : public Meeting {
 
 std::size_t size_of(ncclDataType_t type);
 
-/// Returns the member of a communicator in use; ends the process for any other handle.
+/// Returns the member that a communicator's handle refers to; ends the process if the handle is not
+/// in use.
 std::shared_ptr<Member> member_of(ncclComm_t communicator);
 /// Returns `result` and makes ncclGetLastError return `why` to the calling thread.
 ncclResult_t refused(ncclResult_t result, std::string why);

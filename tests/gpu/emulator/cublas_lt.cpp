@@ -1,5 +1,6 @@
-// cuBLASLt's calls. There is one algorithm. It requires a workspace, in which it leaves NaN, and
-// the address alignments promised in the query for an algorithm. TF32 is not emulated.
+// cuBLASLt's calls. There is one algorithm. It requires a workspace, which it fills with NaN, and
+// the address alignments that the caller promised when it asked for an algorithm. TF32 is not
+// emulated.
 
 #include <cublasLt.h>
 
@@ -30,8 +31,8 @@ cublasStatus_t set(Value& attribute, const void* value, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// The contents of the algorithm's opaque words: its workspace size, and the alignments promised to
-/// it.
+/// The contents of the algorithm's opaque words: its workspace size, and the alignments that the
+/// caller promised.
 constexpr std::uint64_t wanted_workspace = 4096;
 
 }  // namespace
@@ -66,7 +67,7 @@ const char* cublasGetStatusString(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  openblas_set_num_threads(1);  // as in kernels/cpu; its threads would spin between products
+  openblas_set_num_threads(1);  // as in kernels/cpu; OpenBLAS threads would spin between products
   *handle = new cublasLtContext;
   return CUBLAS_STATUS_SUCCESS;
 }

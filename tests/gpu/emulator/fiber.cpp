@@ -92,8 +92,9 @@ void Fiber::start(std::byte* stack_bottom, void (*entry)()) {
   bottom_ = stack_bottom;
   forget(bottom_);
   entry_of_new_fiber = entry;
-  // As if first_steps had called emulator_switch at its start: six registers, a return address, and
-  // the stack as after a call, 8 bytes off a multiple of 16.
+  // Builds the stack that a call of emulator_switch at the start of first_steps would leave: six
+  // registers, a return address and, as after any call, a stack pointer 8 bytes off a multiple of
+  // 16.
   auto* top = reinterpret_cast<std::uintptr_t*>(bottom_ + Stacks::bytes);
   *--top = 0;  // no return address: first_steps does not return
   *--top = reinterpret_cast<std::uintptr_t>(&first_steps);

@@ -20,7 +20,7 @@ class Stacks {
   Stacks& operator=(const Stacks&) = delete;
 
   static constexpr std::size_t bytes = 256 << 10U;
-  /// The lowest usable address.
+  /// The lowest usable address of stack `i`.
   std::byte* bottom(unsigned i) const { return memory_ + i * (bytes + guard) + guard; }
 
  private:
@@ -46,7 +46,7 @@ class Fiber {
   void* asan_fiber_ = nullptr;
 #ifdef __x86_64__
   void* here_ = nullptr;    // the fiber's stack pointer while it is paused
-  void* caller_ = nullptr;  // its caller's while it runs
+  void* caller_ = nullptr;  // its caller's stack pointer while the fiber runs
 #else
   ucontext_t here_{}, caller_{};
 #endif

@@ -15,7 +15,7 @@ std::string setting(const char* name, const char* otherwise) {
   return value != nullptr ? value : otherwise;
 }
 
-/// Returns the visible GPUs of the $LOCKSTEP_EMULATED_GPUS GPUs, in the order that
+/// Of $LOCKSTEP_EMULATED_GPUS GPUs, returns those that are visible, in the order that
 /// $CUDA_VISIBLE_DEVICES gives. As in CUDA, the list ends at the first invalid index.
 std::vector<int> visible_gpus() {
   const int count = std::stoi(setting("LOCKSTEP_EMULATED_GPUS", "1"));
@@ -111,7 +111,8 @@ bool Machine::can_go_on(Stream& stream) {
   return true;
 }
 
-/// Tends to choose the same stream for a while, so work that no event orders gets far out of order.
+/// Tends to choose the same stream for a while, so streams that no event synchronises get far out
+/// of step.
 Stream* Machine::choose() {
   each_stream([](Stream& stream) {
     if (!stream.works.empty() && stream.works.front().meeting)

@@ -25,9 +25,9 @@ struct Record {
   std::chrono::steady_clock::time_point when;
 };
 
-/// Work that several streams do together, as in NCCL. It arrives when it reaches the head of its
-/// stream; each step performs the operations for which all streams have arrived. Used under the
-/// machine's lock.
+/// One stream's part of work that several streams do together, as in NCCL. arrive() is called when
+/// the part is at the head of its stream; step() performs the part's operations at which all their
+/// streams have arrived. All calls are made under the machine's lock.
 class Meeting {
  public:
   virtual ~Meeting() = default;
@@ -38,7 +38,7 @@ class Meeting {
   virtual std::string waits_for() const = 0;
 };
 
-/// One item on a stream; exactly one of the four is set.
+/// One item on a stream; exactly one of `run`, `record`, `wait` and `meeting` is set.
 struct Work {
   const char* name = "";
   std::function<void()> run;
@@ -61,11 +61,11 @@ struct Device {
   Stream stream;  ///< the default stream
 };
 
-/// All GPUs of the process. Putting work on a stream runs nothing. A thread that waits for
-/// something runs the work at the head of streams, one item at a time in the whole process,
-/// choosing at random among the streams that can proceed (seed $LOCKSTEP_EMULATOR_SEED). It stops
-/// as soon as its own condition holds, so work that no thread waits for does not run. With
-/// $LOCKSTEP_EMULATOR_MODE=eager, all runnable work runs whenever an item is put.
+/// All GPUs of the process. put() only enqueues work on a stream. A thread that waits for something
+/// runs the work at the heads of the streams, one item at a time in the whole process, and chooses
+/// at random among the streams that can proceed (seed $LOCKSTEP_EMULATOR_SEED). The thread stops as
+/// soon as its own condition holds, so work that no thread waits for does not run. With
+/// $LOCKSTEP_EMULATOR_MODE=eager, put() runs all work that can run.
 class Machine {
  public:
   using Lock = std::unique_lock<std::mutex>;
@@ -86,8 +86,8 @@ class Machine {
   bool idle(int device);
   void put(Lock& lock, Stream& stream, Work work);
 
-  /// Runs work until `done()`, which is called under the lock. Other threads may put work
-  /// meanwhile.
+  /// Runs work until done() returns true; done() is called under the lock. Other threads may
+  /// enqueue work (put()) in the meantime.
   void drive(Lock& lock, const std::function<bool()>& done);
   /// Runs a few items, or none.
   void drive_a_little(Lock& lock);

@@ -25,7 +25,8 @@ unsigned char* bytes_at(std::uintptr_t address) {
   return reinterpret_cast<unsigned char*>(address);
 }
 
-/// Rounds up to 256, 320, 384, 448, 512, 640, ...: few enough sizes that blocks are reused.
+/// Rounds up to one of 256, 320, 384, 448, 512, 640, ... There are so few of these sizes that
+/// blocks are often reused.
 std::size_t size_class(std::size_t bytes) {
   std::size_t power = 256;
   while (2 * power <= bytes) power *= 2;
@@ -84,7 +85,7 @@ Memory::Blocks::iterator Memory::find_reusable(int device, std::size_t capacity,
   return other;
 }
 
-/// Returns free blocks of other sizes to the GPU.
+/// Returns all free blocks to the GPU, so that their memory can hold a block of another size.
 void Memory::trim(int device) {
   for (auto it = blocks_.begin(); it != blocks_.end();) {
     const Block& block = it->second;

@@ -8,20 +8,20 @@
 
 namespace emulator {
 
-/// Ends the process with a one-line message, for a mistake to which a GPU would respond with wrong
-/// numbers or not at all.
+/// Ends the process with a one-line message. Called for mistakes to which a GPU would respond with
+/// wrong numbers or not at all.
 [[noreturn]] void give_up(const std::string& what);
 
 enum class Where { pageable, pinned, gpu };
 
-/// The memories: an address arena per GPU, and pinned host memory. Each block has two states: the
-/// host's (handed out or not, changes at the call) and the streams' (valid or not, changes when a
-/// stream reaches it). All calls are made under the machine's lock, or by work that runs on a
-/// stream.
+/// The emulated memory: an address arena per GPU, and pinned host memory. Each block has two
+/// states. The host's state (handed out or not) changes when the host calls; the streams' state
+/// (valid or not) changes when a stream reaches the queued call. All functions are called under the
+/// machine's lock, or by work that runs on a stream.
 ///
 /// Blocks are filled with 0xFF bytes (NaN as f32, f16 and bf16, -1 as i32) when they become valid
-/// and after they are freed. They have guard bytes on both sides, which are checked when they are
-/// freed.
+/// and after they are freed. They have guard bytes on both sides, which are checked when the block
+/// is freed.
 class Memory {
  public:
   Memory(int devices, std::size_t bytes_per_device);
@@ -29,8 +29,8 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   /// Returns a block of `bytes` bytes, or null if the GPU's memory is exhausted. Like CUDA's pools,
-  /// it reuses blocks that were freed on the same stream, even if the stream has not reached the
-  /// free yet, and blocks whose free has been executed.
+  /// it reuses blocks that were freed on the same stream, even if that stream has not reached the
+  /// free yet, and blocks that were freed on another stream once that stream has executed the free.
   void* hand_out(int device, std::size_t bytes, std::uintptr_t stream);
   /// The host's side of a free. `stream` 0 means not stream-ordered.
   void take_back(void* data, std::uintptr_t stream);
@@ -44,14 +44,14 @@ class Memory {
   Where where(const void* data) const;
   /// The GPU that the address belongs to; -1 for none.
   int device_of(const void* data) const;
-  /// Checks that the whole range lies in one valid block or one piece of pinned memory, or in
-  /// neither kind of memory.
+  /// Ends the process unless the whole range lies in one valid block, in one piece of pinned
+  /// memory, or outside both kinds of memory.
   void must_be_valid(const void* data, std::size_t bytes, const char* who) const;
   std::size_t used(int device) const;
   std::size_t total() const { return total_; }
 
-  /// With $LOCKSTEP_EMULATOR_PROTECT=1 the arenas are accessible only while a stream runs: a host
-  /// that dereferences a GPU address crashes there.
+  /// With $LOCKSTEP_EMULATOR_PROTECT=1 the arenas are accessible only while a stream runs: host
+  /// code that dereferences a GPU address crashes.
   void allow_access(bool allowed);
 
  private:
@@ -60,8 +60,8 @@ class Memory {
     std::size_t bytes = 0;      ///< of the current or last allocation, on the streams' side
     bool handed_out = false;    ///< host's side
     bool valid = false;         ///< streams' side
-    int frees_pending = 0;      ///< not yet reached by a stream
-    std::uintptr_t stream = 0;  ///< of the last free
+    int frees_pending = 0;      ///< frees that no stream has reached yet
+    std::uintptr_t stream = 0;  ///< stream of the last free
     int device = 0;
   };
   using Blocks = std::map<std::uintptr_t, Block>;

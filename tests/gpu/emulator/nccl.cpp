@@ -1,11 +1,11 @@
-// NCCL between the threads of one process. An operation proceeds when it is at the head of its
-// stream on every member and all earlier operations on that communicator are done on that member.
-// Operations issued in a different order on another rank therefore hang, as do different sizes, and
-// a send and a receive outside a group if both sides send first (real NCCL's buffers may prevent
-// that hang). With $LOCKSTEP_EMULATOR_DEBUG=1 it prints the waiting operations after 3 s without
-// progress.
+// NCCL between the threads of one process. An operation proceeds when, on every member, it is at
+// the head of its stream and all earlier operations on its communicator are done. Operations
+// therefore hang if ranks issue them in different orders or with different sizes, or if two ranks
+// both send to each other before they receive, outside a group (real NCCL's buffers may prevent
+// that last hang). With $LOCKSTEP_EMULATOR_DEBUG=1, the emulator prints the waiting operations
+// after 3 s without progress.
 //
-// With $LOCKSTEP_EMULATED_NCCL_ERROR=N, or RANK:N, communicators created from then on (on that
+// With $LOCKSTEP_EMULATED_NCCL_ERROR=N, or RANK:N, communicators created while it is set (on that
 // rank) fail silently after N operations, and ncclCommGetAsyncError returns ncclRemoteError.
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ struct Table {
   std::set<ncclComm_t> live;
   int ids = 0;
 };
-/// Use under the machine's lock.
+/// May be used only under the machine's lock.
 Table& table() {
   static Table& all = *new Table;
   return all;
@@ -54,7 +54,7 @@ ncclComm_t enter(std::shared_ptr<Clique> clique, int rank, int device) {
   return communicator;
 }
 
-/// Describes two ranks that share a GPU; "" if none do.
+/// Returns a description of two ranks that share a GPU, or "" if none do.
 std::string shared_gpu(const Clique& clique) {
   std::map<int, int> users;
   for (const auto& [rank, gpu] : clique.gpus) {
@@ -166,7 +166,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
 }
 
 /// Removes the issued operations from this rank's streams, which then proceed. The other ranks'
-/// operations wait until they abort too.
+/// operations wait until those ranks abort too.
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   Machine& machine = Machine::get();
   const Machine::Lock lock = machine.lock();

@@ -23,8 +23,8 @@ struct Issued {
 thread_local int group_depth = 0;
 thread_local std::vector<Issued> group;
 
-/// One communicator's part of a group, with its streams. NCCL runs it on the first stream, which
-/// waits for the others; they then wait for it.
+/// Enqueues one communicator's part of a group. As in NCCL, it runs on the first stream, which
+/// waits for the part's other streams; those streams then wait for the first.
 void put_group(Machine::Lock& lock, const std::vector<Issued>& issued) {
   Machine& machine = Machine::get();
   const int device = issued.front().member->device;

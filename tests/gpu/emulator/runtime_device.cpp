@@ -96,7 +96,7 @@ const char* cudaGetErrorName(cudaError_t error) {
   return entry != nullptr ? entry->name : "cudaErrorUnknown";
 }
 
-/// For a GPU's sticky error, includes the kernel's message.
+/// For a GPU's sticky error, the text includes the kernel's message.
 const char* cudaGetErrorString(cudaError_t error) {
   const emulator::Words* entry = emulator::find(error);
   if (entry == nullptr) return "unknown error";
@@ -198,7 +198,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   return cudaSuccess;
 }
 
-/// The same in every process, so processes that share a GPU can detect it.
+/// Returns the same address in every process, so processes can detect that they share a GPU.
 cudaError_t cudaDeviceGetPCIBusId(char* address, int length, int device) {
   if (device < 0 || device >= emulator::count()) return noted(cudaErrorInvalidDevice);
   const int index = Machine::get().visible()[static_cast<std::size_t>(device)];

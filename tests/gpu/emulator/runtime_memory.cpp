@@ -153,7 +153,8 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t handle) {
   Machine& machine = Machine::get();
   Machine::Lock lock = machine.lock();
   Stream* stream = machine.find(handle, current_device());
-  // CUDA does not define this case; callers tend to ignore the result of a free.
+  // CUDA does not define this case. The process ends, because callers tend to ignore the result of
+  // a free.
   if (stream == nullptr)
     emulator::give_up(fmt::format("free of {} on a stream that was destroyed", data));
   if (const cudaError_t error = machine.device(stream->device).error) return noted(error);
@@ -194,8 +195,8 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned int) {
   *data = machine.memory().hand_out_pinned(bytes);
   return *data == nullptr ? noted(cudaErrorMemoryAllocation) : cudaSuccess;
 }
-/// Waits for nothing: a pending copy from or to it is a mistake, reported when the stream reaches
-/// it.
+/// Does not wait. A pending copy from or to this memory is a mistake, which is reported when the
+/// stream reaches the copy.
 cudaError_t cudaFreeHost(void* data) {
   if (data == nullptr) return cudaSuccess;
   Machine& machine = Machine::get();

@@ -8,7 +8,7 @@
 struct CUevent_st {
   int device = 0;
   bool timing = true;
-  std::shared_ptr<emulator::Record> latest;  ///< null: never recorded, so already passed
+  std::shared_ptr<emulator::Record> latest;  ///< null: never recorded, which counts as passed
 };
 
 namespace emulator {

@@ -1,7 +1,7 @@
 #pragma once
 
 /// Replaces the few parts of CUB that kernels use, with the same interface and the same order of
-/// additions: within a warp a tree of downward shuffles, then warp by warp.
+/// additions: a tree of downward shuffles within each warp, then the warps' sums in order.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace emulator {
 
 /// Shared memory that a collective operation borrows. Using it twice with no barrier in between is
-/// a race, and an error.
+/// a race and is reported as an error.
 struct Borrowed {
   std::uint64_t used_after;  ///< number of barriers passed before the last use
 
@@ -27,7 +27,7 @@ struct Borrowed {
   }
 };
 
-/// A thread's input to a reduction and its result, which is meaningful only in the first thread.
+/// A thread's input to a reduction, and the result, which only the first thread gets.
 template <class T, class Combine>
 struct Reduction {
   T value;
@@ -123,7 +123,7 @@ class WarpReduce {
 };
 
 struct DeviceRadixSort {
-  /// Sorts by the bits [begin, end) of the keys; stable.
+  /// Sorts stably by the bits [begin, end) of the keys.
   template <class Key, class Value, class Count>
   static cudaError_t SortPairs(void* storage, std::size_t& bytes, const Key* keys, Key* keys_out,
                                const Value* values, Value* values_out, Count n, int begin = 0,

@@ -1,7 +1,7 @@
 #pragma once
 
-/// CUDA's arithmetic functions that kernels use, implemented by their exact counterparts.
-/// Differences in the hardware's rounding (__expf) do not show here.
+/// The CUDA arithmetic functions that kernels use, implemented with the C++ library. Rounding
+/// errors of the hardware's approximations (__expf) do not show here.
 
 #include <algorithm>
 #include <bit>

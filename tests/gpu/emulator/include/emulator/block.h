@@ -4,12 +4,12 @@
 /// in warps. It tests a kernel's indices, barriers and reductions. It does not model speed, memory
 /// consistency between blocks, or nvcc's translation of the source.
 ///
-/// The threads of a block are fibers on one OS thread. Each runs until it waits for others; the
-/// next one is drawn at random, as is the order of blocks. A missing barrier therefore gives a
-/// wrong result for some seed, and the same seed repeats the same order. Shared memory is filled
-/// with NaN before each block (with the exceptions in emulator/device.h). Behaviour that CUDA
-/// leaves undefined is an error here (KernelError): a barrier that not all threads reach, a warp
-/// operation with a missing lane, a block that exceeds a GPU's limits.
+/// The threads of a block are fibers on one OS thread. Each thread runs until it waits for others;
+/// the next thread to run is drawn at random, as is the order of blocks. A missing barrier
+/// therefore gives a wrong result for some seed, and the same seed repeats the same order. Shared
+/// memory is filled with NaN before each block (with the exceptions in emulator/device.h).
+/// Behaviour that CUDA leaves undefined is an error here (KernelError): a barrier that not all
+/// threads reach, a warp operation with a missing lane, a block that exceeds a GPU's limits.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,8 @@
 
 namespace emulator {
 
-/// Thrown for kernel behaviour that CUDA leaves undefined. Names the place in the source.
+/// Thrown for kernel behaviour that CUDA leaves undefined. The message names the place in the
+/// source.
 struct KernelError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -48,20 +49,21 @@ void run_grid(const Grid& grid, const std::function<void()>& thread);
 /// Computes the result of a warp operation for each lane: lanes[i] is the `mine` of lane i, or null
 /// if lane i is not in the mask.
 using FinishWarp = void (*)(unsigned mask, void* const* lanes);
-/// The same for a block: one entry per thread, in order of threadIdx; null for a thread that has
-/// returned.
+/// Computes the result of a block operation for each thread: `threads` has one entry per thread, in
+/// order of threadIdx, which is null if the thread has returned.
 using FinishBlock = void (*)(std::span<void* const> threads);
 
 /// Returns when all lanes of `mask` have called it with the same mask and the same `finish`, and
 /// the last of them has run `finish`. `mine` is typically a struct on the caller's stack with a
-/// lane's arguments and room for its result. If `finish` is null it only waits.
+/// lane's arguments and room for its result. If `finish` is null, the call only waits for the
+/// lanes.
 void warp_collective(unsigned mask, void* mine, FinishWarp finish, std::source_location at);
 
 /// Returns when all threads of the block that have not returned have called it, from the same line.
 void block_collective(void* mine, FinishBlock finish, std::source_location at);
 
-/// The number of times that all threads have passed __syncthreads, plus the number of blocks,
-/// counting from 1. Two uses of the same shared memory with the same count are a race.
+/// Counts, from 1, the barriers that all threads of a block have passed and the blocks that have
+/// run. Two uses of the same shared memory with the same count are a race.
 std::uint64_t barriers_passed();
 
 /// The calling thread's index in its block, and in its warp.

@@ -1,12 +1,13 @@
 #pragma once
 
-/// The language extensions of CUDA that kernels use, as plain C++ on top of emulator/block.h, so a
-/// .cu file compiles with any compiler (g++ -x c++, with this folder first in the include path).
+/// CUDA's language extensions, as far as kernels use them, as plain C++ on top of emulator/block.h,
+/// so a .cu file compiles with any compiler (g++ -x c++, with this folder first in the include
+/// path).
 ///
 /// __shared__ variables are static and placed in one section of the program, which is filled with
-/// NaN before each block. Those of templates are not in the section (GCC bug 41091 drops the
-/// attribute) and keep the values of the previous block. `inline` functions that are not templates
-/// cannot have any.
+/// NaN before each block. The __shared__ variables of templates are not in the section (GCC bug
+/// 41091 drops the attribute) and keep the values of the previous block. `inline` functions that
+/// are not templates cannot have __shared__ variables.
 
 #include <algorithm>
 #include <bit>
@@ -152,7 +153,7 @@ T shuffle(unsigned mask, T value, unsigned source, std::source_location at) {
   return mine.result;
 }
 
-/// Combines all lanes' values into one: shared by __ballot_sync, __reduce_*_sync and the votes.
+/// Combines all lanes' values into one. Used by __ballot_sync, __reduce_*_sync and the votes.
 template <class T, class Combine>
 T reduce_warp(unsigned mask, T value, Combine, std::source_location at) {
   static_assert(std::is_empty_v<Combine>, "a lambda without captures");
@@ -175,7 +176,7 @@ T reduce_warp(unsigned mask, T value, Combine, std::source_location at) {
   return mine.result;
 }
 
-/// Lanes are counted within groups of `width`, a power of two.
+/// Returns the first lane of the calling lane's group of `width` lanes, a power of two.
 inline unsigned group_start(int width) {
   return lane() & ~static_cast<unsigned>(width - 1);
 }

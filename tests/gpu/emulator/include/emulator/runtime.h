@@ -2,7 +2,7 @@
 
 // The part of CUDA's runtime interface that Lockstep uses, for a machine without a GPU: the same
 // names, values and meanings (CUDA Runtime API 13.0), implemented to be as hostile as the reference
-// allows. The README.md of the emulator explains how, and how mistakes are reported.
+// allows. The emulator's README.md explains the hostile behaviour and how mistakes are reported.
 
 #include <cstddef>
 #include <cstdint>
@@ -172,8 +172,8 @@ namespace emulator {
 /// cudaErrorLaunchFailure, and cudaGetErrorString returns the exception's message.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, const char* name = "kernel");
 
-/// Returns and clears the message of the current GPU's sticky error; "" if there is none.
-/// cudaGetLastError is cleared too. For tests: CUDA cannot clear a sticky error.
+/// Returns and clears the message of the current GPU's sticky error; "" if there is none. The error
+/// that cudaGetLastError returns is cleared too. Only for tests: CUDA cannot clear a sticky error.
 std::string take_failure();
 
 /// Ends the process with a message unless [data, data + bytes) lies within one block of GPU memory

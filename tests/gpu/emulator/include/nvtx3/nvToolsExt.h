@@ -1,6 +1,6 @@
 #pragma once
 
-// NVTX's ranges without a profiler.
+// NVTX's ranges, which do nothing without a profiler.
 inline int nvtxRangePushA(const char*) {
   return 0;
 }

@@ -7,8 +7,8 @@
 /// too.
 ///
 /// Asynchronous copies complete as late as allowed. When a copy starts, it fills its destination
-/// with NaN; its bytes arrive when its thread waits for its group. A kernel that omits the wait, or
-/// the barrier after it, reads NaN.
+/// with NaN; the copied bytes arrive when the thread that started the copy waits for the copy's
+/// group. A kernel that omits the wait, or the barrier after it, reads NaN.
 
 #include <array>
 #include <cmath>
@@ -26,7 +26,7 @@ namespace lockstep::cuda {
 namespace ptx {
 namespace emulated {
 
-/// Element i (0 or 1) of a register that holds two; the lower half is the first.
+/// Returns element i (0 or 1) of a register that holds two elements; element 0 is the lower half.
 template <class T>
 float element_of(std::uint32_t pair, int i) {
   return widen(T{static_cast<std::uint16_t>(pair >> (16 * i))});
@@ -65,7 +65,8 @@ void finish_mma(unsigned, void* const* lanes) {
     const int group = lane >> 2, in_group = lane % 4;
     for (int i = 0; i < 4; ++i) {
       const int row = i < 2 ? group : group + 8, column = in_group * 2 + (i & 1);
-      // The order of the hardware's sums is unspecified; here products are exact and sums are f32.
+      // The order of the hardware's sums is unspecified; here products are exact and sums are in
+      // f32.
       float sum = c[row][column];
       for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
       mine.d[i] = sum;
@@ -105,7 +106,7 @@ void ldmatrix(std::uint32_t (&r)[4], const void* row, std::source_location at) {
   emulator::warp_collective(0xffffffffU, &mine, finish_ldmatrix<transposed>, at);
 }
 
-/// One thread's unfinished copies, in the order in which they started.
+/// An unfinished asynchronous copy, with the bytes that will arrive.
 struct Copy {
   void* to;
   std::byte bytes[16];
@@ -117,7 +118,7 @@ struct Copies {
   std::vector<Copy> pending;
 };
 
-/// The copies of the running thread.
+/// The running thread's unfinished copies, in the order in which they started.
 inline Copies& copies(std::source_location at) {
   static std::array<Copies, 1024> all;
   static uint3 block{};

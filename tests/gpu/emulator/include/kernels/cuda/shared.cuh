@@ -1,6 +1,6 @@
 #pragma once
 
-/// Replaces kernels/cuda/shared.cuh, whose declaration no C++ compiler accepts.
+/// Replaces kernels/cuda/shared.cuh, which declares an array in a way that no C++ compiler accepts.
 
 #include "emulator/device.h"
 
