@@ -15,7 +15,8 @@ struct Passage {
 };
 
 // Timing of messages on the modelled clock (core/README.md, "Modelled time", rule 3). Channel uses
-// these two functions for messages that it sends, StepPlayer for messages that it only evaluates.
+// these two functions for messages that it sends, StepPlayer (core/comm/meta/meta_steps.h) for
+// messages that it only evaluates.
 
 /// Sender's lane: the message starts when its data and the lane are ready, and occupies the lane
 /// for β · bytes. Updates `lane_free`.
