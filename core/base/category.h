@@ -19,8 +19,8 @@ enum class Category : std::uint8_t {
 };
 constexpr int category_count = 10;
 const char* name_of(Category category);
-/// Returns PyTorch's letter for a pipeline action: F, B, I (input), W (weight); R for recompute.
-/// '\0' for other categories.
+/// Returns PyTorch's letter for a pipeline action: F, B, I (input) or W (weight). Returns R for
+/// recompute, and '\0' for other categories.
 char letter_of(Category category);
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// What memory is used for. The first three make up the "16 bytes per parameter".
+/// What memory is used for. The first three categories make up the "16 bytes per parameter".
 enum class MemoryCategory : std::uint8_t {
   parameters,
   gradients,
@@ -20,8 +20,8 @@ inline constexpr std::array all_memory_categories{
     MemoryCategory::activations, MemoryCategory::communication};
 const char* name_of(MemoryCategory category);
 
-/// Bytes per category: those in use, or each category's peak. Exact, because a rank allocates and
-/// frees memory on its own thread, in program order.
+/// Bytes in use per category, or each category's peak. The numbers are exact, because a rank
+/// allocates and frees memory on its own thread, in program order.
 struct MemoryUse {
   std::array<std::int64_t, memory_category_count> bytes{};
   std::int64_t of(MemoryCategory category) const {

@@ -38,8 +38,8 @@ cudaEvent_t EventPool::take(int gpu) {
 }
 
 void EventPool::give_back(cudaEvent_t event) noexcept {
-  // The event need not have been passed: a pending wait refers to the record that was current when
-  // the wait was enqueued, so the event may be recorded again at any time.
+  // The event may be recorded again even if it has not been passed, because a pending wait refers
+  // to the record that was current when the wait was enqueued.
   const std::lock_guard lock{mutex_};
   idle_.push_back(event);
 }
@@ -52,9 +52,9 @@ CudaGpu::CudaGpu(int index, const GpuInfo& info, bool allow_tf32) : index_(index
   kernels_ = make_cuda_kernels(allow_tf32);
 }
 
-/// Makes the pool keep freed memory. (By default each synchronization returns it to the system,
-/// which makes the next allocation slow.) Gives other GPUs access to the pool if they can reach
-/// this GPU's memory.
+/// Makes the pool keep freed memory. (By default each synchronization returns freed memory to the
+/// system, which makes the next allocation slow.) Gives other GPUs access to the pool if they can
+/// reach this GPU's memory.
 void CudaGpu::open_pool() {
   cudaMemPool_t pool = nullptr;
   check(cudaDeviceGetDefaultMemPool(&pool, index_), "cudaDeviceGetDefaultMemPool");

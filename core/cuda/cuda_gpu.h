@@ -11,8 +11,8 @@
 namespace lockstep::cuda {
 
 /// A pool of CUDA events, because creating an event takes longer than recording one. Marks share
-/// its ownership, so it may outlive the CudaGpu. All events belong to one GPU, which must be
-/// current in every call.
+/// ownership of the pool, so the pool may outlive the CudaGpu. All events belong to one GPU, which
+/// must be current in every call.
 class EventPool {
  public:
   EventPool() = default;
@@ -47,7 +47,7 @@ class CudaMark final : public Mark {
 /// memory comes from the GPU's stream-ordered pool, which retains freed memory. core/device/gpu.h
 /// documents the calls.
 ///
-/// CUDA's current GPU is a property of the thread, so every call sets it. That costs tens of
+/// CUDA's current GPU is a property of the thread, so every call sets it. Setting it costs tens of
 /// nanoseconds, and ensures that no call uses the wrong GPU.
 class CudaGpu final : public Gpu {
  public:

@@ -14,7 +14,8 @@ namespace lockstep::nccl {
 
 namespace {
 
-/// Describes a failed call. If `communicator` is null, includes NCCL's last error on any of them.
+/// Describes a failed call. If `communicator` is null, includes NCCL's last error on any
+/// communicator.
 std::string words(ncclResult_t result, const char* call, ncclComm_t communicator) {
   const char* last = ncclGetLastError(communicator);
   return fmt::format("{}: {}{}{}", call, ncclGetErrorString(result),
@@ -60,7 +61,8 @@ class Gate {
     bool let_in_;
   };
 
-  /// Closes the gate; from then on closed() gives `why`. Returns false if it was closed already.
+  /// Closes the gate; from then on closed() returns `why`. Returns false if the gate was already
+  /// closed.
   bool close(const std::string& why) {
     std::unique_lock lock{mutex_};
     if (closed_) return false;

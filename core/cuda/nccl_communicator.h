@@ -15,8 +15,8 @@ namespace lockstep::nccl {
 /// Whether this build has NCCL.
 extern const bool is_here;
 
-/// Returns the bytes of a new ncclUniqueId. NCCL opens a port in the calling process, to which the
-/// other ranks connect.
+/// Returns the bytes of a new ncclUniqueId. NCCL then listens on a port of the calling process, and
+/// the other ranks connect to that port.
 std::vector<std::byte> make_id();
 
 /// Creates the calling rank's handle to a new communicator, on GPU `gpu`. Collective: returns when

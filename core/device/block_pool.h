@@ -54,7 +54,7 @@ class BlockPool {
   bool take_over(void* block, std::size_t size, std::size_t bytes);
 
   std::map<std::size_t, std::deque<Idle>>
-      by_size_;  ///< each list starts with the block idle longest
+      by_size_;  ///< each list starts with the block that has been idle longest
   std::size_t used_ = 0, peak_ = 0, idle_ = 0;
   std::uint64_t calls_ = 0;
 };

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// A point on a GPU queue (a CUDA event). It is passed when everything enqueued before it is done.
-/// All waiters share it, and it may be destroyed before it is passed.
+/// A point on a GPU queue (a CUDA event). A mark is passed when all work enqueued before it is
+/// done. Any number of waiters may share a mark, and it may be destroyed before it is passed.
 class Mark {
  public:
   virtual ~Mark() = default;
@@ -51,11 +51,13 @@ class Gpu {
   /// Allocates pinned host memory, which the GPU can read and write while the host continues.
   virtual void* allocate_pinned(std::size_t bytes) = 0;
   virtual void release_pinned(void* data) noexcept = 0;
-  /// Returns the bytes of GPU memory that all processes together use, as the device reports them.
+  /// Returns the number of bytes of GPU memory in use by all processes together, as reported by the
+  /// device.
   virtual std::int64_t memory_in_use() const = 0;
 
   // -- queues and marks ---------------------------------------------------------------------------
-  /// Creates a queue. `urgent`: the GPU schedules its pending kernels before those of other queues.
+  /// Creates a queue. If `urgent`, the GPU schedules the queue's pending kernels before pending
+  /// kernels of other queues.
   virtual Queue make_queue(bool urgent) = 0;
   /// Destroys the queue once its work is done.
   virtual void drop_queue(Queue queue) noexcept = 0;
@@ -69,8 +71,8 @@ class Gpu {
   virtual double milliseconds(const Mark& from, const Mark& to) = 0;
 
   /// Enqueues a copy between this GPU, another GPU or the host; the addresses determine the
-  /// direction. Blocks the host if host memory is involved that is not pinned. The host may read
-  /// the result only after a later mark is passed.
+  /// direction. Blocks the host if either address is in host memory that is not pinned. The host
+  /// may read the result only after a later mark is passed.
   virtual void copy(Queue queue, void* to, const void* from, std::size_t bytes) = 0;
 
   // -- profilers ----------------------------------------------------------------------------------
@@ -80,11 +82,11 @@ class Gpu {
   virtual void pop_range() = 0;
 
   // -- collectives --------------------------------------------------------------------------------
-  /// Returns the id of a new communicator, 128 bytes. One rank creates it and sends it to the
-  /// others.
+  /// Returns the id of a new communicator, 128 bytes. One rank calls this and sends the id to the
+  /// other ranks.
   virtual std::vector<std::byte> make_communicator_id() = 0;
-  /// Joins the communicator with this id, of `ranks` ranks. Collective: all of them call it at the
-  /// same time, each with its own GPU.
+  /// Joins the communicator with this id, which has `ranks` ranks. Collective: all these ranks call
+  /// join() at the same time, each with its own GPU.
   virtual std::unique_ptr<GpuCommunicator> join(const std::vector<std::byte>& id, int ranks,
                                                 int rank) = 0;
 };
@@ -95,7 +97,7 @@ class GpuLibrary {
   virtual ~GpuLibrary() = default;
   /// The GPUs, in the order of their indices.
   virtual const std::vector<GpuInfo>& gpus() const = 0;
-  /// Opens a GPU for one rank. Several ranks may open the same GPU. `allow_tf32`: f32 matrix
+  /// Opens a GPU for one rank. Several ranks may open the same GPU. If `allow_tf32`, f32 matrix
   /// products may round their inputs to 10 mantissa bits, to use tensor cores.
   virtual std::unique_ptr<Gpu> open(int index, bool allow_tf32) = 0;
   std::unique_ptr<Gpu> open(int index) { return open(index, false); }
@@ -105,9 +107,10 @@ class GpuLibrary {
   virtual std::string versions() const = 0;
 };
 
-/// Returns the library built from core/cuda, which the first call loads, or the library that
-/// $LOCKSTEP_GPU_LIBRARY names (tests load one that emulates CUDA). Throws UsageError with one line
-/// if Lockstep was built without CUDA, if the library cannot be loaded, or if there is no GPU.
+/// Returns the GPU library, which the first call loads: the library that $LOCKSTEP_GPU_LIBRARY
+/// names, or otherwise the library built from core/cuda. (Tests name a library that emulates CUDA.)
+/// Throws UsageError with one line if Lockstep was built without CUDA, if the library cannot be
+/// loaded, or if there is no GPU.
 GpuLibrary& gpu_library();
 
 }  // namespace lockstep

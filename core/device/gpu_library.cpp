@@ -13,7 +13,8 @@ namespace {
 using MakeLibrary = GpuLibrary*();
 constexpr const char* symbol = "lockstep_gpu_library";
 
-/// Returns the library's path, from the environment or from the build; "" in a build without CUDA.
+/// Returns the library's path from the environment, or otherwise from the build, or "" if neither
+/// gives a path.
 std::string path_of_library() {
   if (const char* path = std::getenv("LOCKSTEP_GPU_LIBRARY")) return path;
 #ifdef LOCKSTEP_CUDA_LIBRARY

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int tries = 5;
 constexpr Picoseconds realign_after = 1'000'000'000'000;  // a second
-/// The time that the thread sleeps between two polls of a mark. It delays a span in a live viewer
-/// by at most that much.
+/// The time that the thread sleeps between two polls of a mark. A span appears in a live viewer at
+/// most this much later.
 constexpr std::chrono::microseconds nap{200};
 
 }  // namespace
@@ -52,7 +52,8 @@ void GpuTimeline::realign(Queue queue) {
   lock.unlock();
   if (clock_.now() - before->time < realign_after) return;
   auto now = std::make_shared<Anchor>(*align(queue));
-  // Spans recorded with the previous anchor must not appear after spans recorded with this one.
+  // The new anchor must not give its mark an earlier time than the previous anchor does, so that
+  // spans stay in order.
   now->time = std::max(now->time, time_of(*before, *now->mark));
   lock.lock();
   anchor_ = std::move(now);
@@ -98,7 +99,7 @@ void GpuTimeline::work() {
       passed = gpu_.passed(*next.entry.end);
       if (passed) record(next);
     } catch (const std::exception&) {
-      passed = true;  // the GPU has failed: drops the span; the rank's next call gets the error
+      passed = true;  // the GPU has failed: drop the span; the rank's next call throws the error
     }
     if (!passed && !stop) std::this_thread::sleep_for(nap);
     lock.lock();

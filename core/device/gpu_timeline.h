@@ -15,15 +15,15 @@
 namespace lockstep {
 
 /// Records a GPU's spans in the trace, with times on the wall clock. A span starts and ends at
-/// marks on the GPU's queues, whose times are available only once they are passed. A separate
-/// thread waits for the marks and then records the span, so that neither the host nor the GPU is
-/// held up.
+/// marks on the GPU's queues. A mark's time is available only once the mark is passed, so a
+/// separate thread waits for the marks and then records the span. This holds up neither the host
+/// nor the GPU.
 ///
 /// To align the GPU's clock with the host's, the timeline reads the host's clock before it records
-/// a mark on an idle GPU, and again when the mark is passed. Of several tries it keeps the
-/// shortest, and assigns the later reading to its mark. So spans appear up to a few microseconds
-/// late
-/// (`uncertainty()`), and never before their launch.
+/// a mark on an idle GPU, and again when the mark is passed. It tries this several times, keeps the
+/// try with the least time between the two readings, and assigns the later reading to that try's
+/// mark. So spans appear up to a few microseconds late (see uncertainty()), and never before their
+/// launch.
 class GpuTimeline {
  public:
   /// The GPU must be idle, and all references must outlive the timeline.
@@ -33,7 +33,7 @@ class GpuTimeline {
   GpuTimeline(const GpuTimeline&) = delete;
   GpuTimeline& operator=(const GpuTimeline&) = delete;
 
-  /// A span, and the start or end of a message's flow if it belongs to one.
+  /// A span, and the start or end of a message's flow if the span belongs to a message.
   struct Entry {
     int lane = 0;
     Span span;
@@ -56,8 +56,8 @@ class GpuTimeline {
 
   /// The largest delay with which a span may appear.
   Picoseconds uncertainty() const;
-  /// The smallest delay between launch and start of any span. A negative value would mean that a
-  /// span appears to start before its launch.
+  /// The smallest delay between the launch and the start of any span. A negative value would mean
+  /// that a span appears to start before its launch.
   Picoseconds least_delay() const;
 
  private:

@@ -14,25 +14,26 @@ class Gpu;
 enum class DeviceKind : std::uint8_t {
   cpu,
   cuda,
-  meta,  ///< allocates and computes nothing, but counts and charges all of it
+  meta,  ///< allocates and computes nothing, but counts all memory and charges all compute
 };
 
-/// One rank's memory: allocates storage on its device, and keeps account of it by category. Belongs
-/// to the rank's thread. The account counts only memory in use; on the CPU, a bounded number of
-/// idle bytes also stays resident (BlockPool).
+/// One rank's memory. Allocates storage on the rank's device, and accounts for it by category.
+/// Belongs to the rank's thread. The account counts only memory in use; on the CPU, a bounded
+/// number of idle bytes also stays resident (BlockPool).
 class Memory {
  public:
   explicit Memory(DeviceKind device = DeviceKind::cpu) : device_(device) {}
-  /// Allocates from a GPU's stream-ordered pool, in the order of `queue`. Before a block that
-  /// another queue uses is released, `queue` must wait for that use (Stream::follow).
+  /// Allocates from a GPU's stream-ordered pool, in the order of `queue`. Before the caller
+  /// releases a block that another queue uses, it must make `queue` wait for that use
+  /// (Stream::follow).
   Memory(Gpu& gpu, Queue queue) : device_(DeviceKind::cuda), gpu_(&gpu), queue_(queue) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
   DeviceKind device() const { return device_; }
   /// Returns uninitialized memory, 64-byte aligned (256 on a GPU), or null on the meta device.
-  /// Throws std::bad_alloc, or std::runtime_error with the memory use if a GPU's memory is
-  /// exhausted.
+  /// If memory is exhausted, throws std::bad_alloc on the CPU, and std::runtime_error with the
+  /// memory use on a GPU.
   void* allocate(std::size_t bytes, MemoryCategory category);
   void release(void* data, std::size_t bytes, MemoryCategory category) noexcept;
 

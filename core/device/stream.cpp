@@ -11,7 +11,8 @@ namespace lockstep {
 
 namespace {
 
-/// Waits shorter than this are not recorded, because recording two marks takes as long.
+/// Waits shorter than this are not recorded, because recording two marks takes as long as such a
+/// wait.
 constexpr Picoseconds shortest_wait = 2'000'000;
 /// A span that has been open for at least this long may have been announced. The writer announces
 /// spans that have been open for about 100 ms; the exact time depends on its polling.
@@ -74,7 +75,7 @@ Span Stream::announced(const Span& span) {
   append_name(name, span);
   gpu_->push_range(name.c_str());
   if (!timeline_) return span;
-  // On the host the span covers only the launches, which are not the span's work.
+  // On the host lane the span covers only the launches, so it must not count as the span's work.
   return {.name = trace_.keep(name), .category = Category::wait, .step = span.step};
 }
 
@@ -85,7 +86,8 @@ void Stream::host_done(OpenSpan& open, Picoseconds since) {
 // Called by a destructor, so it does not throw. If the GPU has failed, the next launch throws.
 void Stream::range_done(const Span& span, Picoseconds launched, OpenSpan& open, MarkPtr begun) {
   if (clock_.is_modelled()) {
-    // With a fixed time, the launches inside the range cost nothing, but its waits still take time.
+    // With a fixed time, the launches inside the range cost nothing, but waits inside it still take
+    // time.
     if (auto fixed = clock_.times().of(span.category)) time_ += *fixed;
     clock_.keep_pace(time_);
   }
@@ -142,7 +144,7 @@ void Stream::read(View from, void* into) {
     std::memcpy(into, from.data, from.bytes());
     return;
   }
-  synchronise();  // so that the host does not block inside CUDA, out of reach of watch_
+  synchronise();  // so that the host does not block inside CUDA, which does not call watch_
   gpu_->copy(queue_, into, from.data, from.bytes());
   synchronise();
 }
@@ -165,8 +167,8 @@ void Stream::synchronise() {
   wait_for(*gpu_->record(queue_));
 }
 
-// The thread yields between polls for about 100 µs, then sleeps. So it does not occupy a core, and
-// a wait of milliseconds ends at most a few percent late.
+// The thread yields between polls for about 100 µs, then sleeps between polls. So it does not
+// occupy a core, and a wait of milliseconds ends at most a few percent late.
 void Stream::wait_for(const Mark& mark) {
   using namespace std::chrono;
   const auto begin = steady_clock::now();

@@ -33,8 +33,8 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Runs one kernel by calling `work(kernels, queue)`. On the modelled clock it takes the
-  /// cluster's time for `cost`. On the meta device it is charged but not run.
+  /// Runs one kernel by calling `work(kernels, queue)`. On the modelled clock the kernel takes the
+  /// cluster's time for `cost`. On the meta device the kernel is charged but not run.
   template <class Work>
   void launch(const Span& span, const Cost& cost, Work&& work) {
     if (before_launch_) std::exchange(before_launch_, nullptr)();
@@ -47,9 +47,9 @@ class Stream {
     kernel_done(span, cost, start, std::move(begun));
   }
 
-  /// Calls `work`, and records a span around its launches: a pipeline action, the optimizer, a
-  /// step. The trace shows the span as open until it ends. If `--time` gives a time for its
-  /// category, its launches take exactly that long on the modelled clock.
+  /// Calls `work`, and records a span around the launches in it: a pipeline action, the optimizer
+  /// or a step. The trace shows the span as open until `work` returns. If `--time` gives a time for
+  /// the span's category, these launches together take exactly that long on the modelled clock.
   template <class Work>
   decltype(auto) range(const Span& span, Work&& work) {
     Range open{*this, span};
@@ -67,20 +67,20 @@ class Stream {
   /// nothing on the CPU.
   void follow(const Event& event);
 
-  // Copy between the host and a contiguous view on the device, after all work launched before. They
+  // Copy between the host and a contiguous view on the device, after all work launched so far. They
   // block the host, take no modelled time, are not traced, and do nothing on a view without
   // storage.
   void read(View from, void* into);
   void write(const void* from, View into);
   /// Blocks until the device has done all work launched so far. Throws RunError if the run fails
-  /// meanwhile (see watch()).
+  /// during the wait (see watch()).
   void synchronise();
 
   /// Sets a callback that is called periodically while the host waits for the GPU, with the seconds
-  /// waited so far. It throws if the wait can never end.
+  /// waited so far. The callback throws if the wait can never end.
   void watch(std::function<void(double)> watch) { watch_ = std::move(watch); }
-  /// Sets a callback that is called once, before the next launch. It submits messages batched so
-  /// far.
+  /// Sets a callback that is called once, before the next launch. The callback submits the messages
+  /// batched so far.
   void before_next_launch(std::function<void()> call) { before_launch_ = std::move(call); }
 
   // Callable from any thread, so that an observer can distinguish a computing rank from a stalled
@@ -110,11 +110,11 @@ class Stream {
   /// Null unless the stream is on a GPU with the wall clock.
   GpuTimeline* timeline() const { return timeline_.get(); }
   int lane() const { return lane_; }
-  /// The lane of open spans, which show the host's current activity. Differs from lane() if spans
-  /// show the times on a GPU.
+  /// The lane of open spans. Open spans show the host's current activity, so this lane differs from
+  /// lane() if recorded spans show the times on a GPU.
   int host_lane() const { return host_lane_; }
-  /// Ends a span that was opened on the host lane at `since`. It stays in the trace only if the
-  /// writer may already have announced it.
+  /// Ends a span that was opened on the host lane at `since`. The span stays in the trace only if
+  /// the writer may already have announced it.
   void host_done(OpenSpan& open, Picoseconds since);
 
  private:

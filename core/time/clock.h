@@ -12,8 +12,9 @@ namespace lockstep {
 
 enum class ClockKind { wall, modelled };
 
-/// Fixed compute times, `--time forward=1ms,backward=2ms`: the time of one action of each category,
-/// for one stage and one microbatch. If any is given, all other compute takes no time.
+/// Fixed compute times, from `--time forward=1ms,backward=2ms`. Each is the time of one action of
+/// its category, for one stage and one microbatch. If any time is given, all other compute takes no
+/// time.
 class FixedTimes {
  public:
   /// Throws UsageError for an unknown category or a unit other than s, ms, us, ns.
@@ -34,9 +35,9 @@ class FixedTimes {
   bool any_ = false;
 };
 
-/// The clock of a run's timeline. Wall: this machine's steady clock, measured from the run's start.
-/// Modelled: the time that the described cluster would take. Each Stream keeps its own modelled
-/// time; the Clock only computes costs.
+/// The clock of a run's timeline. The wall clock is this machine's steady clock, measured from the
+/// run's start. The modelled clock gives the time that the run would take on a given cluster. Each
+/// Stream keeps its own modelled time; the Clock only computes costs.
 class Clock {
  public:
   static Clock wall();
@@ -53,14 +54,15 @@ class Clock {
   Picoseconds since_start(std::int64_t nanoseconds) const { return (nanoseconds - start_) * 1000; }
   /// Returns the steady clock's reading at the run's start, in nanoseconds.
   std::int64_t start_nanoseconds() const { return start_; }
-  /// Sets the run's start; all ranks of a run must use the same one.
+  /// Sets the run's start; all ranks of a run must use the same start.
   void set_start_nanoseconds(std::int64_t start) { start_ = start; }
 
-  /// Returns a kernel's cost on the modelled clock, which is 0 if fixed times are set.
+  /// Returns the time of a kernel on the modelled clock; it is 0 if fixed times are set.
   Picoseconds cost(const Cost& cost) const { return times_.any() ? 0 : cluster_.compute(cost); }
   /// Starts pacing. Called at the first step, after the models have been built.
   void start_pace() { pace_start_ = steady_nanoseconds(); }
-  /// If a pace is set, sleeps until modelled time `reached` is due at `pace` times modelled speed.
+  /// If a pace is set, sleeps until the wall time at which the modelled time `reached` is due.
+  /// Modelled time passes `pace` times as fast as wall time.
   void keep_pace(Picoseconds reached) const;
 
  private:

@@ -23,15 +23,15 @@ using json = nlohmann::ordered_json;
 /// each way, 3 µs; between nodes 25 GB/s, 10 µs; 5 µs per launch), scaled so that a toy model has
 /// the same ratios of compute to communication as a large model on the real machine.
 ///
-/// Width: a stage's compute grows as b s h², its memory and network traffic as b s h, so compute
-/// over traffic grows as h. GPT-3 has h = 12288, the lessons' toy model h = 64, so FLOP/s are
-/// divided by 192 and bandwidths kept. (The head's share needs no scaling: 2 V h against 24 h² per
-/// block is about a third of a block in both models, 2 · 50257 / (24 · 12288) and 2 · 256 / (24 ·
-/// 64).)
+/// Width: a stage's compute grows as b s h², and its memory and network traffic as b s h, so the
+/// ratio of compute to traffic grows as h. GPT-3 has h = 12288 and the lessons' toy model has h =
+/// 64, so FLOP/s are divided by 192 and bandwidths are kept. (The head needs no further scaling:
+/// its 2 V h is about a third of a block's 24 h² in both models, 2 · 50257 / (24 · 12288) and 2 ·
+/// 256 / (24 · 64).)
 ///
 /// Span: a stage of GPT-3 (6 of 96 blocks) takes 24 · 2048 · 12288² · 6 / 312e12 s = 143 ms to run
 /// forward on 2,048 tokens; a toy stage of 2 blocks takes 24 · 128 · 64² · 2 / 1.6e12 s = 15.5 µs
-/// for 128. Latencies and launch times are divided by the ratio, 9,200.
+/// for 128 tokens. Latencies and launch times are divided by the ratio of these two times, 9,200.
 std::vector<Cluster> make_presets() {
   const double width = 12288.0 / 64;
   const double span = 9200;
@@ -52,7 +52,7 @@ std::vector<Cluster> make_presets() {
                .launch_seconds = 5e-6,
                .within = {3e-6, 3.0e11},
                .between = {1e-5, 2.5e10}};
-  // As classroom, but each rank is a node of its own, connected at 100 Gb/s.
+  // Like `classroom`, but each rank is a node of its own, connected at 100 Gb/s.
   Cluster ethernet = classroom;
   ethernet.name = "ethernet";
   ethernet.nodes = 128;
@@ -66,7 +66,8 @@ const std::vector<Cluster>& all_presets() {
   return presets;
 }
 
-/// Reads numbers from a JSON object and records the known keys, so that unknown keys are errors.
+/// Reads numbers from a JSON object and records the known keys, so that an unknown key can be
+/// reported as an error.
 class Reader {
  public:
   Reader(const json& object, std::string where) : object_(object), where_(std::move(where)) {
@@ -145,7 +146,8 @@ class Reader {
   }
 
  private:
-  static constexpr int most_ranks = 1 << 15;  // so that the product of two fits in an int
+  static constexpr int most_ranks =
+      1 << 15;  // so that the product of two such numbers fits in an int
   static constexpr double longest_seconds = 86'400;
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 

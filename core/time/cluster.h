@@ -10,8 +10,9 @@
 namespace lockstep {
 
 /// A link between two ranks: a message of n bytes takes latency + n / bandwidth (α + βn). On real
-/// machines α and β depend on the size: protocols change, and large messages do not fit in caches.
-/// A link may therefore have segments, each with α and β for messages of `from_bytes` or more.
+/// machines α and β depend on the message size, because protocols change with it and large messages
+/// do not fit in caches. A link may therefore have segments, each with the α and β for messages of
+/// `from_bytes` or more.
 struct Link {
   struct Segment {
     std::int64_t from_bytes = 0;
@@ -20,17 +21,17 @@ struct Link {
     bool operator==(const Segment&) const = default;
   };
 
-  double latency_seconds = 0;  ///< below the first segment, like `bandwidth`
+  double latency_seconds = 0;  ///< of messages below the first segment, like `bandwidth`
   double bandwidth = std::numeric_limits<double>::infinity();
-  std::vector<Segment> segments{};  ///< in ascending order, the first above 0 bytes
+  std::vector<Segment> segments{};  ///< by ascending from_bytes, all positive
 
   /// Returns the α and β of a message of `bytes`.
   Segment at(std::int64_t bytes) const;
   bool operator==(const Link&) const = default;
 };
 
-/// The machine that the modelled clock simulates. Converts costs to picoseconds, rounding each
-/// once. No other code does so: a run's clock and the simulator share these functions.
+/// The machine that the modelled clock simulates. Converts costs to picoseconds, rounding each cost
+/// once. A run's clock and the simulator share these functions; no other code converts costs.
 struct Cluster {
   std::string name = "free";
   int nodes = 1;
@@ -42,7 +43,7 @@ struct Cluster {
   Link within{};                                ///< between two ranks of the same node
   Link between{};                               ///< between two ranks of different nodes
 
-  /// Returns max(flops / F, bytes / B) + launch.
+  /// Returns max(cost.flops / flops, cost.bytes / memory_bandwidth) + launch_seconds.
   Picoseconds compute(const Cost& cost) const;
   /// Returns the α of a message of `bytes` between two ranks.
   Picoseconds latency(int from, int to, std::int64_t bytes) const;
@@ -50,8 +51,9 @@ struct Cluster {
   Picoseconds transfer(int from, int to, std::int64_t bytes) const;
   const Link& link(int from, int to) const;
 
-  /// Loads a preset by name, or a cluster file (core/README.md, "Modelled time"). Throws
-  /// UsageError; the one-line message names the file, the key and valid values.
+  /// Loads a preset by name, or a cluster file (core/README.md, "Modelled time"). Throws UsageError
+  /// for an unknown name or an invalid file; the one-line message names the file, the key and valid
+  /// values.
   static Cluster load(const std::string& preset_or_file);
   static std::vector<std::string> presets();
   /// Returns the text of a cluster file from which load() restores this cluster.

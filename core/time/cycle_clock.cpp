@@ -25,9 +25,9 @@ std::int64_t system_nanoseconds() {
 
 #if defined(__x86_64__)
 /// Reads both clocks together: keeps the fastest of a few attempts, and tries again if all were
-/// interrupted. The cycles are read first, so a map is at most a few nanoseconds ahead of the
-/// steady clock and not behind it: a thread that has just read that clock does not see time go
-/// backwards.
+/// interrupted. The cycles are read first, so a map is never behind the steady clock, and at most a
+/// few nanoseconds ahead of it. A thread that has just read the steady clock therefore does not see
+/// time go backwards.
 CycleCalibration::Pair read_both() {
   CycleCalibration::Pair best;
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
@@ -73,8 +73,8 @@ std::optional<CycleMap> CycleCalibration::next(Pair pair, std::uint64_t cycles) 
   if (passed < first_period) return {};
   const double rate =
       static_cast<double>(passed) / static_cast<double>(pair.cycles - anchor_.cycles);
-  // A steady clock's rate is adjusted by 0.1 % at most; a larger change means that this is a
-  // different counter.
+  // A steady clock's rate is adjusted by at most 0.1 %. A change of more than 1 % means that the
+  // readings are from different counters.
   if (map_ && std::abs(rate / rate_ - 1) > 0.01) {
     restart(pair);
     return {};
@@ -113,7 +113,7 @@ std::int64_t CycleClock::measure() {
       measuring_.store(false, std::memory_order_release);
       return now;
     }
-    // Another thread is calibrating; use the old map, which may be extrapolated up to its limit.
+    // Another thread is calibrating, so use the old map, for at most four times its period.
     const std::uint64_t version = version_.load(std::memory_order_acquire);
     const CycleMap map = load();
     const std::uint64_t limit = 4 * limit_.load(std::memory_order_acquire);
@@ -130,9 +130,9 @@ std::int64_t CycleClock::measure() {
 std::int64_t CycleClock::calibrate() {
 #if defined(__x86_64__)
   const CycleCalibration::Pair pair = read_both();
-  // From here on no reader returns a time from the old map, so the new one can start where the old
-  // one ends. The stores of a sequence lock use release order, so none becomes visible before the
-  // odd version.
+  // From here on no reader returns a time from the old map, so the new map can start where the old
+  // map ends. The stores of a sequence lock use release order, so no store becomes visible before
+  // the odd version does.
   const std::uint64_t version = version_.load(std::memory_order_relaxed);
   version_.store(version + 1, std::memory_order_relaxed);
   const std::uint64_t cycles = __builtin_ia32_rdtsc();

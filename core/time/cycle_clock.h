@@ -23,9 +23,9 @@ struct CycleMap {
 /// conversion to use until the next reading.
 ///
 /// The rate is measured over the last one to two seconds, so it follows adjustments to the host's
-/// clock. A new map starts at the true time. If the old map was ahead of it, the new one starts
-/// where the old one ends and runs slower until they agree: time never goes backwards, and an error
-/// lasts one period.
+/// clock. A new map starts at the true time, unless the old map is ahead of the true time. In that
+/// case the new map starts where the old map ends, and runs slower until it agrees with the true
+/// time. So time never goes backwards, and an error lasts one period.
 class CycleCalibration {
  public:
   struct Pair {
@@ -34,33 +34,35 @@ class CycleCalibration {
   };
   static constexpr std::int64_t first_period = 1'000'000, longest_period = 20'000'000;
 
-  /// Returns the map to use from `cycles` on, given a slightly older reading of both clocks.
-  /// Returns nothing while the rate is not accurate enough: in the first millisecond, and again
-  /// after implausible readings (the virtual machine has migrated).
+  /// Returns the map to use from `cycles` on, given `pair`, a slightly older reading of both
+  /// clocks. Returns nothing while the rate is not accurate enough: in the first millisecond, and
+  /// again after implausible readings (for example, if the virtual machine has migrated).
   std::optional<CycleMap> next(Pair pair, std::uint64_t cycles);
-  /// Returns how many cycles the last map is valid for; it is never used beyond four times that.
+  /// Returns the number of cycles for which the last map is valid. The map is never used for more
+  /// than four times that number.
   std::uint64_t good_for() const { return good_for_; }
 
  private:
   void restart(Pair pair);
 
   bool begun_ = false;
-  Pair anchor_, next_anchor_;  ///< the rate's window starts at `anchor_`
+  Pair anchor_, next_anchor_;  ///< the rate is measured from `anchor_` on
   std::optional<CycleMap> map_;
   double rate_ = 0;  ///< nanoseconds per cycle
   std::int64_t period_ = first_period;
   std::uint64_t good_for_ = 0;
 };
 
-/// The steady clock, read from the processor's cycle counter if that has a constant rate
+/// The steady clock, read from the processor's cycle counter if the counter has a constant rate
 /// ("invariant"), otherwise from the system. Thread-safe. The first caller after a period (20 ms)
-/// recalibrates, which takes about 200 ns. So no background thread is needed, and even after a
-/// sleep or a migration of the machine no time is extrapolated for long.
+/// recalibrates the clock, which takes about 200 ns. So the clock needs no background thread, and
+/// does not extrapolate for long even after the machine has slept or migrated.
 class CycleClock {
  public:
   std::int64_t nanoseconds() {
 #if defined(__x86_64__)
-    // A sequence lock. All loads use acquire order, so the version is checked again after them.
+    // A sequence lock. All loads use acquire order, so the second check of the version happens
+    // after them.
     const std::uint64_t version = version_.load(std::memory_order_acquire);
     const CycleMap map = load();
     const std::uint64_t limit = limit_.load(std::memory_order_acquire);
@@ -92,9 +94,9 @@ bool has_invariant_cycles();
 
 inline constinit CycleClock cycle_clock;
 
-/// Returns this machine's steady clock in nanoseconds: within a microsecond of
-/// std::chrono::steady_clock, never backwards on one thread, at about half the cost. Times from
-/// processes on one host are comparable.
+/// Returns the time of this machine's steady clock in nanoseconds, within a microsecond of
+/// std::chrono::steady_clock and at about half its cost. On one thread the time never goes
+/// backwards. Times from different processes on one host are comparable.
 inline std::int64_t steady_nanoseconds() {
   return cycle_clock.nanoseconds();
 }

@@ -49,7 +49,7 @@ void check_times(std::span<const MessageTime> times) {
         "fitting a link needs positive times for at least two different sizes");
 }
 
-/// Returns where a convex function on [0, most] has its minimum, by ternary search.
+/// Returns the minimizer of a convex function on [0, most], found by ternary search.
 template <class Function>
 double minimizer(double most, Function function) {
   double low = 0, high = most;
@@ -64,8 +64,8 @@ double minimizer(double most, Function function) {
 }
 
 /// Returns the nonnegative line, with n in bytes, that minimizes the largest relative error.
-/// `times` are sorted by size. This error is convex in (α, β), and its minimum over α is convex in
-/// β.
+/// `times` must be sorted by size. This error is convex in (α, β), and its minimum over α is convex
+/// in β.
 FittedLine fit_largest_error(std::span<const MessageTime> times) {
   const auto error = [&](const FittedLine& line) {
     double largest = 0;
@@ -89,8 +89,8 @@ FittedLine fit_largest_error(std::span<const MessageTime> times) {
   return {zero_if_tiny(best_alpha(beta)), zero_if_tiny(beta * bytes) / bytes};
 }
 
-/// Returns the line through one point, with n in bytes, that has the given α; if the measured time
-/// is less, that time is α.
+/// Returns the line through one point, with n in bytes, that has the given α. If the measured time
+/// is less than α, the line's α is the measured time.
 FittedLine line_through(const MessageTime& time, double alpha) {
   alpha = std::min(alpha, time.seconds);
   return {alpha, time.bytes > 0 ? (time.seconds - alpha) / static_cast<double>(time.bytes) : 0};

@@ -12,7 +12,8 @@ namespace lockstep {
 
 namespace json = simdjson::ondemand;
 
-/// One event, collected before its type is known, because keys come in any order.
+/// The fields of one event. They are collected before the event's type is known, because keys come
+/// in any order.
 struct EventReader::Event {
   std::string_view phase, name, cat;
   int pid = 0, tid = 0;
@@ -33,7 +34,7 @@ struct EventReader::Event {
 
 namespace {
 
-/// Times beyond this (46 days) are calendar times; the first one becomes the origin.
+/// Times beyond this (46 days) are calendar times; the first such time becomes the origin.
 constexpr std::int64_t calendar_microseconds = 4'000'000'000'000;
 
 /// Returns a key as written, without quotes; our keys have no escapes.

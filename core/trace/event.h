@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-/// Thrown for valid JSON that is not a valid event; reading can continue after it.
+/// Thrown for valid JSON that is not a valid event; reading can continue with the next event.
 struct EventError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Parses one trace event at a time into a timeline. Used by TraceReader, which finds the events; a
-/// separate class so that only this header needs simdjson's types.
+/// Parses one trace event at a time into a timeline. TraceReader finds the events and uses this
+/// class, which is separate so that only this header needs simdjson's types.
 class EventReader {
  public:
   explicit EventReader(Timeline& timeline) : timeline_(timeline) {}

@@ -11,8 +11,8 @@ namespace lockstep {
 
 namespace {
 
-/// Appends to a string after reserving space once per line: one thread, running beside the ranks,
-/// formats up to a million spans per second.
+/// Appends a line to a string. Reserves space only once per line, because one thread beside the
+/// ranks formats up to a million spans per second.
 class EventLine {
  public:
   /// `most` is an upper bound on the bytes to append.
@@ -125,7 +125,7 @@ void append_span(std::string& text, int rank, const TraceEvent& event) {
   put_arguments(line, event);
 }
 
-/// Appends an event about a span that is not in the trace: `name` is "open" or "withdrawn".
+/// Appends an event about a span that is not itself in the trace: `name` is "open" or "withdrawn".
 void append_word(std::string& text, int rank, const TraceEvent& event, const char* name) {
   EventLine line{text, room_for(event.span)};
   line.put(R"({"ph":"i","s":"t","name":")");
@@ -154,7 +154,7 @@ void append_flow(std::string& text, int rank, const TraceEvent& event) {
   line.put("},\n");
 }
 
-// The remaining kinds of events are rare.
+// The remaining kinds of events are rare, so their speed does not matter.
 
 template <class... Args>
 void put(std::string& text, fmt::format_string<Args...> format, Args&&... args) {

@@ -6,18 +6,19 @@
 
 namespace lockstep {
 
-/// A span visible while it is open, so that others can see what a rank is doing: the trace
-/// announces it after 100 ms, and Recorder::last_operations() reports it immediately. Costs a few
-/// nanoseconds more than a span recorded at its end.
+/// A span that is visible while it is open, so that observers can see what a rank is doing. The
+/// trace announces the span after 100 ms, and Recorder::last_operations() reports it immediately.
+/// Costs a few nanoseconds more than a span recorded at its end.
 ///
 ///   OpenSpan waiting{trace, lane, why, now};
 ///   ... block ...
 ///   waiting.end(later);   // records it; without this call no span is recorded
 ///
-/// If it was announced but leaves no span, the trace withdraws the announcement.
+/// If the trace has announced the span but end() is not called, the trace withdraws the
+/// announcement.
 ///
-/// Must begin and end on the thread that works on the lane. At most eight can be open on a lane;
-/// further ones are recorded at their end and not visible before.
+/// Must begin and end on the thread that works on the lane. At most eight spans can be visible on a
+/// lane; further spans are only recorded at their end.
 class OpenSpan {
  public:
   OpenSpan(Recorder& trace, int lane, const Span& span, Picoseconds start);

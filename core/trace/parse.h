@@ -9,9 +9,9 @@
 
 namespace lockstep {
 
-/// Converts microseconds as text ("12.345678", "-3", "1e3") to picoseconds: exact up to six
-/// decimals, then rounded to nearest. Subtracts `origin` microseconds first. Returns nothing if the
-/// text is not a number or the time does not fit.
+/// Converts microseconds as text ("12.345678", "-3", "1e3") to picoseconds. The result is exact for
+/// up to six decimals; further decimals are rounded to nearest. Subtracts `origin` microseconds
+/// first. Returns nothing if the text is not a number or the time does not fit.
 std::optional<Picoseconds> parse_microseconds(std::string_view text, std::int64_t origin = 0);
 
 /// Maps a span's `cat` and name to a Category. Names that start with "nccl" are communication. If

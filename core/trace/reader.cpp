@@ -38,8 +38,8 @@ struct TraceReader::State {
   bool document = false;  ///< collecting the whole file as one document
   bool too_long = false;  ///< the current line exceeds the limit and was counted as malformed
   json::parser parser;
-  /// Unparsed input, with padding for the parser. Until the first event is parsed, everything from
-  /// the start of the file, because it may be one document.
+  /// Unparsed input, with padding for the parser. Until the first event is parsed, it holds the
+  /// file from the start, because the file may be one document.
   std::string buffer;
   std::size_t next = 0;  ///< offset in the buffer of the first unprocessed line
   std::int64_t bytes = 0, seen = 0, malformed = 0;
@@ -108,7 +108,7 @@ void TraceReader::State::take_document() {
       skip("", error.what());
       return;
     }
-    // Not a document either, so treat it as lines whose first one is malformed.
+    // The input is not a document either, so treat it as lines, the first of which is malformed.
     form = Form::lines;
     seen = 0;
     for (std::size_t begin = 0; begin < buffer.size();) {

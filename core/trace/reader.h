@@ -50,8 +50,9 @@ struct ReadReport {
   std::string first_malformed;  ///< with the file's name
 };
 
-/// Returns the traces that a path refers to: a file itself; for a directory, its trace.json or, if
-/// missing, all rank*.json. Throws UsageError if there are none.
+/// Returns the traces that a path refers to: a file refers to itself; a directory to its
+/// trace.json, or to all its rank*.json files if it has no trace.json. Throws UsageError if there
+/// are no traces.
 std::vector<std::filesystem::path> trace_files(const std::filesystem::path& path);
 
 /// Reads files or directories into `timeline` and settles it. Throws UsageError for a path that

@@ -17,8 +17,8 @@ struct Record {
   using Words = std::array<std::uint64_t, 8>;
 
   /// Packs an event. `label` encodes the span's group, group size and algorithm; `step` replaces
-  /// the span's own. Composes each word from whole values, because loading several narrower stores
-  /// as one word would stall.
+  /// the span's own step. Composes each word in a register, because a load of a word that was
+  /// stored in several narrower parts would stall.
   static Words of(const Span& span, int step, std::uint16_t label, Picoseconds start,
                   Picoseconds end) {
     return {reinterpret_cast<std::uintptr_t>(span.name),
@@ -43,7 +43,7 @@ struct Record {
   static Picoseconds start(const Words& words) { return static_cast<Picoseconds>(words[1]); }
   static Picoseconds end(const Words& words) { return static_cast<Picoseconds>(words[2]); }
   static void set_end(Words& words, Picoseconds end) { words[2] = static_cast<std::uint64_t>(end); }
-  /// Turns the record of an announced span into one that withdraws it.
+  /// Turns the record of an announced span into one that withdraws the announcement.
   static void withdraw(Words& words) {
     words[7] |= static_cast<std::uint64_t>(Kind::withdrawn) << 32;
   }
@@ -73,16 +73,16 @@ struct Record {
   static int high(std::uint64_t word) { return static_cast<int>(word >> 32); }
 };
 
-/// Storage for a Record. It may be read while being overwritten; the reader detects that from
-/// another word written before it (so stores use release and loads acquire order; on x86 both are
-/// plain).
+/// Storage for a Record. A reader may read a slot that is being overwritten. It detects this from
+/// another word, which the writer changes before the slot. (So stores use release order and loads
+/// acquire order; on x86 both are plain instructions.)
 class alignas(64) Slot {
  public:
   void store(const Record::Words& words) { store(words, std::make_index_sequence<8>{}); }
   Record::Words load() const { return load(std::make_index_sequence<8>{}); }
 
  private:
-  // Unrolled, because loops would go through memory.
+  // Unrolled, because a loop would pass the words through memory.
   template <std::size_t... i>
   void store(const Record::Words& words, std::index_sequence<i...>) {
     (words_[i].store(words[i], std::memory_order_release), ...);

@@ -27,8 +27,8 @@ RecordQueue::~RecordQueue() {
   }
 }
 
-// Keeps the full chunk for last(), even if the reader has already taken it; reuses older chunks
-// that were taken.
+// Keeps the full chunk for last(), even if the reader has already taken its records. Reuses older
+// chunks whose records were taken.
 void RecordQueue::grow() {
   Chunk* const behind = keep_everything_ ? behind_.load(std::memory_order_acquire) : tail_;
   Chunk* fresh = nullptr;
@@ -61,8 +61,8 @@ bool RecordQueue::look(int which, Open& seen) const {
   return true;
 }
 
-// If a chunk is reused meanwhile, its `first` changes before its slots do, and the records read
-// from it are discarded.
+// If a chunk is reused during this call, its `first` changes before its slots do, and the records
+// read from it are discarded.
 std::vector<Record::Words> RecordQueue::last() const {
   std::vector<Record::Words> found;
   const Chunk* chunk = newest_.load(std::memory_order_acquire);

@@ -13,15 +13,15 @@ namespace lockstep {
 
 /// The records of one lane: a single-producer, single-consumer queue from the thread that works on
 /// the lane to the trace writer's thread, and the lane's open spans. At any time one thread may
-/// push and open (callers synchronize the transfer of a lane), one may take, and any number may
-/// look. No thread ever waits.
+/// push records and open spans (callers synchronize the transfer of a lane), one thread may take
+/// records, and any number may look at open spans. No thread ever waits.
 ///
 /// The queue is a list of chunks. Chunks that the reader has finished are reused, so a queue that
 /// is emptied as fast as it fills allocates no memory; otherwise it grows.
 class RecordQueue {
  public:
-  /// With `keep_everything` = false, the queue only remembers at least the last 32 records, for
-  /// last().
+  /// If `keep_everything` is false, the queue keeps only the latest records for last(), at least
+  /// 32.
   explicit RecordQueue(bool keep_everything);
   ~RecordQueue();
   RecordQueue(const RecordQueue&) = delete;
@@ -41,8 +41,8 @@ class RecordQueue {
 
   static constexpr int most_open = 8;
   /// Opens a span. `words` is its record without the end; `since` is the steady clock in ns, or -1
-  /// if the record's start implies it. Returns its index among the open spans, or -1 if there are
-  /// too many.
+  /// if the record's start implies it. Returns the span's index among the open spans, or -1 if
+  /// there are too many.
   int open(const Record::Words& words, std::int64_t since) {
     const int which = std::countr_one(open_mask_);
     if (which >= most_open) return -1;
@@ -68,21 +68,21 @@ class RecordQueue {
     Record::Words words{};
     bool announced = false;
   };
-  /// Closes a span that leaves no record. Returns whether announce() was called before; if so, the
-  /// announcement in the trace must be withdrawn.
+  /// Closes a span that leaves no record. Returns whether announce() was called for it; in that
+  /// case the announcement in the trace must be withdrawn.
   Dropped drop(int which) {
     Opening& opening = openings_[static_cast<std::size_t>(which)];
     open_mask_ &= ~(1u << which);
     const std::uint64_t version = opening.version.load(std::memory_order_relaxed);
-    // Each side writes its own word before it reads the other's, so at least one sees the other's
-    // write.
+    // Each side writes its own word before it reads the other's, so at least one side sees the
+    // other's write.
     opening.version.store(version + 2, std::memory_order_seq_cst);
     return {opening.slot.load(), opening.announced.load(std::memory_order_seq_cst) == version};
   }
 
   // Called by the thread that takes records.
-  /// Call this before announcing in the trace a span that look() found. Returns false if the span
-  /// has been closed or dropped since.
+  /// Call this before the trace announces a span that look() found. Returns false if the span has
+  /// been closed or dropped since then.
   bool announce(int which, std::uint64_t version) {
     Opening& opening = openings_[static_cast<std::size_t>(which)];
     opening.announced.store(version, std::memory_order_seq_cst);
@@ -147,7 +147,8 @@ class RecordQueue {
   alignas(64) Chunk* reading_ = nullptr;
   std::size_t taken_in_chunk_ = 0;
   std::uint64_t taken_ = 0;
-  std::atomic<Chunk*> behind_{nullptr};  ///< reading_, published: chunks before it are free
+  std::atomic<Chunk*> behind_{
+      nullptr};  ///< reading_, for the other thread; chunks before it are free
 };
 
 }  // namespace lockstep

@@ -57,8 +57,8 @@ inline std::uint16_t Recorder::label(Lane& lane, const Span& span) {
   return find_label(lane, {span.group, span.algorithm, span.group_size});
 }
 
-// Labels are groups times algorithms, a few per rank. If there are too many for 16 bits, the rest
-// are recorded without a label.
+// Each combination of a group and an algorithm has a label, so a rank has only a few. If there are
+// too many labels for 16 bits, the remaining spans are recorded without one.
 [[gnu::noinline]] std::uint16_t Recorder::find_label(Lane& lane, const Label& label) {
   std::lock_guard lock{mutex_};
   auto found = std::find(labels_.begin(), labels_.end(), label);
@@ -211,7 +211,8 @@ OpenSpan::OpenSpan(Recorder& trace, int lane, const Span& span, Picoseconds star
   if (which_ == unseen) unseen_ = Unseen{span, start};
 }
 
-// If an exception ends the span, its announcement stays: it shows where the rank was stuck.
+// If an exception ends the span, its announcement stays in the trace, to show where the rank was
+// stuck.
 OpenSpan::~OpenSpan() {
   if (which_ < 0) return;
   Recorder::Lane& lane = trace_.lane(lane_);
@@ -221,7 +222,8 @@ OpenSpan::~OpenSpan() {
   lane.push_other(words);
 }
 
-// Close before recording, so that a thread that has taken the record no longer sees it open.
+// Closes the span before recording it, so that a thread that has taken its record no longer sees it
+// open.
 void OpenSpan::end(Picoseconds at) {
   if (which_ >= 0) {
     Recorder::Lane& lane = trace_.lane(lane_);

@@ -21,8 +21,8 @@ namespace lockstep {
 class Clock;
 
 /// One trace event before formatting: a span, one end of a message, a counter, the announcement of
-/// a span that is still open (`end` is then the time of the announcement), or its withdrawal if no
-/// span followed. Plain data.
+/// a span that is still open (`end` is then the time of the announcement), or the withdrawal of an
+/// announcement that no span followed. Plain data.
 struct TraceEvent {
   enum class Kind : std::uint8_t {
     span,
@@ -46,13 +46,14 @@ struct TraceEvent {
   std::shared_ptr<const std::string> text;                  ///< metadata: its args as JSON
 };
 
-/// Records one rank's trace. A span or a message takes about ten nanoseconds to record, without a
-/// system call; it takes a lock only if its group or algorithm differs from the lane's last one.
-/// Counters and metadata always take the lock. The TraceWriter's thread takes the events out.
+/// Records one rank's trace. Recording a span or a message takes about ten nanoseconds and no
+/// system call. It takes a lock only if the group or the algorithm differs from that of the lane's
+/// last span. Counters and metadata always take the lock. The TraceWriter's thread takes the events
+/// out.
 ///
-/// A lane belongs to one thread at a time, and transferring it to another must be synchronized (for
-/// example by the lock of a work queue). Different threads may use different lanes concurrently.
-/// All other functions are thread-safe. Events of a lane stay in order.
+/// A lane belongs to one thread at a time, and its transfer to another thread must be synchronized
+/// (for example by the lock of a work queue). Different threads may use different lanes
+/// concurrently. All other functions are thread-safe. Events of a lane stay in order.
 class Recorder {
  public:
   /// A recorder that is off produces no events, but still tracks the last operations.
@@ -90,7 +91,7 @@ class Recorder {
   void metadata(const char* name, std::string args_json);
 
   /// Returns the rank's last operations and the ones in progress: at most `count` spans that have
-  /// ended, in order, then all open ones, the innermost last. One line each, such as
+  /// ended, in order, then all open spans, with the innermost last. Each takes one line, such as
   ///
   ///   step 3, PP:1F2 on compute: 12.3 ms, ended 4.0 s ago
   ///   step 3, recv from rank 2 on compute: open for 61 s
@@ -113,9 +114,9 @@ class Recorder {
   std::vector<TraceEvent> drain();
   /// Returns the number of spans recorded.
   std::int64_t span_count() const;
-  /// Emits spans that have been open for 100 ms of wall time (or all, at a run's end) as events of
-  /// kind `open`, and again after 200, 400... ms. `latest` is the latest time in the trace, which
-  /// stands for the current time on the modelled clock.
+  /// Emits spans that have been open for 100 ms of wall time (or all open spans, at a run's end) as
+  /// events of kind `open`, and again after 200, 400... ms. `latest` is the latest time in the
+  /// trace; on the modelled clock it stands for the current time.
   void take_open(Picoseconds latest, bool all, const Take& each);
 
  private:

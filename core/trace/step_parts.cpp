@@ -40,9 +40,10 @@ struct Arrival {
   Picoseconds start = 0;  ///< of its span on the lane
 };
 
-/// Lanes are in order, so a late message also holds up those behind it, which may have been sent
-/// long before. As long as it does, the rank waits for the late one, and the others are not counted
-/// as in flight. Of messages that arrive at one instant the last one sent is the late one.
+/// Messages on a lane arrive in order, so a late message also holds up the messages behind it, even
+/// if they were sent long before. Until the late message arrives, the rank waits for it, and the
+/// messages behind it do not count as in flight. Among messages that arrive at the same instant,
+/// the late one is the one sent last.
 void leave_out_held_up(std::vector<Arrival>& arrivals) {
   std::ranges::sort(arrivals, {}, [](const Arrival& each) {
     return std::tuple{each.to, each.lane, each.received, each.sent};
@@ -125,7 +126,7 @@ Intervals compute_of(const Timeline& timeline, const RankTimeline& rank, const I
   return intersection(difference(merged(std::move(found)), waits(rank, window)), merged({window}));
 }
 
-/// Returns the intervals in which bytes moved on one of the rank's lanes, for any step.
+/// Returns the intervals in which bytes moved on any of the rank's lanes, in any step.
 Intervals moving(const RankTimeline& rank, const Interval& window, const MessageTimes& messages) {
   std::vector<Interval> found;
   for (const auto& lane : rank.lanes) {

@@ -13,9 +13,9 @@ namespace lockstep {
 
 /// Streams the trace files of this process's ranks to a viewer, one connection per rank. The rank
 /// sends its hello line (with the token, if there is one), the viewer answers `resume N`, and the
-/// file follows from byte N on, as it grows. If the viewer is missing or goes away, the streamer
-/// retries five times per second, and nothing is lost; if it refuses, the streamer gives up. Runs
-/// one thread and never blocks a rank.
+/// rank sends the file from byte N on, as the file grows. If the viewer is missing or goes away,
+/// the streamer retries five times per second, and nothing is lost; if the viewer refuses the run,
+/// the streamer gives up. Runs one thread and never blocks a rank.
 class Streamer {
  public:
   /// `viewer` is HOST:PORT. Throws UsageError if it is malformed.
@@ -28,7 +28,7 @@ class Streamer {
   /// Signals that the files have grown.
   void notify();
   /// Signals that the files are complete. Returns when everything has been sent, or if the viewer
-  /// never connected, refused, or has read nothing for `patience_seconds`.
+  /// never connected, refused the run, or has read nothing for `patience_seconds`.
   void finish(double patience_seconds = 5);
 
  private:

@@ -41,8 +41,8 @@ struct TimelineSpan {
 };
 static_assert(sizeof(TimelineSpan) <= 72, "a million spans should stay below 72 MB");
 
-/// Non-overlapping spans in order of time. Both starts and ends ascend, so either can be binary
-/// searched.
+/// Non-overlapping spans in order of time. Both starts and ends ascend, so both can be used for a
+/// binary search.
 using SpanRow = std::vector<TimelineSpan>;
 
 /// The nesting level of a span. Each level has its own rows (step ⊃ action ⊃ kernel), so a step
@@ -51,7 +51,7 @@ enum class Band : std::uint8_t { step, action, kernel };
 constexpr int band_count = 3;
 Band band_of(Category category);
 
-/// A span announced as still running: the rank is stalled in it, or it is long.
+/// A span that was announced as still running, because it is long or the rank is stalled in it.
 struct AnnouncedSpan {
   TimelineSpan span;  ///< `end` is the time of the announcement
 };
@@ -74,12 +74,13 @@ class Lane {
   /// Returns the spans announced as open that have neither ended nor been withdrawn.
   const std::vector<AnnouncedSpan>& open() const { return open_; }
 
-  /// Adds a span, in any order; rows() includes it after settle().
+  /// Adds a span; spans may come in any order. rows() includes the span after settle().
   void append(const TimelineSpan& span);
   void announce(const TimelineSpan& span);
   /// Removes the announcement of a span that was never recorded.
   void withdraw(const TimelineSpan& span);
-  /// Moves the appended spans to their rows: linear in the spans since the earliest new start.
+  /// Moves the appended spans to their rows. Takes time linear in the number of spans since the
+  /// earliest new start.
   void settle();
 
  private:
@@ -144,7 +145,7 @@ struct Prediction {
   int microbatches = 0;
 };
 
-/// The run of a timeline, from its hello.
+/// The properties of a timeline's run, from the trace's hello.
 struct RunInfo {
   std::string run, lesson, device, launch;
   std::string clock;    ///< "wall" or "modelled"; "" if unknown (traces from other tools)
@@ -161,8 +162,8 @@ struct StepWindow {
   int ranks_done = 0;     ///< ranks whose step span has ended
 };
 
-/// All data read of a run: ranks, their lanes, spans, messages and counters. The reader appends,
-/// settle() sorts, everyone else only reads. Not thread-safe.
+/// All data of a run that was read from its trace: ranks, their lanes, spans, messages and
+/// counters. The reader appends, settle() sorts, everyone else only reads. Not thread-safe.
 class Timeline {
  public:
   Timeline();
@@ -178,7 +179,7 @@ class Timeline {
   const std::vector<Prediction>& predictions() const { return predictions_; }
   /// Returns the prediction for a step, or an empty one.
   const Prediction& prediction(int step) const;
-  /// Returns whether the step has ended on every rank, or the run has.
+  /// Returns whether the step has ended on every rank, or the run has ended.
   bool step_complete(const StepWindow& step) const;
 
   bool empty() const { return span_count_ == 0; }
@@ -195,7 +196,8 @@ class Timeline {
     int rank = 0;
     Picoseconds end = 0;
   };
-  /// From now on add() also appends to `fresh`, which must outlive the timeline; null stops this.
+  /// From now on add() also appends each span to `fresh`, which must outlive the timeline; null
+  /// stops this.
   void watch(std::vector<FreshSpan>* fresh) { fresh_ = fresh; }
 
   // Called by the reader.

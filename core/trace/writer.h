@@ -36,24 +36,26 @@ struct TraceHello {
 std::string hello_line(const TraceHello& hello);
 
 /// Writes the traces of this process's ranks: every few milliseconds, one thread takes events from
-/// the recorders, formats them and appends them to DIR/rank<r>.json. The file is the queue: the
-/// Streamer reads from it what it sends to a viewer, so a slow viewer does not slow down any rank.
-/// Spans that stay open for long are announced (see Recorder::take_open).
+/// the recorders, formats them and appends them to DIR/rank<r>.json. The file also serves as a
+/// queue: the Streamer sends a viewer what it reads from the file, so a slow viewer does not slow
+/// down any rank. Spans that stay open for long are announced (see Recorder::take_open).
 class TraceWriter {
  public:
   /// `viewer` is HOST:PORT or empty. Throws RunError if the directory cannot be written.
   TraceWriter(std::filesystem::path directory, const std::string& viewer, const std::string& token);
   ~TraceWriter();
 
-  /// Writes `recorder`'s events to the rank's file from now on. It must live until finish().
+  /// Writes `recorder`'s events to the rank's file from now on. `recorder` must live until
+  /// finish().
   void add(const TraceHello& hello, Recorder& recorder);
   /// Seconds that finish() waits for a viewer that reads nothing.
   static constexpr double patient = 5, in_a_hurry = 0.3;
 
   /// Writes the remaining events, the spans that are still open (of ranks that continue or have
   /// died), and each file's `end` event with its span count. Then gives the viewer time to read to
-  /// the end (see Streamer::finish). Later events are not written. Only the first call does this;
-  /// concurrent calls wait for it. Throws RunError if the trace could not be written.
+  /// the end (see Streamer::finish). Later events are not written. Only the first call does all
+  /// this; concurrent calls wait until it is done. Throws RunError if the trace could not be
+  /// written.
   void finish(double patience_seconds = patient);
 
  private:
@@ -85,7 +87,7 @@ class TraceWriter {
   std::thread thread_;
 };
 
-/// Merges rank files into one trace: their lines after a single opening bracket.
+/// Merges rank files into one trace: a single opening bracket, followed by the lines of all files.
 void merge_traces(const std::vector<std::filesystem::path>& files,
                   const std::filesystem::path& into);
 
