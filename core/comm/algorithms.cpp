@@ -173,8 +173,8 @@ void recursive_doubling_all_reduce(Peers& peers, View data) {
   core.unfold(data);
 }
 
-// Each round halves the range of elements that a member owns: it sends the half that it gives up to
-// its partner, and adds the partner's values for the half that it keeps. The same rounds in reverse
+// Each round halves the range of elements that a member owns: it sends its partner the half that it
+// gives up, and adds the partner's values to the half that it keeps. The same rounds in reverse
 // then double the completed range.
 void rabenseifner_all_reduce(Peers& peers, View data) {
   Core core{peers};

@@ -10,8 +10,8 @@ namespace lockstep {
 
 /// The algorithm of an all-reduce. Each comment gives its time for n bytes on N ranks if a message
 /// of n bytes takes α + nβ (Thakur, Rabenseifner, Gropp 2005). P is the largest power of two ≤ N.
-/// If P = N, r = 0. Otherwise r = 1: N − P ranks first send their elements to a partner, and
-/// receive the sums from it at the end.
+/// If P = N, then r = 0. Otherwise r = 1, because N − P ranks first send their elements to a
+/// partner, and receive the sums from it at the end.
 enum class Algorithm {
   ring,   ///< 2(N−1)(α + ⌈n/N⌉β): fewest bytes, but 2(N−1) rounds
   naive,  ///< 2α + 2(N−1)nβ: all send to member 0, which adds and sends the sums back
@@ -31,7 +31,7 @@ constexpr Algorithm all_reduce_algorithms[] = {Algorithm::ring, Algorithm::naive
 /// partial sum is computed by only one member, or by several members from the same two terms.
 void all_reduce(Algorithm algorithm, Peers& peers, View data);
 /// Returns the number of scratch elements, of the data's type, that the algorithm needs.
-/// `combines`: whether receives combine (Transport::combines), which may save the scratch.
+/// `combines` is Transport::combines(); if it is true, some algorithms need no scratch.
 std::int64_t all_reduce_scratch(Algorithm algorithm, std::int64_t elements, int ranks,
                                 bool combines);
 
@@ -43,7 +43,7 @@ void ring_reduce_scatter(Peers& peers, View data);
 void ring_all_gather(Peers& peers, View data);
 /// Copies the root's elements to every member. Up to ⌈log₂N⌉(α + nβ)
 void binomial_broadcast(Peers& peers, View data, int root);
-/// Copies member i's chunk i to the root, which pays for N−1 messages. α + (n − n/N)β
+/// Copies member i's chunk i to the root, which receives N−1 messages. α + (n − n/N)β
 void linear_gather(Peers& peers, View data, int root);
 /// Sends send_counts[i] contiguous elements of `out` to member i, and receives receive_counts[i]
 /// elements from it into `in`. Step k sends to the member k places ahead and receives from the

@@ -10,9 +10,9 @@ namespace lockstep {
 
 namespace {
 
-/// Returns a number that both sides of a message compute: source, destination and channel (10 bits
-/// each) and count (22 bits). It has 52 bits, so that readers that parse JSON numbers as doubles
-/// keep it exact.
+/// Returns the id of a message's flow, which both sides compute from the source, destination and
+/// channel (10 bits each) and the count (22 bits). The id has 52 bits, so that readers that parse
+/// JSON numbers as doubles keep it exact.
 std::uint64_t flow_id(int source, int destination, int channel, std::uint32_t count) {
   return (static_cast<std::uint64_t>(source & 0x3ff) << 42) |
          (static_cast<std::uint64_t>(destination & 0x3ff) << 32) |
@@ -172,7 +172,7 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
                   start = passage.start;
                   end = passage.end;
                 } else {
-                  // The time before the sender posts the message is waiting, and not part of the
+                  // The receiver's wait until the sender posts the message is not part of the
                   // message.
                   start = std::max({posted, pending.departure(), lane.free});
                   end = std::max(clock.since_start(pending.done_nanoseconds()), start);

@@ -22,8 +22,9 @@ struct Endpoint {
   Collectives collectives = Collectives::built_in;
 };
 
-/// A communication stream between this rank and others. It is in order, has its own time and one
-/// lane per direction, and follows the rules of modelled time (core/README.md, "Modelled time"):
+/// A communication stream between this rank and others. The stream is in order, has its own time
+/// and one lane per direction, and follows the rules of modelled time (core/README.md, "Modelled
+/// time"):
 ///
 ///   A message starts when its data and the sender's lane are ready, and holds that lane for
 ///   β · bytes. It arrives α later, but no sooner than β · bytes after the receiver's lane became
@@ -54,11 +55,11 @@ class Channel {
   /// Receives into a contiguous view from rank `from` of the whole run. Nothing else uses the view
   /// after `free`. For `combine`, see Transport::receive().
   Work receive(View into, int from, const Part& part, Combine combine, const Event& free);
-  /// Receives into a view that only the work launched on the compute stream so far still uses.
+  /// Receives into a view that nothing uses after the work launched so far on the compute stream.
   Work receive(View into, int from, const Part& part);
 
-  // Record in the trace a message that was evaluated but not sent (see MetaCollectives), exactly as
-  // send() and receive() record theirs.
+  // Record a message that was evaluated but not sent (see MetaCollectives) in the trace, exactly as
+  // send() and receive() record their messages.
   void record_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part);
   void record_received(int from, std::int64_t bytes, const Passage& passage, const Part& part);
 

@@ -45,7 +45,8 @@ class ChannelPeers final : public Peers {
   Work start_receive(View in, int from, Combine combine = nullptr);
   void sent(Work work);
   void received(Work work);
-  /// Waits until the work is done, and returns its end; on a GPU, makes the queue wait instead.
+  /// Waits until the work is done, and returns its end; on a GPU, makes the queue wait instead of
+  /// the host.
   Picoseconds finish(Work work) const;
   /// Returns the end of this member's previous step.
   Event now() const { return {ready_, gpu_queue_ ? gpu_queue_->record() : nullptr}; }

@@ -15,11 +15,11 @@
 
 namespace lockstep {
 
-/// An ordered set of ranks and its operations, all in place on contiguous views of f32, bf16 or
-/// f16. Operations throw std::invalid_argument for other views, and for member numbers out of
-/// range. 16-bit sums are computed in f32 and rounded at every step of the algorithm; MPI's own
-/// collectives support only f32, and throw std::invalid_argument for other types. All members call
-/// the same operations, with the same sizes, in the same order. Each operation returns a Work,
+/// An ordered set of ranks and its operations. All operations work in place on contiguous views of
+/// f32, bf16 or f16. Operations throw std::invalid_argument for other views, and for member numbers
+/// out of range. 16-bit sums are computed in f32 and rounded at every step of the algorithm; MPI's
+/// own collectives support only f32, and throw std::invalid_argument for other types. All members
+/// call the same operations, with the same sizes, in the same order. Each operation returns a Work,
 /// whose wait() keeps the compute stream from continuing before the operation has ended. A Group
 /// must outlive its Works.
 ///
@@ -29,7 +29,8 @@ namespace lockstep {
 /// compute stream reaches the point of the call, and overlaps with compute until wait(). Additions
 /// cost nothing on the modelled clock (there is no γ term). In a group of one, every operation ends
 /// immediately and sends nothing. After a collective fails, or its Work is dropped before it is
-/// done, the group runs no further collectives: their wait() throws an error with the reason.
+/// done, the group runs no further collectives, and the wait() of each later collective throws an
+/// error with the reason.
 class Group {
  public:
   /// The number of channels that a group uses.
@@ -50,8 +51,8 @@ class Group {
   const std::string& name() const { return name_; }
 
   /// Sends to or receives from another member, by its index in the group, on a stream separate from
-  /// that of the collectives. Sends complete in the order in which they were issued, whatever their
-  /// destination, and so do receives.
+  /// the collectives' stream. Sends complete in the order in which they were issued, whatever their
+  /// destination; receives likewise, whatever their source.
   Work send(View data, int to, std::source_location where = std::source_location::current());
   Work receive(View into, int from, std::source_location where = std::source_location::current());
 
@@ -69,7 +70,7 @@ class Group {
   /// member).
   Work gather(View data, int root, std::source_location where = std::source_location::current());
   /// Sends chunk i of `out` to member i and receives that member's chunk into chunk i of `in`
-  /// (pairwise). Throws std::invalid_argument unless both have the same number of elements.
+  /// (pairwise). Throws std::invalid_argument unless both views have the same number of elements.
   Work all_to_all(View out, View in, std::source_location where = std::source_location::current());
   /// All-to-all with contiguous chunks of any sizes, in elements. The count that member i sends to
   /// j must equal the count that j expects from i.
@@ -97,8 +98,8 @@ class Group {
   class CollectiveTask;
   class MetaTask;
 
-  /// Issues the collective on the group's stream: `ours`, or `theirs` with the backend's own
-  /// collectives.
+  /// Issues the collective on the group's stream. Runs `theirs` if the group uses the backend's own
+  /// collectives, and `ours` otherwise.
   Work issue(const Call& call, std::function<void(Peers&)> ours,
              std::function<void(NativeCollectives&)> theirs);
   /// Issues a collective of a GPU's library, which enqueues it immediately.

@@ -141,8 +141,8 @@ Work Group::enqueue_native(const Span& span, const Event& ready,
 }
 
 // Runs our own barrier before the backend's call. The barrier detects mismatched calls, sleeps
-// while members are missing, and prevents the others from hanging inside a library call, which
-// cannot be cancelled, if a member never arrives.
+// while members are missing, and, if a member never arrives, keeps the others from hanging inside a
+// library call, which cannot be cancelled.
 Event Group::run_native(ChannelPeers& peers, const Span& span, NativeCollectives& backend,
                         const std::function<void(NativeCollectives&)>& work) {
   dissemination_barrier(peers);

@@ -16,13 +16,13 @@ class Task {
 };
 
 /// A communication operation in flight. Move-only. wait() keeps the compute stream from continuing
-/// before the operation has ended. Until then the operation uses its buffers, which must outlive
-/// the Work: if both are members of a class, declare the buffer first. Belongs to the rank's own
-/// thread.
+/// before the operation has ended. The operation uses its buffers until it has ended, so the
+/// buffers must outlive the Work: if a buffer and its Work are members of a class, declare the
+/// buffer first. Belongs to the rank's own thread.
 ///
 /// Every Work must be waited for. A Work that is destroyed earlier, for example by an exception,
-/// cancels the part that has not happened yet, so that its buffers may be freed; but the ranks then
-/// no longer agree on their messages, and the run cannot continue.
+/// cancels the part that has not happened yet, so that its buffers may be freed. After that the
+/// ranks no longer agree on their messages, and the run cannot continue.
 class [[nodiscard]] Work {
  public:
   Work() = default;

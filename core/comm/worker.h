@@ -16,9 +16,9 @@ namespace lockstep {
 
 /// A communication stream on the CPU: a thread that runs a group's collectives in the order in
 /// which they were issued, while the rank computes. If the rank waits for a job that is next in
-/// line and has not begun, the rank's own thread runs it as the worker's agent, which saves a
+/// line and has not begun, the rank's own thread runs the job as the worker's agent, which saves a
 /// thread switch. After a job fails, or is dropped before it is done, this rank's messages no
-/// longer match the other ranks' messages, so later jobs do not run, and fail with the same error.
+/// longer match the other ranks' messages, so later jobs fail with the same error without running.
 class Worker {
  public:
   /// Exchanges the job's messages, and returns the time at which they ended.
@@ -62,7 +62,7 @@ class Worker {
 
  private:
   void work();
-  /// Runs the next job. Releases `lock` meanwhile.
+  /// Runs the next job. Releases `lock` while the job runs.
   void do_next(std::unique_lock<std::mutex>& lock);
   /// Keeps jobs with numbers above `number` from running.
   void end_at(std::int64_t number, std::exception_ptr why);

@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-/// The tensor that one microbatch sends across a stage boundary: activations forward, and gradients
-/// of the same shape and dtype backward. All boundaries of a pipeline have the same shape and
-/// dtype.
+/// The tensor that one microbatch sends across a stage boundary: activations in forward, and
+/// gradients of the same shape and dtype in backward. All boundaries of a pipeline have the same
+/// shape and dtype.
 struct Boundary {
   Shape shape;  ///< (b, s, h)
   DType dtype = DType::f32;

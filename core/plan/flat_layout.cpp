@@ -24,8 +24,8 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
     throw UsageError(fmt::format(
         "--bucket {}: a bucket holds at least one unit of the model; give at least 1 byte",
         bucket_bytes));
-  // A parameter used by two units (a tied table) belongs to the first: only there is its gradient
-  // complete.
+  // A parameter used by two units (a tied table) belongs to the first of them, because its gradient
+  // is complete only there.
   std::set<int> placed;
   std::vector<std::vector<const StoredParameter*>> own;
   for (const StoredUnit& unit : units) {

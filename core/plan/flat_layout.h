@@ -11,11 +11,11 @@ namespace lockstep {
 /// in the order in which backward completes their gradients (the head first). Each bucket is one
 /// message, divided into as many equal shards as there are ranks.
 ///
-/// A ring sums each chunk in an order that depends on its position. Data parallelism and all ZeRO
-/// stages use this one layout, so their sums have the same bits.
+/// A ring sums each chunk in an order that depends on the chunk's position. Data parallelism and
+/// all ZeRO stages use this one layout, so their sums have the same bits.
 class FlatLayout {
  public:
-  /// Alignment of parameters in elements: 256 bytes in f32, 128 in 16 bits.
+  /// Alignment of parameters in elements: 256 bytes in f32, 128 bytes in 16-bit types.
   static constexpr std::int64_t alignment = 64;
 
   struct Slot {
@@ -31,8 +31,8 @@ class FlatLayout {
     DType dtype = DType::f32;   ///< of all its parameters
     bool frozen = false;        ///< without gradients or updates; applies to the whole bucket
 
-    /// Backward reaches the bucket at its first unit and finishes with it at its last; forward goes
-    /// the other way.
+    /// Backward first uses the bucket in first_unit() and last uses it in last_unit(); forward
+    /// visits the units in the opposite order.
     int first_unit() const { return units.front(); }
     int last_unit() const { return units.back(); }
   };
@@ -45,16 +45,16 @@ class FlatLayout {
   };
 
   /// Lays out the units of one stage (Plan::units, Gpt::stored_units). A bucket ends with the unit
-  /// that brings it to at least `bucket_bytes`; 1 gives each unit a bucket of its own. A tied table
-  /// belongs to the embedding if that is on the same stage. Parameters of one unit that differ in
-  /// dtype, or in being frozen, go to different buckets. Throws UsageError if bucket_bytes < 1, or
-  /// if there are more shards than elements.
+  /// that brings it to at least `bucket_bytes`; a value of 1 gives each unit a bucket of its own. A
+  /// tied table belongs to the embedding if the embedding is on the same stage. A unit's parameters
+  /// go to different buckets if they differ in dtype or if only some of them are frozen. Throws
+  /// UsageError if bucket_bytes < 1, or if there are more shards than elements.
   FlatLayout(const std::vector<StoredUnit>& units, int shards, std::int64_t bucket_bytes);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int shards() const { return shards_; }
-  /// Returns the buckets that hold a unit's own parameters, ascending; nearly always one. Throws
-  /// std::out_of_range if the unit is not in this layout.
+  /// Returns the buckets that hold a unit's own parameters, in ascending order. There is nearly
+  /// always just one. Throws std::out_of_range if the unit is not in this layout.
   std::vector<std::size_t> buckets_of(int unit) const;
   /// Returns the bucket that holds the parameter `order`. Throws std::out_of_range if none does.
   std::size_t bucket_holding(int order) const;

@@ -35,7 +35,7 @@ Footprint::Footprint(const GptConfig& config, const StageLayers& stage, int batc
   for (int block = stage.first; block < stage.last; ++block) count(block + 1, 12 * h * h + 13 * h);
   if (stage.head) {
     count(config.layers + 1, 2 * h);
-    // If the embedding is on another stage, a tied head has its own table.
+    // If the embedding is on another stage, a tied head has its own copy of the table.
     if (!tied_here) count(config.tied ? 0 : config.layers + 1, V * h);
   }
   optimizer = (is_narrow(config.dtype) ? 3 : 2) * f32 * (gradients / width);

@@ -38,20 +38,22 @@ struct Footprint {
 
   /// Held after the input half of backward until the weight half. A block holds 16 N h: the
   /// Linears' x (1 + 1 + 1 + 4; the inputs of GELU and attention are released) and dy
-  /// (3 + 1 + 4 + 1), which is its stash less (4 + a) N. The head holds N h + N V, the embedding
-  /// N h.
+  /// (3 + 1 + 4 + 1), which is the block's stash less (4 + a) N. The head holds N h + N V, and the
+  /// embedding holds N h.
   std::int64_t pending = 0;
 
   // Peak memory during an action beyond the stashes of all held microbatches. The current
   // microbatch is counted with its full stash, and x or dy are counted from their arrival.
-  /// Forward only allocates, so its peak is at the end: the output, N h, if the stage has one.
+  /// Forward only allocates, so its peak is at its end. It is the output, N h, if the stage has
+  /// one.
   std::int64_t forward_working = 0;
-  /// The full backward and backward_input (which needs more only on the last stage). The peak is in
-  /// the uppermost block's MLP: dy (N h), kept for the residual connection, and the gradient at 4 h
-  /// (4 N h), while the block has not released anything yet. On the last stage the head's stash is
-  /// already released: 5 N h - (2 N h + N V + 4 N), but at least N h - 2 N, when the head's Linear
-  /// writes dx while dlogits occupy the memory of the logits. backward_input, which keeps the
-  /// head's x and dlogits for later, needs 4 N h - 4 N there.
+  /// The full backward, and backward_input, which needs more than the full backward only on the
+  /// last stage. The peak is in the uppermost block's MLP, before the block has released anything:
+  /// dy (N h), which is kept for the residual connection, and the gradient of width 4 h (4 N h). On
+  /// the last stage the head's stash is already released by then, so the peak is 5 N h - (2 N h + N
+  /// V + 4 N). It is at least N h - 2 N, which the head's Linear needs when it writes dx while
+  /// dlogits occupy the memory of the logits. backward_input, which keeps the head's x and dlogits
+  /// for later, needs 4 N h - 4 N on the last stage.
   std::int64_t backward_working = 0;
   std::int64_t backward_input_working = 0;
 
@@ -61,7 +63,7 @@ struct Footprint {
   std::int64_t peak(int held) const;
 
   std::int64_t parameters = 0;  ///< bytes of the stage's parameters
-  /// Bytes of the gradients: as for the parameters, minus frozen units, plus V h elements if the
+  /// Bytes of the gradients: those of the parameters, minus frozen units, plus V h elements if the
   /// embedding and a tied head are both on this stage.
   std::int64_t gradients = 0;
   /// AdamW: two f32 per trained element, plus an f32 master copy of 16-bit weights.

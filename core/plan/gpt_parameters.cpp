@@ -48,7 +48,7 @@ ParameterSpec block_slot(const GptConfig& config, int layer, BlockSlot slot) {
   const auto name = [&](const char* part) {
     return fmt::format("transformer.h.{}.{}", layer, part);
   };
-  // Scales a projection onto the residual stream, which sums 2L of them.
+  // Scales a projection onto the residual stream, which sums 2L such projections.
   const auto residual = [&](ParameterSpec spec) {
     spec.deviation = deviation / std::sqrt(2.0F * static_cast<float>(config.layers));
     return spec;

@@ -18,16 +18,16 @@ const char* name_of(Axis axis);
 /// those of one tensor-parallel group.
 enum class ExpertsWithin { dp_cp, tp };
 
-/// Ranks laid out on named axes, listed from the innermost, whose members are adjacent. The default
-/// is Megatron's tp, cp, dp, pp: tensor parallelism stays within a node, and the pipeline, which
-/// sends least, may cross nodes.
+/// Ranks laid out on named axes. Axes are listed starting with the innermost, along which ranks are
+/// adjacent. The default is Megatron's tp, cp, dp, pp: tensor parallelism stays within a node, and
+/// the pipeline, which sends least, may cross nodes.
 class Mesh {
  public:
   /// A mesh of one rank.
   Mesh() = default;
-  /// `sizes` is indexed by axis. At most one size may be 0: it is set to `ranks` divided by the
-  /// product of the others. Throws UsageError if the product is not `ranks`, or if `order` is not a
-  /// permutation of the axes.
+  /// `sizes` is indexed by axis. At most one size may be 0; that size becomes `ranks` divided by
+  /// the product of the other sizes. Throws UsageError if the product is not `ranks`, or if `order`
+  /// is not a permutation of the axes.
   Mesh(int ranks, std::array<int, axis_count> sizes, const std::string& order = "tp,cp,dp,pp");
 
   /// Returns this mesh with each layer's experts divided among `size` ranks. Throws UsageError
@@ -42,19 +42,20 @@ class Mesh {
   /// Returns the ranks that differ from `rank` only on this axis, by coordinate.
   std::vector<int> group(int rank, Axis axis) const { return group(rank, {axis}); }
   /// Returns the ranks that differ from `rank` only on these axes, in ascending order: dp and cp
-  /// together, for example, give the replicas of a parameter. Axis::ep must be used alone.
+  /// together, for example, give the replicas of a parameter. Axis::ep cannot be combined with
+  /// other axes.
   std::vector<int> group(int rank, std::initializer_list<Axis> axes) const;
   /// Returns the ranks that hold the same experts as `rank`; they differ from it only on the axes
   /// within which experts are divided.
   std::vector<int> replicas_of_experts(int rank) const;
-  /// Returns the axes of more than one rank as JSON: {"pp":4}.
+  /// Returns the axes that have more than one rank as JSON: {"pp":4}.
   std::string json() const;
 
   bool operator==(const Mesh&) const = default;
 
  private:
   int stride(Axis axis) const;
-  /// Returns the ranks that hold the experts of `rank` and their replicas.
+  /// Returns the ranks among which the experts of `rank` are divided and replicated.
   std::vector<int> expert_line(int rank) const;
   /// Returns the index of `rank` in expert_line().
   int place_on_expert_line(int rank) const;

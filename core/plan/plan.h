@@ -22,7 +22,8 @@ namespace lockstep {
 
 class ModelBuilder;  // core/model/builder.h
 
-/// The cluster that the modelled clock simulates, and fixed times that replace its compute costs.
+/// The cluster that the modelled clock simulates, and fixed times that replace the cluster's
+/// compute costs.
 struct ModelledTime {
   Cluster cluster;
   FixedTimes times{};
@@ -71,9 +72,9 @@ struct Place {
 };
 
 /// A run as a plain value: the model, its training settings and its ranks. place() derives each
-/// rank's part of the model, without a rank, a transport or a flag. Initial values, checkpoints,
-/// the comparison with one device, shards, predictions and each rank's data depend only on the
-/// Plan.
+/// rank's part of the model, and needs no running rank, transport or flag for this. Initial values,
+/// checkpoints, the comparison with one device, shards, predictions and each rank's data depend
+/// only on the Plan.
 struct Plan {
   /// Creates a plan for GPT-2 on the mesh, with one stage per rank of the pipeline axis. The
   /// default mesh is one device.
@@ -87,14 +88,14 @@ struct Plan {
   std::uint64_t seed = 1;
   std::optional<ModelledTime> modelled;  ///< unset: wall clock
   Collectives collectives = Collectives::built_in;
-  /// Whether reducing receives read the sender's buffer in place (Transport::combines), so that a
-  /// reduction needs no scratch for incoming data.
+  /// Whether receives that reduce read the sender's buffer in place (Transport::combines), so that
+  /// a reduction needs no scratch for incoming data.
   bool receives_combine = true;
 
   /// Returns the model's configuration, including precision and frozen units.
   const GptConfig& model() const { return model_; }
-  /// Returns the builder of the model's layers, for the ranks, one device and the meta device; null
-  /// means plain GPT-2.
+  /// Returns the builder of the model's layers, which is used on the ranks, on one device and on
+  /// the meta device. Null means plain GPT-2.
   const std::shared_ptr<const ModelBuilder>& builder() const { return builder_; }
   /// Returns all parameters of the whole model in ascending order, with their cuts.
   const std::vector<ParameterSpec>& parameters() const { return *parameters_; }
@@ -110,20 +111,21 @@ struct Plan {
     return mesh.group(
         rank, Axis::pp)[static_cast<std::size_t>(rank_of_stage[static_cast<std::size_t>(stage)])];
   }
-  /// Returns the part of the model that one rank holds. Linear in the parameters of its stages.
+  /// Returns the part of the model that one rank holds. Takes time linear in the number of
+  /// parameters of the rank's stages.
   Place place(int rank) const;
-  /// Returns all ranks, in ascending order, that hold the same slice of a parameter (an index in
-  /// parameters()) as `rank`, which must hold it.
+  /// Returns all ranks that hold the same slice of a parameter as `rank`, in ascending order.
+  /// `parameter` is an index in parameters(), and `rank` must hold a slice of that parameter.
   std::vector<int> replicas(int parameter, int rank) const;
 
   /// Returns the units that a rank runs on one of its stages, in order, with their stored
-  /// parameters. The head's unit includes the token table if it is tied.
+  /// parameters. The head's unit includes the token table if the head is tied.
   std::vector<StoredUnit> units(const Place& place, int stage) const;
 
   /// Returns a rank's share of a step's batch, split into m microbatches.
   BatchShape samples(const Place& place, int microbatches) const;
   BatchShape samples(const Place& place) const { return samples(place, batch.microbatches); }
-  /// Returns the sequences per microbatch on one replica.
+  /// Returns the number of sequences per microbatch on one replica.
   int microbatch_size(int microbatches) const {
     return batch.sequences / mesh.size(Axis::dp) / microbatches;
   }
@@ -132,8 +134,9 @@ struct Plan {
 
   Clock clock() const;
 
-  /// Throws UsageError, one line naming the flag, for a plan that cannot run: heads that --tp does
-  /// not divide, more stages than layers, or a batch or sequence that does not divide.
+  /// Throws UsageError, with a one-line message that names the flag, for a plan that cannot run:
+  /// heads that --tp does not divide, more stages than layers, or a batch or sequence that does not
+  /// divide evenly.
   void validate() const;
 
   /// Returns a summary for reports, not the complete Plan.

@@ -24,7 +24,7 @@ struct Phase {
 };
 
 /// A predicted number of bytes, or the reason why there is none. A run rejects a Figure that has
-/// neither, so that no check is skipped by omission.
+/// neither bytes nor a reason, so that no check is skipped by omission.
 class Figure {
  public:
   Figure() = default;
@@ -66,16 +66,18 @@ class PerCategory {
 struct Predicted {
   std::string formula;           ///< of the bubble: "(p-1)/(m+p-1)"
   std::optional<double> bubble;  ///< of the whole step, from the closed form
-  /// From the simulator, with each stage's own costs and the cluster's links.
+  /// The bubble according to the simulator, which uses each stage's own costs and the cluster's
+  /// links.
   std::optional<double> bubble_simulated;
   /// Bytes sent per step. Operations that a lesson does not set default to zero.
   PerOperation<Figure> bytes_sent = nothing_sent();
-  /// Peak bytes per category. A lesson must set all of them, or give a reason for not doing so.
+  /// Peak bytes per category. A lesson must set every category, or give a reason for not doing so.
   PerCategory<Figure> peak_bytes{};
   std::string schedule;  ///< name of the schedule, if the steps follow one
   int stages = 0;
-  /// Computes the order in which replicas' gradients are added; unset if it is one replica after
-  /// another. If the run differs from one device, the order helps tell rounding from a mistake.
+  /// Computes the order in which replicas' gradients are added; unset if replicas are added one
+  /// after another. If the run's results differ from those of one device, the order helps to tell
+  /// rounding errors from mistakes.
   std::function<SumOrder()> sum_order;
 
   /// Returns the figures that are not predicted, each with its reason: "all_reduce", "peak

@@ -126,8 +126,8 @@ namespace {
 
 /// Appends the part of `piece` in [first, last) of local storage to `into`. Dimensions before
 /// `dimension` have been reduced to one index. Rows along a dimension do not overlap in storage, so
-/// its indices form one range entirely inside, plus at most one partly covered index on either
-/// side.
+/// the dimension's indices form one range that lies entirely inside, plus at most one partly
+/// covered index on either side.
 void clip(const Slice::Piece& piece, int dimension, std::int64_t first, std::int64_t last,
           std::vector<Slice::Piece>& into) {
   const Shape& extent = piece.box.extent;

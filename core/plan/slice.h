@@ -28,8 +28,9 @@ struct DimensionCut {
   /// Number of equal adjacent blocks that are divided separately: 3 for the q, k and v columns of
   /// one matrix.
   int sections = 1;
-  /// A part is a multiple of this many rows or columns, such as those of one head. All parts have
-  /// the same size: if the dimension does not divide evenly, the last ones are padded.
+  /// The size of a part is a multiple of this number of rows or columns, for example the number of
+  /// one head's columns. All parts have the same size: if the dimension does not divide evenly, the
+  /// last parts are padded.
   std::int64_t grain = 1;
 };
 

@@ -4,7 +4,8 @@
 
 namespace lockstep {
 
-/// The layers of a pipeline stage: blocks [first, last), and the embedding or the head at the ends.
+/// The layers of a pipeline stage: blocks [first, last), plus the embedding on the first stage and
+/// the head on the last.
 struct StageLayers {
   int first = 0;
   int last = 0;
@@ -21,8 +22,8 @@ struct StageLayers {
   /// Returns the layers of the model on one device.
   static StageLayers whole(const GptConfig& config);
   /// Returns the layers of stage `stage` of `stages`: contiguous blocks, as evenly as possible; the
-  /// first stages get one more if they do not divide evenly. Throws UsageError, naming --layers, if
-  /// there are more stages than blocks.
+  /// first stages get one more block each if the blocks do not divide evenly. Throws UsageError,
+  /// naming --layers, if there are more stages than blocks.
   static StageLayers of(const GptConfig& config, int stage, int stages);
 };
 

@@ -16,13 +16,15 @@ namespace lockstep {
 // On the CPU a collective is a job of a worker thread, which exchanges N - 1 or 2(N - 1) messages
 // in a ring of N ranks. The meta device moves no data, and in modelled time the outcome follows
 // from the times of the members' calls, the times at which their lanes become free, and the
-// algorithm. So the members send no messages. Each submits its call (MetaCollectives::issue), and
-// the last one to do so evaluates the collective for all: it runs the algorithm once per member
-// over a StepRecorder, and a StepPlayer plays the recorded steps against one another. Times, byte
-// counts and trace events are exactly as if the messages had been sent.
+// algorithm. So the members send no messages. Each member submits its call
+// (MetaCollectives::issue), and the last member to do so evaluates the collective for all members.
+// It runs the algorithm once per member over a StepRecorder, and a StepPlayer plays the recorded
+// steps against one another. Times, byte counts and trace events are exactly as if the messages had
+// been sent.
 //
 // One difference remains: on the CPU a member may finish a broadcast, for example, before the last
-// member has called it. On the meta device no member finishes that early. MPI and NCCL permit both.
+// member has called it. On the meta device no member finishes that early. MPI and NCCL permit both
+// behaviours.
 
 /// One member's call to a collective.
 struct MetaCall {

@@ -43,7 +43,7 @@ class StepRecorder final : public Peers {
   std::vector<MetaStep>& steps_;
 };
 
-/// The state of a group's member across the collectives that are evaluated one after another.
+/// The state of a group's member across successive collectives.
 struct MetaMember {
   /// Begins a new collective. Keeps the times at which the lanes become free.
   void begin(Picoseconds ready_, bool traced_) {

@@ -82,7 +82,7 @@ void MpiLookout::computes_on(const Stream& compute) {
   itself_.emplace(rank_, compute);
 }
 
-// Ignores MPI's errors, because the rank's own messages get them too, and report them.
+// Ignores MPI's errors, because the rank's own messages encounter the same errors and report them.
 void MpiLookout::work() {
   std::unique_lock lock{mutex_};
   while (!wake_.wait_for(lock, interval, [&] { return stop_; })) {
@@ -155,8 +155,9 @@ void MpiLookout::take_answers() {
   }
 }
 
-// In each round, this rank asks the ranks that it waits for, and then the ranks that those wait
-// for. The next round starts when all of them have answered, or after a third of the time-out.
+// In each round, this rank asks the ranks that it waits for, and then the ranks for which those
+// ranks wait. The next round starts when all ranks asked have answered, or after a third of the
+// time-out.
 void MpiLookout::ask() {
   using Seconds = std::chrono::duration<double>;
   const Time now = SteadyClock::now();

@@ -16,12 +16,12 @@
 
 namespace lockstep {
 
-/// Runs a thread in each process that exchanges the ranks' states, so that a waiting rank can tell
-/// a computing rank from a stalled one. The thread asks the ranks that its own rank waits for, and
-/// answers the questions of other ranks, even while its rank's own thread is inside a kernel. An
-/// answer says whether its rank is computing, and which ranks it waits for; those are asked next. A
-/// stopped or killed process does not answer. The thread sends nothing until a wait exceeds
-/// `interval`.
+/// Exchanges the ranks' states, so that a waiting rank can tell a computing rank from a stalled
+/// one. Each process runs a thread for this purpose. The thread asks the ranks that its own rank
+/// waits for, and answers the questions of other ranks, even while its rank's own thread is inside
+/// a kernel. An answer says whether its rank is computing, and which ranks it waits for; the thread
+/// asks those ranks next. A stopped or killed process does not answer. The thread sends nothing
+/// until a wait exceeds `interval`.
 class MpiLookout {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -29,7 +29,7 @@ class MpiLookout {
   static constexpr std::chrono::milliseconds interval{20};
 
   /// Collective over all ranks. If others have waited for this rank for `patience_seconds` while it
-  /// computes, `notice` receives a line about it, at most once per `patience_seconds`.
+  /// computes, `notice` receives a line that says so, at most once per `patience_seconds`.
   MpiLookout(int rank, int size, double patience_seconds, Notice notice);
   ~MpiLookout();
   MpiLookout(const MpiLookout&) = delete;
@@ -45,8 +45,8 @@ class MpiLookout {
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;
 
-    /// Whether, since the last call, the lookout has received the answer that a rank that this
-    /// agent waits for, directly or through others, is computing.
+    /// Whether the lookout has learned since the last call that a rank for which this agent waits,
+    /// directly or through others, is computing.
     bool somebody_has_computed();
 
    private:

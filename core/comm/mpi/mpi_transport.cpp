@@ -20,8 +20,9 @@ namespace {
 
 class MpiTransport;
 
-/// A header sent before each message: its modelled departure time and the sender's description of
-/// it, so that a receiver that expects something else can report both.
+/// A header sent before each message, with the message's modelled departure time and the sender's
+/// description of the message. A receiver that expects a different message can thus report both
+/// descriptions.
 struct Head {
   Picoseconds departure = 0;
   std::int64_t bytes = 0;
@@ -78,15 +79,15 @@ class MpiPending final : public Pending {
              bool is_send)
       : live_(live), agent_(agent), route_(route), size_(size), is_send_(is_send) {}
 
-  /// Call this once its requests have started.
+  /// Call this once the message's requests have started.
   void started() {
     std::lock_guard lock{live_.mutex};
     live_.pending.push_back(this);
   }
 
-  // Cancels a receive that is not done, which MPI allows only until it is matched. A send cannot be
-  // cancelled, and MPI keeps reading its buffer. So only the end of the run may follow (an
-  // exception propagating to abort()), and memory that MPI still uses is leaked.
+  // Cancels a receive that is not done; MPI allows this only until the receive is matched. A send
+  // cannot be cancelled, so MPI keeps reading the send's buffer. Memory that MPI still uses is
+  // leaked, and only the end of the run may follow (an exception that propagates to abort()).
   ~MpiPending() override {
     std::lock_guard lock{live_.mutex};
     std::erase(live_.pending, this);
@@ -119,7 +120,7 @@ class MpiPending final : public Pending {
  private:
   bool is_done();
   void compare() const;
-  /// Whether MPI no longer uses the request's buffer.
+  /// Cancels a receive's request. Returns whether MPI no longer uses the request's buffer.
   bool withdraw(MPI_Request& request) const;
 
   MpiLive& live_;
@@ -322,7 +323,8 @@ void MpiPending::compare() const {
 
 MpiSession::MpiSession(bool native) {
   wake_up_promptly();  // before MPI starts its threads
-  // With more ranks than cores, OpenMPI calls sched_yield() in every MPI_Test that finds nothing.
+  // By default, with more ranks than cores, OpenMPI calls sched_yield() in every MPI_Test that
+  // finds nothing.
   if (!native) ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", /*overwrite=*/0);
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);

@@ -10,9 +10,10 @@ namespace lockstep {
 /// Initializes MPI with MPI_THREAD_MULTIPLE, and finalizes it on destruction.
 class MpiSession {
  public:
-  /// `native`: the run will call MPI's own collectives. They wait inside MPI, so MPI is set to
-  /// yield the processor between its polls. Otherwise only Lockstep waits, and sleeps between its
-  /// polls (polling.h). Throws RunError if MPI does not support MPI_THREAD_MULTIPLE.
+  /// `native` says that the run will call MPI's own collectives. These wait inside MPI, so MPI is
+  /// set to yield the processor between its polls. If `native` is false, all waiting is done by
+  /// Lockstep, which sleeps between its polls (polling.h). Throws RunError if MPI does not support
+  /// MPI_THREAD_MULTIPLE.
   explicit MpiSession(bool native);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
@@ -25,7 +26,7 @@ class MpiSession {
   /// sends first hangs here as it would under NCCL. Bytes on a GPU are staged through pinned host
   /// memory. A wait throws if for `patience_seconds` none of the ranks that this rank waits for,
   /// directly or through others, has reported that it is computing. If other ranks have waited that
-  /// long for this rank while it computes, `notice` receives a line about it, at most once per
+  /// long for this rank while it computes, `notice` receives a line that says so, at most once per
   /// `patience_seconds`.
   std::unique_ptr<Transport> endpoint(double patience_seconds = 60, Notice notice = {}) const;
   /// Ends all processes of the run with `exit_code`.

@@ -28,7 +28,7 @@ struct SchedulingAttributes {
 };
 
 /// How long a wait polls without a pause: 20 µs if each rank of this host has a core of its own.
-/// Otherwise the awaited rank may need this core.
+/// Otherwise 0, because the awaited rank may need this core.
 std::chrono::microseconds spinning() {
   static const bool own_core = static_cast<unsigned>(mpi_local_size_from_environment()) <=
                                std::thread::hardware_concurrency();

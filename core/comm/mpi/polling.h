@@ -5,17 +5,17 @@
 namespace lockstep {
 
 /// Asks the kernel to run the calling thread, and the threads that it creates, soon after they wake
-/// up: 100 µs time slices (Linux 6.12 and later; without effect before) and timers that fire within
-/// a microsecond instead of 50. A rank spends its time in short waits for its peers. With the usual
-/// slice of some milliseconds, a process that computes on the same core delays each of these waits
-/// by a whole slice.
+/// up. Asks for 100 µs time slices (Linux 6.12 and later; without effect before) and timers that
+/// fire within a microsecond instead of 50. A rank spends its time in short waits for its peers.
+/// With the usual time slice of a few milliseconds, a process that computes on the same core delays
+/// each of these waits by a whole slice.
 void wake_up_promptly();
 
 /// The pauses of a thread that polls until a message has arrived. If every rank of the host has a
-/// core of its own, it polls without pause for the first 20 µs. Then it sleeps between polls, each
-/// time for a quarter of its wait so far, between 20 µs and 1 ms. It never calls sched_yield(),
-/// which gives up the rest of the time slice: beside a process that computes, each call would cost
-/// one of that process's slices.
+/// core of its own, the thread polls without pause for the first 20 µs. Then it sleeps between
+/// polls, each time for a quarter of its wait so far, but at least 20 µs and at most 1 ms. It never
+/// calls sched_yield(), because that gives up the rest of the time slice: next to a process that
+/// computes, each call would cost one of that process's time slices.
 class Polling {
  public:
   using Time = std::chrono::steady_clock::time_point;

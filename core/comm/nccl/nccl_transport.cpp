@@ -99,7 +99,8 @@ struct Shared {
     return *found->second;
   }
 
-  /// Dummy elements, sent or received for an empty message so that it still synchronizes its sides.
+  /// Dummy elements, sent or received for an empty message so that the message still synchronizes
+  /// its two sides.
   View dummy_out() const { return {dummies, {1}, DType::i32}; }
   View dummy_in() const { return {static_cast<std::byte*>(dummies) + word, {1}, DType::i32}; }
 
@@ -156,10 +157,11 @@ class NcclTransport final : public Transport {
   void connect(const std::vector<int>& ranks, int channel, int count) override {
     for (int i = 0; i < count; ++i) shared_->add_connection({channel + i}, ranks, false);
   }
-  // Connects the lower rank to the higher first, then the reverse direction, and sends a dummy
-  // message each way. NCCL connects two ranks at their first message, and blocks the host inside
-  // the call until the other rank calls too. In the middle of a schedule that would be a deadlock:
-  // rank 0 would wait for a gradient from rank 1, which waits for an activation.
+  // Connects the lower rank to the higher rank first, then connects the reverse direction, and
+  // sends a dummy message each way. NCCL connects two ranks at their first message, and blocks the
+  // host inside the call until the other rank makes its call. In the middle of a schedule that
+  // would cause a deadlock: rank 0 would wait for a gradient from rank 1, while rank 1 waits for an
+  // activation from rank 0.
   void connect(int peer, int channel, Directions directions) override {
     const int self = rank();
     const std::vector<int> ends{std::min(self, peer), std::max(self, peer)};
@@ -256,7 +258,7 @@ std::unique_ptr<Pending> NcclTransport::post(const Route& route, std::byte* data
                                 : ConnectionKey{route.channel, route.peer, self});
   std::shared_ptr<MessageBatch>& batch = batches_[&connection];
   if (batch == nullptr || batch->submitted) batch = std::make_shared<MessageBatch>();
-  // NCCL counts elements; any type of the right size will do.
+  // NCCL takes a number of elements; any element type of the right size will do.
   const bool words = size % 4 == 0;
   const View view = size == 0 ? sends ? shared_->dummy_out() : shared_->dummy_in()
                     : words ? View{data, {static_cast<std::int64_t>(size / 4)}, DType::i32}

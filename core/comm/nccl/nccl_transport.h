@@ -13,11 +13,11 @@ namespace lockstep {
 /// the run's own messages.
 ///
 /// Each channel of a group has its own communicator, and so has each direction of a channel between
-/// two pipeline ranks: NCCL serializes the operations of one communicator, so a waiting receive
-/// would block a send that another rank waits for.
+/// two pipeline ranks. The reason is that NCCL serializes the operations of one communicator, so on
+/// a shared communicator a waiting receive would block a send that another rank waits for.
 ///
 /// Messages of a group with no kernel launch between them are batched (ncclGroupStart), so that
-/// every rank may first send to its neighbour and then receive, as with the other transports. The
+/// every rank may first send to its neighbour and then receive, as with the other transports. A
 /// batch is submitted before the next launch, or when the host waits for one of its messages.
 ///
 /// A send and a receive are not checked against each other, because NCCL transfers only the bytes.

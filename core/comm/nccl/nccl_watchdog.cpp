@@ -79,7 +79,7 @@ void NcclWatchdog::look_for_errors() {
       throw RunError(fmt::format("rank {}: NCCL: {}", control_.rank(), *error));
 }
 
-// The completion of any operation is progress, because a receive that was posted early may
+// The completion of any operation counts as progress, because a receive that was posted early may
 // legitimately wait for long.
 void NcclWatchdog::look_for_progress() {
   std::lock_guard lock{mutex_};

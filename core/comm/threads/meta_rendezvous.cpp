@@ -115,7 +115,8 @@ class MetaRendezvous::Issued final : public MetaPending {
 
   ThreadFabric& fabric_;
   std::shared_ptr<MetaGroup> group_;
-  std::shared_ptr<Round> round_;  ///< null if the run had failed, or an earlier call was withdrawn
+  std::shared_ptr<Round>
+      round_;  ///< null if the run had failed or an earlier call had been withdrawn
   std::size_t member_;
   std::int64_t number_;
 };
@@ -173,9 +174,9 @@ class MetaRendezvous::Member final : public MetaCollectives {
 
  private:
   /// Evaluates a round that all members have called, and wakes the waiters. Releases the lock
-  /// meanwhile.
+  /// during the evaluation.
   void evaluate(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Round>& round);
-  /// Fails the run because `call` differs from member `other`'s.
+  /// Fails the run because `call` differs from the call of member `other`.
   void disagree(const Round& round, std::size_t other, const MetaCall& call) const;
 
   ThreadFabric& fabric_;
@@ -240,8 +241,8 @@ void MetaRendezvous::Member::evaluate(std::unique_lock<std::mutex>& lock,
   ++group_->first;
 }
 
-// The members of an all_to_all have no common size, so the message gives the size of their first
-// step.
+// The members of an all_to_all have no common size, so the error message gives the size of each
+// member's first step.
 void MetaRendezvous::Member::disagree(const Round& round, std::size_t other,
                                       const MetaCall& call) const {
   const int size = static_cast<int>(group_->ranks.size());
@@ -258,7 +259,7 @@ void MetaRendezvous::Member::disagree(const Round& round, std::size_t other,
 MetaRendezvous::~MetaRendezvous() = default;
 
 // If a Group is destroyed and recreated with the same channels, this member may already have joined
-// the first MetaGroup of that key; it then joins or creates the next.
+// the first MetaGroup of that key. In that case it joins or creates the next MetaGroup.
 std::unique_ptr<MetaCollectives> MetaRendezvous::join(int rank, const std::vector<int>& ranks,
                                                       int channel, const Cluster& cluster) {
   const auto member =

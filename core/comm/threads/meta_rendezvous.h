@@ -11,10 +11,10 @@ namespace lockstep {
 
 class ThreadFabric;
 
-/// Implements MetaCollectives for ranks that are threads. The fabric's lock protects all state, and
-/// waits for a member are part of the fabric's WaitGraph, so deadlocks, mismatched calls and failed
-/// ranks end a run as they do with messages. Only the evaluation of a collective runs outside the
-/// lock.
+/// Implements MetaCollectives for ranks that are threads. The fabric's lock protects all state. The
+/// fabric's WaitGraph includes every wait for a member, so deadlocks, mismatched calls and failed
+/// ranks end a run just as they do if messages are sent. Only the evaluation of a collective runs
+/// outside the lock.
 class MetaRendezvous {
  public:
   /// The fabric owns this object.

@@ -15,7 +15,7 @@ namespace lockstep {
 
 namespace {
 
-/// Returns an integral fraction of the time-out, and at most half a second.
+/// Returns the time-out divided by an integer such that the result is at most half a second.
 double time_between_looks(double patience_seconds) {
   constexpr double longest = 0.5;
   if (!std::isfinite(patience_seconds)) return longest;

@@ -20,16 +20,16 @@
 namespace lockstep {
 
 /// Exchanges messages between ranks that are threads of one process. A message is copied once, from
-/// the sender's buffer to the receiver's, by whichever side posts second; a receive that combines
-/// reads the sender's buffer in place. With GPUs, the GPU queue of the side that posts second
-/// copies from device memory to device memory once both buffers are ready, and no host thread waits
-/// for the copy; receives combine only if all ranks share one GPU. One lock protects all state, so
-/// a deadlock is detected exactly, at the moment it forms.
+/// the sender's buffer to the receiver's buffer, by whichever side posts second; a receive that
+/// combines reads the sender's buffer in place. With GPUs, the GPU queue of the side that posts
+/// second copies from device memory to device memory once both buffers are ready, and no host
+/// thread waits for the copy; receives combine only if all ranks share one GPU. One lock protects
+/// all state, so a deadlock is detected exactly, at the moment it forms.
 class ThreadFabric {
  public:
   /// The run fails if an agent has waited for `patience_seconds` and none of the ranks that it
-  /// waits for, directly or through others, has computed in that time, because one of them has
-  /// stalled. If one of them is computing, `notice` receives a line with its rank, at most once per
+  /// waits for, directly or through others, has computed in that time: one of those ranks must have
+  /// stalled. If one of them is computing, `notice` receives a line that names it, at most once per
   /// `patience_seconds`.
   explicit ThreadFabric(int ranks, double patience_seconds = 60, Notice notice = {});
   ~ThreadFabric();

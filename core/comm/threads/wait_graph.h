@@ -12,8 +12,9 @@ namespace lockstep {
 
 /// Tracks which agents of a run are running, waiting (and for which agent), or passive. Agents are
 /// the ranks' own threads and their communication workers. The caller's lock keeps the graph exact:
-/// an agent that satisfies another's wait marks that agent as running at the same moment, a worker
-/// runs from the moment a job is queued, and workers without jobs and finished ranks are passive.
+/// an agent that satisfies another agent's wait marks the other agent as running at the same
+/// moment, a worker runs from the moment a job is queued, and workers without jobs and finished
+/// ranks are passive.
 ///
 /// A message can come only from an agent of the peer rank, and a job's result only from its worker.
 /// So an agent is deadlocked if and only if none of the agents that it waits for, directly or
@@ -60,7 +61,7 @@ class WaitGraph {
   /// Counts a job as done, and marks an agent that waited for it as running. Returns whether the
   /// worker has become passive.
   bool job_done(int worker);
-  /// Marks the rank as finished: its own thread sends and receives no more.
+  /// Marks the rank as finished: its own thread no longer sends or receives.
   void finished(int rank);
 
   /// Describes the deadlock that involves `agent`, if there is one: the cycle of waits, with their
@@ -72,8 +73,8 @@ class WaitGraph {
   bool waits(int agent) const { return is_waiting(at(agent)); }
   /// Returns all running agents that may unblock `agent`, directly or through others.
   std::vector<int> running_for(int agent) const;
-  /// Names the rank that has stalled, if `agent` has waited for `seconds` without a deadlock: the
-  /// running rank at the end of its chain of waits.
+  /// Names the rank that has stalled: the running rank at the end of `agent`'s chain of waits.
+  /// `agent` has waited for `seconds`, and there is no deadlock.
   std::string stalled(int agent, double seconds) const;
 
  private:
@@ -92,7 +93,7 @@ class WaitGraph {
   static bool is_waiting(const Agent& agent) { return agent.waits.index() != 0; }
   /// Returns the agents that may unblock a waiting agent.
   std::vector<int> may_help(int agent) const;
-  /// Returns the agent that an error message shows next in the chain of waits.
+  /// Returns the agent that an error message shows after `agent` in the chain of waits.
   int next(int agent) const;
   bool described_by_worker(int agent) const;
   std::string disagreement(int agent, int other) const;

@@ -12,8 +12,8 @@ class Stream;
 /// Receives a one-line message for the user while the run continues.
 using Notice = std::function<void(const std::string&)>;
 
-/// Tells an observer that polls it whether a rank is computing or has stalled. A rank is busy if
-/// its own thread is inside a kernel or has launched one since the previous poll.
+/// Lets an observer poll whether a rank is computing or has stalled. A rank is busy if its own
+/// thread is inside a kernel or has launched one since the previous poll.
 class BusyRank {
  public:
   /// `compute` is the stream of the rank's own thread. It must outlive this object.

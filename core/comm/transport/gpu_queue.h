@@ -25,7 +25,7 @@ class GpuQueue {
   Gpu& gpu() const { return gpu_; }
   Queue handle() const { return queue_; }
   MarkPtr record() const { return gpu_.record(queue_); }
-  /// Work enqueued after this call does not start before `event`.
+  /// Keeps work enqueued after this call from starting before `event`.
   void wait(const Event& event) const {
     if (event.mark) gpu_.wait(queue_, *event.mark);
   }

@@ -24,7 +24,7 @@ class Peers {
   int size() const { return size_; }
   int neighbour(int offset) const { return (rank_ + offset + size_) % size_; }
 
-  /// Returns when the receiver has matched the message.
+  /// Sends to another member. Returns when the receiver has matched the message.
   virtual void send(View out, int to) = 0;
   virtual void receive(View in, int from) = 0;
   /// Adds the incoming elements to `sum`. 16-bit elements are added in f32 and each sum is rounded,

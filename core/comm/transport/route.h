@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Which side of a message.
+/// The side of a message.
 enum class Direction : std::uint8_t { send, receive };
 
 /// A message's peer and channel, and the operation that it belongs to.
@@ -42,7 +42,7 @@ std::string mismatch(const MessageEnd& sender, const MessageEnd& receiver);
 /// dp (train.cpp:12) was dropped before it was done ...".
 std::string dropped(int rank, const Route& route);
 /// Whether two messages belong to the same collective of the same group with the same properties,
-/// or to no collective. Compares the first 23 characters of each name.
+/// or neither belongs to a collective. Compares the first 23 characters of each name.
 bool same_call(const Route& one, const Route& other);
 /// Whether a send and a receive match: they belong to the same call and have the same size.
 bool fit_together(const Route& sent, std::int64_t sent_bytes, const Route& received,

@@ -17,13 +17,13 @@
 
 namespace lockstep {
 
-/// Combines `bytes` arriving bytes at `from` with those at `into`, using a device's kernels.
+/// Combines `bytes` arriving bytes at `from` with the bytes at `into`, using a device's kernels.
 using Combine = void (*)(const Kernels& kernels, Queue queue, std::byte* into,
                          const std::byte* from, std::size_t bytes);
 
 /// A message that one agent has posted, and for which that agent waits. The destructor withdraws a
-/// message that is not done, or waits for its copy if that has begun, so the buffer may be freed
-/// afterwards.
+/// message that is not done, or waits for its copy if the copy has begun. So the buffer may be
+/// freed afterwards.
 class Pending {
  public:
   virtual ~Pending() = default;
@@ -47,10 +47,10 @@ class MetaCollectives;
 class Stream;
 struct Cluster;
 
-/// Transfers bytes point to point, and counts the bytes that it sends. Sends are rendezvous, as in
-/// NCCL: a send is done when the receiver has matched it. Receives name their source, and match
-/// first in, first out per source and channel. A Transport is the endpoint of one agent: a rank's
-/// own thread, or one of its communication workers. The agents of a rank share its byte counts and
+/// Transfers bytes point to point, and counts the bytes that it sends. As in NCCL, a send is done
+/// only when the receiver has matched it. Receives name their source, and match sends in first-in,
+/// first-out order per source and channel. A Transport is the endpoint of one agent: a rank's own
+/// thread, or one of its communication workers. The agents of a rank share its byte counts and
 /// channel numbers. An agent waits for one message or job at a time. Buffers must live until wait()
 /// returns. A buffer without storage (the meta device) is counted in full, but not copied.
 class Transport {
@@ -68,12 +68,12 @@ class Transport {
   virtual std::unique_ptr<Transport> worker(const std::string& name) = 0;
 
   /// Opens `count` channels with consecutive numbers, and returns the first number. Every rank
-  /// opens the same channels in the same order, even those that it does not use, so that their
-  /// numbers agree.
+  /// opens the same channels in the same order, even those that it does not use, so that the
+  /// channel numbers agree on all ranks.
   int open_channels(int count = 1);
 
   /// Registers the name of one of this rank's groups. Throws std::invalid_argument if an open group
-  /// has the same name: the lanes of the trace are named after groups.
+  /// has the same name, because the lanes of the trace are named after groups.
   void open_group(const std::string& name);
   void close_group(const std::string& name);
 
@@ -147,7 +147,7 @@ class Transport {
   /// Reports that a queued job will not run.
   virtual void job_dropped() {}
   /// Reports that this agent waits until `worker` has done `jobs` jobs in total. The transport only
-  /// records this; the Worker itself waits.
+  /// records the wait; the Worker itself performs it.
   virtual void waits_for_jobs(Transport& worker, std::int64_t jobs, const Route& why);
   /// give_up(true) makes all current and later waits of this agent throw RunError, until
   /// give_up(false).
