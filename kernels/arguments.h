@@ -18,7 +18,7 @@ struct Linear {
 struct Attention {
   std::int64_t b, s, heads, d;
   float scale;         ///< 1 / √d
-  bool probabilities;  ///< whether the caller passed memory for them
+  bool probabilities;  ///< whether the caller passed memory for the probabilities
 };
 struct Embedding {
   std::int64_t rows, s, h, vocabulary;
@@ -47,7 +47,7 @@ Matrix cross_entropy_backward(View logits, View targets, View lse, View dlogits)
 std::int64_t gelu_forward(View x, View y);
 std::int64_t gelu_backward(View x, View dy, View dx);
 std::int64_t add(View a, View b, View y);
-/// For the kernels that take one view: scale, fill, sum and so on. Messages name `kernel`.
+/// For the kernels that take one view: scale, fill, sum and so on. Error messages name `kernel`.
 std::int64_t one_view(const char* kernel, View x);
 Matrix copy(View from, View to);
 Matrix convert(View from, View to);

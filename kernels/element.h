@@ -43,7 +43,8 @@ LOCKSTEP_HOST_DEVICE inline float from_bf16(std::uint16_t bits) {
 /// Rounds to the nearest bf16, ties to even; overflow gives ∞. NaN stays NaN.
 LOCKSTEP_HOST_DEVICE inline std::uint16_t to_bf16(float value) {
   const std::uint32_t bits = to_bits(value);
-  // Adds half a unit in the last kept place if that place is odd, one less if it is even.
+  // Adds 0x8000, half a unit in the last kept place, if that place is odd, and 0x7fff if it is
+  // even.
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
   const std::uint32_t quiet = (bits >> 16U) | 0x40U;
   return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
@@ -88,8 +89,8 @@ struct Reduced {
 /// Performs the range reduction shared by exp and tanh. Requires |x| < 2^21; NaN propagates to
 /// expm1_r.
 LOCKSTEP_HOST_DEVICE inline Reduced reduce(float x) {
-  // Adding 1.5 * 2^23 leaves no fraction bits, so the sum is rounded to the nearest integer, which
-  // is then in its low bits.
+  // Adding 1.5 * 2^23 leaves no fraction bits, so the sum is rounded to the nearest integer. The
+  // sum's low bits then hold that integer.
   constexpr float rounder = 12582912.0F;
   const float rounded = x * 1.44269504F + rounder;
   const float n = rounded - rounder;

@@ -12,8 +12,8 @@
 namespace lockstep {
 
 /// The queue on which a kernel runs. On the CPU, kernels run synchronously on the calling thread
-/// and ignore it. On a GPU `handle` is a cudaStream_t, and the call returns once the kernel is
-/// enqueued.
+/// and ignore the queue. On a GPU `handle` is a cudaStream_t, and the call returns once the kernel
+/// is enqueued.
 struct Queue {
   void* handle = nullptr;
 };
@@ -25,7 +25,7 @@ using Kernel = std::function<Signature>;
 enum class Access { read, write, read_write };
 enum class ElementType { floating, f32, i32 };
 
-/// A view passed to a kernel. Any View converts implicitly.
+/// A view passed to a kernel. Any View converts to it implicitly.
 template <Access access, ElementType type>
 struct Argument : View {
   using View::View;

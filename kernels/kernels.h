@@ -97,7 +97,7 @@ struct Kernels {
   Kernel<void(Queue, In a, In b, Out y)> add;
   Kernel<void(Queue, InOut x, float factor)> scale;
   Kernel<void(Queue, Out x, float value)> fill;
-  /// Copies elements between two strided views of the same dtype, which may be any.
+  /// Copies elements between two strided views of the same dtype; any dtype is allowed.
   Kernel<void(Queue, In from, Out to)> copy;
   /// Like copy, but between any two floating-point types: widening is exact, narrowing rounds to
   /// nearest, ties to even. `from` and `to` must not overlap.
@@ -110,8 +110,8 @@ struct Kernels {
       adamw;
   /// Returns the sum of squares, accumulated in double in a fixed order. Waits for the queue.
   Kernel<double(Queue, In x)> sum_of_squares;
-  /// Returns whether all elements are finite, as loss scaling requires of gradients. One pass;
-  /// waits for the queue.
+  /// Returns whether all elements are finite, as loss scaling requires of gradients. Reads x once.
+  /// Waits for the queue.
   Kernel<bool(Queue, In x)> finite;
   /// Returns the sum, accumulated in double in a fixed order (losses). Waits for the queue.
   Kernel<double(Queue, In x)> sum;

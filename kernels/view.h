@@ -9,8 +9,8 @@
 namespace lockstep {
 
 /// Element types. The narrow types `bf16` (8 exponent bits, 7 fraction bits: the range of f32) and
-/// `f16` (IEEE 754 binary16: 5 and 10) are for storage; arithmetic is in f32. `i32` holds token
-/// indices.
+/// `f16` (IEEE 754 binary16: 5 exponent bits, 10 fraction bits) are for storage; arithmetic is in
+/// f32. `i32` holds token indices.
 enum class DType : std::uint8_t { f32, bf16, i32, f16 };
 
 constexpr bool is_narrow(DType dtype) {
@@ -76,7 +76,7 @@ struct View {
   std::int32_t* i32() const { return static_cast<std::int32_t*>(data); }
   std::int64_t elements() const { return shape.elements(); }
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype); }
-  /// A single row is contiguous whatever its stride: a slice of a flat buffer is contiguous.
+  /// A single row is contiguous whatever its stride, so a slice of a flat buffer is contiguous.
   bool contiguous() const { return row_stride == shape.last() || shape.rows() <= 1; }
   explicit operator bool() const { return data != nullptr; }
 

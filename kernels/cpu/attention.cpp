@@ -1,11 +1,11 @@
 /// Causal attention, head by head, over blocks of query rows.
 ///
-/// A block of 64 queries sees the keys up to its own last row, so only those (s, s) scores are
-/// computed that lie below the diagonal or in a diagonal block. Forward takes 2 s² d (1 + 64/s)
-/// FLOPs per head, with d = h / heads, instead of 4 s² d. The scores of one block (64 s floats)
-/// stay in the L2 cache. The full (s, s) probabilities are stored only if the caller asks for them.
-/// Otherwise forward keeps each row's log-sum-exp, and backward recomputes the probabilities from
-/// it (Dao 2022, "FlashAttention", algorithm 4).
+/// A block of 64 queries sees the keys up to its own last row, so only the scores that lie below
+/// the diagonal or in a diagonal block are computed, not the whole (s, s) matrix. Forward takes 2
+/// s² d (1 + 64/s) FLOPs per head, with d = h / heads, instead of 4 s² d. The scores of one block
+/// (64 s floats) stay in the L2 cache. The full (s, s) probabilities are stored only if the caller
+/// asks for them. Otherwise forward keeps each row's log-sum-exp, from which backward recomputes
+/// the probabilities (Dao 2022, "FlashAttention", algorithm 4).
 
 #include <algorithm>
 #include <cmath>
@@ -75,13 +75,13 @@ void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, 
     const float log_sum = lse[block.first + i] = maximum + std::log(sum);
     inverse_sum[i] = 1.0F / sum;
     if (kept_row == nullptr) continue;
-    // Uses the scores, as backward does: row[j] / sum could differ from its result in the last
-    // bits.
+    // Computes the probabilities from the scores, as backward does: row[j] / sum could differ from
+    // backward's result in the last bits.
     for (std::int64_t j = 0; j < visible; ++j) kept_row[j] = probability(kept_row[j], log_sum);
     std::fill(kept_row + visible, kept_row + n.s, 0.0F);
   }
   gemm(block.rows(), n.d, keys, 1.0F, {p, keys}, v.from(0), 0.0F, y.row(block.first), y.stride);
-  // Scaling y takes d multiplications per row; scaling p would take s.
+  // Scaling y takes d multiplications per row; scaling p would take s of them.
   for (std::int64_t i = 0; i < block.rows(); ++i) {
     float* const row = y.row(block.first + i);
     for (std::int64_t c = 0; c < n.d; ++c) row[c] *= inverse_sum[i];

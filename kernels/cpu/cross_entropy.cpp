@@ -1,8 +1,8 @@
 /// Softmax and the negative log-likelihood of the target, row by row, for a vocabulary of size V.
 ///
 /// Forward reads the N V logits once: it processes a row in blocks, each with its own maximum, and
-/// merges them with an online softmax, so a row larger than the cache is not read twice. Backward
-/// needs only lse and moves 2 N V elements.
+/// merges the blocks with an online softmax, so a row larger than the cache is not read twice.
+/// Backward needs only lse and moves 2 N V elements.
 
 #include <fmt/format.h>
 
@@ -38,7 +38,8 @@ element::SoftmaxPart softmax_part(const float* x, std::int64_t n) {
     const float* const in = x + first;
     const std::int64_t width = std::min(block, n - first);
     const float maximum = lane_max(width, in);
-    // In a block of only -∞ (masked), subtract 0 instead of the maximum; its sum is then 0.
+    // If all logits of a block are -∞ (masked), subtract 0 instead of the maximum, so that the
+    // block's sum is 0.
     const float shift = std::isinf(maximum) && maximum < 0.0F ? 0.0F : maximum;
     for (std::int64_t i = 0; i < width; ++i) e[i] = element::exp(in[i] - shift);
     whole = merge(whole, {maximum, lane_sum(width, [e](std::int64_t i) { return e[i]; })});
@@ -54,8 +55,8 @@ void cross_entropy_forward(Queue, In logits, Indices targets, Out32 losses, Out3
     const element::SoftmaxPart part = softmax_part(in, vocabulary);
     const float log_sum = std::log(part.sum);
     lse.f32()[row] = part.maximum + log_sum;
-    // Not lse - logit: for logits near 1e4 that subtracts two large rounded numbers and leaves
-    // noise.
+    // Not computed as lse - logit, because for logits near 1e4 that difference of two large rounded
+    // numbers is mostly noise.
     losses.f32()[row] = log_sum + (part.maximum - in[targets.i32()[row]]);
   }
 }

@@ -1,8 +1,8 @@
 /// The linear layer: three matrix products, which account for nearly all of a GPT's arithmetic.
 ///
 /// With N rows, each product takes 2 N in out FLOPs and moves N (in + out) + in out elements.
-/// OpenBLAS does the multiplication. A row stride becomes its leading dimension, so using some
-/// columns of a wider matrix needs no copy.
+/// OpenBLAS computes the products. A row stride becomes a leading dimension, so using some columns
+/// of a wider matrix needs no copy.
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ namespace {
 
 void linear_forward(Queue, In x, In w, In bias, Out y, WeightLayout layout) {
   const auto n = arguments::linear_forward(x, w, bias, y, layout);
-  // The bias is copied to y first and the product adds to it: no second pass over y.
+  // Copies the bias to y first, so that the product adds to it without a second pass over y.
   if (bias) {
     for (std::int64_t r = 0; r < n.rows; ++r)
       std::copy_n(bias.f32(), n.out, y.f32() + r * y.row_stride);

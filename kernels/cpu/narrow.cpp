@@ -23,7 +23,8 @@ bool narrow(const Argument<access, ElementType::floating>& view) {
   return is_narrow(view.dtype);
 }
 
-/// Converts the narrow arguments of one call, at most `most`, to f32, and the results back.
+/// Converts the narrow arguments of one call, at most `most`, to f32, and converts the results
+/// back.
 template <std::size_t most>
 class Widened {
  public:
@@ -39,7 +40,7 @@ class Widened {
     // The f32 kernel reports missing memory and overlapping rows.
     if (view.data == nullptr || view.elements() == 0 || view.row_stride < view.shape.last())
       return wide;
-    // Keep the row stride: checking contiguity is up to the f32 kernel.
+    // Keep the row stride, because the f32 kernel checks contiguity.
     const std::int64_t rows = view.shape.rows();
     const std::int64_t elements = (rows - 1) * view.row_stride + view.shape.last();
     auto& memory = memory_.at(taken_++);

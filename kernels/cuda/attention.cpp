@@ -8,11 +8,12 @@
 ///     attention_forward.cu        forward for bf16 and f16
 ///     attention_backward.cu       backward for bf16 and f16
 ///
-/// A head has at most 128 columns; more throws std::invalid_argument. Backward allocates 4 bytes
-/// per row and head from the stream-ordered pool and frees them on the same queue.
+/// A head may have at most 128 columns; a larger head throws std::invalid_argument. Backward
+/// allocates 4 bytes per row and head from the stream-ordered pool and frees them on the same
+/// queue.
 ///
-/// Every sum has a fixed order that depends only on s and the head size, without atomics, so a
-/// result has the same bits in every run, for any alignment of the views and any batch size.
+/// Every sum has a fixed order that depends only on s and the head size. No kernel uses atomics. So
+/// a result has the same bits in every run, for any alignment of the views and any batch size.
 
 #include <fmt/format.h>
 
@@ -48,7 +49,7 @@ Problem problem(const char* kernel, const arguments::Attention& n,
         fmt::format("{}: heads of {} columns; on CUDA a head has at most {} (more heads make them "
                     "narrower)",
                     kernel, n.d, widest_head));
-  // Rows are counted in 32 bits: a GPU does not have the memory for 2^31 of them.
+  // Rows are counted in 32 bits, because no GPU has the memory for 2^31 rows.
   std::int64_t largest = n.b * n.heads * n.s;
   for (const View& view : views) largest = std::max(largest, view.row_stride);
   if (largest > std::numeric_limits<int>::max())

@@ -1,17 +1,19 @@
 /// Causal attention backward for bf16 and f16, on tensor cores.
 ///
-/// Forward kept only each row's log-sum-exp of the (s, s) probabilities P. Backward recomputes them
-/// tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each row (attention_dots.cu):
+/// Forward did not keep the (s, s) probabilities P, only each row's log-sum-exp. Backward
+/// recomputes P tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each row
+/// (attention_dots.cu):
 ///
 ///     dv = Pᵀ dy        dP = dy vᵀ        dS = P * (dP - dots)        dq = scale dS k
 ///                                                                     dk = scale dSᵀ q
 ///
-/// dk and dv are sums over queries, dq a sum over keys. A single kernel with one block per tile of
-/// keys could compute P and dP once for all three, in 5 products. But then many blocks would add to
-/// the same dq with atomics, in arbitrary order, and no two runs would agree to the last bit. Here
-/// one kernel computes dk and dv (4 products) and a second one dq (3 products): 7 products instead
-/// of 5, 40 % more work, but each sum has one owner and one order. In return, a pipeline gets the
-/// same bits as one device, however it splits the batch; the lessons' parity checks rely on this.
+/// dk and dv are sums over queries, and dq is a sum over keys. A single kernel with one block per
+/// tile of keys could compute P and dP once for all three, in 5 products. But then many blocks
+/// would add to the same dq with atomics, in arbitrary order, and no two runs would agree to the
+/// last bit. Here one kernel computes dk and dv (4 products) and a second kernel computes dq (3
+/// products). That is 7 products instead of 5, or 40 % more work, but each sum has one owner and
+/// one order. In return, a pipeline gets the same bits as one device, however it splits the batch;
+/// the lessons' parity checks rely on this.
 ///
 /// Both kernels have the structure of forward with other operands. For dk and dv a warp owns keys
 /// and computes *transposed* scores, k qᵀ: their rows are keys, so Pᵀ and dSᵀ are already in
@@ -56,8 +58,8 @@ template <class T, int D>
 constexpr std::size_t shared_bytes = 2 *
                                      (block_rows<D> * pitch<D> + stage_elements<T, D>)*sizeof(T);
 
-/// The inputs of both kernels. `probabilities` are those that forward kept, or null. If they are
-/// not null, `lse` need not hold log-sum-exps: it is loaded but not used.
+/// The inputs of both kernels. `probabilities` points to the probabilities that forward kept, or is
+/// null. If it is not null, `lse` need not hold log-sum-exps, because `lse` is loaded but not used.
 template <class T>
 struct Backward {
   Problem n;

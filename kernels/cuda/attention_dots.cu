@@ -3,7 +3,8 @@
 /// several tiles instead of d elements.
 ///
 /// A few lanes share each row of a head, with 8 columns per lane (16 bytes of bf16 at once), and
-/// add their sums pairwise. Reads 2 elements and does 2 FLOPs per element of y; memory-bound.
+/// add their sums pairwise. The kernel reads 2 elements and does 2 FLOPs per element of y, so it is
+/// memory-bound.
 
 #include "kernels/cuda/attention_launch.cuh"
 

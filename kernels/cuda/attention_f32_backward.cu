@@ -1,14 +1,15 @@
 /// Causal attention backward in f32, in plain CUDA (Dao 2022, algorithm 4, in two kernels).
 ///
-/// Forward kept only each row's log-sum-exp of the (s, s) probabilities P. Backward recomputes them
-/// tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each row (attention_dots.cu):
+/// Forward did not keep the (s, s) probabilities P, only each row's log-sum-exp. Backward
+/// recomputes P tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each row
+/// (attention_dots.cu):
 ///
 ///     dv = Pᵀ dy        dP = dy vᵀ        dS = P * (dP - dots) scale        dq = dS k
 ///                                                                           dk = dSᵀ q
 ///
-/// dk and dv are sums over queries, dq a sum over keys. Each has its own kernel, so every sum has
-/// one owner and one order; attention_backward.cu explains why this is worth 7 products instead of
-/// 5.
+/// dk and dv are sums over queries, and dq is a sum over keys. One kernel computes dk and dv and
+/// another computes dq, so every sum has one owner and one order; attention_backward.cu explains
+/// why this is worth 7 products instead of 5.
 ///
 /// Per head: 7 s² d (1 + 64 / s) FLOPs. Tiles are 64 x 64, or 32 x 32 for d > 64, and take 81 KB of
 /// shared memory at d = 64, 69 KB at 128.
@@ -19,7 +20,8 @@
 namespace lockstep::cuda {
 namespace {
 
-/// The inputs of both kernels. `probabilities` are those that forward kept, or null.
+/// The inputs of both kernels. `probabilities` points to the probabilities that forward kept, or is
+/// null.
 struct Backward {
   Problem n;
   Strided<const float> dy, q, k, v;

@@ -1,9 +1,9 @@
 /// Causal attention forward in f32: the idea of FlashAttention (Dao 2022) in plain CUDA.
 ///
-/// For one head, softmax(q kᵀ / √d) v is two products with an (s, s) matrix between them, which at
-/// s = 1024 is 16 times as large as q. It is never stored in memory. A block takes one tile of
-/// queries, iterates over the keys and values tile by tile, and keeps three running values per
-/// query:
+/// For one head, softmax(q kᵀ / √d) v is two products with an (s, s) matrix between them. At s =
+/// 1024 and d = 64 that matrix is 16 times as large as q, so it is never stored in memory. A block
+/// takes one tile of queries, iterates over the keys and values tile by tile, and keeps three
+/// running values per query:
 ///
 ///     m   the largest score so far        l   Σ e^(score - m) so far        y   Σ e^(score - m) v
 ///
@@ -13,8 +13,8 @@
 ///     l ← e^(m - m') l + Σ e^(S - m')        y ← e^(m - m') y + e^(S - m') v
 ///
 /// This is the online softmax (Milakov & Gimelshein 2018); element::merge does the same for two
-/// parts of a row. At the end, y / l is the result and m + ln l the row's log-sum-exp. Backward
-/// needs it, and so do ranks that merge their parts of a row.
+/// parts of a row. At the end, y / l is the result and m + ln l is the row's log-sum-exp. Backward
+/// needs the log-sum-exp, and so do ranks that merge their parts of a row.
 ///
 /// Causality: query i sees the keys up to i, so the loop ends at the diagonal and only its last
 /// tile is masked. Blocks with the most tiles start first.
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(f32_threads)
         scores[i][j] = sees ? scores[i][j] * n.scale : -infinity;
         highest = fmaxf(highest, scores[i][j]);
       }
-      // Finite from the first tile on: every query sees key 0.
+      // The maximum is finite from the first tile on, because every query sees key 0.
       highest = row_max(highest);
       const float factor = element::exp(maximum[i] - highest);
       maximum[i] = highest;

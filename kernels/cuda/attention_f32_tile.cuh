@@ -3,8 +3,8 @@
 /// Tiles of f32 in shared memory and products of them: the building blocks of attention in f32.
 ///
 /// A block is 16 x 16 threads, and a result of (16 I, 16 J) is distributed over them: thread (y, x)
-/// holds rows y + 16 i and columns x + 16 j in c[i][j]. For each step along the inner dimension it
-/// reads I + J floats from shared memory for I J multiply-adds.
+/// holds rows y + 16 i and columns x + 16 j in c[i][j]. For each step along the inner dimension a
+/// thread reads I + J floats from shared memory for I J multiply-adds.
 
 #include "kernels/cuda/attention_problem.cuh"
 #include "kernels/cuda/shared.cuh"
@@ -15,7 +15,7 @@ namespace lockstep::cuda {
 inline constexpr int side = 16;
 inline constexpr int f32_threads = side * side;
 
-/// Rows per tile, of queries and of keys: four tiles and one of scores take at most 81 KB.
+/// Rows per tile of queries or of keys. Four such tiles and one tile of scores take at most 81 KB.
 template <int D>
 inline constexpr int f32_tile = D <= 64 ? 64 : 32;
 

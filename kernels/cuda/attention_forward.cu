@@ -5,19 +5,20 @@
 /// cores change where the data is kept:
 ///
 ///   - A warp's scores (32 x 64) stay in the registers that mma wrote. A row is spread over four
-///     lanes, so its maximum takes two shuffles. Its sum waits until the end: each lane sums its
-///     own columns, rescaling as the maximum grows.
+///     lanes, so its maximum takes two shuffles. The lanes' sums are added only at the end: until
+///     then each lane sums its own columns, rescaling as the maximum grows.
 ///   - The exponentials, rounded to 16 bits, already have the layout of the second product's left
 ///     operand (see ptx::mma_m16n8k16). They never go through shared memory.
 ///   - While one tile is computed, cp.async loads the next: keys and values are double-buffered.
 ///   - e^x is computed as 2^(x log2 e). The scale 1 / √d is folded into the same multiply-add, and
-///     the special function unit does the rest. Its relative error, 2^-22, is far below that of
-///     rounding a probability to 16 bits.
+///     the special function unit does the rest. The unit's relative error, 2^-22, is far below that
+///     of rounding a probability to 16 bits.
 ///
-/// Per head: 4 s² d FLOPs without causality, 2 s² d (1 + 64 / s) here: blocks skip tiles above the
-/// diagonal, and single warps skip them within the last tiles of their block. Bytes: q is read and
-/// y written once, k and v are read s / 256 times, mostly from the L2 cache. If they stay there,
-/// memory traffic is 8 s d bytes, which gives s / 4 FLOPs per byte.
+/// Per head: 4 s² d FLOPs without causality, 2 s² d (1 + 64 / s) here, because blocks skip tiles
+/// above the diagonal, and each warp skips those of its block's last tiles that none of its queries
+/// sees. Bytes: q is read and y written once, k and v are read s / 256 times, mostly from the L2
+/// cache. If k and v stay in that cache, memory traffic is 8 s d bytes, which gives s / 4 FLOPs per
+/// byte.
 ///
 ///     d       tile   shared memory   registers per thread (of 255)
 ///     64      64     54 KB           y 64, scores 64, q 32
@@ -82,7 +83,7 @@ __device__ void softmax_step(Sums<strips, N>& scores, Softmax& row, Sums<strips,
 #pragma unroll
       for (int j = 0; j < N / 8; ++j)
         maximum = fmaxf(maximum, fmaxf(scores[m][j][2 * half], scores[m][j][2 * half + 1]));
-      // Finite from the first tile on: every query sees key 0.
+      // The maximum is finite from the first tile on, because every query sees key 0.
       maximum = row_max(maximum);
       const float factor = ptx::exp2_approximate((row.maximum[m][half] - maximum) * scale_log2_e);
       row.maximum[m][half] = maximum;

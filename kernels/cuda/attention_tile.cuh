@@ -3,10 +3,10 @@
 /// Tiles in shared memory and their products on tensor cores: the building blocks of
 /// attention_forward.cu and attention_backward.cu.
 ///
-/// A block is four warps. Each owns 16 M rows of the block's result (M is 1 or 2), keeps them in
-/// registers throughout, and iterates over the other side tile by tile. With M = 2, each fragment
-/// of the other side is loaded once from shared memory and used twice: ldmatrix takes 4 cycles for
-/// 512 bytes, about as long as the two mma instructions that use them with M = 1.
+/// A block is four warps. Each warp owns 16 M rows of the block's result (M is 1 or 2), keeps them
+/// in registers throughout, and iterates over the other side tile by tile. With M = 2, each
+/// fragment of the other side is loaded once from shared memory and used twice: ldmatrix takes 4
+/// cycles for 512 bytes, about as long as the two mma instructions that use them with M = 1.
 ///
 /// A row of a tile is D elements plus 8 of padding: D / 8 + 1 is odd, so the 16-byte pieces of 8
 /// consecutive rows, which ldmatrix reads together, fall in different banks.
@@ -58,7 +58,7 @@ __device__ void for_each(const Body& body) {
 // -- global to shared memory ----------------------------------------------------------------------
 
 /// Starts copying rows [first, first + rows) of a matrix; pads with zeros beyond s and d. Unaligned
-/// rows are copied synchronously, element by element: same bits, but slower.
+/// rows are copied synchronously, element by element, which gives the same bits but is slower.
 template <int rows, int D, class T>
 __device__ void load_tile(T* tile, Matrix<const T> matrix, int first, const Problem& n) {
   constexpr unsigned pieces = D / 8, together = 1024 / (D <= 64 ? D : 128);  // rows at a time
@@ -83,7 +83,8 @@ __device__ void load_tile(T* tile, Matrix<const T> matrix, int first, const Prob
   }
 }
 
-/// Starts copying two floats per row: `rows` values of a, then `rows` of b. Zeros beyond s.
+/// Starts copying two floats per row: `rows` values of a, then `rows` of b. Pads with zeros beyond
+/// s.
 template <int rows>
 __device__ void load_numbers(float* tile, const float* a, const float* b, int first,
                              const Problem& n) {
@@ -131,7 +132,8 @@ struct InShared {
   }
 };
 
-/// Rounds one product's sums to T as the left operand of the next; needs no data from other lanes.
+/// Rounds one product's sums to T as the left operand of the next product. Needs no data from other
+/// lanes.
 template <class T, int M, int N>
 __device__ Registers<T, M, N> as_left(const Sums<M, N>& sums) {
   Registers<T, M, N> result;

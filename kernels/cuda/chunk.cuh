@@ -5,9 +5,10 @@
 /// A view may begin at any multiple of its element size, and an odd number of columns (50257
 /// logits) leaves nearly every row unaligned. Reading such a row element by element takes four or
 /// eight times as many instructions. Instead, a thread reads the two aligned 16-byte words that
-/// contain its own bytes, and shifts. That doubles the loads, but the second hits in the L1 cache
-/// because a neighbour fetched it, so memory is still read once. As a result, the assignment of
-/// elements to threads does not depend on alignment, and neither does the order of a sum.
+/// contain its own bytes, and shifts them. That doubles the number of loads, but the second load
+/// hits in the L1 cache, because a neighbouring thread has fetched that word, so memory is still
+/// read once. As a result, the assignment of elements to threads does not depend on alignment, and
+/// neither does the order of a sum.
 
 #include <cstdint>
 #include <cstring>
@@ -138,7 +139,7 @@ __device__ __forceinline__ void store(T* to, const Chunk<T, size>& chunk, int co
 }
 
 /// A cut of a row of `columns` elements into chunks, such that all but the first and the last are
-/// aligned in the output: chunk i is elements [first, first + count).
+/// aligned in the output. Chunk i is elements [first, first + count).
 struct Cut {
   std::int64_t first;
   int count;  ///< 0 beyond the end of the row

@@ -4,10 +4,11 @@
 ///
 /// To fix the summation order and still have enough blocks to saturate a GPU's memory, each column
 /// is split into pieces of rows and summed in two steps. First, each block takes 32 chunks of
-/// columns, one per lane, and one piece of rows, every eighth row per warp; it adds its warps' sums
-/// in order and writes them in f32. Second, the pieces' sums are added in double, in order, and
-/// their total is added to `out`. The split depends only on the shape. The values are read once; a
-/// piece has at least 64 rows, so the partial sums add only a few percent of traffic.
+/// columns, one per lane, and one piece of rows, of which each warp takes every eighth row. The
+/// block adds its warps' sums in order and writes them in f32. Second, the pieces' sums are added
+/// in double, in order, and their total is added to `out`. The split depends only on the shape. The
+/// values are read once; a piece has at least 64 rows, so the partial sums add only a few percent
+/// of traffic.
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/chunk.cuh"
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(column_lanes* column_warps)
     shared[1][warp][i * column_lanes + lane] = b[i];
   }
   __syncthreads();
-  // From here on, one thread per column.
+  // From here on, each column belongs to one thread.
   for (int column = warp * column_lanes + lane; column < column_lanes * size;
        column += column_warps * column_lanes) {
     if (tile + column >= columns) break;
@@ -76,8 +77,8 @@ __global__ void __launch_bounds__(column_lanes* column_adders)
   out[column] = rounded<T>(static_cast<float>(widen(out[column]) + sum));
 }
 
-/// Returns the number of pieces to split the rows into: at least 64 rows each, and no more pieces
-/// than fill any GPU.
+/// Returns the number of pieces to split the rows into. Each piece has at least 64 rows, and there
+/// are no more pieces than suffice to fill any GPU.
 inline std::int64_t row_pieces(std::int64_t rows, std::int64_t column_tiles) {
   const std::int64_t most = groups_of(column_tiles, 2048);
   const std::int64_t wanted = groups_of(64, rows);

@@ -6,9 +6,9 @@
 /// number of elements. With a vocabulary of 50257 nearly every row is unaligned, but is still read
 /// and written 16 bytes at a time (chunk.cuh).
 ///
-/// Exponentials use the hardware approximation: an exact one takes as long as moving ten bytes. The
-/// relative error is about 1e-6 for terms that matter; the terms' errors are independent, so the
-/// sum is more accurate.
+/// Exponentials use the hardware approximation: computing an exact exponential takes as long as
+/// moving ten bytes. The relative error is about 1e-6 for terms that matter. The terms' errors are
+/// independent, so the relative error of the sum is smaller.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -78,7 +78,8 @@ __global__ void __launch_bounds__(threads)
   const float log_sum = logf(part.sum);
   const std::int32_t target = targets[row];
   lse[row] = part.maximum + log_sum;
-  // Not lse - logit: for logits near 1e4 that subtracts two large rounded numbers and leaves noise.
+  // Not computed as lse - logit, because for logits near 1e4 that difference of two large rounded
+  // numbers is mostly noise.
   losses[row] = inside(target, vocabulary) ? log_sum + (part.maximum - widen(in[target]))
                                            : element::from_bits(0x7fc00000U);
 }

@@ -9,10 +9,10 @@ namespace lockstep {
 /// cudaStream_t; a call returns once its work is enqueued, and any number of threads may call
 /// concurrently.
 ///
-/// f32 products are computed in f32 unless `allow_tf32`, which lets tensor cores round their inputs
-/// to 10 fraction bits. Errors throw cuda::GpuError (kernels/cuda/check.h). A token or target
-/// outside [0, V) does not throw, because the host cannot see it. The kernel skips its memory
-/// accesses: a token's row of x is the position embedding alone, and a target's loss is NaN.
+/// f32 products are computed in f32 unless `allow_tf32` is true, which lets tensor cores round
+/// their inputs to 10 fraction bits. Errors throw cuda::GpuError (kernels/cuda/check.h). A token or
+/// target outside [0, V) does not throw, because the host cannot see it. The kernel skips its
+/// memory accesses: a token's row of x is the position embedding alone, and a target's loss is NaN.
 Kernels make_cuda_kernels(bool allow_tf32 = false);
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ void set_cross_entropy(Kernels& kernels);
 void set_elementwise(Kernels& kernels);
 void set_optimizer(Kernels& kernels);
 void set_reductions(Kernels& kernels);
-/// Uses `kernels.copy`, so set_elementwise comes first. For `allow_tf32` see make_cuda_kernels.
+/// Uses `kernels.copy`, so call set_elementwise first. For `allow_tf32` see make_cuda_kernels.
 void set_linear(Kernels& kernels, bool allow_tf32);
 
 }  // namespace lockstep::cuda

@@ -1,11 +1,11 @@
 /// GELU and its derivative, elementwise (map.cuh). Forward moves 2 n elements, backward 3 n.
 ///
 /// f32 uses kernels/element.h and matches the CPU bit for bit: this file is compiled without fused
-/// multiply-adds, which would skip a rounding. That takes about fifty instructions per element,
-/// which a GPU can hide while it moves 8 or 12 bytes per element, but not 4 or 6. 16-bit types
-/// therefore use the logistic form, 0.5 (1 + tanh u) = 1 / (1 + e^-2u), with the hardware's
-/// exponential and reciprocal. Its relative error is about 1e-6, even for tiny results, far below
-/// the rounding error of 16 bits.
+/// multiply-adds, which would skip a rounding. The f32 form takes about fifty instructions per
+/// element, which a GPU can hide while it moves 8 or 12 bytes per element, but not while it moves 4
+/// or 6. 16-bit types therefore use the logistic form, 0.5 (1 + tanh u) = 1 / (1 + e^-2u), with the
+/// hardware's exponential and reciprocal. Its relative error is about 1e-6, even for tiny results,
+/// far below the rounding error of 16 bits.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"

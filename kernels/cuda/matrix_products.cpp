@@ -63,7 +63,7 @@ bool aligned(const View& view) {
          (bytes % alignment == 0 || view.shape.rows() <= 1);
 }
 
-/// A view itself if it is aligned, otherwise an aligned copy.
+/// Holds a view itself if it is aligned, otherwise an aligned copy of it.
 class Aligned {
  public:
   Aligned(const Copy& copy, Queue queue, const View& view, bool filled)
@@ -180,7 +180,8 @@ void MatrixProducts::run(Queue queue, Factor a, Factor b, View bias, View d,
 cublasLtMatmulHeuristicResult_t MatrixProducts::algorithm(const Key& key, const Call& call) const {
   const std::lock_guard lock(mutex_);
   if (const auto found = algorithms_.find(key); found != algorithms_.end()) return found->second;
-  // Assume the smallest aligned row strides: the choice must not depend on the actual strides.
+  // Assume the smallest aligned row strides, because the choice of algorithm must not depend on the
+  // actual strides.
   const auto describe_packed = [](Layout& layout, const View& view) {
     describe(layout, view, aligned_stride(view.shape.last(), view.dtype));
   };

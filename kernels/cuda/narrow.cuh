@@ -48,8 +48,8 @@ __device__ __forceinline__ T rounded(float x) {
   return result;
 }
 
-/// Calls visit with a null pointer of the type that stores `dtype` (floating-point): dispatches
-/// from a View's dtype to a template argument.
+/// Calls visit with a null pointer of the type that stores `dtype` (floating-point). This turns a
+/// View's dtype into a template argument.
 template <class Visit>
 void with_type_of(DType dtype, Visit visit) {
   switch (dtype) {

@@ -50,7 +50,8 @@ class BlockReduction {
   /// value is undefined. Synchronize the block before reusing the storage.
   template <class Combine>
   __device__ T on_first_thread(T value, Combine combine) const {
-    // Lane 0 combines with lane 1, then with 2 (which has 3), with 4 (which has 5 to 7), ...
+    // Lane 0 combines with lane 1, then with 2 (which has combined with 3), with 4 (which has
+    // combined with 5 to 7), ...
 #pragma unroll
     for (unsigned distance = 1; distance < 32; distance *= 2)
       value = combine(value, from_lane_above(value, distance));
