@@ -32,8 +32,7 @@ namespace lockstep::cuda::ptx {
 /// a: four 8 x 8 matrices, row by row within each:      a[0] | a[2]     columns 0-7 | 8-15
 ///                                                      a[1] | a[3]     rows 0-7 above 8-15
 /// b: two 8 x 8 matrices, stored by columns: b[0] is rows 0-7, b[1] rows 8-15; a lane has *column*
-/// `group`, rows
-///    2 member and 2 member + 1.
+///    `group`, rows 2 member and 2 member + 1.
 /// d: two 8 x 8 matrices of f32: d[0], d[1] are row `group`, columns 2 member and 2 member + 1;
 ///    d[2], d[3] the same columns of row `group` + 8.
 ///
