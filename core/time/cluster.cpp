@@ -146,8 +146,7 @@ class Reader {
   }
 
  private:
-  static constexpr int most_ranks =
-      1 << 15;  // so that the product of two such numbers fits in an int
+  static constexpr int most_ranks = 1 << 15;  // so that the product of two fits in an int
   static constexpr double longest_seconds = 86'400;
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 

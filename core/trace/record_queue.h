@@ -147,8 +147,7 @@ class RecordQueue {
   alignas(64) Chunk* reading_ = nullptr;
   std::size_t taken_in_chunk_ = 0;
   std::uint64_t taken_ = 0;
-  std::atomic<Chunk*> behind_{
-      nullptr};  ///< reading_, for the other thread; chunks before it are free
+  std::atomic<Chunk*> behind_{nullptr};  ///< copy of reading_; chunks before it are free
 };
 
 }  // namespace lockstep

@@ -115,8 +115,7 @@ class MetaRendezvous::Issued final : public MetaPending {
 
   ThreadFabric& fabric_;
   std::shared_ptr<MetaGroup> group_;
-  std::shared_ptr<Round>
-      round_;  ///< null if the run had failed or an earlier call had been withdrawn
+  std::shared_ptr<Round> round_;  ///< null if the run had failed, or an earlier call was withdrawn
   std::size_t member_;
   std::int64_t number_;
 };
