@@ -92,8 +92,8 @@ Overlap communication_overlap(const Timeline& timeline, int step = -1);
 ///   - latency: a message to the rank is in flight, but no bytes arrive (α on the modelled clock;
 ///     on the wall clock, receive spans include α, so α counts as transfer);
 ///   - late_peer: no message to or from the rank is in flight, because a peer has not sent yet. A
-///   message held up by a late message on the same lane counts as in flight only after the late
-///   message has arrived.
+///     message held up by a late message on the same lane counts as in flight only after the late
+///     message has arrived.
 /// On the wall clock, a send whose receiver is not ready moves no bytes, so it counts as waiting
 /// for a late peer. The trace shows no messages within a library's collective (NCCL, MPI), so the
 /// collective's whole time counts as transfer.
