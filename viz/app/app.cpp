@@ -261,7 +261,8 @@ void App::draw() {
 
   timeline_.draw(painter, middle, model_);
   float left = card_row.left;
-  const float room = card_row.width() - static_cast<float>(std::size(card_shares) - 1) * painter.px(edge);
+  const float room =
+      card_row.width() - static_cast<float>(std::size(card_shares) - 1) * painter.px(edge);
   const auto next_card = [&](float share) {
     const Rect card{left, card_row.top, left + share * room, card_row.bottom};
     left = card.right + painter.px(edge);
