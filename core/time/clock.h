@@ -12,8 +12,8 @@ namespace lockstep {
 
 enum class ClockKind { wall, modelled };
 
-/// Fixed compute times, from `--time forward=1ms,backward=2ms`. Each is the time of one action of
-/// its category, for one stage and one microbatch. If any time is given, all other compute takes no
+/// Fixed compute times, from `--time forward=1ms,backward=2ms`. Each time is for one action of the
+/// category, on one stage and one microbatch. If any time is given, all other compute takes no
 /// time.
 class FixedTimes {
  public:

@@ -23,13 +23,13 @@ using json = nlohmann::ordered_json;
 /// each way, 3 µs; between nodes 25 GB/s, 10 µs; 5 µs per launch), scaled so that a toy model has
 /// the same ratios of compute to communication as a large model on the real machine.
 ///
-/// Width: a stage's compute grows as b s h², and its memory and network traffic as b s h, so the
+/// Width. A stage's compute grows as b s h², and its memory and network traffic as b s h, so the
 /// ratio of compute to traffic grows as h. GPT-3 has h = 12288 and the lessons' toy model has h =
 /// 64, so FLOP/s are divided by 192 and bandwidths are kept. (The head needs no further scaling:
 /// its 2 V h is about a third of a block's 24 h² in both models, 2 · 50257 / (24 · 12288) and 2 ·
 /// 256 / (24 · 64).)
 ///
-/// Span: a stage of GPT-3 (6 of 96 blocks) takes 24 · 2048 · 12288² · 6 / 312e12 s = 143 ms to run
+/// Span. A stage of GPT-3 (6 of 96 blocks) takes 24 · 2048 · 12288² · 6 / 312e12 s = 143 ms to run
 /// forward on 2,048 tokens; a toy stage of 2 blocks takes 24 · 128 · 64² · 2 / 1.6e12 s = 15.5 µs
 /// for 128 tokens. Latencies and launch times are divided by the ratio of these two times, 9,200.
 std::vector<Cluster> make_presets() {

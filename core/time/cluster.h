@@ -21,11 +21,11 @@ struct Link {
     bool operator==(const Segment&) const = default;
   };
 
-  double latency_seconds = 0;  ///< of messages below the first segment, like `bandwidth`
+  double latency_seconds = 0;  ///< like `bandwidth`, for messages below the first segment
   double bandwidth = std::numeric_limits<double>::infinity();
   std::vector<Segment> segments{};  ///< by ascending from_bytes, all positive
 
-  /// Returns the α and β of a message of `bytes`.
+  /// Returns the α and β that apply to a message of `bytes` bytes.
   Segment at(std::int64_t bytes) const;
   bool operator==(const Link&) const = default;
 };
@@ -45,7 +45,7 @@ struct Cluster {
 
   /// Returns max(cost.flops / flops, cost.bytes / memory_bandwidth) + launch_seconds.
   Picoseconds compute(const Cost& cost) const;
-  /// Returns the α of a message of `bytes` between two ranks.
+  /// Returns the α of a message of `bytes` bytes between two ranks.
   Picoseconds latency(int from, int to, std::int64_t bytes) const;
   /// Returns β · bytes, the time for which a message occupies the sender's lane.
   Picoseconds transfer(int from, int to, std::int64_t bytes) const;

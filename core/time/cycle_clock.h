@@ -25,7 +25,7 @@ struct CycleMap {
 /// The rate is measured over the last one to two seconds, so it follows adjustments to the host's
 /// clock. A new map starts at the true time, unless the old map is ahead of the true time. In that
 /// case the new map starts where the old map ends, and runs slower until it agrees with the true
-/// time. So time never goes backwards, and an error lasts one period.
+/// time. Time therefore never goes backwards, and an error lasts only one period.
 class CycleCalibration {
  public:
   struct Pair {
@@ -39,7 +39,7 @@ class CycleCalibration {
   /// again after implausible readings (for example, if the virtual machine has migrated).
   std::optional<CycleMap> next(Pair pair, std::uint64_t cycles);
   /// Returns the number of cycles for which the last map is valid. The map is never used for more
-  /// than four times that number.
+  /// than four times as many cycles.
   std::uint64_t good_for() const { return good_for_; }
 
  private:

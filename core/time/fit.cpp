@@ -17,7 +17,7 @@ struct FittedLine {
 };
 
 /// Returns the nonnegative line that minimizes Σ ((line - t) / expected)². Here n is in units of
-/// the largest message, so that all sums have similar magnitudes.
+/// the largest message, so that the sums in the solution have similar magnitudes.
 template <class Expected>
 FittedLine fit_once(std::span<const MessageTime> times, double largest, Expected expected) {
   double w = 0, wn = 0, wnn = 0, wt = 0, wnt = 0;
@@ -116,7 +116,7 @@ Link fit_segments(std::vector<MessageTime> times, double bound) {
     throw std::invalid_argument("fit_segments: needs each size once and a bound of at least 0");
 
   Link link;
-  double alpha = times.front().seconds;  // of the previous segment
+  double alpha = times.front().seconds;  // α of the previous segment
   for (std::size_t first = 0, next = 0; first < times.size(); first = next) {
     Link::Segment best;
     for (next = first; next < times.size(); ++next) {

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// The size and the measured time of a message.
+/// A message's size and measured time.
 struct MessageTime {
   std::int64_t bytes = 0;
   double seconds = 0;
@@ -17,8 +17,8 @@ struct MessageTime {
 /// Fits α + β · bytes to the times, with neither coefficient negative.
 ///
 /// Uses least squares with weights 1 / (α + β · bytes)², iteratively reweighted. This minimizes the
-/// *relative* error, so microseconds at 0 B count as much as milliseconds at 16 MB. So small
-/// messages, whose time is nearly all latency, determine α, and large messages determine β. With
+/// *relative* error, so microseconds at 0 B count as much as milliseconds at 16 MB. Small messages,
+/// whose time is nearly all latency, therefore determine α, and large messages determine β. With
 /// equal weights the largest message would determine both coefficients, and α would only reflect
 /// the noise in that message's time. If the best α is negative, α is 0 and β is refitted; if the
 /// best β is negative, the bandwidth is infinite.
