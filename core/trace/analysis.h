@@ -37,9 +37,10 @@ bool is_pipeline_action(const Timeline& timeline, const TimelineSpan& span);
 /// Returns the intervals in which one rank ran pipeline actions of a step.
 Intervals pipeline_actions(const Timeline& timeline, const RankTimeline& rank, int step);
 
-/// A window of time on a number of ranks, and the busy time in it.
+/// A window of time on one or more ranks, and the time within the window during which the ranks
+/// were busy.
 struct Bubble {
-  Picoseconds window = 0;  ///< of one rank
+  Picoseconds window = 0;  ///< per rank
   Picoseconds busy = 0;    ///< summed over `ranks`
   int ranks = 0;
   Picoseconds idle() const { return window * ranks - busy; }
@@ -47,13 +48,13 @@ struct Bubble {
   double share() const;
 };
 
-/// Returns the bubble of a step: the fraction of the ranks' time in which no action runs. The
-/// window is from the first start to the last end of the step's pipeline actions over all ranks of
-/// the timeline. Empty if the step has no pipeline actions.
+/// Returns the bubble of a step: the fraction of the ranks' time in which no pipeline action runs.
+/// The window extends from the first start to the last end of the step's pipeline actions, over all
+/// ranks of the timeline. Empty if the step has no pipeline actions.
 std::optional<Bubble> bubble(const Timeline& timeline, int step);
 
-/// Returns the bubble of one rank, with a window from the rank's own first start to its own last
-/// end.
+/// Returns the bubble of one rank. Its window extends from the first start to the last end of that
+/// rank's own pipeline actions.
 std::optional<Bubble> internal_bubble(const Timeline& timeline, int step, int rank);
 
 /// Returns the figure of the zero-bubble paper (Qi 2023, Table 5), (cost - work) / cost. It is the
@@ -70,23 +71,24 @@ struct Overlap {
 
 /// Returns the intervals of one rank's communication spans in `step` (negative: all steps).
 Intervals communication(const Timeline& timeline, const RankTimeline& rank, int step = -1);
-/// Returns the intervals in which one rank computed. They are the whole forward, backward (or
-/// half), recompute, optimizer and kernel spans that touch `window`, minus the waits of the rank's
-/// compute lane: a forward that waits for an all-reduce does not compute.
+/// Returns the intervals in which one rank computed. They are the rank's forward, backward (full or
+/// half), recompute, optimizer and kernel spans that touch `window`, each in full length, minus the
+/// waits on the rank's compute lane. For example, a forward pass does not compute while it waits
+/// for an all-reduce.
 Intervals computation(const RankTimeline& rank, const Interval& window);
 
-/// Returns one rank's overlap. Compute of any step can hide communication.
+/// Returns one rank's overlap. Communication can be hidden by compute that belongs to any step.
 Overlap communication_overlap(const Timeline& timeline, const RankTimeline& rank, int step = -1);
 /// Returns the overlap summed over all ranks.
 Overlap communication_overlap(const Timeline& timeline, int step = -1);
 
 /// The breakdown of a step on one rank. The parts are disjoint and nonnegative, and add up to the
-/// step:
+/// step's duration:
 ///
 ///   step = compute + exposed + idle,   exposed = transfer + latency + late_peer
 ///
-/// Exposed communication is the time in which the compute lane stalls for communication, i.e. its
-/// wait spans. Within it:
+/// Exposed communication is the time in which the compute lane stalls for communication, i.e. the
+/// lane's wait spans. It consists of:
 ///   - transfer: bytes arrive on one of the rank's lanes (β · bytes on the modelled clock), or
 ///     leave on one of them while no message to the rank is in flight;
 ///   - latency: a message to the rank is in flight, but no bytes arrive (α on the modelled clock;
@@ -99,14 +101,15 @@ Overlap communication_overlap(const Timeline& timeline, int step = -1);
 /// collective's whole time counts as transfer.
 struct StepParts {
   Picoseconds step = 0;  ///< from the first start to the last end over all ranks
-  /// See computation(); includes work of any step. On the modelled clock it also includes the time
-  /// between named spans, because the host takes no time there.
+  /// See computation(). Counts all work within the step's time window, whichever step it belongs
+  /// to. On the modelled clock it also includes the time between named spans, because the host
+  /// takes no time on that clock.
   Picoseconds compute = 0;
   Picoseconds transfer = 0;
   Picoseconds latency = 0;
   Picoseconds late_peer = 0;
   /// The time in which the rank neither computes nor waits: before its first work, after its last
-  /// work, and, on the wall clock, the host's time in between.
+  /// work, and, on the wall clock, the host's time between work.
   Picoseconds idle = 0;
   Picoseconds exposed() const { return transfer + latency + late_peer; }
   StepParts& operator+=(const StepParts& other);

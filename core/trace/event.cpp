@@ -12,7 +12,8 @@ namespace lockstep {
 
 namespace json = simdjson::ondemand;
 
-/// The fields of one event, collected before its type is known, because keys come in any order.
+/// The fields of one event. They are collected before the event's type is known, because keys come
+/// in any order.
 struct EventReader::Event {
   std::string_view phase, name, cat;
   int pid = 0, tid = 0;

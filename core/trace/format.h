@@ -6,12 +6,13 @@
 
 namespace lockstep {
 
-/// Appends one event as a line of the trace (core/README.md, "The trace"), with its comma and
-/// newline.
+/// Appends one event as a line of the trace (core/README.md, "The trace"), ending with a comma and
+/// a newline.
 void append_line(std::string& text, int rank, const TraceEvent& event);
 /// Appends microseconds with three decimals, or six if the picoseconds require them.
 void append_microseconds(std::string& text, Picoseconds time);
-/// Appends a span's name in the trace: its own, or PP:{stage}{F|B|I|W}{microbatch}.
+/// Appends the name that a span has in the trace: the span's own name, or
+/// PP:{stage}{F|B|I|W}{microbatch} for a pipeline action.
 void append_name(std::string& text, const Span& span);
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@ namespace lockstep {
 ///
 ///   OpenSpan waiting{trace, lane, why, now};
 ///   ... block ...
-///   waiting.end(later);   // records it; without this call no span is recorded
+///   waiting.end(later);   // records the span; without this call none is recorded
 ///
 /// If the trace has announced the span but end() is not called, the trace withdraws the
 /// announcement.

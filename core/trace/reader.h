@@ -14,7 +14,7 @@ namespace lockstep {
 
 /// Reads traces (core/README.md, "The trace") into a Timeline from chunks of bytes that need not be
 /// whole lines. Malformed lines are skipped and counted. A file that is a single JSON document of
-/// many lines, as PyTorch writes, is detected by its first lines and parsed in finish().
+/// many lines, as PyTorch writes, is recognised from its first lines and parsed in finish().
 class TraceReader {
  public:
   enum class Form {
@@ -34,7 +34,8 @@ class TraceReader {
   std::int64_t bytes() const;      ///< read so far
   std::int64_t lines() const;      ///< events parsed, of all kinds
   std::int64_t malformed() const;  ///< lines skipped
-  /// Returns the first skipped line, with its number and the reason; empty if there is none.
+  /// Returns the first skipped line, with its line number and the reason; empty if no line was
+  /// skipped.
   const std::string& first_malformed() const;
 
  private:
@@ -42,7 +43,7 @@ class TraceReader {
   std::unique_ptr<State> state_;
 };
 
-/// The result of reading files.
+/// Statistics of reading trace files, as read_traces() returns them.
 struct ReadReport {
   int files = 0;
   std::int64_t lines = 0;

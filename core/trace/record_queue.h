@@ -119,10 +119,11 @@ class RecordQueue {
     explicit Chunk(std::size_t size) : capacity(size), slots(new Slot[size]) {}
     const std::size_t capacity;
     std::unique_ptr<Slot[]> slots;
-    std::atomic<std::uint64_t> first{0};  ///< number of records pushed before this chunk's
+    std::atomic<std::uint64_t> first{0};  ///< number of the chunk's first record
     std::atomic<Chunk*> next{nullptr}, previous{nullptr};
   };
-  /// Version: 0 (mod 4) if closed, odd while changing, 2 (mod 4) if open.
+  /// Holds one open span. `version` is 0 (mod 4) if no span is open, odd during a change, and 2
+  /// (mod 4) if a span is open.
   struct Opening {
     std::atomic<std::uint64_t> version{0};
     std::atomic<std::int64_t> since{-1};

@@ -57,8 +57,8 @@ inline std::uint16_t Recorder::label(Lane& lane, const Span& span) {
   return find_label(lane, {span.group, span.algorithm, span.group_size});
 }
 
-// Each combination of a group and an algorithm has a label, so a rank has only a few. If there are
-// too many labels for 16 bits, the remaining spans are recorded without one.
+// Each combination of a group and an algorithm has a label, so a rank has only a few labels. If
+// there are too many labels for 16 bits, the remaining spans are recorded without one.
 [[gnu::noinline]] std::uint16_t Recorder::find_label(Lane& lane, const Label& label) {
   std::lock_guard lock{mutex_};
   auto found = std::find(labels_.begin(), labels_.end(), label);
@@ -222,8 +222,8 @@ OpenSpan::~OpenSpan() {
   lane.push_other(words);
 }
 
-// Closes the span before recording it, so that a thread that has taken its record no longer sees it
-// open.
+// Closes the span before recording it. A thread that has taken the span's record therefore no
+// longer sees the span open.
 void OpenSpan::end(Picoseconds at) {
   if (which_ >= 0) {
     Recorder::Lane& lane = trace_.lane(lane_);

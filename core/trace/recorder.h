@@ -48,8 +48,8 @@ struct TraceEvent {
 
 /// Records one rank's trace. Recording a span or a message takes about ten nanoseconds and no
 /// system call. It takes a lock only if the group or the algorithm differs from that of the lane's
-/// last span. Counters and metadata always take the lock. The TraceWriter's thread takes the events
-/// out.
+/// last span. Counters and metadata always take the lock. The TraceWriter's thread removes the
+/// events.
 ///
 /// A lane belongs to one thread at a time, and its transfer to another thread must be synchronized
 /// (for example by the lock of a work queue). Different threads may use different lanes
@@ -66,8 +66,8 @@ class Recorder {
   /// Kernel spans are numerous, so they are recorded only on request.
   bool kernels() const { return kernels_; }
   void set_kernels(bool kernels) { kernels_ = kernels; }
-  /// Sets the clock of the recorded times; it must outlive the recorder. On the wall clock, a
-  /// span's start determines how long it has been open. (Called by Stream.)
+  /// Sets the clock on which recorded times are measured. The clock must outlive the recorder. On
+  /// the wall clock, a span's start determines how long it has been open. (Called by Stream.)
   void set_clock(const Clock& clock) { clock_.store(&clock, std::memory_order_release); }
 
   /// Returns the lane with this name (the trace's tid), adding it if needed. Lane 0 is "compute".
@@ -78,7 +78,7 @@ class Recorder {
   /// Copies `text` for a Span to point to; the copy lives as long as the recorder.
   const char* keep(const std::string& text);
 
-  /// Sets the training step of subsequent events that do not specify their own; -1 for none.
+  /// Sets the training step of subsequent events that do not specify a step; -1 means no step.
   void set_step(int step) { step_.store(step, std::memory_order_relaxed); }
   int step() const { return step_.load(std::memory_order_relaxed); }
 
@@ -141,7 +141,7 @@ class Recorder {
   bool kernels_ = false;
   std::atomic<int> step_{-1};
   std::atomic<const Clock*> clock_{nullptr};
-  std::array<std::atomic<Lane*>, 32> first_lanes_{};  ///< fast path, enough for most runs
+  std::array<std::atomic<Lane*>, 32> first_lanes_{};  ///< fast path, enough lanes for most runs
   std::unique_ptr<Block> block_;                      ///< all lanes, at stable addresses
 
   mutable std::mutex mutex_;  ///< guards the following: names and rare events

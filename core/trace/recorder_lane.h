@@ -30,7 +30,7 @@ struct Recorder::Lane {
   }
 
   RecordQueue queue;
-  Label label;  ///< of the last span; its number is label_id
+  Label label;  ///< the last span's label, whose number is label_id
   std::uint16_t label_id = 0;
   std::atomic<std::int64_t> others{0};  ///< number of records that are not spans
 

@@ -27,7 +27,7 @@ const TimelineSpan* span_ending(const RankTimeline& rank, int tid, Picoseconds e
 /// The messages of a step, from the perspective of one rank.
 struct MessageTimes {
   std::vector<Interval> in_flight;  ///< messages to the rank
-  std::vector<Interval> arriving;   ///< the parts of in_flight in which bytes occupy its lane
+  std::vector<Interval> arriving;   ///< the parts of in_flight during which bytes occupy its lane
   /// For sends whose receiver came late: the time at which bytes began to move, by lane and start.
   std::map<std::pair<int, Picoseconds>, Picoseconds> moved;
 };
@@ -42,8 +42,8 @@ struct Arrival {
 
 /// Messages on a lane arrive in order, so a late message also holds up the messages behind it, even
 /// if they were sent long before. Until the late message arrives, the rank waits for it, and the
-/// messages behind it do not count as in flight. Among messages that arrive at the same instant,
-/// the late one is the one sent last.
+/// messages behind it do not count as in flight. If several messages arrive at the same instant,
+/// the one sent last counts as late.
 void leave_out_held_up(std::vector<Arrival>& arrivals) {
   std::ranges::sort(arrivals, {}, [](const Arrival& each) {
     return std::tuple{each.to, each.lane, each.received, each.sent};

@@ -228,8 +228,8 @@ void Streamer::work() {
           c.retry_at = now + std::chrono::milliseconds{200};
           if (c.socket >= 0) c.state = Connection::State::connecting;
         }
-        // There is no viewer, or since finish() was called it has not read anything for too long.
-        // (Before that, there may have been nothing to read.)
+        // There is no viewer, or the viewer has read nothing for too long since finish() was
+        // called. (Before that, there may have been nothing to read.)
         const SteadyClock::time_point since = std::max(c.last_progress, finish_began_.load());
         const bool given_up = (!c.ever_connected && c.state == Connection::State::closed) ||
                               c.state == Connection::State::refused ||

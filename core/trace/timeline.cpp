@@ -5,8 +5,8 @@
 namespace lockstep {
 namespace {
 
-/// Orders by start, and by descending length among equal starts, so that enclosing spans precede
-/// the spans they contain.
+/// Orders spans by start. If starts are equal, the longer span comes first, so that enclosing spans
+/// precede the spans they contain.
 bool before(const TimelineSpan& a, const TimelineSpan& b) {
   return a.start != b.start ? a.start < b.start : a.end > b.end;
 }

@@ -20,7 +20,7 @@ namespace lockstep {
 /// The id of an interned string of a Timeline; 0 is the empty string.
 using NameId = std::uint32_t;
 
-/// A span as read. Missing numbers are -1, missing strings "".
+/// A span as read from a trace. Missing numbers are -1, and missing strings are "".
 struct TimelineSpan {
   Picoseconds start = 0;
   Picoseconds end = 0;
@@ -34,7 +34,7 @@ struct TimelineSpan {
   NameId group = 0;
   int group_size = -1;
   std::int16_t layer = -1;
-  std::uint16_t algorithm = 0;  ///< a NameId; 0 if it does not fit
+  std::uint16_t algorithm = 0;  ///< a NameId, or 0 if the id does not fit
   Category category = Category::kernel;
 
   Picoseconds duration() const { return end - start; }
@@ -133,7 +133,7 @@ struct Message {
   Picoseconds received = 0;
 };
 
-/// Predictions for the steps from `first_step` on, by a formula and by the simulator.
+/// Predictions by the formula and by the simulator, for all steps from `first_step` on.
 struct Prediction {
   int first_step = 0;
   std::string phase;  ///< name of these steps, if a run has several phases
@@ -145,7 +145,7 @@ struct Prediction {
   int microbatches = 0;
 };
 
-/// The properties of a timeline's run, from the trace's hello.
+/// The properties of the run, from the trace's hello.
 struct RunInfo {
   std::string run, lesson, device, launch;
   std::string clock;    ///< "wall" or "modelled"; "" if unknown (traces from other tools)
@@ -154,7 +154,7 @@ struct RunInfo {
   std::vector<std::pair<std::string, int>> mesh;  ///< axis and size, as written
 };
 
-/// A training step's extent over all ranks.
+/// The time from a training step's first start to its last end, over all ranks.
 struct StepWindow {
   int step = 0;
   Picoseconds start = 0;  ///< earliest start in the step
@@ -175,7 +175,7 @@ class Timeline {
   Picoseconds longest_message() const { return longest_message_; }
   const std::vector<StepWindow>& steps() const { return steps_; }  ///< ascending by step
   const StepWindow* find_step(int step) const;
-  /// Returns the predictions by first step; a run with one phase has one.
+  /// Returns the predictions, ordered by first step. A run with one phase has one prediction.
   const std::vector<Prediction>& predictions() const { return predictions_; }
   /// Returns the prediction for a step, or an empty one.
   const Prediction& prediction(int step) const;

@@ -28,7 +28,7 @@ struct TraceHello {
   std::string clock = "wall";
   std::string cluster;
   std::int64_t clock_offset_ns = 0;       ///< the steady clock at ts = 0
-  std::int64_t clock_uncertainty_ns = 0;  ///< of that offset, relative to rank 0's host
+  std::int64_t clock_uncertainty_ns = 0;  ///< uncertainty of that offset, relative to rank 0's host
   std::string predicted = "{}";
 };
 
@@ -36,8 +36,8 @@ struct TraceHello {
 std::string hello_line(const TraceHello& hello);
 
 /// Writes the traces of this process's ranks: every few milliseconds, one thread takes events from
-/// the recorders, formats them and appends them to DIR/rank<r>.json. The file also serves as a
-/// queue: the Streamer sends a viewer what it reads from the file, so a slow viewer does not slow
+/// the recorders, formats the events and appends them to DIR/rank<r>.json. The file also serves as
+/// a queue: the Streamer sends a viewer what it reads from the file, so a slow viewer does not slow
 /// down any rank. Spans that stay open for long are announced (see Recorder::take_open).
 class TraceWriter {
  public:
@@ -48,14 +48,14 @@ class TraceWriter {
   /// Writes `recorder`'s events to the rank's file from now on. `recorder` must live until
   /// finish().
   void add(const TraceHello& hello, Recorder& recorder);
-  /// Seconds that finish() waits for a viewer that reads nothing.
+  /// Values for finish(): the seconds to wait for a viewer that has stopped reading.
   static constexpr double patient = 5, in_a_hurry = 0.3;
 
-  /// Writes the remaining events, the spans that are still open (of ranks that continue or have
-  /// died), and each file's `end` event with its span count. Then gives the viewer time to read to
-  /// the end (see Streamer::finish). Later events are not written. Only the first call does all
-  /// this; concurrent calls wait until it is done. Throws RunError if the trace could not be
-  /// written.
+  /// Writes the remaining events, the spans that are still open (because their ranks continue or
+  /// have died), and each file's `end` event with the file's span count. Then gives the viewer time
+  /// to read to the end (see Streamer::finish). Later events are not written. Only the first call
+  /// does all this; concurrent calls wait until it is done. Throws RunError if the trace could not
+  /// be written.
   void finish(double patience_seconds = patient);
 
  private:
