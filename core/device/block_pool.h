@@ -13,8 +13,8 @@ namespace lockstep {
 /// idle bytes is bounded: used and idle blocks together exceed the peak of used bytes by at most
 /// 1/32 of that peak, or by 4 MiB if that is more. To stay within the bound, a new block takes over
 /// the pages of the blocks that have been idle longest, or the pool returns those pages to the
-/// system. Resident memory therefore follows the memory account. Blocks of 128 KiB or more are
-/// mapped individually, so that their pages can be returned.
+/// system. Resident memory therefore follows the memory account. Each block of 128 KiB or more has
+/// a mapping of its own, so that its pages can be returned.
 ///
 /// Not thread-safe. A sanitizer build keeps no idle blocks, because a sanitizer detects a use after
 /// release only if the memory has really been returned.
@@ -43,7 +43,7 @@ class BlockPool {
  private:
   struct Idle {
     void* block;
-    std::uint64_t since;  ///< number of the give_back() call that released it
+    std::uint64_t since;  ///< number of the give_back() call that released the block
   };
   std::pair<std::size_t, Idle> pop_oldest() noexcept;
   /// Returns the blocks that have been idle longest to the system, until at most `bytes` are idle.

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// A model's device: the memory for its tensors, and the stream that it computes on. Both must
-/// outlive everything built on them.
+/// A model's device: the memory that holds the model's tensors, and the stream that the model
+/// computes on. Both must outlive everything built on them.
 struct Device {
   Memory& memory;
   Stream& compute;

@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-/// A point on a stream. All work launched before this point is done at `time` and, on a GPU, when
-/// `mark` is passed. (On a GPU with the wall clock only `mark` is meaningful, because the host runs
-/// ahead.)
+/// A point on a stream. All work launched before this point is done at time `time`. On a GPU, that
+/// work is done once `mark` is passed. (On a GPU with the wall clock only `mark` is meaningful,
+/// because the host runs ahead.)
 struct Event {
   Event(Picoseconds at = 0, MarkPtr on_gpu = nullptr) : time(at), mark(std::move(on_gpu)) {}
 

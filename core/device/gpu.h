@@ -21,7 +21,7 @@ using MarkPtr = std::shared_ptr<const Mark>;
 /// Properties of a GPU that can be queried without opening it.
 struct GpuInfo {
   std::string name;            ///< "NVIDIA H100 80GB HBM3"
-  std::string address;         ///< on the PCI bus; equal in all processes that share the GPU
+  std::string address;         ///< PCI bus address; the same in all processes that share the GPU
   int compute_capability = 0;  ///< 90 for 9.0
   int multiprocessors = 0;
   std::int64_t memory = 0;  ///< bytes
@@ -44,8 +44,9 @@ class Gpu {
   virtual const Kernels& kernels() const = 0;
 
   // -- memory -------------------------------------------------------------------------------------
-  /// Allocates uninitialized memory, 256-byte aligned, from the stream-ordered pool, in the order
-  /// of `queue`. Throws std::bad_alloc if the GPU's memory is exhausted.
+  /// Allocates uninitialized memory, 256-byte aligned, from the stream-ordered pool. The memory may
+  /// be used by work enqueued on `queue` after this call. Throws std::bad_alloc if the GPU's memory
+  /// is exhausted.
   virtual void* allocate(std::size_t bytes, Queue queue) = 0;
   virtual void release(void* data, Queue queue) noexcept = 0;
   /// Allocates pinned host memory, which the GPU can read and write while the host continues.
@@ -82,11 +83,11 @@ class Gpu {
   virtual void pop_range() = 0;
 
   // -- collectives --------------------------------------------------------------------------------
-  /// Returns the id of a new communicator, 128 bytes. One rank calls this and sends the id to the
+  /// Returns the 128-byte id of a new communicator. One rank calls this and sends the id to the
   /// other ranks.
   virtual std::vector<std::byte> make_communicator_id() = 0;
-  /// Joins the communicator with this id, which has `ranks` ranks. Collective: all these ranks call
-  /// join() at the same time, each with its own GPU.
+  /// Joins the communicator with this id and `ranks` ranks. Collective: all these ranks call join()
+  /// at the same time, each with its own GPU.
   virtual std::unique_ptr<GpuCommunicator> join(const std::vector<std::byte>& id, int ranks,
                                                 int rank) = 0;
 };

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int tries = 5;
 constexpr Picoseconds realign_after = 1'000'000'000'000;  // a second
-/// The time that the thread sleeps between two polls of a mark. A span appears in a live viewer at
-/// most this much later.
+/// The time that the thread sleeps between two polls of a mark. This delays a span's appearance in
+/// a live viewer by at most the same time.
 constexpr std::chrono::microseconds nap{200};
 
 }  // namespace

@@ -23,9 +23,9 @@ enum class DeviceKind : std::uint8_t {
 class Memory {
  public:
   explicit Memory(DeviceKind device = DeviceKind::cpu) : device_(device) {}
-  /// Allocates from a GPU's stream-ordered pool, in the order of `queue`. Before the caller
-  /// releases a block that another queue uses, it must make `queue` wait for that use
-  /// (Stream::follow).
+  /// Creates the memory of a rank on a GPU. Allocates from the GPU's stream-ordered pool, in stream
+  /// order on `queue`. Before the caller releases a block that another queue uses, it must make
+  /// `queue` wait for that use (Stream::follow).
   Memory(Gpu& gpu, Queue queue) : device_(DeviceKind::cuda), gpu_(&gpu), queue_(queue) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;

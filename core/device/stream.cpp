@@ -75,7 +75,7 @@ Span Stream::announced(const Span& span) {
   append_name(name, span);
   gpu_->push_range(name.c_str());
   if (!timeline_) return span;
-  // On the host lane the span covers only the launches, so it must not count as the span's work.
+  // On the host lane the span covers only the launches, so its category must not count as work.
   return {.name = trace_.keep(name), .category = Category::wait, .step = span.step};
 }
 
@@ -144,7 +144,7 @@ void Stream::read(View from, void* into) {
     std::memcpy(into, from.data, from.bytes());
     return;
   }
-  synchronise();  // so that the host does not block inside CUDA, which does not call watch_
+  synchronise();  // waits here, because a wait inside CUDA would not call watch_
   gpu_->copy(queue_, into, from.data, from.bytes());
   synchronise();
 }
@@ -167,8 +167,8 @@ void Stream::synchronise() {
   wait_for(*gpu_->record(queue_));
 }
 
-// The thread yields between polls for about 100 µs, then sleeps between polls. So it does not
-// occupy a core, and a wait of milliseconds ends at most a few percent late.
+// For about 100 µs the thread yields between polls; after that it sleeps between polls. It
+// therefore does not occupy a core, and a wait of milliseconds ends at most a few percent late.
 void Stream::wait_for(const Mark& mark) {
   using namespace std::chrono;
   const auto begin = steady_clock::now();

@@ -19,15 +19,15 @@ namespace lockstep {
 
 /// An in-order queue of work, as in CUDA. On the CPU, the rank's own thread runs the work at once;
 /// on a GPU, the stream is a device queue, and the host runs ahead. launch() is the only way to put
-/// work on a stream, and it also traces the work and charges its cost. So lessons need no trace
-/// calls, and the modelled clock charges every kernel.
+/// work on a stream, and it also traces the work and charges its cost. As a result, lessons need no
+/// trace calls, and no kernel escapes the modelled clock.
 class Stream {
  public:
-  /// A stream without a GPU, whose spans go to `lane` of `trace`. All references must outlive the
-  /// stream.
+  /// Creates a stream without a GPU, whose spans are recorded on lane `lane` of `trace`. All
+  /// references must outlive the stream.
   Stream(const Clock& clock, Recorder& trace, int lane, DeviceKind device,
          const Kernels& kernels = cpu_kernels());
-  /// A stream that is a queue of `gpu`. On the wall clock, its spans show the times on the GPU.
+  /// Creates a stream on a queue of `gpu`. On the wall clock, its spans show the times on the GPU.
   Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu);
   ~Stream();
   Stream(const Stream&) = delete;
@@ -47,20 +47,22 @@ class Stream {
     kernel_done(span, cost, start, std::move(begun));
   }
 
-  /// Calls `work`, and records a span around the launches in it: a pipeline action, the optimizer
-  /// or a step. The trace shows the span as open until `work` returns. If `--time` gives a time for
-  /// the span's category, these launches together take exactly that long on the modelled clock.
+  /// Calls `work`, and records a span around the kernels that it launches, for example a pipeline
+  /// action, the optimizer or a step. The trace shows the span as open until `work` returns. If
+  /// `--time` gives a time for the span's category, these launches together take exactly that long
+  /// on the modelled clock.
   template <class Work>
   decltype(auto) range(const Span& span, Work&& work) {
     Range open{*this, span};
     return std::forward<Work>(work)();
   }
 
-  /// The stream's current time: the wall clock's, or the modelled end of the work launched so far.
+  /// The stream's current time: the wall-clock time, or the modelled time at which the work
+  /// launched so far ends.
   Picoseconds now() const { return clock_.is_modelled() ? time_ : clock_.now(); }
   Event record() const { return {now(), gpu_ ? gpu_->record(queue_) : nullptr}; }
-  /// Keeps work launched later from starting before `event`. The time spent waiting becomes the
-  /// span `why` on the stream's lane.
+  /// Keeps work launched later from starting before `event`. The time spent waiting is recorded as
+  /// the span `why` on the stream's lane.
   void wait(const Event& event, const Span& why);
   /// On a GPU, keeps work launched later from starting before `event`, so that buffers in use until
   /// `event` may be released after this call. Takes no modelled time and records no span. Does
