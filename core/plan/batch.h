@@ -6,11 +6,11 @@ namespace lockstep {
 
 /// The division of a sequence's positions among the ranks of a context-parallel group.
 enum class ContextLayout {
-  contiguous,  ///< N equal chunks; rank i has chunk i
-  zigzag,      ///< 2N equal chunks; rank i has chunks i and 2N-1-i, which balances causal attention
+  contiguous,  ///< N equal chunks, of which rank i has chunk i
+  zigzag,      ///< rank i of N has chunks i and 2N-1-i of 2N, which balances causal attention
 };
 
-/// The samples of one step, over all ranks.
+/// The number of samples that all ranks together process in one step.
 struct BatchGeometry {
   int sequences = 16;    ///< total over all replicas and microbatches
   int microbatches = 8;  ///< m, per replica
@@ -29,7 +29,7 @@ struct Positions {
 struct BatchShape {
   int microbatches = 1;  ///< m
   int size = 1;          ///< b, sequences per microbatch
-  int replicas = 1;      ///< number of replicas sharing the step's samples, m * b each
+  int replicas = 1;      ///< number of replicas; each reads m * b of the step's samples
   int replica = 0;       ///< index of this replica
   /// The positions of each sequence, in this order; empty means all.
   std::vector<Positions> positions{};

@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-/// The tensor that one microbatch sends across a stage boundary: activations in forward, and
-/// gradients of the same shape and dtype in backward. All boundaries of a pipeline have the same
-/// shape and dtype.
+/// The tensor that one microbatch sends across a stage boundary: activations in the forward pass,
+/// and gradients of the same shape and dtype in the backward pass. All boundaries of a pipeline
+/// have the same shape and dtype.
 struct Boundary {
   Shape shape;  ///< (b, s, h)
   DType dtype = DType::f32;
@@ -20,8 +20,8 @@ struct Boundary {
   bool operator==(const Boundary&) const = default;
 };
 
-/// Returns the boundary between stages of whole layers and whole sequences, for microbatches of
-/// `batch` sequences: (batch, s, h) in config.dtype.
+/// Returns the boundary between two stages that split neither layers nor sequences, for
+/// microbatches of `batch` sequences: (batch, s, h) in config.dtype.
 inline Boundary stage_boundary(const GptConfig& config, int batch) {
   return {{batch, config.sequence, config.hidden}, config.dtype};
 }

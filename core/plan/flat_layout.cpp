@@ -25,7 +25,7 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
         "--bucket {}: a bucket holds at least one unit of the model; give at least 1 byte",
         bucket_bytes));
   // A parameter used by two units (a tied table) belongs to the first of them, because its gradient
-  // is complete only there.
+  // is complete only in that unit.
   std::set<int> placed;
   std::vector<std::vector<const StoredParameter*>> own;
   for (const StoredUnit& unit : units) {

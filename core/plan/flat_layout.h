@@ -8,8 +8,8 @@
 namespace lockstep {
 
 /// The layout of a rank's parameters, or their gradients, in flat buffers: buckets of whole units,
-/// in the order in which backward completes their gradients (the head first). Each bucket is one
-/// message, divided into as many equal shards as there are ranks.
+/// in the order in which the backward pass completes the units' gradients (the head first). Each
+/// bucket is one message, divided into as many equal shards as there are ranks.
 ///
 /// A ring sums each chunk in an order that depends on the chunk's position. Data parallelism and
 /// all ZeRO stages use this one layout, so their sums have the same bits.
@@ -24,15 +24,15 @@ class FlatLayout {
     std::int64_t elements() const { return parameter.slice.local().elements(); }
   };
   struct Bucket {
-    std::vector<int> units;  ///< units whose parameters it holds (all or some), descending
+    std::vector<int> units;  ///< units with parameters in this bucket, descending
     std::vector<Slot> slots;
     std::int64_t elements = 0;  ///< including padding; a multiple of the number of shards
     std::int64_t used = 0;      ///< excluding padding
-    DType dtype = DType::f32;   ///< of all its parameters
-    bool frozen = false;        ///< without gradients or updates; applies to the whole bucket
+    DType dtype = DType::f32;   ///< the type of all parameters in the bucket
+    bool frozen = false;        ///< whether the parameters are frozen: no gradients, no updates
 
-    /// Backward first uses the bucket in first_unit() and last uses it in last_unit(); forward
-    /// visits the units in the opposite order.
+    /// The backward pass first uses the bucket in first_unit() and last uses it in last_unit(); the
+    /// forward pass visits the units in the opposite order.
     int first_unit() const { return units.front(); }
     int last_unit() const { return units.back(); }
   };
@@ -53,10 +53,11 @@ class FlatLayout {
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int shards() const { return shards_; }
-  /// Returns the buckets that hold a unit's own parameters, in ascending order. There is nearly
-  /// always just one. Throws std::out_of_range if the unit is not in this layout.
+  /// Returns the indices of the buckets that hold a unit's own parameters, ascending. There is
+  /// nearly always just one. Throws std::out_of_range if the unit is not in this layout.
   std::vector<std::size_t> buckets_of(int unit) const;
-  /// Returns the bucket that holds the parameter `order`. Throws std::out_of_range if none does.
+  /// Returns the index of the bucket that holds the parameter with this order number. Throws
+  /// std::out_of_range if none does.
   std::size_t bucket_holding(int order) const;
   /// Returns the pieces of parameters in shard i of the bucket, in order.
   std::vector<Piece> shard(const Bucket& bucket, int i) const;

@@ -34,37 +34,38 @@ struct Footprint {
   Footprint(const GptConfig& config, const StageLayers& stage, int batch);
 
   std::int64_t boundary = 0;  ///< y or dy between two stages: N h elements
-  std::int64_t stash = 0;     ///< held from a microbatch's forward to its backward
+  std::int64_t stash = 0;     ///< held from a microbatch's forward pass to its backward pass
 
-  /// Held after the input half of backward until the weight half. A block holds 16 N h: the
-  /// Linears' x (1 + 1 + 1 + 4; the inputs of GELU and attention are released) and dy
-  /// (3 + 1 + 4 + 1), which is the block's stash less (4 + a) N. The head holds N h + N V, and the
-  /// embedding holds N h.
+  /// Held from the input half of the backward pass to the weight half. A block holds 16 N h: the
+  /// Linears' x (1 + 1 + 1 + 4; the inputs of GELU and attention are released) and dy (3 + 1 + 4 +
+  /// 1), which is the block's stash less (4 + a) N. The head holds N h + N V, and the embedding
+  /// holds N h.
   std::int64_t pending = 0;
 
   // Peak memory during an action beyond the stashes of all held microbatches. The current
   // microbatch is counted with its full stash, and x or dy are counted from their arrival.
-  /// Forward only allocates, so its peak is at its end. It is the output, N h, if the stage has
-  /// one.
+  /// The forward pass only allocates, so its peak is at its end. The peak is the size of the
+  /// output, N h, if the stage sends one.
   std::int64_t forward_working = 0;
-  /// The full backward, and backward_input, which needs more than the full backward only on the
-  /// last stage. The peak is in the uppermost block's MLP, before the block has released anything:
-  /// dy (N h), which is kept for the residual connection, and the gradient of width 4 h (4 N h). On
-  /// the last stage the head's stash is already released by then, so the peak is 5 N h - (2 N h + N
-  /// V + 4 N). It is at least N h - 2 N, which the head's Linear needs when it writes dx while
-  /// dlogits occupy the memory of the logits. backward_input, which keeps the head's x and dlogits
-  /// for later, needs 4 N h - 4 N on the last stage.
+  /// The larger of the full backward pass and backward_input. Only on the last stage does
+  /// backward_input need more than the full backward pass. The peak is in the uppermost block's
+  /// MLP, before the block has released anything: dy (N h), which is kept for the residual
+  /// connection, and the gradient of width 4 h (4 N h). On the last stage the head's stash is
+  /// already released by then, so the peak is 5 N h - (2 N h + N V + 4 N). It is at least N h - 2
+  /// N, which the head's Linear needs when it writes dx while dlogits occupy the memory of the
+  /// logits. backward_input, which keeps the head's x and dlogits for later, needs 4 N h - 4 N on
+  /// the last stage.
   std::int64_t backward_working = 0;
   std::int64_t backward_input_working = 0;
 
-  /// Returns the peak of MemoryCategory::activations when `held` microbatches run forward, one
-  /// after another, and then backward. `held` is the schedule's peak of live microbatches (1F1B at
-  /// most p, GPipe m).
+  /// Returns the peak of MemoryCategory::activations when `held` microbatches run their forward
+  /// passes, one after another, and then their backward passes. `held` is the schedule's peak of
+  /// live microbatches (1F1B at most p, GPipe m).
   std::int64_t peak(int held) const;
 
   std::int64_t parameters = 0;  ///< bytes of the stage's parameters
-  /// Bytes of the gradients: those of the parameters, minus frozen units, plus V h elements if the
-  /// embedding and a tied head are both on this stage.
+  /// Bytes of the gradients: as many as the parameters have without frozen units, plus V h elements
+  /// if the embedding and a tied head are both on this stage.
   std::int64_t gradients = 0;
   /// AdamW: two f32 per trained element, plus an f32 master copy of 16-bit weights.
   std::int64_t optimizer = 0;

@@ -19,7 +19,8 @@ struct Cut {
   bool operator==(const Cut&) const = default;
 };
 
-/// A parameter without storage: name, shape, position in the whole model, initial values.
+/// Describes a parameter, without storage: its name, shape, position in the whole model, and
+/// initial values.
 struct ParameterSpec {
   std::string name;  ///< Hugging Face's name for GPT-2
   Shape shape;
@@ -58,8 +59,8 @@ enum class BlockSlot {
 };
 constexpr int block_slots = 12;
 
-/// Returns the order of a block's slot. Slots 12 .. 4095 are free for lessons' layers, such as
-/// experts.
+/// Returns the ParameterSpec::order of a slot in a block. Slots 12 .. 4095 are free for layers that
+/// lessons add, such as experts.
 constexpr int orders_of_a_unit = 4096;
 constexpr int block_order(int layer, int slot) {
   return (layer + 1) * orders_of_a_unit + slot;

@@ -14,13 +14,13 @@ constexpr int axis_count = 4;         ///< axes of the rank layout
 constexpr int axes_with_experts = 5;  ///< including ep
 const char* name_of(Axis axis);
 
-/// The ranks that share one layer's experts: those of dp × cp, as in Megatron and DeepSpeed, or
-/// those of one tensor-parallel group.
+/// The ranks that share one layer's experts: either the ranks of dp × cp, as in Megatron and
+/// DeepSpeed, or the ranks of one tensor-parallel group.
 enum class ExpertsWithin { dp_cp, tp };
 
 /// Ranks laid out on named axes. Axes are listed starting with the innermost, along which ranks are
 /// adjacent. The default is Megatron's tp, cp, dp, pp: tensor parallelism stays within a node, and
-/// the pipeline, which sends least, may cross nodes.
+/// the pipeline, which sends the fewest bytes, may cross nodes.
 class Mesh {
  public:
   /// A mesh of one rank.
@@ -39,7 +39,7 @@ class Mesh {
   ExpertsWithin experts_within() const { return within_; }
   /// Returns the coordinate of `rank` on the axis.
   int coordinate(int rank, Axis axis) const;
-  /// Returns the ranks that differ from `rank` only on this axis, by coordinate.
+  /// Returns the ranks that differ from `rank` only on this axis, ordered by coordinate.
   std::vector<int> group(int rank, Axis axis) const { return group(rank, {axis}); }
   /// Returns the ranks that differ from `rank` only on these axes, in ascending order: dp and cp
   /// together, for example, give the replicas of a parameter. Axis::ep cannot be combined with

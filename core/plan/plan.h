@@ -59,14 +59,14 @@ struct Place {
   int rank = 0;
   std::array<int, axes_with_experts> coordinates{};           ///< by Axis
   std::array<std::vector<int>, axes_with_experts> members{};  ///< its group along each Axis
-  std::vector<int> stages;                                    ///< its stages, ascending
+  std::vector<int> stages;                                    ///< the stages it runs, ascending
   std::vector<Held> held;  ///< by stage, and in model order within a stage
 
   int coordinate(Axis axis) const { return coordinates[static_cast<std::size_t>(axis)]; }
   const std::vector<int>& group(Axis axis) const { return members[static_cast<std::size_t>(axis)]; }
   int size(Axis axis) const { return static_cast<int>(group(axis).size()); }
-  /// Returns the stage, for techniques that handle one stage per rank. Throws std::logic_error
-  /// unless there is exactly one.
+  /// Returns the rank's stage, for techniques that handle one stage per rank. Throws
+  /// std::logic_error unless the rank has exactly one stage.
   int only_stage() const;
   bool operator==(const Place&) const = default;
 };
@@ -81,15 +81,15 @@ struct Plan {
   Plan(const GptConfig& config = {}, const Mesh& mesh_ = {});
 
   Mesh mesh;
-  /// (stages): the coordinate of each stage on the pipeline axis.
+  /// For each stage, the coordinate on the pipeline axis of the rank that holds it.
   std::vector<int> rank_of_stage;
   BatchGeometry batch;
   AdamWOptions optimizer;
   std::uint64_t seed = 1;
   std::optional<ModelledTime> modelled;  ///< unset: wall clock
   Collectives collectives = Collectives::built_in;
-  /// Whether receives that reduce read the sender's buffer in place (Transport::combines), so that
-  /// a reduction needs no scratch for incoming data.
+  /// Whether a receive that adds can read the sender's buffer in place (Transport::combines). If
+  /// so, a reduction needs no scratch for incoming data.
   bool receives_combine = true;
 
   /// Returns the model's configuration, including precision and frozen units.
@@ -99,7 +99,7 @@ struct Plan {
   const std::shared_ptr<const ModelBuilder>& builder() const { return builder_; }
   /// Returns all parameters of the whole model in ascending order, with their cuts.
   const std::vector<ParameterSpec>& parameters() const { return *parameters_; }
-  /// Sets configuration, builder and parameters; usually called by the free function set_model in
+  /// Sets configuration, builder and parameters; usually called by the free function set_model() of
   /// core/model/builder.h. Throws std::invalid_argument if the parameters are out of order.
   void set_model(const GptConfig& config, std::shared_ptr<const ModelBuilder> builder,
                  std::vector<ParameterSpec> parameters);

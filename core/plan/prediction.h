@@ -37,7 +37,7 @@ class Figure {
 
   explicit operator bool() const { return bytes_.has_value(); }
   std::int64_t operator*() const { return bytes_.value(); }
-  /// Returns the reason if the figure is not predicted; empty if it is predicted or unset.
+  /// Returns the reason why the figure is not predicted; empty if the figure is predicted or unset.
   const std::string& why_not() const { return why_; }
   bool is_set() const { return bytes_.has_value() || !why_.empty(); }
   bool operator==(const Figure&) const = default;
@@ -64,14 +64,15 @@ class PerCategory {
 
 /// The predictions for one rank during a phase.
 struct Predicted {
-  std::string formula;           ///< of the bubble: "(p-1)/(m+p-1)"
-  std::optional<double> bubble;  ///< of the whole step, from the closed form
+  std::string formula;           ///< the bubble's formula: "(p-1)/(m+p-1)"
+  std::optional<double> bubble;  ///< the bubble of the whole step, from the formula
   /// The bubble according to the simulator, which uses each stage's own costs and the cluster's
   /// links.
   std::optional<double> bubble_simulated;
   /// Bytes sent per step. Operations that a lesson does not set default to zero.
   PerOperation<Figure> bytes_sent = nothing_sent();
-  /// Peak bytes per category. A lesson must set every category, or give a reason for not doing so.
+  /// Peak bytes per category. A lesson must set every category, or give a reason why one is not
+  /// predicted.
   PerCategory<Figure> peak_bytes{};
   std::string schedule;  ///< name of the schedule, if the steps follow one
   int stages = 0;
@@ -80,8 +81,8 @@ struct Predicted {
   /// rounding errors from mistakes.
   std::function<SumOrder()> sum_order;
 
-  /// Returns the figures that are not predicted, each with its reason: "all_reduce", "peak
-  /// gradients".
+  /// Returns the names of the figures that are not predicted, such as "all_reduce" or "peak
+  /// gradients", each with the reason.
   std::vector<std::pair<std::string, std::string>> missing() const {
     std::vector<std::pair<std::string, std::string>> figures;
     for (const Operation operation : all_operations)

@@ -126,8 +126,8 @@ namespace {
 
 /// Appends the part of `piece` in [first, last) of local storage to `into`. Dimensions before
 /// `dimension` have been reduced to one index. Rows along a dimension do not overlap in storage, so
-/// the dimension's indices form one range that lies entirely inside, plus at most one partly
-/// covered index on either side.
+/// the dimension's indices form one range that lies entirely inside [first, last), plus at most one
+/// partly covered index on either side.
 void clip(const Slice::Piece& piece, int dimension, std::int64_t first, std::int64_t last,
           std::vector<Slice::Piece>& into) {
   const Shape& extent = piece.box.extent;
@@ -149,7 +149,7 @@ void clip(const Slice::Piece& piece, int dimension, std::int64_t first, std::int
     part.box.extent = shape_of({extents.data(), at(extent.rank())});
     return part;
   };
-  // Rows [from, to) lie entirely inside.
+  // Rows [from, to) lie entirely inside the range.
   const auto up = [](std::int64_t n, std::int64_t by) { return n <= 0 ? 0 : (n + by - 1) / by; };
   const std::int64_t n = extent[dimension];
   const std::int64_t from = std::min(n, up(first - piece.offset, stride));

@@ -59,12 +59,12 @@ class Slice {
   Slice() = default;
   /// The entire tensor.
   explicit Slice(const Shape& whole) : Slice(whole, {}) {}
-  /// The result of applying all `cuts` in order. Several cuts may divide the same dimension; each
-  /// divides the result of the previous one. Throws std::invalid_argument for a cut that does not
-  /// fit the shape.
+  /// Applies all `cuts` to the whole tensor, in order. Several cuts may divide the same dimension;
+  /// each divides the result of the previous one. Throws std::invalid_argument for a cut that does
+  /// not fit the shape.
   Slice(const Shape& whole, std::span<const DimensionCut> cuts);
 
-  /// Rebuilds a slice received from another rank.
+  /// Rebuilds a slice from the pieces that another rank has sent.
   static Slice of_pieces(const Shape& whole, const Shape& local, std::vector<Piece> pieces);
 
   /// Returns elements [first, first + count) of this slice's local storage, as a slice of local
@@ -77,7 +77,7 @@ class Slice {
   /// Returns the shape of this rank's storage, including padding.
   const Shape& local() const { return local_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
-  /// Returns how many elements of the whole tensor are stored here; padding does not count.
+  /// Returns how many elements of the whole tensor this slice stores; padding does not count.
   std::int64_t elements() const;
   bool is_whole() const { return elements() == whole_.elements() && local_ == whole_; }
   /// Returns the positions of all elements as the fewest possible runs, in the order of the pieces.

@@ -19,11 +19,11 @@ struct StageLayers {
   }
   bool operator==(const StageLayers&) const = default;
 
-  /// Returns the layers of the model on one device.
+  /// Returns all layers of the model, as one device runs them.
   static StageLayers whole(const GptConfig& config);
-  /// Returns the layers of stage `stage` of `stages`: contiguous blocks, as evenly as possible; the
-  /// first stages get one more block each if the blocks do not divide evenly. Throws UsageError,
-  /// naming --layers, if there are more stages than blocks.
+  /// Returns the layers of stage `stage` of `stages`: blocks are contiguous and divided as evenly
+  /// as possible. If the blocks do not divide evenly, the first stages get one more block each.
+  /// Throws UsageError, naming --layers, if there are more stages than blocks.
   static StageLayers of(const GptConfig& config, int stage, int stages);
 };
 
