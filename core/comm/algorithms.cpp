@@ -39,14 +39,16 @@ Algorithm algorithm_of(const std::string& name) {
 // -- rings ------------------------------------------------------------------------------------
 
 // Step k sends chunk (rank - k - 1) to the right, and receives and adds the chunk before it from
-// the left. After N - 1 steps chunk `rank` has gone around the whole ring and is complete here.
+// the left. After N - 1 steps chunk `rank` has gone around the whole ring, and its sum is complete
+// on this member.
 void ring_reduce_scatter(Peers& peers, View data) {
   const auto chunk = [&](int i) { return chunk_of(data, peers.neighbour(i), peers.size()); };
   for (int k = 0; k < peers.size() - 1; ++k)
     peers.exchange_add(chunk(-k - 1), peers.neighbour(1), chunk(-k - 2), peers.neighbour(-1));
 }
 
-// Step k forwards the chunk received last, starting with this member's own.
+// Each step forwards the chunk received in the previous step; the first step sends this member's
+// own chunk.
 void ring_all_gather(Peers& peers, View data) {
   const auto chunk = [&](int i) { return chunk_of(data, peers.neighbour(i), peers.size()); };
   for (int k = 0; k < peers.size() - 1; ++k)
@@ -56,7 +58,7 @@ void ring_all_gather(Peers& peers, View data) {
 // -- trees ------------------------------------------------------------------------------------
 
 // In round k (1, 2, 4, ...) every member at a distance below k from the root sends the data to the
-// member k places further on.
+// member k places after it.
 void binomial_broadcast(Peers& peers, View data, int root) {
   const int place = peers.neighbour(-root);
   const auto member = [&](int distance) { return (root + distance) % peers.size(); };
@@ -68,7 +70,7 @@ void binomial_broadcast(Peers& peers, View data, int root) {
 
 namespace {
 
-// Follows the edges of a binomial tree from its leaves to its root, member 0.
+// Sums the data along the edges of a binomial tree, from the leaves to the root, member 0.
 void binomial_reduce(Peers& peers, View data) {
   for (int k = 1; k < peers.size(); k *= 2) {
     if (peers.rank() % (2 * k) == k) return peers.send(data, peers.rank() - k);
@@ -126,9 +128,9 @@ void dissemination_barrier(Peers& peers) {
 
 namespace {
 
-/// The P members (a power of two) that halve and double among themselves. The other N - P members
-/// are the even ones among the first 2(N - P): each sends its elements to the next member (fold),
-/// and receives the sums from it at the end (unfold).
+/// The P members (P is a power of two) that exchange messages in the halving and doubling rounds.
+/// The other N - P members are the even ones among the first 2(N - P): each sends its elements to
+/// the next member (fold), and receives the sums from it at the end (unfold).
 class Core {
  public:
   explicit Core(Peers& peers)

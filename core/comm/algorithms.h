@@ -8,16 +8,16 @@
 
 namespace lockstep {
 
-/// The algorithm of an all-reduce. Each comment gives its time for n bytes on N ranks if a message
-/// of n bytes takes α + nβ (Thakur, Rabenseifner, Gropp 2005). P is the largest power of two ≤ N.
-/// If P = N, then r = 0. Otherwise r = 1, because N − P ranks first send their elements to a
-/// partner, and receive the sums from it at the end.
+/// An all-reduce algorithm. Each comment gives its time for n bytes on N ranks if a message of n
+/// bytes takes α + nβ (Thakur, Rabenseifner, Gropp 2005). P is the largest power of two ≤ N. If P =
+/// N, then r = 0. Otherwise r = 1, because N − P ranks first send their elements to a partner, and
+/// receive the sums from it at the end.
 enum class Algorithm {
   ring,   ///< 2(N−1)(α + ⌈n/N⌉β): fewest bytes, but 2(N−1) rounds
   naive,  ///< 2α + 2(N−1)nβ: all send to member 0, which adds and sends the sums back
-  tree,   ///< up to 2⌈log₂N⌉(α + nβ): reduce up a binomial tree, broadcast down
-  recursive_doubling,  ///< (log₂P + 2r)(α + nβ) at most: fewest rounds, all bytes
-  rabenseifner,  ///< 2log₂P α + 2((P−1)/P)nβ + 2r(α + nβ): recursive halving, doubling
+  tree,   ///< up to 2⌈log₂N⌉(α + nβ): reduces up a binomial tree, then broadcasts down it
+  recursive_doubling,  ///< (log₂P + 2r)(α + nβ) at most: fewest rounds; each sends all elements
+  rabenseifner,  ///< 2log₂P α + 2((P−1)/P)nβ + 2r(α + nβ): recursive halving, then doubling
 };
 const char* name_of(Algorithm algorithm);
 /// Looks up an algorithm by name, with - or _ between words. Throws UsageError with the list of
@@ -30,12 +30,12 @@ constexpr Algorithm all_reduce_algorithms[] = {Algorithm::ring, Algorithm::naive
 /// Leaves the sum over all members on every member. The sums are bitwise identical, because each
 /// partial sum is computed by only one member, or by several members from the same two terms.
 void all_reduce(Algorithm algorithm, Peers& peers, View data);
-/// Returns the number of scratch elements, of the data's type, that the algorithm needs.
+/// Returns the number of scratch elements that the algorithm needs; they have the data's type.
 /// `combines` is Transport::combines(); if it is true, some algorithms need no scratch.
 std::int64_t all_reduce_scratch(Algorithm algorithm, std::int64_t elements, int ranks,
                                 bool combines);
 
-// The comments below end with the collective's time, as above.
+// Each comment below ends with the collective's time, in the notation above.
 
 /// Leaves the sum of chunk i on member i; its other chunks hold partial sums. (N−1)(α + ⌈n/N⌉β)
 void ring_reduce_scatter(Peers& peers, View data);

@@ -29,7 +29,7 @@ Span span_of(const Channel::Part& part, int peer, std::int64_t bytes) {
 
 using Flow = GpuTimeline::Entry::Flow;
 
-/// The timeline entry of a message on a GPU.
+/// Returns the GpuTimeline entry for a message whose bytes are on a GPU.
 GpuTimeline::Entry entry(int row, const Span& span, const Pending& pending, Picoseconds posted,
                          std::uint64_t flow, Flow kind) {
   const Marks marks = pending.marks();
@@ -52,8 +52,8 @@ std::span<std::byte> bytes_of(View view) {
 }  // namespace
 
 /// A message, and a callback that records it in the trace when it is done and returns its end. The
-/// messages of a lane complete in the order in which they were issued: finish() first finishes all
-/// earlier messages.
+/// messages of a lane complete in the order in which they were issued, because finish() first
+/// finishes all earlier messages.
 class Channel::Message final : public Task {
  public:
   using Record = std::function<Event(Pending&)>;
@@ -172,8 +172,8 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
                   start = passage.start;
                   end = passage.end;
                 } else {
-                  // The receiver's wait until the sender posts the message is not part of the
-                  // message.
+                  // The receiver's wait for the sender to post the message does not count as part
+                  // of the message.
                   start = std::max({posted, pending.departure(), lane.free});
                   end = std::max(clock.since_start(pending.done_nanoseconds()), start);
                 }

@@ -22,9 +22,9 @@ struct Endpoint {
   Collectives collectives = Collectives::built_in;
 };
 
-/// A communication stream between this rank and others. The stream is in order, has its own time
-/// and one lane per direction, and follows the rules of modelled time (core/README.md, "Modelled
-/// time"):
+/// A communication stream between this rank and other ranks. The stream is in order, has its own
+/// time and one lane per direction, and follows the rules of modelled time (core/README.md,
+/// "Modelled time"):
 ///
 ///   A message starts when its data and the sender's lane are ready, and holds that lane for
 ///   β · bytes. It arrives α later, but no sooner than β · bytes after the receiver's lane became
@@ -32,9 +32,10 @@ struct Endpoint {
 ///
 /// On the wall clock, a message's span begins when the message was posted or when the previous
 /// message on its lane was done, whichever is later. In the trace, a message is a span on the
-/// sender's lane, a span on the receiver's lane, and a flow from one to the other. A Channel
+/// sender's lane, a span on the receiver's lane, and a flow between the two spans. A Channel
 /// belongs to one agent at a time: the rank's own thread, or a worker. It must outlive its Works,
-/// and completes them in the order in which they were issued, separately in each direction.
+/// and completes them in the order in which they were issued. Sends and receives are ordered
+/// separately.
 class Channel {
  public:
   /// The operation that a message belongs to.
@@ -58,8 +59,8 @@ class Channel {
   /// Receives into a view that nothing uses after the work launched so far on the compute stream.
   Work receive(View into, int from, const Part& part);
 
-  // Record a message that was evaluated but not sent (see MetaCollectives) in the trace, exactly as
-  // send() and receive() record their messages.
+  // These functions record in the trace a message that was evaluated but not sent (see
+  // MetaCollectives), exactly as send() and receive() record their messages.
   void record_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part);
   void record_received(int from, std::int64_t bytes, const Passage& passage, const Part& part);
 
@@ -70,13 +71,13 @@ class Channel {
  private:
   class Message;
 
-  /// One direction of the stream: a lane of the trace, added by its first message.
+  /// One direction of the stream. Its lane is added to the trace with its first message.
   struct Lane {
     std::string name;
     int id = -1;
-    Picoseconds free = 0;               ///< when it becomes free
+    Picoseconds free = 0;               ///< when the lane becomes free
     std::deque<Message*> in_flight;     ///< in order of issue
-    std::vector<std::uint32_t> counts;  ///< messages so far, by peer; numbers the flows
+    std::vector<std::uint32_t> counts;  ///< messages so far, by peer; used to number flows
 
     int id_in(Recorder& trace) { return id >= 0 ? id : id = trace.add_lane(name); }
     /// Returns and advances the number of the next message to or from `peer`.

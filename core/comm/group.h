@@ -27,10 +27,10 @@ namespace lockstep {
 ///
 /// Collectives run one after another on the group's own communication stream. Each starts when the
 /// compute stream reaches the point of the call, and overlaps with compute until wait(). Additions
-/// cost nothing on the modelled clock (there is no γ term). In a group of one, every operation ends
-/// immediately and sends nothing. After a collective fails, or its Work is dropped before it is
-/// done, the group runs no further collectives, and the wait() of each later collective throws an
-/// error with the reason.
+/// cost nothing on the modelled clock (there is no γ term). In a group of one rank, every operation
+/// ends immediately and sends nothing. After a collective fails, or its Work is dropped before it
+/// is done, the group runs no further collectives, and the wait() of each later collective throws
+/// an error with the reason.
 class Group {
  public:
   /// The number of channels that a group uses.
@@ -52,17 +52,17 @@ class Group {
 
   /// Sends to or receives from another member, by its index in the group, on a stream separate from
   /// the collectives' stream. Sends complete in the order in which they were issued, whatever their
-  /// destination; receives likewise, whatever their source.
+  /// destinations. Receives also complete in order, whatever their sources.
   Work send(View data, int to, std::source_location where = std::source_location::current());
   Work receive(View into, int from, std::source_location where = std::source_location::current());
 
   /// Copies the root's elements to every member (binomial tree).
   Work broadcast(View data, int root, std::source_location where = std::source_location::current());
-  /// Leaves the sum over all members on every member, bitwise identical.
+  /// Leaves the sum over all members on every member, with identical bits.
   Work all_reduce(View data, Algorithm algorithm = Algorithm::ring,
                   std::source_location where = std::source_location::current());
-  /// Divides `data` into size() chunks (see chunk()). Member i ends with the sum of chunk i over
-  /// all members, in its place in `data`; its other chunks hold partial sums (ring).
+  /// Divides `data` into size() chunks (see chunk()). On member i, chunk i of `data` ends as the
+  /// sum over all members, and the other chunks end as partial sums (ring).
   Work reduce_scatter(View data, std::source_location where = std::source_location::current());
   /// Member i contributes chunk i of `data`; every member ends with all chunks (ring).
   Work all_gather(View data, std::source_location where = std::source_location::current());
@@ -102,13 +102,14 @@ class Group {
   /// collectives, and `ours` otherwise.
   Work issue(const Call& call, std::function<void(Peers&)> ours,
              std::function<void(NativeCollectives&)> theirs);
-  /// Issues a collective of a GPU's library, which enqueues it immediately.
+  /// Issues a collective through a GPU library, which enqueues the collective immediately.
   Work enqueue_native(const Span& span, const Event& ready,
                       const std::function<void(NativeCollectives&)>& work);
   Event run_native(ChannelPeers& peers, const Span& span, NativeCollectives& backend,
                    const std::function<void(NativeCollectives&)>& work);
   std::vector<int> chunk_counts(View data) const;
-  // Validate an operation's argument and return it; throw std::invalid_argument.
+  // Each of these validates an operation's argument and returns it, or throws
+  // std::invalid_argument.
   View checked(const char* operation, View data) const;
   int member(const char* operation, int i) const;
   Channel::Part part(const char* name, std::source_location where) const;
@@ -118,11 +119,11 @@ class Group {
   std::string name_;
   const char* kept_name_;  ///< for spans, which outlive the group
   int rank_ = 0;
-  std::int64_t issued_ = 0;  ///< number of collectives so far, which numbers them
+  std::int64_t issued_ = 0;  ///< number of collectives issued so far
   Channel messages_;
   std::unique_ptr<Channel> collective_channel_;  ///< the worker's, or null
   std::unique_ptr<NativeCollectives> native_;
-  std::unique_ptr<MetaCollectives> meta_;  ///< on the meta device only; then there is no worker
+  std::unique_ptr<MetaCollectives> meta_;  ///< on the meta device only, where there is no worker
   std::deque<MetaTask*> unsettled_{};      ///< in order of issue
   std::unique_ptr<Worker> worker_;         ///< declared last: it uses the others until it ends
 };

@@ -15,7 +15,7 @@ class Group::CollectiveTask final : public Task {
   ~CollectiveTask() override { worker_.drop(*job_); }
   Event finish() override {
     Event end = worker_.wait(*job_);
-    if (scratch_) compute_.follow(end);  // the scratch is released next
+    if (scratch_) compute_.follow(end);  // because finish() is about to release the scratch
     return end;
   }
 
@@ -86,7 +86,7 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
     scratch =
         Tensor{endpoint_.device.memory, {call.scratch}, MemoryCategory::communication, call.dtype};
   const Event ready =
-      compute.record();  // on a GPU, the allocation of the scratch has also ended by then
+      compute.record();  // this event also follows the scratch's allocation on a GPU
   Channel::Part part = this->part(call.name, call.where);
   part.whole = call.whole;
   part.root = call.root;
@@ -140,9 +140,9 @@ Work Group::enqueue_native(const Span& span, const Event& ready,
   return {compute, span, Event{compute.now(), std::move(done)}};
 }
 
-// Runs our own barrier before the backend's call. The barrier detects mismatched calls, sleeps
-// while members are missing, and, if a member never arrives, keeps the others from hanging inside a
-// library call, which cannot be cancelled.
+// Runs Lockstep's own barrier before the backend's call. The barrier detects mismatched calls,
+// sleeps while members are missing, and, if a member never arrives, keeps the others from hanging
+// inside a library call, which cannot be cancelled.
 Event Group::run_native(ChannelPeers& peers, const Span& span, NativeCollectives& backend,
                         const std::function<void(NativeCollectives&)>& work) {
   dissemination_barrier(peers);

@@ -16,7 +16,7 @@ namespace lockstep {
 
 /// A communication stream on the CPU: a thread that runs a group's collectives in the order in
 /// which they were issued, while the rank computes. If the rank waits for a job that is next in
-/// line and has not begun, the rank's own thread runs the job as the worker's agent, which saves a
+/// line and has not begun, the rank's own thread runs the job as the worker's agent, to save a
 /// thread switch. After a job fails, or is dropped before it is done, this rank's messages no
 /// longer match the other ranks' messages, so later jobs fail with the same error without running.
 class Worker {
@@ -34,9 +34,9 @@ class Worker {
     enum class State { queued, running, done, dropped };
     Body body_;
     Route why_;
-    std::int64_t number_ = 0;  ///< among this worker's jobs, from 1
+    std::int64_t number_ = 0;  ///< index among this worker's jobs, from 1
     State state_ = State::queued;
-    bool dropped_ = false;  ///< was dropped while running
+    bool dropped_ = false;  ///< whether it was dropped while running
     Event end_;
     std::exception_ptr error_;
   };

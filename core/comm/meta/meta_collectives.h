@@ -14,9 +14,9 @@ namespace lockstep {
 // Collectives between ranks on the meta device.
 //
 // On the CPU a collective is a job of a worker thread, which exchanges N - 1 or 2(N - 1) messages
-// in a ring of N ranks. The meta device moves no data, and in modelled time the outcome follows
-// from the times of the members' calls, the times at which their lanes become free, and the
-// algorithm. So the members send no messages. Each member submits its call
+// in a ring of N ranks. The meta device moves no data. In modelled time, the outcome depends only
+// on the times of the members' calls, the times at which their lanes become free, and the
+// algorithm. The members therefore send no messages. Each member submits its call
 // (MetaCollectives::issue), and the last member to do so evaluates the collective for all members.
 // It runs the algorithm once per member over a StepRecorder, and a StepPlayer plays the recorded
 // steps against one another. Times, byte counts and trace events are exactly as if the messages had
@@ -26,7 +26,7 @@ namespace lockstep {
 // member has called it. On the meta device no member finishes that early. MPI and NCCL permit both
 // behaviours.
 
-/// One member's call to a collective.
+/// One member's call of a collective operation.
 struct MetaCall {
   std::function<void(Peers&)> algorithm;  ///< touches no data; may run on another thread
   Route route;  ///< for checking that the members agree, and for error messages
@@ -37,14 +37,14 @@ struct MetaCall {
 /// One member's result of a collective.
 struct MetaOutcome {
   Picoseconds end = 0;
-  std::optional<std::int64_t> bytes_sent;  ///< empty if it sends no message
+  std::optional<std::int64_t> bytes_sent;  ///< empty if the member sends no message
   // If traced: this member's messages, and the intervals during which they occupied its lanes.
   std::vector<MetaStep> steps;
   std::vector<Passage> passages;
 };
 
-/// A call in flight. The destructor withdraws the call if the collective is not done; all later
-/// calls of this member then fail.
+/// A call in flight. If the collective is not done, the destructor withdraws the call, and all
+/// later calls by this member fail.
 class MetaPending {
  public:
   virtual ~MetaPending() = default;

@@ -55,14 +55,14 @@ struct MetaMember {
   }
 
   std::vector<MetaStep> steps;
-  Picoseconds ready = 0;  ///< when its next step may begin
+  Picoseconds ready = 0;  ///< when the member's next step may begin
   bool traced = false;    ///< whether play() must fill in the passages
-  // The times at which its lanes become free; play() advances them.
+  // The times at which the member's lanes become free; play() advances these times.
   Picoseconds send_free = 0;
   Picoseconds receive_free = 0;
   // Results of play().
   Picoseconds end = 0;
-  std::optional<std::int64_t> bytes_sent;  ///< empty if it sends no message
+  std::optional<std::int64_t> bytes_sent;  ///< empty if the member sends no message
   std::vector<Passage> passages;           ///< one for each step
 };
 
@@ -73,7 +73,8 @@ class StepPlayer {
   /// `ranks` has each member's rank in the whole run.
   StepPlayer(std::vector<int> ranks, Cluster cluster);
 
-  /// A message whose size differs from what its receiver expects; impossible if all members agree.
+  /// Thrown for a message whose size differs from the size that its receiver expects. This is
+  /// impossible if all members agree.
   struct Misfit {
     int sender = 0, receiver = 0;  ///< members
     std::int64_t sent = 0, expected = 0;
@@ -106,8 +107,8 @@ class StepPlayer {
   Cluster cluster_;
   std::vector<InFlight> in_flight_;  ///< [sender][receiver]; allocated by the first collective
   std::vector<Sent> sent_;
-  std::vector<std::size_t> next_;  ///< by member: its next step
-  std::vector<int> waits_for_;     ///< by member: the sender it waits for, or none
+  std::vector<std::size_t> next_;  ///< by member: index of the next step
+  std::vector<int> waits_for_;     ///< by member: the sender that the member waits for, or none
   std::vector<int> open_;          ///< members that can continue
 };
 

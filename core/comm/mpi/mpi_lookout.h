@@ -37,7 +37,7 @@ class MpiLookout {
 
   void computes_on(const Stream& compute);
 
-  /// Registers one agent's wait for another rank, for the lifetime of this object.
+  /// Registers one agent's wait for another rank, as long as this object lives.
   class Waiting {
    public:
     Waiting(MpiLookout& lookout, int peer);
@@ -54,7 +54,7 @@ class MpiLookout {
     MpiLookout& lookout_;
     const int peer_;
     const Time begin_;
-    Time computed_, reported_;  ///< last answer by a computing rank; value at the last call
+    Time computed_, reported_;  ///< last answer by a computing rank; `computed_` at last call
     std::list<Waiting*>::iterator place_;
   };
 

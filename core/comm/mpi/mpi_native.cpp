@@ -101,8 +101,8 @@ class MpiCollectives final : public NativeCollectives {
   void check(int status, const char* call) const { check_mpi(status, call, rank_); }
 
   std::vector<int> ranks_;
-  int rank_;       ///< in the whole run, for error messages
-  int place_ = 0;  ///< in the group
+  int rank_;       ///< rank in the whole run, for error messages
+  int place_ = 0;  ///< this rank's index in the group
   MPI_Comm communicator_ = MPI_COMM_NULL;
 };
 

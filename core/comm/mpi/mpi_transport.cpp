@@ -20,9 +20,9 @@ namespace {
 
 class MpiTransport;
 
-/// A header sent before each message, with the message's modelled departure time and the sender's
-/// description of the message. A receiver that expects a different message can thus report both
-/// descriptions.
+/// The header sent before each message. It holds the message's modelled departure time and the
+/// sender's description of the message. A receiver that expects a different message can thus report
+/// both descriptions.
 struct Head {
   Picoseconds departure = 0;
   std::int64_t bytes = 0;
@@ -56,7 +56,7 @@ Head head_of(const Route& route, std::size_t bytes, Picoseconds departure) {
   return head;
 }
 
-/// Two MPI tags per channel: one for the head, one for the bytes.
+/// Each channel has two MPI tags: one for heads and one for payloads.
 int tag_of(int channel, bool head) {
   return 2 * channel + (head ? 1 : 0);
 }
@@ -258,7 +258,7 @@ class MpiTransport final : public Transport {
 void MpiPending::wait() {
   Polling polling;
   double patience = agent_.patience_seconds();
-  std::optional<MpiLookout::Waiting> known;  // registered once the wait is long
+  std::optional<MpiLookout::Waiting> known;  // set once the wait has become long
   while (true) {
     live_.look_after_all();
     if (done_nanoseconds_ != 0) {
@@ -304,7 +304,7 @@ bool MpiPending::is_done() {
   return body_done != 0;
 }
 
-// Compares the sender's description of the message with this receive.
+// Checks the sender's description of the message against this receive.
 void MpiPending::compare() const {
   Route sent = route_;
   sent.operation = head->operation;

@@ -17,8 +17,8 @@ namespace lockstep {
 
 namespace {
 
-/// Identifies a connection: by its channel if it connects a group, and also by its source and
-/// destination if it is one-way.
+/// Identifies a connection. The channel identifies a group's connection; a one-way connection also
+/// has a source and a destination.
 struct ConnectionKey {
   int channel = 0;
   int source = -1;
@@ -31,7 +31,7 @@ struct Connection {
   GpuQueue queue;  ///< declared first: the communicator uses it
   std::unique_ptr<GpuCommunicator> communicator;
   std::vector<int> ranks;  ///< by member: its rank in the whole run
-  bool one_way;            ///< from one pipeline rank to another: not batched
+  bool one_way;            ///< one pipeline rank to another, so not batched
 
   Connection(std::unique_ptr<GpuCommunicator> communicator_, std::vector<int> ranks_, Gpu& gpu,
              bool one_way_)
@@ -60,7 +60,8 @@ struct Shared {
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
 
-  /// Creates a communicator of `ranks` from an id that the first of them sends to the others.
+  /// Creates a communicator of `ranks` from an id that the first rank in the list sends to the
+  /// others.
   std::unique_ptr<GpuCommunicator> join(const std::vector<int>& ranks) const {
     const auto place = std::ranges::find(ranks, control->rank()) - ranks.begin();
     std::vector<std::byte> id(128);
@@ -159,7 +160,7 @@ class NcclTransport final : public Transport {
   }
   // Connects the lower rank to the higher rank first, then connects the reverse direction, and
   // sends a dummy message each way. NCCL connects two ranks at their first message, and blocks the
-  // host inside the call until the other rank makes its call. In the middle of a schedule that
+  // host inside the call until the other rank makes its call. In the middle of a schedule, this
   // would cause a deadlock: rank 0 would wait for a gradient from rank 1, while rank 1 waits for an
   // activation from rank 0.
   void connect(int peer, int channel, Directions directions) override {

@@ -8,15 +8,15 @@
 namespace lockstep {
 
 /// Creates a transport for messages and collectives over NCCL, between ranks with one GPU each. It
-/// enqueues all operations on the GPU and does not block the host, so a message is matched without
-/// the host noticing. `control`, the transport between the ranks' hosts (threads or MPI), carries
-/// the run's own messages.
+/// enqueues all operations on the GPU and does not block the host, so the host does not notice when
+/// a message is matched. `control`, the transport between the ranks' hosts (threads or MPI),
+/// carries the run's own messages.
 ///
-/// Each channel of a group has its own communicator, and so has each direction of a channel between
-/// two pipeline ranks. The reason is that NCCL serializes the operations of one communicator, so on
-/// a shared communicator a waiting receive would block a send that another rank waits for.
+/// Each channel of a group has its own communicator, and each direction of a channel between two
+/// pipeline ranks also has its own, because NCCL serializes the operations of one communicator. On
+/// a shared communicator, a waiting receive would block a send that another rank waits for.
 ///
-/// Messages of a group with no kernel launch between them are batched (ncclGroupStart), so that
+/// A group's messages are batched (ncclGroupStart) if no kernel is launched between them, so that
 /// every rank may first send to its neighbour and then receive, as with the other transports. A
 /// batch is submitted before the next launch, or when the host waits for one of its messages.
 ///

@@ -80,7 +80,7 @@ void NcclWatchdog::look_for_errors() {
 }
 
 // The completion of any operation counts as progress, because a receive that was posted early may
-// legitimately wait for long.
+// legitimately wait for a long time.
 void NcclWatchdog::look_for_progress() {
   std::lock_guard lock{mutex_};
   const std::int64_t now = steady_nanoseconds();

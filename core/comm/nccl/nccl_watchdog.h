@@ -21,7 +21,7 @@ class NcclWatchdog {
  public:
   /// `control` and `gpu` must outlive the watchdog.
   NcclWatchdog(const Transport& control, Gpu& gpu, double patience_seconds);
-  /// Checks once more; if the run has failed, aborts the operations that remain.
+  /// Checks the run once more. If the run has failed, aborts the remaining operations.
   ~NcclWatchdog();
   NcclWatchdog(const NcclWatchdog&) = delete;
   NcclWatchdog& operator=(const NcclWatchdog&) = delete;

@@ -34,10 +34,10 @@ struct MetaRendezvous::MetaGroup {
 
   struct MemberState {
     bool joined = false;
-    bool finished = false;                  ///< its rank has finished
-    std::int64_t calls = 0;                 ///< number of calls so far
+    bool finished = false;                  ///< whether the member's rank has finished
+    std::int64_t calls = 0;                 ///< number of this member's calls so far
     std::optional<std::int64_t> withdrawn;  ///< number of the first call that was withdrawn
-    std::string why;                        ///< the error for all calls after that one
+    std::string why;                        ///< the error that all later calls throw
   };
 
   std::vector<int> ranks;

@@ -12,9 +12,9 @@ namespace lockstep {
 class ThreadFabric;
 
 /// Implements MetaCollectives for ranks that are threads. The fabric's lock protects all state. The
-/// fabric's WaitGraph includes every wait for a member, so deadlocks, mismatched calls and failed
-/// ranks end a run just as they do if messages are sent. Only the evaluation of a collective runs
-/// outside the lock.
+/// fabric's WaitGraph includes every wait for a member. Deadlocks, mismatched calls and failed
+/// ranks therefore end a run just as they do when messages are sent. Only the evaluation of a
+/// collective runs outside the lock.
 class MetaRendezvous {
  public:
   /// The fabric owns this object.

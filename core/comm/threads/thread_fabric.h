@@ -38,8 +38,8 @@ class ThreadFabric {
   /// GPU.
   std::unique_ptr<Transport> endpoint(int rank, bool one_gpu = false);
 
-  /// Marks the rank as finished: it will not send or receive again. Ranks that wait for it get an
-  /// error.
+  /// Marks the rank as finished: it will not send or receive again. Ranks that wait for this rank
+  /// get an error.
   void finish(int rank);
   /// Records that a rank has failed; from then on every wait() throws. Only the first failure is
   /// kept.
@@ -60,7 +60,7 @@ class ThreadFabric {
     int channel;
     auto operator<=>(const MessageKey&) const = default;
   };
-  /// The sends or receives of one key whose other side is not posted yet.
+  /// The sends or the receives with one key whose other side has not been posted yet.
   struct Unmatched {
     std::deque<std::shared_ptr<Message>> sends;
     std::deque<std::shared_ptr<Message>> receives;

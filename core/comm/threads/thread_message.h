@@ -19,7 +19,7 @@ struct ThreadFabric::Message {
   Picoseconds departure = 0;
   std::int64_t done_nanoseconds = 0;
   GpuQueue* queue = nullptr;  ///< the agent's; null for host memory
-  MarkPtr ready;              ///< on a GPU: passed when the buffer may be used
+  MarkPtr ready;              ///< on a GPU: passed once the buffer may be used
   Marks marks;
   const GpuQueue* marks_queue = nullptr;  ///< the queue on which `marks` were recorded
 

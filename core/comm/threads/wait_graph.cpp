@@ -52,7 +52,7 @@ bool WaitGraph::job_dropped(int worker) {
 bool WaitGraph::job_done(int worker) {
   Agent& self = at(worker);
   ++self.done;
-  // Only its own rank's thread waits for a worker.
+  // A worker's jobs are awaited only by its own rank's thread.
   Agent& rank = at(self.rank);
   if (const auto* jobs = std::get_if<ForJobs>(&rank.waits))
     if (jobs->worker == worker && jobs->jobs <= self.done) rank.waits = std::monostate{};
@@ -119,7 +119,8 @@ std::optional<std::string> WaitGraph::deadlock(int agent) const {
   return text;
 }
 
-// Explains the deadlock if the two agents wait for each other in different calls; otherwise "".
+// If the two agents wait for each other in different calls, returns a text that explains this;
+// otherwise "".
 std::string WaitGraph::disagreement(int agent, int other) const {
   const auto* mine = std::get_if<ForMessage>(&at(agent).waits);
   const auto* theirs = std::get_if<ForMessage>(&at(other).waits);
@@ -156,8 +157,8 @@ std::string WaitGraph::stalled(int agent, double seconds) const {
                      at(last).rank, seconds, text);
 }
 
-// To close a cycle, prefers the peer's agent that waits on the same channel, then any other active
-// agent of the peer; otherwise returns the peer's own thread.
+// To close a cycle, prefers the peer's agent that waits on the same channel, and then any other
+// active agent of the peer. If there is none, returns the peer's own thread.
 int WaitGraph::next(int agent) const {
   if (const auto* jobs = std::get_if<ForJobs>(&at(agent).waits)) return jobs->worker;
   if (const auto* member = std::get_if<ForMember>(&at(agent).waits)) return *member->missing;
@@ -171,7 +172,8 @@ int WaitGraph::next(int agent) const {
   return best;
 }
 
-// Whether the agent waits for its own worker, and the worker's line already shows the same call.
+// Whether the agent waits for its own worker and the worker's line of the message already shows the
+// same call.
 bool WaitGraph::described_by_worker(int agent) const {
   const auto* jobs = std::get_if<ForJobs>(&at(agent).waits);
   if (jobs == nullptr) return false;

@@ -16,9 +16,9 @@ namespace lockstep {
 /// moment, a worker runs from the moment a job is queued, and workers without jobs and finished
 /// ranks are passive.
 ///
-/// A message can come only from an agent of the peer rank, and a job's result only from its worker.
-/// So an agent is deadlocked if and only if none of the agents that it waits for, directly or
-/// through others, is running.
+/// A message can come only from an agent of the peer rank, and a job's result can come only from
+/// the job's worker. Therefore an agent is deadlocked if and only if none of the agents that it
+/// waits for, directly or through others, is running.
 class WaitGraph {
  public:
   // An agent waits for one of three things.
@@ -29,7 +29,7 @@ class WaitGraph {
     std::int64_t bytes = 0;
     Route route;
   };
-  /// Another rank's call of a collective (see MetaRendezvous).
+  /// Another rank's call to the same collective (see MetaRendezvous).
   struct ForMember {
     const int* missing;  ///< the other rank; it may change while the agent waits
     Route route;

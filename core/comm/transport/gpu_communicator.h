@@ -39,7 +39,7 @@ class GpuCommunicator {
   virtual void reduce_scatter(Queue queue, View data, View own) = 0;
   /// Gathers size() equal chunks into `data`; this member's own chunk is already in place.
   virtual void all_gather(Queue queue, View data) = 0;
-  /// Sums `data` over members into the root's `data`, in place.
+  /// Sums `data` over all members, and leaves the sum in the root's `data`.
   virtual void reduce(Queue queue, View data, int root) = 0;
 
   /// Returns the asynchronous error, if one has occurred (ncclCommGetAsyncError).

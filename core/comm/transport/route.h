@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// The side of a message.
+/// Which side of a message: the sender's or the receiver's.
 enum class Direction : std::uint8_t { send, receive };
 
 /// A message's peer and channel, and the operation that it belongs to.
@@ -18,7 +18,7 @@ struct Route {
   const char* group = nullptr;  ///< the group's name; lives as long as the run
   // Properties of a collective, on which all members must agree; -1 or null if unspecified.
   std::int64_t whole = -1;          ///< bytes of the whole collective
-  std::int64_t number = -1;         ///< of the collective within its group, from 0
+  std::int64_t number = -1;         ///< index of the collective in its group, from 0
   int root = -1;                    ///< a member of the group
   const char* algorithm = nullptr;  ///< its name; lives as long as the run
 };

@@ -32,11 +32,12 @@ class Pending {
   /// is done. Throws RunError if the run has failed or cannot continue (deadlock, a stalled rank,
   /// mismatched sizes).
   virtual void wait() = 0;
-  /// For a completed receive: the modelled time at which the message started on the sender's lane.
+  /// For a completed receive, returns the modelled time at which the message started on the
+  /// sender's lane.
   virtual Picoseconds departure() const = 0;
-  /// The time at which the message was done, in steady-clock nanoseconds; it may be earlier than
-  /// the call of wait(). (MPI makes progress only inside its calls, so under MPI this is the time
-  /// at which a call found the message done.)
+  /// The time at which the message was done, in steady-clock nanoseconds; this time may be before
+  /// wait() was called. (MPI makes progress only inside its calls, so under MPI this is the time at
+  /// which a call found the message done.)
   virtual std::int64_t done_nanoseconds() const = 0;
   /// After wait(), if the bytes are on a GPU: the marks before and after their copy.
   virtual Marks marks() const { return {}; }
@@ -147,7 +148,7 @@ class Transport {
   /// Reports that a queued job will not run.
   virtual void job_dropped() {}
   /// Reports that this agent waits until `worker` has done `jobs` jobs in total. The transport only
-  /// records the wait; the Worker itself performs it.
+  /// records that the agent waits; the Worker does the waiting.
   virtual void waits_for_jobs(Transport& worker, std::int64_t jobs, const Route& why);
   /// give_up(true) makes all current and later waits of this agent throw RunError, until
   /// give_up(false).
