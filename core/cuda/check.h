@@ -9,8 +9,8 @@ namespace lockstep::cuda {
 
 /// Throws GpuError with the call, the GPU and CUDA's error, unless `status` is cudaSuccess. Clears
 /// the error, so that the next call does not report it again. (CUDA keeps an error from which the
-/// GPU cannot recover.) Kernel launches use check() of kernels/cuda/check.h, because they do not
-/// know the GPU's number.
+/// GPU cannot recover.) Kernel launches use check() of kernels/cuda/check.h, because launch code
+/// does not know the GPU's number.
 inline void expect_success(cudaError_t status, const char* call, int gpu) {
   if (status == cudaSuccess) return;
   cudaGetLastError();

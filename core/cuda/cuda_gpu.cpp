@@ -53,7 +53,7 @@ CudaGpu::CudaGpu(int index, const GpuInfo& info, bool allow_tf32) : index_(index
 }
 
 /// Makes the pool keep freed memory. (By default each synchronization returns freed memory to the
-/// system, which makes the next allocation slow.) Gives other GPUs access to the pool if they can
+/// system, which slows down the next allocation.) Gives other GPUs access to the pool if they can
 /// reach this GPU's memory.
 void CudaGpu::open_pool() {
   cudaMemPool_t pool = nullptr;

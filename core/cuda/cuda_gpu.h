@@ -47,7 +47,7 @@ class CudaMark final : public Mark {
 /// memory comes from the GPU's stream-ordered pool, which retains freed memory. core/device/gpu.h
 /// documents the calls.
 ///
-/// CUDA's current GPU is a property of the thread, so every call sets it. Setting it costs tens of
+/// CUDA's current GPU is a property of the thread, so every call sets it. This costs tens of
 /// nanoseconds, and ensures that no call uses the wrong GPU.
 class CudaGpu final : public Gpu {
  public:

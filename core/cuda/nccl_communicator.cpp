@@ -40,9 +40,10 @@ ncclDataType_t type_of(DType dtype) {
   throw std::invalid_argument{"NCCL: unsupported element type"};
 }
 
-/// Lets the rank's threads call NCCL until one of them closes the gate, to abort or destroy the
-/// communicator. After that no thread may enter, and close() waits a short time for the threads
-/// inside to leave. A thread that does not leave is stuck in NCCL, and ncclCommAbort unblocks it.
+/// Lets the rank's threads call NCCL until one thread closes the gate in order to abort or destroy
+/// the communicator. Once the gate is closed, no thread may enter, and close() waits a short time
+/// for the threads inside to leave. A thread that does not leave is stuck in NCCL, and
+/// ncclCommAbort unblocks it.
 class Gate {
  public:
   class Visit {
