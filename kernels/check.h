@@ -1,7 +1,7 @@
 #pragma once
 
-/// Checks on the views passed to a kernel, with their error messages. kernels/arguments.cpp uses
-/// most of them.
+/// Functions that check the views passed to a kernel and throw descriptive errors.
+/// kernels/arguments.cpp uses most of these functions.
 
 #include <initializer_list>
 

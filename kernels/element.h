@@ -4,9 +4,9 @@
 ///
 /// Performance-critical code here is branch-free, so that loops over arrays vectorise, and uses
 /// only additions, multiplications, divisions and square roots, for which IEEE 754 requires correct
-/// rounding. An element's result therefore depends only on its value: not on its index in the
-/// array, the vector width or the rank that holds it. ZeRO relies on this when each rank updates a
-/// shard.
+/// rounding. An element's result therefore depends only on its value: not on the element's index in
+/// the array, the vector width or the rank that holds the element. ZeRO relies on this, because
+/// each rank updates only its own shard.
 
 #include <cmath>
 #include <cstdint>

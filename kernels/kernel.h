@@ -1,8 +1,8 @@
 #pragma once
 
 /// The types that kernels.h uses to declare kernels. An argument's type states how the kernel
-/// accesses it. Code that treats all kernels alike relies on that: it converts 16-bit arguments on
-/// the CPU, counts memory traffic, and copies arguments to a GPU in tests.
+/// accesses it. Code that treats all kernels alike relies on these types to convert 16-bit
+/// arguments on the CPU, to count memory traffic, and, in tests, to copy arguments to a GPU.
 
 #include <concepts>
 #include <functional>

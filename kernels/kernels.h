@@ -7,7 +7,7 @@ namespace lockstep {
 /// The memory layout of a linear layer's weight.
 enum class WeightLayout {
   in_out,  ///< (in, out), y = x W + b: GPT-2's own layout ("Conv1D")
-  out_in,  ///< (out, in), y = x Wᵀ + b: an output head, which may share the token embedding (V, h)
+  out_in,  ///< (out, in), y = x Wᵀ + b: an output head, whose (V, h) weight may be the token table
 };
 
 /// The parameters of one AdamW step (Loshchilov & Hutter 2019, algorithm 2), as in PyTorch.
@@ -16,14 +16,13 @@ struct AdamWStep {
   float beta1 = 0.9F;
   float beta2 = 0.95F;
   float epsilon = 1e-8F;
-  float weight_decay = 0.0F;  ///< decoupled: subtracts learning_rate * weight_decay * weight
-  float gradient_scale =
-      1.0F;               ///< applied to the gradient first: clipping, averaging, loss scaling
-  std::int64_t step = 1;  ///< counted from 1, for the bias corrections 1 - beta^step
+  float weight_decay = 0.0F;    ///< decoupled: subtracts learning_rate * weight_decay * weight
+  float gradient_scale = 1.0F;  ///< factor for the gradient: clipping, averaging, loss scaling
+  std::int64_t step = 1;        ///< counted from 1, for the bias corrections 1 - beta^step
 };
 
-/// The arithmetic of a GPT, forward and backward, over Views. Independent of ranks, tensors and
-/// time; allocates no memory that outlives a call. Call a member like a function:
+/// The arithmetic of a GPT's forward and backward passes, on Views. Independent of ranks, tensors
+/// and time; allocates no memory that outlives a call. Call a member like a function:
 /// kernels.add(queue, a, b, y).
 ///
 /// Argument types (kernel.h): a kernel reads In, overwrites Out, and updates InOut in place.
@@ -49,7 +48,7 @@ struct Kernels {
   // -- layer normalisation (Ba 2016), epsilon 1e-5 ------------------------------------------------
   /// y (N, h) = (x - mean) * rstd * gain + bias; mean and rstd (N) are kept for backward.
   Kernel<void(Queue, In x, In gain, In bias, Out y, Out32 mean, Out32 rstd)> layernorm_forward;
-  /// dx (N, h) from dy (N, h) and forward's x, mean and rstd. dx may be dy.
+  /// Computes dx (N, h) from dy (N, h) and the forward pass's x, mean and rstd. dx may be dy.
   Kernel<void(Queue, In dy, In x, In gain, In32 mean, In32 rstd, Out dx)> layernorm_backward_input;
   /// dgain (h) += Σ dy * x̂ and dbias (h) += Σ dy, summed over rows.
   Kernel<void(Queue, In dy, In x, In32 mean, In32 rstd, InOut dgain, InOut dbias)>
@@ -68,9 +67,10 @@ struct Kernels {
   /// it receives the softmax, with zeros above the diagonal.
   Kernel<void(Queue, In q, In k, In v, int heads, Out y, Out32 lse, Out32 probabilities)>
       attention_forward;
-  /// dq, dk, dv (b, s, h), strided, from dy (b, s, h) and forward's inputs and outputs. If
-  /// `probabilities` is empty, backward recomputes the probabilities from `lse`, which takes one
-  /// more matrix product; otherwise `lse` may be empty. Both ways give the same bits.
+  /// Computes dq, dk, dv (b, s, h), strided, from dy (b, s, h) and the forward pass's inputs and
+  /// outputs. If `probabilities` is empty, the kernel recomputes the probabilities from `lse`,
+  /// which takes one more matrix product; otherwise `lse` may be empty. Both ways give the same
+  /// bits.
   Kernel<void(Queue, In dy, In q, In k, In v, In y, In32 lse, In32 probabilities, int heads, Out dq,
               Out dk, Out dv)>
       attention_backward;

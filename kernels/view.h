@@ -83,7 +83,7 @@ struct View {
   /// Returns a view of columns [first, first + count) of every row.
   View columns(std::int64_t first, std::int64_t count) const;
   /// Returns a view of the same elements with another shape. Throws std::invalid_argument unless
-  /// the view is contiguous and `to` has as many elements.
+  /// the view is contiguous and `to` has the same number of elements.
   View reshaped(Shape to) const;
 };
 

@@ -1,11 +1,11 @@
 /// Causal attention, head by head, over blocks of query rows.
 ///
 /// A block of 64 queries sees the keys up to its own last row, so only the scores that lie below
-/// the diagonal or in a diagonal block are computed, not the whole (s, s) matrix. Forward takes 2
-/// s² d (1 + 64/s) FLOPs per head, with d = h / heads, instead of 4 s² d. The scores of one block
-/// (64 s floats) stay in the L2 cache. The full (s, s) probabilities are stored only if the caller
-/// asks for them. Otherwise forward keeps each row's log-sum-exp, from which backward recomputes
-/// the probabilities (Dao 2022, "FlashAttention", algorithm 4).
+/// the diagonal or in a diagonal block are computed, not the whole (s, s) matrix. The forward pass
+/// takes 2 s² d (1 + 64/s) FLOPs per head, with d = h / heads, instead of 4 s² d. The scores of one
+/// block (64 s floats) stay in the L2 cache. The full (s, s) probabilities are stored only if the
+/// caller asks for them. Otherwise the forward pass keeps each row's log-sum-exp, from which the
+/// backward pass recomputes the probabilities (Dao 2022, "FlashAttention", algorithm 4).
 
 #include <algorithm>
 #include <cmath>
@@ -50,8 +50,8 @@ std::unique_ptr<float[]> scores(const Sizes& n) {
   return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(block_rows * n.s));
 }
 
-/// Converts a score to a probability. Forward and backward share this function, so both get the
-/// same bits.
+/// Converts a score to a probability. The forward and backward passes share this function, so both
+/// get the same bits.
 inline float probability(float score, float log_sum) {
   return element::exp(score - log_sum);
 }
@@ -75,8 +75,8 @@ void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, 
     const float log_sum = lse[block.first + i] = maximum + std::log(sum);
     inverse_sum[i] = 1.0F / sum;
     if (kept_row == nullptr) continue;
-    // Computes the probabilities from the scores, as backward does: row[j] / sum could differ from
-    // backward's result in the last bits.
+    // Computes the probabilities from the scores, as the backward pass does, because row[j] / sum
+    // could differ from that pass's result in the last bits.
     for (std::int64_t j = 0; j < visible; ++j) kept_row[j] = probability(kept_row[j], log_sum);
     std::fill(kept_row + visible, kept_row + n.s, 0.0F);
   }
@@ -102,9 +102,9 @@ void recompute_probabilities(const Sizes& n, Block block, Head q, Head k, const 
   }
 }
 
-/// Runs backward for one block of queries. `p` holds the block's probabilities, starting at its
-/// first row; `dp` is scratch. The last block, which sees all keys, overwrites dk and dv; the
-/// others add to them.
+/// Computes the gradients that one block of queries contributes. `p` holds the block's
+/// probabilities, starting at its first row; `dp` is scratch. The last block, which sees all keys,
+/// overwrites dk and dv; the other blocks add to dk and dv.
 void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v, Head y, Matrix p,
                     Head dq, Head dk, Head dv, float* dp) {
   const std::int64_t keys = block.end;

@@ -1,8 +1,8 @@
-/// Softmax and the negative log-likelihood of the target, row by row, for a vocabulary of size V.
+/// Softmax and the target's negative log-likelihood, row by row, for a vocabulary of size V.
 ///
-/// Forward reads the N V logits once: it processes a row in blocks, each with its own maximum, and
-/// merges the blocks with an online softmax, so a row larger than the cache is not read twice.
-/// Backward needs only lse and moves 2 N V elements.
+/// The forward pass reads the N V logits once: it processes a row in blocks, each with its own
+/// maximum, and merges the blocks with an online softmax, so a row larger than the cache is not
+/// read twice. The backward pass needs only lse from the forward pass, and moves 2 N V elements.
 
 #include <fmt/format.h>
 

@@ -50,7 +50,7 @@ void layernorm_backward_input(Queue, In dy, In x, In gain, In32 mean, In32 rstd,
     const float mean_dx =
         lane_sum(h, [=](std::int64_t i) { return up[i] * g[i] * ((in[i] - mu) * r); }) /
         static_cast<float>(h);
-#pragma GCC ivdep  // dx may be dy: each element is read before it is written
+#pragma GCC ivdep  // dx may be dy: each element is read before it is overwritten
     for (std::int64_t i = 0; i < h; ++i)
       out[i] = r * (up[i] * g[i] - mean_d - (in[i] - mu) * r * mean_dx);
   }

@@ -1,6 +1,6 @@
 /// bf16 and f16 on the CPU. Each f32 kernel is wrapped in one that converts narrow arguments to
 /// f32, calls the f32 kernel, and rounds the results. The types of a kernel's arguments (kernel.h)
-/// tell which arguments may be narrow, and whether the kernel reads or writes them.
+/// tell which arguments may be narrow, and whether the kernel reads or writes each argument.
 
 #include <array>
 #include <cstddef>

@@ -1,8 +1,8 @@
 /// Causal attention backward for bf16 and f16, on tensor cores.
 ///
-/// Forward did not keep the (s, s) probabilities P, only each row's log-sum-exp. Backward
-/// recomputes P tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each row
-/// (attention_dots.cu):
+/// The forward pass has kept not the (s, s) probabilities P but only each row's log-sum-exp. The
+/// backward pass recomputes P tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each
+/// row (attention_dots.cu):
 ///
 ///     dv = Pᵀ dy        dP = dy vᵀ        dS = P * (dP - dots)        dq = scale dS k
 ///                                                                     dk = scale dSᵀ q
@@ -15,10 +15,10 @@
 /// one order. In return, a pipeline gets the same bits as one device, however it splits the batch;
 /// the lessons' parity checks rely on this.
 ///
-/// Both kernels have the structure of forward with other operands. For dk and dv a warp owns keys
-/// and computes *transposed* scores, k qᵀ: their rows are keys, so Pᵀ and dSᵀ are already in
-/// registers as the left operand of the next product. For backward's P to match forward's bit for
-/// bit, mma must sum an element in the same way whichever operand is on the left. NVIDIA
+/// Both kernels have the structure of the forward kernel, with other operands. For dk and dv a warp
+/// owns keys and computes *transposed* scores, k qᵀ: their rows are keys, so Pᵀ and dSᵀ are already
+/// in registers as the left operand of the next product. For this P to match the forward kernel's P
+/// bit for bit, mma must sum an element in the same way whichever operand is on the left. NVIDIA
 /// does not guarantee this, but each product of two elements is exact and the summation order
 /// depends only on k. The test of stored probabilities checks this on the GPU.
 ///
@@ -33,7 +33,7 @@
 ///     128    dk, dv   64                69 KB           dk 64, dv 64, scores 16, dP 16
 ///     128    dq       64                69 KB           dq 64, q 32, dy 32, scores 16, dP 16
 ///
-/// As in forward, 2 blocks fit on a multiprocessor, and no registers are spilled.
+/// As in the forward kernel, 2 blocks fit on a multiprocessor, and no registers are spilled.
 
 #include <type_traits>
 
@@ -58,8 +58,9 @@ template <class T, int D>
 constexpr std::size_t shared_bytes = 2 *
                                      (block_rows<D> * pitch<D> + stage_elements<T, D>)*sizeof(T);
 
-/// The inputs of both kernels. `probabilities` points to the probabilities that forward kept, or is
-/// null. If it is not null, `lse` need not hold log-sum-exps, because `lse` is loaded but not used.
+/// The inputs of both kernels. `probabilities` points to the probabilities that the forward pass
+/// kept, or is null. If it is not null, `lse` is loaded but not used, so it need not hold
+/// log-sum-exps.
 template <class T>
 struct Backward {
   Problem n;
@@ -75,7 +76,8 @@ __device__ float kept(const Backward<T>& in, int matrix, int query, int key) {
   return in.probabilities[(static_cast<std::int64_t>(matrix) * n.s + query) * n.s + key];
 }
 
-/// Computes dk and dv for one tile of keys, over the tiles of queries from the diagonal on.
+/// Computes dk and dv for one tile of keys, by iterating over the tiles of queries from the
+/// diagonal on.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 2)
     backward_keys(Backward<T> in, Strided<T> dk, Strided<T> dv) {
@@ -156,7 +158,7 @@ __global__ void __launch_bounds__(threads, 2)
 template <class T, int D>
 using Dys = std::conditional_t<D <= 64, InShared<T, strips<D>, D>, Registers<T, strips<D>, D>>;
 
-/// Computes dq for one tile of queries, over the tiles of keys up to the diagonal.
+/// Computes dq for one tile of queries, by iterating over the tiles of keys up to the diagonal.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 2) backward_queries(Backward<T> in, Strided<T> dq) {
   constexpr int M = strips<D>, rows = block_rows<D>, elements = tile * pitch<D>;

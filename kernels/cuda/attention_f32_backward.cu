@@ -1,8 +1,8 @@
 /// Causal attention backward in f32, in plain CUDA (Dao 2022, algorithm 4, in two kernels).
 ///
-/// Forward did not keep the (s, s) probabilities P, only each row's log-sum-exp. Backward
-/// recomputes P tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each row
-/// (attention_dots.cu):
+/// The forward pass has kept not the (s, s) probabilities P but only each row's log-sum-exp. The
+/// backward pass recomputes P tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each
+/// row (attention_dots.cu):
 ///
 ///     dv = Pᵀ dy        dP = dy vᵀ        dS = P * (dP - dots) scale        dq = dS k
 ///                                                                           dk = dSᵀ q
@@ -20,15 +20,16 @@
 namespace lockstep::cuda {
 namespace {
 
-/// The inputs of both kernels. `probabilities` points to the probabilities that forward kept, or is
-/// null.
+/// The inputs of both kernels. `probabilities` points to the probabilities that the forward pass
+/// kept, or is null.
 struct Backward {
   Problem n;
   Strided<const float> dy, q, k, v;
   const float *lse, *dots, *probabilities;
 };
 
-/// Shared memory: one tile each of queries, dy, keys and values, and one of P or dS.
+/// The layout of shared memory: one tile each of queries, dy, keys and values, and one tile of P or
+/// dS.
 template <int D>
 struct Tiles {
   static constexpr int tile = f32_tile<D>, elements = tile * f32_pitch<D>;
@@ -67,7 +68,8 @@ __device__ void scores_backward(const Backward& in, const Tiles<D>& at, int matr
   }
 }
 
-/// Computes dk and dv for one tile of keys, over the tiles of queries from the diagonal on.
+/// Computes dk and dv for one tile of keys, by iterating over the tiles of queries from the
+/// diagonal on.
 template <int D>
 __global__ void __launch_bounds__(f32_threads)
     backward_keys(Backward in, Strided<float> dk, Strided<float> dv) {
@@ -102,7 +104,7 @@ __global__ void __launch_bounds__(f32_threads)
   store_rows(dv_sums, one, dv.matrix(n, place.matrix), first, n);
 }
 
-/// Computes dq for one tile of queries, over the tiles of keys up to the diagonal.
+/// Computes dq for one tile of queries, by iterating over the tiles of keys up to the diagonal.
 template <int D>
 __global__ void __launch_bounds__(f32_threads) backward_queries(Backward in, Strided<float> dq) {
   constexpr int tile = f32_tile<D>, I = tile / side, J = D / side;

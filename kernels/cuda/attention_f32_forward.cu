@@ -13,8 +13,8 @@
 ///     l ← e^(m - m') l + Σ e^(S - m')        y ← e^(m - m') y + e^(S - m') v
 ///
 /// This is the online softmax (Milakov & Gimelshein 2018); element::merge does the same for two
-/// parts of a row. At the end, y / l is the result and m + ln l is the row's log-sum-exp. Backward
-/// needs the log-sum-exp, and so do ranks that merge their parts of a row.
+/// parts of a row. At the end, y / l is the result and m + ln l is the row's log-sum-exp. The
+/// backward pass needs the log-sum-exp, and so do ranks that merge their parts of a row.
 ///
 /// Causality: query i sees the keys up to i, so the loop ends at the diagonal and only its last
 /// tile is masked. Blocks with the most tiles start first.
@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(f32_threads)
   store_rows(result, inverse, y.matrix(n, place.matrix), first, n);
 }
 
-/// Writes the probabilities, if the caller wants to keep them: 4 s² bytes per head. Recomputes the
-/// scores for this, now that lse is known.
+/// Writes the probabilities (4 s² bytes per head) if the caller wants to keep them. To do so,
+/// recomputes the scores, now that lse is known.
 template <int D>
 __global__ void __launch_bounds__(f32_threads)
     write_probabilities(Problem n, Strided<const float> q, Strided<const float> k, const float* lse,

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Tiles of f32 in shared memory and products of them: the building blocks of attention in f32.
+/// f32 tiles in shared memory, and products of such tiles: the building blocks of f32 attention.
 ///
 /// A block is 16 x 16 threads, and a result of (16 I, 16 J) is distributed over them: thread (y, x)
 /// holds rows y + 16 i and columns x + 16 j in c[i][j]. For each step along the inner dimension a
@@ -15,7 +15,8 @@ namespace lockstep::cuda {
 inline constexpr int side = 16;
 inline constexpr int f32_threads = side * side;
 
-/// Rows per tile of queries or of keys. Four such tiles and one tile of scores take at most 81 KB.
+/// The number of rows in a tile of queries or keys. Four such tiles and one tile of scores take at
+/// most 81 KB.
 template <int D>
 inline constexpr int f32_tile = D <= 64 ? 64 : 32;
 

@@ -1,8 +1,8 @@
 /// Causal attention forward for bf16 and f16, on tensor cores: FlashAttention-2 (Dao 2023).
 ///
 /// Read attention_f32_forward.cu first; the algorithm is the same. A block takes 128 queries of one
-/// head, a warp 32 of them, and iterates over the keys tile by tile up to its diagonal. Tensor
-/// cores change where the data is kept:
+/// head, 32 for each warp, and iterates over the keys tile by tile up to the diagonal. Tensor cores
+/// change where the data is kept:
 ///
 ///   - A warp's scores (32 x 64) stay in the registers that mma wrote. A row is spread over four
 ///     lanes, so its maximum takes two shuffles. The lanes' sums are added only at the end: until
@@ -15,10 +15,9 @@
 ///     of rounding a probability to 16 bits.
 ///
 /// Per head: 4 s² d FLOPs without causality, 2 s² d (1 + 64 / s) here, because blocks skip tiles
-/// above the diagonal, and each warp skips those of its block's last tiles that none of its queries
-/// sees. Bytes: q is read and y written once, k and v are read s / 256 times, mostly from the L2
-/// cache. If k and v stay in that cache, memory traffic is 8 s d bytes, which gives s / 4 FLOPs per
-/// byte.
+/// above the diagonal, and each warp skips tiles at the end that none of its queries sees. Bytes: q
+/// is read and y written once, k and v are read s / 256 times, mostly from the L2 cache. If k and v
+/// stay in that cache, memory traffic is 8 s d bytes, which gives s / 4 FLOPs per byte.
 ///
 ///     d       tile   shared memory   registers per thread (of 255)
 ///     64      64     54 KB           y 64, scores 64, q 32
@@ -52,7 +51,7 @@ struct Softmax {
   float sum[strips][2];      ///< of e^(scale (score - maximum)) over the lane's own columns
 };
 
-/// Reductions over the four lanes that share a row.
+/// These functions reduce a value over the four lanes that share a row.
 __device__ float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, 1));
   return fmaxf(x, __shfl_xor_sync(0xffffffffU, x, 2));
@@ -176,8 +175,8 @@ __global__ void __launch_bounds__(threads, 2)
   store_rows<T, strips, D>(sums, inverse, own, y.matrix(n, place.matrix), mine, n);
 }
 
-/// Writes the probabilities, if the caller wants to keep them: 4 s² bytes per head. Recomputes the
-/// scores for this, now that lse is known. A block writes 128 rows of one tile's columns.
+/// Writes the probabilities (4 s² bytes per head) if the caller wants to keep them. To do so,
+/// recomputes the scores, now that lse is known. A block writes 128 rows of one tile's columns.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 2)
     write_probabilities(Problem n, Strided<const T> q, Strided<const T> k, const float* lse,

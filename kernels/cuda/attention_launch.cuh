@@ -1,6 +1,6 @@
 #pragma once
 
-/// Dispatch from sizes known at run time to kernels compiled for them.
+/// Selects, for sizes known only at run time, the kernel that was compiled for those sizes.
 
 #include "kernels/cuda/attention_problem.cuh"
 #include "kernels/cuda/launch.cuh"

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Definitions shared by all attention kernels: sizes, addressing of heads, and the assignment of
-/// work to blocks.
+/// Definitions shared by all attention kernels: the sizes, the addresses of heads, and the division
+/// of work among blocks.
 
 #include <cuda_runtime.h>
 
@@ -20,8 +20,8 @@ __host__ __device__ constexpr int blocks_of(int count, int size) {
   return (count + size - 1) / size;
 }
 
-/// The sizes of one call. A "matrix" is one head of one sequence: matrix i is head i % heads of
-/// sequence i / heads.
+/// The sizes in one kernel call. A "matrix" is one head of one sequence: matrix i is head i % heads
+/// of sequence i / heads.
 struct Problem {
   int s, d, heads;
   int matrices;  ///< b * heads
@@ -77,14 +77,15 @@ __device__ inline Place place_of(int block, int tiles, int matrices, bool last_f
 void attention_dots(Queue, const Problem&, View dy, View y, float* dots);
 
 void attention_forward_f32(Queue, const Problem&, View q, View k, View v, View y, View lse);
-/// Writes the probabilities (b, heads, s, s) from forward's lse, with the same bits as in backward.
+/// Computes the probabilities (b, heads, s, s) from the forward pass's lse, with the same bits as
+/// in the backward pass.
 void attention_probabilities_f32(Queue, const Problem&, View q, View k, View lse,
                                  View probabilities);
 /// Takes P from `probabilities`, or recomputes P from `lse` if `probabilities` is empty.
 void attention_backward_f32(Queue, const Problem&, View dy, View q, View k, View v, View lse,
                             View probabilities, const float* dots, View dq, View dk, View dv);
 
-// The same for bf16 and f16.
+// The same kernels for bf16 and f16.
 void attention_forward_narrow(Queue, const Problem&, View q, View k, View v, View y, View lse);
 void attention_probabilities_narrow(Queue, const Problem&, View q, View k, View lse,
                                     View probabilities);

@@ -3,10 +3,11 @@
 /// Tiles in shared memory and their products on tensor cores: the building blocks of
 /// attention_forward.cu and attention_backward.cu.
 ///
-/// A block is four warps. Each warp owns 16 M rows of the block's result (M is 1 or 2), keeps them
-/// in registers throughout, and iterates over the other side tile by tile. With M = 2, each
-/// fragment of the other side is loaded once from shared memory and used twice: ldmatrix takes 4
-/// cycles for 512 bytes, about as long as the two mma instructions that use them with M = 1.
+/// A block is four warps. Each warp owns 16 M rows of the block's result (M is 1 or 2), keeps these
+/// rows in registers throughout, and iterates over the other operand tile by tile. With M = 2, each
+/// fragment of the other operand is loaded once from shared memory and used twice. This matters
+/// because ldmatrix takes 4 cycles for 512 bytes, about as long as the two mma instructions that
+/// use these bytes with M = 1.
 ///
 /// A row of a tile is D elements plus 8 of padding: D / 8 + 1 is odd, so the 16-byte pieces of 8
 /// consecutive rows, which ldmatrix reads together, fall in different banks.
@@ -132,8 +133,8 @@ struct InShared {
   }
 };
 
-/// Rounds one product's sums to T as the left operand of the next product. Needs no data from other
-/// lanes.
+/// Rounds one product's sums to T, for use as the left operand of the next product. Needs no data
+/// from other lanes.
 template <class T, int M, int N>
 __device__ Registers<T, M, N> as_left(const Sums<M, N>& sums) {
   Registers<T, M, N> result;

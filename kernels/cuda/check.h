@@ -30,8 +30,9 @@ inline cudaStream_t stream_of(Queue queue) {
   return static_cast<cudaStream_t>(queue.handle);
 }
 
-/// Device memory for `count` elements while a kernel runs. It is allocated from the stream-ordered
-/// pool and freed in queue order, so two queues never share it. Null if count is 0.
+/// Temporary device memory for `count` elements of one kernel call. The memory is allocated from
+/// the stream-ordered pool and freed in queue order, so two queues never use it at the same time.
+/// Null if count is 0.
 template <class T>
 class Scratch {
  public:

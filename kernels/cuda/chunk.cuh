@@ -1,14 +1,15 @@
 #pragma once
 
-/// Accesses of 16 bytes, the most that a thread moves with one instruction, at any address.
+/// 16-byte loads and stores at any address. 16 bytes is the most that a thread can move with one
+/// instruction.
 ///
 /// A view may begin at any multiple of its element size, and an odd number of columns (50257
 /// logits) leaves nearly every row unaligned. Reading such a row element by element takes four or
 /// eight times as many instructions. Instead, a thread reads the two aligned 16-byte words that
-/// contain its own bytes, and shifts them. That doubles the number of loads, but the second load
-/// hits in the L1 cache, because a neighbouring thread has fetched that word, so memory is still
-/// read once. As a result, the assignment of elements to threads does not depend on alignment, and
-/// neither does the order of a sum.
+/// contain its 16 bytes, and extracts those bytes by shifting. This doubles the number of loads.
+/// But the second load hits in the L1 cache, because a neighbouring thread has fetched that word,
+/// so each word is still read from memory once. As a result, neither the assignment of elements to
+/// threads nor the order of a sum depends on alignment.
 
 #include <cstdint>
 #include <cstring>
@@ -19,11 +20,11 @@ namespace lockstep::cuda {
 
 inline constexpr int vector_bytes = 16;
 
-/// Elements per 16 bytes.
+/// The number of elements in 16 bytes.
 template <class T>
 inline constexpr int per_vector = vector_bytes / static_cast<int>(sizeof(T));
 
-/// `size` elements in a thread's registers.
+/// Holds `size` elements in a thread's registers.
 template <class T, int size>
 struct Chunk {
   T at[size];
@@ -138,11 +139,11 @@ __device__ __forceinline__ void store(T* to, const Chunk<T, size>& chunk, int co
     if (i < count) to[i] = chunk.at[i];
 }
 
-/// A cut of a row of `columns` elements into chunks, such that all but the first and the last are
-/// aligned in the output. Chunk i is elements [first, first + count).
+/// One chunk of a row: elements [first, first + count). The row is divided so that every chunk
+/// except the first and the last is aligned in the output.
 struct Cut {
   std::int64_t first;
-  int count;  ///< 0 beyond the end of the row
+  int count;  ///< 0 if the chunk lies beyond the end of the row
 
   template <int size, class T>
   static __device__ __forceinline__ Cut chunk(std::int64_t i, const T* written,

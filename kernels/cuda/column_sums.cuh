@@ -4,11 +4,11 @@
 ///
 /// To fix the summation order and still have enough blocks to saturate a GPU's memory, each column
 /// is split into pieces of rows and summed in two steps. First, each block takes 32 chunks of
-/// columns, one per lane, and one piece of rows, of which each warp takes every eighth row. The
-/// block adds its warps' sums in order and writes them in f32. Second, the pieces' sums are added
-/// in double, in order, and their total is added to `out`. The split depends only on the shape. The
-/// values are read once; a piece has at least 64 rows, so the partial sums add only a few percent
-/// of traffic.
+/// columns, one per lane, and one piece of rows. Each of its warps takes every eighth row of the
+/// piece. The block adds its warps' sums in order and writes them in f32. Second, the pieces' sums
+/// are added in double, in order, and their total is added to `out`. The split depends only on the
+/// shape. The values are read once; a piece has at least 64 rows, so the partial sums add only a
+/// few percent of traffic.
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/chunk.cuh"
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(column_lanes* column_warps)
   }
 }
 
-/// Adds the pieces: out[c] += Σ_p sums[p][c].
+/// Adds the pieces' sums to the output: out[c] += Σ_p sums[p][c].
 template <class T>
 __global__ void __launch_bounds__(column_lanes* column_adders)
     add_pieces(const float* sums, std::int64_t pieces, std::int64_t columns, T* out) {

@@ -1,10 +1,10 @@
-/// Softmax and the negative log-likelihood of the target, one block per row.
+/// Softmax and the target's negative log-likelihood, with one block per row.
 ///
-/// Forward reads the N V logits once: each thread keeps the running maximum and the sum of
-/// exponentials relative to it (online softmax, Milakov & Gimelshein 2018), and the block merges
-/// its threads' results. Backward needs only lse: it reads the logits once and writes the same
-/// number of elements. With a vocabulary of 50257 nearly every row is unaligned, but is still read
-/// and written 16 bytes at a time (chunk.cuh).
+/// The forward pass reads the N V logits once: each thread keeps a running maximum and the sum of
+/// exponentials relative to that maximum (online softmax, Milakov & Gimelshein 2018), and the block
+/// merges its threads' results. From the forward pass, the backward pass needs only lse; it reads
+/// the logits once and writes the same number of elements. With a vocabulary of 50257 nearly every
+/// row is unaligned, but is still read and written 16 bytes at a time (chunk.cuh).
 ///
 /// Exponentials use the hardware approximation: computing an exact exponential takes as long as
 /// moving ten bytes. The relative error is about 1e-6 for terms that matter. The terms' errors are
@@ -28,7 +28,7 @@ __device__ bool inside(std::int32_t target, int vocabulary) {
   return target >= 0 && target < vocabulary;
 }
 
-/// Merges a chunk into `part`. Logits of -∞ have probability zero, and a NaN makes the sum NaN.
+/// Merges a chunk into `part`. A logit of -∞ has probability zero, and a NaN makes the sum NaN.
 template <class T, int size>
 __device__ element::SoftmaxPart take(element::SoftmaxPart part, const Chunk<T, size>& chunk,
                                      int count) {

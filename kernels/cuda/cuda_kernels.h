@@ -11,8 +11,9 @@ namespace lockstep {
 ///
 /// f32 products are computed in f32 unless `allow_tf32` is true, which lets tensor cores round
 /// their inputs to 10 fraction bits. Errors throw cuda::GpuError (kernels/cuda/check.h). A token or
-/// target outside [0, V) does not throw, because the host cannot see it. The kernel skips its
-/// memory accesses: a token's row of x is the position embedding alone, and a target's loss is NaN.
+/// target outside [0, V) does not throw, because the host cannot see it. Instead, the kernel does
+/// not access memory for that index. For such a token the row of x is the position embedding alone,
+/// and for such a target the loss is NaN.
 Kernels make_cuda_kernels(bool allow_tf32 = false);
 
 }  // namespace lockstep

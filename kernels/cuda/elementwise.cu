@@ -1,6 +1,6 @@
 /// Elementwise kernels with almost no arithmetic (map.cuh); memory traffic determines their time.
-/// add moves 3 n elements, scale and copy 2 n, fill n, convert n of each type. Each does one
-/// operation with one rounding, so the bits match the CPU's.
+/// add moves 3 n elements, scale and copy 2 n, fill n, and convert n of each of its two types. Each
+/// does one operation with one rounding, so the bits match the CPU's.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"

@@ -1,16 +1,17 @@
 /// Token and position embeddings: forward adds a row of each table, backward scatter-adds the
 /// gradients.
 ///
-/// Forward uses one block per row and moves 3 N h elements. Backward must add the rows of dx that
-/// belong to one token in ascending order of (b, s), in whatever order blocks run, so it first
-/// sorts the row numbers by token with CUB's radix sort, which is stable. (The sort's N pairs of
-/// 4-byte numbers are little compared with the N h elements.) The block at the start of each run of
-/// equal tokens then adds the run to the token's table row, which it reads and writes once. A
-/// position's rows are s apart, one per sequence, and need no sorting. Traffic: dx is read twice,
-/// and each table row that occurs is read once and written once.
+/// The forward pass uses one block per row and moves 3 N h elements. The backward pass must add the
+/// rows of dx that belong to one token in ascending order of (b, s), whatever the order in which
+/// blocks run. It therefore first sorts the row numbers by token with CUB's radix sort, which is
+/// stable. (The sort's N pairs of 4-byte numbers are little compared with the N h elements.) The
+/// block at the start of each run of equal tokens then adds the run to the token's table row, which
+/// it reads and writes once. The rows of one position are s apart, one per sequence, so they need
+/// no sorting. Traffic: dx is read twice, and each table row that occurs is read once and written
+/// once.
 ///
-/// A token outside [0, V) has no row: forward writes only the position embedding, backward skips
-/// it.
+/// A token outside [0, V) has no table row: for such a token the forward pass writes only the
+/// position embedding, and the backward pass adds nothing to the token table.
 
 #include <bit>
 #include <cub/device/device_radix_sort.cuh>

@@ -1,4 +1,5 @@
-/// GELU and its derivative, elementwise (map.cuh). Forward moves 2 n elements, backward 3 n.
+/// GELU and its derivative, elementwise (map.cuh). The forward pass moves 2 n elements, the
+/// backward pass 3 n.
 ///
 /// f32 uses kernels/element.h and matches the CPU bit for bit: this file is compiled without fused
 /// multiply-adds, which would skip a rounding. The f32 form takes about fifty instructions per

@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(most_threads)
   });
 }
 
-/// The row terms of backward_weight: dy x̂ for dgain, and dy for dbias.
+/// The terms that backward_weight sums over rows: dy x̂ for dgain, and dy for dbias.
 template <class T>
 struct WeightGradients {
   Rows<const T> dy, x;

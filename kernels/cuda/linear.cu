@@ -1,8 +1,8 @@
 /// The linear layer: three matrix products (matrix_products.h), and the bias's gradient.
 ///
 /// With N rows, each product takes 2 N in out FLOPs and moves N (in + out) + in out elements. The
-/// forward product adds the bias as it writes y, without another pass. The bias's gradient, the
-/// column sums of dy, reads dy again: N out elements (column_sums.cuh).
+/// forward product adds the bias as it writes y, without another pass. Computing the bias's
+/// gradient, the column sums of dy, reads the N out elements of dy again (column_sums.cuh).
 
 #include <memory>
 

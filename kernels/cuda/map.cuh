@@ -2,9 +2,9 @@
 
 /// Elementwise maps, row by row: out[r][c] = f(in[r][c], ...).
 ///
-/// Each thread computes two 16-byte chunks of the output and loads all their inputs first. Chunks
-/// are aligned in the output, so every store except those at a row's ends is 16 bytes wide. Each
-/// element is read and written once. An output may be one of the inputs.
+/// Each thread computes two 16-byte chunks of the output, after loading the inputs of both chunks.
+/// Chunks are aligned in the output, so every store except those at a row's ends is 16 bytes wide.
+/// Each element is read and written once. An output may be one of the inputs.
 
 #include "kernels/cuda/chunk.cuh"
 #include "kernels/cuda/launch.cuh"

@@ -22,11 +22,11 @@ struct Factor {
 /// Computes D = A B + bias or D += A B with cuBLASLt, accumulated in f32 and rounded once.
 ///
 /// Results have the same bits for the same shapes and values at any address, because the algorithm
-/// depends only on shapes, types and transpositions, is queried once for each combination and
-/// cached, and adds in a fixed order (no in-place split-K). Fast algorithms need rows that begin at
-/// multiples of 16 bytes. Operands with unaligned rows (the logits of an odd vocabulary) are copied
-/// to aligned scratch memory, and results are copied back. The copies cost less than algorithms
-/// that support any alignment. Thread-safe.
+/// depends only on shapes, types and transpositions, and adds in a fixed order (no in-place
+/// split-K). It is queried once for each combination and then cached. Fast algorithms need rows
+/// that begin at multiples of 16 bytes. Operands with unaligned rows (the logits of an odd
+/// vocabulary) are copied to aligned scratch memory, and results are copied back. The copies cost
+/// less than algorithms that support any alignment. Thread-safe.
 class MatrixProducts {
  public:
   /// Creates products for the current device. For `allow_tf32` see make_cuda_kernels.

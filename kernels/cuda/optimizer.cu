@@ -2,8 +2,8 @@
 /// four arrays and writes three: 28 bytes per element in f32, 22 with a narrow parameter and
 /// gradient. Memory-bound, despite a square root and two divisions.
 ///
-/// The arithmetic is that of kernels/element.h and matches the CPU bit for bit, because this file
-/// is compiled without fused multiply-adds.
+/// The kernel uses the arithmetic of kernels/element.h and matches the CPU bit for bit, because
+/// this file is compiled without fused multiply-adds.
 
 #include "kernels/adamw_factors.h"
 #include "kernels/arguments.h"

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Wrappers for the few PTX instructions that CUDA C++ does not expose: products on tensor cores
-/// (mma), shared memory loads in their layout (ldmatrix), asynchronous copies from global to shared
-/// memory (cp.async), and two conversions. All require sm_80 or later.
+/// Wrappers for the few PTX instructions that CUDA C++ does not expose: tensor-core products (mma),
+/// loads from shared memory in the layout that mma needs (ldmatrix), asynchronous copies from
+/// global to shared memory (cp.async), and two conversions. All require sm_80 or later.
 ///
 /// The layouts are those of the PTX ISA manual ("Matrix fragments for mma.m16n8k16 with floating
 /// point type", "ldmatrix"). The manual numbers the lanes of a warp by

@@ -47,7 +47,7 @@ class BlockReduction {
       : parts_(reinterpret_cast<T*>(storage.parts)) {}
 
   /// Combines all threads' values and returns the result on thread 0; the other threads' return
-  /// value is undefined. Synchronize the block before reusing the storage.
+  /// value is undefined. The caller must synchronize the block before reusing the storage.
   template <class Combine>
   __device__ T on_first_thread(T value, Combine combine) const {
     // Lane 0 combines with lane 1, then with 2 (which has combined with 3), with 4 (which has

@@ -14,7 +14,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int size = 8;    // elements per chunk, equal for all types, so that the order is too
+constexpr int size = 8;    // elements per chunk; the same for all types, to fix the order
 constexpr int chunks = 4;  // loaded by a thread before it adds
 constexpr std::int64_t most_blocks = 1024;
 
