@@ -46,7 +46,7 @@ struct Kernels {
   Kernel<void(Queue, In x, In dy, InOut dw, InOut db, WeightLayout)> linear_backward_weight;
 
   // -- layer normalisation (Ba 2016), epsilon 1e-5 ------------------------------------------------
-  /// y (N, h) = (x - mean) * rstd * gain + bias; mean and rstd (N) are kept for backward.
+  /// y (N, h) = (x - mean) * rstd * gain + bias; mean and rstd (N) are kept for the backward pass.
   Kernel<void(Queue, In x, In gain, In bias, Out y, Out32 mean, Out32 rstd)> layernorm_forward;
   /// Computes dx (N, h) from dy (N, h) and the forward pass's x, mean and rstd. dx may be dy.
   Kernel<void(Queue, In dy, In x, In gain, In32 mean, In32 rstd, Out dx)> layernorm_backward_input;
@@ -62,9 +62,9 @@ struct Kernels {
   // -- causal attention ---------------------------------------------------------------------------
   /// y (b, s, h) = softmax(q kᵀ / √(h / heads), causal) v for each head: head i is columns [i
   /// h/heads, (i+1) h/heads). `lse` (b, heads, s) receives the log of each row's sum of
-  /// exponentials, from which backward can recompute the (s, s) probabilities. q, k, v strided
-  /// (columns of one (b, s, 3h) tensor). `probabilities` (b, heads, s, s) may be empty; otherwise
-  /// it receives the softmax, with zeros above the diagonal.
+  /// exponentials, from which the backward pass can recompute the (s, s) probabilities. q, k, v
+  /// strided (columns of one (b, s, 3h) tensor). `probabilities` (b, heads, s, s) may be empty;
+  /// otherwise it receives the softmax, with zeros above the diagonal.
   Kernel<void(Queue, In q, In k, In v, int heads, Out y, Out32 lse, Out32 probabilities)>
       attention_forward;
   /// Computes dq, dk, dv (b, s, h), strided, from dy (b, s, h) and the forward pass's inputs and
@@ -80,13 +80,14 @@ struct Kernels {
   /// tokens_table (V, h), positions_table (at least s, h). A token outside [0, V) throws
   /// std::out_of_range on the CPU; on a GPU its row of x is the position embedding alone.
   Kernel<void(Queue, Indices tokens, In tokens_table, In positions_table, Out x)> embedding_forward;
-  /// Adds each row of dx (b, s, h) to the gradients of the two rows that forward added, in
-  /// ascending order of (b, s).
+  /// Adds each row of dx (b, s, h) to the gradients of the two table rows that embedding_forward
+  /// added, in ascending order of (b, s).
   Kernel<void(Queue, Indices tokens, In dx, InOut dtokens_table, InOut dpositions_table)>
       embedding_backward;
 
   // -- loss ---------------------------------------------------------------------------------------
-  /// losses (N) = -log softmax(logits (N, V))[targets (N) i32]; lse (N) is kept for backward.
+  /// losses (N) = -log softmax(logits (N, V))[targets (N) i32]; lse (N) is kept for the backward
+  /// pass.
   Kernel<void(Queue, In logits, Indices targets, Out32 losses, Out32 lse)> cross_entropy_forward;
   /// dlogits (N, V) = (softmax(logits) - onehot(targets)) * scale. dlogits may be logits.
   Kernel<void(Queue, In logits, Indices targets, In32 lse, float scale, Out dlogits)>

@@ -21,7 +21,8 @@ namespace lockstep {
 /// longer match the other ranks' messages, so later jobs fail with the same error without running.
 class Worker {
  public:
-  /// Exchanges the job's messages, and returns the time at which they ended.
+  /// The body of a job: exchanges the job's messages, and returns the event at which the messages
+  /// ended.
   using Body = std::function<Event()>;
 
   class Job {

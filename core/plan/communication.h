@@ -10,7 +10,7 @@ namespace lockstep {
 /// (`--comm ring`), or the backend's own library.
 enum class Collectives { built_in, native };
 
-/// The operation that sends bytes; point-to-point messages count as `send`.
+/// The operation under which sent bytes are counted; point-to-point messages count as `send`.
 enum class Operation : std::uint8_t {
   send,
   broadcast,
@@ -52,11 +52,12 @@ using BytesSent = PerOperation<std::int64_t>;
 BytesSent operator-(const BytesSent& after, const BytesSent& before);
 std::int64_t total(const BytesSent& bytes);
 
-/// The counters of one rank's transport.
+/// The traffic counters of one rank's transport.
 struct Traffic {
   BytesSent bytes_sent;             ///< payload
   std::int64_t overhead_bytes = 0;  ///< sent in addition to the payload: message headers
-  /// Number of collectives that a library performed. The transport does not see their bytes.
+  /// Number of collectives that a library performed. The transport does not see those collectives'
+  /// bytes.
   PerOperation<std::int64_t> library_calls;
 };
 Traffic operator-(const Traffic& after, const Traffic& before);

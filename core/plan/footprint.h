@@ -33,7 +33,7 @@ struct Footprint {
   /// Computes the footprint for microbatches of `batch` (b) sequences of config.sequence tokens.
   Footprint(const GptConfig& config, const StageLayers& stage, int batch);
 
-  std::int64_t boundary = 0;  ///< y or dy between two stages: N h elements
+  std::int64_t boundary = 0;  ///< y or dy, as sent between two stages: N h elements
   std::int64_t stash = 0;     ///< held from a microbatch's forward pass to its backward pass
 
   /// Held from the input half of the backward pass to the weight half. A block holds 16 N h: the

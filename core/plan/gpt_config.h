@@ -23,8 +23,8 @@ struct GptConfig {
   std::vector<int> frozen{};
   bool is_frozen(int unit) const { return std::ranges::count(frozen, unit) > 0; }
 
-  /// Storage type of weights, gradients and activations (including logits). Arithmetic, statistics
-  /// (LayerNorm's, log-sum-exps, losses) and optimizer states are always f32.
+  /// The storage type of weights, gradients and activations (including logits). Arithmetic,
+  /// statistics (LayerNorm's, log-sum-exps, losses) and optimizer states are always f32.
   DType dtype = DType::f32;
 
   /// Throws UsageError for an invalid configuration; the one-line message names the flag, its value

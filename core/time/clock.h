@@ -57,7 +57,7 @@ class Clock {
   /// Sets the run's start; all ranks of a run must use the same start.
   void set_start_nanoseconds(std::int64_t start) { start_ = start; }
 
-  /// Returns the time of a kernel on the modelled clock; it is 0 if fixed times are set.
+  /// Returns the time that a kernel takes on the modelled clock, or 0 if fixed times are set.
   Picoseconds cost(const Cost& cost) const { return times_.any() ? 0 : cluster_.compute(cost); }
   /// Starts pacing. Called at the first step, after the models have been built.
   void start_pace() { pace_start_ = steady_nanoseconds(); }

@@ -52,7 +52,7 @@ std::vector<Cluster> make_presets() {
                .launch_seconds = 5e-6,
                .within = {3e-6, 3.0e11},
                .between = {1e-5, 2.5e10}};
-  // Like `classroom`, but each rank is a node of its own, connected at 100 Gb/s.
+  // Like `classroom`, but each rank is a node of its own, and the nodes are connected at 100 Gb/s.
   Cluster ethernet = classroom;
   ethernet.name = "ethernet";
   ethernet.nodes = 128;

@@ -18,8 +18,8 @@ struct Passage {
 // these two functions for messages that it sends, and StepPlayer (core/comm/meta/meta_steps.h) uses
 // them for messages that it only evaluates.
 
-/// Times a message on its sender's lane. The message starts when its data and the lane are ready,
-/// and occupies the lane for β · bytes. Updates `lane_free`.
+/// Computes when a message occupies its sender's lane. The message starts when its data and the
+/// lane are ready, and occupies the lane for β · bytes. Updates `lane_free`.
 inline Passage depart(const Cluster& cluster, int from, int to, std::int64_t bytes,
                       Picoseconds ready, Picoseconds& lane_free) {
   const Picoseconds start = std::max(ready, lane_free);
@@ -27,8 +27,8 @@ inline Passage depart(const Cluster& cluster, int from, int to, std::int64_t byt
   return {start, lane_free};
 }
 
-/// Times a message on its receiver's lane. The message arrives α + β · bytes after its departure,
-/// but no sooner than β · bytes after the lane became free. Updates `lane_free`.
+/// Computes when a message occupies its receiver's lane. The message arrives α + β · bytes after
+/// its departure, but no sooner than β · bytes after the lane became free. Updates `lane_free`.
 inline Passage arrive(const Cluster& cluster, int from, int to, std::int64_t bytes,
                       Picoseconds departure, Picoseconds& lane_free) {
   const Picoseconds held = cluster.transfer(from, to, bytes);

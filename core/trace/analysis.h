@@ -29,9 +29,9 @@ Intervals intersection(const Intervals& a, const Intervals& b);
 Intervals difference(const Intervals& a, const Intervals& b);
 Picoseconds length(const Intervals& intervals);
 
-/// Returns whether a span is a pipeline action: a forward, a backward, either half of a backward,
-/// or a recomputation, of one microbatch on one stage. The span must have such a category, and
-/// either a stage or a name that starts with "PP:".
+/// Returns whether a span is a pipeline action: the forward pass, the backward pass, either half of
+/// the backward pass, or the recomputation of one microbatch on one stage. The span must have such
+/// a category, and either a stage or a name that starts with "PP:".
 bool is_pipeline_action(const Timeline& timeline, const TimelineSpan& span);
 
 /// Returns the intervals in which one rank ran pipeline actions of a step.

@@ -73,9 +73,9 @@ struct Record {
   static int high(std::uint64_t word) { return static_cast<int>(word >> 32); }
 };
 
-/// Storage for a Record. A reader may read a slot that is being overwritten. It detects this from
-/// another word, which the writer changes before the slot. (So stores use release order and loads
-/// acquire order; on x86 both are plain instructions.)
+/// Storage for a Record. A reader may read a slot that is being overwritten. The reader detects
+/// this from another word, which the writer changes before it changes the slot. (So stores use
+/// release order and loads acquire order; on x86 both are plain instructions.)
 class alignas(64) Slot {
  public:
   void store(const Record::Words& words) { store(words, std::make_index_sequence<8>{}); }

@@ -24,7 +24,7 @@ const TimelineSpan* span_ending(const RankTimeline& rank, int tid, Picoseconds e
   return nullptr;
 }
 
-/// The messages of a step, from the perspective of one rank.
+/// The times of a step's messages, as one rank sees them.
 struct MessageTimes {
   std::vector<Interval> in_flight;  ///< messages to the rank
   std::vector<Interval> arriving;   ///< the parts of in_flight during which bytes occupy its lane
@@ -32,7 +32,7 @@ struct MessageTimes {
   std::map<std::pair<int, Picoseconds>, Picoseconds> moved;
 };
 
-/// A message on its receiver's lane.
+/// A message's arrival on its receiver's lane.
 struct Arrival {
   std::size_t to = 0;  ///< the receiver's place in the timeline
   int lane = 0;

@@ -116,7 +116,8 @@ void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v
     const float* const dy_row = dy.row(block.first + i);
     const float* const y_row = y.row(block.first + i);
     const std::int64_t visible = block.visible(i);
-    // Softmax backward needs Σ_j p_j dp_j, which equals dy · y: d products instead of s.
+    // The backward pass of softmax needs Σ_j p_j dp_j, which equals dy · y. The latter takes d
+    // products instead of s.
     const float dot = lane_sum(n.d, [=](std::int64_t c) { return dy_row[c] * y_row[c]; });
 #pragma GCC ivdep
     for (std::int64_t j = 0; j < visible; ++j) ds_row[j] = p_row[j] * (ds_row[j] - dot) * n.scale;

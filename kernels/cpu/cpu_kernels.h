@@ -15,8 +15,8 @@ void set_cross_entropy(Kernels& kernels);
 void set_elementwise(Kernels& kernels);
 void set_optimizer(Kernels& kernels);
 
-/// Returns kernels that also take bf16 and f16 (narrow.cpp). They widen such arguments to f32,
-/// which is exact, call the f32 kernel, and round each output element once.
+/// Returns kernels that also take bf16 and f16 (narrow.cpp). They widen such arguments to f32
+/// exactly, call the f32 kernel, and round each output element once.
 Kernels with_narrow_types(const Kernels& f32);
 
 }  // namespace lockstep::cpu

@@ -1,5 +1,6 @@
-/// Optimizer kernels: AdamW, which reads four arrays and writes three (28 bytes per element,
-/// memory-bound), sums in double for gradient norms and losses, and the check for finite gradients.
+/// Optimizer kernels: AdamW; sums in double, for gradient norms and losses; and the check for
+/// finite gradients. AdamW reads four arrays and writes three (28 bytes per element), so it is
+/// memory-bound.
 
 #include "kernels/adamw_factors.h"
 #include "kernels/arguments.h"

@@ -46,8 +46,8 @@ inline float lane_max(std::int64_t n, const float* x) {
 
 /// Adds column sums to out[c]: out[c] += Σ_r value(r, c), as for bias gradients. Rows are added in
 /// ascending order, 32 at a time into partial sums, which keeps the rounding error over thousands
-/// of rows small; the total is added to `out` once. Works row by row in tiles of columns whose sums
-/// stay in the L1 cache, and evaluates each value once.
+/// of rows small; the total is added to `out` once. Works row by row in tiles of columns, so that a
+/// tile's sums stay in the L1 cache. Evaluates each value once.
 template <typename Value>
 inline void add_column_sums(std::int64_t rows, std::int64_t columns, Value value, float* out) {
   constexpr std::int64_t row_block = 32;

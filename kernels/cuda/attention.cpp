@@ -8,12 +8,13 @@
 ///     attention_forward.cu        forward for bf16 and f16
 ///     attention_backward.cu       backward for bf16 and f16
 ///
-/// A head may have at most 128 columns; a larger head throws std::invalid_argument. Backward
-/// allocates 4 bytes per row and head from the stream-ordered pool and frees them on the same
-/// queue.
+/// A head may have at most 128 columns; a larger head throws std::invalid_argument. The backward
+/// pass allocates 4 bytes per row and head from the stream-ordered pool, and frees that memory on
+/// the same queue.
 ///
-/// Every sum has a fixed order that depends only on s and the head size. No kernel uses atomics. So
-/// a result has the same bits in every run, for any alignment of the views and any batch size.
+/// Every sum has a fixed order that depends only on s and the head size. No kernel uses atomics. A
+/// result therefore has the same bits in every run, for any alignment of the views and any batch
+/// size.
 
 #include <fmt/format.h>
 

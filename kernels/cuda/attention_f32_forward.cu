@@ -1,14 +1,14 @@
 /// Causal attention forward in f32: the idea of FlashAttention (Dao 2022) in plain CUDA.
 ///
-/// For one head, softmax(q kᵀ / √d) v is two products with an (s, s) matrix between them. At s =
-/// 1024 and d = 64 that matrix is 16 times as large as q, so it is never stored in memory. A block
-/// takes one tile of queries, iterates over the keys and values tile by tile, and keeps three
+/// For one head, softmax(q kᵀ / √d) v consists of two products with an (s, s) intermediate matrix.
+/// At s = 1024 and d = 64 that matrix is 16 times as large as q, so it is never stored in memory. A
+/// block takes one tile of queries, iterates over the keys and values tile by tile, and keeps three
 /// running values per query:
 ///
 ///     m   the largest score so far        l   Σ e^(score - m) so far        y   Σ e^(score - m) v
 ///
-/// A tile of scores S brings a new maximum m' = max(m, row maximum of S). Sums taken relative to
-/// the old maximum are rescaled by e^(m - m'):
+/// With each tile of scores S, the maximum becomes m' = max(m, row maximum of S). Sums taken
+/// relative to the old maximum are rescaled by e^(m - m'):
 ///
 ///     l ← e^(m - m') l + Σ e^(S - m')        y ← e^(m - m') y + e^(S - m') v
 ///
@@ -31,7 +31,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Reductions over the 16 threads with the same y, which share a row.
+/// These functions reduce a value over the 16 threads with the same y, which share a row.
 __device__ float row_max(float x) {
   for (int other = side / 2; other > 0; other /= 2)
     x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, other));

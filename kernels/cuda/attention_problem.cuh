@@ -52,16 +52,16 @@ struct Strided {
   }
 };
 
-/// The work of one block.
+/// The part of the work that one block does.
 struct Place {
   int matrix, tile;
 };
 
 /// Returns the place of a block. Groups of 32 matrices run one after the other, so that a group's
-/// keys and values (8 MB at s = 1024, d = 64) stay in the L2 cache for all of its tiles. Within a
-/// group, all matrices' blocks for one tile index run before the blocks for the next index.
-/// Causality makes tiles unequal and the hardware starts blocks in order, so pass `last_first` if
-/// the last tile is the most expensive.
+/// keys and values (8 MB at s = 1024, d = 64) stay in the L2 cache while all of the group's tiles
+/// run. Within a group, all matrices' blocks for one tile index run before the blocks for the next
+/// index. Causality makes tiles unequal and the hardware starts blocks in order, so pass
+/// `last_first` if the last tile is the most expensive.
 __device__ inline Place place_of(int block, int tiles, int matrices, bool last_first) {
   constexpr int group = 32;
   const int first = block / (group * tiles) * group;

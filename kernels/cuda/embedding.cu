@@ -1,5 +1,5 @@
-/// Token and position embeddings: forward adds a row of each table, backward scatter-adds the
-/// gradients.
+/// Token and position embeddings: the forward pass adds a row of each table, and the backward pass
+/// scatter-adds the gradients.
 ///
 /// The forward pass uses one block per row and moves 3 N h elements. The backward pass must add the
 /// rows of dx that belong to one token in ascending order of (b, s), whatever the order in which

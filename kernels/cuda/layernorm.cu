@@ -2,8 +2,8 @@
 ///
 /// Forward moves 2 N h elements (x in, y out), backward_input 3 N h, backward_weight 2 N h; gain
 /// and bias stay in cache. The variance is computed around the mean, because E[x²] - E[x]² would
-/// lose digits to cancellation; this second pass reads only registers. A block has the fewest warps
-/// that hold the row with four 16-byte chunks per thread. A short row needs only one warp, so many
+/// lose digits to cancellation; this second pass reads only registers. A block has as few warps as
+/// can hold the row with four 16-byte chunks per thread. A short row needs only one warp, so many
 /// blocks fit on a multiprocessor and overlap their loads. The part of a longer row that does not
 /// fit is read again in each pass, mostly from the L2 cache.
 
@@ -22,8 +22,8 @@ constexpr float epsilon = 1e-5F;
 constexpr int kept = 4;            // chunks that a thread keeps in registers
 constexpr int most_threads = 512;  // per block
 
-/// The part of a row that belongs to one thread: chunk threadIdx.x and every blockDim.x-th after
-/// it.
+/// The part of a row that belongs to one thread: chunk threadIdx.x and every blockDim.x-th chunk
+/// after that.
 template <class T>
 class RowPart {
  public:

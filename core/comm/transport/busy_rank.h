@@ -9,7 +9,7 @@ namespace lockstep {
 
 class Stream;
 
-/// Receives a one-line message for the user while the run continues.
+/// A function that receives a one-line message for the user while the run continues.
 using Notice = std::function<void(const std::string&)>;
 
 /// Lets an observer poll whether a rank is computing or has stalled. A rank is busy if its own

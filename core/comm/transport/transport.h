@@ -102,7 +102,8 @@ class Transport {
   /// Throws RunError if the run has failed. Agents call this while they wait for something other
   /// than a message.
   virtual void check() const {}
-  /// Does what check() does, and also asks the backend for errors that it has not reported yet.
+  /// Does what check() does, and also asks the backend for errors that the backend has not reported
+  /// yet.
   virtual void look() const { check(); }
   /// Watches one of the backend's own collectives, which has ended when `done` is passed.
   virtual void expect(MarkPtr /*done*/) {}
