@@ -15,7 +15,7 @@ class Group::CollectiveTask final : public Task {
   ~CollectiveTask() override { worker_.drop(*job_); }
   Event finish() override {
     Event end = worker_.wait(*job_);
-    if (scratch_) compute_.follow(end);  // because finish() is about to release the scratch
+    if (scratch_) compute_.follow(end);  // so that the scratch may then be released
     return end;
   }
 

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// A point on a stream. All work launched before this point is done at time `time`. On a GPU, that
-/// work is done once `mark` is passed. (On a GPU with the wall clock only `mark` is meaningful,
+/// A point on a stream. All work launched before this point is done at `time` on the stream's clock
+/// and, on a GPU, once `mark` is passed. (On a GPU with the wall clock only `mark` is meaningful,
 /// because the host runs ahead.)
 struct Event {
   Event(Picoseconds at = 0, MarkPtr on_gpu = nullptr) : time(at), mark(std::move(on_gpu)) {}

@@ -54,7 +54,7 @@ class GpuTimeline {
   /// idle.
   void realign(Queue queue);
 
-  /// The longest delay between a span's true time and the time at which it appears in the trace.
+  /// The largest error of a span's times: the trace may show a span later than it ran by this much.
   Picoseconds uncertainty() const;
   /// The smallest delay between the launch and the start of any span. A negative value would mean
   /// that a span appears to start before its launch.

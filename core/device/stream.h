@@ -49,8 +49,8 @@ class Stream {
 
   /// Calls `work`, and records a span around the kernels that it launches, for example a pipeline
   /// action, the optimizer or a step. The trace shows the span as open until `work` returns. If
-  /// `--time` gives a time for the span's category, these launches together take exactly that long
-  /// on the modelled clock.
+  /// `--time` gives a time for the span's category, the launched kernels together take exactly that
+  /// long on the modelled clock.
   template <class Work>
   decltype(auto) range(const Span& span, Work&& work) {
     Range open{*this, span};

@@ -64,7 +64,7 @@ struct Footprint {
   std::int64_t peak(int held) const;
 
   std::int64_t parameters = 0;  ///< bytes of the stage's parameters
-  /// Bytes of the gradients: as many as the parameters have without frozen units, plus V h elements
+  /// Bytes of the gradients: as many as the parameters that are not frozen take, plus V h elements
   /// if the embedding and a tied head are both on this stage.
   std::int64_t gradients = 0;
   /// AdamW: two f32 per trained element, plus an f32 master copy of 16-bit weights.

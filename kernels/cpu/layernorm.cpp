@@ -1,9 +1,9 @@
 /// Layer normalisation, row by row.
 ///
 /// A row of h elements fits in the L1 cache, so a kernel that makes two or three passes over the
-/// row reads memory only once: forward moves 2 N h elements (x in, y out), backward_input 3 N h,
-/// backward_weight 2 N h. A second pass computes the variance around the mean, because E[x²] -
-/// E[x]² would lose digits to cancellation.
+/// row reads memory only once: the forward kernel moves 2 N h elements (x in, y out),
+/// backward_input 3 N h, backward_weight 2 N h. A second pass computes the variance around the
+/// mean, because E[x²] - E[x]² would lose digits to cancellation.
 
 #include <cmath>
 

@@ -37,7 +37,7 @@ class MpiLookout {
 
   void computes_on(const Stream& compute);
 
-  /// Registers one agent's wait for another rank, as long as this object lives.
+  /// Keeps one agent's wait for another rank registered for as long as this object lives.
   class Waiting {
    public:
     Waiting(MpiLookout& lookout, int peer);
