@@ -106,7 +106,7 @@ inline void check_scaling(const Options& options, double scale, int interval, in
         "--overflow-at {}: needs f16 and a loss scale above 1; use --precision f16", overflow_at));
 }
 
-/// The values of the flags of loss scaling, valid for the lesson's lifetime.
+/// The values of the loss-scaling flags, valid for the lesson's lifetime.
 struct ScalingFlags {
   const double& scale;
   const int& growth_interval;
