@@ -14,9 +14,9 @@ namespace lockstep {
 ///
 /// The backward pass fills a bucket while the previous one is in flight, so at most two exist in
 /// full at a time. The gradients of every microbatch are reduced: accumulating them over
-/// microbatches first would keep all gradients in memory in full. If the backward pass
-/// is split into an input and a weight half (backward_input, backward_weight), a bucket stays
-/// allocated until no weight half is pending.
+/// microbatches first would keep all gradients in memory in full. If the backward pass is split
+/// into an input and a weight half (backward_input, backward_weight), a bucket stays allocated
+/// until no weight half is pending.
 class ShardedGradients {
  public:
   /// The model's gradients must have no storage (Storage::none). Model, group and layout must

@@ -13,8 +13,9 @@ namespace lockstep {
 ///     rank 2         F0 F1 F2 F3 F4 B0    B1    B2    B3    B4
 ///
 /// Its cost: each rank idles for (p - 1)(T_F + T_B) while the pipeline fills and drains. With free
-/// communication that is (p - 1)/(m + p - 1) of the whole time, so more microbatches mean a smaller
-/// bubble. But every rank holds the activations of all m microbatches until the first backward.
+/// communication, this is (p - 1)/(m + p - 1) of the whole time, so more microbatches mean a
+/// smaller bubble. But every rank holds the activations of all m microbatches until the first
+/// backward.
 ///
 /// Backward passes run in ascending order, as in every schedule here, so gradients are always
 /// summed in the same order and all schedules agree bitwise. (The paper's figure draws them in

@@ -36,7 +36,7 @@ class LossScaler {
   float unscale() const { return static_cast<float>(1 / scale_); }
 
   /// Returns whether the optimizer may take the step, which requires all gradients to be finite.
-  /// Call it after each backward. A single infinite or NaN gradient would corrupt the weights
+  /// Call it after each backward pass. A single infinite or NaN gradient would corrupt the weights
   /// permanently; if there is one, the step is skipped, its batch has no effect, and the scale is
   /// halved. Replicas that have summed their gradients all get the same answer. Throws RunError if
   /// the scale has become so small that it cannot be the cause of the overflow.

@@ -15,7 +15,7 @@ struct RankMessage {
     location,  ///< the rank runs on `host`; sent once, at the start
     usage_error,
     failure,
-    last_operations,   ///< of a rank when the run failed
+    last_operations,   ///< a rank's last operations when the run failed
     already_reported,  ///< rank 0 has failed and explained why, as when parity fails
     busy,              ///< the rank computes while others wait for it
   };
