@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-/// A parameter's order in the whole model, and the sum of squares of its gradient.
+/// A parameter's order number in the whole model, and the sum of squares of its gradient.
 using OrderedSquare = std::pair<int, double>;
 
-/// Returns the gradient norm: the square root of the sum of `squares`, added in ascending order of
-/// parameters, so that its bits do not depend on how the parameters are spread over ranks. Each
+/// Returns the gradient norm: the square root of the sum of `squares`, added in ascending parameter
+/// order, so that its bits do not depend on how the parameters are spread over ranks. Each
 /// parameter must appear exactly once.
 double gradient_norm(std::vector<OrderedSquare> squares);
 
@@ -27,7 +27,7 @@ double gradient_norm(std::vector<OrderedSquare> squares);
 /// gap between adjacent 16-bit numbers therefore accumulate instead of being lost (Micikevicius
 /// 2018, section 3.1). The master is initialised by widening the value present at construction.
 /// Shards and pipeline stages therefore start from the same masters as the whole model. These
-/// differ from the initial weights of an f32 run by one rounding.
+/// masters differ from the initial weights of an f32 run by one rounding.
 class AdamW {
  public:
   AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions options = {});
@@ -37,19 +37,19 @@ class AdamW {
 
   Device device() const { return device_; }
 
-  /// Returns the sum of squares of each parameter's gradient on this rank; with several ranks,
-  /// gather the sums of all ranks before calling gradient_norm. Waits for the device. Zeros on the
-  /// meta device.
+  /// Returns the sum of squares of each parameter's gradient on this rank. With several ranks,
+  /// gather all ranks' sums before calling gradient_norm(). Waits for the device. Returns zeros on
+  /// the meta device.
   std::vector<OrderedSquare> squares();
   /// Returns whether all of this rank's gradients are finite (no infinity, no NaN). Makes one pass
-  /// over the gradients and waits for the device. True on the meta device.
+  /// over the gradients and waits for the device. Returns true on the meta device.
   bool finite();
   /// Returns the factor that limits the gradient norm to options.clip: the smaller of 1 and clip /
   /// (norm + 1e-6), as in PyTorch's clip_grad_norm_.
   float clip_scale(double norm) const;
   /// Performs one update with all gradients multiplied by `gradient_scale`.
   void step(float gradient_scale);
-  /// Computes the norm, clips and updates, for a model that this rank holds in full.
+  /// Computes the norm, clips the gradients and updates a model that this rank holds in full.
   void step();
 
   /// The moments of one parameter, or of one part of a parameter.

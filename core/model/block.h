@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// y = x + branch(x). Residual itself stashes nothing, because its backward needs only dy.
+/// y = x + branch(x). Residual itself stashes nothing, because its backward pass needs only dy.
 class Residual : public Layer {
  public:
   Residual(const LayerSite& site, std::unique_ptr<Layer> branch)

@@ -42,8 +42,8 @@ struct LinearSpec {
   int out = 0;
   WeightLayout layout = WeightLayout::in_out;
   LinearSplit split = LinearSplit::column;
-  /// For a tied head: the Linear reads this parameter's value and adds its gradient to
-  /// `tied_gradient`. It owns neither.
+  /// Set for a tied head: the Linear reads this parameter's value, adds the gradient to
+  /// `tied_gradient`, and owns neither.
   Parameter* tied = nullptr;
   View tied_gradient{};
 };

@@ -28,7 +28,7 @@ std::string tensors_file(const std::string& path) {
   return is_file_name(path) ? path : path + "/model.safetensors";
 }
 
-/// The fields that GPT2Config needs.
+/// Returns config.json's text, with the fields that GPT2Config needs.
 std::string config_json(const GptConfig& config) {
   const nlohmann::ordered_json document = {{"architectures", {"GPT2LMHeadModel"}},
                                            {"model_type", "gpt2"},
@@ -105,7 +105,7 @@ void check_heads(const std::string& path, const GptConfig& config) {
   if (is_file_name(path)) return;
   std::ifstream file{path + "/config.json"};
   const auto document = nlohmann::ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object()) return;  // no config.json: the shapes must suffice
+  if (!document.is_object()) return;  // without config.json, the shapes must suffice
   const auto heads = document.find("n_head");
   if (heads != document.end() && heads->is_number_integer() && *heads != config.heads)
     throw UsageError{

@@ -25,16 +25,16 @@ namespace lockstep {
 void save_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
 
-/// Throws UsageError if load_checkpoint would.
+/// Throws UsageError if load_checkpoint() would throw it.
 void check_checkpoint_fits(const std::string& path, const Plan& plan);
 
 /// Reads the values of `parameters`, which are on `device`. They may be a whole model's parameters,
 /// one stage's, or slices of either. The file must hold the whole model of `plan`. If a tensor is
-/// missing, unknown, or of the wrong dtype or shape, or if config.json has another number of heads,
-/// throws UsageError naming the fault and reads nothing. Names may omit `transformer.`. The buffers
-/// attn.bias and attn.masked_bias are ignored; so is the lm_head.weight of a tied model, if it
-/// equals the token table. 16-bit parameters get the file's values, rounded; master weights, if
-/// there are any, get them exactly. Reads nothing on the meta device.
+/// missing, unknown, or of the wrong dtype or shape, or if config.json has a different number of
+/// heads, throws UsageError naming the fault and reads nothing. Names may omit `transformer.`. The
+/// buffers attn.bias and attn.masked_bias are ignored; so is the lm_head.weight of a tied model, if
+/// it equals the token table. 16-bit parameters get the file's values, rounded; master weights, if
+/// there are any, get the exact values. Reads nothing on the meta device.
 void load_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
 

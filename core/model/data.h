@@ -38,7 +38,7 @@ class Corpus {
   /// Any rank can therefore produce its share, and every split of a batch into replicas and
   /// microbatches sees the same samples. loss_scale is 1 / (tokens of all replicas). The losses of
   /// all microbatches of all replicas therefore add up to the whole batch's mean loss, and their
-  /// gradients to the gradient of that mean.
+  /// gradients add up to the gradient of that mean.
   Batch batch(std::uint64_t seed, int step, const BatchShape& shape) const;
 
   std::size_t tokens() const { return tokens_.size(); }

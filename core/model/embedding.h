@@ -6,7 +6,7 @@
 namespace lockstep {
 
 /// x (b, s, h) = token_table[tokens] + position_table[0 .. s). The stash keeps the View of the
-/// tokens and, between the two halves of backward, also dx.
+/// tokens and, between the two halves of the backward pass, also dx.
 class Embedding : public TokenLayer {
  public:
   explicit Embedding(const LayerSite& site);

@@ -6,8 +6,7 @@
 namespace lockstep {
 
 // These functions place a model's values and gradients in the buckets of a FlatLayout of its units.
-// `flat` holds one bucket, (elements). Of these functions, the modelled clock is charged only for
-// zeros().
+// `flat` holds one bucket, (elements). Only zeros() charges the modelled clock.
 
 /// Moves the gradients of a bucket's parameters into `flat` and frees their own storage.
 void move_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
@@ -29,9 +28,9 @@ Tensor zeros(Device device, std::int64_t elements, MemoryCategory category,
              DType dtype = DType::f32);
 
 /// Returns the parts of a bucket's parameters that one rank owns, as Parameters for an optimizer to
-/// update. Their values and gradients are slices of `values` and `gradients`, the rank's shard of
-/// the bucket, which must outlive the parts. `gradients` may be empty if the bucket is frozen or no
-/// gradients are needed.
+/// update. Their values and gradients are slices of `values` and `gradients`, which hold the rank's
+/// shard of the bucket and must outlive the parts. `gradients` may be empty if the bucket is frozen
+/// or no gradients are needed.
 std::vector<Parameter> parts_of_shard(const Gpt& model, const FlatLayout& layout,
                                       const FlatLayout::Bucket& bucket, int rank, View values,
                                       View gradients);

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// GPT-2, or one pipeline stage of it, with explicit forward and backward. A pipeline of
+/// GPT-2, or one pipeline stage of it, with explicit forward and backward passes. A pipeline of
 /// stages computes, bit for bit, the losses and gradients of the whole model.
 class Gpt {
  public:
@@ -26,7 +26,7 @@ class Gpt {
   /// parameters and the plan's builder.
   Gpt(const Plan& plan, const Place& place, int stage, Device device,
       Storage storage = Storage::own);
-  /// Builds the only stage of a rank that holds one (Place::only_stage).
+  /// Builds the stage of a rank that holds exactly one (Place::only_stage).
   Gpt(const Plan& plan, const Place& place, Device device, Storage storage = Storage::own);
   ~Gpt();
   Gpt(const Gpt&) = delete;
@@ -37,12 +37,12 @@ class Gpt {
   Tensor forward(const Microbatch& microbatch, Tensor x, Stash& stash);
 
   /// Returns this microbatch's share of the batch's mean loss, with the same bits however the model
-  /// is split. Call it between the microbatch's forward and backward. Throws std::logic_error
+  /// is split. Call it between the microbatch's forward() and backward(). Throws std::logic_error
   /// unless this is the last stage.
   double loss(const Stash& stash);
 
   /// Computes dx from dy, both (b, s, h), and adds to the parameters' gradients. dy is empty on the
-  /// last stage, dx on the first. Empties the stash.
+  /// last stage, and dx is empty on the first. Empties the stash.
   Tensor backward(Tensor dy, Stash& stash);
   /// The two halves of backward; together they give the same bits as backward. The input half keeps
   /// in the stash the tensors that the weight half needs.
@@ -50,9 +50,9 @@ class Gpt {
   void backward_weight(Stash& stash);
 
   /// Adds the tied head's gradient to the token table's gradient from the embedding, at most once
-  /// between calls of zero_gradients. backward calls it for a batch's last microbatch. Does nothing
-  /// if head and embedding are on different stages: their two ranks sum the gradients with an
-  /// all-reduce, which gives the same bits.
+  /// between two calls to zero_gradients(). backward() calls this function for a batch's last
+  /// microbatch. Does nothing if head and embedding are on different stages: their two ranks sum
+  /// the gradients with an all-reduce, which gives the same bits.
   void finish_gradients();
   void zero_gradients();
 
@@ -66,8 +66,8 @@ class Gpt {
   /// Returns the units as plain values, from which layouts are built. They equal Plan::units of the
   /// model's plan.
   std::vector<StoredUnit> stored_units() const;
-  /// Returns the parameter with this order. Throws std::out_of_range if this model does not have
-  /// it.
+  /// Returns the parameter with this order number. Throws std::out_of_range if the model has no
+  /// such parameter.
   Parameter& parameter(int order) const;
 
   const GptConfig& config() const { return config_; }
@@ -79,8 +79,8 @@ class Gpt {
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
       const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices);
 
-  /// Call `hook` of every technique. inwards() starts with the outermost technique, outwards() with
-  /// the innermost.
+  /// Call `hook` for every technique. inwards() starts with the outermost technique, outwards()
+  /// with the innermost.
   void inwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
   void outwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
   void weight_half_done(const Unit& unit, bool last);
@@ -104,9 +104,9 @@ class Gpt {
   std::vector<LayerHooks*> hooks_;  ///< outermost first
 };
 
-/// Runs forward and backward of all microbatches of a whole model in order, and accumulates the
-/// gradients of the batch's mean loss, or of this replica's share of it. Returns that loss or
-/// share.
+/// Runs the forward and backward passes of all microbatches through a whole model, in order.
+/// Accumulates the gradients of the batch's mean loss, or of this replica's share of it. Returns
+/// that loss or share.
 double accumulate_gradients(Gpt& model, const Batch& batch);
 
 }  // namespace lockstep

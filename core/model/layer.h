@@ -12,9 +12,10 @@ namespace lockstep {
 /// A function with parameters, and its derivative. Activations have shape (b, s, width) and type
 /// GptConfig::dtype.
 ///
-/// Forward saves tensors for backward in the microbatch's Stash, never in the layer, so several
-/// microbatches can be in flight. The two halves of backward can be separated: pipelines send the
-/// input's gradient on before they compute the parameters' gradients.
+/// The forward pass saves tensors for the backward pass in the microbatch's Stash, never in the
+/// layer, so several microbatches can be in flight. The two halves of the backward pass can run
+/// separately: pipelines send the input's gradient on before they compute the parameters'
+/// gradients.
 ///
 /// A tensor passed to a layer may be shared; the layer may write to it only if the layer is its
 /// sole owner. The caller may overwrite a tensor that a layer returns.
@@ -22,15 +23,15 @@ class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// Computes y = f(x). Saves tensors for backward in the stash.
+  /// Computes y = f(x). Saves tensors for the backward pass in the stash.
   virtual Tensor forward(Tensor x, Stash& stash) = 0;
   /// Computes dx from dy. Releases the saved tensors that the weight half does not need.
   virtual Tensor backward_input(Tensor dy, Stash& stash) = 0;
-  /// Adds to the gradients of the parameters; afterwards the stash holds nothing of this layer. The
+  /// Adds to the parameters' gradients. Afterwards the stash holds no tensors of this layer. The
   /// input half may already have added the gradients of small vectors (as in LayerNorm).
   virtual void backward_weight(Stash& stash) = 0;
-  /// Runs both halves, with the same bits. A composite layer releases each part's tensors as soon
-  /// as that part is done.
+  /// Runs both halves; separate calls to them give the same bits. A composite layer releases each
+  /// part's tensors as soon as that part is done.
   virtual Tensor backward(Tensor dy, Stash& stash) {
     Tensor dx = backward_input(std::move(dy), stash);
     backward_weight(stash);
@@ -44,7 +45,7 @@ class Layer {
 class TokenLayer {
  public:
   virtual ~TokenLayer() = default;
-  /// Computes (b, s, h) from tokens (b, s) i32, which must stay valid until backward.
+  /// Computes (b, s, h) from tokens (b, s) i32, which must stay valid until the backward pass.
   virtual Tensor forward(View tokens, Stash& stash) = 0;
   /// Only keeps dx (b, s, h) for the weight half, because tokens have no gradient.
   virtual void backward_input(Tensor dx, Stash& stash) = 0;
@@ -58,12 +59,12 @@ class TokenLayer {
 class LossLayer {
  public:
   virtual ~LossLayer() = default;
-  /// Takes logits (b, s, V), and targets (b, s) i32, which must stay valid until backward. The loss
-  /// is the sum over tokens times `scale`, 1 / (tokens of the whole batch), so the losses of
-  /// microbatches add up to the batch's mean.
+  /// Takes logits (b, s, V), and targets (b, s) i32, which must stay valid until the backward pass.
+  /// The loss is the sum over tokens times `scale`, 1 / (tokens of the whole batch), so the losses
+  /// of microbatches add up to the batch's mean.
   virtual void forward(Tensor logits, View targets, float scale, Stash& stash) = 0;
   /// Returns this microbatch's share of the batch's mean loss, in nats, with the same bits however
-  /// the model is split. Waits for the device. 0 on the meta device.
+  /// the model is split. Waits for the device. Returns 0 on the meta device.
   virtual double value(const Stash& stash) = 0;
   /// Returns dlogits (b, s, V), computed in the storage of the logits.
   virtual Tensor backward(Stash& stash) = 0;

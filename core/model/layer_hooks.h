@@ -18,27 +18,29 @@ struct Unit {
 };
 
 /// Callbacks before and after each unit of a model. ZeRO-3 uses them to unshard and reshard
-/// parameters, data parallelism to send gradients while backward continues. The two halves of
-/// backward may run together, or with halves of other microbatches in between. The model reads a
-/// unit's parameters between before_forward and after_forward, and between before_backward and
-/// after_backward_input. It adds to the unit's gradients between before_backward and after_backward
-/// (to LayerNorm's in the input half).
+/// parameters, and data parallelism uses them to send gradients while the backward pass continues.
+/// The two halves of the backward pass may run together, or with halves of other microbatches in
+/// between. The model reads a unit's parameters between before_forward and after_forward, and
+/// between before_backward and after_backward_input. It adds to the unit's gradients between
+/// before_backward and after_backward (LayerNorm's gradients in the input half).
 ///
 /// A model can have the hooks of several techniques. They nest: hooks added later are inside those
-/// added earlier. Their `before_` hooks run last, and their other hooks run first.
+/// added earlier. The `before_` hooks of the innermost technique run last, and its other hooks run
+/// first.
 class LayerHooks {
  public:
   virtual ~LayerHooks() = default;
   virtual void before_forward(const Unit&) {}
   virtual void after_forward(const Unit&) {}
   virtual void before_backward(const Unit&) {}
-  /// The input half of backward is done.
+  /// Called when the input half of the backward pass is done.
   virtual void after_backward_input(const Unit&) {}
-  /// The weight half is done: this microbatch's gradients have been added.
+  /// Called when the weight half is done, so this microbatch's gradients have been added.
   virtual void after_backward(const Unit&) {}
-  /// Called once per step, in the last microbatch's backward, after the model has made its last
-  /// addition to the unit's gradients. The embedding's gradients include a tied head's contribution
-  /// if the head is on the same stage; otherwise PipelineUpdate adds that contribution.
+  /// Called once per step, in the last microbatch's backward pass, after the model has made its
+  /// last addition to the unit's gradients. The embedding's gradients include a tied head's
+  /// contribution if the head is on the same stage; otherwise PipelineUpdate adds that
+  /// contribution.
   virtual void gradients_ready(const Unit&) {}
 };
 

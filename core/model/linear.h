@@ -6,7 +6,7 @@
 namespace lockstep {
 
 /// y (b, s, out) = x (b, s, in) W + b. The stash keeps x (b s · in elements) until the weight half,
-/// and between the halves also dy (b s · out elements).
+/// and, between the two halves of the backward pass, also dy (b s · out elements).
 class Linear : public Layer {
  public:
   Linear(const LayerSite& site, const LinearSpec& spec);

@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-/// GELU in its tanh form, element by element. The stash keeps x. In backward, dx overwrites dy.
+/// GELU in its tanh form, element by element. The stash keeps x. In the backward pass, dx
+/// overwrites dy.
 class Gelu : public Layer {
  public:
   explicit Gelu(const LayerSite& site) : ops_(site.device, site.layer, site.config.dtype) {}

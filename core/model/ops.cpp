@@ -4,7 +4,7 @@ namespace lockstep {
 
 namespace {
 
-/// The cost of an operation that only moves this many bytes.
+/// Returns the cost of an operation that only moves `bytes`.
 Cost moved(std::size_t bytes) {
   return {.flops = 0, .bytes = static_cast<double>(bytes)};
 }
@@ -131,7 +131,7 @@ void Ops::add(View a, View b, View y) const {
 }
 double Ops::sum(View x) const {
   if (!x) return 0;
-  device_.compute.synchronise();  // wait here, where the watchdog can see it, not inside the kernel
+  device_.compute.synchronise();  // wait here, where the watchdog sees it, not in the kernel
   return device_.compute.kernels().sum(device_.compute.queue(), x);
 }
 

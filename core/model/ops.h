@@ -22,8 +22,8 @@ Cost linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out
 /// matrices in f32.
 Cost attention_forward(const Shape& y, int heads, std::size_t width = 4,
                        bool probabilities = false);
-/// Five products (recomputed scores, dv, dp, dq, dk), counted half: 5 b s² h, 2.5 times the
-/// forward. If the probabilities were kept, the scores are not recomputed, which leaves 4 b s² h.
+/// Five products (recomputed scores, dv, dp, dq, dk), counted half: 5 b s² h, 2.5 times the forward
+/// pass. If the probabilities were kept, the scores are not recomputed, which leaves 4 b s² h.
 Cost attention_backward(const Shape& y, int heads, std::size_t width = 4,
                         bool probabilities = false);
 /// Returns the bytes that a kernel moves for one argument: 0 if the argument is not a view.
@@ -49,7 +49,7 @@ class Ops {
   Tensor activation(const Shape& shape) const {
     return Tensor{device_.memory, shape, MemoryCategory::activations, dtype_};
   }
-  /// Allocates statistics for backward, uninitialised; always in f32.
+  /// Allocates statistics for the backward pass, uninitialised; always in f32.
   Tensor statistic(const Shape& shape) const {
     return Tensor{device_.memory, shape, MemoryCategory::activations};
   }
@@ -78,8 +78,8 @@ class Ops {
   void cross_entropy_backward(View logits, View targets, View lse, float scale, View dlogits) const;
 
   void add(View a, View b, View y) const;
-  /// Returns the sum of x, for reports, without charging the clock. Waits for the device. 0 on the
-  /// meta device.
+  /// Returns the sum of x, for reports, without charging the clock. Waits for the device. Returns 0
+  /// on the meta device.
   double sum(View x) const;
 
  private:
@@ -92,8 +92,8 @@ class Ops {
     device_.compute.launch(Span{.name = name, .category = Category::kernel, .layer = layer_}, cost,
                            [&](const Kernels& k, Queue q) { (k.*kernel)(q, arguments...); });
   }
-  /// Launches a kernel that only moves memory. The kernel reads or writes each view once, and reads
-  /// and writes each InOut view.
+  /// Launches a kernel that only moves memory. The kernel reads or writes each view once, and both
+  /// reads and writes each InOut view.
   template <class... Arguments>
   void launch(const char* name, Launched<Arguments...> kernel,
               const std::type_identity_t<Arguments>&... arguments) const {

@@ -42,7 +42,8 @@ struct Parameter : ParameterSpec {
   void fill_initial(Device device, std::uint64_t seed) const;
 
   /// Returns the parameter in f32, as checkpoints and comparisons need it, copied from `device`:
-  /// the master if there is one, otherwise the widened value. Empty without storage.
+  /// the master if there is one, otherwise the widened value. Returns an empty vector if the
+  /// parameter has no storage.
   std::vector<float> f32_values(Device device) const;
 
   Slice slice;  ///< this rank's part of the whole tensor

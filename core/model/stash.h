@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// The tensors that one microbatch keeps between its forward and its backward: for each layer, a
+/// The tensors that one microbatch keeps between its forward and backward passes: for each layer, a
 /// struct that the layer defines. A pipeline holds several stashes at once, one per microbatch in
 /// flight. Move-only. Entries are keyed by the layer's address, so a layer must not move while it
 /// has an entry.
@@ -26,8 +26,8 @@ class Stash {
     return as<Saved>(entry.get())->value;
   }
 
-  /// Returns the entry that `layer` saved in forward. Throws std::logic_error if there is none:
-  /// backward ran without forward, or twice.
+  /// Returns the entry that `layer` saved in the forward pass. Throws std::logic_error if there is
+  /// none, which means that backward() ran without forward(), or ran twice.
   template <class Saved>
   Saved& saved(const void* layer) {
     return const_cast<Saved&>(std::as_const(*this).template saved<Saved>(layer));
@@ -43,7 +43,7 @@ class Stash {
   /// Releases the entry of `layer`, if any.
   void drop(const void* layer) { entries_.erase(layer); }
   void clear() { entries_.clear(); }
-  /// Returns whether every layer has dropped its entry, so backward is complete.
+  /// Returns whether every layer has dropped its entry, so that no backward pass is pending.
   bool empty() const { return entries_.empty(); }
 
  private:

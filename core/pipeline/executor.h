@@ -28,13 +28,13 @@ class PipelineExecutor {
   PipelineExecutor(Endpoint endpoint, const Group& group, const Schedule& schedule,
                    std::vector<Gpt*> stages, Boundary boundary);
 
-  /// Runs forward and backward of all microbatches and adds to the models' gradients. Determines
-  /// the last microbatch of each stage from the schedule (the one whose B or W comes last) and
-  /// ignores the batch's Microbatch::last. Returns the batch's mean loss on the rank of the last
-  /// stage, and nothing elsewhere. If each stage runs its backwards in ascending microbatch order,
-  /// losses and gradients have the same bits as accumulate_gradients on the whole model. Throws
-  /// std::invalid_argument if the number of microbatches does not match the schedule, or their (b,
-  /// s) does not match the boundary.
+  /// Runs the forward and backward passes of all microbatches and adds to the models' gradients.
+  /// Determines the last microbatch of each stage from the schedule (the one whose B or W comes
+  /// last) and ignores the batch's Microbatch::last. Returns the batch's mean loss on the rank of
+  /// the last stage, and nothing elsewhere. If each stage runs its backward passes in ascending
+  /// microbatch order, losses and gradients have the same bits as accumulate_gradients on the whole
+  /// model. Throws std::invalid_argument if the number of microbatches does not match the schedule,
+  /// or their (b, s) does not match the boundary.
   std::optional<double> step(const Batch& batch);
 
  private:
@@ -42,7 +42,7 @@ class PipelineExecutor {
 
   struct Stage {
     Gpt* model = nullptr;
-    int last = 0;  ///< last microbatch: after its backward the gradients are complete
+    int last = 0;  ///< last microbatch: its backward pass completes the gradients
   };
   /// A buffer and the Work that uses it; the buffer is destroyed after the Work.
   struct InFlight {

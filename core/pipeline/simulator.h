@@ -53,10 +53,10 @@ struct TimedMessage {
 /// The simulated times of a schedule.
 struct Simulation {
   std::vector<std::vector<TimedAction>> actions;  ///< parallel to Schedule::actions
-  /// All messages, if requested: by sending rank, and for each rank in its program order.
+  /// All messages, if requested, by sending rank; each rank's messages are in its program order.
   std::vector<TimedMessage> messages;
   Picoseconds makespan = 0;  ///< from the first start to the last end
-  /// The fraction of rank-time in which no action runs, over all ranks and the makespan.
+  /// The fraction of the makespan in which a rank runs no action, averaged over all ranks.
   double bubble = 0;
   /// The zero-bubble paper's figure (Qi 2023, Table 5): the idle fraction of the rank whose own
   /// window (its last end - its first start) is the longest; ties go to the lowest rank. Equals
@@ -66,8 +66,8 @@ struct Simulation {
 
 /// Simulates a schedule by the rules of modelled time (core/README.md, "Modelled time"): an action
 /// starts when its rank is free and its input has arrived; a message starts when its data and the
-/// sender's lane are ready, occupies that lane for β · bytes, and arrives α after that, but no
-/// sooner than β · bytes after the receiver's lane became free. Each pair of ranks has one lane per
+/// sender's lane are ready, occupies that lane for β · bytes, and arrives α later, but no sooner
+/// than β · bytes after the receiver's lane became free. Each pair of ranks has one lane per
 /// direction and kind (activations, gradients). Nothing is sent between two stages of one rank.
 /// Takes time linear in the number of actions. Throws ScheduleError if validate() would, or if the
 /// times do not fit the schedule.

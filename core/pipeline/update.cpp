@@ -16,7 +16,7 @@ bool has_two_tables(const Plan& plan) {
   return plan.model().tied && !plan.model().is_frozen(0) && plan.stages() > 1;
 }
 
-/// A double is sent as a pair of f32, which are only copied.
+/// A double is sent as the bits of two f32 numbers, which are only copied.
 constexpr std::int64_t floats_per_square = sizeof(double) / sizeof(float);
 /// Marks a tensor that a rank does not have. (A sum of squares may be NaN, but not negative.)
 constexpr double absent = -1;
@@ -78,7 +78,7 @@ void PipelineUpdate::add_tied_gradients() {
 }
 
 double PipelineUpdate::global_norm() {
-  std::map<int, double> squares;  // by order, so that a tied table counts once
+  std::map<int, double> squares;  // by parameter order, so that a tied table counts once
   if (all_)
     squares = gathered_squares();
   else

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// Bytes sent and held by PipelineUpdate::step on one rank, in addition to its stages.
+/// The bytes that PipelineUpdate::step() sends and holds on one rank; its stages are not included.
 struct UpdateMessages {
   BytesSent bytes_sent;         ///< as counted by the transport
   std::int64_t peak_bytes = 0;  ///< peak of MemoryCategory::communication
@@ -56,11 +56,11 @@ class PipelineUpdate {
   Endpoint endpoint_;
   Plan plan_;
   AdamW& optimizer_;
-  /// The token tables of a tied head on this rank. Null if the stage is on another rank, if a
-  /// single stage uses the table twice (it adds the gradients itself), or if the table is frozen.
+  /// A tied head's token tables. A pointer is null if its stage is on another rank, if a single
+  /// stage uses the table twice (that stage adds the gradients itself), or if the table is frozen.
   Parameter* first_table_ = nullptr;
   Parameter* last_table_ = nullptr;
-  std::unique_ptr<Group> ends_;  ///< the ranks of the two tables, if they differ
+  std::unique_ptr<Group> ends_;  ///< the ranks of the two tables, if the ranks differ
   std::unique_ptr<Group> all_;   ///< all ranks, if there are several and gradients are clipped
 };
 

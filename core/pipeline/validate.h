@@ -8,8 +8,8 @@ namespace lockstep {
 /// duplicated or on the wrong rank; B as well as I or W for the same stage and microbatch; a
 /// backward before its forward or a weight gradient before its input gradient; or a deadlock,
 /// reported as a cycle of actions that wait for each other. Any microbatch order is valid, but all
-/// lessons run backwards in ascending order, which gives the same bits. Takes time linear in the
-/// number of actions.
+/// lessons run backward passes in ascending order, which gives the same bits. Takes time linear in
+/// the number of actions.
 void validate(const Schedule& schedule);
 
 /// Like validate(), except that it does not check for deadlock. If it returns, every (stage,

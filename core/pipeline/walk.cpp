@@ -17,8 +17,8 @@ void throw_deadlock(const Schedule& schedule, const std::vector<std::size_t>& po
     const int stage = stage_waited_for(action, schedule.stages);
     return schedule.rank_of_stage[static_cast<std::size_t>(stage)];
   };
-  // Each stuck rank waits for another stuck rank, so following them ends in a cycle. It is reported
-  // starting from its lowest rank.
+  // Each stuck rank waits for another stuck rank, so following these waits leads to a cycle. The
+  // cycle is reported starting from its lowest rank.
   int stuck = 0;
   while (position[static_cast<std::size_t>(stuck)] ==
          schedule.actions[static_cast<std::size_t>(stuck)].size())

@@ -25,22 +25,24 @@ namespace lockstep {
 /// A run in progress: the state that the ranks of this process share. run_threads() and
 /// run_mpi_process() first open it, and then call train() for each rank, on the rank's own thread.
 struct ActiveRun {
-  /// `info_`, `options_` and `corpus_` must outlive the run. Until open(), `options_` may change.
+  /// `info_`, `options_` and `corpus_` must outlive the run. `options_` may change until open() is
+  /// called.
   ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_);
 
-  /// Begins to write the run's output in `folder_`, including the trace.
+  /// Starts writing the run's output, including the trace, to `folder_`.
   void open(RunFolder folder_);
-  /// Runs one rank from start to end. The rank must exist for as long as last_operations_of() may
-  /// be called.
+  /// Runs one rank from start to end. The rank must exist as long as last_operations_of() may be
+  /// called for it.
   void train(Rank& rank, const std::function<void(Rank&)>& body);
-  /// Ends the traces of a run that has already failed, as far as they can still be written.
+  /// Finishes the traces of a run that has already failed, writing whatever can still be written.
   void keep_traces(double patience_seconds = TraceWriter::in_a_hurry) noexcept;
 
-  /// The meter of a rank in train().
+  /// Returns the rank's meter, which train() has created.
   RankMeter& meter(const Rank& rank) const { return *meters[static_cast<std::size_t>(rank.id)]; }
-  /// The step's data for one rank, divided into `microbatches`.
+  /// Returns one rank's data for `step`, divided into `microbatches`.
   Batch batch(const Rank& rank, int step, int microbatches) const;
-  /// The rank's last operations, as last_operations() formats them. Any thread may call it.
+  /// Returns the rank's last operations, as last_operations() formats them. Any thread may call
+  /// this.
   std::string last_operations_of(int rank) const;
 
   const LessonInfo& info;
@@ -51,7 +53,7 @@ struct ActiveRun {
   bool opened = false;
   RunFolder folder;
   std::unique_ptr<TraceWriter> writer;    ///< null without a trace
-  std::optional<ResidentBytes> program;   ///< before ranks are created; only with --device cpu
+  std::optional<ResidentBytes> program;   ///< before the ranks were created; only with --device cpu
   std::int64_t clock_uncertainty_ns = 0;  ///< of this process's clock relative to rank 0's
 
   std::vector<std::unique_ptr<RankMeter>> meters;  ///< by rank; each rank accesses only its own

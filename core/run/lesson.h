@@ -52,7 +52,8 @@ class Lesson {
     return *value;
   }
 
-  /// Adds a check that runs once the flags are parsed, and throws UsageError for invalid flags.
+  /// Adds a check that runs once the flags are parsed. `check` throws UsageError if they are
+  /// invalid.
   void check(std::function<void(const Options&)> check) { checks_.push_back(std::move(check)); }
 
   /// Sets the builder of a model other than plain GPT-2. `builder` is called after the flags are
@@ -74,7 +75,8 @@ class Lesson {
 
   /// The run's steps, divided among the values of --microbatches.
   std::vector<Phase> phases() const;
-  /// The steps of a single value of m: those before `split` are named `before`, the others `after`.
+  /// The run's steps for a single value of m, as two phases: `before` until step `split`, then
+  /// `after`.
   std::vector<Phase> phases(const std::string& before, const std::string& after, int split) const;
   /// Divides the run's steps among `values`, which are tried one after another. Returns each value
   /// with its phase, named `name(value)`. If there are fewer steps than values, only the first

@@ -22,7 +22,7 @@ std::unique_ptr<Gpu> open_gpu(const GpuPlan& plan, int rank, bool allow_tf32) {
   return gpu_library().open(plan.places[static_cast<std::size_t>(rank)].gpu, allow_tf32);
 }
 
-/// The device of tensors that are not on a GPU.
+/// Returns the kind of device that holds tensors that are not on a GPU.
 DeviceKind kind_of(const Options& options) {
   return options.platform.on_meta() ? DeviceKind::meta : DeviceKind::cpu;
 }

@@ -36,13 +36,13 @@ struct Rank {
   Memory memory;
   Device device;
   std::unique_ptr<Transport> transport;
-  const Plan plan;    ///< of the run, the same on every rank
+  const Plan plan;    ///< the run's plan, the same on every rank
   const Place place;  ///< this rank's coordinates and its part of the model
   Endpoint endpoint;
   Group world;  ///< all ranks
 
-  /// The reason why the run failed, after `error` ended this rank. If the transport already knew of
-  /// a failure, that is the cause, and `error` only a consequence.
+  /// Returns why the run failed, given that `error` ended this rank. If the transport already knew
+  /// of a failure, that failure is the cause, and `error` is only a consequence.
   std::string cause(const std::exception& error) const;
 
  private:

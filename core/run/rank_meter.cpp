@@ -117,7 +117,8 @@ void RankMeter::record_loss(double loss) {
       run_.progress.show(step + 1, fmt::format("step {:>3}/{}", step + 1, steps));
     return;
   }
-  // The ranks of a tensor-parallel group know the same share of the loss, which counts once.
+  // The ranks of a tensor-parallel group know the same share of the loss, so only one of them
+  // reports it.
   if (place.coordinate(Axis::tp) > 0) return;
   results_.losses.emplace_back(step, loss);
   // Each replica knows its share of the mean over the batch. The running display shows the mean

@@ -18,7 +18,7 @@ class RankMeter {
  public:
   RankMeter(ActiveRun& run, Rank& rank);
 
-  /// Begins a phase, which must be predicted completely (Lesson::batches).
+  /// Begins a phase. `predicted` must be complete (see Lesson::batches).
   void begin_phase(const Phase& phase, const Predicted& predicted);
   void begin_step(int step);
   void end_step();

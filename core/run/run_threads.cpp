@@ -70,7 +70,7 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
   run.open(RunFolder::create(options.output.trace, run.info.name));
   run.folder.begin();
   watch.set_handler([&](int) {
-    // Keeps the traces written so far; the ranks do not take part.
+    // Keeps the traces written so far, without the help of the ranks.
     run.keep_traces();
     run.folder.merge(options.run.ranks);
     fmt::print(stderr, "\ninterrupted{}\n", run.folder.where_the_trace_is());

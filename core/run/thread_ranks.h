@@ -12,8 +12,9 @@ namespace lockstep {
 /// Throws UsageError if the machine has none.
 GpuPlan plan_threads(const Options& options);
 
-/// All ranks of `fabric`, which outlives them, one per thread. They are created concurrently, and
-/// destroyed concurrently, because on GPUs the ranks wait for one another in both cases.
+/// All ranks of `fabric`, one per thread; `fabric` must outlive them. They are created
+/// concurrently, and destroyed concurrently, because on GPUs the ranks wait for one another in both
+/// cases.
 class ThreadRanks {
  public:
   /// If a rank cannot be created, throws the first rank's exception.

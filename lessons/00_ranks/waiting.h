@@ -20,11 +20,11 @@ struct StepTimes {
 };
 
 /// The share of all ranks' time lost to waiting if N - 1 ranks need time T each and one straggler
-/// needs kT: every rank takes as long as the slowest.
+/// needs kT. Every rank takes as long as the slowest.
 inline double lost_share(int N, double k) {
   return k >= 1 ? (N - 1) * (k - 1) / (N * k) : (1 - k) / N;
 }
-/// The share that was observed.
+/// The lost share that was observed.
 inline double lost_share(const std::vector<StepTimes>& ranks) {
   double waiting = 0, total = 0;
   for (const StepTimes& each : ranks) {

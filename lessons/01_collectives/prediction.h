@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// The number of elements in chunk i of N: the first n mod N chunks have one extra.
+/// The number of elements in chunk i of N: the first n mod N chunks have one extra element.
 inline std::int64_t chunk_elements(std::int64_t n, int N, int i) {
   return n / N + (i % N < n % N ? 1 : 0);
 }
@@ -143,8 +143,9 @@ class MessageByMessage {
     std::int64_t elements;
   };
   /// Plays messages that do not wait for one another. All messages leave, and then each receiver
-  /// takes its own messages in this order. A rank is ready for the next round when its last message
-  /// has arrived; it waits neither for its own messages to arrive nor for their receivers.
+  /// takes the messages sent to it, in the order of `messages`. A rank is ready for the next round
+  /// when its last message has arrived; it does not wait until the messages that it sent have
+  /// arrived, or until their receivers are ready.
   void round(const std::vector<Message>& messages) {
     std::vector<AllReduceTime> sent;
     for (const auto& [from, to, elements] : messages) {

@@ -55,15 +55,16 @@ class DataParallel : public LayerHooks {
 
   void set(GradientSync sync) { sync_ = sync; }
 
-  /// Called during the last microbatch's backward, when this unit's gradients are complete. While
-  /// its bucket is in flight, backward continues with the layers below.
+  /// Called during the last microbatch's backward pass, when this unit's gradients are complete.
+  /// While the unit's bucket is in flight, the backward pass continues with the layers below.
   void gradients_ready(const Unit& unit) override {
     if (sync_ != GradientSync::overlap) return;
     for (const std::size_t b : layout_.buckets_of(unit.index))
       if (unit.index == layout_.buckets()[b].last_unit()) start(buckets_[b]);
   }
 
-  /// Call after backward. Every rank then has the same gradients: the sum over replicas.
+  /// Call this after the backward pass. Every rank then has the same gradients: the sum over
+  /// replicas.
   void sum_gradients() {
     if (sync_ == GradientSync::none)
       for (Parameter* parameter : model_.parameters())

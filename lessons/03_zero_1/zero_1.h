@@ -76,8 +76,8 @@ class Zero1 : public LayerHooks {
     }
   }
 
-  /// Overlaps communication with backward as data parallelism does, but each rank receives only the
-  /// sum of its own shard.
+  /// Overlaps communication with the backward pass as data parallelism does, but each rank receives
+  /// only the sum of its own shard.
   void gradients_ready(const Unit& unit) override {
     for (const std::size_t b : layout_.buckets_of(unit.index)) {
       Bucket& flat = buckets_[b];
@@ -86,7 +86,7 @@ class Zero1 : public LayerHooks {
     }
   }
 
-  /// Call after backward. Each rank then has the sum of its own shard's gradients.
+  /// Call this after the backward pass. Each rank then has the sum of its own shard's gradients.
   void wait() {
     for (Bucket& flat : buckets_) flat.work.wait();
   }

@@ -8,14 +8,15 @@
 
 namespace lockstep {
 
-/// Gradients that exist in full only while backward computes them. A bucket is allocated when
-/// backward reaches its first unit and reduce-scattered when backward has left its last one. Each
-/// rank then keeps its own shard of the sum and frees the bucket.
+/// Gradients that exist in full only while the backward pass computes them. A bucket is allocated
+/// when backward reaches its first unit and reduce-scattered when backward has left its last one.
+/// Each rank then keeps its own shard of the sum and frees the bucket.
 ///
-/// Backward fills a bucket while the previous one is in flight, so at most two exist in full at a
-/// time. The gradients of every microbatch are reduced: accumulating them over microbatches first
-/// would keep all gradients in memory in full. If backward is split into an input and a weight half
-/// (backward_input, backward_weight), a bucket stays allocated until no weight half is pending.
+/// The backward pass fills a bucket while the previous one is in flight, so at most two exist in
+/// full at a time. The gradients of every microbatch are reduced: accumulating them over
+/// microbatches first would keep all gradients in memory in full. If the backward pass is split
+/// into an input and a weight half (backward_input, backward_weight), a bucket stays allocated
+/// until no weight half is pending.
 class ShardedGradients {
  public:
   /// The model's gradients must have no storage (Storage::none). Model, group and layout must
@@ -78,7 +79,7 @@ class ShardedGradients {
   }
 
   struct Filling {
-    int passes = 0;  ///< microbatches whose backward has begun but not ended
+    int passes = 0;  ///< microbatches whose backward pass has begun but not ended
     Tensor full;
   };
   struct InFlight {
@@ -134,7 +135,7 @@ class Zero2 : public LayerHooks {
     gradients_.zero();
   }
 
-  /// Call after backward. Each rank then has the sum of its own shard's gradients.
+  /// Call this after the backward pass. Each rank then has the sum of its own shard's gradients.
   void wait() { gradients_.wait(); }
   /// Waits, then updates. Every rank then has the same updated parameters.
   void step() {

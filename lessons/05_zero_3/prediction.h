@@ -6,8 +6,8 @@
 namespace lockstep {
 
 /// Predicts one step of one rank. Parameter memory holds this rank's shards and, in full, the
-/// buckets in use and those being prefetched. All parameters are unsharded for forward and again
-/// for backward. A tied token table is also unsharded for the head.
+/// buckets in use and those being prefetched. All parameters are unsharded for the forward pass and
+/// again for the backward pass. A tied token table is also unsharded for the head.
 inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64_t bucket_bytes,
                                 int prefetch) {
   const auto units = plan.units(place, place.only_stage());

@@ -142,9 +142,9 @@ class ShardedParameters {
   std::size_t prefetch_ = 1;
   std::vector<Tensor> shards_;  ///< by bucket
 
-  std::size_t use_ = 0;                             ///< index of the current use
-  std::size_t unit_ = 0;                            ///< units of this use that were unsharded
-  std::size_t started_ = 0;                         ///< uses whose all-gathers have started
+  std::size_t use_ = 0;      ///< index of the current use
+  std::size_t unit_ = 0;     ///< number of this use's units unsharded so far
+  std::size_t started_ = 0;  ///< number of uses whose all-gathers have started
   std::deque<std::vector<Unsharded>> unsharded_{};  ///< from use_ on; at most 1 + prefetch uses
 };
 
@@ -190,7 +190,7 @@ class Zero3 : public LayerHooks {
     gradients_.zero();
   }
 
-  /// Call after backward. Each rank then has the sum of its own shard's gradients.
+  /// Call this after the backward pass. Each rank then has the sum of its own shard's gradients.
   void wait() { gradients_.wait(); }
   /// Waits, then updates. No all-gather follows: ranks unshard parameters when they use them.
   void step() {

@@ -21,8 +21,8 @@ class NaivePipeline {
   NaivePipeline(Group& pipeline, Gpt& stage, Boundary boundary)
       : pipeline_(pipeline), stage_(stage), boundary_(boundary) {}
 
-  /// Runs forward and backward of all microbatches and adds to the model's gradients. Returns the
-  /// batch's mean loss on the last rank, nothing elsewhere.
+  /// Runs the forward and backward passes of all microbatches and adds to the model's gradients.
+  /// Returns the batch's mean loss on the last rank, nothing elsewhere.
   std::optional<double> step(const Batch& batch) {
     const int me = pipeline_.rank(), last = pipeline_.size() - 1;
     const int microbatches = static_cast<int>(batch.microbatches.size());

@@ -22,7 +22,8 @@ namespace lockstep {
 /// delay of messages occurs only once. (On slow links 1F1B's bubble can also be smaller, because
 /// gradients are sent as they are computed instead of queueing at the end.)
 ///
-/// Backwards run in ascending order. Throws ScheduleError for fewer than one stage or microbatch.
+/// Backward passes run in ascending order. Throws ScheduleError for fewer than one stage or
+/// microbatch.
 inline Schedule one_f_one_b(int stages, int microbatches) {
   Schedule schedule = one_stage_per_rank("1F1B", stages, microbatches);
   for (int stage = 0; stage < stages; ++stage) {

@@ -36,7 +36,7 @@ class LossScaler {
   float unscale() const { return static_cast<float>(1 / scale_); }
 
   /// Returns whether the optimizer may take the step, which requires all gradients to be finite.
-  /// Call it after each backward. A single infinite or NaN gradient would corrupt the weights
+  /// Call it after each backward pass. A single infinite or NaN gradient would corrupt the weights
   /// permanently; if there is one, the step is skipped, its batch has no effect, and the scale is
   /// halved. Replicas that have summed their gradients all get the same answer. Throws RunError if
   /// the scale has become so small that it cannot be the cause of the overflow.
@@ -106,7 +106,7 @@ inline void check_scaling(const Options& options, double scale, int interval, in
         "--overflow-at {}: needs f16 and a loss scale above 1; use --precision f16", overflow_at));
 }
 
-/// The values of the flags of loss scaling, valid for the lesson's lifetime.
+/// The values of the loss-scaling flags, valid for the lesson's lifetime.
 struct ScalingFlags {
   const double& scale;
   const int& growth_interval;

@@ -11,13 +11,13 @@
 
 namespace lockstep {
 
-/// Which tensors backward recomputes instead of keeping them from forward (Korthikanti 2022,
-/// "Reducing Activation Recomputation in Large Transformer Models"). All three modes give the same
-/// bits.
+/// Which tensors the backward pass recomputes, rather than the forward pass saving them
+/// (Korthikanti 2022, "Reducing Activation Recomputation in Large Transformer Models"). All three
+/// modes give the same bits.
 enum class Recompute {
   none,       ///< nothing: attention keeps its (s, s) probabilities
   selective,  ///< the probabilities, from the log-sum-exps, as core's attention always does
-  full,       ///< whole blocks, which keep only their inputs; and the probabilities
+  full,       ///< whole blocks, which keep only their inputs, and the probabilities
 };
 
 /// Attention that keeps its probabilities, (b, heads, s, s), instead of the log-sum-exps that

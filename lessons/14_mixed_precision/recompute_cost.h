@@ -37,8 +37,9 @@ struct RecomputeFootprint : Footprint {
     const std::int64_t rest = 15 * boundary + f32 * (4 + a) * N;  // boundary is N h
     const std::int64_t head = stage.head ? stash - blocks * (boundary + rest) : 0;
     stash -= blocks * rest;
-    // Forward peaks when the last block is about to release its stash, with its output (N h) beside
-    // it; or, on the last stage, when the head has added more than this rest and output.
+    // The forward pass peaks when the last block has its output (N h) and is about to release its
+    // stash; or, on the last stage, after the head, if the head adds more than this rest and
+    // output.
     forward_working = std::max(forward_working, rest + boundary - head);
     // The last block's backward comes first, while the inputs of all other blocks are still kept.
     // This backward adds the rest of its block's stash and then, as without recomputation, 5 N h.
@@ -56,9 +57,9 @@ struct RecomputeFootprint : Footprint {
 /// The cost of recomputation: FLOPs of one microbatch beyond those of Recompute::none. Counts
 /// matrix products only, with causal attention counted half, as in core/model/ops.h.
 ///
-/// Selective recomputes q kᵀ, one product per head: b s² h per block. Full runs forward again, 24 N
-/// h² for the four Linears and 2 b s² h for attention, and also recomputes the probabilities,
-/// because its blocks use selective recomputation too.
+/// Selective mode recomputes q kᵀ, one product per head: b s² h per block. Full mode runs the
+/// forward pass again, 24 N h² for the four Linears and 2 b s² h for attention, and also recomputes
+/// the probabilities, because its blocks use selective recomputation too.
 inline double extra_flops(const GptConfig& config, int blocks, int batch, Recompute mode) {
   const double b = batch, s = config.sequence, h = config.hidden;
   const double product = b * s * s * h;
@@ -75,7 +76,7 @@ inline double extra_flops(const GptConfig& config, int blocks, int batch, Recomp
 }
 
 /// FLOPs of one microbatch of the whole model without recomputation and with nothing frozen: three
-/// times the forward's 24 N h² + 2 b s² h per block and 2 N h V for the head (Narayanan 2021,
+/// times the forward pass's 24 N h² + 2 b s² h per block and 2 N h V for the head (Narayanan 2021,
 /// without recomputation and with attention counted half).
 inline double model_flops(const GptConfig& config, int batch) {
   const double b = batch, s = config.sequence, h = config.hidden;

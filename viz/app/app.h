@@ -24,7 +24,7 @@ namespace lockstep::viz {
 /// The viewer: receives events, redraws when something has changed, and otherwise sleeps.
 class App {
  public:
-  /// Reads the files or starts listening. Throws UsageError.
+  /// Reads the files or starts listening. Throws UsageError if that fails.
   explicit App(const ViewerOptions& options);
   ~App();
 
@@ -50,7 +50,7 @@ class App {
   std::unique_ptr<Window> window_;
   std::unique_ptr<LiveServer> server_;
   std::unique_ptr<LiveFeed> feed_;
-  std::unique_ptr<InputFeed> input_;  ///< if a trace is piped in; replaces server_ and feed_
+  std::unique_ptr<InputFeed> input_;  ///< set if a trace is piped in; replaces server_ and feed_
 
   StatusView status_;
   TimelineView timeline_;

@@ -17,7 +17,7 @@ namespace lockstep::viz {
 /// A window with an OpenGL context and Dear ImGui, created and destroyed together. One per process.
 class Window {
  public:
-  /// Throws UsageError without a display or OpenGL. Use a hidden window for screenshots.
+  /// Throws UsageError if there is no display or no OpenGL. Use a hidden window for screenshots.
   Window(const std::string& title, int width, int height, bool visible);
   ~Window();
   Window(const Window&) = delete;

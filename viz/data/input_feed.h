@@ -44,7 +44,7 @@ class InputFeed {
   std::string held_;
   bool holds_ = false;
   std::string file_;                                  ///< the file that tail is printing
-  std::unordered_map<std::string, std::string> cut_;  ///< by file, its cut line
+  std::unordered_map<std::string, std::string> cut_;  ///< the cut line of each file
   bool ended_ = false;
 };
 

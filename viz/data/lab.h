@@ -15,7 +15,7 @@ struct LabQuestion {
   LabSchedule schedule = LabSchedule::one_f_one_b;
   int stages = 4;
   int microbatches = 8;
-  Picoseconds forward = 1'000'000'000;   ///< mean of one stage and microbatch
+  Picoseconds forward = 1'000'000'000;   ///< mean per stage and microbatch
   Picoseconds backward = 2'000'000'000;  ///< mean, both halves together
   std::vector<StageTimes> measured{};    ///< means per stage, if taken from a run
   std::int64_t boundary_bytes = 0;       ///< bytes sent across each stage boundary per microbatch

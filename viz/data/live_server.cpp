@@ -242,7 +242,7 @@ bool LiveServer::greet(Connection& connection) {
   if (new_run && run_number_ > 0) past_runs_.push_back(run_);
   for (const auto& other : connections_) {
     if (other.get() != &connection && other->rank >= 0 && (new_run || other->rank == rank)) {
-      other->close();  // a connection of the previous run, or a broken one of this rank
+      other->close();  // from the previous run, or a broken connection of this rank
     }
   }
   if (new_run) {

@@ -29,9 +29,10 @@ struct Arrival {
   std::string bytes;
 };
 
-/// Receives traces: ranks connect, send their trace's first event as hello, receive the byte offset
-/// from which to resume, and stream their file (core/README.md, "The trace"). Runs one thread. If
-/// the reader is slow, data waits in the ranks' files. A hello from a new run replaces the old run.
+/// Receives traces: ranks connect, send their trace's first event as a hello, receive the byte
+/// offset from which to resume, and stream their file (core/README.md, "The trace"). Runs one
+/// thread. If the reader is slow, data waits in the ranks' files. A hello from a new run replaces
+/// the old run.
 class LiveServer {
  public:
   /// Starts listening. The server's thread calls `wake` when data has arrived. Throws UsageError if

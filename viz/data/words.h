@@ -35,8 +35,8 @@ struct Finding {
 };
 
 /// Finds what a lane shows at `time` in `band`: its innermost span, a span still open, or an idle
-/// gap. Spans within `tolerance` (say, one pixel) also match; more than two small spans within it
-/// count as a fold.
+/// gap. Spans within `tolerance` (say, one pixel) also match; more than two small spans within
+/// `tolerance` count as a fold.
 Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double time,
                 double tolerance);
 

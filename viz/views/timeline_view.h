@@ -67,7 +67,7 @@ class TimelineView {
   float scroll_ = 0;  ///< vertical, if the lanes do not all fit
   bool keys_held_ = false;
   bool dragging_overview_ = false;
-  bool dragged_ = false;  ///< since the button went down; then releasing the button is not a click
+  bool dragged_ = false;  ///< the mouse moved while the button was down, so its release is no click
   std::vector<Box> boxes_;  ///< boxes of the row being drawn; a member to reuse its memory
   /// The overview's boxes, folded again only when spans were added or the width changed.
   std::vector<std::vector<Box>> overview_;

@@ -77,7 +77,8 @@ std::string RankMessage::shown() const {
 
 void write_message(const RankMessage& message) {
   const std::string words = messages_are_collected() ? message.to_line() : message.shown();
-  // In one write that bypasses stdio, because other threads of this process may be in any state.
+  // Makes a single write that bypasses stdio, because other threads of this process may be in any
+  // state.
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, words.data(), words.size());
 }
 

@@ -15,8 +15,8 @@ struct RankMessage {
     location,  ///< the rank runs on `host`; sent once, at the start
     usage_error,
     failure,
-    last_operations,   ///< of a rank when the run failed
-    already_reported,  ///< rank 0 has failed and explained why, as for parity
+    last_operations,   ///< a rank's last operations when the run failed
+    already_reported,  ///< rank 0 has failed and explained why, as when parity fails
     busy,              ///< the rank computes while others wait for it
   };
   Kind kind = Kind::location;
@@ -24,8 +24,9 @@ struct RankMessage {
   std::string host;
   std::string text;  ///< lines; for `last_operations` the newest last
 
-  /// One line with its newline, at most 4096 bytes, so that a pipe takes it in one write. A text
-  /// that is too long is cut: `last_operations` keeps its end, the other kinds their beginning.
+  /// Returns one line with its newline, at most 4096 bytes, so that a pipe takes it in one write. A
+  /// text that is too long is cut: `last_operations` keeps its end, the other kinds their
+  /// beginning.
   std::string to_line() const;
   /// Returns nothing if `line` is not such a line.
   static std::optional<RankMessage> from_line(const std::string& line);
@@ -38,7 +39,7 @@ struct RankMessage {
 void write_message(const RankMessage& message);
 /// Tells child processes to send messages as marked lines.
 void collect_messages();
-/// Whether the parent process collects this process's messages.
+/// Returns whether the parent process collects this process's messages.
 bool messages_are_collected();
 
 /// Returns "  rank 2 on host:" followed by `lines`, indented.

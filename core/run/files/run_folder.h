@@ -34,14 +34,14 @@ struct RunFolder {
 
   /// "; the trace up to then is in ...", or nothing.
   std::string where_the_trace_is() const;
-  /// Also names the hosts of the rank files that are missing here.
+  /// Returns the same text, and names the hosts of the rank files that are missing here.
   std::string where_the_trace_is(const std::map<int, std::string>& hosts) const;
   /// A line with the trace's path and, unless `viewer` already shows the run, the command that
   /// opens it.
   std::string how_to_look(const std::string& viewer) const;
 };
 
-/// Whether files can be created in that folder; creates and deletes a file to find out.
+/// Returns whether files can be created in `folder`. Creates and deletes a file to find out.
 bool can_write_in(const std::filesystem::path& folder);
 
 /// Writes the whole file. Throws RunError on failure.

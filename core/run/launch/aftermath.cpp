@@ -84,7 +84,8 @@ void Aftermath::end_block() {
   } else if (contains("Primary job")) {
     failed_ = true;
   } else if (const auto first = block_.find("Process name: [["); first != std::string::npos) {
-    // "Process name: [[31942,1],2]", "Exit code:    1": a rank that reported nothing else.
+    // "Process name: [[31942,1],2]", "Exit code:    1" name a rank that may have reported nothing
+    // itself.
     const auto rank = block_.find("],", first);
     const auto code = block_.find("Exit code:", first);
     if (rank != std::string::npos && code != std::string::npos)

@@ -34,7 +34,7 @@ class Aftermath {
   /// The cause and its rank, in one line ("" if nothing failed), followed by `epilogue` and by the
   /// last operations of all ranks.
   std::string text(const std::string& epilogue) const;
-  /// By rank: the host that the rank runs on, if the rank has reported one.
+  /// The host of each rank that has reported its host, by rank.
   const std::map<int, std::string>& hosts() const { return hosts_; }
 
  private:

@@ -9,8 +9,8 @@ namespace lockstep {
 
 /// How far a run may deviate from one device (core/README.md, "Parity"); by default not at all.
 struct Tolerance {
-  double loss = 0;       ///< relative, the largest over steps
-  double parameter = 0;  ///< parity norm, the largest over tensors
+  double loss = 0;       ///< relative; the largest over all steps
+  double parameter = 0;  ///< parity norm; the largest over all tensors
   /// Relative deviation of the mean loss over the last tenth of the steps. Set it for a run that
   /// should train equally well but not identically; the other two tolerances are then ignored.
   double final_loss = 0;
@@ -30,14 +30,14 @@ struct LessonInfo {
   bool freezes = false;           ///< takes --freeze
   bool narrow = false;            ///< takes --precision, so that bf16 and f16 can be selected
   std::string precision = "f32";  ///< the default of --precision
-  bool f32_reference = false;     ///< one device always trains in f32: precision is the lesson
+  bool f32_reference = false;     ///< one device always trains in f32, to compare precisions
   bool trains = true;             ///< there are batches, losses and parameters to compare
   bool model = true;              ///< there is a model, with flags for its shape
   /// The mesh axes that the lesson uses. The first axis takes the ranks that the flags do not
   /// assign.
   std::vector<Axis> axes{Axis::pp};
   Tolerance tolerance{};
-  /// The tolerance in 16 bits, in which the order of additions matters more.
+  /// The tolerance for runs in 16 bits, where the order of additions matters more.
   Tolerance narrow_tolerance{};
 };
 

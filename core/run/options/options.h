@@ -78,9 +78,9 @@ struct Options {
   Platform platform;
   Output output;
 
-  /// The Plan of these options.
+  /// Returns the plan that these options describe.
   Plan plan() const;
-  /// The Plan of the same training on a mesh of one rank: the reference for parity.
+  /// Returns the plan of the same training on one rank, the reference for parity.
   Plan plan_of_one_device() const;
 };
 

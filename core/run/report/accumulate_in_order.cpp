@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-/// All gradients of a model, by the parameter's order.
+/// All gradients of a model, keyed by their parameters' order numbers.
 using Gradients = std::map<int, Tensor>;
 
 /// Moves the gradients out of the model and leaves zeros in their place. Does not touch a tied
@@ -34,14 +34,14 @@ View part_of(View whole, const Slice::Run& run) {
 }  // namespace
 
 double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const SumOrder& order) {
-  std::map<int, std::int64_t> covered;  // elements, by parameter
+  std::map<int, std::int64_t> covered;  // number of elements, by parameter
   for (const SumOrder::Segment& segment : order.segments)
     covered[segment.parameter] += segment.slice.elements();
   for (const Parameter* parameter : model.parameters())
     if (!parameter->frozen && covered[parameter->order] != parameter->shape.elements())
       throw std::invalid_argument("a SumOrder that leaves a part of " + parameter->name + " out");
   const std::size_t m = batches.front().microbatches.size();
-  std::vector<std::vector<Gradients>> rounds(order.every_microbatch ? m : 1);  // by replica
+  std::vector<std::vector<Gradients>> rounds(order.every_microbatch ? m : 1);  // [round][replica]
   double loss = 0;
   for (const Batch& batch : batches) {
     model.zero_gradients();

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 /// Computes the gradients of a whole batch on one device, which plays all replicas in turn and adds
-/// their gradients in `order`. `batches` has each replica's share. Returns the loss. Throws
+/// their gradients in `order`. `batches` holds one share per replica. Returns the loss. Throws
 /// std::invalid_argument if the order does not cover every trained element.
 double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const SumOrder& order);
 

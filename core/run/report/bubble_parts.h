@@ -25,7 +25,7 @@ struct BubbleParts {
 struct ObservedBubble {
   std::optional<double> share;  ///< empty without pipeline actions in the trace
   Picoseconds window = 0;  ///< from the start of the step's first action to the end of its last
-  std::optional<BubbleParts> parts;  ///< empty without a formula, or if actions are missing
+  std::optional<BubbleParts> parts;  ///< empty if there is no formula or if actions are missing
 };
 
 ObservedBubble observe_bubble(const Timeline& timeline, const Phase& phase,

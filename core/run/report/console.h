@@ -18,7 +18,8 @@ struct Console {
   void pass_on() const;
 };
 
-/// A progress line that is redrawn in place on a terminal; elsewhere about ten lines in total.
+/// A progress line that is redrawn in place on a terminal. Elsewhere, it prints about ten lines in
+/// total.
 class Progress {
  public:
   Progress(const Console& console, int total, bool quiet)

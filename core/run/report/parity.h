@@ -32,10 +32,10 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
 /// How far a run deviates from one device (core/README.md, "Parity").
 struct Parity {
   double max_relative_loss = 0;
-  /// The largest ‖a - b‖₂ / max(‖b‖₂, √n · 0.02) of any tensor.
+  /// The largest ‖a - b‖₂ / max(‖b‖₂, √n · 0.02) over all tensors.
   double max_relative_parameter = 0;
   std::string worst_parameter;
-  double final_loss = 0;      ///< the mean over the last tenth of the steps, rounded up
+  double final_loss = 0;      ///< the mean over the last tenth of the steps (rounded up)
   double reference_loss = 0;  ///< the same for one device
   bool bitwise = false;       ///< every loss (all finite) and every parameter is bitwise equal
 

@@ -34,7 +34,8 @@ struct ProcessMemory {
   /// the trace, and idle blocks.
   std::int64_t other() const { return resident - tensors - program; }
 };
-/// In order of each process's first rank. Empty unless every rank's process was measured.
+/// One entry per process, ordered by the process's first rank. Empty unless every rank's process
+/// was measured.
 std::vector<ProcessMemory> process_memory(const std::vector<RankResults>& ranks);
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ struct PhaseResults {
   Phase phase;
   Predicted predicted;
   BytesSent bytes_sent;             ///< over the phase
-  std::int64_t overhead_bytes = 0;  ///< over the phase, not included above (Traffic)
+  std::int64_t overhead_bytes = 0;  ///< over the phase; not in `bytes_sent` (see Traffic)
   Picoseconds last_step = 0;        ///< duration of the phase's last step on the run's clock
   MemoryUse peak;
   std::int64_t peak_total = 0;  ///< bytes, over all categories together

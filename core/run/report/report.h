@@ -23,8 +23,8 @@ struct Report {
   std::vector<RankResults> ranks;  ///< by rank
   std::vector<double> losses;      ///< by step
   std::optional<Parity> parity;
-  /// If the deviation exceeds ordinary rounding: whether one device that adds in this run's order
-  /// gets the same bits.
+  /// Set if the deviation exceeds ordinary rounding: whether one device that adds in this run's
+  /// order gets the same bits.
   std::optional<bool> same_in_order{};
   DType reference_dtype = DType::f32;  ///< the type that one device trained in
   std::vector<double> reference_losses;

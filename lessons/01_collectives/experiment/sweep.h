@@ -223,7 +223,7 @@ class Sweep {
     Algorithm now = predicted_fastest(at * unit, N, machine);
     print("  predicted: {} ({})", name_of(now), virtue(now));
     for (;;) {
-      std::int64_t other = at;  // in steps of a few percent, then down to the unit
+      std::int64_t other = at;  // first in steps of a few percent, then by bisection
       while (other <= last && predicted_fastest(other * unit, N, machine) == now) {
         at = other;
         other += std::max<std::int64_t>(other / 64, 1);

@@ -63,7 +63,8 @@ inline Lost lost_gradients(const std::vector<float>& f32, const std::vector<floa
           std::sqrt(difference / norm)};
 }
 
-/// Compares the gradients of one batch at these weights, in each narrow type, with those in f32.
+/// Compares the gradients of one batch at the given weights, in each narrow type, with those in
+/// f32.
 inline void print_lost_gradients(const GptConfig& config, Device device,
                                  const std::vector<Parameter*>& weights, const Batch& batch) {
   const std::vector<float> f32 = Probe{config, DType::f32, device, weights}.gradients(batch);

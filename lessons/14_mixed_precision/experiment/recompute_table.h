@@ -22,10 +22,10 @@ inline Recompute recompute_of(const std::string& word) {
   return Recompute::selective;
 }
 
-/// The cost of one microbatch through the whole model.
+/// The cost of running one microbatch through the whole model.
 struct RecomputeCount {
-  std::int64_t stash = 0;  ///< bytes kept between its forward and its backward
-  std::int64_t peak = 0;   ///< peak bytes of activations during both
+  std::int64_t stash = 0;  ///< bytes kept between its forward and backward passes
+  std::int64_t peak = 0;   ///< peak bytes of activations during both passes
   double flops = 0;        ///< FLOPs of matrix products
   bool operator==(const RecomputeCount&) const = default;
 };
@@ -37,9 +37,9 @@ inline RecomputeCount derived(const GptConfig& config, int batch, Recompute mode
           model_flops(config, batch) + extra_flops(config, config.layers, batch, mode)};
 }
 
-/// Runs the layers' forward and backward for one microbatch on a device that allocates and computes
-/// nothing, so it can count models too large for any machine. Returns the modelled time and puts
-/// the bytes in `count`.
+/// Runs the layers' forward and backward passes for one microbatch on a device that allocates and
+/// computes nothing, so it can count models too large for any machine. Returns the modelled time
+/// and puts the bytes in `count`.
 inline Picoseconds run_uncomputed(const GptConfig& config, int batch, Recompute mode,
                                   const Cluster& cluster, RecomputeCount& count) {
   Memory memory{DeviceKind::meta};
