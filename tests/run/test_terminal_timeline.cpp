@@ -86,9 +86,9 @@ TEST_CASE("without pipeline actions every span shows its first letter") {
 TEST_CASE("a wait is drawn at its place, even within an action") {
   HandWritten written;
   written.forward(0, 0, 0, 10).backward(0, 0, 10, 20);
-  written.stretch(0, "all_gather", Category::wait, 0, 3);        // before it computes
-  written.stretch(0, "all_gather", Category::wait, 12, 15);      // in the middle
-  written.stretch(0, "reduce_scatter", Category::wait, 18, 20);  // at its end
+  written.stretch(0, "all_gather", Category::wait, 0, 3);        // before the forward computes
+  written.stretch(0, "all_gather", Category::wait, 12, 15);      // in the middle of the backward
+  written.stretch(0, "reduce_scatter", Category::wait, 18, 20);  // at the end of the backward
   written.forward(1, 1, 0, 10).backward(1, 1, 10, 20);
   written.stretch(1, "recv", Category::wait, 10, 20);  // the whole time
   const Timeline& timeline = written.done();

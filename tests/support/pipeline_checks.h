@@ -28,7 +28,7 @@
 /// each check is called on every rank and returns the errors found there, or "".
 namespace lockstep::testing {
 
-/// A model small enough to train some hundred times that still learns.
+/// A model that is small enough to train a few hundred times but still learns.
 inline Options small_training(int ranks, int microbatches, bool tied = false, float clip = 0) {
   Options options;
   options.run.ranks = options.run.pp = ranks;
