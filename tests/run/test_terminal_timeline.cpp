@@ -12,7 +12,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// GPipe with 2 stages and 3 microbatches: forward 1, backward 2, free messages.
+/// Writes a step of GPipe with 2 stages and 3 microbatches. A forward takes 1, a backward takes 2,
+/// and messages take no time.
 void gpipe_step(HandWritten& written, int begin = 0, int step = 0) {
   for (int m = 0; m < 3; ++m) {
     written.forward(0, m, begin + m, begin + m + 1, step);
