@@ -1,4 +1,4 @@
-// Compares messages between ranks in threads with copying the same bytes.
+// Compares the time of messages between ranks in threads with the time of copying the same bytes.
 
 #include <fmt/format.h>
 
@@ -21,8 +21,8 @@ Options two_ranks() {
   return options;
 }
 
-/// Compares half a round trip between two ranks with a memcpy between the same two buffers, which
-/// rank 0's thread runs while rank 1 waits.
+/// Compares half a round trip between two ranks with a memcpy between the same two buffers. Rank
+/// 0's thread runs the memcpy while rank 1 waits.
 void send_against_memcpy(benchmark::State& state, std::int64_t bytes, double at_least) {
   const int rounds = 41;
   const int trips = 4;

@@ -1,5 +1,6 @@
-// Lessons 02 and 05 on the wall clock with two ranks in threads: the speed of data parallelism
-// relative to independent copies, and of ZeRO-3 relative to data parallelism.
+// Times the schemes of lessons 02 and 05 on the wall clock with two ranks in threads. Measures the
+// speed of data parallelism relative to independent copies, and the speed of ZeRO-3 relative to
+// data parallelism.
 
 #include "tests/bench/copies.h"
 #include "tests/support/ranks.h"

@@ -1,5 +1,5 @@
-// The same as bench_copies.cpp with two ranks in processes. The program restarts itself under
-// mpirun.
+// Runs the benchmarks of bench_copies.cpp with two ranks in processes. The program restarts itself
+// under mpirun.
 
 #include <cstring>
 

@@ -1,11 +1,11 @@
 // Compares a whole training step on one thread with cblas_sgemm alone on the step's matrix
 // products, and breaks the step's time down by kernel.
 //
-// FLOPs are those of the matrix products, 2 m n k each: three products for every linear layer
-// (forward, and backward for input and weight) and six for attention (two forward, four backward,
-// not counting the scores that backward recomputes). Attention is counted in full, T x T, on both
-// sides; `causal_half` counts half of it for the step, but all of it for sgemm, which computes all
-// of it.
+// Only the FLOPs of matrix products are counted, 2 m n k for each product. Every linear layer has
+// three products (one in the forward pass; in the backward pass, one for the input and one for the
+// weight). Attention has six (two in the forward pass and four in the backward pass, not counting
+// the recomputed scores). Attention is counted in full, T x T, on both sides. `causal_half` counts
+// half of attention's FLOPs for the step, but all of them for sgemm, which computes all of them.
 
 #include <cblas.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// The overhead of sharing cores: the CPU time of a whole run of lesson 09 with 8 ranks over that of
-// one rank doing the same work (same model, batch and microbatches).
+// Measures the overhead of sharing cores: the CPU time of a whole run of lesson 09 with 8 ranks,
+// divided by the CPU time of one rank doing the same work (same model, batch and microbatches).
 //
 // CPU time is user plus system time of all threads and processes of the run. Each configuration
 // runs once with many steps and once with few; the difference is the cost of the extra steps,
@@ -24,7 +24,7 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-/// Runs lesson 09 and returns the CPU time of it and all its child processes, in seconds.
+/// Runs lesson 09 and returns the CPU time, in seconds, of the lesson and all its child processes.
 double processor_time(int ranks, const std::string& launch, int microbatches, int steps) {
   std::vector<std::string> words{LOCKSTEP_LESSON,
                                  "--ranks",

@@ -35,7 +35,8 @@ Options four_ranks() {
   return options;
 }
 
-/// Operations between two barriers: enough to make the barrier's skew negligible.
+/// Returns how many operations to run between two barriers, enough to make the barriers' skew
+/// negligible.
 int operations(std::int64_t bytes) {
   return static_cast<int>(std::max<std::int64_t>(64 * megabyte / bytes, 2));
 }
@@ -64,7 +65,8 @@ double native(std::vector<float>& data, int times) {
   });
 }
 
-/// Calls `work` on process 0 while the others sleep: an MPI barrier would keep a core busy.
+/// Calls `work` on process 0 while the other processes sleep. They do not wait in an MPI barrier,
+/// because that would keep a core busy.
 void alone(const std::function<void()>& work) {
   constexpr int tag = 1;
   if (process() == 0) {
@@ -80,7 +82,8 @@ void alone(const std::function<void()>& work) {
   MPI_Recv(nullptr, 0, MPI_BYTE, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/// Checks the sum: each element is 1 on every rank before and must be the number of ranks after.
+/// Checks the sum. Each element was 1 on every rank before the all_reduce, and must equal the
+/// number of ranks afterwards.
 void check_sum(Rank& rank, View data) {
   rank.device.compute.kernels().fill({}, data, 1.0F);
   rank.world.all_reduce(data).wait();
@@ -119,7 +122,7 @@ class ThreadedRing {
     driver_.join();
   }
 
-  /// Returns the slowest rank's seconds.
+  /// Returns the slowest rank's time in seconds.
   double run() {
     meet_.arrive_and_wait();
     meet_.arrive_and_wait();

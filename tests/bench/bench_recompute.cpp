@@ -1,5 +1,5 @@
-// The time that recomputation costs on this machine: forward and backward of one microbatch,
-// alternating between blocks that recompute and blocks that keep everything.
+// Measures the time that recomputation costs on this machine. Runs the forward and backward passes
+// of one microbatch, alternating between blocks that recompute and blocks that keep everything.
 
 #include <fmt/format.h>
 

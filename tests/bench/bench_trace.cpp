@@ -1,4 +1,4 @@
-// The cost of tracing: reading the clock, recording a span, and writing spans to a file.
+// Measures the cost of tracing: reading the clock, recording a span, and writing spans to a file.
 
 #include <fmt/format.h>
 
@@ -29,7 +29,7 @@ void put(benchmark::State& state, const std::vector<double>& nanoseconds, double
   state.SetLabel(what);
 }
 
-/// Returns nanoseconds per operation of each burst. Bursts start one millisecond apart, for a rate
+/// Returns each burst's nanoseconds per operation. Bursts start one millisecond apart, for a rate
 /// of one million operations per second, so the writer gets as much of a core as in a real run.
 std::vector<double> bursts(int rounds, const std::function<void()>& of_a_burst) {
   std::vector<double> nanoseconds;
@@ -152,8 +152,8 @@ void keeps_up(benchmark::State& state) {
   put(state, behind, 100, "ms to write what is left after a second of a million spans");
 }
 
-/// Runs the same work with a viewer that reads at a hundredth of the speed, and without a viewer.
-/// The viewer must have received everything at the end.
+/// Compares the speed of a rank whose viewer reads slowly with that rank's speed without a viewer.
+/// The slow viewer must have received everything at the end.
 void slow_viewer(benchmark::State& state) {
   constexpr int spans = 100'000;
   bool complete = true;

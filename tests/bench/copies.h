@@ -50,7 +50,7 @@ inline Options two_copies(const CopiesWork& work) {
   return options;
 }
 
-/// Bytes of a bucket, as in the lessons.
+/// Bucket size in bytes, as in the lessons.
 constexpr std::int64_t copies_bucket = 50'000;
 
 /// An independent copy that trains on its rank's share without communication.
@@ -100,12 +100,12 @@ inline TurnTime turn_time(const std::function<void()>& work) {
   return {wall, processor() - before};
 }
 
-/// Rank 0's measurements of two ways to train that alternate on the same ranks.
+/// Rank 0's measurements of two ways to train, which alternate on the same ranks.
 struct Compared {
   /// A turn ends when the last rank has finished its step. Ranks that sum their gradients wait for
-  /// any rank that other programs keep off its core; independent copies do not. With this measure
-  /// both sides wait for the slowest rank, and the remaining difference is the cost of
-  /// communication.
+  /// any rank that other programs keep off its core; independent copies do not wait. Because a turn
+  /// lasts until the slowest rank is done, the remaining difference between the two sides is the
+  /// cost of communication.
   SideBySide sides;
   /// The same comparison, computed from the sum of the ranks' rates. On an otherwise idle machine
   /// the two comparisons agree.

@@ -77,8 +77,8 @@ Flags parse(int argc, char** argv) {
   return flags;
 }
 
-/// Measures half a round trip between ranks 0 and 1 for each size. Both ranks call it; rank 0 gets
-/// the times.
+/// Measures half a round trip between ranks 0 and 1 for each size. Both ranks call this function;
+/// rank 0 gets the times.
 std::vector<MessageTime> measure_messages(Rank& rank) {
   constexpr int samples = 41;
   std::vector<MessageTime> times;
@@ -215,7 +215,7 @@ void write(const Cluster& cluster, const std::string& output) {
              path, path);
 }
 
-/// What each of the two ranks runs. Rank 1 sleeps at the barrier while rank 0 computes.
+/// Called on each of the two ranks. Rank 1 sleeps at the barrier while rank 0 computes.
 void measure(Rank& rank, const Flags& flags) {
   const std::vector<MessageTime> times = measure_messages(rank);
   if (rank.id == 0) {

@@ -7,18 +7,18 @@
 
 #include "tests/bench/timing.h"
 
-/// Each figure is the ratio of two sides timed alternately in one run: if the machine is slow for a
-/// while, it is slow for both sides. A benchmark puts its results into its counters, which
+/// Each figure is the ratio of two sides timed alternately in one run, so a temporary slowdown of
+/// the machine affects both sides. A benchmark puts its results into its counters, which
 /// `./lockstep bench` turns into a table:
 ///
 ///   value               the figure
 ///   at_least, at_most   its bound, if any
-///   low, high           the quartiles of the rounds whose median is `value`
+///   low, high           the quartiles over the rounds; `value` is the median
 ///
 /// Other counters appear unchanged. The label names the two sides.
 namespace lockstep::bench {
 
-/// Rounds of two timings each, in seconds.
+/// The rounds of a comparison, each with one timing of either side, in seconds.
 class SideBySide {
  public:
   void add(double ours, double other) {

@@ -12,8 +12,8 @@
 
 /// Random programs of messages and collectives that cannot deadlock. All ranks issue their
 /// operations without blocking, in one global order, and each rank chooses when to wait for them.
-/// (All members of the first unfinished operation eventually issue it, because they can be waiting
-/// only for earlier operations, which finish.)
+/// (All members of the first unfinished operation eventually issue it, because a member can be
+/// waiting only for an earlier operation, and all earlier operations have finished.)
 namespace lockstep::testing {
 
 struct Step {
@@ -86,7 +86,7 @@ class Player {
   }
 
   /// Called before each step in which this rank takes part. Returns the step to execute, possibly
-  /// altered, or nothing to skip it.
+  /// altered, or nothing if the rank is to skip the step.
   using Before = std::function<std::optional<Step>(std::size_t)>;
 
   /// Runs all steps. Throws std::runtime_error if a result is wrong.

@@ -92,7 +92,8 @@ TEST_CASE("deadlock: three groups in a circle, each rank in two of them") {
         groups[static_cast<std::size_t>(g)] = std::make_unique<Group>(
             rank.endpoint, std::vector{g, (g + 1) % 3}, "g" + std::to_string(g), channels);
     }
-    // Group g contains g and g + 1: each rank begins with the group that it shares with the next.
+    // Group g contains ranks g and g + 1. Each rank begins with the group that it shares with the
+    // next rank.
     groups[static_cast<std::size_t>(rank.id)]->barrier().wait();
     groups[static_cast<std::size_t>((rank.id + 2) % 3)]->barrier().wait();
   });

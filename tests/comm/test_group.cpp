@@ -12,7 +12,7 @@ namespace {
 
 constexpr Picoseconds microsecond = 1'000'000;
 
-/// 2 µs per message, 1 byte per nanosecond.
+/// A cluster with 2 µs of latency per message and a bandwidth of 1 byte per nanosecond.
 Cluster plain_cluster() {
   Cluster cluster;
   cluster.within = {2e-6, 1e9};
@@ -66,7 +66,7 @@ TEST_CASE("modelled: a step's parts are transfer, latency and a late peer, as co
   }
   CHECK(parts[0].latency == 0);
   CHECK(parts[0].late_peer == 0);
-  CHECK(parts[0].idle == 12 * microsecond);  // after it has finished
+  CHECK(parts[0].idle == 12 * microsecond);  // after rank 0 has finished
   CHECK(parts[1].latency == 2 * microsecond);
   CHECK(parts[1].late_peer == 10 * microsecond);  // while rank 0 computes
   CHECK(parts[1].idle == 0);

@@ -356,7 +356,7 @@ TEST_CASE("meta: dropping a call also drops later ones") {
   CHECK(missing(failure, {"rank 0: the all_reduce of world (test_meta.cpp:",
                           "was dropped before it was done"}) == "");
 
-  // Dropping finished work loses nothing, and the bytes that it sent are counted.
+  // Dropping finished work loses nothing, and the bytes that the work sent are counted.
   ThreadRun run{on_meta(modelled_options(3))};
   CHECK(run([&](Rank& rank) {
           for (int i = 0; i < 20; ++i) {

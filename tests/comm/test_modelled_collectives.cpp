@@ -55,7 +55,7 @@ Case gather(int root) {
           [root](std::int64_t n, int ranks) { return oracle::gather_rounds(n, ranks, root); }};
 }
 
-/// An all-to-all of up to n / ranks elements between any two ranks.
+/// An all-to-all in which every rank sends up to n / ranks elements to any other rank.
 Case all_to_all(unsigned seed) {
   const auto counts = [seed](std::int64_t n, int ranks) {
     return random_counts(ranks, n / ranks, seed);
@@ -85,7 +85,8 @@ std::vector<Case> all_cases(int ranks) {
   return cases;
 }
 
-/// Returns the time of each rank's compute stream after the collective, which all ranks begin at 0.
+/// Returns each rank's compute-stream time after the collective. All ranks begin the collective at
+/// time 0.
 std::vector<Picoseconds> times_of(const Case& c, int ranks, const Cluster& cluster,
                                   std::int64_t n) {
   std::vector<Picoseconds> ends(static_cast<std::size_t>(ranks));

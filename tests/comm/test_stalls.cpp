@@ -18,8 +18,8 @@ namespace {
 
 constexpr double patience = 0.6;
 
-/// A run with a short time-out, and the notices that it gave. The last kernel of each test ends by
-/// failing the run, so the short time-out does not apply to anything after it.
+/// A run with a short time-out, and the notices that the run gave. The last kernel of each test
+/// ends by failing the run, so the short time-out does not apply to anything after that kernel.
 struct ImpatientRun {
   explicit ImpatientRun(int ranks, Clock clock = Clock::modelled({}, {}))
       : run(options_of(ranks, clock), patience,
@@ -41,7 +41,7 @@ struct ImpatientRun {
     std::lock_guard lock{mutex};
     return notices.size();
   }
-  /// Called inside a kernel: returns when there are `wanted` notices, or the run has failed.
+  /// Called inside a kernel. Returns once there are `wanted` notices or the run has failed.
   void compute_until(std::size_t wanted) {
     const auto enough = steady_clock::now() + std::chrono::seconds{60};
     while (count() < wanted && run.fabric.failure().empty() && steady_clock::now() < enough)

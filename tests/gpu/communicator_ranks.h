@@ -1,7 +1,7 @@
 #pragma once
 
-/// Ranks in threads, each with its own GPU, connected by a communicator, and values for them to
-/// send.
+/// Ranks in threads, each with its own GPU and connected by a communicator, and values for the
+/// ranks to send.
 
 #include <algorithm>
 #include <cstdlib>
@@ -102,7 +102,7 @@ inline Values from_gpu(const Rank& rank, View view) {
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = read(host, i, view.dtype);
   return all;
 }
-/// Returns a rank's chunk.
+/// Returns a rank's chunk of `all`.
 inline View chunk(View all, int rank, int ranks) {
   const std::int64_t count = all.elements() / ranks;
   return View{static_cast<std::byte*>(all.data) +

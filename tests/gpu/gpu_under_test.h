@@ -35,7 +35,7 @@ void finish(Gpu& gpu, Queue queue, double seconds = 60.0);
 bool passes_within(Gpu& gpu, const Mark& mark, double seconds);
 
 /// Returns the message with which the emulator ends the process on `mistake`, or "" if the process
-/// goes on.
+/// continues.
 std::string last_words(const std::function<void()>& mistake);
 
 /// Runs one thread per rank and joins them all. Rethrows the first exception.

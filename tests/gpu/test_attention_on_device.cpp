@@ -7,9 +7,9 @@
 #include "kernels/element.h"
 #include "tests/kernels/support.h"
 
-// A GPU's attention against the oracle: the narrow types, sizes around the tile sizes, and the
-// guarantees about bits. The emulator draws a different order of threads for each kernel, so
-// results that agree bitwise on the emulator do not depend on that order.
+// Compares a GPU's attention with the oracle for the narrow types and for sizes around the tile
+// sizes, and tests the guarantees about bits. The emulator draws a different order of threads for
+// each kernel, so results that agree bitwise on the emulator do not depend on that order.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -18,8 +18,8 @@ namespace {
 
 const DType types[] = {DType::f32, DType::bf16, DType::f16};
 
-/// Rows of a (b, s, h) tensor of any type, initially all NaN, as Array is for f32. The first
-/// element lies `offset` elements past a multiple of 16 bytes.
+/// Rows of a (b, s, h) tensor of any type, initially all NaN; Array is its counterpart for f32. The
+/// first element lies `offset` elements past a multiple of 16 bytes.
 class Elements {
  public:
   Elements(DType dtype, Shape shape, std::int64_t gap, std::int64_t offset)
@@ -162,14 +162,14 @@ std::string named(const Attention& t) {
          std::to_string(t.n.d());
 }
 
-/// The error allowed in norm. With only two or three keys, dP and Σ dy * y nearly cancel, which
-/// amplifies the rounding of y to 8 bits.
+/// Returns the largest error() that is allowed. With only two or three keys, dP and Σ dy * y nearly
+/// cancel, which amplifies the rounding of y to 8 bits.
 double allowed(const Attention& t) {
   if (t.dtype == DType::f32) return 1e-5;
   return t.n.s < 8 ? 3e-2 : 1e-2;
 }
 
-/// Returns the largest error in norm of all results.
+/// Returns the largest error() of any result.
 double largest_error(Attention& t) {
   const auto want = oracle::attention(t.q.doubles(), t.k.doubles(), t.v.doubles(), t.n);
   const auto gradients =
@@ -242,8 +242,8 @@ TEST_CASE("the same bits wherever the views lie, whatever the order of threads")
 TEST_CASE("a sequence's bits do not depend on the batch that it is in") {
   Random random{43};
   for (const DType dtype : types) {
-    // The batch has more heads than the blocks of one group cover, so its groups of blocks differ
-    // too.
+    // The batch has more heads than one group of blocks covers, so its groups of blocks differ from
+    // those of a single sequence.
     const oracle::Heads n{.b = 12, .s = 70, .h = 48, .heads = 3};
     Attention all{n, dtype, random};
     all.forward();

@@ -25,7 +25,7 @@ bool are(const int* values, const std::vector<int>& expected) {
   return std::equal(expected.begin(), expected.end(), values);
 }
 
-/// Returns how many of `trials` calls of trial(first) were correct.
+/// Calls trial(first) `trials` times and returns how many of the calls were correct.
 int right(const std::function<bool(int first)>& trial) {
   int count = 0;
   for (int i = 0; i < trials; ++i) count += trial(1000 * i) ? 1 : 0;

@@ -40,7 +40,7 @@ bool enough_for(int ranks) {
   return test::gpus() >= ranks;
 }
 
-/// Integers that differ between ranks, so sums are exact.
+/// Integers, so that sums are exact; they differ between ranks.
 std::vector<float> wholes(std::int64_t n, int rank, unsigned seed) {
   std::mt19937 random{seed * 101 + static_cast<unsigned>(rank)};
   std::vector<float> values(static_cast<std::size_t>(n));

@@ -2,7 +2,8 @@
 
 /// Reference results for the kernels, computed directly from the formulas, in double, with plain
 /// vectors and indices. This file shares no header, optimisation or summation order with the
-/// kernels. test_oracle.cpp checks each backward here against finite differences of its forward.
+/// kernels. test_oracle.cpp checks each backward function here against finite differences of its
+/// forward function.
 
 #include <cmath>
 #include <cstddef>

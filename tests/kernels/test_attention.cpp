@@ -49,7 +49,7 @@ oracle::Heads random_heads(Random& random, std::int64_t longest) {
 TEST_CASE("attention and its gradients, over random shapes and strides") {
   Random random{30};
   for (int trial = 0; trial < 30; ++trial) {
-    // Sequences within one block of rows, and over several blocks with a remainder.
+    // Tests sequences within one block of rows, and sequences of several blocks with a remainder.
     Attention t{random_heads(random, trial % 2 ? 20 : 200), trial % 3, random};
     CAPTURE(t.n.b);
     CAPTURE(t.n.s);

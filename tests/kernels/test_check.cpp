@@ -13,7 +13,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// A call of a kernel, and views of matching shapes for it.
+/// A kernel call, with views whose shapes match.
 struct Call {
   std::string kernel;
   std::vector<View> views;
@@ -33,8 +33,8 @@ View i(Shape shape) {
   return {index_memory.data(), shape, DType::i32};
 }
 
-/// Returns at least one call of each kernel with several views, on small shapes: b 2, s 3, h 4, out
-/// 5, heads 2. Views that may be narrow have type `dtype`.
+/// Returns at least one call of each kernel that takes several views. Shapes are small: b 2, s 3, h
+/// 4, out 5, heads 2. Views that may be narrow have type `dtype`.
 std::vector<Call> calls(DType dtype = DType::f32) {
   const Kernels& k = kernels();
   const auto f = [dtype](Shape shape) { return view_of(shape, dtype); };
@@ -125,7 +125,7 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("calls() has every kernel that takes several views") {
-  std::set<std::string> called{"convert"};  // reports errors as copy if both types are the same
+  std::set<std::string> called{"convert"};  // with equal types, its errors name `copy`
   for (const Call& call : calls()) called.insert(call.kernel);
   for_each_kernel([&]<class Result, class... Arguments>(
                       const char* name, Kernel<Result(Queue, Arguments...)> Kernels::*) {

@@ -34,7 +34,7 @@ struct CrossEntropy {
 TEST_CASE("cross-entropy and its gradient, over random shapes") {
   Random random{40};
   for (int trial = 0; trial < 60; ++trial) {
-    // Vocabularies of one token up to several blocks of the online softmax.
+    // Vocabulary sizes from one token to several online-softmax blocks.
     CrossEntropy t{random.between(1, 30), random.between(1, trial % 3 == 0 ? 5 : 1700), random,
                    trial % 2 ? 1.0F : 8.0F};
     CAPTURE(t.targets.size());
@@ -47,7 +47,7 @@ TEST_CASE("cross-entropy and its gradient, over random shapes") {
     if (t.vocabulary > 1)
       CHECK(error(t.dlogits, oracle::cross_entropy_backward(t.logits.doubles(), t.targets, t.size(),
                                                             0.125)) < tolerance);
-    // Computed in place, the gradient has the same bits.
+    // The gradient has the same bits when it is computed in place.
     Array aside{t.logits.view().shape};
     aside.set(t.dlogits);
     kernels().cross_entropy_backward({}, t.logits, t.target_view(), t.lse, 0.125F, t.logits);

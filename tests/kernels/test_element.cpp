@@ -16,7 +16,7 @@ double ulps(float got, double want) {
   return std::fabs(got - want) / std::ldexp(1.0, exponent - 23);
 }
 
-/// Visits every 97th float: all exponents, both signs, subnormals, NaN and ∞.
+/// Visits every 97th float. These include all exponents, both signs, subnormals, NaN and ∞.
 template <typename Visit>
 void for_floats(Visit visit) {
   for (std::uint64_t bits = 0; bits < (1ULL << 32U); bits += 97)
@@ -105,8 +105,8 @@ struct Narrow {
   std::uint16_t infinite() const {
     return static_cast<std::uint16_t>((exponents() - 1) << fraction_bits);
   }
-  /// Returns the value of these bits by definition; for ∞, the value that would follow the largest
-  /// finite number.
+  /// Returns the value that the definition gives these bits; for ∞, the value that would follow the
+  /// largest finite number.
   double value(unsigned magnitude) const {
     const int exponent = static_cast<int>(magnitude) >> fraction_bits;
     const int fraction = static_cast<int>(magnitude) & ((1 << fraction_bits) - 1);

@@ -17,7 +17,7 @@ TEST_CASE("gelu forward and backward treat each element independently, wherever 
     CHECK(y.untouched());
     CHECK(dx.untouched());
     for (std::int64_t i = 0; i < n; ++i) {
-      // Bitwise: the vectorised loop, its remainder and a call on one element agree.
+      // The vectorised loop, its remainder and a call on one element agree bitwise.
       CHECK(y[i] == element::gelu(x[i]));
       CHECK(dx[i] == dy[i] * element::gelu_derivative(x[i]));
     }

@@ -20,7 +20,7 @@ std::uint16_t rounded(DType dtype, float value) {
 }
 
 /// The same elements in f32 and, rounded, in a narrow type. After a kernel has run on both, the
-/// narrow elements should equal the f32 elements, rounded. Kernels must not touch the gaps between
+/// narrow elements should equal the rounded f32 elements. Kernels must not touch the gaps between
 /// rows.
 struct Pair {
   Pair(DType dtype_, Shape shape_, Random& random, std::int64_t gap = 0)

@@ -7,8 +7,8 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-// Each test reduces a forward's outputs to one number, with random weights dy. The gradient of that
-// number must equal the result of backward.
+// Each test reduces a forward function's outputs to one number, using random weights dy. The
+// backward function must return the gradient of that number.
 namespace {
 
 double weighted(const Doubles& y, const Doubles& dy) {

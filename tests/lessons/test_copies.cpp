@@ -48,8 +48,9 @@ TEST_CASE("... with tied weights, frozen units, larger buckets, several microbat
   };
   for (const Case& each : cases) {
     Options options = small_copies(each.ranks);
-    // One microbatch's last bucket (the embedding's) must be reduced before the next one's first
-    // bucket (the head's) is allocated. With one block, these two hold most of an untied model.
+    // One microbatch's last bucket (the embedding's) must be reduced before the next microbatch's
+    // first bucket (the head's) is allocated. With one block, these two hold most of an untied
+    // model.
     if (each.microbatches > 1) options.run.model.layers = 1;
     options.run.model.tied = each.tied;
     options.run.model.frozen = each.frozen;
@@ -108,9 +109,9 @@ TEST_CASE("ZeRO-3 holds one unsharded layer and those that it prefetches") {
             train_copies(rank, options, Scheme::zero_3, unit_buckets, wrong, prefetch);
             return wrong;
           }) == "");
-    // Computed by hand, in elements. A block's twelve parameters, each padded to a multiple of 64,
-    // have 5,440. The embedding's parameters of 5,140 and 220 also become 5,440; the head's
-    // parameters of 20, 20 and 5,140 become 5,312.
+    // Bucket sizes computed by hand, in elements. A block's twelve parameters, each padded to a
+    // multiple of 64, total 5,440. The embedding's parameters of 5,140 and 220 elements also total
+    // 5,440 when padded; the head's parameters of 20, 20 and 5,140 total 5,312.
     const std::int64_t block = 5'440, embedding = 5'440, head = 5'312;
     const std::int64_t shards = (6 * block + embedding + head) / 2;
     const std::int64_t gathered =
@@ -150,8 +151,8 @@ TEST_CASE("bytes match the formulas 2Ψ(N-1)/N and 3Ψ(N-1)/N, with padding") {
 }
 
 TEST_CASE("the effect of frozen and tied parameters, computed by hand") {
-  // Padded elements (see above): a block has 5,440, the embedding 5,440, and the head 5,312, or 128
-  // without its own table. With two ranks, a shard is half of its bucket.
+  // With padding (see above), a block has 5,440 elements, the embedding 5,440, and the head 5,312,
+  // or 128 without its own table. With two ranks, a shard is half of its bucket.
   Options options = small_copies(2);
   const auto sent = [&](Scheme scheme) {
     BytesSent bytes;

@@ -6,7 +6,8 @@
 #include "tests/support/ranks.h"
 #include "tests/support/timeline_of.h"
 
-// When data parallelism and ZeRO communicate: what overlaps with compute, and what is exposed.
+// Tests when data parallelism and ZeRO communicate, and how much of the communication overlaps with
+// compute.
 
 using namespace lockstep;
 using namespace lockstep::testing;

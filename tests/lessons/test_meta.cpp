@@ -7,8 +7,8 @@
 #include "tests/support/meta_checks.h"
 #include "tests/support/pipeline_checks.h"
 
-// Whole schemes on the meta device: times, bytes, peak memory and trace match those of the CPU's
-// modelled clock, and models too large for any machine run as well.
+// Runs whole schemes on the meta device. Times, bytes, peak memory and trace match those of the CPU
+// on the modelled clock, and even models too large for any machine can run.
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -25,8 +25,8 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-/// Runs some AdamW steps on stages with one device each, with the halves of backward together or
-/// separated.
+/// Runs some AdamW steps on stages with one device each, with the two halves of the backward pass
+/// together or separated.
 Trained train(const GptConfig& config, int stages, bool halves, const ModelBuilder& factory) {
   Stages pipeline{config, stages, 3, factory};
   std::vector<AdamW> optimizers;
@@ -213,7 +213,8 @@ TEST_CASE("FLOPs charged are the model's plus the derived extra ones, halves sep
 }
 
 TEST_CASE("a recomputed forward reads parameters only when backward may: ZeRO-3 unshards them") {
-  /// Moves the parameters away between forward and backward and leaves garbage in their place.
+  /// Moves the parameters away between the forward and backward passes and leaves garbage in their
+  /// place.
   struct TakenAway : LayerHooks {
     void before_forward(const Unit& unit) override { give(unit); }
     void after_forward(const Unit& unit) override { take(unit); }
@@ -257,7 +258,8 @@ TEST_CASE("a recomputed forward is a range of category recompute, one per block"
     for (const TraceEvent& event : trace.drain())
       if (event.kind == TraceEvent::Kind::span && event.span.category == Category::recompute) {
         layers.push_back(event.span.layer);
-        // The span covers a forward's FLOPs, but not those of the backward that follows.
+        // The span covers the FLOPs of a forward pass, but not those of the backward pass that
+        // follows.
         CHECK(event.end - event.start == 24 * 6 * 8 * 8 + 2 * 6 * 6 * 8);
       }
     CHECK(layers == (mode == Recompute::full ? std::vector{2, 1, 0} : std::vector<int>{}));

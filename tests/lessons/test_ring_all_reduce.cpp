@@ -44,7 +44,7 @@ Sum by(Algorithm algorithm) {
   return [algorithm](Rank& rank, View data) { rank.world.all_reduce(data, algorithm).wait(); };
 }
 
-/// Time from the common start to the last rank's end.
+/// Returns the time from the common start to the last rank's end.
 Picoseconds time_of(const Sum& sum, int N, std::int64_t n, const Cluster& cluster) {
   std::vector<Picoseconds> ends(static_cast<std::size_t>(N));
   const std::string failure = on_threads(modelled_options(N, cluster), [&](Rank& rank) {
@@ -236,7 +236,7 @@ TEST_CASE("lesson 01: the grid shows the buffers' contents") {
         if (rank.id == 0) spoilt = other;
       });
       CHECK(failure == "");
-      // Everything above the legend.
+      // Checks only the part above the legend.
       CHECK(drawing.substr(0, drawing.find("k: the sum")).find('?') == std::string::npos);
       CHECK(drawing.find('\033') == std::string::npos);
       CHECK(spoilt.substr(0, spoilt.find("k: the sum")).find('?') != std::string::npos);

@@ -44,7 +44,7 @@ inline Floats floats(View view) {
   return result;
 }
 
-/// Bitwise equality, stricter than numeric equality.
+/// Compares bitwise, which is stricter than comparing numerically.
 inline bool same_bits(const Floats& a, const Floats& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -146,8 +146,8 @@ struct Stages {
   }
   static std::size_t count_of(int stages) { return static_cast<std::size_t>(stages); }
 
-  /// Runs one microbatch through all stages and back, with the halves of backward separated
-  /// or together. Returns its loss.
+  /// Runs one microbatch through all stages and back, with the halves of the backward pass
+  /// separated or together. Returns the microbatch's loss.
   double run(const Microbatch& microbatch, bool halves = false) {
     std::vector<Stash> stashes(models.size());
     Tensor x;
@@ -197,8 +197,8 @@ struct Stages {
   std::vector<std::unique_ptr<Gpt>> models;
 };
 
-/// Calls check(config, stage, batch) for random configurations of at least `least_layers` layers in
-/// all three dtypes: for the whole model and for each of three stages.
+/// Calls check(config, stage, batch) for random configurations with at least `least_layers` layers,
+/// in all three dtypes, for the whole model and for each of three stages.
 template <class Check>
 void for_every_kind_of_stage(unsigned seed, int least_layers, Check&& check) {
   std::mt19937 random{seed};

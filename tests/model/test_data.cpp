@@ -40,7 +40,7 @@ TEST_CASE("samples are windows of the text, targets the token after, however the
     CHECK(parts.microbatches[1].tokens.i32()[0] == whole.tokens[3 * s]);
     CHECK(parts.microbatches[1].tokens.shape == Shape{3, config.sequence});
     CHECK(parts.microbatches[1].loss_scale == 1.0F / static_cast<float>(12 * config.sequence));
-    // The share of one replica.
+    // One replica's share of the batch.
     const Batch second =
         corpus.batch(5, i, {.microbatches = 2, .size = 3, .replicas = 2, .replica = 1});
     CHECK(second.microbatches[1].loss_scale == parts.microbatches[1].loss_scale);

@@ -192,9 +192,9 @@ TEST_CASE(
 }
 
 TEST_CASE("FLOPs are the model FLOPs of the literature") {
-  // Narayanan 2021 without recomputation gives 72 b s L h² (1 + s/(6h) + V/(12 h L)), counting
-  // attention in full and backward as twice forward. We count causal attention half, and its
-  // backward as 2.5 times its forward (the scores are recomputed).
+  // Without recomputation, Narayanan 2021 gives 72 b s L h² (1 + s/(6h) + V/(12 h L)), counting
+  // attention in full and a backward pass as two forward passes. We count half of causal attention,
+  // and its backward pass as 2.5 times its forward pass (the scores are recomputed).
   std::mt19937 random{8};
   for (int i = 0; i < 20; ++i) {
     const GptConfig config = random_config(random);

@@ -8,7 +8,7 @@ using namespace lockstep::test;
 using Counter = std::array<std::uint32_t, 4>;
 
 TEST_CASE("Philox4x32-10 gives Random123's published answers") {
-  // Random123, examples/kat_vectors, philox4x32 10.
+  // Known answers from Random123, examples/kat_vectors, philox4x32 10.
   CHECK(philox({0, 0, 0, 0}, {0, 0}) == Counter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
   CHECK(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}) ==
         Counter{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});

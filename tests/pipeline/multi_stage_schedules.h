@@ -9,8 +9,9 @@
 
 #include "core/pipeline/schedule.h"
 
-/// Schedules with several stages per rank, valid by construction. Backwards run in ascending order
-/// of microbatches on every stage, so training with them gives the same bits as one device.
+/// Schedules with several stages per rank, valid by construction. Every stage runs its backward
+/// passes in ascending order of microbatches, so training with these schedules gives the same bits
+/// as one device.
 namespace lockstep {
 
 /// Places stage s on rank s mod p, as in interleaved 1F1B.
@@ -28,7 +29,7 @@ inline std::vector<int> v_placement(int ranks) {
   return rank_of_stage;
 }
 
-/// Which backwards are split into I and W.
+/// Which backward passes are split into I and W.
 enum class Split { none, all, some };
 
 /// Returns a schedule with this placement and empty action lists. It has as many ranks as the
@@ -44,8 +45,8 @@ inline Schedule placed(std::string name, std::vector<int> rank_of_stage, int mic
   return schedule;
 }
 
-/// Runs all forwards, stage by stage, then all backwards: GPipe, chunk by chunk. With `split`, a
-/// stage's weight gradients follow all of its input gradients.
+/// GPipe, chunk by chunk: all forward passes run stage by stage, followed by all backward passes.
+/// With `split`, a stage's weight gradients follow all of its input gradients.
 inline Schedule chunk_by_chunk(std::vector<int> rank_of_stage, int microbatches,
                                bool split = false) {
   Schedule schedule = placed(split ? "chunk by chunk, split" : "chunk by chunk",
@@ -63,8 +64,9 @@ inline Schedule chunk_by_chunk(std::vector<int> rank_of_stage, int microbatches,
   return schedule;
 }
 
-/// A random topological order of the dependencies: data, and on each stage the ascending order of
-/// input gradients and of weight gradients (B is both). Forwards run in any order.
+/// Returns a schedule in a random topological order of the dependencies. These are the data
+/// dependencies and, on each stage, the ascending order of input gradients and of weight gradients
+/// (B computes both). Forward passes need not run in ascending order.
 inline Schedule random_ascending(std::mt19937& random, std::vector<int> rank_of_stage,
                                  int microbatches, Split split) {
   Schedule schedule = placed("random ascending", std::move(rank_of_stage), microbatches);

@@ -8,9 +8,9 @@
 
 #include "core/pipeline/simulator.h"
 
-/// A second simulator, simple and slow, against which the first is checked. It has no ready sets
-/// and no event order: it starts everything at time 0 and applies each rule of modelled time to
-/// everything, repeatedly, until nothing changes.
+/// A second simulator, simple and slow, against which Lockstep's own is checked. It has no ready
+/// sets and no event order: it starts everything at time 0 and applies each rule of modelled time
+/// to everything, repeatedly, until nothing changes.
 namespace lockstep::oracle {
 
 /// Identifies a result and the message that carries it: (stage, microbatch, whether forward).

@@ -28,8 +28,9 @@ inline std::vector<int> random_placement(std::mt19937& random, int ranks, int st
   return rank_of_stage;
 }
 
-/// A random topological order of the dependency graph: repeatedly appends a ready action to its
-/// rank's list. Each stage and microbatch uses either B or I and W, at random.
+/// Returns a schedule in a random topological order of the dependency graph, built by repeatedly
+/// appending a ready action to its rank's list. Each stage and microbatch uses either B, or I and
+/// W, at random.
 inline Schedule random_schedule(std::mt19937& random) {
   Schedule schedule;
   schedule.name = "random";

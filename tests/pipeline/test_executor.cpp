@@ -6,8 +6,8 @@
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/ranks.h"
 
-// Schedules with real ranks in threads, all on the modelled clock. tests/mpi runs the same checks
-// with ranks in processes.
+// Runs schedules with real ranks in threads, all on the modelled clock. tests/mpi runs the same
+// checks with ranks in processes.
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -20,7 +20,8 @@ std::vector<Action> actions_of(const Schedule& schedule, int rank) {
   return schedule.actions[static_cast<std::size_t>(rank)];
 }
 
-/// The index at which `rank` runs the action that produces the message, or that consumes it.
+/// Returns the index, in its rank's list, of the action that produces (`makes`) or consumes the
+/// message.
 std::size_t place_of(const Schedule& schedule, const Message& message, bool makes) {
   const int rank = makes ? message.from_rank : message.to_rank;
   const int stage = makes ? message.producer() : message.stage;

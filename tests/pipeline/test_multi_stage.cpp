@@ -9,8 +9,8 @@
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/ranks.h"
 
-// Several stages per rank, with ranks in threads. tests/mpi runs a few of these with ranks in
-// processes.
+// Tests several stages per rank, with ranks in threads. tests/mpi runs a few of these tests with
+// ranks in processes.
 
 using namespace lockstep;
 using namespace lockstep::testing;

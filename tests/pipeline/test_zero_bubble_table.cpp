@@ -68,7 +68,7 @@ Schedule zb_h1(int p, int m) {
   return schedule;
 }
 
-/// ZB-H2: twice 1F1B's warm-up, so no rank waits for its first gradient.
+/// ZB-H2 has twice 1F1B's warm-up, so no rank waits for its first gradient.
 Schedule zb_h2(int p, int m) {
   Schedule schedule = one_stage_per_rank("ZB-H2", p, m);
   for (int q = 0; q < p; ++q) {

@@ -10,9 +10,9 @@
 /// Schedules timed by hand from the rules of modelled time alone (core/README.md, "Modelled time"),
 /// against which both the simulator and a real run on the modelled clock are checked.
 ///
-/// In milliseconds, F = 1 and B = 2. A message holds its lane for `transfer` and arrives `latency`
-/// = 1 after that. "a>4" below means that the message arrives at 4; a time in parentheses is its
-/// start, if its lane delayed it beyond the time its data was ready.
+/// Times are in milliseconds, with F = 1 and B = 2. A message holds its lane for `transfer` and
+/// arrives `latency` = 1 later. Below, "a>4" means that the message arrives at 4. If the message
+/// had to wait for its lane after its data was ready, the time in parentheses is its start.
 namespace lockstep::worked {
 
 struct Window {

@@ -9,8 +9,8 @@
 
 namespace lockstep::testing {
 
-/// GPT-2 with the cuts of tensor parallelism (Shoeybi 2019) and, in each block, experts instead of
-/// one MLP. Provides only a table of parameters, not the layers.
+/// GPT-2, cut as in tensor parallelism (Shoeybi 2019), with experts instead of one MLP in each
+/// block. Provides only a table of parameters, not the layers.
 class SplitModel : public ModelBuilder {
  public:
   explicit SplitModel(int experts) : experts_(experts) {}

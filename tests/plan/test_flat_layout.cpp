@@ -16,7 +16,7 @@ using lockstep::testing::unlike;
 namespace {
 
 /// Units with parameters of random sizes, some frozen. The last unit may also use a table of the
-/// first.
+/// first unit.
 struct AnyUnits {
   explicit AnyUnits(std::mt19937& random) {
     const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };

@@ -92,7 +92,7 @@ TEST_CASE(
     const Plan plan = random_plan(random);
     CHECK(plan == Plan{plan});
     const int ranks = plan.mesh.ranks();
-    // For each parameter and element: the ranks that hold it.
+    // For each parameter and element, the ranks that hold the element.
     std::vector<std::vector<std::set<int>>> holders;
     for (const ParameterSpec& spec : plan.parameters())
       holders.emplace_back(at(static_cast<int>(spec.shape.elements())));

@@ -13,8 +13,8 @@ using lockstep::testing::complaint_of;
 
 namespace {
 
-/// The position of each stored element of a slice in the whole tensor, or -1 for padding, computed
-/// from the definition, box by box and index by index.
+/// Returns the position in the whole tensor of each element that a slice stores, or -1 for padding.
+/// Computes it from the definition, box by box and index by index.
 std::vector<std::int64_t> map_of(const Slice& slice) {
   std::vector<std::int64_t> map(static_cast<std::size_t>(slice.local().elements()), -1);
   const Shape& whole = slice.whole();
@@ -51,7 +51,7 @@ struct Random {
   int below(int n) { return static_cast<int>(engine() % static_cast<unsigned>(n)); }
 };
 
-/// Up to two cuts, along axes whose sizes need not divide the tensor.
+/// Returns up to two cuts, whose numbers of parts need not divide the tensor's dimensions.
 std::vector<DimensionCut> any_cuts(Random& random, const Shape& shape, std::vector<int>& parts) {
   std::vector<DimensionCut> cuts;
   for (int n = random.below(3); n > 0; --n) {
@@ -103,7 +103,7 @@ TEST_CASE("the parts of a cut tensor have every element once, and keep their ord
       CHECK(slice.is_whole() == (here == shape.elements() && slice.local() == shape));
       padded += here < slice.local().elements();
       boxes += slice.pieces().size() > 1;
-      // Equal parts: every rank stores the same shape.
+      // The parts are equal, so every rank stores the same shape.
       std::string text;
       for (int d = 0; d < slice.local().rank(); ++d) text += fmt::format("{} ", slice.local()[d]);
       shapes.insert(text);

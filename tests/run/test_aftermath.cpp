@@ -21,7 +21,7 @@ std::string line_of(Kind kind, int rank, const std::string& host, const std::str
   return line;
 }
 
-/// The text printed at once, and the text at the end.
+/// The text printed immediately, and the text printed at the end.
 struct Output {
   std::string at_once, at_end;
 };

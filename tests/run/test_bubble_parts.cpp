@@ -31,7 +31,8 @@ void check_parts(HandWritten& written, double uneven, double actions, double mes
   CHECK(*share == doctest::Approx(formula + uneven + actions + messages).epsilon(1e-12));
 }
 
-/// Writes a step of equal stages: forward 1, backward 2, and a delay of `delay` per message.
+/// Writes a step of equal stages. A forward takes 1, a backward takes 2, and each message is
+/// delayed by `delay`.
 void write_equal_stages(HandWritten& written, int delay = 0, int begin = 0, int step = 0) {
   const int b = begin;
   const int d = delay;

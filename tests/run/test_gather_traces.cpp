@@ -24,8 +24,8 @@ std::string trace_of(int rank, std::size_t lines) {
   return text;
 }
 
-/// Gathers traces among ranks whose folders are `folders[rank]`. Returns each rank's count of files
-/// sent.
+/// Gathers traces among ranks whose folders are `folders[rank]`. Returns the number of files that
+/// each rank sent.
 std::vector<int> gather(const std::vector<fs::path>& folders, std::size_t piece) {
   const int count = static_cast<int>(folders.size());
   ThreadFabric fabric{count};

@@ -134,7 +134,7 @@ TEST_CASE("the report compares resident memory with the account, process by proc
     for (const std::int64_t peak : peaks) record.phases.push_back({.peak_total = peak});
     return record;
   };
-  // Two hosts, with a process of the same id on each.
+  // Two hosts, each with a process of the same id.
   std::vector<RankResults> ranks{rank(0, "a", {7, 50, 1'000}, {300, 400}),
                                  rank(1, "b", {7, 60, 700}, {500}),
                                  rank(2, "a", {7, 50, 900}, {200, 100})};

@@ -12,7 +12,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// GPipe with 2 stages and 3 microbatches: forward 1, backward 2, free messages.
+/// Writes a step of GPipe with 2 stages and 3 microbatches. A forward takes 1, a backward takes 2,
+/// and messages take no time.
 void gpipe_step(HandWritten& written, int begin = 0, int step = 0) {
   for (int m = 0; m < 3; ++m) {
     written.forward(0, m, begin + m, begin + m + 1, step);
@@ -86,9 +87,9 @@ TEST_CASE("without pipeline actions every span shows its first letter") {
 TEST_CASE("a wait is drawn at its place, even within an action") {
   HandWritten written;
   written.forward(0, 0, 0, 10).backward(0, 0, 10, 20);
-  written.stretch(0, "all_gather", Category::wait, 0, 3);        // before it computes
-  written.stretch(0, "all_gather", Category::wait, 12, 15);      // in the middle
-  written.stretch(0, "reduce_scatter", Category::wait, 18, 20);  // at its end
+  written.stretch(0, "all_gather", Category::wait, 0, 3);        // before the forward computes
+  written.stretch(0, "all_gather", Category::wait, 12, 15);      // in the middle of the backward
+  written.stretch(0, "reduce_scatter", Category::wait, 18, 20);  // at the end of the backward
   written.forward(1, 1, 0, 10).backward(1, 1, 10, 20);
   written.stretch(1, "recv", Category::wait, 10, 20);  // the whole time
   const Timeline& timeline = written.done();

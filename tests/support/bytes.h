@@ -10,7 +10,7 @@
 
 namespace lockstep::testing {
 
-/// Bytes of these operations, and zero for all others.
+/// Returns the byte counts of these operations, and zero for all other operations.
 inline BytesSent bytes_of(std::initializer_list<std::pair<Operation, std::int64_t>> each) {
   BytesSent bytes;
   for (const auto& [operation, n] : each) bytes[operation] = n;

@@ -43,8 +43,8 @@ inline std::vector<float> random_values(int rank, std::int64_t count) {
   return values;
 }
 
-/// Element counts of an uneven exchange, many of them zero; [i][j] is the count from i to j. The
-/// counts are the same on every rank.
+/// Element counts of an uneven exchange, many of them zero; [i][j] is the number of elements that
+/// rank i sends to rank j. The counts are the same on every rank.
 inline std::vector<std::vector<std::int64_t>> random_counts(int ranks, std::int64_t most,
                                                             unsigned seed) {
   std::mt19937 random{seed};

@@ -12,11 +12,12 @@
 /// round is a list of messages.
 namespace lockstep::testing::oracle {
 
-/// Elements of chunk i of n among `ranks`: the first n mod ranks have one more.
+/// Number of elements in chunk i if n elements are divided among `ranks` ranks. Each of the first n
+/// mod ranks chunks has one element more than the others.
 inline std::int64_t chunk(std::int64_t n, int ranks, int i) {
   return n / ranks + (i < n % ranks ? 1 : 0);
 }
-/// Offset of chunk i; n for i == ranks.
+/// Offset of chunk i; for i == ranks, the offset is n.
 inline std::int64_t chunk_begin(std::int64_t n, int ranks, int i) {
   std::int64_t begin = 0;
   for (int k = 0; k < i; ++k) begin += chunk(n, ranks, k);
@@ -38,8 +39,8 @@ inline int children(int place, int ranks) {
   return count;
 }
 
-/// Elements that member r sends: all chunks except the one whose sum it ends up with
-/// (reduce-scatter), or the one it receives last (all-gather).
+/// Number of elements that member r sends. In a reduce-scatter, it sends all chunks except the one
+/// whose sum it ends up with; in an all-gather, all chunks except the one it receives last.
 inline std::int64_t ring_reduce_scatter(std::int64_t n, int ranks, int r) {
   return n - chunk(n, ranks, r);
 }
@@ -59,8 +60,8 @@ inline std::int64_t tree(std::int64_t n, int ranks, int r) {
   return (r == 0 ? 0 : n) + broadcast(n, ranks, r, 0);
 }
 
-/// Position of member r among the P members left after folding, or -1 for a member that only hands
-/// its data to the next member. Those are the even ones among the first 2 (N - P) members.
+/// Position of member r among the P members left after folding, or -1 if member r only hands its
+/// data to the next member. The even members among the first 2 (N - P) do the latter.
 inline int place_in_power(int ranks, int r) {
   const int over = ranks - (1 << log2_below(ranks));
   if (r >= 2 * over) return r - over;
@@ -108,7 +109,7 @@ inline Rounds operator+(Rounds a, const Rounds& b) {
   return a;
 }
 
-/// N - 1 rounds in which every member sends to the right: in round k, member r sends chunk r +
+/// N - 1 rounds in which every member sends to the next one. In round k, member r sends chunk r +
 /// first - k.
 inline Rounds ring_rounds(std::int64_t n, int ranks, int first) {
   Rounds rounds;
@@ -134,7 +135,7 @@ inline Rounds broadcast_rounds(std::int64_t n, int ranks, int root) {
   }
   return rounds;
 }
-/// Each member sends to the member whose index equals its own without the lowest set bit.
+/// Each member sends to the member whose index is the sender's without the lowest set bit.
 inline Rounds reduce_rounds(std::int64_t n, int ranks) {
   Rounds rounds;
   for (int k = 1; k < ranks; k *= 2) {
@@ -144,7 +145,7 @@ inline Rounds reduce_rounds(std::int64_t n, int ranks) {
   }
   return rounds;
 }
-/// One message per round: the root receives them one at a time.
+/// One message per round, because the root receives messages one at a time.
 inline Rounds gather_rounds(std::int64_t n, int ranks, int root) {
   Rounds rounds;
   for (int r = 0; r < ranks; ++r)
@@ -157,7 +158,7 @@ inline Rounds naive_rounds(std::int64_t n, int ranks) {
   for (int r = 1; r < ranks; ++r) rounds.push_back({{0, r, n}});
   return rounds;
 }
-/// counts[i][j] is the number of elements from i to j.
+/// counts[i][j] is the number of elements that member i sends to member j.
 inline Rounds all_to_all_rounds(const std::vector<std::vector<std::int64_t>>& counts) {
   const int ranks = static_cast<int>(counts.size());
   Rounds rounds;
@@ -179,9 +180,9 @@ inline Rounds barrier_rounds(int ranks) {
   return rounds;
 }
 
-/// Rounds among a power of two of members, with the remaining members folded in before and out
-/// after. `sends(place, mask, k)` is the number of elements that `place` sends in exchange k to the
-/// place whose index differs in the bit `mask`.
+/// Rounds among a power-of-two number of members. The remaining members are folded in beforehand
+/// and folded out afterwards. `sends(place, mask, k)` is the number of elements that `place` sends
+/// in exchange k to the place whose index differs in the bit `mask`.
 template <class Sends>
 Rounds folded(std::int64_t n, int ranks, const std::vector<int>& masks, Sends sends) {
   Rounds rounds;
@@ -232,7 +233,7 @@ class Machine {
         out_(now.size()),
         in_(now.size()) {}
 
-  /// Returns when each rank finishes its part if it starts at `ready`.
+  /// Returns the time at which each rank finishes its part if it starts at its time in `ready`.
   std::vector<Picoseconds> run(const Rounds& rounds, std::vector<Picoseconds> ready) {
     std::vector<Picoseconds> end = ready;
     for (const Round& round : rounds) {

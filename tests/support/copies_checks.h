@@ -82,7 +82,8 @@ class Copies {
     else
       model_->zero_gradients();
   }
-  /// Runs forward and backward of this rank's share of the batch. Returns its share of the loss.
+  /// Runs the forward and backward passes of this rank's share of the batch. Returns this rank's
+  /// share of the loss.
   double backward(const Corpus& corpus, int step) {
     zero_gradients();
     Batch mine = corpus.batch(options_.run.seed, step, rank_.plan.samples(rank_.place));
@@ -134,8 +135,8 @@ class Copies {
   std::unique_ptr<Zero3> zero_3_;
 };
 
-/// A model small enough to train some hundred times that still learns; N may be 1, 2, 3, 4 or 8.
-/// None of its sizes is a multiple of N or of 64.
+/// A model that is small enough to train a few hundred times but still learns; N may be 1, 2, 3, 4
+/// or 8. None of its sizes is a multiple of N or of 64.
 inline Options small_copies(int ranks) {
   Options options;
   options.run.ranks = options.run.dp = ranks;
@@ -203,7 +204,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
     if (const BytesSent derived = bytes_of(copies.predicted); sent != derived)
       complain(fmt::format("sent {}, derived {}", text_of(sent), text_of(derived)));
   }
-  // In 16 bits the masters are compared, and only their owners have them.
+  // For 16-bit types, compares the master weights, which only their owners have.
   for (const Parameter* parameter :
        is_narrow(options.run.model.dtype) ? copies.updated() : copies.parameters())
     record.parameters.push_back(

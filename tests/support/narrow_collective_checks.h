@@ -46,7 +46,7 @@ class NarrowCollectiveChecks {
                           ranks_, why);
   }
 
-  /// A rank's elements, of such different magnitudes that the order of a sum matters.
+  /// Random elements for a rank, with magnitudes so different that the order of summation matters.
   Bits random(int rank) const {
     std::mt19937 generator{static_cast<unsigned>(rank * 1000 + static_cast<int>(n_))};
     Bits bits(static_cast<std::size_t>(n_));

@@ -28,7 +28,7 @@
 /// each check is called on every rank and returns the errors found there, or "".
 namespace lockstep::testing {
 
-/// A model small enough to train some hundred times that still learns.
+/// A model that is small enough to train a few hundred times but still learns.
 inline Options small_training(int ranks, int microbatches, bool tied = false, float clip = 0) {
   Options options;
   options.run.ranks = options.run.pp = ranks;
@@ -56,7 +56,7 @@ inline Corpus small_corpus(const GptConfig& config) {
 /// Returns a schedule for the given numbers of ranks and microbatches.
 using Generator = std::function<Schedule(int, int)>;
 
-/// The rank's plan with this model, and with the schedule's placement of stages.
+/// Returns the rank's plan for this model and for the schedule's placement of stages.
 inline Plan plan_for(const Rank& rank, const GptConfig& config, const Schedule& schedule,
                      int batch) {
   Plan plan = rank.plan;
@@ -179,7 +179,7 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
       return fmt::format("{}: {} ran {}..{}, simulated {}..{}", where(), to_string(actions[i]),
                          ran[i].start, ran[i].end, timed[i].start, timed[i].end);
 
-  // The messages that this rank sends and receives, by their content.
+  // The start and end of each message that this rank sends or receives.
   struct Passage {
     Picoseconds start, end;
     bool operator==(const Passage&) const = default;

@@ -16,7 +16,7 @@
 
 namespace lockstep::testing {
 
-/// Options for `ranks` ranks along the pipeline, on a modelled clock of `cluster`.
+/// Options for `ranks` pipeline ranks, on the modelled clock of `cluster`.
 inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTimes times = {}) {
   Options options;
   options.run.ranks = ranks;

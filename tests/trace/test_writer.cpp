@@ -129,7 +129,7 @@ TEST_CASE("everything that threads record while the writer runs is in the files,
     CHECK(events.size() + 1 == static_cast<std::size_t>(std::ranges::count(text, '\n')));
     CHECK(events.back()["name"] == "end");
     CHECK(events.back()["args"]["spans"] == threads * count);
-    // Each thread's spans, in the order in which it recorded them.
+    // Each thread's spans, in the order in which the thread recorded them.
     std::map<int, int> next;
     for (const nlohmann::json& event : events)
       if (event["ph"] == "X") {

@@ -20,10 +20,10 @@ struct SampleRun {
   std::int64_t clock_offset_ns = 0;
 };
 
-/// 1F1B on `stages` ranks with forward 1 ms and backward 2 ms.
+/// Simulates 1F1B on `stages` ranks, with 1 ms per forward and 2 ms per backward.
 SampleRun sample_1f1b(int stages = 4, int microbatches = 8, int steps = 6);
 
-/// The first event of a rank's trace, as a line; `token` is for a trace that is sent to a viewer.
+/// Returns the line of the first event in a rank's trace. `token` is for a trace sent to a viewer.
 std::string sample_hello(const SampleRun& run, int rank, const std::string& token = "");
 
 /// Returns the text of each rank's file. Steps are consecutive, and each rank's `end` event counts

@@ -25,7 +25,7 @@ SpanRow random_row(std::mt19937& random, int count, Picoseconds longest) {
   return row;
 }
 
-/// Pixels of the window that spans cover, which folding must preserve.
+/// Returns how many pixels of the window are covered by spans. Folding must preserve this number.
 double covered(const SpanRow& row, const TimeWindow& window, double pixels) {
   double sum = 0;
   for (const TimelineSpan& span : row) {

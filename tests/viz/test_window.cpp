@@ -41,7 +41,7 @@ Outcome view(const std::string& arguments, bool display, const fs::path& scratch
   const std::string log = (scratch / "log").string();
   const std::string run =
       display ? "xvfb-run -a -s '-screen 0 1920x1200x24' " : "env -u DISPLAY -u WAYLAND_DISPLAY ";
-  // Ignores the graphics driver's own leaks and locking under a sanitizer.
+  // Under a sanitizer, ignores leaks and locking in the graphics driver.
   const int status =
       std::system(("ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=report_bugs=0 timeout 60 " + run +
                    LOCKSTEP_VIEW + " " + arguments + " >" + log + " 2>&1")
@@ -74,7 +74,7 @@ struct Picture {
   }
 };
 
-/// Equal up to two units per channel: blending rounds.
+/// Returns whether two colours differ by at most two units per channel, the rounding of blending.
 bool alike(ImU32 a, ImU32 b) {
   for (int shift = 0; shift < 24; shift += 8) {
     if (std::abs(static_cast<int>((a >> shift) & 0xff) - static_cast<int>((b >> shift) & 0xff)) >
@@ -155,7 +155,8 @@ TEST_CASE("the picture of a run has every action at its place in its colour") {
       if (x1 - x0 < 8) continue;
       CAPTURE(rank);
       CAPTURE(timeline.name(span.name));
-      // Beside the label and above the middle, so a message's arrow cannot hide all of it.
+      // Looks beside the label and above the middle, where a message's arrow cannot hide
+      // everything.
       int hits = 0, looked = 0;
       for (const double share : {0.15, 0.25, 0.75, 0.85}) {
         const auto x = static_cast<int>(x0 + share * (x1 - x0));

@@ -1,6 +1,6 @@
-// Measures a training step of GPT-2 on one GPU with the lessons' model and optimizer: forward,
-// backward, gradient norm and AdamW. Each output line is one figure: name, value, unit and detail,
-// separated by tabs.
+// Measures a training step of GPT-2 on one GPU with the lessons' model and optimizer: the forward
+// and backward passes, the gradient norm and AdamW. Each output line is one figure: name, value,
+// unit and detail, separated by tabs.
 //
 //   bench_training [--layers 12 --hidden 768 --heads 12 --sequence 1024 --vocab 50257] [--batch 32]
 //                  [--precision bf16|f32] [--steps 20]
@@ -39,8 +39,8 @@ Batch random_batch(const GptConfig& config, int size) {
   return batch;
 }
 
-/// FLOPs of a step, 72 B L s h² (1 + s/(6h) + V/(12 h L)) (Narayanan 2021): with attention counted
-/// in full and without recomputation.
+/// Returns the FLOPs of a step without recomputation, 72 B L s h² (1 + s/(6h) + V/(12 h L))
+/// (Narayanan 2021). Attention is counted in full.
 double step_flops(const GptConfig& config, int batch) {
   const double B = batch, L = config.layers, s = config.sequence, h = config.hidden,
                V = config.vocabulary;

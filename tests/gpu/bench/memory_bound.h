@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// Measures kernels that only move memory, as fractions of a copy's bandwidth in the same run.
-/// Counts once each byte that must be read and each byte that must be written.
+/// Measures kernels that only move memory, as fractions of a copy's bandwidth in the same run. Each
+/// byte that must be read counts once, as does each byte that must be written.
 class MemoryBound {
  public:
   MemoryBound(Bench& bench, const Shapes& shapes, int samples)
@@ -31,7 +31,8 @@ class MemoryBound {
   }
 
  private:
-  /// Number of buffer sets of `bytes` bytes that evict the first set from the caches.
+  /// Returns how many buffer sets of `bytes` bytes each it takes to evict the first set from the
+  /// caches.
   int sets(std::int64_t bytes) const {
     return static_cast<int>(std::clamp<std::int64_t>(s_.between_uses / bytes + 1, 2, 16));
   }
@@ -54,7 +55,7 @@ class MemoryBound {
   }
 
   /// Measures a kernel that only moves memory. `make` creates the views of one set of buffers;
-  /// `work` runs the kernel on them. A call of the kernel moves `bytes` bytes.
+  /// `work` runs the kernel on them. Each kernel call moves `bytes` bytes.
   template <class Make, class Work>
   void memory_bound(const std::string& name, std::int64_t bytes, const std::string& detail,
                     Make&& make, Work&& work) {

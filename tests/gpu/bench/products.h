@@ -53,8 +53,9 @@ class Products {
     bench_.release_all();
   }
 
-  // Causal attention is counted half: 2 b s² h FLOPs forward. Backward recomputes the scores and so
-  // computes five products instead of two; it is counted as 2.5 times forward.
+  // Half of causal attention is counted: 2 b s² h FLOPs for the forward pass. The backward pass
+  // recomputes the scores and so computes five products instead of two; it is counted as 2.5
+  // forward passes.
   void attention(DType dtype, std::int64_t batch, std::int64_t sequence) {
     const auto make = [&](std::int64_t columns) {
       return bench_.random({batch, sequence, columns}, dtype);
@@ -82,8 +83,8 @@ class Products {
     bench_.release_all();
   }
 
-  // Each product of the model. The head's weight is (V, h), like the token embedding's; its product
-  // gets an eighth of the rows.
+  // Measures each product of the model. The head's weight is (V, h), like the token embedding's.
+  // The head's product gets only an eighth of the rows.
   void linears() {
     const std::int64_t h = s_.hidden;
     linear("qkv", s_.rows(), h, 3 * h, WeightLayout::in_out);

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// GPT-2 124M (12 layers, h 768, 12 heads, V 50257, s 1024), batch 32.
+/// The shapes of GPT-2 124M (12 layers, h 768, 12 heads, V 50257, s 1024) with batch 32.
 struct Shapes {
   std::int64_t batch = 32, sequence = 1024, hidden = 768, vocabulary = 50257;
   int heads = 12;
@@ -14,7 +14,7 @@ struct Shapes {
   std::int64_t between_uses = 512 << 20;  ///< bytes used before a buffer is reused
   std::int64_t rows() const { return batch * sequence; }
 };
-/// Only tests that the program runs.
+/// Shapes that only test that the program runs.
 constexpr Shapes tiny{.batch = 2,
                       .sequence = 16,
                       .hidden = 64,

@@ -43,11 +43,11 @@ class Bench {
   void release_all();
   void finish();
 
-  /// Returns the seconds of one call of `work(i)`: the median over `samples` samples. Each sample
-  /// is timed between two marks and makes enough consecutive calls on the queue to take a few
-  /// milliseconds, or exactly `calls` calls, for ranks that must all make the same number. `i`
-  /// counts up from 0, so `work` can use different buffers in each call and thus avoid measuring a
-  /// warm cache. `work` itself may wait for the queue.
+  /// Returns the seconds that one call of `work(i)` takes, as the median over `samples` samples.
+  /// Each sample is timed between two marks. It makes enough consecutive calls on the queue to take
+  /// a few milliseconds or, for ranks that must all make the same number of calls, exactly `calls`
+  /// calls. `i` counts up from 0, so `work` can use different buffers in each call and thus avoid
+  /// measuring a warm cache. `work` itself may wait for the queue.
   double seconds(int samples, const std::function<void(int)>& work, int calls = 0);
 
  private:

@@ -73,8 +73,8 @@ struct Thread {
   std::source_location waits_at;
 };
 
-/// Runs one block at a time. Holds the block's threads, which of them can run, and the operations
-/// for which the others wait.
+/// Runs one block at a time. Records which of the block's threads can run, and the operations for
+/// which the other threads wait.
 class Block {
  public:
   void run(const Grid& grid, const std::function<void()>& body);

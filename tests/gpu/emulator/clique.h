@@ -57,12 +57,12 @@ class Clique {
   /// 0 and the sequence number.
   using Key = std::tuple<int, int, int, std::uint64_t>;
 
-  /// By operation: the parts whose groups have begun.
+  /// For each operation, the parts whose groups have begun.
   std::map<Key, std::vector<std::shared_ptr<Part>>> begun;
   const int size;
   std::map<int, int> gpus;  ///< by rank, filled as ranks arrive
-  /// By connection (from one rank to another, or (-1, -1) for collectives): the ranks that have
-  /// arrived to make it.
+  /// For each connection (from one rank to another, or (-1, -1) for collectives), the ranks that
+  /// have arrived to make the connection.
   std::map<std::pair<int, int>, std::set<int>> connecting;
 
   struct Split {

@@ -1,6 +1,6 @@
-// cuBLASLt's calls. There is one algorithm. It requires a workspace, which it fills with NaN, and
-// the address alignments that the caller promised when it asked for an algorithm. TF32 is not
-// emulated.
+// Emulates cuBLASLt's calls. There is one algorithm. It requires a workspace, which it fills with
+// NaN, and the address alignments that the caller promised when asking for an algorithm. TF32 is
+// not emulated.
 
 #include <cublasLt.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Threads of control that take turns on one OS thread. A switch costs about as much as a function
-/// call on x86-64, and two system calls elsewhere (ucontext).
+/// Threads of control that take turns on one OS thread. Switching costs about as much as a function
+/// call on x86-64, and takes two system calls elsewhere (ucontext).
 
 #include <cstddef>
 

@@ -26,8 +26,8 @@ struct Record {
 };
 
 /// One stream's part of work that several streams do together, as in NCCL. arrive() is called when
-/// the part is at the head of its stream; step() performs the part's operations at which all their
-/// streams have arrived. All calls are made under the machine's lock.
+/// the part is at the head of its stream. step() performs those of the part's operations at which
+/// all participating streams have arrived. All calls are made under the machine's lock.
 class Meeting {
  public:
   virtual ~Meeting() = default;

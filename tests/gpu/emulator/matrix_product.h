@@ -24,7 +24,7 @@ struct cublasLtMatrixLayoutOpaque {
 
 namespace emulator {
 
-/// A call of cublasLtMatmul, D = epilogue(alpha op(A) op(B) + beta C), with its arguments.
+/// The arguments of one cublasLtMatmul call, D = epilogue(alpha op(A) op(B) + beta C).
 struct MatrixProduct {
   cublasLtMatmulDescOpaque product;
   float alpha, beta;

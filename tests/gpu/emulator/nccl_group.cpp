@@ -1,4 +1,4 @@
-// NCCL's operations, alone or in groups: records them, checks them as far as NCCL does, and puts
+// Records NCCL's operations, issued alone or in groups, checks them as far as NCCL does, and puts
 // them on streams. See nccl.cpp.
 
 #include <fmt/format.h>
@@ -23,8 +23,8 @@ struct Issued {
 thread_local int group_depth = 0;
 thread_local std::vector<Issued> group;
 
-/// Enqueues one communicator's part of a group. As in NCCL, it runs on the first stream, which
-/// waits for the part's other streams; those streams then wait for the first.
+/// Enqueues one communicator's part of a group. As in NCCL, the part runs on its first stream,
+/// which waits for the part's other streams; those streams then wait for the first.
 void put_group(Machine::Lock& lock, const std::vector<Issued>& issued) {
   Machine& machine = Machine::get();
   const int device = issued.front().member->device;
@@ -49,9 +49,9 @@ void put_group(Machine::Lock& lock, const std::vector<Issued>& issued) {
   for (std::size_t i = 1; i < streams.size(); ++i) order_after(*streams[i], *streams[0]);
 }
 
-/// NCCL makes a connection at the first operation that needs it, and the host waits inside that
-/// call for the other side. (Only with $LOCKSTEP_EMULATED_NCCL_CONNECTS: tests of mismatched
-/// operations on a GPU run without connecting.)
+/// NCCL makes a connection at the first operation that needs one, and the host waits inside that
+/// call for the other side. (The emulator does this only with $LOCKSTEP_EMULATED_NCCL_CONNECTS;
+/// tests of mismatched operations on a GPU run without connecting.)
 void connect(Machine::Lock& lock, const std::vector<Issued>& issued) {
   static const bool waits = std::getenv("LOCKSTEP_EMULATED_NCCL_CONNECTS") != nullptr;
   if (!waits) return;

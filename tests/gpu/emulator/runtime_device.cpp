@@ -1,4 +1,4 @@
-// CUDA's runtime: device and error queries.
+// Device and error queries of CUDA's runtime.
 #include <fmt/format.h>
 
 #include <cstring>

@@ -51,8 +51,8 @@ bool direction_fits(cudaMemcpyKind kind, Where to, Where from) {
   return true;
 }
 
-/// Reads pageable memory at the call, and all other memory when the stream reaches the copy. The
-/// call waits for copies into pageable memory and for host-to-host copies.
+/// Reads pageable memory during the call, and all other memory when the stream reaches the copy.
+/// The call waits for copies into pageable memory and for host-to-host copies.
 cudaError_t copy_rows(Rows rows, cudaMemcpyKind kind, cudaStream_t handle) {
   Machine& machine = Machine::get();
   bool waits = false;

@@ -49,17 +49,18 @@ void run_grid(const Grid& grid, const std::function<void()>& thread);
 /// Computes the result of a warp operation for each lane: lanes[i] is the `mine` of lane i, or null
 /// if lane i is not in the mask.
 using FinishWarp = void (*)(unsigned mask, void* const* lanes);
-/// Computes the result of a block operation for each thread: `threads` has one entry per thread, in
-/// order of threadIdx, which is null if the thread has returned.
+/// Computes the result of a block operation for each thread. `threads` has one entry per thread, in
+/// order of threadIdx; the entry is null if the thread has returned.
 using FinishBlock = void (*)(std::span<void* const> threads);
 
-/// Returns when all lanes of `mask` have called it with the same mask and the same `finish`, and
-/// the last of them has run `finish`. `mine` is typically a struct on the caller's stack with a
-/// lane's arguments and room for its result. If `finish` is null, the call only waits for the
-/// lanes.
+/// Returns when all lanes of `mask` have called this function with the same mask and the same
+/// `finish`, and the last lane has run `finish`. `mine` is typically a struct on the caller's stack
+/// with a lane's arguments and room for its result. If `finish` is null, the call only waits for
+/// the lanes.
 void warp_collective(unsigned mask, void* mine, FinishWarp finish, std::source_location at);
 
-/// Returns when all threads of the block that have not returned have called it, from the same line.
+/// Returns once all of the block's threads, except those that have already returned, have called
+/// this function from the same line.
 void block_collective(void* mine, FinishBlock finish, std::source_location at);
 
 /// Counts, from 1, the barriers that all threads of a block have passed and the blocks that have

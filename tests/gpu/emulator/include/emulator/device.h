@@ -1,7 +1,7 @@
 #pragma once
 
-/// CUDA's language extensions, as far as kernels use them, as plain C++ on top of emulator/block.h,
-/// so a .cu file compiles with any compiler (g++ -x c++, with this folder first in the include
+/// The CUDA language extensions that kernels use, as plain C++ on top of emulator/block.h. A .cu
+/// file can thus be compiled with any compiler (g++ -x c++, with this folder first in the include
 /// path).
 ///
 /// __shared__ variables are static and placed in one section of the program, which is filled with
@@ -323,7 +323,7 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 namespace emulator {
 
-/// Returns the error for which a GPU would refuse the launch immediately; otherwise enqueues it.
+/// Returns an error if a GPU would refuse the launch immediately; otherwise enqueues the launch.
 cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
                    std::function<void()> thread);
 /// Allows `kernel` this much dynamic shared memory; 48 KiB need no permission.
