@@ -70,7 +70,7 @@ class LossLayer {
   virtual Tensor backward(Stash& stash) = 0;
 };
 
-/// A sequence of layers. Most of a transformer is built of these.
+/// A sequence of layers. Most of a transformer is built from these.
 class Chain : public Layer {
  public:
   Tensor forward(Tensor x, Stash& stash) override;

@@ -99,8 +99,8 @@ void TraceWriter::add(const TraceHello& hello, Recorder& recorder) {
   files_.push_back(std::make_unique<File>(File{hello.rank, &recorder, descriptor, path}));
 }
 
-// Writes in pieces, so that if a rank produces events faster than the disk takes them, its backlog
-// is never all in memory as text.
+// Writes in pieces. Even if a rank produces events faster than the disk takes them, the text of its
+// whole backlog is never in memory at once.
 void TraceWriter::write_new(File& file, bool all_open) {
   constexpr std::size_t piece = 1 << 20;
   text_.clear();

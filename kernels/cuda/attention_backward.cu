@@ -68,7 +68,7 @@ struct Backward {
   const float *lse, *dots, *probabilities;
 };
 
-/// Returns one kept probability, or 0 outside the matrix.
+/// Returns one probability stored by the forward pass, or 0 outside the matrix.
 template <class T>
 __device__ float kept(const Backward<T>& in, int matrix, int query, int key) {
   const Problem& n = in.n;

@@ -63,7 +63,8 @@ __global__ void __launch_bounds__(threads) add_blocks(double* block_sums, int bl
   using Sums = BlockReduction<double, threads>;
   __shared__ Sums::Storage storage;
   sum = Sums(storage).on_first_thread(sum, Sum{});
-  // No other thread still reads the first element: it is already in the reduction.
+  // The first element may be overwritten: every thread has read its elements and passed its sum to
+  // the reduction.
   if (threadIdx.x == 0) block_sums[0] = sum;
 }
 

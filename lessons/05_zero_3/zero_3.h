@@ -37,8 +37,8 @@ class ShardedParameters {
   /// Sets the number of uses to prefetch.
   void set_prefetch(int prefetch) { prefetch_ = static_cast<std::size_t>(prefetch); }
 
-  /// Makes the unit's parameters available in full. Call it before forward or backward of each
-  /// unit, in the order of Gpt::forward or Gpt::backward; any other order throws std::logic_error.
+  /// Makes the unit's parameters available in full. Call it before each unit's forward or backward,
+  /// in the order of Gpt::forward or Gpt::backward; any other order throws std::logic_error.
   /// Between passes a schedule may switch to another microbatch; the prefetched buckets are then
   /// resharded unused.
   void unshard(const Unit& unit) {

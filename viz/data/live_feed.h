@@ -10,7 +10,7 @@
 
 namespace lockstep::viz {
 
-/// Feeds data received by a LiveServer into a Timeline, in small pieces per frame, so that a run
+/// Feeds data received by a LiveServer into a Timeline, a little per frame, so that a run
 /// that arrives all at once does not freeze the window.
 class LiveFeed {
  public:

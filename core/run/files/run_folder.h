@@ -26,7 +26,7 @@ struct RunFolder {
   static RunFolder from_bytes(const std::string& bytes);
 
   std::filesystem::path rank_file(int rank) const;
-  /// Truncates partial lines that killed ranks left. Call it after the run has ended.
+  /// Removes the partial lines left by killed ranks. Call it after the run has ended.
   void keep_whole_lines(int ranks) const;
   /// Merges the existing rank<r>.json files into trace.json.
   void merge(int ranks) const;

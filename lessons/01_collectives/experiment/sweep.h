@@ -157,7 +157,7 @@ class Sweep {
       Rank& rank = sweep_.rank_;
       const View data = slice(sweep_.data_, 0, bytes / 4);
       if (group == nullptr) return time_of(rank, bytes, {});
-      // First checks the result: ones add up to N in every element. Then times zeros, whose
+      // First checks the result: ones must add up to N in every element. Then times zeros, whose
       // repeated sums do not grow.
       fill(data, 1.0F);
       group->all_reduce(data, algorithm).wait();
