@@ -3,6 +3,7 @@
 #   - a top-level folder includes one above it (kernels <- core <- lessons <- exercises, viz, tests),
 #   - a lesson includes a later one,
 #   - a folder of core/ includes one that core/README.md lists after it,
+#   - a file of core/ that a build without MPI compiles includes one that needs MPI (mpi_*),
 #   - folders form a circle, at any level.
 #
 #   test_includes.sh [ROOT]    without ROOT: this tree, and then small trees with one fault each
@@ -39,6 +40,8 @@ check() { # ROOT: prints every fault, one line each
         print from " includes " to ": " top(from) "/ knows nothing of " top(to) "/"
       if (top(from) == "lessons" && top(to) == "lessons" && room(to) > room(from))
         print from " includes " to ": a lesson includes earlier ones only"
+      if (top(from) == "core" && to ~ /^core\/comm\/mpi\/mpi_/ && from !~ /\/mpi_[^\/]*$/)
+        print from " includes " to ": only files named mpi_* are left out of a build without MPI"
       if (top(from) == "core" && top(to) == "core" && room(from) != room(to)) {
         if (!(room(from) in place)) missing[room(from)]
         else if (!(room(to) in place)) missing[room(to)]
@@ -100,6 +103,8 @@ finds "kernels/ knows nothing of core/" kernels/k.cu:core/time/b.h
 finds "a lesson includes earlier ones only" lessons/01_a/a.h:lessons/02_b/b.h
 finds "core/README.md lists core/device/ after core/time/" core/time/b.h:core/device/a.h
 finds "core/README.md does not list core/plan/" core/plan/p.h:core/time/b.h
+finds none core/comm/mpi/mpi_a.cpp:core/comm/mpi/mpi_b.h
+finds "only files named mpi_* are left out" core/comm/mpi/a.cpp:core/comm/mpi/mpi_b.h
 finds "viz/ knows nothing of tests/" viz/v.cpp:tests/t.h
 finds "folders form a circle: " viz/app/a.h:viz/views/v.h viz/views/w.cpp:viz/app/b.h
 

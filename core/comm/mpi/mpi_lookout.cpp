@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "core/comm/mpi/communicator.h"
+#include "core/comm/mpi/mpi_communicator.h"
 
 namespace lockstep {
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <thread>
 
-#include "core/comm/mpi/communicator.h"
 #include "core/comm/mpi/mpi_check.h"
+#include "core/comm/mpi/mpi_communicator.h"
 #include "core/comm/mpi/mpi_lookout.h"
 #include "core/comm/mpi/mpi_native.h"
 #include "core/comm/mpi/polling.h"

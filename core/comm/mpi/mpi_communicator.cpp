@@ -1,4 +1,4 @@
-#include "core/comm/mpi/communicator.h"
+#include "core/comm/mpi/mpi_communicator.h"
 
 #include "core/comm/mpi/mpi_check.h"
 #include "core/comm/mpi/polling.h"
