@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "core/base/error.h"
+#include "core/base/token.h"
 #include "core/comm/mpi/environment.h"
 #include "core/model/checkpoint.h"
 #include "core/run/active_run.h"
@@ -39,6 +41,7 @@ int launch_processes(const Options& options, const std::string& lesson, int argc
   const RunFolder folder = RunFolder::create(output.trace, lesson);
   folder.pass_on();
   Console::detect().pass_on();
+  if (!output.view_token.empty()) ::setenv(token_variable, output.view_token.c_str(), 1);
   return run_under_mpirun(run.ranks, platform.patience_seconds, platform.hosts, argc, argv, watch,
                           [&, ranks = run.ranks](const std::map<int, std::string>& hosts) {
                             folder.keep_whole_lines(ranks);
@@ -76,6 +79,7 @@ int Lesson::run(const std::function<void(Rank&)>& body) {
 
 int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& watch) {
   options_ = flags_.parse(argc_, argv_);
+  hide_value("--view-token", argc_, argv_);
   if (!options_) return 0;
   Options& options = *options_;
   RunConfig& run = options.run;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/token.h"
 #include "core/run/files/rank_message.h"
 #include "core/run/launch/aftermath.h"
 
@@ -53,13 +54,15 @@ std::vector<std::string> command(int ranks, const HostChoice& hosts, int argc, c
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   for (const std::string& word : hosts.arguments()) words.push_back(word);
   // Remote hosts receive only the variables named here; this host inherits the whole environment.
-  for (const char* variable : {"LOCKSTEP_RUN", "LOCKSTEP_CONSOLE", "LOCKSTEP_REPORTS"})
+  for (const char* variable :
+       {"LOCKSTEP_RUN", "LOCKSTEP_CONSOLE", "LOCKSTEP_REPORTS", token_variable})
     if (hosts.any() && std::getenv(variable) != nullptr) {
       words.emplace_back("-x");
       words.emplace_back(variable);
     }
   words.emplace_back(self);
-  for (int i = 1; i < argc; ++i) words.emplace_back(argv[i]);
+  for (std::string& word : arguments_without({"--view-token", "--view-token-file"}, argc, argv))
+    words.push_back(std::move(word));
   return words;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "core/base/error.h"
+#include "core/base/token.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/options/given.h"
 
@@ -201,7 +202,12 @@ void FlagParser::Impl::shared_flags() {
                  "stream the trace to a viewer at HOST:PORT [127.0.0.1:7077]")
       ->expected(0, 1)
       ->default_str("127.0.0.1:7077");
-  word("--view-token", output.view_token, "the token that the viewer requires (its --token)");
+  word("--view-token-file", given.view_token_file,
+       fmt::format("a file that only you can read, with the token that the viewer requires; or set "
+                   "{}",
+                   token_variable));
+  word("--view-token", given.view_token,
+       "the token itself; other users of this machine may see it in the list of processes");
   word("--report", output.report, "write the report to this file as JSON");
   choice("--parity", given.parity, {"on", "off"}, "compare the result with one device");
   app.add_flag("--quiet", output.quiet, "print only errors");
@@ -283,6 +289,8 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
   }
   if (app.count("--view") > 0 && impl_->options->output.view.empty())
     impl_->options->output.view = "127.0.0.1:7077";
+  impl_->options->output.view_token = find_token("--view-token", impl_->given.view_token,
+                                                 "--view-token-file", impl_->given.view_token_file);
   settle(impl_->given, impl_->info, *impl_->options);
   return std::move(impl_->options);
 }

@@ -19,6 +19,7 @@ struct Given {
   std::string precision = "f32";
   std::string parity = "on";
   std::string freeze;
+  std::string view_token, view_token_file;
   std::optional<int> ranks, dp, pp, cp, tp, ep;
   double pace = 0;
   double learning_rate = 1e-3;

@@ -64,10 +64,10 @@ struct Output {
                                 ///< most_traced_meta_ranks
   bool kernels = false;         ///< trace every kernel
   std::string view;             ///< HOST:PORT of a viewer, empty for none
-  std::string view_token;
-  bool parity = true;  ///< compare the run with one device
-  std::string report;  ///< a file for the report as JSON
-  std::string save;    ///< where to write the trained model
+  std::string view_token;       ///< that the viewer requires; empty for none
+  bool parity = true;           ///< compare the run with one device
+  std::string report;           ///< a file for the report as JSON
+  std::string save;             ///< where to write the trained model
   bool quiet = false;
   bool verbose = false;  ///< print where every rank runs
 };
