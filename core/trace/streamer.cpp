@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -11,11 +10,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <tuple>
+#include <string_view>
 #include <utility>
 
 #include "core/base/error.h"
@@ -23,6 +23,12 @@
 namespace lockstep {
 
 using SteadyClock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr std::size_t longest_answer = 1024;
+
+}  // namespace
 
 /// The connection that sends one rank's file to the viewer: closed -> connecting -> asked (hello
 /// sent) -> streaming, or refused, which is final.
@@ -34,16 +40,40 @@ struct Streamer::Connection {
   int socket = -1;
   State state = State::closed;
   bool ever_connected = false;
-  std::string answer;    ///< the viewer's answer, up to its newline
-  std::string refusal;   ///< the viewer's message, if it refused the run
-  off_t position = 0;    ///< file offset of the next byte to read
-  std::string outgoing;  ///< read from the file, not yet sent
+  std::size_t tried = 0;  ///< addresses of the viewer's host that failed, since the last pause
+  std::string answer;     ///< the viewer's answer, up to its newline
+  std::string refusal;    ///< the viewer's message, if it refused the run
+  off_t position = 0;     ///< file offset of the next byte to read
+  std::string outgoing;   ///< read from the file, not yet sent
   SteadyClock::time_point retry_at{};
   SteadyClock::time_point last_progress = SteadyClock::now();
 
   ~Connection() {
     close_socket();
     if (file >= 0) ::close(file);
+  }
+
+  /// Connects to the next address of the viewer's host, without blocking.
+  void begin_connect(const std::vector<SocketAddress>& addresses) {
+    if (addresses.empty()) return close_socket();
+    const SocketAddress& to = addresses[tried % addresses.size()];
+    socket = ::socket(to.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const auto* address = reinterpret_cast<const sockaddr*>(&to.address);
+    if (socket < 0 || (::connect(socket, address, to.size) != 0 && errno != EINPROGRESS))
+      return try_next(addresses.size());
+    const int on = 1;
+    ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    state = State::connecting;
+  }
+
+  /// After a failed connection: tries the next address immediately, and the first one after a
+  /// pause.
+  void try_next(std::size_t addresses) {
+    close_socket();
+    if (++tried < addresses)
+      retry_at = SteadyClock::now();
+    else
+      tried = 0;
   }
 
   void close_socket() {
@@ -76,12 +106,12 @@ struct Streamer::Connection {
     return outgoing.empty();
   }
 
-  void on_writable() {
+  void on_writable(std::size_t addresses) {
     if (state == State::connecting) {
       int error = 0;
       socklen_t size = sizeof error;
       ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
-      if (error != 0) return close_socket();
+      if (error != 0) return try_next(addresses);
       state = State::asked;
       ever_connected = true;
       outgoing = hello;
@@ -103,47 +133,36 @@ struct Streamer::Connection {
     char buffer[256];
     const ssize_t count = ::recv(socket, buffer, sizeof buffer, 0);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (count <= 0) return close_socket();
-    if (state != State::asked) return;
+    // After its answer, a viewer sends nothing. Any other sender is no viewer.
+    if (count <= 0 || state != State::asked) return close_socket();
     answer.append(buffer, static_cast<std::size_t>(count));
-    if (answer.find('\n') == std::string::npos) return;
-    if (answer.rfind("refused", 0) == 0) {
-      refusal = answer.substr(0, answer.find('\n'));
+    const auto end = answer.find('\n');
+    if (end == std::string::npos && answer.size() > longest_answer) return close_socket();
+    if (end == std::string::npos) return;
+    if (answer.starts_with("refused")) {
+      refusal = answer.substr(0, end);
       close_socket();
       state = State::refused;
       return;
     }
-    if (answer.rfind("resume ", 0) != 0) return close_socket();
+    constexpr std::string_view resume = "resume ";
+    const char* number = answer.data() + resume.size();
+    std::int64_t from = -1;
+    if (!answer.starts_with(resume) ||
+        std::from_chars(number, answer.data() + end, from).ptr != answer.data() + end || from < 0)
+      return close_socket();
     last_progress = SteadyClock::now();
-    position = std::strtoll(answer.c_str() + 7, nullptr, 10);
+    position = from;
     state = State::streaming;
   }
 };
 
-namespace {
-
-/// Splits host and port; a port alone refers to this machine.
-std::pair<std::string, std::string> host_and_port(const std::string& viewer) {
-  const auto colon = viewer.rfind(':');
-  std::string host = colon == std::string::npos ? "" : viewer.substr(0, colon);
-  std::string port = colon == std::string::npos ? viewer : viewer.substr(colon + 1);
-  if (host.empty()) host = "127.0.0.1";
-  const bool digits =
-      !port.empty() && port.size() <= 5 &&
-      std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (!digits || std::atoi(port.c_str()) < 1 || std::atoi(port.c_str()) > 65535)
-    throw UsageError(fmt::format("--view {}: give HOST:PORT, such as 127.0.0.1:7077", viewer));
-  return {host, port};
-}
-
-}  // namespace
-
 void Streamer::check_address(const std::string& viewer) {
-  host_and_port(viewer);
+  ViewerAddress{viewer};
 }
 
-Streamer::Streamer(const std::string& viewer, std::string token) : token_(std::move(token)) {
-  std::tie(host_, port_) = host_and_port(viewer);
+Streamer::Streamer(const std::string& viewer, std::string token)
+    : viewer_(viewer), token_(std::move(token)) {
   if (::pipe2(wake_, O_NONBLOCK | O_CLOEXEC) != 0) throw RunError("can't create a pipe");
   thread_ = std::thread{[this] { work(); }};
 }
@@ -185,63 +204,42 @@ void Streamer::finish(double patience_seconds) {
   while (!stop_) std::this_thread::sleep_for(std::chrono::milliseconds{2});
 }
 
-namespace {
-
-/// Starts a non-blocking connect. Returns the socket, or -1 on failure.
-int begin_connect(const std::string& host, const std::string& port) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return -1;
-  int socket = -1;
-  for (addrinfo* each = found; each != nullptr && socket < 0; each = each->ai_next) {
-    socket = ::socket(each->ai_family, each->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (socket < 0) continue;
-    if (::connect(socket, each->ai_addr, each->ai_addrlen) != 0 && errno != EINPROGRESS) {
-      ::close(socket);
-      socket = -1;
-    }
-  }
-  ::freeaddrinfo(found);
-  if (socket >= 0) {
-    const int on = 1;
-    ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  }
-  return socket;
-}
-
-}  // namespace
-
 void Streamer::work() {
   while (!stop_) {
+    std::vector<Connection*> connections;
+    {
+      std::lock_guard lock{mutex_};
+      for (const auto& each : connections_) connections.push_back(each.get());
+    }
     std::vector<pollfd> polled{{wake_[0], POLLIN, 0}};
     std::vector<Connection*> owners{nullptr};
     bool all_done = true;
-    {
-      std::lock_guard lock{mutex_};
-      const auto now = SteadyClock::now();
-      for (auto& connection : connections_) {
-        Connection& c = *connection;
-        if (c.state == Connection::State::closed && now >= c.retry_at) {
-          c.socket = begin_connect(host_, port_);
-          c.retry_at = now + std::chrono::milliseconds{200};
-          if (c.socket >= 0) c.state = Connection::State::connecting;
-        }
-        // There is no viewer, or the viewer has read nothing for too long since finish() was
-        // called. (Before that, there may have been nothing to read.)
-        const SteadyClock::time_point since = std::max(c.last_progress, finish_began_.load());
-        const bool given_up = (!c.ever_connected && c.state == Connection::State::closed) ||
-                              c.state == Connection::State::refused ||
-                              now - since > std::chrono::duration<double>(patience_seconds_);
-        if (!c.all_sent() && !given_up) all_done = false;
-        if (c.socket < 0) continue;
-        const int events = POLLIN | (c.wants_to_write() ? POLLOUT : 0);
-        polled.push_back({c.socket, static_cast<short>(events), 0});
-        owners.push_back(&c);
+    bool is_deaf = false;
+    const auto now = SteadyClock::now();
+    for (Connection* connection : connections) {
+      Connection& c = *connection;
+      if (c.state == Connection::State::closed && now >= c.retry_at) {
+        if (const auto* addresses = viewer_.addresses()) c.begin_connect(*addresses);
       }
+      // There is no viewer, or the viewer has read nothing for too long since finish() was
+      // called. (Before that, there may have been nothing to read.)
+      const SteadyClock::time_point since = std::max(c.last_progress, finish_began_.load());
+      const bool stalled = now - since > std::chrono::duration<double>(patience_seconds_);
+      const bool absent = !c.ever_connected && c.state == Connection::State::closed &&
+                          c.tried == 0 && !viewer_.is_looking_up();
+      const bool given_up = absent || c.state == Connection::State::refused || stalled;
+      if (!c.all_sent()) {
+        if (!given_up) all_done = false;
+        is_deaf = is_deaf || c.socket >= 0;
+      }
+      if (c.socket < 0) continue;
+      const int events = POLLIN | (c.wants_to_write() ? POLLOUT : 0);
+      polled.push_back({c.socket, static_cast<short>(events), 0});
+      owners.push_back(&c);
     }
     if (complete_ && all_done) {
+      if (is_deaf)
+        fmt::print(stderr, "the viewer has not read the whole trace; the run's files have it\n");
       stop_ = true;
       return;
     }
@@ -257,7 +255,7 @@ void Streamer::work() {
       if (c.state == Connection::State::refused && !std::exchange(refusal_printed_, true))
         fmt::print(stderr, "the viewer refused this run: {}\n", c.refusal);
       if (c.socket >= 0 && (polled[i].revents & (POLLOUT | POLLERR | POLLHUP)) != 0)
-        c.on_writable();
+        c.on_writable(viewer_.count());
     }
   }
 }

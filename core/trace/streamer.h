@@ -9,13 +9,17 @@
 #include <thread>
 #include <vector>
 
+#include "core/trace/viewer_address.h"
+
 namespace lockstep {
 
 /// Streams the trace files of this process's ranks to a viewer, one connection per rank. The rank
 /// sends its hello line (with the token, if there is one), the viewer answers `resume N`, and the
-/// rank sends the file from byte N on, as the file grows. If the viewer is missing or goes away,
-/// the streamer retries five times per second, and nothing is lost; if the viewer refuses the run,
-/// the streamer gives up. Runs one thread and never blocks a rank.
+/// rank sends the file from byte N on, as the file grows. If the viewer is missing or goes away, or
+/// if what answers is not a viewer, the streamer retries five times per second, and nothing is
+/// lost; if the viewer refuses the run, the streamer gives up. While the viewer reads slowly or not
+/// at all, the data stays in the file: the streamer keeps at most 256 KiB per rank. Runs one thread
+/// and never blocks a rank.
 class Streamer {
  public:
   /// `viewer` is HOST:PORT. Throws UsageError if it is malformed.
@@ -35,8 +39,7 @@ class Streamer {
   struct Connection;
   void work();
 
-  std::string host_;
-  std::string port_;
+  ViewerAddress viewer_;
   std::string token_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Connection>> connections_;

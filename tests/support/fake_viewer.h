@@ -6,12 +6,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -22,11 +25,13 @@ namespace lockstep::testing {
 class FakeViewer {
  public:
   struct Habits {
-    int drops = 0;                       ///< number of connections that it closes...
-    std::size_t drop_after = 10'000;     ///< ...each after at least this many bytes
-    std::size_t piece = 64 * 1024;       ///< most bytes that it reads at once
-    std::chrono::milliseconds pause{0};  ///< after each read
-    bool held = false;                   ///< reads only the hello until go()
+    int drops = 0;                             ///< number of connections that it closes...
+    std::size_t drop_after = 10'000;           ///< ...each after at least this many bytes
+    std::size_t piece = 64 * 1024;             ///< most bytes that it reads at once
+    std::chrono::milliseconds pause{0};        ///< after each read
+    bool held = false;                         ///< reads only the hello until go()
+    bool answers = true;                       ///< the hello
+    std::vector<std::string> wrong_answers{};  ///< to the first hellos; then it hangs up
   };
 
   /// Reserves a port on the loopback interface; connections fail until listen().
@@ -79,7 +84,24 @@ class FakeViewer {
     return received() == bytes;
   }
 
+  /// Bytes of wrong answers that its clients' hosts have accepted.
+  std::size_t wrong_bytes_sent() const { return wrong_bytes_sent_; }
+
  private:
+  void answer_wrongly(int connection, std::string_view answer) {
+    const timeval patience{0, 100'000};
+    ::setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    while (!stop_ && !answer.empty()) {
+      const ssize_t count = ::send(connection, answer.data(), answer.size(), MSG_NOSIGNAL);
+      if (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return;
+      wrong_bytes_sent_ += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+      answer.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    }
+    char c = 0;  // keep the connection until the client has read the answer and hangs up
+    while (readable(connection) && ::recv(connection, &c, 1, 0) == 1) {
+    }
+  }
+
   bool readable(int descriptor) const {
     while (!stop_) {
       pollfd polled{descriptor, POLLIN, 0};
@@ -107,6 +129,12 @@ class FakeViewer {
       hellos_.push_back(hello);
       have = received_.size();
     }
+    if (const auto count = hellos().size(); count <= habits_.wrong_answers.size())
+      return answer_wrongly(connection, habits_.wrong_answers[count - 1]);
+    if (!habits_.answers) {
+      while (!stop_) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      return;
+    }
     const std::string answer = "resume " + std::to_string(have) + "\n";
     if (::send(connection, answer.data(), answer.size(), MSG_NOSIGNAL) < 0) return;
     while (habits_.held && !going_ && !stop_)
@@ -131,6 +159,7 @@ class FakeViewer {
   int socket_ = -1;
   int port_ = 0;
   Habits habits_;
+  std::atomic<std::size_t> wrong_bytes_sent_{0};
   std::atomic<bool> stop_{false}, hurried_{false}, going_{false};
   mutable std::mutex mutex_;
   std::vector<std::string> hellos_;

@@ -183,6 +183,40 @@ TEST_CASE("the end of a run waits for a viewer as long as it accepts bytes") {
   CHECK(viewer.gets(bytes));
 }
 
+TEST_CASE("what answers like no viewer is asked again, and a viewer in its place gets everything") {
+  const TemporaryFolder folder;
+  const std::string bytes = bytes_of(100'000);
+  const std::vector<std::string> wrong = {"\n",
+                                          "resume\n",
+                                          "resume -1\n",
+                                          "resume 1x\n",
+                                          "resume  1\n",
+                                          "resume 0 0\n",
+                                          "garbage\xff\n",
+                                          "HTTP/1.1 400\r\n",
+                                          std::string("\0\n", 2),
+                                          "resume 99999999999999999999\n"};
+  FakeViewer viewer;
+  viewer.listen({.wrong_answers = wrong});
+  Streamer streamer{viewer.address(), ""};
+  streamer.add(folder.file("trace", bytes), hello);
+  streamer.finish(60);
+  CHECK(viewer.gets(bytes));
+  CHECK(viewer.hellos().size() == wrong.size() + 1);
+}
+
+TEST_CASE("an answer without an end takes no memory") {
+  const TemporaryFolder folder;
+  constexpr std::size_t offered = 64 << 20, kernel = 32 << 20;
+  FakeViewer viewer;
+  viewer.listen({.wrong_answers = {std::string(offered, 'x')}});
+  Streamer streamer{viewer.address(), ""};
+  const std::string bytes = bytes_of(1000);
+  streamer.add(folder.file("trace", bytes), hello);
+  CHECK(viewer.gets(bytes));  // on the second connection
+  CHECK(viewer.wrong_bytes_sent() < kernel);
+}
+
 TEST_CASE("the wait for a viewer that accepts nothing ends at the time-out") {
   const TemporaryFolder folder;
   FakeViewer viewer;
@@ -234,6 +268,26 @@ TEST_CASE("an invalid HOST:PORT gives one line that says so") {
                  }),
                  {"--view " + address + ":", "HOST:PORT"}) == "");
   }
+}
+
+TEST_CASE("the wait for a viewer that never answers ends at the time-out") {
+  const TemporaryFolder folder;
+  FakeViewer viewer;
+  viewer.listen({.answers = false});
+  CHECK(seconds_of([&] {
+          Streamer streamer{viewer.address(), ""};
+          streamer.add(folder.file("trace", bytes_of(1000)), hello);
+          CHECK(comes_true([&] { return !viewer.hellos().empty(); }));
+          streamer.finish(0.3);
+        }) > 0.3);
+}
+
+TEST_CASE("an IPv6 address stands in brackets") {
+  ViewerAddress viewer{"[::1]:7077"};
+  const auto* addresses = viewer.addresses();
+  REQUIRE(addresses != nullptr);
+  REQUIRE(addresses->size() == 1);
+  CHECK(addresses->front().address.ss_family == AF_INET6);
 }
 
 TEST_CASE("a port alone, or a host's name, means this machine") {

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// One address of a host.
+struct SocketAddress {
+  sockaddr_storage address{};
+  socklen_t size = 0;
+};
+
+/// The address of a viewer: HOST:PORT, [IPv6]:PORT, or a port of this machine. Looks up a host's
+/// name on a thread of its own, because a resolver may take many seconds to answer.
+class ViewerAddress {
+ public:
+  /// Throws UsageError if `viewer` is malformed.
+  explicit ViewerAddress(const std::string& viewer);
+
+  /// Returns the host's addresses, none if it has none; or null while they are being looked up, so
+  /// that the caller must ask again later.
+  const std::vector<SocketAddress>* addresses();
+  std::size_t count() const { return addresses_.size(); }
+  /// Returns whether addresses() has begun to look the host up and has not returned the result.
+  bool is_looking_up() const { return lookup_ != nullptr; }
+
+ private:
+  struct Lookup {
+    std::atomic<bool> done{false};
+    std::vector<SocketAddress> found;
+  };
+
+  std::string host_, port_;
+  std::vector<SocketAddress> addresses_;
+  std::shared_ptr<Lookup> lookup_;  ///< shared with its thread, which may outlive this object
+};
+
+}  // namespace lockstep
