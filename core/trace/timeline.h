@@ -212,7 +212,7 @@ class Timeline {
   void flow_start(std::uint64_t id, int rank, int tid, Picoseconds at);
   void flow_end(std::uint64_t id, int rank, int tid, Picoseconds at);
   void settle();
-  void clear();
+  void clear();  ///< also frees the memory
 
  private:
   struct Hash {

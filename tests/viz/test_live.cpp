@@ -1,74 +1,18 @@
-#include <arpa/inet.h>
 #include <doctest/doctest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
-#include <functional>
 #include <thread>
 
 #include "core/base/error.h"
+#include "tests/viz/live_viewer.h"
 #include "tests/viz/sample_run.h"
-#include "viz/data/live_feed.h"
-#include "viz/data/live_server.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;
+using namespace lockstep::testing;
 
 namespace {
-
-/// One rank's end of the connection.
-class FakeRank {
- public:
-  explicit FakeRank(int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-    const timeval patience{60, 0};
-    ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  }
-  ~FakeRank() { ::close(socket_); }
-  FakeRank(const FakeRank&) = delete;
-  FakeRank& operator=(const FakeRank&) = delete;
-
-  void send(std::string_view bytes) const {
-    while (!bytes.empty()) {
-      const auto count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (count <= 0) return;
-      bytes.remove_prefix(static_cast<std::size_t>(count));
-    }
-  }
-  /// Reads up to the newline, or to the end of the connection.
-  std::string line() const {
-    std::string text;
-    char c = 0;
-    while (::recv(socket_, &c, 1, 0) == 1 && c != '\n') text += c;
-    return text;
-  }
-
- private:
-  int socket_;
-};
-
-struct Viewer {
-  explicit Viewer(const std::string& token = "")
-      : server({.host = "127.0.0.1", .port = 0}, token, [] {}), feed(server, timeline) {}
-  int port() const { return server.endpoint().port; }
-  bool until(const std::function<bool()>& done) {
-    for (int i = 0; i < 4000; ++i) {  // a minute
-      feed.pump(std::chrono::milliseconds{5});
-      if (done()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds{10});
-    }
-    return false;
-  }
-  Timeline timeline;
-  LiveServer server;
-  LiveFeed feed;
-};
 
 std::int64_t spans_of(const Viewer& viewer, int rank) {
   const RankTimeline* found = viewer.timeline.find_rank(rank);
@@ -191,42 +135,67 @@ TEST_CASE("a line that never ends takes no memory, and what follows it is read")
   CHECK(spans_of(viewer, 0) == viewer.timeline.find_rank(0)->spans_written);
 }
 
-TEST_CASE("a wrong token, no token and no hello are refused") {
-  const SampleRun run = sample_1f1b(2, 4, 1);
-  Viewer viewer{"secret"};
-  for (const std::string& hello :
-       {sample_hello(run, 0), sample_hello(run, 0, "secre"), sample_hello(run, 0, "secret2")}) {
-    FakeRank rank{viewer.port()};
-    rank.send(hello);
-    CHECK(rank.line() == "refused: wrong token");
-  }
-  FakeRank stranger{viewer.port()};
-  stranger.send("GET / HTTP/1.1\r\n");
-  CHECK(stranger.line() == "refused: the first line is not a rank's hello");
-  FakeRank right{viewer.port()};
-  right.send(sample_hello(run, 0, "secret"));
-  CHECK(right.line() == "resume 0");
-  CHECK(viewer.server.refused() == 4);
-}
-
-TEST_CASE("a port in use, or open to others without a token, gives one clear line") {
+TEST_CASE("a viewer that parses slowly buffers little, and the rank waits") {
+  const SampleRun run = sample_1f1b(1, 4, 1);
   Viewer viewer;
-  const Endpoint taken = viewer.server.endpoint();
-  CHECK_THROWS_WITH_AS(LiveServer(taken, "", [] {}), doctest::Contains("is in use"), UsageError);
-  CHECK_THROWS_WITH_AS(LiveServer({.host = "0.0.0.0", .port = 0}, "", [] {}),
-                       doctest::Contains("--token"), UsageError);
-  CHECK_NOTHROW(LiveServer({.host = "0.0.0.0", .port = 0}, "t", [] {}));
+  const FakeRank rank{viewer.port()};
+  rank.send(sample_hello(run, 0));
+  CHECK(rank.line() == "resume 0");
+  constexpr std::size_t offered = 200'000'000;
+  std::atomic<std::size_t> sent{0};
+  std::atomic<bool> stop{false};
+  std::thread sender{[&] {
+    const std::string lines(1 << 20, '\n');
+    while (!stop && sent < offered) sent += rank.offer(lines);
+  }};
+  constexpr std::size_t pumps = 30;
+  for (std::size_t i = 0; i < pumps; ++i) {
+    viewer.feed.pump(std::chrono::microseconds{0});
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  }
+  // What was parsed, the server's buffer, and what the kernel may buffer on both ends.
+  constexpr std::size_t kernel = 32 << 20;
+  CHECK(sent <= pumps * LiveServer::piece + LiveServer::most_buffered + kernel);
+  stop = true;
+  sender.join();
 }
 
-TEST_CASE("the address to listen on") {
-  CHECK(parse_endpoint("7078").port == 7078);
-  CHECK(parse_endpoint(":7078").host == "127.0.0.1");
-  CHECK(parse_endpoint("0.0.0.0:80").host == "0.0.0.0");
-  CHECK(parse_endpoint("[::1]:7077").host == "::1");
-  CHECK(is_loopback(parse_endpoint("[::1]:7077")));
-  CHECK(is_loopback(parse_endpoint("localhost:7077")));
-  CHECK_FALSE(is_loopback(parse_endpoint("10.0.0.1:7077")));
-  for (const char* wrong : {"", "x", "70000", "-1", "host:", "7077x"}) {
-    CHECK_THROWS_AS(parse_endpoint(wrong), UsageError);
-  }
+TEST_CASE("at the memory limit the viewer stops reading, and a new run frees the memory") {
+  const SampleRun run = sample_1f1b(1, 4, 1);
+  const std::size_t before = resident_bytes();
+  constexpr std::size_t allowed = 48 << 20;
+  Viewer viewer{{}, MemoryLimit{before + allowed}};
+  const FakeRank rank{viewer.port()};
+  rank.send(sample_hello(run, 0));
+  CHECK(rank.line() == "resume 0");
+  std::atomic<bool> stop{false};
+  std::thread sender{[&] {
+    const std::string flow = "{\"ph\":\"s\",\"pid\":0,\"tid\":0,\"ts\":1,\"id\":";
+    std::string lines;
+    for (int id = 0; !stop; lines.clear()) {
+      for (int i = 0; i < 1000; ++i) lines += flow + std::to_string(id++) + "},\n";
+      for (std::string_view rest = lines; !stop && !rest.empty();)
+        rest.remove_prefix(rank.offer(rest));
+    }
+  }};
+  CHECK(viewer.until([&] { return viewer.progress.full; }));
+  CHECK(resident_bytes() < before + allowed + (16 << 20));
+  const std::int64_t lines = viewer.feed.malformed();
+  for (int i = 0; i < 10; ++i) viewer.feed.pump(std::chrono::milliseconds{5});
+  CHECK(resident_bytes() < before + allowed + (16 << 20));
+  CHECK(viewer.feed.malformed() == lines);
+  stop = true;
+  sender.join();
+
+  SampleRun next = run;
+  next.run = "20260101-130000-09";
+  const FakeRank new_rank{viewer.port()};
+  new_rank.send(sample_hello(next, 0));
+  CHECK(new_rank.line() == "resume 0");
+  new_rank.send(sample_traces(next)[0]);
+  CHECK(viewer.until([&] { return has_ended(viewer, 0); }));
+  CHECK_FALSE(viewer.progress.full);
+#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory
+  CHECK(resident_bytes() < before + allowed / 2);
+#endif
 }

@@ -223,7 +223,7 @@ TEST_CASE("without a display the viewer suggests a remedy") {
 
 TEST_CASE("an impossible request gives one line and exit code 2, before a window opens") {
   const Folder folder;
-  const LiveServer other{{.host = "127.0.0.1", .port = 0}, "", [] {}};
+  const LiveServer other{{.host = "127.0.0.1", .port = 0}, {}, [] {}};
   const std::string port = std::to_string(other.endpoint().port);
   for (const std::string& arguments :
        {"--listen " + port, std::string{"--listen 0.0.0.0:0"}, std::string{"--listen nowhere"},

@@ -1,17 +1,17 @@
 #include "viz/app/app.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "viz/data/first_run.h"
+#include "viz/app/open_files.h"
+#include "viz/app/stop_signal.h"
 #include "viz/views/imgui_shim.h"
 
 namespace lockstep::viz {
@@ -23,19 +23,20 @@ constexpr auto parse_budget = std::chrono::microseconds{8000};  // per frame
 constexpr double live_wait = 0.016;  // seconds between polls if no event wakes the loop
 constexpr double idle_wait = 0.1;
 constexpr int settle_frames = 3;
-constexpr std::size_t whole_file_steps = 3;  // a file with more steps opens at its last ones
-constexpr std::size_t shown_steps = 2;
 
-constexpr float cards_height = 256;
-constexpr float cards_share = 0.32f;  // of the window height, at most
-constexpr float edge = 12;
-/// Shares of the width for the cards: bubble, loss, memory, what if.
-constexpr float card_shares[] = {0.19f, 0.17f, 0.28f, 0.36f};
+/// Each rank takes a descriptor, and many systems begin with a limit of 1,024.
+void allow_many_connections() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
 
-volatile std::sig_atomic_t stop_signal = 0;
-
-void on_signal(int signal) {
-  stop_signal = signal;
+std::string memory_words(const MemoryLimit& limit) {
+  return fmt::format(
+      "the limit of {} of memory is reached, so the viewer reads no more of this run; its files "
+      "have the rest (--memory sets the limit)",
+      bytes_words(static_cast<double>(limit.bytes())));
 }
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
@@ -50,33 +51,38 @@ std::int64_t steady_ns() {
 }  // namespace
 
 App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now()) {
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  watch_stop_signals();
   // Fail early: check the files, then the port, then the display.
   if (options_.piped()) {
-    input_ = std::make_unique<InputFeed>(STDIN_FILENO, model_.timeline);
-    model_.source = {.live = true, .piped = true, .name = "standard input"};
+    input_ = std::make_unique<InputFeed>(STDIN_FILENO, model_.timeline, options_.memory);
+    model_.source = {.live = true,
+                     .piped = true,
+                     .name = "standard input",
+                     .hint = "Pipe a trace into it:  ssh HOST 'tail -n +1 -f RUN/rank*.json'"};
     model_.viewport.follow(true);
     window_ =
         std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
   } else if (options_.listens()) {
+    allow_many_connections();
     // Waking the loop requires GLFW, which Window initializes; until then the loop does not sleep.
     static std::atomic<bool> window_is_open{false};
     window_is_open = false;
-    server_ = std::make_unique<LiveServer>(options_.listen, options_.token, [] {
+    server_ = std::make_unique<LiveServer>(options_.listen, Admission{.token = options_.token}, [] {
       if (window_is_open) Window::wake();
     });
-    feed_ = std::make_unique<LiveFeed>(*server_, model_.timeline);
-    model_.source = {
-        .live = true,
-        .name = fmt::format("{}:{}", server_->endpoint().host, server_->endpoint().port)};
+    feed_ = std::make_unique<LiveFeed>(*server_, model_.timeline, options_.memory);
+    const auto& [host, port] = server_->endpoint();
+    model_.source = {.live = true,
+                     .name = fmt::format("{}:{}", host, port),
+                     .hint = "Start one in another terminal:  ./lockstep lesson 9 --view"};
+    if (port != Endpoint{}.port) model_.source.hint += fmt::format(" 127.0.0.1:{}", port);
     model_.viewport.follow(true);
-    model_.timeline.watch(&latency_.fresh());
+    if (options_.stats) model_.timeline.watch(&latency_.fresh());
     window_ =
         std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
     window_is_open = true;
   } else {
-    open_files();
+    open_files(options_, model_);
     window_ =
         std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
   }
@@ -86,52 +92,17 @@ App::~App() {
   server_.reset();  // the server's thread wakes the window, so it must stop first
 }
 
-void App::open_files() {
-  const FirstRun chosen = first_run_of(options_.paths);
-  const ReadReport report = read_traces(chosen.paths, model_.timeline);
-  Source& source = model_.source;
-  source.notice = notice_words(chosen);
-  if (!source.notice.empty()) fmt::print(stderr, "{}\n", source.notice);
-  source.name = options_.paths.front().filename().empty()
-                    ? options_.paths.front().parent_path().filename().string()
-                    : options_.paths.front().filename().string();
-  if (chosen.paths.size() > 1) source.name += fmt::format(" and {} more", chosen.paths.size() - 1);
-  source.malformed = report.malformed;
-  source.first_malformed = report.first_malformed;
-  if (report.malformed > 0) {
-    fmt::print(stderr, "{} malformed lines skipped; the first: {}\n", report.malformed,
-               report.first_malformed);
-  }
-  if (model_.timeline.empty()) {
-    throw UsageError(options_.paths.front().string() +
-                     ": has no spans; give a trace file or a run's folder");
-  }
-  const std::size_t count = model_.timeline.steps().size();
-  int first = 0, last = 0;
-  if (const int read = std::sscanf(options_.steps.c_str(), "%d-%d", &first, &last); read > 0) {
-    const auto& steps = model_.timeline.steps();
-    const auto index = [&](int step) {
-      return static_cast<std::size_t>(
-          std::partition_point(steps.begin(), steps.end(),
-                               [&](const StepWindow& each) { return each.step < step; }) -
-          steps.begin());
-    };
-    model_.viewport.fit_steps(model_.timeline, index(first), index(read > 1 ? last : first));
-  } else if (!options_.steps.empty()) {
-    throw UsageError("--steps " + options_.steps +
-                     ": give a step or a range of steps, such as 3 or 2-4");
-  } else if (count <= whole_file_steps) {
-    model_.viewport.fit(model_.timeline);
-  } else {
-    model_.viewport.fit_steps(model_.timeline, count - shown_steps, count - 1);
-  }
-  model_.viewport.advance(model_.timeline, 0, true);
-  model_.bubbles.update(model_.timeline);
-}
-
 void App::receive() {
   const auto progress = input_ ? take_input() : take_connections();
   backlog_ = progress.backlog;
+  if (progress.full && !full_) {
+    model_.source.notice = memory_words(options_.memory);
+    fmt::print(stderr, "{}\n", model_.source.notice);
+    frames_due_ = std::max(frames_due_, 1);
+  } else if (!progress.full && full_) {
+    model_.source.notice.clear();
+  }
+  full_ = progress.full;
   if (progress.news) {
     frames_due_ = std::max(frames_due_, 1);
     model_.bubbles.update(model_.timeline);
@@ -170,7 +141,7 @@ LiveFeed::Progress App::take_input() {
 
 bool App::run_is_done() const {
   if (!options_.live()) return true;
-  return (model_.timeline.ended() || (input_ && input_->ended())) && !backlog_;
+  return full_ || ((model_.timeline.ended() || (input_ && input_->ended())) && !backlog_);
 }
 
 bool App::picture_is_due() const {
@@ -195,18 +166,20 @@ int App::run() {
   if (options_.hover) window_->hold_cursor(options_.hover->first, options_.hover->second);
   auto last = Clock::now();
   frames_due_ = settle_frames;
-  while (!window_->closed() && stop_signal == 0) {
+  while (!window_->closed() && !stop_requested()) {
     const bool busy = backlog_ || frames_due_ > 0 || model_.viewport.moving();
     window_->wait_events(busy ? 0 : options_.live() ? live_wait : idle_wait);
     if (window_->take_input()) frames_due_ = settle_frames;
+    const auto begin = Clock::now();
     if (options_.live()) receive();
     const bool due = picture_is_due();
     if (frames_due_ == 0 && !model_.viewport.moving() && !due) continue;
     const auto now = Clock::now();
     frame(std::min(seconds_between(last, now), 0.1));
+    longest_frame_seconds_ = std::max(longest_frame_seconds_, seconds_between(begin, Clock::now()));
     last = now;
     if (frames_due_ > 0) --frames_due_;
-    if (timeline_.keys_held()) frames_due_ = settle_frames;
+    if (screen_.keys_held()) frames_due_ = settle_frames;
     if (screenshot_seconds_) break;
     if (options_.exit_when_done && options_.live() && run_is_done() && !options_.screenshot &&
         frames_due_ == 0) {
@@ -218,6 +191,7 @@ int App::run() {
     throw RunError("the viewer was closed before it took the picture " +
                    options_.screenshot->string());
   }
+  finish_with(0);
   return 0;
 }
 
@@ -244,53 +218,8 @@ void App::frame(double seconds) {
 }
 
 void App::draw() {
-  const ImVec2 size = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowPos({0, 0});
-  ImGui::SetNextWindowSize(size);
-  ImGui::Begin("Lockstep", nullptr,
-               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
-                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
-                   ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoNav |
-                   ImGuiWindowFlags_NoBackground);
-  const Painter painter{ImGui::GetWindowDrawList(), window_->look()};
-  const Rect bar{0, 0, size.x, painter.px(StatusView::bar_height)};
-  const Rect line{0, size.y - painter.px(StatusView::line_height), size.x, size.y};
-  const float cards = std::min(painter.px(cards_height), cards_share * size.y);
-  const Rect card_row{painter.px(edge), line.top - cards, size.x - painter.px(edge), line.top};
-  const Rect middle{0, bar.bottom, size.x, card_row.top - painter.px(edge)};
-
-  timeline_.draw(painter, middle, model_);
-  float left = card_row.left;
-  const float room =
-      card_row.width() - static_cast<float>(std::size(card_shares) - 1) * painter.px(edge);
-  const auto next_card = [&](float share) {
-    const Rect card{left, card_row.top, left + share * room, card_row.bottom};
-    left = card.right + painter.px(edge);
-    return card;
-  };
-  bubble_.draw(painter, next_card(card_shares[0]), model_);
-  loss_.draw(painter, next_card(card_shares[1]), model_);
-  memory_.draw(painter, next_card(card_shares[2]), model_);
-  lab_.draw(painter, next_card(card_shares[3]), model_);
-  status_.draw_bar(painter, bar, model_);
-  status_.draw_line(painter, line, model_);
-  if (model_.timeline.empty()) {
-    const float x = size.x / 2, y = (middle.top + middle.bottom) / 2;
-    painter.text(x, y - painter.px(30), "Waiting for a run on " + model_.source.name, colours::text,
-                 painter.look().large, Align::centre);
-    std::string command = options_.piped()
-                              ? "Pipe a trace into it:  ssh HOST 'tail -n +1 -f RUN/rank*.json'"
-                              : "Start one in another terminal:  ./lockstep lesson 9 --view";
-    if (options_.listens() && options_.listen.port != Endpoint{}.port) {
-      command += fmt::format(" 127.0.0.1:{}", server_->endpoint().port);
-    }
-    painter.text(x, y + painter.px(8), command, colours::text_dim, painter.look().body,
-                 Align::centre);
-  }
-  details_.draw({ImGui::GetForegroundDrawList(), window_->look()},
-                {0, middle.top, middle.right - painter.px(edge), middle.bottom}, model_);
+  screen_.draw(model_, window_->look());
   if (key_pressed(keys::q, false)) window_->close();
-  ImGui::End();
   const RunInfo& run = model_.timeline.run();
   window_->set_title(run.lesson.empty()
                          ? "Lockstep"
@@ -313,6 +242,8 @@ void App::write_stats() const {
     json["spans"]["per_rank"][std::to_string(rank->rank)] = rank->spans;
   }
   json["spans"]["total"] = model_.timeline.span_count();
+  json["resident_bytes"] = resident_bytes();
+  json["full"] = full_;
   json["malformed"] = model_.source.malformed;
   json["clock"] = model_.timeline.run().clock;
   const auto latency = latency_.summary();
@@ -323,6 +254,7 @@ void App::write_stats() const {
                         {"not_shown", latency.not_shown}};
   json["frames"] = frames_;
   json["frame_ms"] = frames_ > 0 ? 1e3 * frame_seconds_ / static_cast<double>(frames_) : 0;
+  json["longest_frame_ms"] = 1e3 * longest_frame_seconds_;
   json["build_ms"] = frames_ > 0 ? 1e3 * build_seconds_ / static_cast<double>(frames_) : 0;
   json["seconds"] = seconds_between(begun_, Clock::now());
   if (screenshot_seconds_) {

@@ -6,18 +6,12 @@
 #include <string>
 
 #include "viz/app/options.h"
+#include "viz/app/screen.h"
 #include "viz/app/window.h"
 #include "viz/data/input_feed.h"
 #include "viz/data/latency.h"
 #include "viz/data/live_feed.h"
 #include "viz/data/model.h"
-#include "viz/views/bubble_view.h"
-#include "viz/views/details_view.h"
-#include "viz/views/lab_view.h"
-#include "viz/views/loss_view.h"
-#include "viz/views/memory_view.h"
-#include "viz/views/status_view.h"
-#include "viz/views/timeline_view.h"
 
 namespace lockstep::viz {
 
@@ -33,7 +27,6 @@ class App {
   int run();
 
  private:
-  void open_files();
   void receive();
   LiveFeed::Progress take_connections();
   LiveFeed::Progress take_input();
@@ -52,19 +45,15 @@ class App {
   std::unique_ptr<LiveFeed> feed_;
   std::unique_ptr<InputFeed> input_;  ///< set if a trace is piped in; replaces server_ and feed_
 
-  StatusView status_;
-  TimelineView timeline_;
-  BubbleView bubble_;
-  LossView loss_;
-  MemoryView memory_;
-  LabView lab_;
-  DetailsView details_;
+  Screen screen_;
 
   bool backlog_ = false;
+  bool full_ = false;   ///< the memory limit is reached
   int frames_due_ = 0;  ///< frames to draw without new events: hovering needs a few to settle
   std::int64_t frames_ = 0;
-  double frame_seconds_ = 0;  ///< total time spent on frames
-  double build_seconds_ = 0;  ///< part of that spent building draw lists
+  double frame_seconds_ = 0;          ///< total time spent on frames
+  double longest_frame_seconds_ = 0;  ///< including the time to receive what the frame shows
+  double build_seconds_ = 0;          ///< part of that spent building draw lists
   std::optional<double> screenshot_seconds_;
   int screenshot_step_ = -1;
   std::chrono::steady_clock::time_point begun_;

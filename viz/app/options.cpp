@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 
 #include "core/base/error.h"
+#include "core/base/token.h"
 
 namespace lockstep::viz {
 namespace {
@@ -31,7 +33,7 @@ void parse_size(const std::string& text, ViewerOptions& options) {
 ParsedOptions parse_options(int argc, char** argv) {
   ParsedOptions parsed;
   ViewerOptions& options = parsed.options;
-  std::string listen, size, when, screenshot, stats, hover;
+  std::string listen, token, token_file, memory, size, when, screenshot, stats, hover;
 
   CLI::App app{
       "Shows the timeline of a run, live or from its traces.\n\n"
@@ -45,9 +47,20 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("FILE|DIR|-");
   app.add_option("--listen", listen, "The address that runs connect to (default 127.0.0.1:7077)")
       ->type_name("[HOST:]PORT");
-  app.add_option("--token", options.token,
-                 "The token that ranks must send; required to accept runs from other machines")
+  app.add_option("--token-file", token_file,
+                 fmt::format("A file that only you can read, with the token that ranks must send; "
+                             "or set {}. Required to accept runs from other machines; without a "
+                             "token, only your own runs on this machine are accepted",
+                             token_variable))
+      ->type_name("FILE");
+  app.add_option(
+         "--token", token,
+         "The token itself; other users of this machine may see it in the list of processes")
       ->type_name("T");
+  app.add_option("--memory", memory,
+                 "Read no more of a live trace once the viewer takes this much memory (default "
+                 "2GB). Ranks then wait, or leave the rest in their files")
+      ->type_name("SIZE");
   app.add_option("--steps", options.steps, "Show only these steps of a file, such as 3 or 2-4")
       ->type_name("N[-N]");
   app.add_option("--size", size, "Window size in pixels (default 1600x900)")
@@ -99,7 +112,10 @@ ParsedOptions parse_options(int argc, char** argv) {
         "-: standard input is a terminal; pipe a trace into it: cat trace.json | ./lockstep view "
         "-");
   }
+  options.token = find_token("--token", token, "--token-file", token_file);
+  hide_value("--token", argc, argv);
   if (!listen.empty()) options.listen = parse_endpoint(listen);
+  if (!memory.empty()) options.memory = parse_memory(memory);
   if (!size.empty()) parse_size(size, options);
   if (!screenshot.empty()) options.screenshot = screenshot;
   if (!stats.empty()) options.stats = stats;

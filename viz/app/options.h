@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "viz/data/live_server.h"
+#include "viz/data/endpoint.h"
+#include "viz/data/memory_limit.h"
 
 namespace lockstep::viz {
 
@@ -15,6 +16,7 @@ struct ViewerOptions {
   std::vector<std::filesystem::path> paths;  ///< traces to open; empty: listen; "-": standard input
   Endpoint listen;
   std::string token;
+  MemoryLimit memory;
   int width = 1600, height = 900;
   std::optional<std::filesystem::path> screenshot;
   std::optional<std::filesystem::path> stats;

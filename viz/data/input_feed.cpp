@@ -43,8 +43,8 @@ bool names_file(std::string_view line) {
 
 }  // namespace
 
-InputFeed::InputFeed(int descriptor, Timeline& timeline)
-    : descriptor_(descriptor), timeline_(timeline), reader_(timeline) {}
+InputFeed::InputFeed(int descriptor, Timeline& timeline, MemoryLimit limit)
+    : descriptor_(descriptor), timeline_(timeline), limit_(limit), reader_(timeline) {}
 
 LiveFeed::Progress InputFeed::pump(std::chrono::microseconds budget) {
   using Clock = std::chrono::steady_clock;
@@ -58,6 +58,7 @@ LiveFeed::Progress InputFeed::pump(std::chrono::microseconds budget) {
       progress.backlog = true;
       break;
     }
+    if ((progress.full = limit_.reached())) break;
     const ssize_t count = ::read(descriptor_, buffer.data(), buffer.size());
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) break;
     if (count > 0) {

@@ -17,8 +17,9 @@ namespace lockstep::viz {
 /// when tail returns to that file.
 class InputFeed {
  public:
-  /// Reads from `descriptor`, which the caller still owns.
-  InputFeed(int descriptor, Timeline& timeline);
+  /// Reads from `descriptor`, which the caller still owns. At the memory limit it reads no more, so
+  /// that the writer of the pipe waits.
+  InputFeed(int descriptor, Timeline& timeline, MemoryLimit limit = MemoryLimit{});
 
   /// Reads the available input for about `budget` without blocking. Settles the timeline.
   LiveFeed::Progress pump(std::chrono::microseconds budget);
@@ -37,6 +38,7 @@ class InputFeed {
 
   int descriptor_;
   Timeline& timeline_;
+  MemoryLimit limit_;
   TraceReader reader_;
   std::string text_;  ///< the current line, not complete yet
   /// A line that ended within an event. The next line shows whether it is malformed or was cut by

@@ -1,25 +1,29 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <map>
 #include <string>
 
 #include "core/trace/reader.h"
 #include "viz/data/live_server.h"
+#include "viz/data/memory_limit.h"
 
 namespace lockstep::viz {
 
 /// Feeds data received by a LiveServer into a Timeline, a little per frame, so that a run
-/// that arrives all at once does not freeze the window.
+/// that arrives all at once does not freeze the window. At the memory limit it takes no more data,
+/// which then waits in the ranks' files. When a new run replaces the old one, the old one's memory
+/// goes back to the system.
 class LiveFeed {
  public:
-  LiveFeed(LiveServer& server, Timeline& timeline) : server_(server), timeline_(timeline) {}
+  LiveFeed(LiveServer& server, Timeline& timeline, MemoryLimit limit = MemoryLimit{})
+      : server_(server), timeline_(timeline), limit_(limit) {}
 
   struct Progress {
     bool news = false;     ///< the timeline has changed
     bool new_run = false;  ///< the timeline was cleared because another run began
     bool backlog = false;  ///< the budget ran out before the data did
+    bool full = false;     ///< the memory limit is reached, so some data may be left unread
   };
   /// Feeds the available data for about `budget`. Settles the timeline.
   Progress pump(std::chrono::microseconds budget);
@@ -28,9 +32,12 @@ class LiveFeed {
   const std::string& first_malformed() const { return first_malformed_; }
 
  private:
+  void begin_run(int run);
+  void feed(const Arrival& arrival);
+
   LiveServer& server_;
   Timeline& timeline_;
-  std::deque<Arrival> waiting_;
+  MemoryLimit limit_;
   std::map<int, TraceReader> readers_;  ///< by rank
   int run_ = 0;
   std::int64_t malformed_ = 0;

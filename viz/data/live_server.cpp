@@ -1,17 +1,14 @@
 #include "viz/data/live_server.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
@@ -20,9 +17,10 @@ namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t longest_hello = 64 * 1024;
-constexpr std::size_t read_size = 256 * 1024;
-constexpr std::size_t most_queued = 64u << 20;  // above this, data waits in the ranks' files
 constexpr int poll_milliseconds = 100;
+constexpr int most_accepted = 32;  // between two looks at the connections
+constexpr std::chrono::milliseconds accept_pause{100};
+constexpr std::size_t most_past_runs = 1000;
 
 /// Compares in time that does not depend on the position of a mismatch.
 bool same_secret(const std::string& a, const std::string& b) {
@@ -34,81 +32,39 @@ bool same_secret(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
-int port_of(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
-  return ntohs(address.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
-                   : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
-}
+/// The parts of a hello that the server needs; `rank` is -1 if the line is not a hello.
+struct Hello {
+  int rank = -1;
+  std::string run, token;
+};
 
-std::string where(const Endpoint& endpoint) {
-  return endpoint.host + ":" + std::to_string(endpoint.port);
-}
-
-/// Opens a listening socket. Throws UsageError with a suggestion.
-int listen_at(const Endpoint& endpoint) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(endpoint.port);
-  if (const int error = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &found)) {
-    throw UsageError("--listen " + where(endpoint) + ": " + ::gai_strerror(error) +
-                     "; give an address of this machine, such as 127.0.0.1:7077");
+Hello parse_hello(std::string line) {
+  while (!line.empty() && (line.back() == ',' || line.back() == '\r')) line.pop_back();
+  const auto event = nlohmann::json::parse(line, nullptr, false);
+  const auto args = event.is_object() ? event.value("args", nlohmann::json{}) : nlohmann::json{};
+  Hello hello;
+  if (!args.is_object() || !args.contains("rank") || !args["rank"].is_number_integer()) {
+    return hello;
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner{found, &::freeaddrinfo};
-  const int socket =
-      ::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, found->ai_protocol);
-  const int on = 1;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (socket >= 0 && ::bind(socket, found->ai_addr, found->ai_addrlen) == 0 &&
-      ::listen(socket, SOMAXCONN) == 0) {
-    return socket;
-  }
-  const int error = errno;
-  if (socket >= 0) ::close(socket);
-  if (error == EADDRINUSE) {
-    throw UsageError("port " + port +
-                     " is in use, perhaps by another viewer; close that program, or " +
-                     "choose another port: --listen " + std::to_string(endpoint.port + 1) +
-                     " (and --view " + std::to_string(endpoint.port + 1) + " for the run)");
-  }
-  throw UsageError("--listen " + where(endpoint) + ": " + std::strerror(error) +
-                   "; try --listen 127.0.0.1:7077");
+  const auto rank = args["rank"].get<std::int64_t>();
+  if (rank < 0 || rank > std::numeric_limits<int>::max()) return hello;
+  const auto text = [&](const char* key) {
+    return args.contains(key) && args[key].is_string() ? args[key].get<std::string>() : "";
+  };
+  return {.rank = static_cast<int>(rank), .run = text("run"), .token = text("token")};
 }
 
 }  // namespace
 
-Endpoint parse_endpoint(const std::string& text) {
-  Endpoint endpoint;
-  const auto colon = text.rfind(':');
-  std::string host = colon == std::string::npos ? "" : text.substr(0, colon);
-  const std::string port = colon == std::string::npos ? text : text.substr(colon + 1);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  if (!host.empty()) endpoint.host = host;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
-  if (error != std::errc{} || end != port.data() + port.size() || endpoint.port < 0 ||
-      endpoint.port > 65535) {
-    throw UsageError("--listen " + text + ": give [HOST:]PORT, such as 7077 or 0.0.0.0:7077");
-  }
-  return endpoint;
-}
-
-bool is_loopback(const Endpoint& endpoint) {
-  return endpoint.host == "localhost" || endpoint.host == "::1" ||
-         endpoint.host.starts_with("127.");
-}
-
 struct LiveServer::Connection {
   int socket = -1;
+  Clock::time_point since = Clock::now();
   int rank = -1;     ///< set by the hello; -1 before
   std::string text;  ///< the hello, up to its newline
   bool closed = false;
 
+  explicit Connection(int socket_) : socket(socket_) {}
+  bool is_stranger() const { return rank < 0 && !closed; }
   void close() {
     if (socket >= 0) ::close(socket);
     socket = -1;
@@ -117,85 +73,150 @@ struct LiveServer::Connection {
   ~Connection() { close(); }
 };
 
-LiveServer::LiveServer(const Endpoint& endpoint, std::string token, std::function<void()> wake)
-    : endpoint_(endpoint), token_(std::move(token)), wake_(std::move(wake)) {
-  if (!is_loopback(endpoint_) && token_.empty()) {
-    throw UsageError("--listen " + where(endpoint_) +
-                     " opens the viewer to other machines; add --token T and give the run "
-                     "--view-token T, or listen on this machine only: --listen " +
-                     std::to_string(endpoint_.port));
+LiveServer::LiveServer(const Endpoint& endpoint, Admission admission, std::function<void()> wake)
+    : endpoint_(endpoint), admission_(std::move(admission)), wake_(std::move(wake)) {
+  if (::pipe2(wake_pipe_, O_CLOEXEC | O_NONBLOCK) != 0) throw RunError("can't make a pipe");
+  try {
+    const Listener listener = listen_at(endpoint_, !admission_.token.empty());
+    listener_ = listener.socket;
+    endpoint_.port = listener.port;
+  } catch (...) {
+    for (int each : wake_pipe_) ::close(each);
+    throw;
   }
-  listener_ = listen_at(endpoint_);
-  endpoint_.port = port_of(listener_);
-  if (::pipe2(stop_pipe_, O_CLOEXEC | O_NONBLOCK) != 0) throw RunError("can't make a pipe");
   thread_ = std::thread{[this] { serve(); }};
 }
 
 LiveServer::~LiveServer() {
   stop_ = true;
-  [[maybe_unused]] const auto ignored = ::write(stop_pipe_[1], "x", 1);
+  [[maybe_unused]] const auto ignored = ::write(wake_pipe_[1], "x", 1);
   thread_.join();
   connections_.clear();
-  for (int each : {listener_, stop_pipe_[0], stop_pipe_[1]}) ::close(each);
+  for (int each : {listener_, wake_pipe_[0], wake_pipe_[1]}) ::close(each);
 }
 
-std::vector<Arrival> LiveServer::take() {
+std::optional<Arrival> LiveServer::take() {
+  Arrival arrival;
+  {
+    std::lock_guard lock{mutex_};
+    if (ready_.empty()) return std::nullopt;
+    arrival = {run_number_, ready_.front(), {}};
+    ready_.pop_front();
+    Inbox& inbox = inboxes_[arrival.rank];
+    if (!inbox.pieces.empty()) {
+      arrival.bytes = std::move(inbox.pieces.front());
+      inbox.pieces.pop_front();
+      inbox.bytes -= arrival.bytes.size();
+    }
+    if (!inbox.pieces.empty()) ready_.push_back(arrival.rank);
+  }
+  [[maybe_unused]] const auto ignored = ::write(wake_pipe_[1], "x", 1);  // there is room again
+  return arrival;
+}
+
+bool LiveServer::waiting() const {
   std::lock_guard lock{mutex_};
-  queued_bytes_ = 0;
-  return std::exchange(queue_, {});
+  return !ready_.empty();
 }
 
 void LiveServer::push(int rank, std::string_view bytes) {
   {
     std::lock_guard lock{mutex_};
-    queued_bytes_ += bytes.size();
-    if (!queue_.empty() && queue_.back().rank == rank && queue_.back().run == run_number_) {
-      queue_.back().bytes.append(bytes);
-    } else {
-      queue_.push_back({run_number_, rank, std::string{bytes}});
+    Inbox& inbox = inboxes_[rank];
+    inbox.bytes += bytes.size();
+    if (!inbox.pieces.empty() && inbox.pieces.back().size() + bytes.size() <= piece) {
+      inbox.pieces.back() += bytes;
+    } else if (!bytes.empty()) {
+      inbox.pieces.emplace_back(bytes);
     }
+    if (std::find(ready_.begin(), ready_.end(), rank) == ready_.end()) ready_.push_back(rank);
   }
   wake_();
+}
+
+/// Returns how many bytes to read from the connection now, at most `piece`.
+std::size_t LiveServer::room(const Connection& connection) const {
+  if (connection.rank < 0) return piece;
+  std::lock_guard lock{mutex_};
+  const auto found = inboxes_.find(connection.rank);
+  const std::size_t used = found != inboxes_.end() ? found->second.bytes : 0;
+  const auto ranks = static_cast<std::size_t>(std::max<int>(connected_, 1));
+  const std::size_t share = std::max(piece, most_buffered / ranks);
+  return std::min(piece, share - std::min(share, used));
 }
 
 void LiveServer::serve() {
   std::vector<pollfd> polled;
   while (!stop_) {
+    drop_late_strangers();
     std::erase_if(connections_, [](const auto& each) { return each->closed; });
     connected_ = static_cast<int>(std::count_if(connections_.begin(), connections_.end(),
                                                 [](const auto& each) { return each->rank >= 0; }));
-    bool full = false;
-    {
-      std::lock_guard lock{mutex_};
-      full = queued_bytes_ > most_queued;
-    }
-    polled.assign({{stop_pipe_[0], POLLIN, 0}, {listener_, POLLIN, 0}});
+    const bool accepts = Clock::now() >= accept_again_;
+    polled.assign({{wake_pipe_[0], POLLIN, 0}, {accepts ? listener_ : -1, POLLIN, 0}});
     for (const auto& each : connections_) {
-      polled.push_back({each->socket, static_cast<short>(full ? 0 : POLLIN), 0});
+      polled.push_back({room(*each) == 0 ? -1 : each->socket, POLLIN, 0});
     }
-    const std::size_t known = connections_.size();
-    if (::poll(polled.data(), polled.size(), full ? 1 : poll_milliseconds) <= 0) continue;
-    if (polled[1].revents != 0) accept_all();
-    for (std::size_t i = 0; i < known && !full; ++i) {
-      if (polled[i + 2].revents != 0 && !connections_[i]->closed) read(*connections_[i]);
+    if (::poll(polled.data(), polled.size(), poll_milliseconds) <= 0) continue;
+    char drained[256];
+    while (::read(wake_pipe_[0], drained, sizeof drained) > 0) {
     }
+    for (std::size_t i = 0; i + 2 < polled.size(); ++i) {
+      Connection& connection = *connections_[i];
+      if (polled[i + 2].revents == 0 || connection.closed) continue;
+      try {
+        read(connection);
+      } catch (const std::exception&) {  // out of memory, say: the rank connects again
+        connection.close();
+      }
+    }
+    if (polled[1].revents != 0) accept_some();
   }
 }
 
-void LiveServer::accept_all() {
-  for (;;) {
+void LiveServer::accept_some() {
+  const auto begin = Clock::now();
+  for (int i = 0; i < most_accepted; ++i) {
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (socket < 0) return;
+    if (socket < 0) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EAGAIN) return;
+      // No descriptor or no memory is left. Those just accepted may have said hello: read it first.
+      Connection* oldest = oldest_stranger();
+      if (oldest == nullptr) accept_again_ = begin + accept_pause;  // the listener stays readable
+      if (oldest == nullptr || oldest->since >= begin) return;
+      oldest->close();
+      continue;
+    }
     const int on = 1;
     ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    connections_.push_back(std::make_unique<Connection>());
-    connections_.back()->socket = socket;
+    const auto strangers = std::count_if(connections_.begin(), connections_.end(),
+                                         [](const auto& each) { return each->is_stranger(); });
+    if (static_cast<std::size_t>(strangers) >= admission_.most_strangers) {
+      oldest_stranger()->close();
+    }
+    connections_.push_back(std::make_unique<Connection>(socket));
+  }
+}
+
+LiveServer::Connection* LiveServer::oldest_stranger() const {
+  const auto oldest = std::find_if(connections_.begin(), connections_.end(),
+                                   [](const auto& each) { return each->is_stranger(); });
+  return oldest != connections_.end() ? oldest->get() : nullptr;
+}
+
+void LiveServer::drop_late_strangers() {
+  const auto late = Clock::now() - admission_.hello_within;
+  for (const auto& each : connections_) {
+    if (each->is_stranger() && each->since < late) each->close();
   }
 }
 
 void LiveServer::read(Connection& connection) {
-  thread_local std::string buffer(read_size, '\0');
-  const ssize_t count = ::recv(connection.socket, buffer.data(), buffer.size(), 0);
+  thread_local std::string buffer(piece, '\0');
+  const std::size_t most = room(connection);
+  if (most == 0) return;
+  const ssize_t count = ::recv(connection.socket, buffer.data(), most, 0);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (count <= 0) {
     connection.close();
@@ -215,56 +236,64 @@ void LiveServer::read(Connection& connection) {
   push(connection.rank, bytes);
 }
 
+/// Returns why the sender of this token may not show its run; empty if it may.
+std::string LiveServer::objection(const std::string& token, int socket) {
+  if (!admission_.token.empty()) {
+    return same_secret(token, admission_.token) ? "" : "wrong token";
+  }
+  const std::string advice = "; give the viewer and the run the same token";
+  const auto user = sockets_.user_of_peer(socket);
+  if (!user) return "the viewer can't tell which user this run belongs to" + advice;
+  return *user == admission_.user ? "" : "the viewer belongs to another user" + advice;
+}
+
 bool LiveServer::greet(Connection& connection) {
-  std::string line = std::exchange(connection.text, {});
-  while (!line.empty() && (line.back() == ',' || line.back() == '\r')) line.pop_back();
-  const auto hello = nlohmann::json::parse(line, nullptr, false);
-  const auto args = hello.is_object() ? hello.value("args", nlohmann::json{}) : nlohmann::json{};
-  if (!args.is_object() || !args.contains("rank") || !args["rank"].is_number_integer() ||
-      args["rank"].get<int>() < 0) {
-    refuse(connection, "the first line is not a rank's hello");
+  const Hello hello = parse_hello(std::exchange(connection.text, {}));
+  std::string why;
+  if (hello.rank < 0) {
+    why = "the first line is not a rank's hello";
+  } else if (why = objection(hello.token, connection.socket); why.empty()) {
+    if (std::find(past_runs_.begin(), past_runs_.end(), hello.run) != past_runs_.end()) {
+      why = "the viewer shows a later run";
+    }
+  }
+  if (!why.empty()) {
+    refuse(connection, why);
     return false;
   }
-  const auto text = [&](const char* key) {
-    return args.contains(key) && args[key].is_string() ? args[key].get<std::string>() : "";
-  };
-  if (!token_.empty() && !same_secret(text("token"), token_)) {
-    refuse(connection, "wrong token");
-    return false;
-  }
-  const std::string run = text("run");
-  if (std::find(past_runs_.begin(), past_runs_.end(), run) != past_runs_.end()) {
-    refuse(connection, "the viewer shows a later run");
-    return false;
-  }
-  const int rank = args["rank"].get<int>();
-  const bool new_run = run_number_ == 0 || run != run_;
-  if (new_run && run_number_ > 0) past_runs_.push_back(run_);
+  const bool new_run = run_number_ == 0 || hello.run != run_;
   for (const auto& other : connections_) {
-    if (other.get() != &connection && other->rank >= 0 && (new_run || other->rank == rank)) {
+    if (other.get() != &connection && other->rank >= 0 && (new_run || other->rank == hello.rank)) {
       other->close();  // from the previous run, or a broken connection of this rank
     }
   }
-  if (new_run) {
-    run_ = run;
-    received_.clear();
-    std::lock_guard lock{mutex_};
-    ++run_number_;
-    queue_.clear();
-    queued_bytes_ = 0;
-  }
-  connection.rank = rank;
-  const std::string answer = "resume " + std::to_string(received_[rank]) + "\n";
+  if (new_run) begin_run(hello.run);
+  connection.rank = hello.rank;
+  const std::string answer = "resume " + std::to_string(received_[hello.rank]) + "\n";
   if (::send(connection.socket, answer.data(), answer.size(), MSG_NOSIGNAL) < 0) connection.close();
-  push(rank, "");  // announces the run and the rank before any data arrives
+  push(hello.rank, "");  // announces the run and the rank before any data arrives
   return !connection.closed;
+}
+
+void LiveServer::begin_run(const std::string& run) {
+  if (run_number_ > 0) past_runs_.push_back(run_);
+  if (past_runs_.size() > most_past_runs) past_runs_.pop_front();
+  run_ = run;
+  received_.clear();
+  std::lock_guard lock{mutex_};
+  ++run_number_;
+  inboxes_.clear();
+  ready_.clear();
 }
 
 void LiveServer::refuse(Connection& connection, const std::string& why) {
   ++refused_;
   const std::string answer = "refused: " + why + "\n";
-  [[maybe_unused]] const auto ignored =
+  [[maybe_unused]] const auto sent =
       ::send(connection.socket, answer.data(), answer.size(), MSG_NOSIGNAL);
+  // Bytes left unread would make close() reset the connection, perhaps before the answer arrives.
+  thread_local std::string unread(piece, '\0');
+  [[maybe_unused]] const auto read = ::recv(connection.socket, unread.data(), unread.size(), 0);
   connection.close();
   wake_();
 }

@@ -1,26 +1,24 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
-namespace lockstep::viz {
+#include "viz/data/endpoint.h"
 
-/// The address that the viewer listens on.
-struct Endpoint {
-  std::string host = "127.0.0.1";
-  int port = 7077;
-};
-/// Parses "7078", ":7078", "0.0.0.0:7077" or "[::1]:7077". Throws UsageError.
-Endpoint parse_endpoint(const std::string& text);
-/// Returns whether the address is reachable only from this machine.
-bool is_loopback(const Endpoint& endpoint);
+namespace lockstep::viz {
 
 /// Bytes of one rank's trace, in order.
 struct Arrival {
@@ -29,52 +27,87 @@ struct Arrival {
   std::string bytes;
 };
 
+/// Whose ranks the viewer accepts, and how many connections it keeps that have not said who they
+/// are.
+struct Admission {
+  std::string token{};  ///< required of every rank, if not empty
+  /// Without a token the viewer listens on this machine only, and accepts only this user's ranks:
+  /// any other user could replace the run that is shown.
+  uid_t user = ::getuid();
+  std::chrono::milliseconds hello_within{5000};  ///< after connecting
+  /// Most connections without a hello. One more displaces the oldest, so that idle connections
+  /// never keep a rank out: a rank says hello at once.
+  std::size_t most_strangers = 128;
+};
+
 /// Receives traces: ranks connect, send their trace's first event as a hello, receive the byte
 /// offset from which to resume, and stream their file (core/README.md, "The trace"). Runs one
-/// thread. If the reader is slow, data waits in the ranks' files. A hello from a new run replaces
+/// thread. Buffers `most_buffered` bytes in all, or `piece` bytes per rank if that is more: until
+/// the reader takes them, further data waits in the ranks' files. A hello from a new run replaces
 /// the old run.
 class LiveServer {
  public:
+  static constexpr std::size_t piece = 64 * 1024;
+  static constexpr std::size_t most_buffered = 4 << 20;
+
   /// Starts listening. The server's thread calls `wake` when data has arrived. Throws UsageError if
   /// the port is taken, or if there is no token and the address is reachable from other machines.
-  LiveServer(const Endpoint& endpoint, std::string token, std::function<void()> wake);
+  LiveServer(const Endpoint& endpoint, Admission admission, std::function<void()> wake);
   ~LiveServer();
   LiveServer(const LiveServer&) = delete;
   LiveServer& operator=(const LiveServer&) = delete;
 
   const Endpoint& endpoint() const { return endpoint_; }  ///< with the actual port if 0 was given
-  /// Returns the data received since the last call, in order within each rank.
-  std::vector<Arrival> take();
+  /// Returns the number of the run being received; 0 before the first.
+  int run() const { return run_number_; }
+  /// Takes at most `piece` buffered bytes of one rank, the ranks in turn. A rank's first arrival
+  /// may have no bytes: it announces the rank.
+  std::optional<Arrival> take();
+  /// Returns whether take() would return something.
+  bool waiting() const;
   /// Returns the number of ranks connected now.
   int connected() const { return connected_; }
-  /// Returns the number of refused connections: wrong token, invalid hello or an old run.
+  /// Returns the number of refused connections: wrong token or user, invalid hello or an old run.
   int refused() const { return refused_; }
 
  private:
   struct Connection;
+  struct Inbox {
+    std::deque<std::string> pieces;  ///< each at most `piece` bytes
+    std::size_t bytes = 0;
+  };
+  using Clock = std::chrono::steady_clock;
+
   void serve();
-  void accept_all();
+  void accept_some();
+  Connection* oldest_stranger() const;
+  void drop_late_strangers();
   void read(Connection& connection);
   bool greet(Connection& connection);
+  std::string objection(const std::string& token, int socket);
   void refuse(Connection& connection, const std::string& why);
+  void begin_run(const std::string& run);
   void push(int rank, std::string_view bytes);
+  std::size_t room(const Connection& connection) const;
 
   Endpoint endpoint_;
-  std::string token_;
+  const Admission admission_;
   std::function<void()> wake_;
   int listener_ = -1;
-  int stop_pipe_[2] = {-1, -1};
-  std::vector<std::unique_ptr<Connection>> connections_;
-  std::string run_;                     ///< the run being shown
-  std::vector<std::string> past_runs_;  ///< reconnecting ranks of these runs are refused
-  int run_number_ = 0;
+  SocketTable sockets_;
+  int wake_pipe_[2] = {-1, -1};  ///< take() and the destructor write to it, the thread polls it
+  std::vector<std::unique_ptr<Connection>> connections_;  ///< from the oldest
+  Clock::time_point accept_again_{};      ///< after accept has failed for want of a descriptor
+  std::string run_;                       ///< the run being shown
+  std::deque<std::string> past_runs_;     ///< reconnecting ranks of these runs are refused
   std::map<int, std::int64_t> received_;  ///< bytes received of each rank's file
+  std::atomic<int> run_number_{0};
   std::atomic<int> connected_{0};
   std::atomic<int> refused_{0};
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::vector<Arrival> queue_;
-  std::size_t queued_bytes_ = 0;
+  mutable std::mutex mutex_;      ///< guards the two below
+  std::map<int, Inbox> inboxes_;  ///< by rank, of this run
+  std::deque<int> ready_;         ///< the ranks whose bytes take() returns, in this order
   std::thread thread_;
 };
 

@@ -13,6 +13,7 @@ struct Source {
   bool live = false;
   bool piped = false;  ///< live, from standard input
   std::string name{};  ///< the address listened on, or the files
+  std::string hint{};  ///< how to start a run, shown while there is none
   int connected = 0;
   int refused = 0;
   std::int64_t malformed = 0;

@@ -1,0 +1,62 @@
+#include "viz/app/screen.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "viz/views/imgui_shim.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float cards_height = 256;
+constexpr float cards_share = 0.32f;  // of the window height, at most
+constexpr float edge = 12;
+/// Shares of the width for the cards: bubble, loss, memory, what if.
+constexpr float card_shares[] = {0.19f, 0.17f, 0.28f, 0.36f};
+
+}  // namespace
+
+void Screen::draw(Model& model, const Look& look) {
+  const ImVec2 size = ImGui::GetIO().DisplaySize;
+  ImGui::SetNextWindowPos({0, 0});
+  ImGui::SetNextWindowSize(size);
+  ImGui::Begin("Lockstep", nullptr,
+               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
+                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
+                   ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoNav |
+                   ImGuiWindowFlags_NoBackground);
+  const Painter painter{ImGui::GetWindowDrawList(), look};
+  const Rect bar{0, 0, size.x, painter.px(StatusView::bar_height)};
+  const Rect line{0, size.y - painter.px(StatusView::line_height), size.x, size.y};
+  const float cards = std::min(painter.px(cards_height), cards_share * size.y);
+  const Rect card_row{painter.px(edge), line.top - cards, size.x - painter.px(edge), line.top};
+  const Rect middle{0, bar.bottom, size.x, card_row.top - painter.px(edge)};
+
+  timeline_.draw(painter, middle, model);
+  float left = card_row.left;
+  const float room =
+      card_row.width() - static_cast<float>(std::size(card_shares) - 1) * painter.px(edge);
+  const auto next_card = [&](float share) {
+    const Rect card{left, card_row.top, left + share * room, card_row.bottom};
+    left = card.right + painter.px(edge);
+    return card;
+  };
+  bubble_.draw(painter, next_card(card_shares[0]), model);
+  loss_.draw(painter, next_card(card_shares[1]), model);
+  memory_.draw(painter, next_card(card_shares[2]), model);
+  lab_.draw(painter, next_card(card_shares[3]), model);
+  status_.draw_bar(painter, bar, model);
+  status_.draw_line(painter, line, model);
+  if (model.timeline.empty()) {
+    const float x = size.x / 2, y = (middle.top + middle.bottom) / 2;
+    painter.text(x, y - painter.px(30), "Waiting for a run on " + model.source.name, colours::text,
+                 painter.look().large, Align::centre);
+    painter.text(x, y + painter.px(8), model.source.hint, colours::text_dim, painter.look().body,
+                 Align::centre);
+  }
+  details_.draw({ImGui::GetForegroundDrawList(), look},
+                {0, middle.top, middle.right - painter.px(edge), middle.bottom}, model);
+  ImGui::End();
+}
+
+}  // namespace lockstep::viz

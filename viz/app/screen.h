@@ -1,0 +1,31 @@
+#pragma once
+
+#include "viz/data/model.h"
+#include "viz/views/bubble_view.h"
+#include "viz/views/details_view.h"
+#include "viz/views/lab_view.h"
+#include "viz/views/loss_view.h"
+#include "viz/views/memory_view.h"
+#include "viz/views/status_view.h"
+#include "viz/views/timeline_view.h"
+
+namespace lockstep::viz {
+
+/// All views, and their places in the window.
+class Screen {
+ public:
+  void draw(Model& model, const Look& look);
+  /// Returns whether keys that move the window are held down.
+  bool keys_held() const { return timeline_.keys_held(); }
+
+ private:
+  StatusView status_;
+  TimelineView timeline_;
+  BubbleView bubble_;
+  LossView loss_;
+  MemoryView memory_;
+  LabView lab_;
+  DetailsView details_;
+};
+
+}  // namespace lockstep::viz

@@ -1,0 +1,170 @@
+#include "viz/data/endpoint.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "core/base/error.h"
+
+namespace lockstep::viz {
+namespace {
+
+std::string text_of(const Endpoint& endpoint) {
+  return endpoint.host + ":" + std::to_string(endpoint.port);
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+/// Returns null if the host can't be resolved, with the reason in `error`.
+Addresses resolve(const Endpoint& endpoint, int& error) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  error =
+      ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &found);
+  return {error == 0 ? found : nullptr, &::freeaddrinfo};
+}
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr) != 0;
+  return address->sa_family == AF_INET &&
+         ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == 127;
+}
+
+[[noreturn]] void refuse(const Endpoint& endpoint, int error) {
+  if (error == EADDRINUSE) {
+    throw UsageError(
+        fmt::format("port {0} is in use, perhaps by another viewer; close that program, or choose "
+                    "another port: --listen {1} (and --view {1} for the run)",
+                    endpoint.port, endpoint.port + 1));
+  }
+  throw UsageError("--listen " + text_of(endpoint) + ": " + std::strerror(error) +
+                   "; try --listen 127.0.0.1:7077");
+}
+
+/// The words of an address, and its port, as the kernel's tables print them.
+struct TableAddress {
+  std::array<std::uint32_t, 4> words{};  ///< an IPv4 address mapped to IPv6, or an IPv6 address
+  unsigned port = 0;
+  bool is_ipv4 = false;
+
+  explicit TableAddress(const sockaddr_storage& address) {
+    if (address.ss_family == AF_INET) {
+      const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address);
+      words = {0, 0, htonl(0xffff), ipv4.sin_addr.s_addr};
+      port = ntohs(ipv4.sin_port);
+      is_ipv4 = true;
+    } else {
+      const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(address);
+      std::memcpy(words.data(), &ipv6.sin6_addr, sizeof words);
+      port = ntohs(ipv6.sin6_port);
+    }
+  }
+  std::string in_tcp() const { return fmt::format("{:08X}:{:04X}", words[3], port); }
+  std::string in_tcp6() const {
+    return fmt::format("{:08X}{:08X}{:08X}{:08X}:{:04X}", words[0], words[1], words[2], words[3],
+                       port);
+  }
+};
+
+/// Finds the owner of the socket that is bound to `local` and connected to `remote`. A socket that
+/// its process has closed stays in the table for a while without an inode, as if root owned it.
+std::optional<uid_t> owner_in(std::ifstream& table, const std::string& local,
+                              const std::string& remote) {
+  table.clear();
+  table.seekg(0);
+  std::array<char, 64> from{}, to{};
+  for (std::string line; std::getline(table, line);) {
+    unsigned user = 0;
+    unsigned long inode = 0;
+    if (std::sscanf(line.c_str(), "%*d: %63s %63s %*s %*s %*s %*s %u %*d %lu", from.data(),
+                    to.data(), &user, &inode) == 4 &&
+        inode != 0 && local == from.data() && remote == to.data()) {
+      return user;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Endpoint parse_endpoint(const std::string& text) {
+  Endpoint endpoint;
+  const auto colon = text.rfind(':');
+  std::string host = colon == std::string::npos ? "" : text.substr(0, colon);
+  const std::string port = colon == std::string::npos ? text : text.substr(colon + 1);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  if (!host.empty()) endpoint.host = host;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
+  if (error != std::errc{} || end != port.data() + port.size() || endpoint.port < 0 ||
+      endpoint.port > 65535) {
+    throw UsageError("--listen " + text + ": give [HOST:]PORT, such as 7077 or 0.0.0.0:7077");
+  }
+  return endpoint;
+}
+
+bool is_loopback(const Endpoint& endpoint) {
+  int error = 0;
+  const Addresses found = resolve(endpoint, error);
+  return found && is_loopback(found->ai_addr);
+}
+
+Listener listen_at(const Endpoint& endpoint, bool has_token) {
+  int error = 0;
+  const Addresses found = resolve(endpoint, error);
+  if (!found) {
+    throw UsageError("--listen " + text_of(endpoint) + ": " + ::gai_strerror(error) +
+                     "; give an address of this machine, such as 127.0.0.1:7077");
+  }
+  Listener listener{.loopback = is_loopback(found->ai_addr)};
+  if (!listener.loopback && !has_token) {
+    throw UsageError("--listen " + text_of(endpoint) +
+                     " opens the viewer to other machines; add --token-file FILE and give the run "
+                     "--view-token-file FILE, or listen on this machine only: --listen " +
+                     std::to_string(endpoint.port));
+  }
+  listener.socket =
+      ::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, found->ai_protocol);
+  if (listener.socket < 0) refuse(endpoint, errno);
+  const int on = 1;
+  ::setsockopt(listener.socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::bind(listener.socket, found->ai_addr, found->ai_addrlen) != 0 ||
+      ::listen(listener.socket, SOMAXCONN) != 0 ||
+      ::getsockname(listener.socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    error = errno;
+    ::close(listener.socket);
+    refuse(endpoint, error);
+  }
+  listener.port = static_cast<int>(TableAddress{address}.port);
+  return listener;
+}
+
+std::optional<uid_t> SocketTable::user_of_peer(int socket) {
+  sockaddr_storage ours{}, theirs{};
+  socklen_t size = sizeof ours;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&ours), &size) != 0) return std::nullopt;
+  size = sizeof theirs;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&theirs), &size) != 0) return std::nullopt;
+  const TableAddress remote{ours}, local{theirs};
+  if (local.is_ipv4) {
+    if (const auto user = owner_in(tcp_, local.in_tcp(), remote.in_tcp())) return user;
+  }
+  return owner_in(tcp6_, local.in_tcp6(), remote.in_tcp6());
+}
+
+}  // namespace lockstep::viz

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <fstream>
+#include <optional>
+#include <string>
+
+namespace lockstep::viz {
+
+/// The address that the viewer listens on.
+struct Endpoint {
+  std::string host = "127.0.0.1";
+  int port = 7077;
+};
+/// Parses "7078", ":7078", "0.0.0.0:7077" or "[::1]:7077". Throws UsageError.
+Endpoint parse_endpoint(const std::string& text);
+/// Resolves the host and returns whether only this machine can reach the address; false for a name
+/// that can't be resolved, whatever it looks like.
+bool is_loopback(const Endpoint& endpoint);
+
+/// A listening, non-blocking socket.
+struct Listener {
+  int socket = -1;
+  int port = 0;           ///< the actual port if 0 was given
+  bool loopback = false;  ///< only this machine can reach it
+};
+/// Throws UsageError with a suggestion, also if the address is reachable from other machines and
+/// the viewer has no token.
+Listener listen_at(const Endpoint& endpoint, bool has_token);
+
+/// The kernel's tables of TCP sockets (proc_net(5)). They stay open, so that reading them takes no
+/// further descriptor.
+class SocketTable {
+ public:
+  /// Returns the user who owns the other end of a connection within this machine; nothing if that
+  /// end is closed already or the tables can't be read.
+  std::optional<uid_t> user_of_peer(int socket);
+
+ private:
+  std::ifstream tcp_{"/proc/net/tcp"}, tcp6_{"/proc/net/tcp6"};
+};
+
+}  // namespace lockstep::viz
