@@ -89,7 +89,7 @@ void Stream::range_done(const Span& span, Picoseconds launched, OpenSpan& open, 
     // With a fixed time, the launches inside the range cost nothing, but waits inside it still take
     // time.
     if (auto fixed = clock_.times().of(span.category)) time_ += *fixed;
-    clock_.keep_pace(time_);
+    keep_pace();
   }
   if (gpu_ != nullptr) gpu_->pop_range();
   if (!timeline_) return open.end(now());
@@ -130,7 +130,13 @@ void Stream::wait(const Event& event, const Span& why) {
   if (!clock_.is_modelled() || event.time <= time_) return;
   trace_.span(lane_, why, time_, event.time);
   time_ = event.time;
+  keep_pace();
+}
+
+void Stream::keep_pace() {
+  sleeps_for_pace_.store(true, std::memory_order_relaxed);
   clock_.keep_pace(time_);
+  sleeps_for_pace_.store(false, std::memory_order_relaxed);
 }
 
 void Stream::follow(const Event& event) {

@@ -93,6 +93,8 @@ class Stream {
   /// Whether the rank's thread is inside a kernel. Always false on a GPU, because launches return
   /// immediately.
   bool in_kernel() const { return kernel_.load(std::memory_order_relaxed) != nullptr; }
+  /// Whether the rank's thread sleeps on purpose, because of --pace.
+  bool sleeps_for_pace() const { return sleeps_for_pace_.load(std::memory_order_relaxed); }
   /// The innermost open range and the current kernel, such as "PP:1F0 (attention)", and the seconds
   /// that the range has been open.
   struct Activity {
@@ -158,6 +160,7 @@ class Stream {
   Span announced(const Span& span);
   void range_done(const Span& span, Picoseconds launched, OpenSpan& open, MarkPtr begun);
   void wait_for(const Mark& mark);
+  void keep_pace();
 
   const Clock& clock_;
   Recorder& trace_;
@@ -173,6 +176,7 @@ class Stream {
   Picoseconds time_ = 0;
   std::atomic<std::uint64_t> launched_{0};
   std::atomic<const char*> kernel_{nullptr};
+  std::atomic<bool> sleeps_for_pace_{false};
 };
 
 }  // namespace lockstep

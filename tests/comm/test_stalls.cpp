@@ -127,6 +127,19 @@ TEST_CASE("stalls: a collective waits for a rank that computes") {
   CHECK(failure == over);
 }
 
+TEST_CASE("stalls: a rank that sleeps because of --pace has not stalled, and no notice is given") {
+  // One millisecond of modelled time takes 1.5 s.
+  ImpatientRun paced{3, Clock::modelled({}, FixedTimes::parse("forward=1ms"), 1e-3 / 1.5)};
+  const std::string failure = paced([&](Rank& rank) {
+    if (rank.id < 2) return paced.receive(rank, rank.id + 1);
+    rank.clock.start_pace();
+    rank.compute.range({.name = "forward", .category = Category::forward}, [] {});
+    paced.run.fabric.fail(over);
+  });
+  CHECK(failure == over);
+  CHECK(paced.count() == 0);
+}
+
 TEST_CASE("stalls: a rank that sleeps after a kernel has stalled") {
   ImpatientRun stalled{3};
   const std::string failure = stalled([&](Rank& rank) {

@@ -108,6 +108,7 @@ TEST_CASE("flags set what they name") {
   CHECK(options->run.microbatches == std::vector<int>{4});
   CHECK(options->output.quiet);
   CHECK(options->platform.patience_seconds == 2.5);
+  CHECK(parse({"--pace", "0.5", "--timeout", "2.5"})->platform.patience_seconds == 2.5);
 }
 
 TEST_CASE("several microbatches are a sweep") {

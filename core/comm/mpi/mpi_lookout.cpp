@@ -133,7 +133,8 @@ void MpiLookout::answer_questions() {
           answer.waits_for[static_cast<std::size_t>(answer.waits++)] = each->peer_;
       const Time now = SteadyClock::now();
       const std::chrono::duration<double> patience{patience_seconds_};
-      if (computes_ && question.waited >= patience_seconds_ && now - noticed_ >= patience) {
+      if (computes_ && !itself_->sleeps_for_pace() && question.waited >= patience_seconds_ &&
+          now - noticed_ >= patience) {
         noticed_ = now;
         line = itself_->notice();
       }

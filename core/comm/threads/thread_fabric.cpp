@@ -161,7 +161,8 @@ bool ThreadFabric::is_held_up_by_compute(std::unique_lock<std::mutex>& lock, int
   }
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> patience{patience_seconds_};
-  if (busy != nullptr && notice_ && waited >= patience_seconds_ && now - noticed_ >= patience) {
+  if (busy != nullptr && !busy->sleeps_for_pace() && notice_ && waited >= patience_seconds_ &&
+      now - noticed_ >= patience) {
     noticed_ = now;
     const std::string line = busy->notice();
     lock.unlock();

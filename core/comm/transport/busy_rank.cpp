@@ -23,7 +23,7 @@ BusyRank::BusyRank(int rank, const Stream& compute)
 
 bool BusyRank::is_busy() {
   const std::uint64_t launched = compute_->launched();
-  const bool busy = compute_->in_kernel() || launched != launched_;
+  const bool busy = compute_->in_kernel() || launched != launched_ || sleeps_for_pace();
   if (busy) busy_ = SteadyClock::now();
   launched_ = launched;
   return busy;
@@ -32,6 +32,10 @@ bool BusyRank::is_busy() {
 bool BusyRank::busy_within(double seconds) {
   is_busy();
   return busy_ != SteadyClock::time_point{} && seconds_since(busy_) <= seconds;
+}
+
+bool BusyRank::sleeps_for_pace() const {
+  return compute_->sleeps_for_pace();
 }
 
 // The open range may contain waits, so the time is counted from the end of the last wait.

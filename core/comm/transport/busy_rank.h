@@ -13,7 +13,8 @@ class Stream;
 using Notice = std::function<void(const std::string&)>;
 
 /// Lets an observer poll whether a rank is computing or has stalled. A rank is busy if its own
-/// thread is inside a kernel or has launched one since the previous poll.
+/// thread is inside a kernel, has launched one since the previous poll, or sleeps because of
+/// --pace.
 class BusyRank {
  public:
   /// `compute` is the stream of the rank's own thread. It must outlive this object.
@@ -25,6 +26,8 @@ class BusyRank {
   bool busy_within(double seconds);
   /// Records that the rank's own thread no longer waits for other ranks.
   void stopped_waiting() { waited_until_ = std::chrono::steady_clock::now(); }
+  /// Whether the rank sleeps because of --pace, so that no user needs a notice.
+  bool sleeps_for_pace() const;
   /// Returns, for example, "rank 2 has been computing PP:1F0 (attention) for 5.0 s; the others wait
   /// for it".
   std::string notice() const;

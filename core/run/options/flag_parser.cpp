@@ -117,7 +117,9 @@ void FlagParser::Impl::shared_flags() {
   app.add_option(
          "--timeout", platform.patience_seconds,
          "seconds that a rank waits for others before the run fails as stalled. Time during which "
-         "one of them computes does not count; a notice names the busy rank instead")
+         "one of them computes does not count; a notice names the busy rank instead. Nor does time "
+         "that --pace makes a rank sleep. Under mpi, the run also fails if a rank's process has "
+         "been stopped for that long, at any time from its start to its end")
       ->check(positive(false))
       ->capture_default_str();
   choice("--device", platform.device, {"cpu", "cuda", "meta"},

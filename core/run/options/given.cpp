@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <limits>
 #include <numeric>
 #include <sstream>
 #include <tuple>
@@ -240,9 +239,6 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   run.optimizer.weight_decay = 0.1F;
   output.parity = given.parity == "on";
   platform.pace = given.pace;
-  if (platform.pace > 0)
-    platform.patience_seconds =
-        std::numeric_limits<double>::infinity();  // ranks are slow on purpose
   run.model.validate();
   if (run.model.vocabulary < Tokenizer::vocabulary)
     throw UsageError(
