@@ -57,6 +57,7 @@ TEST_CASE("hosts with slots for all ranks are accepted") {
   CHECK_NOTHROW(file("a slots=2\nb\n").check(64));  // as many slots as b has cores
   CHECK_NOTHROW((HostChoice{.hosts = "a:2,b,b"}).check(4));
   CHECK_NOTHROW((HostChoice{.hosts = "10.0.0.1:8"}).check(8));
+  CHECK_NOTHROW((HostChoice{.hosts = "user@node-1.a_b.org:8"}).check(8));
 }
 
 TEST_CASE("unusable hosts give one line with the reason and a remedy") {
@@ -74,10 +75,13 @@ TEST_CASE("unusable hosts give one line with the reason and a remedy") {
   CHECK(unlike(of_file("a slots=2\nb slots=1\n", 4),
                {"--hostfile", "3 slots for --ranks 4", "--ranks 3"}) == "");
   CHECK(unlike(of_file("a slots=2\nb slot=1\n", 1), {"line 2", "'slot=1'"}) == "");
+  CHECK(unlike(of_file("a\n-oProxyCommand=x slots=2\n", 1),
+               {"line 2", "'-oProxyCommand=x' is not a host"}) == "");
   CHECK(unlike(of_file("a slots=many\n", 1), {"line 1", "'slots=many'", "at least 1"}) == "");
   CHECK(unlike(refusal({.hosts = "a:2,b:1"}, 4), {"--hosts a:2,b:1", "3 slots for --ranks 4"}) ==
         "");
-  for (const std::string wrong : {":2", "a:", "a:0", "a:x", "a,,b", "a b"})
+  for (const std::string wrong : {":2", "a:", "a:0", "a:x", "a,,b", "a b", "-oProxyCommand=x:4",
+                                  "u@-x", "a;b", "a$b"})
     CHECK(unlike(refusal({.hosts = wrong}, 1), {"--hosts " + wrong, "node1:4,node2:4"}) == "");
   CHECK(unlike(refusal({.hostfile = "f", .hosts = "a"}, 1), {"--hosts a", "--hostfile f"}) == "");
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -12,6 +14,16 @@
 namespace lockstep {
 
 namespace {
+
+/// Whether `host` can be a host's name or address, and never an option of mpirun or of ssh.
+bool is_host(const std::string& host) {
+  const auto may_be_in_it = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == ':' || c == '[' ||
+           c == ']' || c == '@' || c == '%';
+  };
+  return !host.empty() && host.front() != '-' && host.find("@-") == std::string::npos &&
+         std::ranges::all_of(host, may_be_in_it);
+}
 
 void check_slots(const std::string& flag, int slots, int ranks) {
   if (slots >= ranks) return;
@@ -35,6 +47,11 @@ void check_file(const std::string& file, int ranks) {
     std::istringstream words{line.substr(0, line.find('#'))};
     std::string word;
     if (!(words >> word)) continue;
+    if (!is_host(word))
+      throw UsageError(
+          fmt::format("{}: line {}: '{}' is not a host; a line has a host and its slots, such as "
+                      "'node1 slots=4'",
+                      flag, number, word));
     ++hosts;
     bool known = false;
     while (words >> word) {
@@ -67,7 +84,7 @@ void check_list(const std::string& list, int ranks) {
     const auto colon = part.rfind(':');
     const auto count =
         colon == std::string::npos ? std::optional{1} : whole_number(part.substr(colon + 1), 1);
-    if (!count || part.empty() || colon == 0 || part.find_first_of(" \t") != std::string::npos)
+    if (!count || !is_host(part.substr(0, colon)))
       throw UsageError(fmt::format(
           "--hosts {}: '{}' is not a host; list hosts and their slots, such as node1:4,node2:4",
           list, part));
