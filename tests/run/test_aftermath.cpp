@@ -168,3 +168,19 @@ TEST_CASE("messages that only mpirun has are passed on, whole or truncated") {
   CHECK(output_of(2, {"--- a short rule"}).at_once == "--- a short rule\n");
   CHECK(output_of(2, {}).at_end.empty());
 }
+
+TEST_CASE("the launching process's own cause comes before those that ranks report") {
+  Aftermath aftermath{2};
+  aftermath.line(line_of(Kind::location, 1, "b", ""));
+  aftermath.line(line_of(Kind::failure, 0, "a", "has waited 2 s for rank 1"));
+  aftermath.set_cause(1, "its process (7) has been stopped for 2.0 s");
+  CHECK(aftermath.failed());
+  CHECK(aftermath.text("; EPILOGUE")
+            .starts_with("the run failed: rank 1 on b: its process (7) has been stopped for 2.0 s; "
+                         "EPILOGUE\n"));
+
+  Aftermath without_rank{2};
+  without_rank.set_cause({}, "mpirun was killed by signal 9 (Killed)");
+  CHECK(without_rank.text("; EPILOGUE")
+            .starts_with("the run failed: mpirun was killed by signal 9 (Killed); EPILOGUE\n"));
+}

@@ -13,7 +13,6 @@ namespace lockstep {
 
 namespace {
 
-constexpr const char* messages_variable = "LOCKSTEP_REPORTS";
 constexpr const char* mark = "\x1elockstep\t";
 constexpr char line_break = '\x1f';  // encodes a newline within the line
 /// Indents all lines but the first by four spaces.
@@ -27,6 +26,8 @@ constexpr const char* kinds[] = {"location",        "usage_error",      "failure
                                  "last_operations", "already_reported", "busy"};
 
 }  // namespace
+
+const char* const messages_variable = "LOCKSTEP_REPORTS";
 
 std::string RankMessage::to_line() const {
   std::string line = fmt::format("{}{}\t{}\t{}\t", mark, kinds[static_cast<int>(kind)], rank, host);

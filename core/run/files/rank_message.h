@@ -37,6 +37,8 @@ struct RankMessage {
 /// Writes the message to stderr: as a marked line if the parent process collects messages,
 /// otherwise as shown().
 void write_message(const RankMessage& message);
+/// The environment variable of processes whose parent collects messages.
+extern const char* const messages_variable;
 /// Tells child processes to send messages as marked lines.
 void collect_messages();
 /// Returns whether the parent process collects this process's messages.

@@ -57,6 +57,12 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
   return text;
 }
 
+void Aftermath::set_cause(std::optional<int> rank, const std::string& text) {
+  failed_ = true;
+  if (rank) hosts_.try_emplace(*rank, host_name());
+  own_cause_ = (rank ? rank_on_host(*rank) + ": " : "") + text;
+}
+
 std::string Aftermath::end() {
   if (inside_) end_block();
   inside_ = false;
@@ -120,7 +126,9 @@ std::string Aftermath::text(const std::string& epilogue) const {
   };
   std::string text;
   int victim = -1;
-  if (killed_ && !has_reported(killed_->rank)) {
+  if (own_cause_) {
+    text = fmt::format("the run failed: {}{}\n", *own_cause_, epilogue);
+  } else if (killed_ && !has_reported(killed_->rank)) {
     victim = killed_->rank;
     text = fmt::format("the run failed: {} {}{}\n", rank_on_host(victim), killed_->text, epilogue);
   } else if (!causes_.empty()) {

@@ -23,6 +23,10 @@ class Aftermath {
   /// Takes a line, without its newline. Returns the text to print immediately, or nothing if the
   /// line is reported at the end.
   std::optional<std::string> line(const std::string& text);
+  /// Sets a cause that this process has found itself, for a rank of this host or for none. It comes
+  /// before those that ranks have reported.
+  void set_cause(std::optional<int> rank, const std::string& text);
+  bool has_own_cause() const { return own_cause_.has_value(); }
   /// Call this after the last line. Returns the rest of mpirun's text to print.
   std::string end();
 
@@ -51,7 +55,8 @@ class Aftermath {
   std::string unexplained_;  ///< blocks that nothing else reports
   std::map<int, std::string> hosts_;
   std::map<int, std::string> operations_;
-  std::vector<RankMessage> causes_;    ///< failures that ranks have reported, in order of arrival
+  std::vector<RankMessage> causes_;  ///< failures that ranks have reported, in order of arrival
+  std::optional<std::string> own_cause_;
   std::optional<RankMessage> killed_;  ///< the rank that mpirun saw killed, and its signal
   std::optional<RankMessage> ended_;   ///< the first rank that mpirun saw exit with an error
   std::vector<std::string> refusals_;

@@ -22,6 +22,8 @@
 #include "core/base/token.h"
 #include "core/run/files/rank_message.h"
 #include "core/run/launch/aftermath.h"
+#include "core/run/launch/loopback.h"
+#include "core/run/launch/processes.h"
 
 namespace lockstep {
 
@@ -42,15 +44,13 @@ std::vector<std::string> command(int ranks, const HostChoice& hosts, int argc, c
   if (size <= 0) throw RunError("can't find this program's executable");
   self[size] = '\0';
 
-  std::vector<std::string> words{"mpirun",
-                                 "-n",
-                                 std::to_string(ranks),
-                                 "--oversubscribe",
-                                 "--bind-to",
-                                 "none",
-                                 "--mca",
-                                 "odls_base_sigkill_timeout",
-                                 "1"};
+  std::vector<std::string> words;
+  if (is_one_host(hosts)) words = preload_loopback();
+  const bool preloads = !words.empty();  // into mpirun, but not into the ranks
+  for (const char* word : {"mpirun", "--oversubscribe", "--bind-to", "none", "--mca",
+                           "odls_base_sigkill_timeout", "1", "-n"})
+    words.emplace_back(word);
+  words.push_back(std::to_string(ranks));
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   for (const std::string& word : hosts.arguments()) words.push_back(word);
   // Remote hosts receive only the variables named here; this host inherits the whole environment.
@@ -60,6 +60,8 @@ std::vector<std::string> command(int ranks, const HostChoice& hosts, int argc, c
       words.emplace_back("-x");
       words.emplace_back(variable);
     }
+  if (preloads)
+    for (const std::string& word : preload_own()) words.push_back(word);
   words.emplace_back(self);
   for (std::string& word : arguments_without({"--view-token", "--view-token-file"}, argc, argv))
     words.push_back(std::move(word));
@@ -88,7 +90,7 @@ std::pair<pid_t, int> start(std::vector<std::string> words) {
     if (const int nothing = ::open("/dev/null", O_RDONLY); nothing >= 0)
       ::dup2(nothing, STDIN_FILENO);
     ::dup2(errors[1], STDERR_FILENO);
-    ::execvp("mpirun", arguments.data());
+    ::execvp(arguments.front(), arguments.data());
     ::_exit(127);
   }
   ::close(errors[1]);
@@ -103,6 +105,11 @@ class Lines {
   Lines(const Lines&) = delete;
   Lines& operator=(const Lines&) = delete;
 
+  /// Whether there is input, or the end of file.
+  bool has_more() const {
+    pollfd events{descriptor_, POLLIN, 0};
+    return ::poll(&events, 1, 0) > 0;
+  }
   /// Waits up to `milliseconds` for input; returns false at end of file.
   bool read(int milliseconds, const std::function<void(const std::string&)>& take) {
     pollfd events{descriptor_, POLLIN, 0};
@@ -130,13 +137,14 @@ class Lines {
 /// it SIGTERM and finally SIGKILL. Its daemons and ranks end when they lose the connection to it.
 class Deadline {
  public:
-  explicit Deadline(pid_t mpirun) : mpirun_(mpirun) {}
+  /// Connections to `other_hosts` take longer to end.
+  Deadline(pid_t mpirun, bool other_hosts)
+      : mpirun_(mpirun), patience_(other_hosts ? 4000 : 2000) {}
   void look(bool has_reason) {
-    using namespace std::chrono_literals;
     const SteadyTime now = std::chrono::steady_clock::now();
     if (!has_reason) since_ = now;
-    if (now - since_ > 4s && asked_ == 0) send(SIGTERM);
-    if (now - since_ > 6s && asked_ == 1) send(SIGKILL);
+    if (now - since_ > patience_ && asked_ == 0) send(SIGTERM);
+    if (now - since_ > 1.5 * patience_ && asked_ == 1) send(SIGKILL);
   }
 
  private:
@@ -145,9 +153,21 @@ class Deadline {
     ++asked_;
   }
   pid_t mpirun_;
+  std::chrono::milliseconds patience_;
   SteadyTime since_ = std::chrono::steady_clock::now();
   int asked_ = 0;
 };
+
+/// The cause of the failure of a run in which a process has been stopped.
+void blame(const Watchdog::Stopped& stopped, Aftermath& aftermath) {
+  const std::string since = fmt::format("has been stopped for {:.1f} s", stopped.seconds);
+  if (stopped.rank)
+    aftermath.set_cause(stopped.rank, fmt::format("its process ({}) {}", stopped.process, since));
+  else
+    aftermath.set_cause(
+        {}, fmt::format("{} (process {}) {}", stopped.is_mpirun ? "mpirun" : "a rank's process",
+                        stopped.process, since));
+}
 
 }  // namespace
 
@@ -164,6 +184,8 @@ int run_under_mpirun(
     SignalWatch& watch,
     const std::function<std::string(const std::map<int, std::string>&)>& epilogue) {
   collect_messages();
+  adopt_orphans();
+  if (is_one_host(hosts)) keep_off_the_network();
   std::atomic<pid_t> child{0};
   std::atomic<bool> interrupted{false};
   // Between SIGTERM and SIGKILL, mpirun gives its ranks only a few milliseconds, so this process
@@ -184,18 +206,41 @@ int run_under_mpirun(
   // Slightly less than the ranks' interval, because the arrival times of notices vary.
   Aftermath aftermath{ranks, 0.9 * patience_seconds};
   Lines lines{errors};
-  Deadline deadline{process};
+  Deadline deadline{process, hosts.any()};
+  Watchdog watchdog{process, patience_seconds};
+  StoppedEnd stopped_end{process};
   const auto take = [&](const std::string& text) {
     const auto shown = aftermath.line(text);
     if (shown && !interrupted) fmt::print(stderr, "{}\n", *shown);
   };
-  while (lines.read(100, take)) deadline.look(aftermath.failed() || interrupted);
-  const std::string unexplained = aftermath.end();
+  // mpirun may be killed while a child that it has not started completely keeps the pipe open, so
+  // this waits for mpirun too, and not only for the end of its output.
   int status = 0;
-  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  bool open = true;
+  while (true) {
+    if (open)
+      open = lines.read(100, take);
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds{2});
+    if (::waitpid(process, &status, WNOHANG) == process) break;
+    deadline.look(aftermath.failed() || interrupted);
+    stopped_end.look();
+    if (aftermath.has_own_cause() || interrupted) continue;
+    if (const auto stopped = watchdog.look(aftermath.failed())) {
+      blame(*stopped, aftermath);
+      stopped_end.begin(*stopped);
+    }
   }
+  while (open && lines.has_more()) open = lines.read(0, take);
+  const std::string unexplained = aftermath.end();
   watch.set_handler([](int) {});  // the run is over
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && !interrupted) return 0;
+  // A killed mpirun leaves ranks behind.
+  end_children(messages_variable, std::chrono::milliseconds{700});
+  if (WIFSIGNALED(status) && !aftermath.failed())
+    aftermath.set_cause({}, fmt::format("mpirun was killed by signal {} ({})", WTERMSIG(status),
+                                        ::strsignal(WTERMSIG(status))));
+  const bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (good && !interrupted && !aftermath.has_own_cause()) return 0;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) throw UsageError(no_mpirun);
   const std::string more = epilogue(aftermath.hosts());
   if (interrupted) {
@@ -204,7 +249,7 @@ int run_under_mpirun(
   }
   fmt::print(stderr, "{}{}", unexplained, aftermath.text(more));
   if (aftermath.refused()) return 2;
-  if (WIFEXITED(status) && WEXITSTATUS(status) <= 2) return WEXITSTATUS(status);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 2 && !aftermath.has_own_cause()) return 2;
   return 1;
 }
 

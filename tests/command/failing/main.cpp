@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/comm/mpi/environment.h"
 #include "core/run/lesson.h"
 
 using namespace lockstep;
@@ -42,7 +44,8 @@ int main(int argc, char** argv) {
   const auto& how =
       lesson.flag<std::string>("--how", "throw",
                                "throw, refuse, exit, crash, sleep, compute, kernel (which "
-                               "ends), or not");
+                               "ends), stop, stop-first (before MPI starts), stop-last (after the "
+                               "last step), stop-after (after MPI has ended), or not");
   const double& seconds = lesson.flag("--seconds", 5.0, "how long that kernel takes");
   const bool& persist = lesson.flag(
       "--persist", false, "after a failure, ranks go on until their next operation fails");
@@ -69,17 +72,27 @@ int main(int argc, char** argv) {
         if (rank.id == victim && how == "refuse") throw UsageError("its own refusal");
         if (rank.id == victim && how == "exit") std::_Exit(1);
         if (rank.id == victim && how == "crash") std::raise(SIGSEGV);
+        if (rank.id == victim && how == "stop") std::raise(SIGSTOP);
         if (rank.id == victim && (how == "sleep" || how == "compute")) go_on(how == "compute");
       }
       rank.world.barrier().wait();
     }
   };
-  return lesson.run([&](Rank& rank) {
+  // Lessons parse their flags in run(), and the first of these stops comes before it.
+  const auto stops = [&](const std::string& when) {
+    return std::find(argv, argv + argc, when) != argv + argc &&
+           mpi_rank_from_environment() == victim && under_mpi();
+  };
+  if (stops("stop-first")) std::raise(SIGSTOP);
+  const int code = lesson.run([&](Rank& rank) {
     try {
       work(rank);
+      if (rank.id == victim && how == "stop-last") std::raise(SIGSTOP);
     } catch (const RunError&) {
       while (persist) Work ignored = rank.world.barrier();
       throw;
     }
   });
+  if (stops("stop-after")) std::raise(SIGSTOP);
+  return code;
 }
