@@ -26,7 +26,8 @@ tests    doctest-dev        header:doctest/doctest.h
 tests    xvfb               tool:Xvfb
 tests    xauth              tool:xauth
 tests    libgl1-mesa-dri    file:/usr/lib*/dri/swrast_dri.so
-bench    libbenchmark-dev   header:benchmark/benchmark.h'
+bench    libbenchmark-dev   header:benchmark/benchmark.h
+what_if  patch              tool:patch'
 
 # --- Packages ------------------------------------------------------------------------------------
 
@@ -69,7 +70,7 @@ list_missing() { # GROUP...
   local group
   local -A what=([required]='to build and run' [mpi]='for ranks as processes'
                  [viewer]='for the viewer' [tests]='for the tests'
-                 [bench]='for the benchmarks')
+                 [bench]='for the benchmarks' [what_if]="for the lessons' what-ifs")
   for group in "$@"; do
     [[ -z $(missing_of "$group") ]] || say "  ${what[$group]}: $(missing_of "$group")"
   done

@@ -32,6 +32,8 @@ foreach(name 08_gpipe 09_1f1b)
   add_custom_target(lesson_${name} ALL COMMENT "Building lesson_${name}"
     COMMAND install -D ${CMAKE_SOURCE_DIR}/lesson ${CMAKE_BINARY_DIR}/lessons/lesson_${name})
 endforeach()
+add_custom_target(lesson_09_1f1b-what_if-no_flush COMMENT "Building a what-if"
+  COMMAND install -D ${CMAKE_SOURCE_DIR}/lesson ${CMAKE_BINARY_DIR}/lessons/lesson_09_1f1b-what_if-no_flush)
 add_executable(lesson_10_broken EXCLUDE_FROM_ALL lessons/10_broken/main.cpp)
 add_custom_target(lockstep_view ALL COMMENT "Building lockstep_view"
   COMMAND install -D ${CMAKE_SOURCE_DIR}/view ${CMAKE_BINARY_DIR}/viz/lockstep_view)
@@ -96,6 +98,9 @@ END
   printf 'int main() { return 9; }\n' >"$house/lessons/09_1f1b/main.cpp"
   printf 'int gpipe();\n' >"$house/lessons/08_gpipe/gpipe.h"
   printf 'int one_f_one_b();\n' >"$house/lessons/09_1f1b/one_f_one_b.h"
+  mkdir "$house/lessons/09_1f1b/what_if"
+  printf 'No flush follows a batch.\n\n--- a/x.h\n+++ b/x.h\n@@ -1 +1 @@\n-flush();\n+\n' >"$house/lessons/09_1f1b/what_if/no_flush.patch"
+  printf 'Too short.\n' >"$house/lessons/09_1f1b/what_if/short_warm_up.patch"
   printf 'int main() { return undeclared; }\n' >"$house/lessons/10_broken/main.cpp"
   # A dpkg with everything installed except what $LACKING names; nothing here may reach the real
   # apt.
@@ -182,6 +187,35 @@ claim "and then it runs" says 'lesson 09_1f1b'
 lockstep lesson 10; claim "a lesson that does not compile fails" ended 1
 claim "and shows what the compiler said" says "main.cpp:1:21: error:"
 claim "but not its command line" is_silent_on ' -o CMakeFiles'
+
+# What-ifs.
+lockstep lesson 9 --what-if
+claim "--what-if lists the lesson's what-ifs, each with its first line, and nothing else" \
+  [ "$out" = $'  no_flush             No flush follows a batch.\n  short_warm_up        Too short.' ]
+claim "and ends well" ended 0
+first=$out; lockstep lesson 9 --what-if --steps 3; claim "flags after it change nothing" [ "$out" = "$first" ]
+lockstep lesson --what-if; claim "without a lesson, it lists those of every lesson" says $'09_1f1b\n  no_flush'
+lockstep lesson 8 --what-if; claim "a lesson without what-ifs says so" [ "$out" = 'lesson 08_gpipe has no what-ifs' ]
+lockstep lesson 9 --what-if no_flsh; claim "a wrong name is refused" ended 2
+claim "and the nearest is proposed" says "no what-if of this name; the nearest is no_flush; './lockstep lesson 09_1f1b --what-if' lists all"
+claim "in one line" has_lines 1
+lockstep lesson 9 --what-if long_warm_up; claim "the nearest of several" says 'the nearest is short_warm_up'
+for words in '8 --what-if x' '9 --what-if no_flush --what-if no_flush'; do
+  # shellcheck disable=SC2086  # several words
+  lockstep lesson $words; claim "'lesson $words' is refused" ended 2
+  claim "'lesson $words' is refused in one line" has_lines 1
+done
+for words in '--what-if no_flush --steps 3' '--steps 3 --what-if=No-Flush'; do
+  # shellcheck disable=SC2086  # several words
+  lockstep lesson 9 $words; claim "'$words' runs the changed lesson, without the flag" says 'lesson 09_1f1b-what_if-no_flush in'
+  claim "'$words' leaves the other flags" says 'with <--steps> <3>'
+  claim "'$words' shows the change" says $'No flush follows a batch.\n\n--- a/x.h\n+++ b/x.h\n@@ -1 +1 @@\n-flush();\n+\n'
+done
+lockstep lesson 9 --what-if no_flush --exit 1; claim "the exit code is the changed lesson's" ended 1
+out=$(cd "$house" && script -qec './lockstep lesson 9 --what-if no_flush' /dev/null </dev/null); code=$?
+claim "on a terminal, the change is in colour" says $'\e[31m-flush();\e[m'
+lockstep lesson 9 --help; claim "lesson N --help lists its what-ifs" says 'No flush follows a batch.'
+lockstep lesson 8 --help; claim "or none" is_silent_on 'What-ifs'
 
 # Build progress, without a terminal.
 out=$(bash -c 'say() { printf "%s\n" "$*" >&2; }; preset=release; source "$1"; PROGRESS_SECONDS=1

@@ -1,5 +1,5 @@
-"""Runs the commands of a page in a copy of the tree: ./lockstep is the real script, its build is
-the given one and is never modified, and runs write to a temporary folder."""
+"""Runs the commands of a page in a copy of the tree: ./lockstep is the real script, its build is the
+given one, to which only the programs of what-ifs are added, and runs write to a temporary folder."""
 
 import os
 import re
@@ -11,8 +11,17 @@ import tempfile
 import time
 from pathlib import Path
 
-# Nothing is built or installed here; ctest or the user has done that before.
-STUB = 'need() { :; }\nbuild() { :; }\n'
+# Nothing is built or installed here, because ctest or the user has done that before, except the
+# programs of what-ifs, which are not part of a build.
+STUB = '''need() { :; }
+build() {
+  [[ $* == *-what_if-* ]] || return 0
+  local folder log
+  folder=$(readlink -f "$build") log=$(mktemp)
+  flock "$folder/lock" cmake --build "$folder" --target "$@" >"$log" 2>&1 || fail "$(cat "$log")"
+  rm "$log"
+}
+'''
 
 # Commands that no test of a page can run, with reasons.
 NOT_RUN = [

@@ -1,0 +1,78 @@
+# What-ifs (CONTRIBUTING.md, "Add a what-if"): each patch lessons/NN_name/what_if/CHANGE.patch defines the program
+# lesson_NN_name-what_if-CHANGE, the lesson with this change. It is compiled from patched copies in the build folder.
+# It is not part of the target `all`; the target `what_if` builds all of them.
+find_program(LOCKSTEP_PATCH patch)
+if(NOT LOCKSTEP_PATCH)
+  message(STATUS "Lockstep: the lessons' what-ifs left out (there is no program patch)")
+endif()
+add_custom_target(what_if)
+
+function(lockstep_what_if lesson patch)
+  cmake_path(GET patch STEM change)
+  set(program lesson_${lesson}-what_if-${change})
+  set(folder ${CMAKE_BINARY_DIR}/what_if/${lesson}/${change})
+  # The patch names the files that it changes, so a new version of it needs a new configuration.
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${patch})
+  file(STRINGS ${patch} files REGEX "^[+][+][+] b/")
+  list(TRANSFORM files REPLACE "^[+][+][+] b/([^\t]*).*" "\\1")
+
+  set(make_copies COMMAND ${CMAKE_COMMAND} -E rm -rf ${folder})
+  foreach(file ${files})
+    cmake_path(GET file PARENT_PATH parent)
+    list(APPEND make_copies COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}/${parent}
+      COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/${file} ${folder}/${file})
+  endforeach()
+  list(TRANSFORM files PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE originals)
+  list(TRANSFORM files PREPEND ${folder}/ OUTPUT_VARIABLE copies)
+  add_custom_command(OUTPUT ${copies} ${make_copies}
+    COMMAND ${LOCKSTEP_PATCH} --strip=1 --fuzz=0 --no-backup-if-mismatch --directory=${folder} --input=${patch}
+    DEPENDS ${patch} ${originals} VERBATIM)
+
+  set(main ${CMAKE_CURRENT_SOURCE_DIR}/${lesson}/main.cpp)
+  if("lessons/${lesson}/main.cpp" IN_LIST files)
+    set(main ${folder}/lessons/${lesson}/main.cpp)
+  endif()
+  set(headers ${copies})
+  list(FILTER headers INCLUDE REGEX "\\.h$")
+  add_executable(${program} EXCLUDE_FROM_ALL ${main} ${headers})
+  target_include_directories(${program} BEFORE PRIVATE ${folder})
+  foreach(file ${files})
+    if(file MATCHES "^(core|kernels)/.*\\.cpp$")
+      lockstep_recompile(${program} ${CMAKE_SOURCE_DIR}/${file} ${folder}/${file})
+    endif()
+  endforeach()
+  target_link_libraries(${program} PRIVATE lockstep_core)
+  add_dependencies(what_if ${program})
+endfunction()
+
+# Compiles `copy` into the program as its library compiles `source`. The linker then needs nothing from the object
+# file that contains `source` in the library. In a unity build that file contains other sources, too, so they are
+# compiled with the copy.
+function(lockstep_recompile program source copy)
+  foreach(target lockstep_kernels lockstep_framing lockstep_core)
+    get_target_property(sources_of_target ${target} SOURCES)
+    if(source IN_LIST sources_of_target)
+      set(library ${target})
+      set(sources ${sources_of_target})
+    endif()
+  endforeach()
+  get_source_file_property(group ${source} DIRECTORY ${CMAKE_SOURCE_DIR}/core UNITY_GROUP)
+  set(together ${copy})
+  if(LOCKSTEP_UNITY AND group)
+    foreach(other ${sources})
+      get_source_file_property(group_of_other ${other} DIRECTORY ${CMAKE_SOURCE_DIR}/core UNITY_GROUP)
+      if(group_of_other STREQUAL group AND NOT other STREQUAL source)
+        list(APPEND together ${other})
+      endif()
+    endforeach()
+  endif()
+  add_library(${program}-objects OBJECT EXCLUDE_FROM_ALL ${together})
+  set_target_properties(${program}-objects PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  foreach(what COMPILE_OPTIONS COMPILE_DEFINITIONS LINK_LIBRARIES)
+    get_target_property(of_library ${library} ${what})
+    if(of_library)
+      set_target_properties(${program}-objects PROPERTIES ${what} "${of_library}")
+    endif()
+  endforeach()
+  target_link_libraries(${program} PRIVATE ${program}-objects)
+endfunction()
