@@ -17,7 +17,10 @@ copy_files_of() { # PATCH: copies the files that it changes to $scratch/tree
 applies() { run patch --strip=1 --fuzz=0 --directory="$scratch/tree" --input="$1"; ended 0; } # PATCH
 fails_to_apply() { ! applies "$1"; }
 matches() { [[ $1 =~ $2 ]]; } # TEXT EXPRESSION
-runs_it() { grep -qE -- "\./lockstep lesson $2 (.* )?--what-if $3($|[^a-z0-9_])" "$source_dir/lessons/$1"/*.md; } # LESSON NUMBER CHANGE
+runs_it() { # LESSON NUMBER CHANGE; a command may continue on the next line
+  sed -e ':again' -e '/\\$/{N;s/\\\n//;b again' -e '}' "$source_dir/lessons/$1"/*.md |
+    grep -E -- "\./lockstep lesson $2 (.* )?--what-if $3($|[^a-z0-9_])" >/dev/null
+}
 
 patches=0
 for patch in "$source_dir"/lessons/*/what_if/*; do
