@@ -18,6 +18,7 @@ case "$*" in
   "lesson 5 --clock wall") echo "rank 0   c-----.... took $RANDOM.5 ms" ;;
   "lesson 5 --pp 2") echo "this lesson puts all ranks on the dp axis" >&2; exit 2 ;;
   "lesson 5 --parity on") echo "losses differ by 3.4e-08" ;;
+  "lesson 5 --what-if late") echo "rank 0 calls all_reduce of 4 bytes (ring.h:1)" ;;
   "lesson 5 --save runs/saved") echo saved >runs/saved ;;
 esac
 '''
@@ -198,6 +199,13 @@ class Pages(unittest.TestCase):
         (self.tree / 'core/comm/ring.h').write_text('int a;\ngroup.all_reduce(x);\n')
         self.passes('# A page\n\nrank 0 calls all_reduce of 4 bytes (ring.h:2).\n')
         self.fails('# A page\n\nrank 0 calls all_reduce of 4 bytes (ring.h:1).\n', 3, 'ring.h:1', '[2]')
+
+    def test_a_place_that_a_what_if_prints_is_one_in_the_changed_source(self):
+        (self.tree / 'core/comm').mkdir(parents=True)
+        (self.tree / 'core/comm/ring.h').write_text('int a;\ngroup.all_reduce(x);\n')
+        place = '```\nrank 0 calls all_reduce of 4 bytes (ring.h:1)\n```\n'
+        self.fails('# A page\n\n<!-- not run: changed code -->\n' + place, 5, 'ring.h:1')
+        self.passes('# A page\n\n```\n./lockstep lesson 5 --what-if late\n```\n\n' + place)
 
     def test_quotations_are_printed_where_the_author_says_so(self):
         page = '# A page\n\n<!-- runs: ./lockstep lesson 5 --pp 2 (exit 2) -->\n<!-- quotes -->\n'
