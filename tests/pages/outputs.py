@@ -30,6 +30,8 @@ class Output:
     """The output of one command: lines for blocks, numbers for figures."""
 
     def __init__(self, part, command, text):
+        # The runner gives every run a trace folder, even one with --trace none.
+        text = re.sub(r'; the trace up to that point is in \S+', '', text)
         self.part, self.command, self.text, self.wall = part, command, text, '--clock wall' in command.text
         self.numbers, self.losses = {}, []
         # A page takes no figure from a diff, from generated text, or from the speed of this machine.
