@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -19,7 +20,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto parse_budget = std::chrono::microseconds{8000};  // per frame
+constexpr double parse_seconds = 0.008;  // per frame
+/// While there is a backlog: a multiple of the time to draw a frame, so that a viewer that draws
+/// slowly does not delay the ranks that wait for it.
+constexpr double backlog_share = 3, most_backlog_seconds = 0.2;
 constexpr double live_wait = 0.016;  // seconds between polls if no event wakes the loop
 constexpr double idle_wait = 0.1;
 constexpr int settle_frames = 3;
@@ -41,6 +45,13 @@ std::string memory_words(const MemoryLimit& limit) {
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
+}
+
+/// The processor time of this thread.
+double thread_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 std::int64_t steady_ns() {
@@ -109,8 +120,15 @@ void App::receive() {
   }
 }
 
+std::chrono::microseconds App::parse_budget() const {
+  const double seconds = backlog_ ? std::clamp(backlog_share * last_frame_seconds_, parse_seconds,
+                                               most_backlog_seconds)
+                                  : parse_seconds;
+  return std::chrono::microseconds{static_cast<std::int64_t>(1e6 * seconds)};
+}
+
 LiveFeed::Progress App::take_connections() {
-  const auto progress = feed_->pump(parse_budget);
+  const auto progress = feed_->pump(parse_budget());
   if (progress.new_run) {
     model_.hovered = model_.selected = {};
     model_.bubbles.clear();
@@ -128,7 +146,7 @@ LiveFeed::Progress App::take_connections() {
 }
 
 LiveFeed::Progress App::take_input() {
-  const auto progress = input_->pump(parse_budget);
+  const auto progress = input_->pump(parse_budget());
   Source& source = model_.source;
   source.connected = input_->ended() ? 0 : static_cast<int>(model_.timeline.ranks().size());
   source.malformed = input_->malformed();
@@ -171,12 +189,14 @@ int App::run() {
     window_->wait_events(busy ? 0 : options_.live() ? live_wait : idle_wait);
     if (window_->take_input()) frames_due_ = settle_frames;
     const auto begin = Clock::now();
+    const double work_begin = thread_seconds();
     if (options_.live()) receive();
     const bool due = picture_is_due();
     if (frames_due_ == 0 && !model_.viewport.moving() && !due) continue;
     const auto now = Clock::now();
     frame(std::min(seconds_between(last, now), 0.1));
     longest_frame_seconds_ = std::max(longest_frame_seconds_, seconds_between(begin, Clock::now()));
+    longest_frame_work_ = std::max(longest_frame_work_, thread_seconds() - work_begin);
     last = now;
     if (frames_due_ > 0) --frames_due_;
     if (screen_.keys_held()) frames_due_ = settle_frames;
@@ -214,7 +234,8 @@ void App::frame(double seconds) {
   window_->swap();
   latency_.swapped(model_.timeline, model_.viewport.window(), steady_ns());
   ++frames_;
-  frame_seconds_ += seconds_between(begin, Clock::now());
+  last_frame_seconds_ = seconds_between(begin, Clock::now());
+  frame_seconds_ += last_frame_seconds_;
 }
 
 void App::draw() {
@@ -255,6 +276,7 @@ void App::write_stats() const {
   json["frames"] = frames_;
   json["frame_ms"] = frames_ > 0 ? 1e3 * frame_seconds_ / static_cast<double>(frames_) : 0;
   json["longest_frame_ms"] = 1e3 * longest_frame_seconds_;
+  json["longest_frame_cpu_ms"] = 1e3 * longest_frame_work_;
   json["build_ms"] = frames_ > 0 ? 1e3 * build_seconds_ / static_cast<double>(frames_) : 0;
   json["seconds"] = seconds_between(begun_, Clock::now());
   if (screenshot_seconds_) {

@@ -28,6 +28,7 @@ class App {
 
  private:
   void receive();
+  std::chrono::microseconds parse_budget() const;
   LiveFeed::Progress take_connections();
   LiveFeed::Progress take_input();
   void frame(double seconds);
@@ -51,8 +52,10 @@ class App {
   bool full_ = false;   ///< the memory limit is reached
   int frames_due_ = 0;  ///< frames to draw without new events: hovering needs a few to settle
   std::int64_t frames_ = 0;
+  double last_frame_seconds_ = 0;
   double frame_seconds_ = 0;          ///< total time spent on frames
   double longest_frame_seconds_ = 0;  ///< including the time to receive what the frame shows
+  double longest_frame_work_ = 0;     ///< the same, as processor time of this thread
   double build_seconds_ = 0;          ///< part of that spent building draw lists
   std::optional<double> screenshot_seconds_;
   int screenshot_step_ = -1;

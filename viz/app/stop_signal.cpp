@@ -8,7 +8,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr suseconds_t patience_microseconds = 900'000;
+constexpr suseconds_t patience_microseconds = 700'000;
 
 volatile std::sig_atomic_t stop_signal = 0;
 volatile std::sig_atomic_t late_code = -1;

@@ -3,7 +3,7 @@
 namespace lockstep::viz {
 
 /// Makes SIGINT and SIGTERM end the viewer within a second: stop_requested() becomes true, and if
-/// the process still runs 0.9 s later, whatever it is doing, it exits with 128 + the signal.
+/// the process still runs 0.7 s later, whatever it is doing, it exits with 128 + the signal.
 void watch_stop_signals();
 bool stop_requested();
 /// To be called when there is nothing left to do but to free memory: from now on, the late exit

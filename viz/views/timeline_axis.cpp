@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "viz/views/timeline_view.h"
@@ -12,6 +13,7 @@ namespace {
 constexpr float mark_spacing = 120;  // pixels, minimum
 constexpr float least_step_label = 14;
 constexpr std::size_t most_overview_ranks = 32;
+constexpr auto free_folding = std::chrono::milliseconds{2};  // the overview's, in every frame
 
 /// Returns 1, 2 or 5 times a power of ten, at least `least`.
 double round_spacing(double least) {
@@ -24,37 +26,50 @@ double round_spacing(double least) {
 
 }  // namespace
 
+void TimelineView::fold_overview(const Timeline& timeline, const TimeWindow& whole, float width) {
+  using Clock = std::chrono::steady_clock;
+  const bool is_new = overview_.width != width || timeline.span_count() < overview_.spans;
+  if (!is_new && timeline.span_count() == overview_.spans) return;
+  const auto begin = Clock::now();
+  if (!is_new && begin < overview_.again_from && !timeline.ended()) return;
+  const std::size_t ranks = std::min(timeline.ranks().size(), most_overview_ranks);
+  overview_.boxes.assign(ranks, {});
+  for (std::size_t i = 0; i < ranks; ++i) {
+    const Lane* compute = timeline.ranks()[i]->compute();
+    if (!compute || compute->rows(Band::action).empty()) continue;
+    std::vector<Box>& boxes = overview_.boxes[i];
+    fold(compute->rows(Band::action).front(), whole, static_cast<double>(width), boxes);
+    // Span pointers become invalid when spans are added; the overview needs only the colours.
+    for (Box& box : boxes) box.span = nullptr;
+  }
+  overview_.window = whole;
+  overview_.spans = timeline.span_count();
+  overview_.width = width;
+  const auto took = Clock::now() - begin;
+  overview_.again_from = took < free_folding ? begin : begin + 20 * took;
+}
+
 void TimelineView::draw_overview(const Painter& painter, const Frame& frame, const Model& model) {
   const Timeline& timeline = model.timeline;
   const Rect& rect = frame.overview;
   const TimeWindow whole{
       static_cast<double>(timeline.start()),
       std::max(static_cast<double>(timeline.end()), static_cast<double>(timeline.start()) + 1)};
-  const std::size_t ranks = std::min(timeline.ranks().size(), most_overview_ranks);
-  if (overview_spans_ != timeline.span_count() || overview_width_ != rect.width()) {
-    overview_spans_ = timeline.span_count();
-    overview_width_ = rect.width();
-    overview_.assign(ranks, {});
-    for (std::size_t i = 0; i < ranks; ++i) {
-      const Lane* compute = timeline.ranks()[i]->compute();
-      if (!compute || compute->rows(Band::action).empty()) continue;
-      fold(compute->rows(Band::action).front(), whole, static_cast<double>(rect.width()),
-           overview_[i]);
-      // Span pointers become invalid when spans are added; the overview needs only the colours.
-      for (Box& box : overview_[i]) box.span = nullptr;
-    }
-  }
+  fold_overview(timeline, whole, rect.width());
   painter.fill(rect, colours::panel, painter.px(3));
   const float height = (rect.height() - painter.px(4)) /
-                       static_cast<float>(std::max<std::size_t>(overview_.size(), 1));
-  for (std::size_t i = 0; i < overview_.size(); ++i) {
+                       static_cast<float>(std::max<std::size_t>(overview_.boxes.size(), 1));
+  // The run may have become longer since the boxes were folded.
+  const double begin = (overview_.window.begin - whole.begin) / whole.width() * rect.width();
+  const double scale = overview_.window.width() / whole.width();
+  for (std::size_t i = 0; i < overview_.boxes.size(); ++i) {
     const float top = rect.top + painter.px(2) + height * static_cast<float>(i);
-    for (const Box& box : overview_[i]) {
+    for (const Box& box : overview_.boxes[i]) {
       if (box.category == Category::wait) continue;
-      painter.fill(
-          {rect.left + static_cast<float>(box.left), top, rect.left + static_cast<float>(box.right),
-           top + height - (height > 3 ? 1.0f : 0.0f)},
-          faded(colour_of(box.category), static_cast<float>(box.cover) * 0.8f));
+      painter.fill({rect.left + static_cast<float>(begin + box.left * scale), top,
+                    rect.left + static_cast<float>(begin + box.right * scale),
+                    top + height - (height > 3 ? 1.0f : 0.0f)},
+                   faded(colour_of(box.category), static_cast<float>(box.cover) * 0.8f));
     }
   }
   const auto x = [&](double time) {

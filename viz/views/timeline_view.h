@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <vector>
 
 #include "viz/data/folding.h"
@@ -69,10 +70,17 @@ class TimelineView {
   bool dragging_overview_ = false;
   bool dragged_ = false;  ///< the mouse moved while the button was down, so its release is no click
   std::vector<Box> boxes_;  ///< boxes of the row being drawn; a member to reuse its memory
-  /// The overview's boxes, folded again only when spans were added or the width changed.
-  std::vector<std::vector<Box>> overview_;
-  std::int64_t overview_spans_ = -1;
-  float overview_width_ = 0;
+  /// The overview's boxes. Folding looks at every span of the run, so while spans arrive it is
+  /// repeated only so often that it takes a small share of the time.
+  struct Overview {
+    std::vector<std::vector<Box>> boxes;  ///< by rank
+    TimeWindow window;                    ///< the run when they were folded
+    std::int64_t spans = -1;
+    float width = 0;
+    std::chrono::steady_clock::time_point again_from{};
+  };
+  void fold_overview(const Timeline& timeline, const TimeWindow& whole, float width);
+  Overview overview_;
 };
 
 }  // namespace lockstep::viz
