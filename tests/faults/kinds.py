@@ -15,7 +15,8 @@ from processes import Run, load_scale, state_of
 from viewer import Viewer
 
 LESSONS = ('lesson_02_data_parallel', 'lesson_05_zero_3', 'lesson_09_1f1b')
-TIMEOUT = 1.0             # --timeout of the runs, in seconds
+TIMEOUT = 1.0             # --timeout of runs with a stopped process, in seconds
+PATIENCE = 60.0           # --timeout of the others: on a busy machine, waits of seconds are no stalls
 GRACE = 2.0               # how much later a run must be over; multiplied by the machine's load
 VIEWER_PATIENCE = 5.0     # how long a run that is done waits for a viewer that does not read
 HANG = 60                 # a run that takes this long after a fault hangs
@@ -58,11 +59,11 @@ class Faults:
 
     # Parts of faults
 
-    def start(self, draw, folder, launch, *flags, lesson=None, ranks=None, **more):
+    def start(self, draw, folder, launch, *flags, lesson=None, ranks=None, timeout=PATIENCE, **more):
         lesson = lesson or draw.choice(LESSONS)
         ranks = ranks or draw.choice((2, 3, 4) if lesson != 'lesson_09_1f1b' else (2, 4))
         run = Run(self.binaries / lesson,
-                  ['--data', str(self.text), '--launch', launch, '--ranks', str(ranks), '--timeout', f'{TIMEOUT:g}',
+                  ['--data', str(self.text), '--launch', launch, '--ranks', str(ranks), '--timeout', f'{timeout:g}',
                    '--batch', '24', '--microbatches', '2' if lesson == 'lesson_09_1f1b' else '1', *flags], folder, **more)
         run.count = ranks
         return run, Result(f'{lesson}, {launch}, {ranks} ranks')
@@ -135,7 +136,7 @@ class Faults:
     # SIGSTOP
 
     def stop_at_start(self, draw, folder):
-        run, result = self.start(draw, folder, 'mpi', '--parity', 'off', '--steps', LONG)
+        run, result = self.start(draw, folder, 'mpi', '--parity', 'off', '--steps', LONG, timeout=TIMEOUT)
         rank, moment = draw.randrange(run.count), draw.uniform(0, 0.6) ** 2
         process = self.rank_begins(run, rank)
         time.sleep(moment)
@@ -145,7 +146,7 @@ class Faults:
     def stop_in_training(self, draw, folder):
         if draw.random() < 0.15:
             return self.stop_threads(draw, folder)
-        run, result = self.start(draw, folder, 'mpi', '--parity', 'off', '--steps', LONG)
+        run, result = self.start(draw, folder, 'mpi', '--parity', 'off', '--steps', LONG, timeout=TIMEOUT)
         rank, moment = draw.randrange(run.count), draw.uniform(0, 0.5)
         self.trains(run)
         process = run.ranks().get(rank)
@@ -155,7 +156,7 @@ class Faults:
 
     def stop_at_end(self, draw, folder):
         parity = draw.choice(('on', 'off'))
-        run, result = self.start(draw, folder, 'mpi', '--parity', parity, '--steps', '6')
+        run, result = self.start(draw, folder, 'mpi', '--parity', parity, '--steps', '6', timeout=TIMEOUT)
         rank, moment = draw.randrange(run.count), draw.uniform(0, 0.5) ** 2
         process = self.rank_begins(run, rank)
         run.until(lambda: run.has_ended_trace(rank))
@@ -179,7 +180,7 @@ class Faults:
 
     def stop_threads(self, draw, folder):
         """A process that was stopped as a whole goes on: no rank has stalled."""
-        run, result = self.start(draw, folder, 'threads', '--parity', 'off', '--steps', '10')
+        run, result = self.start(draw, folder, 'threads', '--parity', 'off', '--steps', '10', timeout=TIMEOUT)
         time.sleep(draw.uniform(0, 0.6))
         result.what += f': SIGSTOP to the process, SIGCONT after {2 * TIMEOUT:g} s'
         run.process.send_signal(signal.SIGSTOP)
@@ -215,7 +216,7 @@ class Faults:
         return result
 
     def mpirun_killed(self, draw, folder):
-        run, result = self.start(draw, folder, 'mpi', '--parity', 'off', '--steps', LONG)
+        run, result = self.start(draw, folder, 'mpi', '--parity', 'off', '--steps', LONG, timeout=TIMEOUT)
         what = draw.choice(('SIGKILL', 'SIGKILL', 'SIGSTOP'))
         if draw.random() < 0.5:
             self.trains(run)
@@ -319,7 +320,7 @@ class Faults:
 
     def watched(self, draw, folder, viewer, manner):
         launch = draw.choice(('threads', 'mpi'))
-        run, result = self.start(draw, folder, launch, '--parity', 'off', '--steps', '40', '--view',
+        run, result = self.start(draw, folder, launch, '--parity', 'off', '--steps', '30', '--view',
                                  f'127.0.0.1:{viewer.port}')
         result.what += f': a viewer that is {manner}'
         return run, result
@@ -329,6 +330,9 @@ class Faults:
         self.finish(run, result, since, allowed)
         self.good(run, result)
         result.problems += run.trace_problems(run.count, whole=range(run.count))
+        deadline = time.monotonic() + 10    # the last bytes may still be on their way
+        while complete and not viewer.drained(run, run.count) and time.monotonic() < deadline:
+            time.sleep(0.01)
         if complete:
             result.check(viewer.drained(run, run.count), 'the viewer lacks a part of the trace')
         viewer.close()
@@ -370,18 +374,18 @@ class Faults:
     # A full disk
 
     def disk_full(self, draw, folder):
-        launch, small = draw.choice(('threads', 'mpi')), folder / 'small'
+        """On a small file system, or under a limit on the size of files (threads only: OpenMPI needs larger files)."""
+        small, saved = folder / 'small', folder / 'checkpoint'
         small.mkdir()
-        size = draw.randrange(16, 200) * 1024
-        mounted = draw.random() < 0.5 and subprocess.run(
+        size = draw.randrange(16, 120) * 1024
+        mounted = draw.random() < 0.7 and subprocess.run(
             ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'none', str(small)], stderr=subprocess.DEVNULL).returncode == 0
-        saved = folder / 'checkpoint'
-        flags = ['--parity', 'off', '--steps', '40', '--save', str(saved)]
-        if not mounted:
-            size = 300 * 1024    # a file that exceeds the limit; the checkpoint's files are smaller
-            flags += ['--layers', '2', '--hidden', '16']
-        run, result = self.start(draw, folder, launch, *flags, trace=small / 'trace' if mounted else None,
-                                 file_limit=None if mounted else size)
+        flags = ['--parity', 'off', '--steps', '100', '--layers', '4', '--hidden', '16', '--save', str(saved)]
+        if mounted:
+            run, result = self.start(draw, folder, draw.choice(('threads', 'mpi')), *flags, trace=small / 'trace')
+        else:
+            size = 220 * 1024    # more than a file of the checkpoint has, and less than a rank's trace
+            run, result = self.start(draw, folder, 'threads', *flags, file_limit=size)
         result.what += f': {"a disk" if mounted else "files"} of {size // 1024} KiB for the trace'
         self.finish(run, result, time.monotonic(), HANG)
         self.good(run, result)
