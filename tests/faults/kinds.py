@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,7 +44,7 @@ class Faults:
         self.binaries, self.scratch = Path(binaries), Path(scratch)
         self.text = self.scratch / 'text'
         self.text.write_text('\n'.join(map(str, range(2000))) + '\n')
-        self.references = {}
+        self.references, self.one_at_a_time = {}, threading.Lock()
 
     def inject(self, kind, seed):
         """Injects the fault that `kind` and `seed` determine."""
@@ -236,7 +237,8 @@ class Faults:
 
     def save(self, draw, folder):
         lesson, launch = draw.choice(LESSONS), draw.choice(('threads', 'threads', 'mpi'))
-        reference = self.reference(lesson, launch)
+        with self.one_at_a_time:    # jobs share the references
+            reference = self.reference(lesson, launch)
         target = folder / 'work' / 'checkpoint'
         target.parent.mkdir()
         has_old = draw.random() < 0.75
