@@ -217,6 +217,8 @@ progress() { # TARGETS
 
 compile() { # TARGET...
   local target targets=() log=$build/build.log
+  command -v cmake >/dev/null ||
+    fail "can't build: cmake is not on the PATH; install it (Debian's package is cmake), or 'pip install cmake'"
   configure
   for target in "$@"; do    # the viewer is no target where its packages are missing
     [[ $target == lockstep_view ]] && ! grep -q "$target" "$build/build.ninja" || targets+=("$target")

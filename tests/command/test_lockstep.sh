@@ -158,6 +158,8 @@ for words in 'tset' '--verbose' 'help tset' 'test --fast' 'test --slowest=x' '--
   lockstep $words; claim "'$words' is refused" ended 2
   claim "'$words' is refused in one line" has_lines 1
 done
+lockstep --preset $'no such\nrelease' test; claim "a preset of two lines is refused" ended 2
+claim "a preset of two lines is refused in one line" has_lines 1
 lockstep lesson nonsense; claim "an unknown lesson is refused" ended 2
 claim "an unknown lesson is named" says "no lesson 'nonsense'"
 claim "and the lessons are listed" says '09_1f1b'
@@ -253,6 +255,13 @@ claim "and then the lesson runs" says 'lesson 09_1f1b'
 unset CXX LACKING
 rm -rf "$house/build"
 
+# dpkg knows a CMake, but the PATH leads to none.
+mkdir "$scratch/tools"
+find /usr/bin -maxdepth 1 -mindepth 1 ! -name 'cmake*' -exec ln -s -t "$scratch/tools" {} +
+PATH=$scratch/bin:$scratch/tools lockstep lesson 9; claim "without cmake, a build fails" ended 1
+claim "and says why in one line" has_lines 1
+claim "and what to install" says "can't build: cmake is not on the PATH; install it"
+
 # The demo without a display.
 lockstep demo; claim "demo gives its flags" says 'with <--ranks> <4> <--microbatches> <8>'
 claim "demo does not look for CUDA" grep -q 'LOCKSTEP_CUDA:.*=when_wanted' "$house/build/release/CMakeCache.txt"
@@ -273,6 +282,9 @@ fi
 lockstep demo --exit 1; claim "a demo that fails ends so" ended 1
 lockstep lesson 9 --view; claim "no display: how to look later" says 'no display here'
 claim "no display: the run goes on" says 'with <--view>'
+lockstep lesson 9 --view 08; claim "a port with a leading zero reaches the lesson" says 'with <--view> <08>'
+claim "and is no octal number" is_silent_on 'octal'
+lockstep demo --microbatches 08; claim "nor are 08 microbatches" is_silent_on 'base'
 lockstep view; claim "view without a display is refused" ended 2
 claim "no viewer was started" viewers 0
 
