@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "core/base/available_memory.h"
+
 namespace lockstep {
 
 namespace {
@@ -14,6 +16,7 @@ namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t mapped_from = 128 * 1024;
 constexpr std::size_t least_bound = 4 * 1024 * 1024;
+constexpr std::size_t checked_from = 64 * 1024 * 1024;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool sanitized = true;
@@ -68,6 +71,10 @@ void* BlockPool::take(std::size_t bytes) {
     if (found->second.empty()) by_size_.erase(found);
     idle_ -= size;
   } else {
+    // The system would promise more than it has, and later kill this process or swap.
+    if (size >= checked_from &&
+        size > static_cast<std::size_t>(available_memory()) + (sanitized ? 0 : idle_))
+      throw std::bad_alloc{};
     const std::size_t room = peak + std::max(peak / 32, least_bound) - used;
     block = from_system(size);
     if (block != nullptr && !take_over(block, size, room)) block = from_system(size);

@@ -6,6 +6,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "core/base/available_memory.h"
 #include "core/device/gpu.h"
 
 namespace lockstep {
@@ -15,10 +16,23 @@ void* Memory::allocate(std::size_t bytes, MemoryCategory category) {
   if (device_ == DeviceKind::cuda) {
     data = allocate_on_gpu(std::max<std::size_t>(bytes, 1), category);
   } else if (device_ == DeviceKind::cpu) {
-    data = blocks_.take(bytes);
+    data = allocate_on_host(bytes, category);
   }
   charge(bytes, category);
   return data;
+}
+
+void* Memory::allocate_on_host(std::size_t bytes, MemoryCategory category) {
+  try {
+    return blocks_.take(bytes);
+  } catch (const std::bad_alloc&) {
+    throw std::runtime_error(fmt::format(
+        "out of memory: can't allocate {} for {}; {} are available, and this rank holds {}; use a "
+        "smaller model or --batch, fewer ranks per host, or --device meta",
+        text_of_bytes(static_cast<double>(bytes)), name_of(category),
+        text_of_bytes(static_cast<double>(available_memory())),
+        text_of_bytes(static_cast<double>(current_.total()))));
+  }
 }
 
 void* Memory::allocate_on_gpu(std::size_t bytes, MemoryCategory category) const {

@@ -32,8 +32,7 @@ class Memory {
 
   DeviceKind device() const { return device_; }
   /// Returns uninitialized memory, 64-byte aligned (256 on a GPU), or null on the meta device.
-  /// If memory is exhausted, throws std::bad_alloc on the CPU, and std::runtime_error with the
-  /// memory use on a GPU.
+  /// If memory is exhausted, throws std::runtime_error with the memory use.
   void* allocate(std::size_t bytes, MemoryCategory category);
   void release(void* data, std::size_t bytes, MemoryCategory category) noexcept;
 
@@ -53,6 +52,7 @@ class Memory {
 
  private:
   void charge(std::size_t bytes, MemoryCategory category);
+  void* allocate_on_host(std::size_t bytes, MemoryCategory category);
   void* allocate_on_gpu(std::size_t bytes, MemoryCategory category) const;
 
   DeviceKind device_;

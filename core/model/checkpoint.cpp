@@ -13,19 +13,21 @@
 
 #include "core/base/error.h"
 #include "core/device/host_copy.h"
+#include "core/model/checkpoint_folder.h"
 #include "core/model/safetensors.h"
-#include "core/model/write_file.h"
 
 namespace lockstep {
 
 namespace {
+
+constexpr const char* moments_name = "optimizer.safetensors";
 
 bool is_file_name(const std::string& path) {
   return path.ends_with(".safetensors");
 }
 
 std::string tensors_file(const std::string& path) {
-  return is_file_name(path) ? path : path + "/model.safetensors";
+  return is_file_name(path) ? path : folder_to_load(path) + "/model.safetensors";
 }
 
 /// Returns config.json's text, with the fields that GPT2Config needs.
@@ -103,7 +105,9 @@ std::map<std::string, std::string> matched(const std::string& path, const Safete
 /// Checks the number of heads, which the shapes do not reveal, against config.json if there is one.
 void check_heads(const std::string& path, const GptConfig& config) {
   if (is_file_name(path)) return;
-  std::ifstream file{path + "/config.json"};
+  const std::string name = folder_to_load(path) + "/config.json";
+  if (!std::filesystem::is_regular_file(name)) return;
+  std::ifstream file{name};
   const auto document = nlohmann::ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) return;  // without config.json, the shapes must suffice
   const auto heads = document.find("n_head");
@@ -134,7 +138,8 @@ void check_tied(const std::string& path, SafetensorsFile& file, const GptConfig&
 }  // namespace
 
 void save_checkpoint(const std::string& path, const Plan& plan, Device device,
-                     const std::vector<Parameter*>& parameters) {
+                     const std::vector<Parameter*>& parameters,
+                     const std::optional<OptimizerState>& optimizer) {
   std::vector<NamedView> tensors;
   std::list<std::vector<float>> values;
   for (const ParameterSpec& spec : plan.parameters()) {
@@ -144,13 +149,22 @@ void save_checkpoint(const std::string& path, const Plan& plan, Device device,
     tensors.push_back(
         {spec.name, View{values.emplace_back((*found)->f32_values(device)).data(), spec.shape}});
   }
-  if (!is_file_name(path)) {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    write_file(path + "/config.json",
-               [&](std::ostream& file) { file << config_json(plan.model()); });
+  if (is_file_name(path)) {
+    write_safetensors(path, tensors);
+    return;
   }
-  write_safetensors(tensors_file(path), tensors);
+  std::vector<CheckpointFile> files{
+      {"config.json", [&](NewFile& file) { file.write(config_json(plan.model())); }},
+      {"model.safetensors", [&](NewFile& file) { write_safetensors(file, tensors); }}};
+  auto steps = static_cast<std::int32_t>(optimizer ? optimizer->steps : 0);
+  std::vector<NamedView> moments{{"steps", View{&steps, {1}, DType::i32}}};
+  if (optimizer) {
+    for (const NamedMoment& moment : optimizer->moments)
+      moments.push_back({moment.name, View{const_cast<float*>(moment.values.data()),
+                                           {static_cast<std::int64_t>(moment.values.size())}}});
+    files.push_back({moments_name, [&](NewFile& file) { write_safetensors(file, moments); }});
+  }
+  write_checkpoint_folder(path, steps, files);
 }
 
 namespace {
@@ -175,11 +189,6 @@ void read_to(Device device, SafetensorsFile& file, const std::string& name, cons
 
 }  // namespace
 
-void check_checkpoint_fits(const std::string& path, const Plan& plan) {
-  SafetensorsFile file{tensors_file(path)};
-  checked(path, file, plan);
-}
-
 void load_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters) {
   SafetensorsFile file{tensors_file(path)};
@@ -192,24 +201,51 @@ void load_checkpoint(const std::string& path, const Plan& plan, Device device,
 
 namespace {
 
-std::string moments_file(const std::string& folder) {
-  return folder + "/optimizer.safetensors";
+std::string moments_file(const std::string& path) {
+  return folder_to_load(path) + "/" + moments_name;
 }
 
 bool has_moments(const std::string& path) {
   return !is_file_name(path) && std::filesystem::exists(moments_file(path));
 }
 
+/// The folder's manifest; nothing for a file, and for a folder of another program.
+std::optional<Manifest> manifest_of(const std::string& path) {
+  return is_file_name(path) ? std::nullopt : read_manifest(folder_to_load(path));
+}
+
 }  // namespace
 
-void save_moments(const std::string& folder, const std::vector<NamedMoment>& moments,
-                  std::int64_t steps) {
-  auto taken = static_cast<std::int32_t>(steps);
-  std::vector<NamedView> tensors{{"steps", View{&taken, {1}, DType::i32}}};
-  for (const NamedMoment& moment : moments)
-    tensors.push_back({moment.name, View{const_cast<float*>(moment.values.data()),
-                                         {static_cast<std::int64_t>(moment.values.size())}}});
-  write_safetensors(moments_file(folder), tensors);
+std::string check_checkpoint_fits(const std::string& path, const Plan& plan, bool values) {
+  const auto manifest = manifest_of(path);
+  const bool moments = has_moments(path);
+  if (moments && !(manifest && manifest->files.contains(moments_name)))
+    throw UsageError{
+        fmt::format("--load {}: {}, so nothing shows that {} belongs to the weights; load "
+                    "only the weights, by naming its model.safetensors",
+                    path,
+                    manifest ? "its manifest.json lists no " + std::string{moments_name}
+                             : "it has no manifest.json",
+                    moments_name)};
+  if (manifest && values) verify_files(folder_to_load(path), *manifest);
+  SafetensorsFile file{tensors_file(path)};
+  for (const auto& [name, in_file] : checked(path, file, plan))
+    if (values) file.check_values(in_file);
+  if (moments && values) {
+    SafetensorsFile optimizer{moments_file(path)};
+    for (const SafetensorsFile::Entry& entry : optimizer.entries())
+      if (entry.dtype == "F32")
+        optimizer.check_values(entry.name, !entry.name.ends_with(".variance"));
+  }
+  return manifest ? manifest->to_json() : "";
+}
+
+void check_unchanged(const std::string& path, const std::string& state) {
+  const auto manifest = manifest_of(path);
+  if ((manifest ? manifest->to_json() : "") != state)
+    throw RunError{fmt::format(
+        "--load {}: another run replaced this checkpoint while it was being loaded; try again",
+        path)};
 }
 
 std::optional<std::int64_t> trained_steps(const std::string& path, const Plan& plan) {

@@ -16,17 +16,35 @@ namespace lockstep {
 // path ends in .safetensors, the checkpoint is that file alone. A folder can also contain
 // optimizer.safetensors, which holds NAME.momentum and NAME.variance, flattened, for every trained
 // parameter, and `steps` (i32), the number of optimizer steps taken. Tensors are stored whole,
-// however many ranks they came from; each rank loads its own parts.
+// however many ranks they came from; each rank loads its own parts. The manifest that Lockstep adds
+// (checkpoint_folder.h) shows which files belong together.
 
-/// Writes all parameters of the model as F32. For a 16-bit parameter, writes its master if an
-/// optimizer has one. All parameters must be on `device`, unsharded; throws std::invalid_argument
-/// if a parameter is missing. Each file is written completely or not at all. Throws UsageError if a
-/// file cannot be written.
+/// One moment of one parameter, unsharded.
+struct NamedMoment {
+  std::string name;  ///< "transformer.wte.weight.momentum"
+  std::vector<float> values;
+};
+struct OptimizerState {
+  std::vector<NamedMoment> moments;
+  std::int64_t steps = 0;
+};
+
+/// Writes all parameters of the model as F32, and the optimizer's state if `path` is a folder. For
+/// a 16-bit parameter, writes its master if an optimizer has one. All parameters must be on
+/// `device`, unsharded; throws std::invalid_argument if a parameter is missing. Writes the
+/// checkpoint completely or not at all; throws UsageError or RunError if it cannot be written.
 void save_checkpoint(const std::string& path, const Plan& plan, Device device,
-                     const std::vector<Parameter*>& parameters);
+                     const std::vector<Parameter*>& parameters,
+                     const std::optional<OptimizerState>& optimizer = {});
 
-/// Throws UsageError if load_checkpoint() would throw it.
-void check_checkpoint_fits(const std::string& path, const Plan& plan);
+/// Throws UsageError if load_checkpoint() would throw it, or if the folder has an optimizer's state
+/// but no manifest. With `values`, also reads all files: throws UsageError if they are not those of
+/// the manifest, or if a tensor has an element that is not a finite number. Returns a text that
+/// identifies the folder's state, for check_unchanged().
+std::string check_checkpoint_fits(const std::string& path, const Plan& plan, bool values = true);
+/// Throws RunError unless the folder is still in the state that check_checkpoint_fits() found. Call
+/// it after loading: another run may have replaced the folder between two files.
+void check_unchanged(const std::string& path, const std::string& state);
 
 /// Reads the values of `parameters`, which are on `device`. They may be a whole model's parameters,
 /// one stage's, or slices of either. The file must hold the whole model of `plan`. If a tensor is
@@ -37,17 +55,6 @@ void check_checkpoint_fits(const std::string& path, const Plan& plan);
 /// there are any, get the exact values. Reads nothing on the meta device.
 void load_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
-
-/// One moment of one parameter, unsharded.
-struct NamedMoment {
-  std::string name;  ///< "transformer.wte.weight.momentum"
-  std::vector<float> values;
-};
-
-/// Adds the optimizer's moments and step count to the checkpoint in `folder`. Throws UsageError if
-/// the file cannot be written.
-void save_moments(const std::string& folder, const std::vector<NamedMoment>& moments,
-                  std::int64_t steps);
 
 /// Returns the number of steps that the checkpoint was trained for, or nothing if it has no
 /// optimizer state. Throws UsageError if the checkpoint's moments do not belong to exactly the

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <utility>
 
+#include "core/base/available_memory.h"
 #include "core/base/error.h"
 #include "core/model/philox.h"
 
@@ -26,17 +27,18 @@ std::string Tokenizer::decode(const std::vector<std::int32_t>& tokens) {
   return text;
 }
 
-Corpus::Corpus(const std::string& text, const GptConfig& config, std::string name)
-    : tokens_(Tokenizer::encode(text)), sequence_(config.sequence) {
+Corpus::Corpus(std::string text, const GptConfig& config, const std::string& name)
+    : text_(std::move(text)), sequence_(config.sequence) {
   const std::size_t wanted = static_cast<std::size_t>(sequence_) + 1;
-  if (tokens_.size() < wanted) {
+  if (text_.size() < wanted) {
     throw UsageError{
         fmt::format("--data: {} has {} bytes, and one sample takes --sequence + 1 = {}; use a "
                     "longer text or a shorter --sequence",
-                    name, tokens_.size(), wanted)};
+                    name, text_.size(), wanted)};
   }
-  if (const std::int32_t highest = *std::ranges::max_element(tokens_);
-      highest >= config.vocabulary) {
+  const auto highest = static_cast<unsigned char>(
+      *std::ranges::max_element(text_, {}, [](char c) { return static_cast<unsigned char>(c); }));
+  if (highest >= config.vocabulary) {
     throw UsageError{
         fmt::format("--vocab {}: {} contains the byte {}; use --vocab {}, or {} for any text",
                     config.vocabulary, name, highest, highest + 1, Tokenizer::vocabulary)};
@@ -44,23 +46,28 @@ Corpus::Corpus(const std::string& text, const GptConfig& config, std::string nam
 }
 
 Corpus Corpus::from_file(const std::string& path, const GptConfig& config) {
-  const auto unfit = [&](const char* why) {
+  const auto unfit = [&](const std::string& why) {
     return UsageError{fmt::format("--data {}: {}; give any readable text file", path, why)};
   };
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) throw unfit("no such file");
   if (std::filesystem::is_directory(status)) throw unfit("is a directory");
+  // A device or a pipe may never end.
+  if (!std::filesystem::is_regular_file(status)) throw unfit("is not a regular file");
+  const auto size = std::filesystem::file_size(path, error);
+  if (error) throw unfit("can't be read");
+  if (size == 0) throw unfit("is empty");
+  if (const auto available = available_memory(); size > static_cast<std::uintmax_t>(available))
+    throw unfit(fmt::format("has {}, and is read into memory, of which {} are available",
+                            text_of_bytes(static_cast<double>(size)),
+                            text_of_bytes(static_cast<double>(available))));
   std::ifstream file{path, std::ios::binary};
   if (!file) throw unfit("can't be opened for reading");
-  std::string text;
-  try {  // istreambuf_iterator bypasses the stream, whose state then records no read errors
-    text.assign(std::istreambuf_iterator<char>{file}, {});
-  } catch (const std::ios_base::failure&) {
-    throw unfit("can't be read");
-  }
-  if (text.empty()) throw unfit("is empty");
-  return Corpus{text, config, path};
+  std::string text(size, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(size));
+  if (file.gcount() != static_cast<std::streamsize>(size)) throw unfit("can't be read");
+  return Corpus{std::move(text), config, path};
 }
 
 void move_to(Device device, Batch& batch) {
@@ -93,11 +100,11 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
   batch.tokens.reserve(static_cast<std::size_t>(m * b * s));
   batch.targets.reserve(batch.tokens.capacity());
   const RandomStream random{seed, Purpose::data, static_cast<std::uint32_t>(step)};
-  const std::uint64_t windows = tokens_.size() - static_cast<std::size_t>(sequence_);
+  const std::uint64_t windows = text_.size() - static_cast<std::size_t>(sequence_);
   for (std::int64_t sample = 0; sample < m * b; ++sample) {
     const auto bits = random.bits(static_cast<std::uint64_t>(shape.replica * m * b + sample));
     const std::uint64_t wide = (std::uint64_t{bits[0]} << 32) | bits[1];
-    const auto start = tokens_.begin() + static_cast<std::ptrdiff_t>(wide % windows);
+    const auto* const start = reinterpret_cast<const unsigned char*>(text_.data()) + wide % windows;
     for (const auto [begin, end] : positions) {
       batch.tokens.insert(batch.tokens.end(), start + begin, start + end);
       batch.targets.insert(batch.targets.end(), start + begin + 1, start + end + 1);

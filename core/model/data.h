@@ -28,9 +28,9 @@ class Corpus {
  public:
   /// Throws UsageError if `text` has fewer than sequence + 1 tokens, or tokens outside the
   /// vocabulary. `name` identifies the text in messages.
-  Corpus(const std::string& text, const GptConfig& config, std::string name = "the text");
-  /// Reads the file of --data FILE. Throws UsageError if it is missing, a directory, unreadable,
-  /// empty or too short.
+  Corpus(std::string text, const GptConfig& config, const std::string& name = "the text");
+  /// Reads the file of --data FILE. Throws UsageError if it is missing, not a regular file,
+  /// unreadable, empty, too short, or too large for the memory.
   static Corpus from_file(const std::string& path, const GptConfig& config);
 
   /// Returns this replica's part of the batch of `step`. Each sample is a window of sequence + 1
@@ -41,10 +41,10 @@ class Corpus {
   /// gradients add up to the gradient of that mean.
   Batch batch(std::uint64_t seed, int step, const BatchShape& shape) const;
 
-  std::size_t tokens() const { return tokens_.size(); }
+  std::size_t tokens() const { return text_.size(); }
 
  private:
-  std::vector<std::int32_t> tokens_;
+  std::string text_;  ///< token i is byte i
   int sequence_;
 };
 

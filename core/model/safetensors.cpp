@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/model/write_file.h"
+#include "core/model/new_file.h"
 
 namespace lockstep {
 
@@ -176,7 +177,27 @@ void SafetensorsFile::read_part(const std::string& name, std::int64_t first, Vie
   read_bytes(entry, offset, to);
 }
 
-void write_safetensors(const std::string& path, const std::vector<NamedView>& tensors) {
+void SafetensorsFile::check_values(const std::string& name, bool may_be_negative) {
+  const Entry& entry = entry_of(name, DType::f32);
+  const auto elements = static_cast<std::int64_t>((entry.end - entry.begin) / sizeof(float));
+  std::vector<float> values(static_cast<std::size_t>(std::min<std::int64_t>(elements, 1 << 18)));
+  for (std::int64_t first = 0; first < elements;) {
+    const auto n = std::min(elements - first, static_cast<std::int64_t>(values.size()));
+    read_bytes(entry, static_cast<std::uint64_t>(first) * sizeof(float), View{values.data(), {n}});
+    const auto end = values.begin() + static_cast<std::ptrdiff_t>(n);
+    const auto bad = std::find_if(values.begin(), end, [&](float value) {
+      return !std::isfinite(value) || (!may_be_negative && value < 0);
+    });
+    if (bad != end)
+      unfit(
+          fmt::format("tensor {}: element {} is {}: the file is damaged, or its training had "
+                      "diverged",
+                      name, first + (bad - values.begin()), *bad));
+    first += n;
+  }
+}
+
+void write_safetensors(NewFile& file, const std::vector<NamedView>& tensors) {
   nlohmann::ordered_json header;
   header["__metadata__"] = {{"format", "pt"}};
   std::uint64_t offset = 0;
@@ -189,14 +210,14 @@ void write_safetensors(const std::string& path, const std::vector<NamedView>& te
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // pads the header, to align the data
 
-  write_file(path, [&](std::ostream& file) {
-    const std::uint64_t length = text.size();
-    file.write(reinterpret_cast<const char*>(&length), sizeof length);
-    file << text;
-    for (const NamedView& tensor : tensors)
-      file.write(static_cast<const char*>(tensor.view.data),
-                 static_cast<std::streamsize>(tensor.view.bytes()));
-  });
+  const std::uint64_t length = text.size();
+  file.write(&length, sizeof length);
+  file.write(text);
+  for (const NamedView& tensor : tensors) file.write(tensor.view.data, tensor.view.bytes());
+}
+
+void write_safetensors(const std::string& path, const std::vector<NamedView>& tensors) {
+  write_whole_file(path, [&](NewFile& file) { write_safetensors(file, tensors); });
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/model/new_file.h"
 #include "kernels/view.h"
 
 namespace lockstep {
@@ -39,6 +40,9 @@ class SafetensorsFile {
   /// tensor's shape. Throws UsageError if the tensor's dtype differs from that of `to`, or if the
   /// tensor ends before `to` is full.
   void read_part(const std::string& name, std::int64_t first, View to);
+  /// Throws UsageError if the f32 tensor has an element that is not a finite number, or is negative
+  /// although it may not be.
+  void check_values(const std::string& name, bool may_be_negative = true);
 
  private:
   const Entry& entry_of(const std::string& name, DType wanted) const;
@@ -58,8 +62,8 @@ struct NamedView {
   View view;
 };
 
-/// Writes a file completely or not at all: writes a temporary file, then renames it. Throws
-/// UsageError on failure.
+void write_safetensors(NewFile& file, const std::vector<NamedView>& tensors);
+/// Writes the file completely or not at all; see write_whole_file().
 void write_safetensors(const std::string& path, const std::vector<NamedView>& tensors);
 
 }  // namespace lockstep

@@ -23,6 +23,15 @@ void GptConfig::validate() const {
   at_least_one("--heads", heads, "head");
   at_least_one("--sequence", sequence, "position");
   at_least_one("--vocab", vocabulary, "token");
+  constexpr int most_layers = 1 << 16;
+  constexpr double most_parameters = 1e17;  // larger byte counts do not fit into 64 bits
+  const double h = hidden;
+  if (layers > most_layers ||
+      (12.0 * layers * h + sequence + 2.0 * vocabulary) * h > most_parameters)
+    throw UsageError{fmt::format(
+        "--layers {} --hidden {} --vocab {}: this model is too large to count; use at most {} "
+        "layers and {:.0e} parameters",
+        layers, hidden, vocabulary, most_layers, most_parameters)};
   if (hidden % heads != 0) {
     int fewer = heads, more = heads;
     while (hidden % fewer != 0) --fewer;

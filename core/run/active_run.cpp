@@ -1,5 +1,6 @@
 #include "core/run/active_run.h"
 
+#include "core/comm/mpi/environment.h"
 #include "core/run/files/rank_message.h"
 
 namespace lockstep {
@@ -12,12 +13,17 @@ ActiveRun::ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& c
       progress(console, options.run.steps, options.output.quiet),
       meters(static_cast<std::size_t>(options.run.ranks)) {}
 
+void ActiveRun::lock_save() {
+  if (!options.output.save.empty()) save_lock_.emplace(options.output.save);
+}
+
 void ActiveRun::open(RunFolder folder_) {
   folder = std::move(folder_);
   if (options.platform.device == "cpu") program = resident_bytes();
   const Output& output = options.output;
   if (output.trace != "none")
-    writer = std::make_unique<TraceWriter>(folder.path, output.view, output.view_token);
+    writer = std::make_unique<TraceWriter>(folder.path, output.view, output.view_token,
+                                           [this](const std::string& why) { warn_of_trace(why); });
   opened = true;
 }
 
@@ -29,6 +35,12 @@ void ActiveRun::train(Rank& rank, const std::function<void(Rank&)>& body) {
   }
   body(rank);
   rank.memory.release_idle();  // the body's memory is all idle now
+}
+
+void ActiveRun::warn_of_trace(const std::string& why) {
+  if (warned_of_trace_.exchange(true)) return;
+  write_message({RankMessage::Kind::trace_warning, under_mpi() ? mpi_rank_from_environment() : 0,
+                 host_name(), console.start_of_line() + why});
 }
 
 void ActiveRun::keep_traces(double patience_seconds) noexcept {

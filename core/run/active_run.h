@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/model/data.h"
+#include "core/model/save_lock.h"
 #include "core/plan/sum_order.h"
 #include "core/run/files/run_folder.h"
 #include "core/run/options/lesson_info.h"
@@ -29,11 +31,17 @@ struct ActiveRun {
   /// called.
   ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_);
 
+  /// Keeps other runs from writing to this run's --save until this object is destroyed. One process
+  /// calls it. Throws UsageError if another run holds the lock.
+  void lock_save();
   /// Starts writing the run's output, including the trace, to `folder_`.
   void open(RunFolder folder_);
   /// Runs one rank from start to end. The rank must exist as long as last_operations_of() may be
   /// called for it.
   void train(Rank& rank, const std::function<void(Rank&)>& body);
+  /// Prints that the trace can't be written, once per run, and lets the run go on. Any thread may
+  /// call this.
+  void warn_of_trace(const std::string& why);
   /// Finishes the traces of a run that has already failed, writing whatever can still be written.
   void keep_traces(double patience_seconds = TraceWriter::in_a_hurry) noexcept;
 
@@ -64,7 +72,9 @@ struct ActiveRun {
 
  private:
   mutable std::mutex mutex_;
+  std::atomic<bool> warned_of_trace_{false};
   std::map<int, const Recorder*> traces_;  ///< by rank; protected by the mutex
+  std::optional<SaveLock> save_lock_;
 };
 
 }  // namespace lockstep

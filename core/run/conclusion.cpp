@@ -16,22 +16,34 @@ namespace lockstep {
 
 namespace {
 
-/// Reads the run's own trace for the report.
-void read_trace(const ActiveRun& run, Report& report) {
-  run.folder.merge(run.options.run.ranks);
-  const ReadReport read = read_traces({run.folder.path / "trace.json"}, report.timeline);
+/// Merges the ranks' traces, and reads them for the report unless a rank's trace is cut off.
+/// Returns whether the trace is complete.
+bool read_trace(ActiveRun& run, Report& report) {
+  const int ranks = run.options.run.ranks;
+  if (const std::string why = run.folder.merge(ranks); !why.empty())
+    run.warn_of_trace(why + "; each rank's own file is there");
+  if (!run.folder.is_complete(ranks)) return false;
+  const ReadReport read = read_traces(run.folder.rank_files(ranks), report.timeline);
   if (read.malformed > 0)
     fmt::print(stderr, "the trace has {} unreadable lines; the first: {}\n", read.malformed,
                read.first_malformed);
   report.look_at_timeline();
+  return true;
 }
 
-void check_finite(const std::vector<double>& losses, float learning_rate) {
+void check_finite(const std::vector<double>& losses, const RunConfig& run) {
   const auto lost =
       std::ranges::find_if_not(losses, [](double loss) { return std::isfinite(loss); });
   if (lost == losses.end()) return;
+  // The first loss precedes every update.
+  if (lost == losses.begin() && !run.load.empty())
+    throw RunError(
+        fmt::format("the first loss, before any update, is not a number: the values in {} are too "
+                    "large; --load "
+                    "another checkpoint",
+                    run.load));
   throw RunError(fmt::format("the loss is not a number from step {} on; try a smaller --lr than {}",
-                             lost - losses.begin(), learning_rate));
+                             lost - losses.begin(), run.optimizer.learning_rate));
 }
 
 /// Trains on one device and compares the results with the run's. If the deviation exceeds the
@@ -83,24 +95,29 @@ int conclude(ActiveRun& run) {
   Report report{.options = options, .lesson = run.info.name, .ranks = std::move(run.results)};
   report.own = std::move(run.lesson_json);
   report.uncomputed = options.platform.on_meta() && run.info.trains;
-  if (run.writer) read_trace(run, report);
+  const bool traced = run.writer && read_trace(run, report);
 
   bool parity = true;
   const Tolerance& tolerance =
       is_narrow(options.run.model.dtype) ? run.info.narrow_tolerance : run.info.tolerance;
   if (!report.ranks.front().parameters.empty()) {  // a model was trained
     report.losses = collect_losses(report.ranks, options.run.steps);
-    check_finite(report.losses, options.run.optimizer.learning_rate);
+    check_finite(report.losses, options.run);
     const auto parameters = collect_parameters(report.ranks);
     if (output.parity) parity = check_parity(run, parameters, tolerance, report);
     report.sample = use_trained_model(options, parameters, collect_moments(report.ranks));
   }
 
   if (!output.quiet) fmt::print("{}", report.text(run.console));
-  if (run.writer) run.folder.write_report(report.json());
-  if (!output.report.empty()) write_text_file(output.report, report.json());
-  if (!output.quiet && run.writer) fmt::print("{}\n", run.folder.how_to_look(output.view));
+  if (run.writer)
+    if (const std::string why = run.folder.write_report(report.json()); !why.empty())
+      run.warn_of_trace(why);
+  if (!output.quiet && run.writer)
+    fmt::print("{}\n", traced ? run.folder.how_to_look(output.view)
+                              : "the trace is not complete, so the report has no figures from it" +
+                                    run.folder.where_the_trace_is());
   if (!parity) fmt::print(stderr, "{}", parity_failure(tolerance, options.platform.comm));
+  if (!output.report.empty()) write_text_file(output.report, report.json());
   return parity ? 0 : 1;
 }
 

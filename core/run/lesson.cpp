@@ -3,19 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 
+#include "core/base/available_memory.h"
 #include "core/base/error.h"
 #include "core/base/token.h"
 #include "core/comm/mpi/environment.h"
 #include "core/model/checkpoint.h"
+#include "core/model/save_lock.h"
 #include "core/run/active_run.h"
 #include "core/run/corpus.h"
 #include "core/run/files/rank_message.h"
 #include "core/run/launch/launch.h"
 #include "core/run/mpi_process.h"
+#include "core/run/options/memory_needed.h"
 #include "core/run/report/trained_model.h"
 #include "core/run/run_threads.h"
 
@@ -38,6 +42,7 @@ int launch_processes(const Options& options, const std::string& lesson, int argc
                      SignalWatch& watch) {
   const auto& [run, platform, output] = options;
   find_mpirun();
+  if (!output.save.empty()) SaveLock{output.save};  // only looks; rank 0 will hold it
   const RunFolder folder = RunFolder::create(output.trace, lesson);
   folder.pass_on();
   Console::detect().pass_on();
@@ -58,6 +63,7 @@ Lesson::~Lesson() = default;
 
 int Lesson::run(const std::function<void(Rank&)>& body) {
   const bool process = under_mpi();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of write(), not the end
   try {
     // Watches for signals from the start; each launcher replaces the function.
     SignalWatch watch{[process](int signal) {
@@ -85,11 +91,14 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   RunConfig& run = options.run;
   for (const auto& check : checks_) check(options);
   if (builder_) run.builder = builder_(options);
-  if (info_.trains) options.plan().validate();
+  if (info_.trains) {
+    options.plan().validate();
+    if (!under_mpi()) check_memory(options, available_memory());
+  }
   corpus_ = std::make_unique<Corpus>(run.data.empty()
                                          ? Corpus{default_corpus(), run.model, "the lessons' texts"}
                                          : Corpus::from_file(run.data, run.model));
-  if (!run.load.empty()) run.trained_steps = check_checkpoint(run.load, options.plan());
+  if (!run.load.empty()) check_checkpoint(options);
 
   if (options.platform.launch == Launch::mpi && !under_mpi())
     return launch_processes(options, info_.name, argc_, argv_, watch);
@@ -137,6 +146,7 @@ void Lesson::load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& 
   // A distributed optimizer's slices have their own master copies.
   load_checkpoint(path, rank.plan, rank.device, optimizer.parameters());
   load_moments(path, optimizer);
+  check_unchanged(path, options_->run.loaded_state);
 }
 
 Batches Lesson::batches(Rank& rank, const Phase& phase, const Predicted& predicted) {

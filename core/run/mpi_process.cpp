@@ -123,6 +123,7 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
     // All ranks use rank 0's folder and start time.
     RunFolder folder;
     if (root) {
+      run.lock_save();
       folder = RunFolder::create(options.output.trace, run.info.name);
       folder.begin();
     }
@@ -152,7 +153,8 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
       run.results.push_back(RankResults::from_bytes(bytes));
     run.progress.end();
     if (run.writer) run.writer->finish();
-    gather_traces(*rank->transport, run.folder);
+    gather_traces(*rank->transport, run.folder, 4 << 20,
+                  [&](const std::string& why) { run.warn_of_trace(why); });
     int code = root ? conclude(run) : 0;
     if (code != 0) report(RankMessage::Kind::already_reported, "");
     code = std::stoi(broadcast_from_root(*rank->transport, std::to_string(code)));

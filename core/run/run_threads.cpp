@@ -67,6 +67,7 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
                       }};
   const GpuPlan plan = plan_threads(options);
   settle_on_gpus(plan, options);
+  run.lock_save();
   run.open(RunFolder::create(options.output.trace, run.info.name));
   run.folder.begin();
   watch.set_handler([&](int) {

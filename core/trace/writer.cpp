@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "core/base/error.h"
 
@@ -23,17 +26,21 @@ void format_onto(std::string& text, fmt::format_string<Args...> format, Args&&..
   fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
 }
 
-void write_all(int descriptor, const std::string& text, const std::filesystem::path& path) {
+/// Writes `text` and returns the number of bytes written. If that is not all of them, errno says
+/// why.
+std::size_t write_all(int descriptor, std::string_view text) {
   std::size_t done = 0;
   while (done < text.size()) {
     const ssize_t count = ::write(descriptor, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0)
-      throw RunError(
-          fmt::format("can't write the trace {}: {}", path.string(), std::strerror(errno)));
+    if (count < 0) break;
     done += static_cast<std::size_t>(count);
   }
+  return done;
 }
+
+/// Every trace begins with this.
+constexpr std::string_view beginning = "[\n{\"ph\":\"M\",\"name\":\"lockstep\"";
 
 }  // namespace
 
@@ -58,50 +65,40 @@ std::string hello_line(const TraceHello& hello) {
 }
 
 TraceWriter::TraceWriter(std::filesystem::path directory, const std::string& viewer,
-                         const std::string& token)
-    : directory_(std::move(directory)) {
-  std::error_code error;
-  std::filesystem::create_directories(directory_, error);
-  if (error)
-    throw RunError(fmt::format("can't create {}: {}", directory_.string(), error.message()));
+                         const std::string& token, Warning warning)
+    : directory_(std::move(directory)), warning_(std::move(warning)) {
+  std::error_code ignored;  // without the folder, no file can be opened
+  std::filesystem::create_directories(directory_, ignored);
   if (!viewer.empty()) streamer_ = std::make_unique<Streamer>(viewer, token);
   thread_ = std::thread{[this] { work(); }};
 }
 
 TraceWriter::~TraceWriter() {
-  try {
-    finish();
-  } catch (const std::exception&) {
-    // The run has already ended; as much as possible has been written.
-  }
+  finish();
 }
 
 void TraceWriter::add(const TraceHello& hello, Recorder& recorder) {
   const auto path = directory_ / fmt::format("rank{}.json", hello.rank);
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor < 0)
-    throw RunError(fmt::format("can't write {}: {}", path.string(), std::strerror(errno)));
-  const std::string line = hello_line(hello);
-  try {
-    write_all(descriptor,
-              "[\n" + line +
-                  fmt::format("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"tid\":0,"
-                              "\"args\":{{\"name\":\"rank "
-                              "{0}\"}}}},\n",
-                              hello.rank),
-              path);
-  } catch (...) {
-    ::close(descriptor);
-    throw;
-  }
-  if (streamer_) streamer_->add(path, line);
   std::lock_guard lock{mutex_};
-  files_.push_back(std::make_unique<File>(File{hello.rank, &recorder, descriptor, path}));
+  files_.push_back(std::make_unique<File>(File{hello.rank, &recorder, -1, path}));
+  File& file = *files_.back();
+  if (!is_own_trace(path)) return fail(file, "there is a file of this name that is not a trace");
+  file.descriptor =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (file.descriptor < 0) return fail(file, std::strerror(errno));
+  const std::string line = hello_line(hello);
+  append(file, "[\n" + line +
+                   fmt::format("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"tid\":0,"
+                               "\"args\":{{\"name\":\"rank "
+                               "{0}\"}}}},\n",
+                               hello.rank));
+  if (streamer_) streamer_->add(path, line);
 }
 
 // Writes in pieces. Even if a rank produces events faster than the disk takes them, the text of its
 // whole backlog is never in memory at once.
 void TraceWriter::write_new(File& file, bool all_open) {
+  if (file.failed) return file.recorder->take([](const TraceEvent&) {});  // so that it stays small
   constexpr std::size_t piece = 1 << 20;
   text_.clear();
   const auto flush = [&] {
@@ -135,13 +132,24 @@ void TraceWriter::write_new(File& file, bool all_open) {
 
 void TraceWriter::append(File& file, const std::string& text) {
   if (text.empty() || file.failed) return;
-  try {
-    write_all(file.descriptor, text, file.path);
-  } catch (const RunError& error) {
-    file.failed = true;
-    if (failure_.empty()) failure_ = error.what();
+  if (const std::size_t done = write_all(file.descriptor, text); done < text.size()) {
+    const std::string why = std::strerror(errno);
+    const std::size_t newline = std::string_view{text}.substr(0, done).rfind('\n');
+    if (newline != std::string::npos) file.bytes += static_cast<std::int64_t>(newline) + 1;
+    [[maybe_unused]] const int ignored = ::ftruncate(file.descriptor, file.bytes);
+    fail(file, why);
+  } else {
+    file.bytes += static_cast<std::int64_t>(done);
   }
   if (streamer_) streamer_->notify();
+}
+
+void TraceWriter::fail(File& file, const std::string& why) {
+  file.failed = true;
+  if (warning_)
+    warning_(
+        fmt::format("can't write the trace {}: {}; the run goes on, but its trace is not complete",
+                    file.path.string(), why));
 }
 
 void TraceWriter::work() {
@@ -163,7 +171,6 @@ void TraceWriter::finish(double patience_seconds) {
     finish_files();
     if (streamer_) streamer_->finish(patience_seconds);
   });
-  if (!failure_.empty()) throw RunError(failure_);
 }
 
 void TraceWriter::finish_files() {
@@ -175,8 +182,34 @@ void TraceWriter::finish_files() {
     append_microseconds(text, file->last);
     format_onto(text, ",\"args\":{{\"spans\":{}}}}},\n", file->spans);
     append(*file, text);
-    ::close(file->descriptor);
+    // A file system on another host may report only now that its disk is full.
+    if (file->descriptor >= 0 && ::close(file->descriptor) != 0 && !file->failed)
+      fail(*file, std::strerror(errno));
   }
+}
+
+bool is_own_trace(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(file, error);
+  if (!std::filesystem::exists(status)) return true;
+  if (!std::filesystem::is_regular_file(status)) return false;
+  std::string start(beginning.size(), '\0');
+  std::ifstream in{file, std::ios::binary};
+  in.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<std::size_t>(in.gcount()));
+  return beginning.starts_with(start) && (in || in.eof());
+}
+
+bool is_complete_trace(const std::filesystem::path& file) {
+  constexpr std::streamoff longest = 200;  // of an `end` event
+  std::ifstream in{file, std::ios::binary | std::ios::ate};
+  const std::streamoff size = in.tellg();
+  if (!in || size <= 0) return false;
+  in.seekg(std::max(std::streamoff{0}, size - longest));
+  const std::string end{std::istreambuf_iterator<char>{in}, {}};
+  const auto last = end.rfind('\n', end.size() - 2);
+  return end.ends_with(",\n") && last != std::string::npos &&
+         end.find(R"({"ph":"i","name":"end",)", last) == last + 1;
 }
 
 void merge_traces(const std::vector<std::filesystem::path>& files,

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -39,14 +40,21 @@ std::string hello_line(const TraceHello& hello);
 /// the recorders, formats the events and appends them to DIR/rank<r>.json. The file also serves as
 /// a queue: the Streamer sends a viewer what it reads from the file, so a slow viewer does not slow
 /// down any rank. Spans that stay open for long are announced (see Recorder::take_open).
+///
+/// A file that can't be written, as on a full disk, does not stop the run: it ends with its last
+/// whole line, without an `end` event, and its rank's later events are dropped.
 class TraceWriter {
  public:
-  /// `viewer` is HOST:PORT or empty. Throws RunError if the directory cannot be written.
-  TraceWriter(std::filesystem::path directory, const std::string& viewer, const std::string& token);
+  /// Called with one line for each file that can't be written any more, on any thread.
+  using Warning = std::function<void(const std::string&)>;
+
+  /// `viewer` is HOST:PORT or empty.
+  TraceWriter(std::filesystem::path directory, const std::string& viewer, const std::string& token,
+              Warning warning = {});
   ~TraceWriter();
 
   /// Writes `recorder`'s events to the rank's file from now on. `recorder` must live until
-  /// finish().
+  /// finish(). Replaces a trace of Lockstep's, but no other file.
   void add(const TraceHello& hello, Recorder& recorder);
   /// Values for finish(): the seconds to wait for a viewer that has stopped reading.
   static constexpr double patient = 5, in_a_hurry = 0.3;
@@ -54,16 +62,16 @@ class TraceWriter {
   /// Writes the remaining events, the spans that are still open (because their ranks continue or
   /// have died), and each file's `end` event with the file's span count. Then gives the viewer time
   /// to read to the end (see Streamer::finish). Later events are not written. Only the first call
-  /// does all this; concurrent calls wait until it is done. Throws RunError if the trace could not
-  /// be written.
+  /// does all this; concurrent calls wait until it is done.
   void finish(double patience_seconds = patient);
 
  private:
   struct File {
     int rank;
     Recorder* recorder;
-    int descriptor;
+    int descriptor;  ///< -1 if the file could not be opened
     std::filesystem::path path;
+    std::int64_t bytes = 0;  ///< written so far, in whole lines
     std::size_t lanes_written = 0;
     Picoseconds last = 0;    ///< latest time in the file
     std::int64_t spans = 0;  ///< taken from the recorder; reported in the `end` event
@@ -74,8 +82,10 @@ class TraceWriter {
   void finish_files();
   void write_new(File& file, bool all_open = false);
   void append(File& file, const std::string& text);
+  void fail(File& file, const std::string& why);
 
   std::filesystem::path directory_;
+  Warning warning_;
   std::unique_ptr<Streamer> streamer_;
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -83,11 +93,17 @@ class TraceWriter {
   std::string text_;  ///< buffer for formatted lines
   bool stop_ = false;
   std::once_flag finished_;
-  std::string failure_;  ///< error of the first failed file
   std::thread thread_;
 };
 
+/// Returns whether the file may be replaced by a trace: it is absent, empty, or begins as a trace
+/// of Lockstep's does.
+bool is_own_trace(const std::filesystem::path& file);
+/// Returns whether the file's last line is its `end` event: every event is in it.
+bool is_complete_trace(const std::filesystem::path& file);
+
 /// Merges rank files into one trace: a single opening bracket, followed by the lines of all files.
+/// Throws RunError if the trace cannot be written.
 void merge_traces(const std::vector<std::filesystem::path>& files,
                   const std::filesystem::path& into);
 

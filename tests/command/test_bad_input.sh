@@ -56,6 +56,9 @@ refuse --heads 7 '--hidden 64' '--hidden 70'
 refuse --batch 13 '--microbatches 8' '--batch 8'
 refuse --microbatches 1,,2 '1,,2'
 refuse --sequence 1000000 'one sample'
+refuse --hidden 1048576 'at least' 'available' '--device meta'
+refuse --hidden 268435456 'too large'
+refuse --layers 268435456 'too large'
 refuse --dp 2 '--dp 2' 'pp axis'
 refuse --ep 2 '--ep 2' 'pp axis'
 refuse --pp 3 '--ranks 4'
@@ -76,6 +79,8 @@ mkdir "$scratch/folder"
 printf 'short' >"$scratch/short"
 for data in none empty short folder; do refuse --data "$scratch/$data" "$data"; done
 refuse --data /proc/self/mem '/proc/self/mem'
+mkfifo "$scratch/pipe"
+for data in /dev/zero "$scratch/pipe"; do refuse --data "$data" "$data" 'regular file'; done
 printf 'not JSON' >"$scratch/words.json"
 printf '{"name": "x", "nodes": 2}' >"$scratch/missing.json"
 printf '{"name": "x", "nodes": 2.5, "ranks_per_node": 4, "flops": 1e12, "memory_bandwidth": null,
@@ -94,6 +99,8 @@ head -c 5 "$scratch/good.safetensors" >"$scratch/cut.safetensors"
 head -c 100000 "$scratch/good.safetensors" >"$scratch/half.safetensors"
 { printf '\377\377\377\377\377\377\377\377'; tail -c +9 "$scratch/good.safetensors"; } >"$scratch/length.safetensors"
 { head -c 8 "$scratch/good.safetensors"; printf '['; tail -c +10 "$scratch/good.safetensors"; } >"$scratch/header.safetensors"
+{ head -c -4 "$scratch/good.safetensors"; printf '\0\0\300\177'; } >"$scratch/nan.safetensors"
+refuse --load "$scratch/nan.safetensors" 'nan.safetensors' 'tensor lm_head.weight' 'is nan'
 for file in none cut half length header; do refuse --load "$scratch/$file.safetensors" "$file.safetensors"; done
 refuse --load "$scratch/good.safetensors --hidden 32" 'good.safetensors' 'shape' '--hidden 32'
 refuse --load "$scratch/folder" 'folder'
@@ -127,11 +134,29 @@ refuse --report "$scratch/folder" 'name of a file'
 refuse --report /proc/report.json '/proc/report.json'
 refuse --save "$scratch/none/a.safetensors" 'no folder'
 refuse --save /proc/a.safetensors '/proc/a.safetensors'
+mkdir "$scratch/full"
+echo mine >"$scratch/full/notes.txt"
+refuse --save "$scratch/full" 'notes.txt' 'no part of a checkpoint'
+refuse --save "$text" 'this is a file'
+refuse --trace "$scratch/full" 'notes.txt' 'no run'
+echo '[1, 2]' >"$scratch/full/rank0.json"
+refuse --trace "$scratch/full" 'rank0.json' 'not written by Lockstep'
+claim 'a file that is not a trace is still there' [ "$(<"$scratch/full/rank0.json")" = '[1, 2]' ]
 refuse --trace "$text" 'text'
 refuse --trace /proc/none '/proc/none'
 refuse --trace /proc '/proc'
 refuse --view here 'HOST:PORT'
 refuse --view 127.0.0.1:0 'HOST:PORT'
+
+# Two runs with one --save.
+"$lesson" --data "$text" --trace none --steps 1000000 --parity off --quiet --save "$scratch/shared" 2>"$scratch/err" &
+holder=$!
+within 60 test -s "$scratch/.shared.lock"
+refuse --save "$scratch/shared" "process $holder on" 'another place'
+kill "$holder"
+wait "$holder"
+run "$lesson" --data "$text" --trace none --steps 1 --parity off --quiet --save "$scratch/shared"
+claim "a killed run holds nothing" ended 0
 
 # Without mpirun.
 mkdir "$scratch/bin"

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <fstream>
 
@@ -76,6 +78,13 @@ TEST_CASE("an unusable text gives a one-line message") {
   };
   CHECK(contains(message(folder / "absent"), "no such file"));
   CHECK(contains(message(folder.path), "is a directory"));
+  CHECK(contains(message("/dev/zero"), "not a regular file"));
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK(contains(message(folder / "pipe"), "not a regular file"));
+  std::ofstream{folder / "huge"};
+  std::error_code error;  // some file systems have no files with holes of this size
+  std::filesystem::resize_file(folder / "huge", std::uintmax_t{1} << 43, error);
+  if (!error) CHECK(contains(message(folder / "huge"), "8.8 TB"));
   std::ofstream{folder / "empty"};
   CHECK(contains(message(folder / "empty"), "is empty"));
   std::ofstream{folder / "short"} << "12345678";

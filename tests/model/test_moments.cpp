@@ -29,13 +29,12 @@ struct Trained {
   }
   static StageLayers whole(const GptConfig& config) { return StageLayers::whole(config); }
   void save(const std::string& folder) const {
-    save_checkpoint(folder, gpt.config(), gpt.device(), gpt.parameters());
-    std::vector<NamedMoment> named;
+    OptimizerState state{.moments = {}, .steps = optimizer.steps()};
     for (const auto& [parameter, momentum, variance] : optimizer.moments()) {
-      named.push_back({parameter->name + ".momentum", floats(momentum)});
-      named.push_back({parameter->name + ".variance", floats(variance)});
+      state.moments.push_back({parameter->name + ".momentum", floats(momentum)});
+      state.moments.push_back({parameter->name + ".variance", floats(variance)});
     }
-    save_moments(folder, named, optimizer.steps());
+    save_checkpoint(folder, gpt.config(), gpt.device(), gpt.parameters(), state);
   }
 
   OneDevice one;

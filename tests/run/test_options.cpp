@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "core/base/available_memory.h"
 #include "core/base/error.h"
 #include "core/model/checkpoint.h"
 #include "core/model/data.h"
 #include "core/run/lesson.h"
 #include "core/run/options/flag_parser.h"
+#include "core/run/options/memory_needed.h"
 #include "core/run/report/trained_model.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
@@ -236,11 +238,80 @@ TEST_CASE("a writable path is accepted, and nothing is left behind") {
   const TemporaryFolder folder;
   const std::string here = folder.path().string();
   const std::string old = folder.file("report.json", "old");
+  const std::string full = here + "/full";
+  std::filesystem::create_directory(full);
+  folder.file("full/model.safetensors", "of a checkpoint");
   CHECK(parse({"--report", old, "--save", here + "/a.safetensors"})->output.report == old);
-  CHECK(parse({"--report", "/dev/null", "--save", here})->output.save == here);
+  CHECK(parse({"--report", "/dev/null", "--save", full})->output.save == full);
   CHECK(parse({"--save", here + "/fresh"})->output.save == here + "/fresh");
+  CHECK(parse({"--save", here + "/fresh", "--trace", here + "/fresher"})->output.save ==
+        here + "/fresh");
   CHECK(read_file(old) == "old");
-  CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);
+  CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 2);
+}
+
+TEST_CASE("a checkpoint's folder holds nothing else") {
+  const TemporaryFolder folder;
+  const std::string here = folder.path().string();
+  const std::string file = folder.file("notes.txt", "mine");
+  CHECK(unlike(refusal({"--save", here}), {"--save " + here, "notes.txt", "name another"}) == "");
+  CHECK(unlike(refusal({"--save", file}), {"--save " + file, "this is a file"}) == "");
+  CHECK(unlike(refusal({"--save", here + "/run", "--trace", here + "/run/trace"}),
+               {"--trace", "--save", "nothing else"}) == "");
+  CHECK(unlike(refusal({"--save", here + "/run/", "--report", here + "/run"}),
+               {"--report", "--save", "nothing else"}) == "");
+  std::filesystem::create_directory(here + "/run.partial");
+  folder.file("run.partial/notes.txt", "mine");
+  CHECK(unlike(refusal({"--save", here + "/run"}), {"--save", "run.partial", "notes.txt"}) == "");
+}
+
+TEST_CASE("a model that this machine cannot hold is refused before it is built") {
+  const auto options = parse({"--layers", "8", "--hidden", "64"});
+  const double least = least_memory(*options);
+  const auto parameters = static_cast<double>(options->run.model.parameter_count());
+  CHECK(least > 16 * parameters);
+  CHECK(least < 100 * parameters);
+  CHECK_NOTHROW(check_memory(*options, static_cast<std::int64_t>(least) + 1));
+  CHECK(unlike(complaint_of<UsageError>(
+                   [&] { check_memory(*options, static_cast<std::int64_t>(least) - 1); }),
+               {"--hidden 64", "at least", "MB", "--device meta"}) == "");
+  CHECK(unlike(refusal({"--hidden", "268435456"}), {"--hidden 268435456", "too large"}) == "");
+  CHECK(unlike(refusal({"--layers", "268435456"}), {"--layers 268435456", "too large"}) == "");
+  // It is the run's own machine that matters.
+  CHECK_NOTHROW(check_memory(*parse({"--device", "meta", "--hidden", "1048576"}), 1'000'000));
+}
+
+TEST_CASE("the available memory is the least that the system and its control groups leave") {
+  const TemporaryFolder folder;
+  const auto put = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((folder.path() / name).parent_path());
+    folder.file(name, text);
+  };
+  const std::string proc = (folder.path() / "proc").string();
+  const std::string groups = (folder.path() / "groups").string();
+  put("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    8000 kB\n");
+  CHECK(available_memory(proc, groups) == 8000 * 1024);
+  put("proc/self/cgroup", "0::/a/b\n");
+  put("groups/a/b/memory.max", "max\n");
+  put("groups/a/b/memory.current", "5000\n");
+  CHECK(available_memory(proc, groups) == 8000 * 1024);
+  put("groups/a/memory.max", "100000\n");
+  put("groups/a/memory.current", "70000\n");
+  put("groups/a/memory.stat", "anon 1\ninactive_file 2000\n");
+  CHECK(available_memory(proc, groups) == 32'000);
+  put("groups/memory.max", "1000\n");  // the group is the root of what this container sees
+  put("groups/memory.current", "400\n");
+  CHECK(available_memory(proc, groups) == 600);
+  put("proc/self/cgroup", "5:cpu:/x\n4:cpu,memory:/y\n");
+  put("groups/memory/y/memory.limit_in_bytes", "9223372036854771712\n");
+  put("groups/memory/y/memory.usage_in_bytes", "400\n");
+  CHECK(available_memory(proc, groups) == 8000 * 1024);
+  put("groups/memory/y/memory.limit_in_bytes", "1000\n");
+  put("groups/memory/y/memory.stat", "inactive_file 9\ntotal_inactive_file 50\n");
+  CHECK(available_memory(proc, groups) == 650);
+  CHECK(text_of_bytes(999) == "999 B");
+  CHECK(text_of_bytes(1234) == "1.2 kB");
+  CHECK(text_of_bytes(1.6e13) == "16 TB");
 }
 
 TEST_CASE("a stage needs a layer") {
@@ -278,11 +349,11 @@ TEST_CASE("an unusable checkpoint gives one line that names file and tensor") {
     Gpt model{config, {memory, compute}, StageLayers::whole(config), 1};
     save_checkpoint(good, config, model.device(), model.parameters());
   }
-  CHECK_NOTHROW(check_checkpoint(good, config));
+  CHECK_NOTHROW(check_checkpoint_fits(good, config));
   const std::string bytes = read_file(good);
   const auto answer = [&](const std::string& changed) {
     const std::string path = folder.file("bad.safetensors", changed);
-    return complaint_of<UsageError>([&] { check_checkpoint(path, config); });
+    return complaint_of<UsageError>([&] { check_checkpoint_fits(path, config); });
   };
   const std::vector<std::string> named{"--load", "bad.safetensors"};
   for (const std::size_t length :
@@ -295,10 +366,11 @@ TEST_CASE("an unusable checkpoint gives one line that names file and tensor") {
   CHECK(unlike(answer("just a text, and long enough to be something else\n"), named) == "");
 
   config.hidden = 16;
-  CHECK(unlike(complaint_of<UsageError>([&] { check_checkpoint(good, config); }),
+  CHECK(unlike(complaint_of<UsageError>([&] { check_checkpoint_fits(good, config); }),
                {"--load", "good.safetensors", "shape", "--hidden 16"}) == "");
-  CHECK(unlike(complaint_of<UsageError>([&] { check_checkpoint("/none.safetensors", config); }),
-               {"--load /none.safetensors", "no such file"}) == "");
+  CHECK(
+      unlike(complaint_of<UsageError>([&] { check_checkpoint_fits("/none.safetensors", config); }),
+             {"--load /none.safetensors", "no such file"}) == "");
 }
 
 TEST_CASE("the wall clock is the default if each rank has a core") {

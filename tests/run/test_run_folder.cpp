@@ -18,6 +18,13 @@ using namespace lockstep;
 using namespace lockstep::testing;
 namespace fs = std::filesystem;
 
+namespace {
+
+const std::string hello = "[\n{\"ph\":\"M\",\"name\":\"lockstep\",\"pid\":0},\n";
+const std::string own_report = R"({"lesson": "09 1F1B", "clock": "wall", "config": {}})";
+
+}  // namespace
+
 TEST_CASE("a run's folder is the requested one, created with its parents") {
   const TemporaryFolder folder;
   const RunFolder run = RunFolder::create((folder.path() / "a" / "b").string(), "09 1F1B");
@@ -67,19 +74,23 @@ TEST_CASE("runs/latest is the run that started last, and starts empty") {
   for (const std::string name : {"one", "two"}) {
     const RunFolder run{name, folder.path() / "runs" / name};
     fs::create_directories(run.path);
-    for (const char* old : {"rank7.json", "trace.json", "report.json", "notes.txt"})
-      std::ofstream(run.path / old) << "of a run before";
+    for (const char* old : {"rank7.json", "trace.json"}) std::ofstream(run.path / old) << hello;
+    std::ofstream(run.path / "report.json") << own_report;
+    for (const char* other : {"notes.txt", "rank8.json", "rank_list.json"})
+      std::ofstream(run.path / other) << "mine";
     run.begin();
     CHECK_FALSE(fs::exists(run.path / "rank7.json"));
     CHECK_FALSE(fs::exists(run.path / "trace.json"));
-    CHECK(fs::exists(run.path / "notes.txt"));
+    CHECK_FALSE(fs::exists(run.path / "report.json"));
+    for (const char* other : {"notes.txt", "rank8.json", "rank_list.json"})
+      CHECK(read_file(run.path / other) == "mine");
     std::ofstream(run.path / "rank0.json") << "[\n{\"a\":0},\n";
     std::ofstream(run.path / "rank1.json") << "[\n{\"a\":1},\n";
-    run.merge(2);
+    CHECK(run.merge(2) == "");
     CHECK(read_file(run.path / "trace.json") == "[\n{\"a\":0},\n{\"a\":1},\n");
     CHECK(fs::read_symlink(folder.path() / "runs" / "latest") == name);
     CHECK(fs::equivalent(folder.path() / "runs" / "latest", run.path));
-    run.write_report("{}");
+    CHECK(run.write_report("{}") == "");
     CHECK(read_file(run.path / "report.json") == "{}");
     CHECK(run.where_the_trace_is().find(name) != std::string::npos);
     CHECK(run.how_to_look("").find("./lockstep view") != std::string::npos);
@@ -92,6 +103,43 @@ TEST_CASE("runs/latest is the run that started last, and starts empty") {
   other.begin();
   other.merge(0);
   CHECK_FALSE(fs::exists(folder.path() / "latest"));
+}
+
+TEST_CASE("a folder with other files is not a run's, and is left as it is") {
+  const TemporaryFolder folder;
+  const auto create = [&] {
+    return complaint_of<UsageError>([&] { RunFolder::create(folder.path().string(), "09 1F1B"); });
+  };
+  const std::string fine = "(nothing thrown)", named = "--trace " + folder.path().string();
+  folder.file(".hidden", "");
+  CHECK(create() == fine);
+  folder.file("notes.txt", "mine");
+  CHECK(unlike(create(), {named, "notes.txt", "no run", "empty folder"}) == "");
+  folder.file("rank0.json", hello);
+  CHECK(create() == fine);  // a run's folder, to which someone has added notes
+  folder.file("report.json", own_report);
+  CHECK(create() == fine);
+  for (const auto& [file, text] : {std::pair{"report.json", "{\"lesson\": 3}"},
+                                   {"trace.json", "{\"traceEvents\": []}"},
+                                   {"rank1.json", "[1, 2]"},
+                                   {"report.json", "of a year"}}) {
+    folder.file(file, text);
+    CHECK(unlike(create(), {named, file, "not written by Lockstep"}) == "");
+    CHECK(read_file(folder.path() / file) == text);
+    fs::remove(folder.path() / file);
+  }
+}
+
+TEST_CASE("a run's trace is complete if each rank's file is") {
+  const TemporaryFolder folder;
+  const RunFolder run{"run", folder.path()};
+  const std::string end = R"({"ph":"i","name":"end","s":"p","pid":0,"tid":0,"ts":1})";
+  folder.file("rank0.json", hello + end + ",\n");
+  CHECK(run.is_complete(1));
+  CHECK_FALSE(run.is_complete(2));
+  folder.file("rank1.json", hello);
+  CHECK_FALSE(run.is_complete(2));
+  CHECK(RunFolder{}.rank_files(2).empty());
 }
 
 TEST_CASE("a killed rank's file keeps its whole lines") {

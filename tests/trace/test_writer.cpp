@@ -12,6 +12,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -310,70 +311,138 @@ TEST_CASE("if one rank recorded nothing, the merge has the other ranks' records"
   CHECK(read_file(folder.path() / "trace.json") == "[\n{\"a\":1},\n");
 }
 
-TEST_CASE("a folder that cannot be created, or a file that cannot be written, gives one line") {
+namespace {
+
+/// A writer that collects its warnings.
+struct Warned {
+  explicit Warned(const fs::path& folder)
+      : writer{folder, "", "", [this](const std::string& line) { warnings.push_back(line); }} {}
+  std::vector<std::string> warnings;
+  TraceWriter writer;
+};
+
+/// A limit on the size of files, which simulates a full disk.
+class SizeLimit {
+ public:
+  SizeLimit() { REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0); }
+  ~SizeLimit() {
+    lift();
+    ::signal(SIGXFSZ, ignored_);
+  }
+  void set(rlim_t bytes) const {
+    const rlimit small{bytes, before_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  }
+  void lift() const { ::setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+  void (*ignored_)(int) = ::signal(SIGXFSZ, SIG_IGN);
+};
+
+}  // namespace
+
+TEST_CASE("a file that cannot be opened gives a warning, and its recorder is still emptied") {
   const TemporaryFolder folder;
   const fs::path file = folder.file("file", "");
-  CHECK(unlike(complaint_of<RunError>([&] {
-                 TraceWriter{file / "below", "", ""};
-               }),
-               {"can't create", (file / "below").string()}) == "");
   fs::create_directory(folder.path() / "rank0.json");
-  TraceWriter writer{folder.path(), "", ""};
-  Recorder recorder;
-  CHECK(unlike(complaint_of<RunError>([&] { writer.add({}, recorder); }),
-               {"can't write", "rank0.json"}) == "");
+  folder.file("rank1.json", "[1, 2]\n");
+  fs::create_symlink(folder.path() / "elsewhere", folder.path() / "rank2.json");
+  for (const auto& [where, rank, why] : {std::tuple{file / "below", 0, "Not a directory"},
+                                         {folder.path(), 0, "not a trace"},
+                                         {folder.path(), 1, "not a trace"},
+                                         {folder.path(), 2, "not a trace"}}) {
+    CAPTURE(rank);
+    Recorder recorder;
+    Warned warned{where};
+    warned.writer.add({.rank = rank}, recorder);
+    recorder.span(0, {.name = "work"}, 0, 1);
+    warned.writer.finish();
+    CHECK(recorder.drain().empty());
+    REQUIRE(warned.warnings.size() == 1);
+    CHECK(unlike(warned.warnings.front(),
+                 {"can't write the trace", "rank" + std::to_string(rank) + ".json", why,
+                  "the run goes on"}) == "");
+  }
+  CHECK(read_file(folder.path() / "rank1.json") == "[1, 2]\n");
+  CHECK_FALSE(fs::exists(folder.path() / "elsewhere"));
 }
 
-TEST_CASE("a disk that is full from the start gives one line") {
-  if (!fs::exists("/dev/full")) return;
+TEST_CASE("a disk that is full from the start gives a warning at once") {
   const TemporaryFolder folder;
-  fs::create_symlink("/dev/full", folder.path() / "rank0.json");
-  TraceWriter writer{folder.path(), "", ""};
+  const SizeLimit limit;
   Recorder recorder;
-  CHECK(unlike(complaint_of<RunError>([&] { writer.add({}, recorder); }),
-               {"can't write", "rank0.json", "No space left"}) == "");
-  CHECK(unlike(complaint_of<RunError>([&] { merge_traces({}, "/dev/full"); }),
-               {"can't write", "/dev/full"}) == "");
+  Warned warned{folder.path()};
+  limit.set(100);  // less than the hello
+  warned.writer.add({}, recorder);
+  limit.lift();
+  REQUIRE(warned.warnings.size() == 1);
+  CHECK(unlike(warned.warnings.front(), {"can't write", "rank0.json", "File too large"}) == "");
+  warned.writer.finish();
+  CHECK(warned.warnings.size() == 1);
+  CHECK(read_file(folder.path() / "rank0.json") == "[\n");  // the whole lines of those 100 bytes
+  CHECK_FALSE(is_complete_trace(folder.path() / "rank0.json"));
+  if (fs::exists("/dev/full"))
+    CHECK(unlike(complaint_of<RunError>([&] { merge_traces({}, "/dev/full"); }),
+                 {"can't write", "/dev/full"}) == "");
 }
 
-TEST_CASE("a disk that fills up during a run ends that rank's trace and is reported at the end") {
-  // A file size limit simulates a full disk.
-  const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
-  rlimit before{};
-  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
-  const rlimit small{20'000, before.rlim_max};
+TEST_CASE("a disk that fills up ends that rank's trace on a whole line, with a warning at once") {
   const TemporaryFolder folder;
+  const SizeLimit limit;
   Recorder large, modest;
-  std::string complaint;
+  Warned warned{folder.path()};
+  warned.writer.add({.rank = 0, .ranks = 2}, large);
+  warned.writer.add({.rank = 1, .ranks = 2}, modest);
+  limit.set(20'000);
+  for (int i = 0; i < 2000; ++i) large.span(0, {.name = "work"}, i, i + 1);
+  modest.span(0, {.name = "work"}, 0, 1);
+  // The writer keeps draining the recorder, so that memory does not fill up: after one of the
+  // rounds, nothing is left.
+  const auto text = [&] { return read_file(folder.path() / "rank0.json"); };
   std::size_t kept = 1;
-  std::uintmax_t size = 0;
+  for (int attempt = 0; attempt < 200 && kept > 0; ++attempt) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{100});
+    const bool full = text().size() > 15'000;
+    kept = large.drain().size();
+    if (!full) kept = 1;
+    if (kept > 0)
+      for (int i = 0; i < 2000; ++i) large.span(0, {.name = "work"}, i, i + 1);
+  }
+  CHECK(kept == 0);
+  const std::string before_the_end = text();
+  // Free space does not help any more, because the middle of the trace is already lost.
+  limit.lift();
+  large.span(0, {.name = "work"}, 5000, 5001);
+  warned.writer.finish();
+  REQUIRE(warned.warnings.size() == 1);
+  CHECK(unlike(warned.warnings.front(),
+               {"can't write the trace", "rank0.json", "File too large"}) == "");
+  CHECK(text() == before_the_end);
+  closed(text());
+  CHECK_FALSE(is_complete_trace(folder.path() / "rank0.json"));
+  CHECK(is_complete_trace(folder.path() / "rank1.json"));
+  CHECK(closed(read_file(folder.path() / "rank1.json")).back()["args"]["spans"] == 1);
+}
+
+TEST_CASE("a trace is told from another file by its beginning, and a complete one by its end") {
+  const TemporaryFolder folder;
+  Recorder recorder;
   {
     TraceWriter writer{folder.path(), "", ""};
-    writer.add({.rank = 0, .ranks = 2}, large);
-    writer.add({.rank = 1, .ranks = 2}, modest);
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
-    for (int i = 0; i < 2000; ++i) large.span(0, {.name = "work"}, i, i + 1);
-    modest.span(0, {.name = "work"}, 0, 1);
-    // The writer keeps draining the recorder, so that memory does not fill up: after one of the
-    // rounds, nothing is left.
-    for (int attempt = 0; attempt < 200 && kept > 0; ++attempt) {
-      std::this_thread::sleep_for(std::chrono::milliseconds{100});
-      const bool full = fs::file_size(folder.path() / "rank0.json") >= small.rlim_cur;
-      kept = large.drain().size();
-      if (!full) kept = 1;
-      if (kept > 0)
-        for (int i = 0; i < 2000; ++i) large.span(0, {.name = "work"}, i, i + 1);
-    }
-    // Free space does not help any more, because the middle of the trace is already lost.
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
-    size = fs::file_size(folder.path() / "rank0.json");
-    large.span(0, {.name = "work"}, 5000, 5001);
-    complaint = complaint_of<RunError>([&] { writer.finish(); });
+    writer.add({}, recorder);
   }
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  ::signal(SIGXFSZ, ignored);
-  CHECK(kept == 0);
-  CHECK(size == fs::file_size(folder.path() / "rank0.json"));
-  CHECK(unlike(complaint, {"can't write the trace", "rank0.json", "File too large"}) == "");
-  CHECK(closed(read_file(folder.path() / "rank1.json")).back()["args"]["spans"] == 1);
+  const std::string whole = read_file(folder.path() / "rank0.json");
+  for (std::size_t size = 0; size <= whole.size(); ++size) {
+    const std::string file = folder.file("cut", whole.substr(0, size));
+    CHECK(is_own_trace(file));
+    CHECK(is_complete_trace(file) == (size == whole.size()));
+  }
+  CHECK(is_own_trace(folder.path() / "absent"));
+  CHECK_FALSE(is_complete_trace(folder.path() / "absent"));
+  for (const char* text : {"{}", "[", "[\n{\"ph\":\"X\"", "[1]", "\n\n\n"})
+    CHECK(is_own_trace(folder.file("other", text)) == (std::string{text} == "["));
+  CHECK_FALSE(is_own_trace(folder.path()));
+  CHECK_FALSE(is_complete_trace(folder.file("newline", "\n")));
+  CHECK_FALSE(is_complete_trace(folder.file("comma", ",\n")));
 }

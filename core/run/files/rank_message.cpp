@@ -23,7 +23,8 @@ std::string indented(const std::string& lines) {
 }
 
 constexpr const char* kinds[] = {"location",        "usage_error",      "failure",
-                                 "last_operations", "already_reported", "busy"};
+                                 "last_operations", "already_reported", "busy",
+                                 "trace_warning"};
 
 }  // namespace
 
@@ -66,6 +67,7 @@ std::string RankMessage::shown() const {
       return "";
     case Kind::usage_error:
     case Kind::busy:
+    case Kind::trace_warning:
       return text + "\n";
     case Kind::failure:
       return fmt::format("the run failed: rank {} on {}: {}\n", rank, host, text);

@@ -18,6 +18,7 @@ struct RankMessage {
     last_operations,   ///< a rank's last operations when the run failed
     already_reported,  ///< rank 0 has failed and explained why, as when parity fails
     busy,              ///< the rank computes while others wait for it
+    trace_warning,     ///< a trace can't be written; the run goes on
   };
   Kind kind = Kind::location;
   int rank = 0;

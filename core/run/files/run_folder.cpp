@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/run/files/own_files.h"
 #include "core/run/files/rank_message.h"
 #include "core/trace/writer.h"
 
@@ -59,6 +60,9 @@ RunFolder RunFolder::create(const std::string& trace, const std::string& lesson)
   if (!can_write_in(folder.path))
     throw UsageError(fmt::format("--trace {}: this folder is not writable; name another, or none",
                                  folder.path.string()));
+  if (const std::string why = why_not_a_run_folder(folder.path); !why.empty())
+    throw UsageError(fmt::format("--trace {}: {}; name an empty folder or one of an earlier run",
+                                 folder.path.string(), why));
   return folder;
 }
 
@@ -67,12 +71,9 @@ void RunFolder::begin() const {
   std::error_code error;
   fs::create_directories(path, error);
   // Deletes the files of an earlier run in the same folder.
-  for (const auto& entry : fs::directory_iterator(path, error)) {
-    const std::string name = entry.path().filename().string();
-    const bool ranks = name.rfind("rank", 0) == 0 && name.ends_with(".json");
-    if (entry.is_regular_file(error) && (ranks || name == "trace.json" || name == "report.json"))
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (is_run_file(entry.path().filename().string()) && is_own(entry.path()))
       fs::remove(entry.path(), error);
-  }
   if (path.parent_path().filename() != "runs") return;
   // Replaces the link atomically, so that it always exists.
   const fs::path fresh = path.parent_path() / (".latest-" + run);
@@ -123,17 +124,43 @@ void RunFolder::keep_whole_lines(int ranks) const {
   }
 }
 
-void RunFolder::merge(int ranks) const {
-  if (path.empty()) return;
+std::vector<fs::path> RunFolder::rank_files(int ranks) const {
   std::vector<fs::path> files;
-  for (int rank = 0; rank < ranks; ++rank)
-    if (fs::path file = rank_file(rank); fs::is_regular_file(file))
+  std::error_code error;
+  for (int rank = 0; rank < ranks && !path.empty(); ++rank)
+    if (fs::path file = rank_file(rank); fs::is_regular_file(file, error))
       files.push_back(std::move(file));
-  if (!files.empty()) merge_traces(files, path / "trace.json");
+  return files;
 }
 
-void RunFolder::write_report(const std::string& json) const {
-  write_text_file(path / "report.json", json);
+bool RunFolder::is_complete(int ranks) const {
+  const auto files = rank_files(ranks);
+  return files.size() == static_cast<std::size_t>(ranks) &&
+         std::ranges::all_of(files, is_complete_trace);
+}
+
+std::string RunFolder::merge(int ranks) const {
+  const auto files = rank_files(ranks);
+  if (files.empty()) return "";
+  try {
+    merge_traces(files, path / "trace.json");
+    return "";
+  } catch (const RunError& failure) {
+    std::error_code error;
+    fs::remove(path / "trace.json", error);  // the ranks' files are there
+    return failure.what();
+  }
+}
+
+std::string RunFolder::write_report(const std::string& json) const {
+  try {
+    write_text_file(path / "report.json", json);
+    return "";
+  } catch (const RunError& failure) {
+    std::error_code error;
+    fs::remove(path / "report.json", error);
+    return failure.what();
+  }
 }
 
 std::string RunFolder::where_the_trace_is() const {

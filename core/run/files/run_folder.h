@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -14,9 +15,10 @@ struct RunFolder {
 
   /// Creates the folder. `trace` is --trace: a folder, "none", or empty for a new folder in the
   /// project's runs/. In a process whose parent called pass_on(), uses the parent's folder. Throws
-  /// UsageError if the folder cannot be created.
+  /// UsageError if the folder cannot be created or is not a run's: see why_not_a_run_folder().
   static RunFolder create(const std::string& trace, const std::string& lesson);
-  /// Creates the folder if it does not exist yet (on another host), deletes a previous run's files,
+  /// Creates the folder if it does not exist yet (on another host), deletes a previous run's files
+  /// (those that is_own() recognizes),
   /// and points runs/latest to it. One process calls it, before the ranks write.
   void begin() const;
   /// Passes the folder on to child processes.
@@ -28,9 +30,14 @@ struct RunFolder {
   std::filesystem::path rank_file(int rank) const;
   /// Removes the partial lines left by killed ranks. Call it after the run has ended.
   void keep_whole_lines(int ranks) const;
-  /// Merges the existing rank<r>.json files into trace.json.
-  void merge(int ranks) const;
-  void write_report(const std::string& json) const;
+  /// The rank<r>.json files that exist, by rank.
+  std::vector<std::filesystem::path> rank_files(int ranks) const;
+  /// Whether every rank's file is there, with all of the rank's events.
+  bool is_complete(int ranks) const;
+  /// Merges the existing rank<r>.json files into trace.json. Returns why that failed, or "".
+  std::string merge(int ranks) const;
+  /// Writes report.json. Returns why that failed, or "".
+  std::string write_report(const std::string& json) const;
 
   /// "; the trace up to then is in ...", or nothing.
   std::string where_the_trace_is() const;

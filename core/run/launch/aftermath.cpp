@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace lockstep {
 
@@ -38,6 +39,9 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
           last_busy_notice_ = now;
           return message->text;
         }
+        break;
+      case RankMessage::Kind::trace_warning:
+        if (!std::exchange(warned_of_trace_, true)) return message->text;
     }
     return {};
   }

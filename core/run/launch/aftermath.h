@@ -50,6 +50,7 @@ class Aftermath {
   std::optional<std::chrono::steady_clock::time_point> last_busy_notice_;
   bool failed_ = false;
   bool already_reported_ = false;  ///< rank 0 has already reported the failure itself
+  bool warned_of_trace_ = false;   ///< all ranks may write to the same full disk
   bool inside_ = false;
   std::string block_;
   std::string unexplained_;  ///< blocks that nothing else reports

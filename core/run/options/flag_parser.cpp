@@ -194,7 +194,7 @@ void FlagParser::Impl::shared_flags() {
        "wrote");
   word("--save", output.save,
        "write the trained model to this safetensors file, or to this folder, with the "
-       "optimizer's state, so that training can resume");
+       "optimizer's state, so that training can resume; an interrupted save leaves the old one");
 
   app.option_defaults()->group("Output");
   word("--trace", output.trace, "the folder for the run's trace, or none [runs/TIME-LESSON]");

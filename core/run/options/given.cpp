@@ -1,11 +1,9 @@
 #include "core/run/options/given.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <numeric>
 #include <sstream>
 #include <tuple>
@@ -13,8 +11,7 @@
 #include "core/base/error.h"
 #include "core/comm/mpi/environment.h"
 #include "core/model/data.h"
-#include "core/run/files/run_folder.h"
-#include "core/trace/streamer.h"
+#include "core/run/options/check_paths.h"
 
 namespace lockstep {
 
@@ -140,31 +137,6 @@ void check_batch(const Options& options) {
                     options.run.steps, options.run.microbatches.size()));
 }
 
-void check_files(const Options& options) {
-  for (const auto& [flag, file] :
-       {std::pair{"--save", options.output.save}, {"--report", options.output.report}}) {
-    if (file.empty()) continue;
-    const auto refuse = [&, flag = flag, file = file](const std::string& why) {
-      throw UsageError(fmt::format("{} {}: {}", flag, file, why));
-    };
-    const auto path = std::filesystem::absolute(file);
-    const auto folder = path.parent_path();
-    std::error_code error;
-    // --save may name a folder; a report is a file.
-    const bool may_be_folder = flag == std::string{"--save"} && !file.ends_with(".safetensors");
-    if (std::filesystem::is_directory(path, error)) {
-      if (!may_be_folder) refuse("this is a folder; give the name of a file");
-      if (!can_write_in(path)) refuse("this folder is not writable; name another");
-    } else if (!std::filesystem::is_directory(folder, error)) {
-      refuse(fmt::format("there is no folder {}; create it, or name another", folder.string()));
-    } else if (std::filesystem::exists(path, error) ? ::access(path.c_str(), W_OK) != 0
-                                                    : !can_write_in(folder)) {
-      refuse("this file is not writable; name another");
-    }
-  }
-  if (!options.output.view.empty()) Streamer::check_address(options.output.view);
-}
-
 }  // namespace
 
 std::optional<int> whole_number(const std::string& text, int least) {
@@ -262,7 +234,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   if (info.trains) check_batch(options);
   if (platform.tf32 && !platform.on_gpus())
     throw UsageError("--tf32: applies only to GPUs; use --device cuda, or leave it out");
-  check_files(options);
+  check_paths(options);
   choose_clock(given, options);
   choose_collectives(given, options);
 }

@@ -30,9 +30,10 @@ struct RunConfig {
   std::vector<int> microbatches{8};  ///< m; several values are a sweep, which divides the steps
                                      ///< among them
   std::uint64_t seed = 1;
-  std::string data;       ///< a file; empty: the default corpus
-  std::string load;       ///< the checkpoint to start from
-  int trained_steps = 0;  ///< steps of the loaded checkpoint; the data continue after them
+  std::string data;          ///< a file; empty: the default corpus
+  std::string load;          ///< the checkpoint to start from
+  int trained_steps = 0;     ///< steps of the loaded checkpoint; the data continue after them
+  std::string loaded_state;  ///< identifies the checkpoint's state, for check_unchanged()
 
   Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}.with_experts(ep); }
 };

@@ -28,6 +28,7 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
   if (!options.run.load.empty()) {
     load_checkpoint(options.run.load, plan, device, model.parameters());
     load_moments(options.run.load, optimizer);
+    check_unchanged(options.run.load, options.run.loaded_state);
   }
 
   const auto gradients_of = [&](int step, const Phase& phase, const SumOrder& order) {

@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/comm/mpi/environment.h"
 #include "core/model/checkpoint.h"
 #include "core/model/gpt.h"
 #include "core/model/sample.h"
+#include "core/run/files/rank_message.h"
 #include "core/run/report/solo_device.h"
 
 namespace lockstep {
@@ -47,9 +49,12 @@ std::string one_line(const std::string& text) {
 
 }  // namespace
 
-int check_checkpoint(const std::string& path, const Plan& plan) {
-  check_checkpoint_fits(path, plan);
-  return static_cast<int>(trained_steps(path, plan).value_or(0));
+void check_checkpoint(Options& options) {
+  RunConfig& run = options.run;
+  const Plan plan = options.plan();
+  const bool checked_by_launcher = under_mpi() && messages_are_collected();
+  run.loaded_state = check_checkpoint_fits(run.load, plan, /*values=*/!checked_by_launcher);
+  run.trained_steps = static_cast<int>(trained_steps(run.load, plan).value_or(0));
 }
 
 bool saves_moments(const Options& options) {
@@ -69,13 +74,15 @@ std::string use_trained_model(const Options& options, const std::vector<NamedVal
                                  targets[i]->value.elements()));
   for (std::size_t i = 0; i < targets.size(); ++i)
     std::copy(parameters[i].values.begin(), parameters[i].values.end(), targets[i]->value.f32());
-  if (!options.output.save.empty())
-    save_checkpoint(options.output.save, plain.plan, plain.model.device(), targets);
+  std::optional<OptimizerState> optimizer;
   if (saves_moments(options)) {
-    std::vector<NamedMoment> named;
-    for (const NamedValues& moment : moments) named.push_back({moment.name, moment.values});
-    save_moments(options.output.save, named, options.run.trained_steps + options.run.steps);
+    optimizer.emplace();
+    optimizer->steps = options.run.trained_steps + options.run.steps;
+    for (const NamedValues& moment : moments)
+      optimizer->moments.push_back({moment.name, moment.values});
   }
+  if (!options.output.save.empty())
+    save_checkpoint(options.output.save, plain.plan, plain.model.device(), targets, optimizer);
   return one_line(generate(plain.model, "The ", {.tokens = 96, .temperature = 0.6F, .seed = 1}));
 }
 

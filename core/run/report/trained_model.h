@@ -8,9 +8,10 @@
 
 namespace lockstep {
 
-/// The number of steps that the checkpoint was trained for; 0 if it has no optimizer state. Throws
-/// UsageError unless the checkpoint can be loaded into the plan's model.
-int check_checkpoint(const std::string& path, const Plan& plan);
+/// Checks that the checkpoint of --load can be loaded into the run's model, and throws UsageError
+/// if not. Sets `trained_steps` (0 if the checkpoint has no optimizer state) and `loaded_state`.
+/// Ranks that ./lockstep's own launcher started read no values, because the launcher has.
+void check_checkpoint(Options& options);
 
 /// Loads the trained parameters into a whole model, saves it if --save is given (with the
 /// optimizer's moments if there are any), and returns one line of text that it generates. Throws

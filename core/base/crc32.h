@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+/// A CRC-32 checksum as in zip and zlib (ISO 3309: reversed polynomial 0xEDB88320), over any number
+/// of pieces.
+class Crc32 {
+ public:
+  void add(const void* data, std::size_t bytes);
+  /// Returns the checksum of all bytes so far.
+  std::uint32_t value() const { return ~state_; }
+  /// Returns the checksum as eight hexadecimal digits.
+  std::string text() const;
+
+ private:
+  std::uint32_t state_ = 0xFFFF'FFFF;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+#include "core/model/save_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "core/base/error.h"
+#include "core/model/checkpoint_folder.h"
+
+namespace lockstep {
+
+namespace {
+
+std::string lock_file(const std::string& path) {
+  const std::filesystem::path target = resolved_folder(path);
+  return (target.parent_path() / ("." + target.filename().string() + ".lock")).string();
+}
+
+/// Whether the descriptor's file is still the one with this name: its last owner deletes it.
+bool is_named(int descriptor, const std::string& file) {
+  struct stat mine {
+  }, named{};
+  return ::fstat(descriptor, &mine) == 0 && ::lstat(file.c_str(), &named) == 0 &&
+         mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+}
+
+/// The first line of the lock's file, "process 123 on host".
+std::string owner(int descriptor) {
+  char text[200];
+  const ssize_t count = ::pread(descriptor, text, sizeof text, 0);
+  std::string line{text, static_cast<std::size_t>(std::max<ssize_t>(count, 0))};
+  line.resize(std::min(line.find('\n'), line.size()));
+  const bool printable = std::ranges::all_of(line, [](char c) { return c >= ' ' && c <= '~'; });
+  return printable && !line.empty() ? line : "another process";
+}
+
+}  // namespace
+
+SaveLock::SaveLock(const std::string& path) : file_(lock_file(path)) {
+  while (true) {
+    descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (descriptor_ < 0)
+      throw UsageError{fmt::format("--save {}: can't create {}: {}; name another place", path,
+                                   file_, std::strerror(errno))};
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) return;  // no locks here
+      const std::string other = owner(descriptor_);
+      ::close(descriptor_);
+      throw UsageError{fmt::format(
+          "--save {}: {} is a run that writes there too; wait until it ends, or name another "
+          "place",
+          path, other)};
+    }
+    if (is_named(descriptor_, file_)) break;
+    ::close(descriptor_);
+  }
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  const std::string text = fmt::format("process {} on {}\n", ::getpid(), host);
+  [[maybe_unused]] const bool written =
+      ::ftruncate(descriptor_, 0) == 0 && ::write(descriptor_, text.data(), text.size()) > 0;
+}
+
+SaveLock::~SaveLock() {
+  if (descriptor_ < 0) return;
+  if (is_named(descriptor_, file_)) ::unlink(file_.c_str());
+  ::close(descriptor_);
+}
+
+}  // namespace lockstep

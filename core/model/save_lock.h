@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// Keeps other runs from writing to the same --save. A run holds the lock from before its first
+/// step until it ends; the kernel releases it if the run is killed. The lock is the file .NAME.lock
+/// beside the checkpoint, locked by flock(2). Where the file system has no locks, nothing is
+/// locked.
+class SaveLock {
+ public:
+  /// Throws UsageError if another run holds the lock, naming that run's process and host.
+  explicit SaveLock(const std::string& path);
+  ~SaveLock();
+  SaveLock(const SaveLock&) = delete;
+  SaveLock& operator=(const SaveLock&) = delete;
+
+ private:
+  std::string file_;
+  int descriptor_ = -1;
+};
+
+}  // namespace lockstep

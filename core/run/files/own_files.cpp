@@ -1,0 +1,59 @@
+#include "core/run/files/own_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/trace/writer.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_own_report(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(fs::symlink_status(file, error))) return false;
+  if (fs::file_size(file, error) == 0) return true;
+  std::ifstream in{file, std::ios::binary};
+  const auto document = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  return document.is_object() && document.contains("lesson") && document.contains("clock") &&
+         document.contains("config");
+}
+
+}  // namespace
+
+bool is_run_file(const std::string& name) {
+  if (name == "trace.json" || name == "report.json") return true;
+  if (!name.starts_with("rank") || !name.ends_with(".json")) return false;
+  const std::string number = name.substr(4, name.size() - 9);
+  return !number.empty() &&
+         std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_own(const fs::path& file) {
+  return file.filename() == "report.json" ? is_own_report(file) : is_own_trace(file);
+}
+
+std::string why_not_a_run_folder(const fs::path& folder) {
+  std::error_code error;
+  std::string other;
+  bool has_run = false;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!is_run_file(name)) {
+      if (!name.starts_with(".")) other = name;
+    } else if (is_own(entry.path())) {
+      has_run = true;
+    } else {
+      return fmt::format("its {} was not written by Lockstep and would be overwritten", name);
+    }
+  }
+  if (has_run || other.empty()) return "";
+  return fmt::format("this folder contains {}, but no run", other);
+}
+
+}  // namespace lockstep
