@@ -295,7 +295,7 @@ class Faults:
                                 lesson=lesson, ranks=2)
             changes = []
             while not run.over():
-                size = _bytes_under(target)
+                size = _bytes_under(f'{target}.partial') + _bytes_under(target)
                 if not changes or changes[-1][1] != size:
                     changes.append((time.monotonic(), size))
                 time.sleep(0.001)
@@ -409,10 +409,12 @@ def _catches(process, number):
 
 
 def _bytes_under(folder):
-    """The sizes and times of all files under a folder, to see whether any changes."""
+    """The sizes and times of all files under a folder, but for a run's lock, to see whether any changes."""
     found = []
     try:
         for entry in os.scandir(folder):
+            if entry.name.endswith('.lock'):
+                continue
             if entry.is_dir(follow_symlinks=False):
                 found.append((entry.name, _bytes_under(entry.path)))
             elif (status := entry.stat(follow_symlinks=False)).st_size:
