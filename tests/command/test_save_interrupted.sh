@@ -57,21 +57,21 @@ for launch in "$@"; do
   claim "the two checkpoints differ" [ "$old" != "$new" ]
 
   RANDOM=14    # the same delays each time
-  found_old=0 found_new=0 mixed=0 unloadable=0
+  found_old=0 found_new=0 mixed=0 unloadable=0 range=$took
   for ((i = 0; i < count; ++i)); do
     rm -rf "$place"
     cp -r "$scratch/old" "$place"
     signal=KILL
     (( i % 2 )) && signal=TERM
-    # Some of the delays are longer than saving takes.
-    perl "$scratch/interrupt" "$place" "$signal" $(((RANDOM * 32768 + RANDOM) % (took * 3 / 2 + 1))) "$lesson" "${flags[@]}" \
+    # Delays are drawn from a range that follows the machine's speed, so that both ends occur.
+    perl "$scratch/interrupt" "$place" "$signal" $(((RANDOM * 32768 + RANDOM) % (range + 1))) "$lesson" "${flags[@]}" \
       --launch "$launch" --load "$place" --save "$place" --seed 2 >/dev/null
     # Between two renames, the old folder has another name.
     where=$place
     [[ -d $place ]] || where=$place.previous
     case $(contents "$where") in
-      "$old") found_old=$((found_old + 1)) ;;
-      "$new") found_new=$((found_new + 1)) ;;
+      "$old") found_old=$((found_old + 1)) range=$((range * 5 / 4)) ;;
+      "$new") found_new=$((found_new + 1)) range=$((range * 4 / 5)) ;;
       *) mixed=$((mixed + 1)) ;;
     esac
     run "$lesson" "${flags[@]}" --load "$place"
