@@ -39,6 +39,16 @@ void agree_on_clock(Transport& transport, Options& options) {
   options.platform.why_this_clock = found.substr(found.find('\n') + 1) + " on one of the hosts";
 }
 
+/// Throws RunError if another run has replaced the checkpoint of --load after some ranks had
+/// checked it.
+void agree_on_checkpoint(Transport& transport, const RunConfig& run) {
+  if (run.load.empty() || broadcast_from_root(transport, run.loaded_state) == run.loaded_state)
+    return;
+  throw RunError(fmt::format(
+      "--load {}: another run replaced this checkpoint while it was being loaded; try again",
+      run.load));
+}
+
 /// Gathers all ranks' places and sends them to every rank.
 GpuPlan agree_on_gpus(Transport& transport, const Options& options) {
   std::string all;
@@ -119,6 +129,7 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
     const GpuPlan plan = agree_on_gpus(*transport, options);
     settle_on_gpus(plan, options);
     agree_on_clock(*transport, options);
+    agree_on_checkpoint(*transport, options.run);
     const auto clocks = measure_clocks(*transport, host_name(), this_clock(), steady_nanoseconds);
     // All ranks use rank 0's folder and start time.
     RunFolder folder;
