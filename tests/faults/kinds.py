@@ -314,7 +314,7 @@ class Faults:
             [str(self.binaries / lesson), '--data', str(self.text), '--load', str(checkpoint), '--steps', '3', '--ranks', '2',
              '--batch', '24', '--microbatches', '2' if lesson == 'lesson_09_1f1b' else '1', '--parity', 'off', '--seed', '7',
              '--layers', '4', '--hidden', '128', '--quiet', '--trace', 'none', '--report', str(report)],
-            capture_output=True, text=True, timeout=120)
+            capture_output=True, text=True, timeout=600)
         losses = json.loads(report.read_text())['losses'] if done.returncode == 0 else []
         return losses, done.returncode, done.stderr
 
