@@ -8,23 +8,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(simdjson REQUIRED)
 find_package(PkgConfig)
 
-# Packages unpacked into a folder of CMAKE_PREFIX_PATH (tests/gpu/pack) have no pkg-config that knows it.
-add_library(lockstep_openblas INTERFACE)
-if(PkgConfig_FOUND)
-  pkg_check_modules(openblas QUIET IMPORTED_TARGET openblas)
-endif()
-if(TARGET PkgConfig::openblas)
-  target_link_libraries(lockstep_openblas INTERFACE PkgConfig::openblas)
-else()
-  find_path(openblas_INCLUDE_DIR cblas.h REQUIRED
-    PATH_SUFFIXES openblas openblas-serial openblas-pthread ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-serial
-      ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-pthread)
-  find_library(openblas_LIBRARY NAMES openblas libopenblas.so.0 REQUIRED
-    PATH_SUFFIXES openblas-serial openblas-pthread ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-serial
-      ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-pthread)
-  target_include_directories(lockstep_openblas SYSTEM INTERFACE ${openblas_INCLUDE_DIR})
-  target_link_libraries(lockstep_openblas INTERFACE ${openblas_LIBRARY})
-endif()
+include(cmake/Gemm.cmake)
 
 set(LOCKSTEP_HAS_MPI OFF)
 if(LOCKSTEP_MPI)

@@ -10,7 +10,7 @@ required cmake              tool:cmake
 required ninja-build        tool:ninja
 required g++                tool:c++
 required pkg-config         tool:pkg-config
-required libopenblas-dev    module:openblas
+PRODUCTS
 required libcli11-dev       header:CLI/CLI.hpp
 required libfmt-dev         header:fmt/core.h
 required nlohmann-json3-dev header:nlohmann/json.hpp
@@ -28,6 +28,11 @@ tests    xauth              tool:xauth
 tests    libgl1-mesa-dri    file:/usr/lib*/dri/swrast_dri.so
 bench    libbenchmark-dev   header:benchmark/benchmark.h
 what_if  patch              tool:patch'
+# The library of the CPU's matrix products (Gemm.cmake says why).
+case $(uname -m) in
+  x86_64) PACKAGES=${PACKAGES/PRODUCTS/required libdnnl-dev        header:oneapi/dnnl/dnnl.hpp} ;;
+  *) PACKAGES=${PACKAGES/PRODUCTS/required libopenblas-dev    module:openblas} ;;
+esac
 
 # --- Packages ------------------------------------------------------------------------------------
 

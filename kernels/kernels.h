@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "kernels/kernel.h"
 
 namespace lockstep {
@@ -147,7 +149,12 @@ constexpr void for_each_kernel(Visit visit) {
   visit("sum", &Kernels::sum);
 }
 
-/// Returns the CPU kernels: OpenBLAS (one thread) and vectorised loops.
+/// Returns the CPU kernels: a library's matrix products (kernels/cpu/gemm.h) and vectorised loops,
+/// each on the calling thread.
 const Kernels& cpu_kernels();
+
+/// Returns the library of the CPU's matrix products and the instructions that it uses here, such as
+/// "oneDNN 2.6.3, AVX2".
+std::string cpu_kernels_library();
 
 }  // namespace lockstep

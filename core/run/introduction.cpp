@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "kernels/kernels.h"
+
 namespace lockstep {
 
 void introduce(const LessonInfo& info, const Options& options, const GpuPlan& gpus,
@@ -18,7 +20,8 @@ void introduce(const LessonInfo& info, const Options& options, const GpuPlan& gp
   fmt::print("\n");
   if (!hosts.empty()) fmt::print("{}\n", hosts);
   if (gpus.any) fmt::print("{}\n", gpus.summary(options));
-  if (output.verbose) fmt::print("{}", gpus.table());
+  if (output.verbose)
+    fmt::print("{}matrix products on the CPU: {}\n", gpus.table(), cpu_kernels_library());
   const Clock& clock = platform.clock;
   fmt::print("{} clock{}: {}\n", clock.is_modelled() ? "modelled" : "wall",
              clock.is_modelled() ? ", cluster " + clock.cluster().name : "",

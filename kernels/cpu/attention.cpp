@@ -24,17 +24,56 @@ constexpr std::int64_t block_rows = 64;
 
 using Sizes = arguments::Attention;
 
-/// The (s, d) matrix of one sequence and head in a (b, s, h) view.
+/// The (s, d) matrix of one sequence and head, in f32 and without gaps between its rows.
 struct Head {
   float* data;
   std::int64_t stride;
 
-  Head(const View& view, const Sizes& n, std::int64_t sequence, std::int64_t head)
-      : data(view.f32() + sequence * n.s * view.row_stride + head * n.d), stride(view.row_stride) {}
-
   float* row(std::int64_t r) const { return data + r * stride; }
   Matrix from(std::int64_t r) const { return {row(r), stride}; }
   Matrix transposed(std::int64_t r) const { return {row(r), stride, true}; }
+};
+
+/// Memory for the matrices of one sequence and head. In a (b, s, h) view, a head's rows are h or
+/// 3 h elements apart, and may be of a narrow type. A product copies a matrix with gaps (gemm.h);
+/// keys and values take part in a product per block of queries, so they are copied once for all
+/// blocks.
+class Heads {
+ public:
+  Heads(const Sizes& n, int count)
+      : n_(n),
+        memory_(
+            std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(count * n.s * n.d))) {}
+
+  void select(std::int64_t sequence, std::int64_t head) {
+    sequence_ = sequence;
+    head_ = head;
+  }
+  /// Returns matrix i as it is.
+  Head operator[](int i) const { return {memory_.get() + i * n_.s * n_.d, n_.d}; }
+  /// Returns matrix i, copied from the selected head of a (b, s, h) view.
+  Head read(const View& view, int i) const {
+    convert({}, part(view), dense(i));
+    return (*this)[i];
+  }
+  /// Copies matrix i to the selected head of a (b, s, h) view.
+  void write(int i, const View& view) const { convert({}, dense(i), part(view)); }
+
+ private:
+  View dense(int i) const { return {(*this)[i].data, {n_.s, n_.d}}; }
+  View part(const View& view) const {
+    const std::int64_t first = sequence_ * n_.s * view.row_stride + head_ * n_.d;
+    View part{
+        static_cast<std::byte*>(view.data) + static_cast<std::size_t>(first) * size_of(view.dtype),
+        {n_.s, n_.d},
+        view.dtype};
+    part.row_stride = view.row_stride;
+    return part;
+  }
+
+  Sizes n_;
+  std::unique_ptr<float[]> memory_;
+  std::int64_t sequence_ = 0, head_ = 0;
 };
 
 /// Query rows [first, end), which attend to keys [0, end).
@@ -61,7 +100,7 @@ inline float probability(float score, float log_sum) {
 void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, float* lse,
                    float* kept, float* p) {
   const std::int64_t keys = block.end;
-  gemm(block.rows(), keys, n.d, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
+  gemm({block.rows(), keys, n.d}, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
   float inverse_sum[block_rows];
   for (std::int64_t i = 0; i < block.rows(); ++i) {
     float* const row = p + i * keys;
@@ -80,7 +119,7 @@ void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, 
     for (std::int64_t j = 0; j < visible; ++j) kept_row[j] = probability(kept_row[j], log_sum);
     std::fill(kept_row + visible, kept_row + n.s, 0.0F);
   }
-  gemm(block.rows(), n.d, keys, 1.0F, {p, keys}, v.from(0), 0.0F, y.row(block.first), y.stride);
+  gemm({block.rows(), n.d, keys}, 1.0F, {p, keys}, v.from(0), 0.0F, y.row(block.first), y.stride);
   // Scaling y takes d multiplications per row; scaling p would take s of them.
   for (std::int64_t i = 0; i < block.rows(); ++i) {
     float* const row = y.row(block.first + i);
@@ -92,7 +131,7 @@ void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, 
 void recompute_probabilities(const Sizes& n, Block block, Head q, Head k, const float* lse,
                              float* p) {
   const std::int64_t keys = block.end;
-  gemm(block.rows(), keys, n.d, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
+  gemm({block.rows(), keys, n.d}, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
   for (std::int64_t i = 0; i < block.rows(); ++i) {
     float* const row = p + i * keys;
     const std::int64_t visible = block.visible(i);
@@ -109,7 +148,7 @@ void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v
                     Head dq, Head dk, Head dv, float* dp) {
   const std::int64_t keys = block.end;
   const float accumulate = block.end == n.s ? 0.0F : 1.0F;
-  gemm(block.rows(), keys, n.d, 1.0F, dy.from(block.first), v.transposed(0), 0.0F, dp, keys);
+  gemm({block.rows(), keys, n.d}, 1.0F, dy.from(block.first), v.transposed(0), 0.0F, dp, keys);
   for (std::int64_t i = 0; i < block.rows(); ++i) {
     const float* const p_row = p.data + i * p.row_stride;
     float* const ds_row = dp + i * keys;
@@ -123,24 +162,29 @@ void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v
     for (std::int64_t j = 0; j < visible; ++j) ds_row[j] = p_row[j] * (ds_row[j] - dot) * n.scale;
     std::fill(ds_row + visible, ds_row + keys, 0.0F);
   }
-  gemm(keys, n.d, block.rows(), 1.0F, {p.data, p.row_stride, true}, dy.from(block.first),
+  gemm({keys, n.d, block.rows()}, 1.0F, {p.data, p.row_stride, true}, dy.from(block.first),
        accumulate, dv.data, dv.stride);
-  gemm(keys, n.d, block.rows(), 1.0F, {dp, keys, true}, q.from(block.first), accumulate, dk.data,
+  gemm({keys, n.d, block.rows()}, 1.0F, {dp, keys, true}, q.from(block.first), accumulate, dk.data,
        dk.stride);
-  gemm(block.rows(), n.d, keys, 1.0F, {dp, keys}, k.from(0), 0.0F, dq.row(block.first), dq.stride);
+  gemm({block.rows(), n.d, keys}, 1.0F, {dp, keys}, k.from(0), 0.0F, dq.row(block.first),
+       dq.stride);
 }
 
 void attention_forward(Queue, In q, In k, In v, int heads, Out y, Out32 lse, Out32 probabilities) {
   const Sizes n = arguments::attention_forward(q, k, v, heads, y, lse, probabilities);
   const auto p = scores(n);
+  Heads each{n, 4};
   for (std::int64_t b = 0; b < n.b; ++b)
     for (std::int64_t head = 0; head < n.heads; ++head) {
       const std::int64_t matrix = b * n.heads + head;
+      each.select(b, head);
+      const Head queries = each.read(q, 0), keys = each.read(k, 1), values = each.read(v, 2);
       for (std::int64_t first = 0; first < n.s; first += block_rows)
-        forward_block(n, {first, std::min(first + block_rows, n.s)}, {q, n, b, head},
-                      {k, n, b, head}, {v, n, b, head}, {y, n, b, head}, lse.f32() + matrix * n.s,
+        forward_block(n, {first, std::min(first + block_rows, n.s)}, queries, keys, values, each[3],
+                      lse.f32() + matrix * n.s,
                       n.probabilities ? probabilities.f32() + matrix * n.s * n.s : nullptr,
                       p.get());
+      each.write(3, y);
     }
 }
 
@@ -150,21 +194,26 @@ void attention_backward(Queue, In dy, In q, In k, In v, In y, In32 lse, In32 pro
       arguments::attention_backward(dy, q, k, v, y, lse, probabilities, heads, dq, dk, dv);
   const auto scratch = n.probabilities ? nullptr : scores(n);
   const auto dp = scores(n);
+  Heads each{n, 8};
   for (std::int64_t b = 0; b < n.b; ++b)
     for (std::int64_t head = 0; head < n.heads; ++head) {
       const std::int64_t matrix = b * n.heads + head;
+      each.select(b, head);
+      const Head queries = each.read(q, 0), keys = each.read(k, 1), values = each.read(v, 2);
+      const Head up = each.read(dy, 3), outputs = each.read(y, 4);
       for (std::int64_t end = n.s; end > 0; end -= (end - 1) % block_rows + 1) {
         const Block block{(end - 1) / block_rows * block_rows, end};
         Matrix p{scratch.get(), block.end};
         if (n.probabilities)
           p = {probabilities.f32() + (matrix * n.s + block.first) * n.s, n.s};
         else
-          recompute_probabilities(n, block, {q, n, b, head}, {k, n, b, head},
-                                  lse.f32() + matrix * n.s, scratch.get());
-        backward_block(n, block, {dy, n, b, head}, {q, n, b, head}, {k, n, b, head},
-                       {v, n, b, head}, {y, n, b, head}, p, {dq, n, b, head}, {dk, n, b, head},
-                       {dv, n, b, head}, dp.get());
+          recompute_probabilities(n, block, queries, keys, lse.f32() + matrix * n.s, scratch.get());
+        backward_block(n, block, up, queries, keys, values, outputs, p, each[5], each[6], each[7],
+                       dp.get());
       }
+      each.write(5, dq);
+      each.write(6, dk);
+      each.write(7, dv);
     }
 }
 

@@ -1,14 +1,12 @@
 #include "kernels/cpu/cpu_kernels.h"
 
-#include <cblas.h>
-
 #include "kernels/check.h"
+#include "kernels/cpu/gemm.h"
 
 namespace lockstep {
 namespace {
 
 Kernels make_cpu_kernels() {
-  openblas_set_num_threads(1);  // for the whole process: the ranks provide the parallelism
   Kernels f32;
   cpu::set_linear(f32);
   cpu::set_layernorm(f32);
@@ -18,7 +16,7 @@ Kernels make_cpu_kernels() {
   cpu::set_elementwise(f32);
   cpu::set_optimizer(f32);
   want_every_kernel("CPU", f32);
-  return cpu::with_narrow_types(f32);
+  return cpu::with_bf16_products(cpu::with_narrow_types(f32));
 }
 
 }  // namespace
@@ -27,6 +25,10 @@ Kernels make_cpu_kernels() {
 const Kernels& cpu_kernels() {
   static const Kernels kernels = make_cpu_kernels();
   return kernels;
+}
+
+std::string cpu_kernels_library() {
+  return cpu::gemm_library();
 }
 
 }  // namespace lockstep

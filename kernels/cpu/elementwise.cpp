@@ -90,6 +90,8 @@ void convert_from(View from, View to, Widen widen) {
   }
 }
 
+}  // namespace
+
 void convert(Queue queue, In from, Out to) {
   if (from.dtype == to.dtype) return copy(queue, from, to);
   arguments::convert(from, to);
@@ -104,8 +106,6 @@ void convert(Queue queue, In from, Out to) {
                                          [](std::uint16_t x) { return element::from_f16(x); });
   }
 }
-
-}  // namespace
 
 void set_elementwise(Kernels& kernels) {
   kernels.gelu_forward = gelu_forward;

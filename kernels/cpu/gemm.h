@@ -1,27 +1,48 @@
 #pragma once
 
-#include <cblas.h>
+/// Matrix products on the CPU, computed by a library: oneDNN on x86-64 (gemm_onednn.cpp), which
+/// chooses its code by the processor's features, or OpenBLAS (gemm_openblas.cpp).
+///
+/// A product runs on the calling thread. Its bits depend on the extents, the factors and the
+/// elements; they depend neither on alignment, nor on row strides, nor on other threads.
 
 #include <cstdint>
+#include <string>
+
+#include "kernels/view.h"
 
 namespace lockstep::cpu {
 
-/// A row-major matrix in BLAS terms: its data, its row stride in elements, and whether to read it
-/// transposed.
-struct Matrix {
-  const float* data;
+/// A row-major matrix of type T in BLAS terms: its data, its row stride in elements, and whether to
+/// read it transposed. T is float, or std::uint16_t for bf16.
+template <class T>
+struct MatrixOf {
+  const T* data;
   std::int64_t row_stride;
   bool transposed = false;
 };
+using Matrix = MatrixOf<float>;
+using Bf16Matrix = MatrixOf<std::uint16_t>;
 
-/// Computes c (m, n) = alpha a (m, k) b (k, n) + beta c. The extents apply after transposition. If
-/// beta is 0, c is not read.
-inline void gemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, Matrix a, Matrix b,
-                 float beta, float* c, std::int64_t c_row_stride) {
-  const auto flag = [](Matrix x) { return x.transposed ? CblasTrans : CblasNoTrans; };
-  const auto whole = [](std::int64_t x) { return static_cast<blasint>(x); };
-  cblas_sgemm(CblasRowMajor, flag(a), flag(b), whole(m), whole(n), whole(k), alpha, a.data,
-              whole(a.row_stride), b.data, whole(b.row_stride), beta, c, whole(c_row_stride));
-}
+/// The extents after transposition: (m, k) times (k, n).
+struct Extents {
+  std::int64_t m, n, k;
+};
+
+/// Computes c (m, n) = alpha a (m, k) b (k, n) + beta c. If beta is 0, c is not read.
+void gemm(Extents extents, float alpha, Matrix a, Matrix b, float beta, float* c,
+          std::int64_t c_row_stride);
+
+/// Returns whether this processor multiplies bf16 matrices without widening them first (AVX-512
+/// BF16, AMX).
+bool multiplies_bf16();
+
+/// Computes c (m, n) = a (m, k) b (k, n), or adds the product to c if `accumulate`. Sums in f32 and
+/// rounds once, to the type of c (f32 or bf16). Requires multiplies_bf16().
+void gemm_bf16(Extents extents, Bf16Matrix a, Bf16Matrix b, bool accumulate, View c);
+
+/// Returns the library, its version and the code that it chose for this processor, such as
+/// "oneDNN 2.6.3, AVX-512".
+std::string gemm_library();
 
 }  // namespace lockstep::cpu

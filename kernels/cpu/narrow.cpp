@@ -1,7 +1,11 @@
 /// bf16 and f16 on the CPU. Each f32 kernel is wrapped in one that converts narrow arguments to
 /// f32, calls the f32 kernel, and rounds the results. The types of a kernel's arguments (kernel.h)
 /// tell which arguments may be narrow, and whether the kernel reads or writes each argument.
+///
+/// A kernel that treats each row by itself runs on blocks of rows, so that what is converted stays
+/// in the L1 and L2 caches.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -86,6 +90,49 @@ Kernel<Result(Queue, Arguments...)> with_narrow_types(
   };
 }
 
+/// The f32 elements in a block of rows: 32 KiB per argument.
+constexpr std::int64_t block_elements = 8192;
+
+/// Returns rows [first, first + count) of a matrix or of a statistic that has one element per row.
+/// Returns a vector that has one element per column, such as a gain, unchanged.
+template <Access access, ElementType type>
+Argument<access, type> rows_of(Argument<access, type> argument, std::int64_t first,
+                               std::int64_t count) {
+  constexpr bool per_row = type == ElementType::f32;
+  if (!per_row && argument.shape.rank() < 2) return argument;
+  const std::int64_t offset = per_row ? first : first * argument.row_stride;
+  argument.shape = per_row ? Shape{count} : Shape{count, argument.shape.last()};
+  argument.data = static_cast<std::byte*>(argument.data) +
+                  static_cast<std::size_t>(offset) * size_of(argument.dtype);
+  return argument;
+}
+
+/// Returns whether an argument of a kernel with `rows` rows fits, as a matrix, a statistic or a
+/// vector of columns.
+template <Access access, ElementType type>
+bool fits(const Argument<access, type>& argument, std::int64_t rows) {
+  const std::int64_t mine = type == ElementType::f32 ? argument.elements() : argument.shape.rows();
+  const bool columns = type != ElementType::f32 && argument.shape.rank() < 2;
+  return argument.data != nullptr && (columns || mine == rows);
+}
+
+/// Wraps a kernel that treats each row by itself, so that it runs on blocks of rows.
+template <class First, class... Others>
+Kernel<void(Queue, First, Others...)> by_rows(const Kernel<void(Queue, First, Others...)>& kernel) {
+  return [kernel](Queue queue, const First& x, const Others&... others) {
+    const std::int64_t rows = x.shape.rows();
+    const std::int64_t block = block_elements / std::max<std::int64_t>(x.shape.last(), 1);
+    const bool any_narrow = (narrow(x) || ... || narrow(others));
+    // Arguments that don't fit go to the kernel whole, because its message names their shapes.
+    const bool all_fit = x.shape.rank() >= 2 && (fits(x, rows) && ... && fits(others, rows));
+    if (!any_narrow || !all_fit || block < 1) return kernel(queue, x, others...);
+    for (std::int64_t first = 0; first < rows; first += block) {
+      const std::int64_t count = std::min(block, rows - first);
+      kernel(queue, rows_of(x, first, count), rows_of(others, first, count)...);
+    }
+  };
+}
+
 }  // namespace
 
 Kernels with_narrow_types(const Kernels& f32) {
@@ -93,8 +140,16 @@ Kernels with_narrow_types(const Kernels& f32) {
   for_each_kernel([&](const char*, auto kernel) {
     kernels.*kernel = with_narrow_types(f32.*kernel, f32.convert);
   });
-  kernels.copy = f32.copy;        // copies bits
-  kernels.convert = f32.convert;  // takes every type
+  kernels.gelu_forward = by_rows(kernels.gelu_forward);
+  kernels.gelu_backward = by_rows(kernels.gelu_backward);
+  kernels.add = by_rows(kernels.add);
+  kernels.layernorm_forward = by_rows(kernels.layernorm_forward);
+  kernels.layernorm_backward_input = by_rows(kernels.layernorm_backward_input);
+  // These take every type.
+  kernels.copy = f32.copy;
+  kernels.convert = f32.convert;
+  kernels.attention_forward = f32.attention_forward;
+  kernels.attention_backward = f32.attention_backward;
   return kernels;
 }
 

@@ -84,6 +84,89 @@ TEST_CASE("the same bits at any alignment and stride") {
     }
 }
 
+namespace {
+
+/// The three products of a linear layer with random extents, in f32 or bf16.
+class RandomProducts {
+ public:
+  RandomProducts(DType dtype, Random& random) : dtype_(dtype) {
+    // Multiples of 32, and rows a multiple of 256 elements apart, take other ways through a
+    // library.
+    const bool round = random.between(0, 2) == 0;
+    const std::int64_t most = random.between(0, 4) == 0 ? 1100 : 130;
+    const auto extent = [&] {
+      const std::int64_t n = random.between(1, most);
+      return round ? (n + 31) / 32 * 32 : n;
+    };
+    rows_ = extent(), in_ = extent(), out_ = extent();
+    layout_ = random.between(0, 1) == 0 ? WeightLayout::in_out : WeightLayout::out_in;
+    for (Shape shape : {Shape{rows_, in_}, weight(), Shape{out_}, Shape{rows_, out_}})
+      inputs_.push_back(Array{shape}.randomize(random));
+  }
+
+  /// Returns y, dx, dw and db. The arrays start `offset` elements off an alignment, and `gap`
+  /// elements separate the rows of x, y and their gradients.
+  std::vector<Doubles> run(std::int64_t offset, std::int64_t gap) const {
+    const Array x = place(inputs_[0], offset, gap), w = place(inputs_[1], offset, 0),
+                bias = place(inputs_[2], offset, 0), dy = place(inputs_[3], offset, gap);
+    Array y{{rows_, out_}, gap, offset}, dx{{rows_, in_}, gap, offset}, dw{weight(), 0, offset},
+        db{{out_}, 0, offset};
+    dw.set(0.25F), db.set(0.25F);
+    const Narrowed narrow_x{x, dtype_}, narrow_w{w, dtype_}, narrow_bias{bias, dtype_},
+        narrow_dy{dy, dtype_};
+    kernels().linear_forward({}, narrow_x, narrow_w, narrow_bias, y, layout_);
+    kernels().linear_backward_input({}, narrow_dy, narrow_w, dx, layout_);
+    kernels().linear_backward_weight({}, narrow_x, narrow_dy, dw, db, layout_);
+    return {y.doubles(), dx.doubles(), dw.doubles(), db.doubles()};
+  }
+
+ private:
+  /// An array in the type that is under test, at the same offset and with the same gaps.
+  struct Narrowed {
+    Narrowed(const Array& array, DType dtype) : view_(array.view()) {
+      if (dtype == DType::f32) return;
+      const View f32 = view_;
+      const std::int64_t shift = reinterpret_cast<std::uintptr_t>(f32.data) / sizeof(float) % 17;
+      memory_.resize(static_cast<std::size_t>(f32.shape.rows() * f32.row_stride + shift));
+      view_.data = memory_.data() + shift;
+      view_.dtype = dtype;
+      kernels().convert({}, f32, view_);
+    }
+    operator View() const { return view_; }
+    View view_;
+    std::vector<std::uint16_t> memory_;
+  };
+
+  Shape weight() const {
+    return layout_ == WeightLayout::in_out ? Shape{in_, out_} : Shape{out_, in_};
+  }
+  static Array place(const Array& from, std::int64_t offset, std::int64_t gap) {
+    Array array{from.view().shape, gap, offset};
+    array.set(from);
+    return array;
+  }
+
+  DType dtype_;
+  std::int64_t rows_, in_, out_;
+  WeightLayout layout_;
+  std::vector<Array> inputs_;
+};
+
+}  // namespace
+
+TEST_CASE("products of random extents have the same bits at any alignment and stride") {
+  if (!on_cpu()) return;
+  Random random{81};
+  for (int trial = 0; trial < 60; ++trial)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const RandomProducts products{dtype, random};
+      const auto want = products.run(0, 0);
+      CHECK(products.run(random.between(1, 16), 0) == want);
+      CHECK(products.run(random.between(0, 16), random.between(1, 70)) == want);
+      CHECK(products.run(random.between(0, 16), 256 * random.between(1, 3)) == want);
+    }
+}
+
 TEST_CASE("the same bits while other threads compute") {
   const auto want = run_all(0, 0);
   std::vector<std::vector<Array>> results(4);

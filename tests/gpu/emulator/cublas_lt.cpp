@@ -4,8 +4,6 @@
 
 #include <cublasLt.h>
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -67,7 +65,6 @@ const char* cublasGetStatusString(cublasStatus_t status) {
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  openblas_set_num_threads(1);  // as in kernels/cpu; OpenBLAS threads would spin between products
   *handle = new cublasLtContext;
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,10 +1,9 @@
 #include "tests/gpu/emulator/matrix_product.h"
 
-#include <cblas.h>
-
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/gemm.h"
 #include "kernels/element.h"
 
 namespace emulator {
@@ -89,12 +88,9 @@ void MatrixProduct::run(std::int64_t batch) const {
       packed(matrix(b, b_layout, batch), b_layout, product.transpose_b == CUBLAS_OP_T);
   std::vector<float> sum = beta == 0.0F ? std::vector<float>(static_cast<std::size_t>(m * n))
                                         : packed(matrix(c, c_layout, batch), c_layout, false);
-  const auto whole = [](std::int64_t x) {
-    return static_cast<blasint>(std::max<std::int64_t>(x, 1));
-  };
+  // Read by rows, a column-major matrix is transposed: dᵀ = bᵀ aᵀ.
   if (m > 0 && n > 0 && k > 0)
-    cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, whole(m), whole(n), whole(k), alpha,
-                left.data(), whole(m), right.data(), whole(k), beta, sum.data(), whole(m));
+    lockstep::cpu::gemm({n, m, k}, alpha, {right.data(), k}, {left.data(), m}, beta, sum.data(), m);
   else
     for (float& x : sum) x *= beta;
 
