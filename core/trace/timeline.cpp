@@ -1,6 +1,7 @@
 #include "core/trace/timeline.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -212,6 +213,7 @@ void Timeline::settle() {
 }
 
 void Timeline::absorb(Timeline&& other) {
+  Picoseconds announced = std::numeric_limits<Picoseconds>::min();
   std::vector<NameId> names;
   for (const std::string* name : other.names_) names.push_back(intern(*name));
   for (const auto& theirs : other.ranks_) {
@@ -221,6 +223,8 @@ void Timeline::absorb(Timeline&& other) {
       const int tid = their_lane->tid();
       Lane& my_lane = lane(theirs->rank, tid);
       if (their_lane->name() != default_lane_name(tid)) my_lane.set_name(their_lane->name());
+      for (const AnnouncedSpan& open : their_lane->open())
+        announced = std::max(announced, open.span.end);
       my_lane.absorb(std::move(*their_lane), names);
     }
     for (const MemorySample& sample : theirs->memory) sample_memory(theirs->rank, sample);
@@ -256,6 +260,7 @@ void Timeline::absorb(Timeline&& other) {
     end_ = span_count_ == 0 ? other.end_ : std::max(end_, other.end_);
     span_count_ += other.span_count_;
   }
+  if (span_count_ > 0) end_ = std::max(end_, announced);
   other.clear();
 }
 

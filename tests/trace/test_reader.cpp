@@ -175,8 +175,8 @@ TEST_CASE("numbers that no run writes are left out or cut off") {
   feed(R"("ts":1,"dur":2000000000001)", "");
   feed(R"("ts":-9000000000000000000,"dur":1)", "");
   CHECK(reader.malformed() == 4);
-  reader.feed(R"({"ph":"C","name":"memory","pid":0,"ts":1,"args":{"parameters":9e18,)"
-              R"("gradients":9e18,"optimizer":-5}})"
+  reader.feed(R"({"ph":"C","name":"memory","pid":0,"ts":1,"args":{"parameters":8e18,)"
+              R"("gradients":8e18,"optimizer":-5}})"
               "\n");
   timeline.settle();
   const TimelineSpan& span = timeline.ranks()[0]->lanes[0]->rows(Band::kernel).front().front();

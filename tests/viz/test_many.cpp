@@ -36,7 +36,7 @@ void check_opens(const std::string& trace) {
 }  // namespace
 
 TEST_CASE("100,000 spans that overlap") {
-  constexpr int n = 100'000;
+  static constexpr int n = 100'000;
   SUBCASE("from the outermost") {
     check_opens(lines(n, [](int i) { return span(0, 0, i, 2 * (n - i), 0); }));
   }
