@@ -38,7 +38,7 @@ struct EventReader::Event {
 
 namespace {
 
-/// Times beyond this (23 days) are calendar times; the first such time becomes the origin.
+/// Times beyond this (46 days) are calendar times; the first such time becomes the origin.
 constexpr std::int64_t calendar_microseconds = latest_time / 1'000'000;
 constexpr std::int64_t latest_calendar_microseconds = std::numeric_limits<std::int64_t>::max() / 2;
 constexpr std::size_t longest_cluster_description = 1 << 16;
@@ -181,7 +181,7 @@ Picoseconds EventReader::time(json::value& value, bool is_point, Event& event) {
     if (whole > calendar_microseconds && whole < latest_calendar_microseconds) origin_ = whole;
   }
   const auto parsed = parse_microseconds(text, is_point ? origin_ : 0);
-  if (!parsed || *parsed > latest_time || *parsed < -latest_time) {
+  if (!parsed || *parsed > latest_time || *parsed < earliest_time) {
     event.trouble = "a time that is none";
     return 0;
   }

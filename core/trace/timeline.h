@@ -16,8 +16,10 @@
 
 namespace lockstep {
 
-/// The latest time in a trace, 23 days, and minus the earliest one. Sums of a few times fit.
-constexpr Picoseconds latest_time = 2'000'000'000'000'000'000;
+/// The latest time in a trace, 46 days, and the earliest one. Differences of times fit, and so does
+/// a time minus a difference.
+constexpr Picoseconds latest_time = 4'000'000'000'000'000'000;
+constexpr Picoseconds earliest_time = -1'000'000'000'000'000'000;
 /// The largest number of bytes of a span or a memory category. Sums over categories fit.
 constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
 
