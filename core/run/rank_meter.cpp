@@ -45,6 +45,7 @@ void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
 
 void RankMeter::begin_trace(const std::string& predicted) {
   const Platform& platform = run_.options.platform;
+  const bool modelled = platform.clock.is_modelled();
   run_.writer->add({.run = run_.folder.run,
                     .lesson = run_.info.name,
                     .rank = rank_.id,
@@ -53,7 +54,8 @@ void RankMeter::begin_trace(const std::string& predicted) {
                     .device = platform.device,
                     .launch = platform.launch == Launch::mpi ? "mpi" : "threads",
                     .clock = platform.clock.name(),
-                    .cluster = platform.clock.is_modelled() ? platform.clock.cluster().name : "",
+                    .cluster = modelled ? platform.clock.cluster().name : "",
+                    .cluster_description = modelled ? platform.clock.cluster().json() : "",
                     .clock_offset_ns = rank_.clock.start_nanoseconds(),
                     .clock_uncertainty_ns = run_.clock_uncertainty_ns,
                     .predicted = predicted},

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/time/cluster_file.h"
 
 namespace lockstep {
 
@@ -155,7 +156,7 @@ class Reader {
   std::vector<std::string> known_;
 };
 
-Cluster parse(const json& document, const std::string& where) {
+Cluster cluster_of(const json& document, const std::string& where) {
   Reader reader{document, where};
   Cluster cluster{.name = reader.text("name"),
                   .nodes = reader.whole("nodes"),
@@ -167,6 +168,16 @@ Cluster parse(const json& document, const std::string& where) {
                   .between = reader.link("between")};
   reader.no_others();
   return cluster;
+}
+
+/// Parses a cluster file from a stream or a string.
+template <class Input>
+Cluster parse_from(Input&& input, const std::string& where) {
+  try {
+    return cluster_of(json::parse(input), where);
+  } catch (const json::exception& error) {
+    throw UsageError(fmt::format("{}: not a cluster file: {}", where, error.what()));
+  }
 }
 
 }  // namespace
@@ -221,9 +232,18 @@ std::vector<std::string> Cluster::presets() {
   return names;
 }
 
-Cluster Cluster::load(const std::string& preset_or_file) {
+std::optional<Cluster> cluster_preset(const std::string& name) {
   for (const Cluster& preset : all_presets())
-    if (preset.name == preset_or_file) return preset;
+    if (preset.name == name) return preset;
+  return {};
+}
+
+Cluster parse_cluster(const std::string& text, const std::string& where) {
+  return parse_from(text, where);
+}
+
+Cluster Cluster::load(const std::string& preset_or_file) {
+  if (const auto found = cluster_preset(preset_or_file)) return *found;
 
   const std::string where = "--cluster " + preset_or_file;
   std::ifstream file{preset_or_file};
@@ -233,11 +253,7 @@ Cluster Cluster::load(const std::string& preset_or_file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(preset_or_file, ignored))
     throw UsageError(where + ": is a directory; give a cluster file, or a preset's name");
-  try {
-    return parse(json::parse(file), where);
-  } catch (const json::exception& error) {
-    throw UsageError(fmt::format("{}: not a cluster file: {}", where, error.what()));
-  }
+  return parse_from(file, where);
 }
 
 }  // namespace lockstep

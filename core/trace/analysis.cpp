@@ -1,6 +1,7 @@
 #include "core/trace/analysis.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/trace/visit_band.h"
 
@@ -26,8 +27,8 @@ bool computes(Category category) {
 
 Intervals merged(std::vector<Interval> intervals) {
   std::erase_if(intervals, [](const Interval& one) { return one.end <= one.start; });
-  std::sort(intervals.begin(), intervals.end(),
-            [](const Interval& a, const Interval& b) { return a.start < b.start; });
+  if (!std::ranges::is_sorted(intervals, {}, &Interval::start))
+    std::ranges::sort(intervals, {}, &Interval::start);
   std::size_t kept = 0;
   for (const Interval& next : intervals) {
     if (kept > 0 && next.start <= intervals[kept - 1].end) {
@@ -99,6 +100,13 @@ Intervals pipeline_actions(const Timeline& timeline, const RankTimeline& rank, i
   return merged(std::move(actions));
 }
 
+Picoseconds Bubble::idle() const {
+  Picoseconds whole = 0;
+  if (__builtin_mul_overflow(window, Picoseconds{ranks}, &whole))
+    whole = std::numeric_limits<Picoseconds>::max();
+  return whole - busy;
+}
+
 double Bubble::share() const {
   const auto whole = static_cast<double>(window) * ranks;
   return whole > 0 ? static_cast<double>(idle()) / whole : 0;
@@ -110,7 +118,7 @@ std::optional<Bubble> bubble(const Timeline& timeline, int step) {
   for (const auto& rank : timeline.ranks()) {
     const Intervals actions = pipeline_actions(timeline, *rank, step);
     if (actions.empty()) continue;
-    result.busy += length(actions);
+    result.busy = plus(result.busy, length(actions));
     if (!window) window = Interval{actions.front().start, actions.back().end};
     window->start = std::min(window->start, actions.front().start);
     window->end = std::max(window->end, actions.back().end);
@@ -185,8 +193,8 @@ Overlap communication_overlap(const Timeline& timeline, int step) {
   Overlap sum;
   for (const auto& rank : timeline.ranks()) {
     const Overlap one = communication_overlap(timeline, *rank, step);
-    sum.communication += one.communication;
-    sum.hidden += one.hidden;
+    sum.communication = plus(sum.communication, one.communication);
+    sum.hidden = plus(sum.hidden, one.hidden);
   }
   return sum;
 }

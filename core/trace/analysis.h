@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -10,6 +11,13 @@ namespace lockstep {
 
 // This file has the only definition of each timeline metric. Sums are in whole picoseconds;
 // fractions are computed last.
+
+/// Adds two times. The sum of times from a hostile trace ends at the limits of Picoseconds.
+inline Picoseconds plus(Picoseconds a, Picoseconds b) {
+  Picoseconds sum = 0;
+  if (!__builtin_add_overflow(a, b, &sum)) return sum;
+  return a > 0 ? std::numeric_limits<Picoseconds>::max() : std::numeric_limits<Picoseconds>::min();
+}
 
 /// The time interval [start, end).
 struct Interval {
@@ -43,7 +51,7 @@ struct Bubble {
   Picoseconds window = 0;  ///< per rank
   Picoseconds busy = 0;    ///< summed over `ranks`
   int ranks = 0;
-  Picoseconds idle() const { return window * ranks - busy; }
+  Picoseconds idle() const;
   /// Returns idle / (window · ranks), or 0 for an empty window.
   double share() const;
 };
@@ -111,7 +119,7 @@ struct StepParts {
   /// The time in which the rank neither computes nor waits: before its first work, after its last
   /// work, and, on the wall clock, the host's time between work.
   Picoseconds idle = 0;
-  Picoseconds exposed() const { return transfer + latency + late_peer; }
+  Picoseconds exposed() const { return plus(plus(transfer, latency), late_peer); }
   StepParts& operator+=(const StepParts& other);
 };
 

@@ -1,5 +1,6 @@
 #include "core/trace/event.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -27,15 +28,20 @@ struct EventReader::Event {
   double loss = std::numeric_limits<double>::quiet_NaN();
   std::int64_t spans = -1;
   std::optional<Picoseconds> opened;  ///< for an announcement: the time at which the span began
-  std::int64_t clock_offset = 0, clock_uncertainty = 0;
-  RunInfo run;
+  struct Hello {
+    RunInfo run;
+    std::int64_t clock_offset = 0, clock_uncertainty = 0;
+  };
+  std::optional<Hello> hello;
   std::optional<Prediction> predicted;
 };
 
 namespace {
 
 /// Times beyond this (46 days) are calendar times; the first such time becomes the origin.
-constexpr std::int64_t calendar_microseconds = 4'000'000'000'000;
+constexpr std::int64_t calendar_microseconds = latest_time / 1'000'000;
+constexpr std::int64_t latest_calendar_microseconds = std::numeric_limits<std::int64_t>::max() / 2;
+constexpr std::size_t longest_cluster_description = 1 << 16;
 
 /// Returns a key as written, without quotes; our keys have no escapes.
 std::string_view key_of(json::field& field) {
@@ -64,6 +70,18 @@ int small(std::int64_t number) {
   return number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()
              ? -1
              : static_cast<int>(number);
+}
+
+/// Returns a number of bytes: not negative, and small enough for sums.
+std::int64_t bytes_of(json::value& value, std::int64_t otherwise) {
+  const std::int64_t number = integer_of(value, otherwise);
+  return number < 0 ? otherwise : std::min(number, most_bytes);
+}
+
+/// Returns a time on a steady clock, small enough for sums.
+std::int64_t nanoseconds_of(json::value& value) {
+  constexpr std::int64_t most = std::int64_t{1} << 62;
+  return std::clamp(integer_of(value, 0), -most, most);
 }
 
 double real_of(json::value& value) {
@@ -113,22 +131,35 @@ void read_predicted(json::value value, Prediction& predicted) {
   }
 }
 
+/// Returns an object's text, or "" if it is none or too long.
+std::string description_of(json::value& value) {
+  json::object object;
+  std::string_view text;
+  if (value.get_object().get(object) || object.raw_json().get(text) ||
+      text.size() > longest_cluster_description) {
+    return {};
+  }
+  return std::string{text};
+}
+
 template <class Event>
 void read_hello(json::value value, Event& event) {
   json::object args = value.get_object();
+  auto& hello = event.hello.emplace();
+  RunInfo& run = hello.run;
   for (json::field field : args) {
     const std::string_view key = key_of(field);
     json::value& entry = field.value();
-    RunInfo& run = event.run;
     if (key == "run") run.run = text_of(entry);
     if (key == "lesson") run.lesson = text_of(entry);
     if (key == "device") run.device = text_of(entry);
     if (key == "launch") run.launch = text_of(entry);
     if (key == "clock") run.clock = text_of(entry);
     if (key == "cluster") run.cluster = text_of(entry);
+    if (key == "cluster_description") run.cluster_description = description_of(entry);
     if (key == "ranks") run.ranks = small(integer_of(entry));
-    if (key == "clock_offset_ns") event.clock_offset = integer_of(entry, 0);
-    if (key == "clock_uncertainty_ns") event.clock_uncertainty = integer_of(entry, 0);
+    if (key == "clock_offset_ns") hello.clock_offset = nanoseconds_of(entry);
+    if (key == "clock_uncertainty_ns") hello.clock_uncertainty = nanoseconds_of(entry);
     if (key == "predicted") read_predicted(entry, event.predicted.emplace());
     json::object axes;
     if (key == "mesh" && entry.get_object().get(axes) == simdjson::SUCCESS) {
@@ -147,11 +178,14 @@ Picoseconds EventReader::time(json::value& value, bool is_point, Event& event) {
   if (is_point && origin_ == 0) {
     std::int64_t whole = 0;
     std::from_chars(text.data(), text.data() + text.size(), whole);
-    if (whole > calendar_microseconds) origin_ = whole;
+    if (whole > calendar_microseconds && whole < latest_calendar_microseconds) origin_ = whole;
   }
   const auto parsed = parse_microseconds(text, is_point ? origin_ : 0);
-  if (!parsed) event.trouble = "a time that is none";
-  return parsed.value_or(0);
+  if (!parsed || *parsed > latest_time || *parsed < earliest_time) {
+    event.trouble = "a time that is none";
+    return 0;
+  }
+  return *parsed;
 }
 
 void EventReader::read_args(json::object object, Event& event) {
@@ -166,11 +200,13 @@ void EventReader::read_args(json::object object, Event& event) {
     } else if (key == "microbatch") {
       span.microbatch = small(integer_of(value));
     } else if (key == "bytes") {
-      span.bytes = integer_of(value);
+      span.bytes = bytes_of(value, -1);
     } else if (key == "peer") {
       span.peer = small(integer_of(value));
     } else if (key == "layer") {
-      span.layer = static_cast<std::int16_t>(integer_of(value));
+      const std::int64_t layer = integer_of(value);
+      const bool fits = layer >= 0 && layer <= std::numeric_limits<std::int16_t>::max();
+      span.layer = static_cast<std::int16_t>(fits ? layer : -1);
     } else if (key == "seq") {
       span.sequence = small(integer_of(value));
     } else if (key == "group") {
@@ -191,7 +227,7 @@ void EventReader::read_args(json::object object, Event& event) {
     } else {
       for (int i = 0; i < memory_category_count; ++i) {
         if (key == name_of(static_cast<MemoryCategory>(i))) {
-          event.bytes[static_cast<std::size_t>(i)] = integer_of(value, 0);
+          event.bytes[static_cast<std::size_t>(i)] = bytes_of(value, 0);
         }
       }
     }
@@ -235,6 +271,9 @@ void EventReader::take(json::object object) {
   if (event.phase == "X" && (!event.has_time || event.duration < 0)) {
     event.trouble = "a span without a time";
   }
+  if (event.phase == "X" && event.at + event.duration > latest_time) {
+    event.trouble = "a time that is none";
+  }
   if (event.trouble) throw EventError(event.trouble);
   apply(event);
 }
@@ -258,15 +297,14 @@ void EventReader::apply(Event& event) {
       break;
     case 'C':
       if (event.name == "memory") {
-        timeline_.rank(event.pid).memory.push_back({event.at, event.bytes});
+        timeline_.sample_memory(event.pid, {event.at, event.bytes});
       } else if (event.name == "loss") {
         timeline_.rank(event.pid).losses.push_back({event.at, event.loss});
       }
       break;
     case 'i':
       if (event.name == "end") {
-        timeline_.rank(event.pid).ended = true;
-        timeline_.rank(event.pid).spans_written = event.spans;
+        timeline_.end(event.pid, event.spans);
       } else if (event.name == "open" || event.name == "withdrawn") {
         span.start = event.opened.value_or(event.at);
         span.end = event.at;
@@ -288,10 +326,11 @@ void EventReader::apply(Event& event) {
 
 void EventReader::apply_metadata(Event& event) {
   if (event.name == "lockstep") {
+    if (!event.hello) return;
     RankTimeline& rank = timeline_.rank(event.pid);
-    rank.clock_offset_ns = event.clock_offset;
-    rank.clock_uncertainty_ns = event.clock_uncertainty;
-    timeline_.run() = std::move(event.run);
+    rank.clock_offset_ns = event.hello->clock_offset;
+    rank.clock_uncertainty_ns = event.hello->clock_uncertainty;
+    timeline_.run() = std::move(event.hello->run);
     if (event.predicted) timeline_.predict(std::move(*event.predicted));
   } else if (event.name == "predicted" && event.predicted) {
     timeline_.predict(std::move(*event.predicted));

@@ -67,8 +67,9 @@ std::optional<Picoseconds> parse_microseconds(std::string_view text, std::int64_
     whole = -whole;
     fraction = -fraction;
   }
-  whole -= origin;
-  if (std::abs(whole) > std::numeric_limits<std::int64_t>::max() / 1'000'001) return std::nullopt;
+  if (__builtin_sub_overflow(whole, origin, &whole)) return std::nullopt;
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max() / 1'000'001;
+  if (whole > most || whole < -most) return std::nullopt;
   return whole * picoseconds_per_microsecond + fraction;
 }
 

@@ -3,8 +3,12 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
 #include <fstream>
+#include <iterator>
+#include <thread>
 #include <utility>
 
 #include "core/base/error.h"
@@ -204,25 +208,59 @@ std::vector<std::filesystem::path> trace_files(const std::filesystem::path& path
   return files;
 }
 
+namespace {
+
+/// A file as one thread has read it.
+struct FileRead {
+  Timeline timeline;
+  std::int64_t lines = 0, malformed = 0;
+  std::string first_malformed;
+  std::exception_ptr failure;
+};
+
+void read_file(const std::filesystem::path& file, FileRead& read) try {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw UsageError(file.string() + ": can't be opened for reading");
+  TraceReader reader{read.timeline};
+  std::string chunk(file_chunk, '\0');
+  while (in.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) || in.gcount() > 0) {
+    reader.feed({chunk.data(), static_cast<std::size_t>(in.gcount())});
+  }
+  reader.finish();
+  read.timeline.settle();
+  read.lines = reader.lines();
+  read.malformed = reader.malformed();
+  if (!reader.first_malformed().empty())
+    read.first_malformed = file.filename().string() + ", " + reader.first_malformed();
+} catch (...) {
+  read.failure = std::current_exception();
+}
+
+}  // namespace
+
 ReadReport read_traces(const std::vector<std::filesystem::path>& paths, Timeline& timeline) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& path : paths) std::ranges::copy(trace_files(path), std::back_inserter(files));
+  // Each core reads one file at a time into a timeline of its own; then they are joined in order.
+  std::vector<FileRead> reads(files.size());
+  std::atomic<std::size_t> next{0};
+  const auto read_some = [&] {
+    for (std::size_t i = next++; i < files.size(); i = next++) read_file(files[i], reads[i]);
+  };
+  {
+    std::vector<std::jthread> helpers;
+    const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1u);
+    for (std::size_t i = 1; i < std::min(cores, files.size()); ++i) helpers.emplace_back(read_some);
+    read_some();
+  }
   ReadReport report;
-  for (const auto& path : paths) {
-    for (const auto& file : trace_files(path)) {
-      std::ifstream in(file, std::ios::binary);
-      if (!in) throw UsageError(file.string() + ": can't be opened for reading");
-      TraceReader reader{timeline};
-      std::string chunk(file_chunk, '\0');
-      while (in.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) || in.gcount() > 0) {
-        reader.feed({chunk.data(), static_cast<std::size_t>(in.gcount())});
-      }
-      reader.finish();
-      ++report.files;
-      report.lines += reader.lines();
-      report.malformed += reader.malformed();
-      if (report.first_malformed.empty() && !reader.first_malformed().empty()) {
-        report.first_malformed = file.filename().string() + ", " + reader.first_malformed();
-      }
-    }
+  for (FileRead& read : reads) {
+    if (read.failure) std::rethrow_exception(read.failure);
+    timeline.absorb(std::move(read.timeline));
+    ++report.files;
+    report.lines += read.lines;
+    report.malformed += read.malformed;
+    if (report.first_malformed.empty()) report.first_malformed = read.first_malformed;
   }
   timeline.settle();
   return report;

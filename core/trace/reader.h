@@ -56,8 +56,8 @@ struct ReadReport {
 /// are no traces.
 std::vector<std::filesystem::path> trace_files(const std::filesystem::path& path);
 
-/// Reads files or directories into `timeline` and settles it. Throws UsageError for a path that
-/// cannot be read.
+/// Reads files or directories into `timeline` and settles it. Several files are read in parallel.
+/// Throws UsageError for a path that cannot be read.
 ReadReport read_traces(const std::vector<std::filesystem::path>& paths, Timeline& timeline);
 
 }  // namespace lockstep

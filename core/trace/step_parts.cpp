@@ -2,6 +2,7 @@
 #include <limits>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "core/trace/analysis.h"
@@ -11,18 +12,38 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the span of a lane that ends exactly at `end`, or null if there is none.
-const TimelineSpan* span_ending(const RankTimeline& rank, int tid, Picoseconds end) {
-  const auto lane = std::lower_bound(rank.lanes.begin(), rank.lanes.end(), tid,
-                                     [](const auto& each, int id) { return each->tid() < id; });
-  if (lane == rank.lanes.end() || (*lane)->tid() != tid) return nullptr;
-  for (const SpanRow& row : (*lane)->rows(Band::action)) {
-    const auto at = std::partition_point(row.begin(), row.end(),
-                                         [&](const TimelineSpan& span) { return span.end < end; });
-    if (at != row.end() && at->end == end) return &*at;
+/// The spans of a rank's lanes by their ends, to find what a message arrived in. A lane's spans are
+/// indexed when the lane is first asked for.
+class Receives {
+ public:
+  /// Covers the spans that end within `ends`.
+  Receives(const RankTimeline& rank, const Interval& ends) : rank_(rank), ends_(ends) {}
+
+  /// Returns the span of a lane that ends exactly at `end`, or null if there is none.
+  const TimelineSpan* ending(int tid, Picoseconds end) {
+    const auto [lane, fresh] = lanes_.try_emplace(tid);
+    if (fresh) index(tid, lane->second);
+    const auto found = lane->second.find(end);
+    return found == lane->second.end() ? nullptr : found->second;
   }
-  return nullptr;
-}
+
+ private:
+  using ByEnd = std::unordered_map<Picoseconds, const TimelineSpan*>;
+  void index(int tid, ByEnd& by_end) const {
+    const auto lane = std::lower_bound(rank_.lanes.begin(), rank_.lanes.end(), tid,
+                                       [](const auto& each, int id) { return each->tid() < id; });
+    if (lane == rank_.lanes.end() || (*lane)->tid() != tid) return;
+    for (const SpanRow& row : (*lane)->rows(Band::action)) {
+      auto at = std::partition_point(
+          row.begin(), row.end(), [&](const TimelineSpan& span) { return span.end < ends_.start; });
+      for (; at != row.end() && at->end <= ends_.end; ++at) by_end.try_emplace(at->end, &*at);
+    }
+  }
+
+  const RankTimeline& rank_;
+  Interval ends_;
+  std::unordered_map<int, ByEnd> lanes_;
+};
 
 /// The times of a step's messages, as one rank sees them.
 struct MessageTimes {
@@ -82,12 +103,17 @@ std::vector<MessageTimes> message_times(const Timeline& timeline, const Interval
   auto at = std::partition_point(messages.begin(), messages.end(), [&](const Message& message) {
     return message.sent < window.start - timeline.longest_message();
   });
+  Interval received = window;
+  for (auto each = at; each != messages.end() && each->sent < window.end; ++each)
+    received.end = std::max(received.end, each->received);
+  std::vector<Receives> receives;
+  for (const auto& rank : ranks) receives.emplace_back(*rank, received);
   for (; at != messages.end() && at->sent < window.end; ++at) {
     if (at->received <= window.start) continue;
     const std::size_t from = index_of(at->from_rank), to = index_of(at->to_rank);
     if (from == ranks.size() || to == ranks.size()) continue;  // a rank without spans so far
     Picoseconds sent = at->sent;
-    const TimelineSpan* receive = span_ending(*ranks[to], at->to_lane, at->received);
+    const TimelineSpan* receive = receives[to].ending(at->to_lane, at->received);
     if (receive) times[to].arriving.push_back({receive->start, receive->end});
     if (rendezvous && receive && receive->start > sent) {
       sent = receive->start;
@@ -142,12 +168,12 @@ Intervals moving(const RankTimeline& rank, const Interval& window, const Message
 }  // namespace
 
 StepParts& StepParts::operator+=(const StepParts& other) {
-  step += other.step;
-  compute += other.compute;
-  transfer += other.transfer;
-  latency += other.latency;
-  late_peer += other.late_peer;
-  idle += other.idle;
+  step = plus(step, other.step);
+  compute = plus(compute, other.compute);
+  transfer = plus(transfer, other.transfer);
+  latency = plus(latency, other.latency);
+  late_peer = plus(late_peer, other.late_peer);
+  idle = plus(idle, other.idle);
   return *this;
 }
 

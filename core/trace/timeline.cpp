@@ -1,83 +1,43 @@
 #include "core/trace/timeline.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 namespace lockstep {
 namespace {
 
-/// Orders spans by start. If starts are equal, the longer span comes first, so that enclosing spans
-/// precede the spans they contain.
-bool before(const TimelineSpan& a, const TimelineSpan& b) {
-  return a.start != b.start ? a.start < b.start : a.end > b.end;
-}
-
 bool sent_before(const Message& a, const Message& b) {
   return a.sent < b.sent;
 }
 
+/// Sorts a vector by a key of its elements, unless it is sorted. Returns whether it was not.
+template <class Element, class Key>
+bool sort_by(std::vector<Element>& elements, Key key) {
+  if (std::ranges::is_sorted(elements, {}, key)) return false;
+  std::ranges::stable_sort(elements, {}, key);
+  return true;
+}
+
+int rank_of(const std::unique_ptr<RankTimeline>& rank) {
+  return rank->rank;
+}
+int tid_of(const std::unique_ptr<Lane>& lane) {
+  return lane->tid();
+}
+
+std::string default_name(int rank) {
+  return "rank " + std::to_string(rank);
+}
+std::string default_lane_name(int tid) {
+  return tid == 0 ? "compute" : "lane " + std::to_string(tid);
+}
+
 }  // namespace
 
-Band band_of(Category category) {
-  switch (category) {
-    case Category::step:
-      return Band::step;
-    case Category::kernel:
-      return Band::kernel;
-    default:
-      return Band::action;
-  }
-}
-
-void Lane::append(const TimelineSpan& span) {
-  bands_[static_cast<std::size_t>(band_of(span.category))].pending.push_back(span);
-  if (!open_.empty()) withdraw(span);
-}
-
-void Lane::withdraw(const TimelineSpan& span) {
-  std::erase_if(open_, [&](const AnnouncedSpan& open) {
-    return open.span.start == span.start && open.span.name == span.name;
-  });
-}
-
-void Lane::announce(const TimelineSpan& span) {
-  for (AnnouncedSpan& open : open_) {
-    if (open.span.start == span.start && open.span.name == span.name) {
-      open.span.end = std::max(open.span.end, span.end);
-      return;
-    }
-  }
-  open_.push_back({span});
-}
-
-void Lane::settle() {
-  for (BandRows& band : bands_) settle(band);
-}
-
-void Lane::settle(BandRows& band) {
-  auto& [rows, pending] = band;
-  if (pending.empty()) return;
-  Picoseconds earliest = pending.front().start;
-  for (const TimelineSpan& span : pending) earliest = std::min(earliest, span.start);
-  // Re-insert the spans that may contain, be contained in or follow a new span; spans that ended
-  // before the earliest new start stay.
-  for (SpanRow& row : rows) {
-    auto keep = std::partition_point(row.begin(), row.end(),
-                                     [&](const TimelineSpan& span) { return span.end < earliest; });
-    pending.insert(pending.end(), keep, row.end());
-    row.erase(keep, row.end());
-  }
-  if (!std::is_sorted(pending.begin(), pending.end(), before)) {
-    std::stable_sort(pending.begin(), pending.end(), before);
-  }
-  for (const TimelineSpan& span : pending) {
-    auto free = std::find_if(rows.begin(), rows.end(), [&](const SpanRow& row) {
-      return row.empty() || row.back().end <= span.start;
-    });
-    if (free == rows.end()) free = rows.emplace(rows.end());
-    free->push_back(span);
-  }
-  pending.clear();
+std::int64_t MemorySample::total() const {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
 
 const Lane* RankTimeline::compute() const {
@@ -102,37 +62,38 @@ NameId Timeline::intern(std::string_view name) {
 }
 
 const RankTimeline* Timeline::find_rank(int rank) const {
-  auto at = std::lower_bound(ranks_.begin(), ranks_.end(), rank,
-                             [](const auto& entry, int id) { return entry->rank < id; });
-  return at != ranks_.end() && (*at)->rank == rank ? at->get() : nullptr;
+  const auto found = rank_index_.find(rank);
+  return found == rank_index_.end() ? nullptr : found->second;
 }
 
 RankTimeline& Timeline::rank(int rank) {
-  auto at = std::lower_bound(ranks_.begin(), ranks_.end(), rank,
-                             [](const auto& entry, int id) { return entry->rank < id; });
-  if (at == ranks_.end() || (*at)->rank != rank) {
-    at = ranks_.insert(at, std::make_unique<RankTimeline>());
-    (*at)->rank = rank;
-    (*at)->name = "rank " + std::to_string(rank);
+  if (last_.rank != nullptr && last_.rank->rank == rank) return *last_.rank;
+  RankTimeline*& entry = rank_index_[rank];
+  if (entry == nullptr) {
+    entry = ranks_.emplace_back(std::make_unique<RankTimeline>()).get();
+    entry->rank = rank;
+    entry->name = default_name(rank);
   }
-  return **at;
+  last_ = {entry, nullptr};
+  return *entry;
 }
 
 Lane& Timeline::lane(int rank_id, int tid) {
-  auto& lanes = rank(rank_id).lanes;
-  auto at = std::lower_bound(lanes.begin(), lanes.end(), tid,
-                             [](const auto& entry, int id) { return entry->tid() < id; });
-  if (at == lanes.end() || (*at)->tid() != tid) {
-    at = lanes.insert(
-        at, std::make_unique<Lane>(tid, tid == 0 ? "compute" : "lane " + std::to_string(tid)));
+  RankTimeline& of = rank(rank_id);
+  if (last_.lane != nullptr && last_.lane->tid() == tid) return *last_.lane;
+  const std::uint64_t key =
+      (std::uint64_t{static_cast<std::uint32_t>(rank_id)} << 32) | static_cast<std::uint32_t>(tid);
+  Lane*& entry = lane_index_[key];
+  if (entry == nullptr) {
+    entry = of.lanes.emplace_back(std::make_unique<Lane>(tid, default_lane_name(tid))).get();
   }
-  return **at;
+  last_.lane = entry;
+  return *entry;
 }
 
 const StepWindow* Timeline::find_step(int step) const {
-  auto at = std::lower_bound(steps_.begin(), steps_.end(), step,
-                             [](const StepWindow& entry, int id) { return entry.step < id; });
-  return at != steps_.end() && at->step == step ? &*at : nullptr;
+  const auto found = step_index_.find(step);
+  return found == step_index_.end() ? nullptr : &steps_[found->second];
 }
 
 bool Timeline::step_complete(const StepWindow& step) const {
@@ -140,8 +101,16 @@ bool Timeline::step_complete(const StepWindow& step) const {
 }
 
 bool Timeline::ended() const {
-  return !ranks_.empty() && static_cast<int>(ranks_.size()) >= run_.ranks &&
-         std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->ended; });
+  const auto ranks = static_cast<int>(ranks_.size());
+  return ranks > 0 && ranks >= run_.ranks && ranks_ended_ == ranks;
+}
+
+StepWindow& Timeline::window_of(const TimelineSpan& span) {
+  if (last_step_ < steps_.size() && steps_[last_step_].step == span.step) return steps_[last_step_];
+  const auto [at, fresh] = step_index_.try_emplace(span.step, steps_.size());
+  if (fresh) steps_.push_back({span.step, span.start, span.end, 0});
+  last_step_ = at->second;
+  return steps_[last_step_];
 }
 
 void Timeline::add(int rank_id, int tid, const TimelineSpan& span) {
@@ -152,17 +121,10 @@ void Timeline::add(int rank_id, int tid, const TimelineSpan& span) {
   end_ = span_count_ == 0 ? span.end : std::max(end_, span.end);
   ++span_count_;
   if (span.step < 0) return;
-  auto at = steps_.end();
-  if (steps_.empty() || steps_.back().step < span.step) {
-    at = steps_.insert(at, {span.step, span.start, span.end, 0});
-  } else {
-    at = std::lower_bound(steps_.begin(), steps_.end(), span.step,
-                          [](const StepWindow& entry, int id) { return entry.step < id; });
-    if (at->step != span.step) at = steps_.insert(at, {span.step, span.start, span.end, 0});
-  }
-  at->start = std::min(at->start, span.start);
-  at->end = std::max(at->end, span.end);
-  if (span.category == Category::step && tid == 0) ++at->ranks_done;
+  StepWindow& window = window_of(span);
+  window.start = std::min(window.start, span.start);
+  window.end = std::max(window.end, span.end);
+  if (span.category == Category::step && tid == 0) ++window.ranks_done;
 }
 
 void Timeline::announce(int rank, int tid, const TimelineSpan& span) {
@@ -174,61 +136,132 @@ void Timeline::withdraw(int rank, int tid, const TimelineSpan& span) {
   lane(rank, tid).withdraw(span);
 }
 
-void Timeline::meet(std::uint64_t id, FlowEnds& flow) {
-  if (flow.starts.empty() || flow.ends.empty()) return;
-  Message message = flow.starts.front();
-  const Message& end = flow.ends.front();
-  message.to_rank = end.to_rank;
-  message.to_lane = end.to_lane;
-  message.received = end.received;
-  longest_message_ = std::max(longest_message_, message.received - message.sent);
-  pending_messages_.push_back(message);
-  flow.starts.pop_front();
-  flow.ends.pop_front();
-  if (flow.starts.empty() && flow.ends.empty()) flows_.erase(id);
+void Timeline::sample_memory(int rank_id, const MemorySample& sample) {
+  RankTimeline& of = rank(rank_id);
+  of.memory_in_order &= of.memory.empty() || of.memory.back().at <= sample.at;
+  of.memory.push_back(sample);
+  if (!of.memory_peak || sample.total() > of.memory_peak->total()) of.memory_peak = sample;
+}
+
+void Timeline::end(int rank_id, std::int64_t spans_written) {
+  RankTimeline& of = rank(rank_id);
+  if (!std::exchange(of.ended, true)) ++ranks_ended_;
+  of.spans_written = spans_written;
+}
+
+std::optional<Message> Timeline::match(std::uint64_t id, bool is_start, const Message& message) {
+  FlowEnds& flow = flows_[id];
+  if (flow.waiting.empty()) flow.starts = is_start;
+  if (flow.starts == is_start) {
+    flow.waiting.push_back(message);
+    return {};
+  }
+  Message found = flow.waiting[flow.matched++];
+  if (flow.matched == flow.waiting.size()) flows_.erase(id);
+  return found;
+}
+
+void Timeline::add_message(Message start, const Message& end) {
+  start.to_rank = end.to_rank;
+  start.to_lane = end.to_lane;
+  start.received = end.received;
+  longest_message_ = std::max(longest_message_, start.received - start.sent);
+  pending_messages_.push_back(start);
 }
 
 void Timeline::flow_start(std::uint64_t id, int rank, int tid, Picoseconds at) {
-  FlowEnds& flow = flows_[id];
-  flow.starts.push_back({.id = id, .from_rank = rank, .from_lane = tid, .sent = at});
-  meet(id, flow);
+  const Message start{.id = id, .from_rank = rank, .from_lane = tid, .sent = at};
+  if (const auto end = match(id, true, start)) add_message(start, *end);
 }
 
 void Timeline::flow_end(std::uint64_t id, int rank, int tid, Picoseconds at) {
-  FlowEnds& flow = flows_[id];
-  flow.ends.push_back({.id = id, .to_rank = rank, .to_lane = tid, .received = at});
-  meet(id, flow);
+  const Message end{.id = id, .to_rank = rank, .to_lane = tid, .received = at};
+  if (const auto start = match(id, false, end)) add_message(*start, end);
 }
 
 const Prediction& Timeline::prediction(int step) const {
   static const Prediction nothing;
-  auto after =
-      std::partition_point(predictions_.begin(), predictions_.end(),
-                           [&](const Prediction& each) { return each.first_step <= step; });
-  return after == predictions_.begin() ? nothing : *std::prev(after);
+  const auto after = predictions_.upper_bound(step);
+  return after == predictions_.begin() ? nothing : std::prev(after)->second;
 }
 
 void Timeline::predict(Prediction prediction) {
-  auto at = std::partition_point(
-      predictions_.begin(), predictions_.end(),
-      [&](const Prediction& each) { return each.first_step < prediction.first_step; });
-  if (at != predictions_.end() && at->first_step == prediction.first_step) {
-    *at = std::move(prediction);  // all ranks report the same prediction
-  } else {
-    predictions_.insert(at, std::move(prediction));
-  }
+  const int first = prediction.first_step;
+  predictions_.insert_or_assign(first, std::move(prediction));  // all ranks report the same one
 }
 
 void Timeline::settle() {
+  sort_by(ranks_, rank_of);
   for (auto& rank : ranks_) {
+    sort_by(rank->lanes, tid_of);
+    if (!std::exchange(rank->memory_in_order, true))
+      std::ranges::stable_sort(rank->memory, {}, &MemorySample::at);
     for (auto& lane : rank->lanes) lane->settle();
   }
+  if (sort_by(steps_, &StepWindow::step)) {
+    for (std::size_t i = 0; i < steps_.size(); ++i) step_index_[steps_[i].step] = i;
+  }
   if (pending_messages_.empty()) return;
-  std::sort(pending_messages_.begin(), pending_messages_.end(), sent_before);
-  const auto old = static_cast<std::ptrdiff_t>(messages_.size());
+  std::ranges::stable_sort(pending_messages_, sent_before);
+  const auto old = std::ranges::upper_bound(messages_, pending_messages_.front(), sent_before);
+  const auto from = old - messages_.begin();
+  const auto middle = static_cast<std::ptrdiff_t>(messages_.size());
   messages_.insert(messages_.end(), pending_messages_.begin(), pending_messages_.end());
-  std::inplace_merge(messages_.begin(), messages_.begin() + old, messages_.end(), sent_before);
+  std::inplace_merge(messages_.begin() + from, messages_.begin() + middle, messages_.end(),
+                     sent_before);
   pending_messages_.clear();
+}
+
+void Timeline::absorb(Timeline&& other) {
+  Picoseconds announced = std::numeric_limits<Picoseconds>::min();
+  std::vector<NameId> names;
+  for (const std::string* name : other.names_) names.push_back(intern(*name));
+  for (const auto& theirs : other.ranks_) {
+    RankTimeline& mine = rank(theirs->rank);
+    if (theirs->name != default_name(theirs->rank)) mine.name = std::move(theirs->name);
+    for (const auto& their_lane : theirs->lanes) {
+      const int tid = their_lane->tid();
+      Lane& my_lane = lane(theirs->rank, tid);
+      if (their_lane->name() != default_lane_name(tid)) my_lane.set_name(their_lane->name());
+      for (const AnnouncedSpan& open : their_lane->open())
+        announced = std::max(announced, open.span.end);
+      my_lane.absorb(std::move(*their_lane), names);
+    }
+    for (const MemorySample& sample : theirs->memory) sample_memory(theirs->rank, sample);
+    mine.losses.insert(mine.losses.end(), theirs->losses.begin(), theirs->losses.end());
+    mine.spans += theirs->spans;
+    if (theirs->clock_offset_ns != 0) mine.clock_offset_ns = theirs->clock_offset_ns;
+    if (theirs->clock_uncertainty_ns != 0) mine.clock_uncertainty_ns = theirs->clock_uncertainty_ns;
+    if (theirs->ended) end(theirs->rank, theirs->spans_written);
+  }
+  for (const StepWindow& theirs : other.steps_) {
+    StepWindow& mine = window_of({.start = theirs.start, .end = theirs.end, .step = theirs.step});
+    mine.start = std::min(mine.start, theirs.start);
+    mine.end = std::max(mine.end, theirs.end);
+    mine.ranks_done += theirs.ranks_done;
+  }
+  for (const auto* messages : {&other.messages_, &other.pending_messages_}) {
+    for (const Message& message : *messages) add_message(message, message);
+  }
+  for (const auto& [id, flow] : other.flows_) {
+    for (std::size_t i = flow.matched; i < flow.waiting.size(); ++i) {
+      const Message& message = flow.waiting[i];
+      if (flow.starts) {
+        flow_start(id, message.from_rank, message.from_lane, message.sent);
+      } else {
+        flow_end(id, message.to_rank, message.to_lane, message.received);
+      }
+    }
+  }
+  for (auto& [first, prediction] : other.predictions_) predict(std::move(prediction));
+  if (!(other.run_ == RunInfo{})) run_ = std::move(other.run_);
+  if (other.span_count_ > 0) {
+    start_ = span_count_ == 0 ? other.start_ : std::min(start_, other.start_);
+    end_ = span_count_ == 0 ? other.end_ : std::max(end_, other.end_);
+    span_count_ += other.span_count_;
+  }
+  if (span_count_ > 0) end_ = std::max(end_, announced);
+  other.clear();
 }
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,93 +12,21 @@
 #include <vector>
 
 #include "core/base/memory_use.h"
-#include "core/time/time.h"
-#include "core/trace/span.h"
+#include "core/trace/lane.h"
 
 namespace lockstep {
 
-/// The id of an interned string of a Timeline; 0 is the empty string.
-using NameId = std::uint32_t;
-
-/// A span as read from a trace. Missing numbers are -1, and missing strings are "".
-struct TimelineSpan {
-  Picoseconds start = 0;
-  Picoseconds end = 0;
-  std::int64_t bytes = -1;
-  NameId name = 0;
-  int step = -1;
-  int stage = -1;
-  int microbatch = -1;
-  int peer = -1;
-  int sequence = -1;
-  NameId group = 0;
-  int group_size = -1;
-  std::int16_t layer = -1;
-  std::uint16_t algorithm = 0;  ///< a NameId, or 0 if the id does not fit
-  Category category = Category::kernel;
-
-  Picoseconds duration() const { return end - start; }
-};
-static_assert(sizeof(TimelineSpan) <= 72, "a million spans should stay below 72 MB");
-
-/// Non-overlapping spans in order of time. Both starts and ends ascend, so both can be used for a
-/// binary search.
-using SpanRow = std::vector<TimelineSpan>;
-
-/// The nesting level of a span. Each level has its own rows (step ⊃ action ⊃ kernel), so a step
-/// that arrives after the spans it contains does not displace them.
-enum class Band : std::uint8_t { step, action, kernel };
-constexpr int band_count = 3;
-Band band_of(Category category);
-
-/// A span that was announced as still running, because it is long or the rank is stalled in it.
-struct AnnouncedSpan {
-  TimelineSpan span;  ///< `end` is the time of the announcement
-};
-
-/// One lane of a rank: its compute, or one direction of a communication stream.
-class Lane {
- public:
-  Lane(int tid, std::string name) : tid_(tid), name_(std::move(name)) {}
-
-  int tid() const { return tid_; }
-  const std::string& name() const { return name_; }
-  void set_name(std::string name) { name_ = std::move(name); }
-  bool is_compute() const { return tid_ == 0; }
-
-  /// Returns the rows of a band: row 0 holds the outermost spans, row 1 the spans within those, and
-  /// so on.
-  const std::vector<SpanRow>& rows(Band band) const {
-    return bands_[static_cast<std::size_t>(band)].rows;
-  }
-  /// Returns the spans announced as open that have neither ended nor been withdrawn.
-  const std::vector<AnnouncedSpan>& open() const { return open_; }
-
-  /// Adds a span; spans may come in any order. rows() includes the span after settle().
-  void append(const TimelineSpan& span);
-  void announce(const TimelineSpan& span);
-  /// Removes the announcement of a span that was never recorded.
-  void withdraw(const TimelineSpan& span);
-  /// Moves the appended spans to their rows. Takes time linear in the number of spans since the
-  /// earliest new start.
-  void settle();
-
- private:
-  struct BandRows {
-    std::vector<SpanRow> rows;
-    std::vector<TimelineSpan> pending;
-  };
-  static void settle(BandRows& band);
-
-  int tid_ = 0;
-  std::string name_;
-  std::array<BandRows, band_count> bands_;
-  std::vector<AnnouncedSpan> open_;
-};
+/// The latest time in a trace, 46 days, and the earliest one. Differences of times fit, and so does
+/// a time minus a difference.
+constexpr Picoseconds latest_time = 4'000'000'000'000'000'000;
+constexpr Picoseconds earliest_time = -1'000'000'000'000'000'000;
+/// The largest number of bytes of a span or a memory category. Sums over categories fit.
+constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
 
 struct MemorySample {
   Picoseconds at = 0;
   std::array<std::int64_t, memory_category_count> bytes{};
+  std::int64_t total() const;
 };
 
 struct LossSample {
@@ -112,7 +40,9 @@ struct RankTimeline {
   std::string name;                          ///< from process_name: "rank 0"
   std::vector<std::unique_ptr<Lane>> lanes;  ///< by tid
   std::vector<MemorySample> memory;          ///< by time
-  std::vector<LossSample> losses;            ///< by time
+  bool memory_in_order = true;               ///< until settle() sorts it
+  std::optional<MemorySample> memory_peak;   ///< the first sample with the highest total
+  std::vector<LossSample> losses;            ///< as they came
   std::int64_t spans = 0;                    ///< number read so far
   std::int64_t clock_offset_ns = 0;          ///< the steady clock at the run's start
   std::int64_t clock_uncertainty_ns = 0;
@@ -149,9 +79,11 @@ struct Prediction {
 struct RunInfo {
   std::string run, lesson, device, launch;
   std::string clock;    ///< "wall" or "modelled"; "" if unknown (traces from other tools)
-  std::string cluster;  ///< the cluster that the modelled clock simulates
+  std::string cluster;  ///< the name of the cluster that the modelled clock simulates
+  std::string cluster_description;  ///< as a cluster file; "" in traces of older versions
   int ranks = 0;
   std::vector<std::pair<std::string, int>> mesh;  ///< axis and size, as written
+  bool operator==(const RunInfo&) const = default;
 };
 
 /// The time from a training step's first start to its last end, over all ranks.
@@ -163,20 +95,21 @@ struct StepWindow {
 };
 
 /// All data of a run that was read from its trace: ranks, their lanes, spans, messages and
-/// counters. The reader appends, settle() sorts, everyone else only reads. Not thread-safe.
+/// counters. The reader appends, settle() sorts, everyone else only reads. Not thread-safe. Reading
+/// takes nearly linear time, in whatever order the trace has its events.
 class Timeline {
  public:
   Timeline();
 
   const RunInfo& run() const { return run_; }
-  const std::vector<std::unique_ptr<RankTimeline>>& ranks() const { return ranks_; }
+  const std::vector<std::unique_ptr<RankTimeline>>& ranks() const { return ranks_; }  ///< ascending
   const RankTimeline* find_rank(int rank) const;
   const std::vector<Message>& messages() const { return messages_; }  ///< ordered by `sent`
   Picoseconds longest_message() const { return longest_message_; }
   const std::vector<StepWindow>& steps() const { return steps_; }  ///< ascending by step
   const StepWindow* find_step(int step) const;
-  /// Returns the predictions, ordered by first step. A run with one phase has one prediction.
-  const std::vector<Prediction>& predictions() const { return predictions_; }
+  /// Returns the predictions by first step. A run with one phase has one prediction.
+  const std::map<int, Prediction>& predictions() const { return predictions_; }
   /// Returns the prediction for a step, or an empty one.
   const Prediction& prediction(int step) const;
   /// Returns whether the step has ended on every rank, or the run has ended.
@@ -209,9 +142,13 @@ class Timeline {
   void add(int rank, int tid, const TimelineSpan& span);
   void announce(int rank, int tid, const TimelineSpan& span);
   void withdraw(int rank, int tid, const TimelineSpan& span);
+  void sample_memory(int rank, const MemorySample& sample);
+  void end(int rank, std::int64_t spans_written);
   void flow_start(std::uint64_t id, int rank, int tid, Picoseconds at);
   void flow_end(std::uint64_t id, int rank, int tid, Picoseconds at);
   void settle();
+  /// Adds what was read into `other`, as if its trace had followed this one's.
+  void absorb(Timeline&& other);
   void clear();  ///< also frees the memory
 
  private:
@@ -221,23 +158,38 @@ class Timeline {
       return std::hash<std::string_view>{}(text);
     }
   };
-  /// Unmatched ends of messages. Different phases of a run may reuse ids, so the first start of an
-  /// id is matched with its first end, and so on.
+  /// Unmatched ends of messages: only starts or only ends. Different phases of a run may reuse ids,
+  /// so the first start of an id is matched with its first end, and so on.
   struct FlowEnds {
-    std::deque<Message> starts, ends;
+    std::vector<Message> waiting;
+    std::size_t matched = 0;  ///< of them, the first ones
+    bool starts = false;
   };
-  void meet(std::uint64_t id, FlowEnds& flow);
+  /// Returns the opposite end that waits for this one, or nothing and lets this one wait.
+  std::optional<Message> match(std::uint64_t id, bool is_start, const Message& message);
+  void add_message(Message start, const Message& end);
+  StepWindow& window_of(const TimelineSpan& span);
 
   RunInfo run_;
   std::vector<std::unique_ptr<RankTimeline>> ranks_;
+  std::unordered_map<int, RankTimeline*> rank_index_;
+  std::unordered_map<std::uint64_t, Lane*> lane_index_;  ///< by rank and tid
+  /// The rank and lane of the last span; the next is likely to have the same.
+  struct {
+    RankTimeline* rank = nullptr;
+    Lane* lane = nullptr;
+  } last_;
   std::unordered_map<std::string, NameId, Hash, std::equal_to<>> ids_;
   std::vector<const std::string*> names_;
   std::vector<StepWindow> steps_;
+  std::unordered_map<int, std::size_t> step_index_;  ///< positions in steps_
+  std::size_t last_step_ = 0;                        ///< position of the last span's step
   std::vector<Message> messages_, pending_messages_;
   std::unordered_map<std::uint64_t, FlowEnds> flows_;
-  std::vector<Prediction> predictions_;
+  std::map<int, Prediction> predictions_;
   Picoseconds longest_message_ = 0;
   std::int64_t span_count_ = 0;
+  int ranks_ended_ = 0;
   Picoseconds start_ = 0, end_ = 0;
   std::vector<FreshSpan>* fresh_ = nullptr;
 };

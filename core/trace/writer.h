@@ -17,7 +17,7 @@
 namespace lockstep {
 
 /// The content of a rank's first event, which is also the hello on the wire (core/README.md, "The
-/// trace"). `mesh` and `predicted` are JSON.
+/// trace"). `mesh`, `predicted` and `cluster_description`, a cluster file's text or "", are JSON.
 struct TraceHello {
   std::string run;
   std::string lesson;
@@ -28,6 +28,7 @@ struct TraceHello {
   std::string launch = "threads";
   std::string clock = "wall";
   std::string cluster;
+  std::string cluster_description;
   std::int64_t clock_offset_ns = 0;       ///< the steady clock at ts = 0
   std::int64_t clock_uncertainty_ns = 0;  ///< uncertainty of that offset, relative to rank 0's host
   std::string predicted = "{}";

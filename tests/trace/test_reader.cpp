@@ -1,13 +1,17 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
+#include <tuple>
 
 #include "core/base/error.h"
 #include "core/trace/parse.h"
 #include "core/trace/reader.h"
+#include "core/trace/writer.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace lockstep;
 
@@ -142,6 +146,80 @@ TEST_CASE("a run of several phases predicts each, and may use a message's id aga
   REQUIRE(timeline.messages().size() == 3);
   CHECK(timeline.messages()[1].received == 210'000'000);
   CHECK(timeline.messages()[2].sent == 300'000'000);
+}
+
+TEST_CASE("the hello may describe the cluster") {
+  Timeline timeline;
+  TraceReader reader{timeline};
+  reader.feed(
+      hello_line({.cluster = "mine", .cluster_description = R"({"name": "mine", "a": [1]})"}));
+  reader.finish();
+  CHECK(reader.malformed() == 0);
+  CHECK(timeline.run().cluster == "mine");
+  CHECK(timeline.run().cluster_description == R"({"name":"mine","a":[1]})");
+}
+
+TEST_CASE("numbers that no run writes are left out or cut off") {
+  Timeline timeline;
+  TraceReader reader{timeline};
+  const auto feed = [&](const std::string& times, const std::string& args) {
+    reader.feed(R"({"ph":"X","name":"a","pid":0,"tid":0,)" + times + R"(,"args":{)" + args +
+                "}},\n");
+  };
+  feed(R"("ts":1,"dur":1)", R"("layer":70000,"bytes":9223372036854775807,"step":9e18)");
+  const std::string far = R"("ts":3999999999999.999999,"dur":)";
+  feed(far + "0", "");
+  CHECK(reader.malformed() == 0);
+  feed(far + "1", "");  // ends after the latest time
+  feed(R"("ts":-1000000000001,"dur":1)", "");
+  feed(R"("ts":1,"dur":4000000000001)", "");
+  feed(R"("ts":-9000000000000000000,"dur":1)", "");
+  CHECK(reader.malformed() == 4);
+  reader.feed(R"({"ph":"C","name":"memory","pid":0,"ts":1,"args":{"parameters":8e18,)"
+              R"("gradients":8e18,"optimizer":-5}})"
+              "\n");
+  timeline.settle();
+  const TimelineSpan& span = timeline.ranks()[0]->lanes[0]->rows(Band::kernel).front().front();
+  CHECK(span.layer == -1);
+  CHECK(span.bytes == most_bytes);
+  CHECK(span.step == -1);
+  CHECK(timeline.ranks()[0]->memory_peak->total() == 2 * most_bytes);
+}
+
+TEST_CASE("the order of a trace's lines does not matter") {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 60'000; ++i) {
+    const int lane = i % 3, start = i * 7919 % 60'000;
+    lines.push_back(R"({"ph":"X","name":"PP:0F1","pid":)" + std::to_string(i % 2) + R"(,"tid":)" +
+                    std::to_string(lane) + R"(,"ts":)" + std::to_string(start) + R"(,"dur":)" +
+                    std::to_string(1 + i % 97 * (i % 11)) + R"(,"args":{"step":)" +
+                    std::to_string(start / 1000) + "}},\n");
+  }
+  const auto rows_of = [](const std::vector<std::string>& in_order) {
+    Timeline timeline;
+    TraceReader reader{timeline};
+    for (const std::string& line : in_order) reader.feed(line);
+    reader.finish();
+    timeline.settle();
+    std::vector<std::tuple<int, int, std::size_t, Picoseconds, Picoseconds>> spans;
+    for (const auto& rank : timeline.ranks())
+      for (const auto& lane : rank->lanes)
+        for (std::size_t row = 0; row < lane->rows(Band::action).size(); ++row)
+          for (const TimelineSpan& span : lane->rows(Band::action)[row])
+            spans.emplace_back(rank->rank, lane->tid(), row, span.start, span.end);
+    std::vector<int> steps;
+    for (const StepWindow& step : timeline.steps()) steps.push_back(step.step);
+    CHECK(steps.size() == 60);
+    CHECK(std::ranges::is_sorted(steps));
+    return spans;
+  };
+  const auto expected = rows_of(lines);
+  CHECK(expected.size() == 60'000);
+  std::mt19937 random{3};
+  std::ranges::shuffle(lines, random);
+  CHECK(rows_of(lines) == expected);
+  std::ranges::reverse(lines);
+  CHECK(rows_of(lines) == expected);
 }
 
 TEST_CASE("input may arrive in any pieces") {
@@ -286,6 +364,18 @@ TEST_CASE("no input crashes the reader") {
     reader.finish();
     timeline.settle();
   }
+}
+
+TEST_CASE("files read in parallel are joined as if one had followed the other") {
+  const testing::TemporaryFolder folder;
+  const auto half = sample.find("\n", sample.size() / 2) + 1;
+  const auto first = folder.file("a.json", sample.substr(0, half));
+  const auto second = folder.file("b.json", "[\n" + sample.substr(half));
+  Timeline timeline;
+  CHECK(read_traces({first, second}, timeline).files == 2);
+  check_sample(timeline);
+  Timeline none;
+  CHECK_THROWS_AS(read_traces({first, folder.path() / "missing"}, none), UsageError);
 }
 
 TEST_CASE("a folder stands for its merged trace, or for its ranks") {

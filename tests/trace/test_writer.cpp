@@ -289,6 +289,7 @@ TEST_CASE("the hello reports its values, whatever characters they contain") {
                          .mesh = R"({"pp":4})",
                          .clock = "modelled",
                          .cluster = "two\\nodes",
+                         .cluster_description = "{\n \"nodes\": 2\n}",
                          .clock_offset_ns = 123,
                          .predicted = R"({"bubble":0.25})"};
   const std::string line = hello_line(hello);
@@ -298,6 +299,8 @@ TEST_CASE("the hello reports its values, whatever characters they contain") {
   CHECK(event["args"]["format"] == 1);
   CHECK(event["args"]["run"] == hello.run);
   CHECK(event["args"]["cluster"] == hello.cluster);
+  CHECK(event["args"]["cluster_description"]["nodes"] == 2);
+  CHECK(hello_line({}).find("cluster_description") == std::string::npos);
   CHECK(event["args"]["mesh"]["pp"] == 4);
   CHECK(event["args"]["clock_offset_ns"] == 123);
   CHECK(event["args"]["predicted"]["bubble"] == 0.25);

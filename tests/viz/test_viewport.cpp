@@ -62,6 +62,29 @@ TEST_CASE("following shows the last few steps; any user input ends it") {
   CHECK_FALSE(viewport.following());
 }
 
+TEST_CASE("a window stays wide enough for doubles to tell its pixels apart") {
+  Timeline timeline;
+  timeline.add(0, 0, {.start = latest_time / 2, .end = latest_time / 2});
+  timeline.settle();
+  Viewport viewport;
+  const auto check = [&] {
+    viewport.advance(timeline, 0, true);
+    const TimeWindow& window = viewport.window();
+    CHECK(window.begin + window.width() / 10'000 > window.begin);
+    CHECK(window.end > window.begin);
+  };
+  viewport.fit(timeline);
+  check();
+  for (int i = 0; i < 100; ++i) viewport.zoom(1e-3, static_cast<double>(latest_time / 2));
+  check();
+  for (int i = 0; i < 300; ++i) viewport.pan(1e9);
+  check();
+  viewport.zoom(1e300, 0);
+  check();
+  viewport.follow(true);
+  check();
+}
+
 TEST_CASE("step by step") {
   Timeline timeline;
   read(sample_traces(sample_1f1b(4, 8, 5)), timeline);

@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "core/trace/reader.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/lab.h"
 #include "viz/data/latency.h"
@@ -157,11 +160,11 @@ TEST_CASE("the trace, the simulator and the series agree on the bubble") {
   Timeline timeline;
   read_traces(sample_traces(run), timeline);
   BubbleSeries series;
-  series.update(timeline);
-  REQUIRE(series.points().size() == 5);
+  series.update(timeline, std::chrono::hours{1});
+  REQUIRE(series.count() == 5);
   const double simulated = simulate(run.schedule, run.times).bubble;
-  for (const auto& point : series.points())
-    CHECK(point.bubble.share() == doctest::Approx(simulated));
+  for (std::size_t i = 0; i < 5; ++i)
+    CHECK(series.find(timeline, i)->bubble.share() == doctest::Approx(simulated));
 
   // With the original run's settings, the lab computes the same bubble.
   const LabQuestion question = question_from(timeline, 4);
@@ -171,6 +174,53 @@ TEST_CASE("the trace, the simulator and the series agree on the bubble") {
   LabQuestion same = question;
   same.cluster = run.times.cluster;
   CHECK(answer(same).simulation.bubble == doctest::Approx(simulated));
+}
+
+TEST_CASE("the lab takes the cluster from the trace or a preset, and opens no file") {
+  const testing::TemporaryFolder folder;
+  Cluster mine{.name = "mine", .within = {1e-3, 1e6}, .between = {2e-3, 1e6}};
+  SampleRun run = sample_1f1b(4, 8, 3);
+  const auto cluster_of = [&](const std::string& name, const std::string& description) {
+    run.cluster = name;
+    Timeline timeline;
+    read_traces(sample_traces(run), timeline);
+    timeline.run().cluster_description = description;
+    return question_from(timeline, 2).cluster;
+  };
+  CHECK(cluster_of("mine", mine.json()) == mine);
+  CHECK(cluster_of("classroom", "") == Cluster::load("classroom"));
+  CHECK(cluster_of(folder.file("mine.json", mine.json()), "") == Cluster{});
+  for (const std::string broken : {"{", "{}", R"({"name":"x","nodes":1e308})"})
+    CHECK(cluster_of("mine", broken) == Cluster{});
+}
+
+TEST_CASE("the lab simulates no more than it can within a frame, and says so") {
+  const auto question_of = [](int stage, int microbatch, Picoseconds duration) {
+    Timeline timeline;
+    for (const int s : {0, stage})
+      timeline.add(0, 0,
+                   {.start = 0,
+                    .end = duration,
+                    .step = 0,
+                    .stage = s,
+                    .microbatch = microbatch,
+                    .category = Category::forward});
+    timeline.settle();
+    return question_from(timeline, 0);
+  };
+  const LabQuestion usual = question_of(1, 63, ms);
+  CHECK(usual.microbatches == 64);
+  CHECK(usual.limits.empty());
+  const LabQuestion large = question_of(1, 2'000'000, ms);
+  CHECK(large.microbatches == most_lab_actions / 2);
+  CHECK(large.limits == "the run's 2 stages, 2000001 microbatches are too many: 2, 2048 here");
+  CHECK(answer(large).schedule.microbatches == 2048);
+  const int most = std::numeric_limits<int>::max();
+  CHECK(question_of(most, most, ms).stages * question_of(most, most, ms).microbatches ==
+        most_lab_actions);
+  const LabQuestion slow = question_of(1, 7, latest_time);
+  CHECK(slow.measured.empty());
+  CHECK(slow.limits.starts_with("the run's times are too long"));
 }
 
 TEST_CASE("the lab's textbook answers") {
@@ -183,17 +233,18 @@ TEST_CASE("the lab's textbook answers") {
 }
 
 TEST_CASE("no memory peak is lost between pixels") {
-  RankTimeline rank;
+  Timeline timeline;
   for (int i = 0; i < 10000; ++i) {
     const std::int64_t bytes = i == 4321 ? 999 : 10 + i % 7;
-    rank.memory.push_back({i * Picoseconds{100}, {1, 2, 3, bytes, 0}});
+    timeline.sample_memory(0, {i * Picoseconds{100}, {1, 2, 3, bytes, 0}});
   }
+  const RankTimeline& rank = timeline.rank(0);
   const auto columns = memory_columns(rank, {-1000, 1e6}, 50);
   CHECK(columns.front()[0] == 1);
   float highest = 0;
   for (const auto& column : columns) highest = std::max(highest, column[3]);
   CHECK(highest == 999);
-  CHECK(total(*memory_peak(rank)) == 1005);
+  CHECK(rank.memory_peak->total() == 1005);
   CHECK(memory_columns(rank, {-1000, -500}, 3)[2] == MemoryColumn{});
 }
 

@@ -26,6 +26,8 @@ constexpr double parse_seconds = 0.008;  // per frame
 constexpr double backlog_share = 3, most_backlog_seconds = 0.2;
 constexpr double live_wait = 0.016;  // seconds between polls if no event wakes the loop
 constexpr double idle_wait = 0.1;
+constexpr auto analysis_budget = std::chrono::milliseconds{50};  // per frame
+constexpr auto picture_budget = std::chrono::hours{1};           // a picture shows everything
 constexpr int settle_frames = 3;
 
 /// Each rank takes a descriptor, and many systems begin with a limit of 1,024.
@@ -116,7 +118,6 @@ void App::receive() {
   full_ = progress.full;
   if (progress.news) {
     frames_due_ = std::max(frames_due_, 1);
-    model_.bubbles.update(model_.timeline);
   }
 }
 
@@ -219,6 +220,7 @@ void App::frame(double seconds) {
   const auto begin = Clock::now();
   const bool due = picture_is_due();
   model_.viewport.advance(model_.timeline, seconds, due || !!options_.screenshot);
+  model_.bubbles.update(model_.timeline, options_.screenshot ? picture_budget : analysis_budget);
   window_->begin_frame();
   draw();
   build_seconds_ += seconds_between(begin, Clock::now());
@@ -233,6 +235,7 @@ void App::frame(double seconds) {
   if (due) take_picture();
   window_->swap();
   latency_.swapped(model_.timeline, model_.viewport.window(), steady_ns());
+  if (model_.bubbles.behind()) frames_due_ = std::max(frames_due_, 2);
   ++frames_;
   last_frame_seconds_ = seconds_between(begin, Clock::now());
   frame_seconds_ += last_frame_seconds_;
@@ -244,7 +247,7 @@ void App::draw() {
   const RunInfo& run = model_.timeline.run();
   window_->set_title(run.lesson.empty()
                          ? "Lockstep"
-                         : fmt::format("{} - Lockstep ({})", run.lesson,
+                         : fmt::format("{} - Lockstep ({})", beginning(run.lesson),
                                        run.clock == "modelled" ? "modelled time" : "wall clock"));
 }
 

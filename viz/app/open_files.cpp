@@ -57,7 +57,6 @@ void open_files(const ViewerOptions& options, Model& model) {
     model.viewport.fit_steps(model.timeline, count - shown_steps, count - 1);
   }
   model.viewport.advance(model.timeline, 0, true);
-  model.bubbles.update(model.timeline);
 }
 
 }  // namespace lockstep::viz

@@ -9,13 +9,20 @@
 namespace lockstep::viz {
 namespace {
 
+constexpr std::size_t longest_hello = 1 << 18;  // bytes, with the line before it
+
 /// Returns the run's name from a trace's hello, its first event, or "" if it has none.
 std::string run_of(const std::filesystem::path& path) {
   std::ifstream in(trace_files(path).front(), std::ios::binary);
   Timeline timeline;
   TraceReader reader{timeline, TraceReader::Form::lines};
-  std::string line;
-  for (int i = 0; i < 2 && std::getline(in, line); ++i) reader.feed(line + "\n");
+  std::string start(longest_hello, '\0');
+  in.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<std::size_t>(in.gcount()));
+  const auto first = start.find('\n');
+  const auto second = first == std::string::npos ? first : start.find('\n', first + 1);
+  reader.feed(std::string_view{start}.substr(0, second));
+  reader.finish();
   return timeline.run().run;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "core/pipeline/simulator.h"
@@ -20,7 +21,11 @@ struct LabQuestion {
   std::vector<StageTimes> measured{};    ///< means per stage, if taken from a run
   std::int64_t boundary_bytes = 0;       ///< bytes sent across each stage boundary per microbatch
   Cluster cluster{};
+  std::string limits{};  ///< how this differs from the run, which is too large; "" if it does not
 };
+
+/// The most microbatches times stages that the lab simulates and draws within a frame.
+constexpr int most_lab_actions = 4096;
 
 /// The simulated result.
 struct LabAnswer {
@@ -32,7 +37,8 @@ struct LabAnswer {
 
 /// Builds a question from a step of the timeline: its stages, microbatches, schedule, mean times
 /// per stage, message size and cluster. Uses textbook values (backward = 2 forward) for what the
-/// step lacks.
+/// step lacks, and smaller numbers (see `limits`) if the step is too large. Opens no file: the
+/// cluster is described in the trace, or is a preset.
 LabQuestion question_from(const Timeline& timeline, int step);
 
 LabAnswer answer(const LabQuestion& question);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <utility>
 
 namespace lockstep::viz {
 
@@ -25,20 +25,26 @@ std::vector<LossPoint> loss_series(const Timeline& timeline) {
   return points;
 }
 
-void BubbleSeries::update(const Timeline& timeline) {
+void BubbleSeries::update(const Timeline& timeline, std::chrono::milliseconds budget) {
   const auto& steps = timeline.steps();
-  for (; looked_at_ < steps.size() && timeline.step_complete(steps[looked_at_]); ++looked_at_) {
-    const int step = steps[looked_at_].step;
-    Point point{.step = step, .overlap = communication_overlap(timeline, step)};
-    for (const StepParts& part : step_parts(timeline, step)) point.parts += part;
-    if (const auto found = bubble(timeline, step)) point.bubble = *found;
-    if (const auto found = internal_bubble(timeline, step)) point.internal = *found;
-    points_.push_back(point);
-  }
+  if (!steps.empty() && steps.front().step != std::exchange(first_step_, steps.front().step))
+    count_ = 0;
+  while (count_ < steps.size() && timeline.step_complete(steps[count_])) ++count_;
+  until_ = Clock::now() + budget;
+  computed_ = behind_ = false;
 }
 
-std::int64_t total(const MemorySample& sample) {
-  return std::accumulate(sample.bytes.begin(), sample.bytes.end(), std::int64_t{0});
+const BubbleSeries::Point* BubbleSeries::find(const Timeline& timeline, std::size_t index) {
+  const int step = timeline.steps()[index].step;
+  if (const auto found = points_.find(step); found != points_.end()) return &found->second;
+  behind_ = computed_ && Clock::now() >= until_;
+  if (behind_) return nullptr;
+  computed_ = true;
+  Point point{.step = step, .overlap = communication_overlap(timeline, step)};
+  for (const StepParts& part : step_parts(timeline, step)) point.parts += part;
+  if (const auto found = bubble(timeline, step)) point.bubble = *found;
+  if (const auto found = internal_bubble(timeline, step)) point.internal = *found;
+  return &points_.emplace(step, point).first->second;
 }
 
 std::vector<MemoryColumn> memory_columns(const RankTimeline& rank, const TimeWindow& window,
@@ -57,7 +63,7 @@ std::vector<MemoryColumn> memory_columns(const RankTimeline& rank, const TimeWin
     const MemorySample* highest = next == samples.begin() ? nullptr : &*std::prev(next);
     const double end = window.begin + step * static_cast<double>(i + 1);
     for (; next != samples.end() && static_cast<double>(next->at) < end; ++next) {
-      if (!highest || total(*next) > total(*highest)) highest = &*next;
+      if (!highest || next->total() > highest->total()) highest = &*next;
     }
     if (!highest) continue;
     for (std::size_t c = 0; c < highest->bytes.size(); ++c) {
@@ -65,14 +71,6 @@ std::vector<MemoryColumn> memory_columns(const RankTimeline& rank, const TimeWin
     }
   }
   return columns;
-}
-
-const MemorySample* memory_peak(const RankTimeline& rank) {
-  const MemorySample* highest = nullptr;
-  for (const MemorySample& sample : rank.memory) {
-    if (!highest || total(sample) > total(*highest)) highest = &sample;
-  }
-  return highest;
 }
 
 }  // namespace lockstep::viz

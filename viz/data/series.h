@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <chrono>
+#include <unordered_map>
 #include <vector>
 
 #include "core/trace/analysis.h"
@@ -15,9 +17,11 @@ struct LossPoint {
 };
 std::vector<LossPoint> loss_series(const Timeline& timeline);
 
-/// The bubble and overlap of each completed step, updated as steps end.
+/// The bubble and overlap of each completed step. They are computed when they are first shown,
+/// because a trace may have many steps, and each of them many spans.
 class BubbleSeries {
  public:
+  using Clock = std::chrono::steady_clock;
   struct Point {
     int step = 0;
     Bubble bubble{};
@@ -25,14 +29,24 @@ class BubbleSeries {
     Overlap overlap{};
     StepParts parts{};  ///< summed over ranks
   };
-  /// Adds the steps that have ended since the last call.
-  void update(const Timeline& timeline);
-  void clear() { points_.clear(), looked_at_ = 0; }
-  const std::vector<Point>& points() const { return points_; }
+  /// Counts the steps that have ended. From now until the next call, find() computes points for
+  /// about `budget`, but at least one.
+  void update(const Timeline& timeline, std::chrono::milliseconds budget);
+  void clear() { *this = {}; }
+  /// Returns the number of completed steps: the first ones of timeline.steps().
+  std::size_t count() const { return count_; }
+  /// Returns the point of the step at `index`, or null if the budget is used up.
+  const Point* find(const Timeline& timeline, std::size_t index);
+  /// Returns whether find() returned null since update(), so that another frame is due.
+  bool behind() const { return behind_; }
 
  private:
-  std::vector<Point> points_;
-  std::size_t looked_at_ = 0;
+  std::unordered_map<int, Point> points_;  ///< by step
+  std::size_t count_ = 0;
+  int first_step_ = 0;  ///< if it changes, the steps have moved
+  Clock::time_point until_{};
+  bool computed_ = false;
+  bool behind_ = false;
 };
 
 /// Returns one rank's memory over a window, one column per pixel. Each column holds its sample with
@@ -40,9 +54,5 @@ class BubbleSeries {
 using MemoryColumn = std::array<float, memory_category_count>;
 std::vector<MemoryColumn> memory_columns(const RankTimeline& rank, const TimeWindow& window,
                                          std::size_t pixels);
-
-/// Returns the sample with the highest total, or null if there are none.
-const MemorySample* memory_peak(const RankTimeline& rank);
-std::int64_t total(const MemorySample& sample);
 
 }  // namespace lockstep::viz

@@ -1,6 +1,8 @@
 #include "viz/data/strip_layout.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 namespace lockstep::viz {
 namespace {
@@ -30,11 +32,12 @@ float StripLayout::collect(const Timeline& timeline, const std::function<bool(in
   constexpr float communication_units = most_communication / most_compute;
   for (const auto& rank : timeline.ranks()) {
     RankGroup group{rank.get(), 0, 0, strips_.size(), 0, is_collapsed(rank->rank)};
+    std::unordered_map<std::string_view, std::size_t> by_name;  // communication strips
     const auto add = [&](const Lane& lane, StripKind kind, float height) {
-      for (std::size_t i = group.first; i < strips_.size(); ++i) {
-        if (kind == StripKind::communication && strips_[i].kind == kind &&
-            strips_[i].name() == lane.name()) {
-          strips_[i].lanes.push_back(&lane);
+      if (kind == StripKind::communication) {
+        const auto [at, fresh] = by_name.try_emplace(lane.name(), strips_.size());
+        if (!fresh) {
+          strips_[at->second].lanes.push_back(&lane);
           return;
         }
       }

@@ -1,5 +1,6 @@
 #include "viz/data/viewport.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace lockstep::viz {
@@ -10,7 +11,19 @@ constexpr double followed_steps = 3;    // steps shown by a live view
 constexpr double glide_seconds = 0.06;  // a glide's time constant
 constexpr double arrived = 1e-3;        // of the window width: distance at which a glide ends
 constexpr double narrowest = 100;       // picoseconds
-constexpr double widest = 1e12 * 3600 * 24 * 30;
+constexpr double widest = 1e19;
+constexpr double farthest = 1e19;   // of the middle of the window from 0
+constexpr double finest = 0x1p-38;  // of its distance from 0: what doubles tell apart
+
+/// Returns the window, changed if necessary so that doubles can tell its pixels apart.
+TimeWindow resolvable(const TimeWindow& window) {
+  const double middle = std::clamp((window.begin + window.end) / 2, -farthest, farthest);
+  const double least = std::max(narrowest, finest * std::abs(middle));
+  if (window.width() >= least && window.width() <= widest && std::abs(middle) < farthest)
+    return window;
+  const double half = std::clamp(window.width(), least, widest) / 2;
+  return {middle - half, middle + half};
+}
 
 TimeWindow with_margin(double begin, double end) {
   const double width = std::max(end - begin, narrowest);
@@ -21,7 +34,7 @@ TimeWindow with_margin(double begin, double end) {
 
 void Viewport::go_to(const TimeWindow& window) {
   following_ = false;
-  target_ = window;
+  target_ = resolvable(window);
 }
 
 void Viewport::fit(const Timeline& timeline) {
@@ -62,7 +75,8 @@ void Viewport::zoom(double factor, double at) {
 void Viewport::pan(double share) {
   const double by = share * target_.width();
   go_to({target_.begin + by, target_.end + by});
-  window_ = {window_.begin + by, window_.end + by};  // at once: the dragged point stays in place
+  window_ = resolvable(
+      {window_.begin + by, window_.end + by});  // at once: the dragged point stays in place
 }
 
 TimeWindow Viewport::latest(const Timeline& timeline) {
@@ -84,7 +98,7 @@ TimeWindow Viewport::latest(const Timeline& timeline) {
 
 void Viewport::advance(const Timeline& timeline, double seconds, bool at_once) {
   if (following_ && !timeline.empty()) {
-    target_ = latest(timeline);
+    target_ = resolvable(latest(timeline));
     // New events appear at the right edge, so keep it fixed and let only the width glide.
     const double width = window_.width();
     window_ = {target_.end - width, target_.end};

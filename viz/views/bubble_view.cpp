@@ -21,23 +21,23 @@ std::string step_words(const Timeline& timeline, int step) {
 
 }  // namespace
 
-void BubbleView::draw(const Painter& painter, const Rect& rect, const Model& model) const {
+void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) const {
   const Look& look = painter.look();
-  const auto& points = model.bubbles.points();
   // The step in view, or the last completed step before it.
-  const auto& steps = model.timeline.steps();
-  const int in_view = model.viewport.following() || steps.empty()
-                          ? (points.empty() ? 0 : points.back().step)
-                          : steps[model.viewport.step_in_view(model.timeline)].step;
-  const auto after = std::partition_point(points.begin(), points.end(),
-                                          [&](const auto& each) { return each.step <= in_view; });
-  if (after == points.begin()) {
+  const std::size_t completed = model.bubbles.count();
+  const std::size_t last = std::max<std::size_t>(completed, 1) - 1;
+  const std::size_t in_view = model.viewport.following()
+                                  ? last
+                                  : std::min(last, model.viewport.step_in_view(model.timeline));
+  const BubbleSeries::Point* found =
+      completed > 0 ? model.bubbles.find(model.timeline, in_view) : nullptr;
+  if (!found) {
     const Rect inside = painter.card(rect, "Bubble");
-    painter.text(inside.left, inside.top, "no step is complete yet", colours::text_faint,
-                 look.body);
+    painter.text(inside.left, inside.top, completed > 0 ? "computing" : "no step is complete yet",
+                 colours::text_faint, look.body);
     return;
   }
-  const BubbleSeries::Point& point = *std::prev(after);
+  const BubbleSeries::Point& point = *found;
   const std::string step = step_words(model.timeline, point.step);
   const bool pipeline = point.bubble.window > 0;
   const Rect inside = painter.card(rect, pipeline ? "Bubble" : "Communication", step);
@@ -109,11 +109,22 @@ float BubbleView::draw_bars(const Painter& painter, const Rect& rect,
   return y + painter.px(2);
 }
 
-void BubbleView::draw_trend(const Painter& painter, const Rect& rect, const Model& model, int shown,
+void BubbleView::draw_trend(const Painter& painter, const Rect& rect, Model& model, int shown,
                             bool pipeline) const {
   const Look& look = painter.look();
-  const auto& points = model.bubbles.points();
-  if (rect.height() < painter.px(28) || points.empty()) return;
+  const std::size_t count = model.bubbles.count();
+  const Rect plot{rect.left, rect.top, rect.right,
+                  rect.bottom - look.small->FontSize - painter.px(3)};
+  const std::size_t room = whole_number(plot.width() / painter.px(5));
+  if (rect.height() < painter.px(28) || count == 0 || room == 0) return;
+  std::vector<BubbleSeries::Point> points;  // the last ones, as far as they have been computed
+  for (std::size_t i = 0; i < std::min(count, room); ++i) {
+    const BubbleSeries::Point* point = model.bubbles.find(model.timeline, count - 1 - i);
+    if (!point) break;
+    points.push_back(*point);
+  }
+  if (points.empty()) return;
+  std::ranges::reverse(points);
   const auto observed = [&](const BubbleSeries::Point& point) {
     return pipeline ? point.bubble.share() : point.overlap.share();
   };
@@ -126,14 +137,10 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, const Mode
   }
   if (top_share <= 0) return;
   top_share *= 1.15;
-  const Rect plot{rect.left, rect.top, rect.right,
-                  rect.bottom - look.small->FontSize - painter.px(3)};
-  const auto room = static_cast<std::size_t>(plot.width() / painter.px(5));
-  const std::size_t first = points.size() > room ? points.size() - room : 0;
   const float column =
-      std::min(plot.width() / static_cast<float>(points.size() - first), painter.px(widest_column));
-  for (std::size_t i = first; i < points.size(); ++i) {
-    const float left = plot.left + column * static_cast<float>(i - first);
+      std::min(plot.width() / static_cast<float>(points.size()), painter.px(widest_column));
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const float left = plot.left + column * static_cast<float>(i);
     const float height = plot.height() * static_cast<float>(observed(points[i]) / top_share);
     painter.fill({left, plot.bottom - height, left + column - painter.px(2), plot.bottom},
                  faded(observed_colour, points[i].step == shown ? 0.95f : 0.4f));
@@ -144,7 +151,7 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, const Mode
   }
   painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);
   const float y = plot.bottom + painter.px(3);
-  painter.text(plot.left, y, fmt::format("steps {} to {}", points[first].step, points.back().step),
+  painter.text(plot.left, y, fmt::format("steps {} to {}", points.front().step, points.back().step),
                colours::text_faint, look.small);
   if (predicted(points.back()) > 0) {
     painter.text(plot.right, y, "line: the formula", colours::text_faint, look.small, Align::right);

@@ -9,13 +9,13 @@ namespace lockstep::viz {
 /// For a run without a pipeline: the fraction of communication hidden behind compute.
 class BubbleView {
  public:
-  void draw(const Painter& painter, const Rect& rect, const Model& model) const;
+  void draw(const Painter& painter, const Rect& rect, Model& model) const;
 
  private:
   /// Returns the y below the bars.
   float draw_bars(const Painter& painter, const Rect& rect, const BubbleSeries::Point& point,
                   const Prediction& predicted) const;
-  void draw_trend(const Painter& painter, const Rect& rect, const Model& model, int shown,
+  void draw_trend(const Painter& painter, const Rect& rect, Model& model, int shown,
                   bool pipeline) const;
 };
 

@@ -9,11 +9,20 @@ constexpr float card_padding = 12;
 constexpr float card_rounding = 6;
 constexpr float dash_length = 4;
 
+constexpr std::size_t longest_text = 512;  // bytes
+
 const char* end_of(std::string_view text) {
   return text.data() + text.size();
 }
 
 }  // namespace
+
+std::string_view beginning(std::string_view text) {
+  if (text.size() <= longest_text) return text;
+  std::size_t size = longest_text;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) --size;
+  return text.substr(0, size);
+}
 
 void Painter::hatch(const Rect& rect, ImU32 colour) const {
   const ImVec2 from{rect.left / hatch_pixels, rect.top / hatch_pixels};
@@ -22,17 +31,21 @@ void Painter::hatch(const Rect& rect, ImU32 colour) const {
 }
 
 void Painter::dashes(float x0, float x1, float y, ImU32 colour) const {
-  for (float x = x0; x < x1; x += 2 * px(dash_length)) {
+  const std::size_t count = whole_number((x1 - x0) / (2 * px(dash_length)) + 1);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float x = x0 + 2 * px(dash_length) * static_cast<float>(i);
     line(x, y, std::min(x + px(dash_length), x1), y, colour);
   }
 }
 
 float Painter::text_width(std::string_view text, ImFont* font) const {
+  text = beginning(text);
   return font->CalcTextSizeA(font->FontSize, 1e9f, 0, text.data(), end_of(text)).x;
 }
 
 float Painter::text(float x, float y, std::string_view text, ImU32 colour, ImFont* font,
                     Align align) const {
+  text = beginning(text);
   const float width = text_width(text, font);
   if (align == Align::centre) x -= width / 2;
   if (align == Align::right) x -= width;

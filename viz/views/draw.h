@@ -22,6 +22,15 @@ struct Rect {
   Rect inset(float by) const { return {left + by, top + by, right - by, bottom - by}; }
 };
 
+/// Returns the whole part of a number that is not negative, or 0.
+inline std::size_t whole_number(float number) {
+  return number >= 1 ? static_cast<std::size_t>(number) : 0;
+}
+
+/// Returns the start of a text. A trace may have texts of any length, and no longer one fits on a
+/// screen.
+std::string_view beginning(std::string_view text);
+
 enum class Align { left, centre, right };
 
 /// Draws into one draw list with one look. Cheap enough to create per frame.

@@ -84,6 +84,8 @@ void LabView::draw_controls(const Painter& painter, const Rect& rect) {
   ImGui::PopFont();
   if (changed) {
     touched_ = true;
+    question_.limits.clear();
+    question_.microbatches = std::min(question_.microbatches, most_microbatches);
     answer_ = answer(question_);
   }
 }
@@ -93,7 +95,7 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
   const Schedule& schedule = answer_->schedule;
   const Simulation& simulation = answer_->simulation;
   const float row =
-      std::min(rect.height() / static_cast<float>(schedule.ranks), painter.px(most_row));
+      std::clamp(rect.height() / static_cast<float>(schedule.ranks), 1.0f, painter.px(most_row));
   const float left = rect.left + painter.px(name_width);
   const auto makespan = static_cast<double>(std::max<Picoseconds>(simulation.makespan, 1));
   const double scale = static_cast<double>(rect.right - left) / makespan;
@@ -140,6 +142,11 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
                fmt::format("formula, for equal stages and free messages: {}/{} = {:.1f} %", p - 1,
                            m + p - 1, 100 * answer_->formula),
                colours::text_dim, look.small);
+  if (!question_.limits.empty()) {
+    painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4), question_.limits,
+                 colours::trouble, look.small);
+    return;
+  }
   painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4),
                fmt::format("a step takes {};  rank 0 holds at most {} microbatch{}",
                            duration_words(static_cast<double>(answer_->simulation.makespan)),

@@ -25,8 +25,8 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& mod
   const auto& ranks = model.timeline.ranks();
   double top = 0;
   for (const auto& rank : ranks) {
-    if (const MemorySample* peak = memory_peak(*rank)) {
-      top = std::max(top, static_cast<double>(total(*peak)));
+    if (rank->memory_peak) {
+      top = std::max(top, static_cast<double>(rank->memory_peak->total()));
     }
   }
   if (top <= 0) {
@@ -35,7 +35,7 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& mod
   }
   const float fitting = inside.height() / static_cast<float>(ranks.size());
   const float row = std::clamp(fitting, painter.px(least_row), painter.px(most_row));
-  const auto shown = std::min(ranks.size(), static_cast<std::size_t>(inside.height() / row));
+  const auto shown = std::min(ranks.size(), whole_number(inside.height() / row));
   for (std::size_t i = 0; i < shown; ++i) {
     const float y = inside.top + row * static_cast<float>(i);
     // If not all ranks fit, the last row says how many are missing.
@@ -57,7 +57,7 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
   const Rect plot{rect.left + painter.px(name_width), rect.top, rect.right - painter.px(peak_width),
                   rect.bottom};
   painter.fill(plot, colours::lane);
-  const auto count = static_cast<std::size_t>(plot.width() / column_width);
+  const std::size_t count = whole_number(plot.width() / column_width);
   const std::vector<MemoryColumn> columns = memory_columns(rank, window, count);
   const float scale = plot.height() / static_cast<float>(top);
   // Draw runs of equal columns as one rectangle: memory rarely changes.
@@ -75,11 +75,11 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
     }
     i = next;
   }
-  const MemorySample* peak = memory_peak(rank);
-  if (!peak) return;
-  const float y = plot.bottom - static_cast<float>(total(*peak)) * scale;
+  if (!rank.memory_peak) return;
+  const std::int64_t peak = rank.memory_peak->total();
+  const float y = plot.bottom - static_cast<float>(peak) * scale;
   painter.dashes(plot.left, plot.right, y, faded(colours::highlight, 0.6f));
-  painter.text(rect.right, middle, bytes_words(static_cast<double>(total(*peak))), colours::text,
+  painter.text(rect.right, middle, bytes_words(static_cast<double>(peak)), colours::text,
                look.small, Align::right);
 }
 

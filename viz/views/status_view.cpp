@@ -8,6 +8,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float edge = 16;
+constexpr std::size_t longest_mesh = 80;
 constexpr float gap = 14;
 constexpr float swatch = 12;
 
@@ -15,6 +16,7 @@ std::string mesh_words(const RunInfo& run) {
   std::string words;
   for (const auto& [axis, size] : run.mesh) {
     if (size == 1 && run.mesh.size() > 1 && run.ranks > 1) continue;
+    if (words.size() > longest_mesh) break;
     words += fmt::format("{}{} {}", words.empty() ? "" : " × ", axis, size);
   }
   if (words.empty() && run.ranks > 0) words = fmt::format("{} ranks", run.ranks);

@@ -91,8 +91,11 @@ void TimelineView::draw_axis(const Painter& painter, const Frame& frame) const {
   const Look& look = painter.look();
   const double spacing =
       round_spacing(static_cast<double>(painter.px(mark_spacing)) / frame.pixels_per_picosecond);
-  const double first = std::ceil(frame.window.begin / spacing) * spacing;
-  for (double at = first; at < frame.window.end; at += spacing) {
+  const double first = std::ceil(frame.window.begin / spacing);
+  const std::size_t most = whole_number(frame.axis.width() / painter.px(mark_spacing)) + 2;
+  for (std::size_t i = 0; i < most; ++i) {
+    const double at = (first + static_cast<double>(i)) * spacing;
+    if (at >= frame.window.end) break;
     const float x = frame.x(at);
     painter.line(x, frame.axis.bottom - painter.px(4), x, frame.axis.bottom, colours::text_faint);
     painter.line(x, frame.lanes.top, x, frame.lanes.bottom, colours::grid);

@@ -16,6 +16,8 @@ constexpr float inset_share = 0.5f;       // of a strip's height, for spans nest
 constexpr float least_fold_alpha = 0.3f;  // keeps a nearly empty fold visible
 constexpr std::size_t most_arrows = 300;  // more would cover everything
 constexpr float arrow_size = 4.5f;
+constexpr std::size_t most_open = 64;  // a lane of a run has at most 8
+constexpr float least_row = 0.5f;      // pixels of height below which a row is not visible
 constexpr float least_open = 6;  // minimum pixels of an open span, even if its clock has stopped
 
 std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wide) {
@@ -28,7 +30,7 @@ std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wi
     return fmt::format("{}", span.microbatch);
   }
   if (span.category == Category::wait) return {};
-  return timeline.name(span.name);
+  return std::string{beginning(timeline.name(span.name))};
 }
 
 /// Returns whether both belong to one microbatch; hovering highlights all of its spans.
@@ -110,16 +112,19 @@ void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const M
                              const Lane& lane, StripKind kind, const Rect& rect) {
   if (kind == StripKind::kernels) {
     const auto& rows = lane.rows(Band::kernel);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::size_t shown = std::min(rows.size(), whole_number(rect.height() / least_row));
+    for (std::size_t i = 0; i < shown; ++i) {
       Rect part = rect;
-      part.top += rect.height() * static_cast<float>(i) / static_cast<float>(rows.size());
-      part.bottom = part.top + rect.height() / static_cast<float>(rows.size());
+      part.top += rect.height() * static_cast<float>(i) / static_cast<float>(shown);
+      part.bottom = part.top + rect.height() / static_cast<float>(shown);
       draw_row(painter, frame, model, rows[i], part, part.bottom);
     }
     return;
   }
   const auto& rows = lane.rows(Band::action);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+  const std::size_t shown =
+      std::min(rows.size(), 1 + whole_number(rect.height() * inset_share / least_row));
+  for (std::size_t i = 0; i < shown; ++i) {
     Rect part = rect;
     if (i > 0) part.top = rect.bottom - rect.height() * inset_share / static_cast<float>(i);
     // Nested spans cover the lower part of an action; keep the label above them.
@@ -131,7 +136,9 @@ void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const M
 
 void TimelineView::draw_row(const Painter& painter, const Frame& frame, const Model& model,
                             const SpanRow& row, const Rect& rect, float label_bottom) {
+  if (boxes_left_ == 0) return;
   fold(row, frame.window, static_cast<double>(frame.lanes.width()), boxes_);
+  boxes_left_ -= std::min(boxes_left_, boxes_.size() + 8);
   for (const Box& box : boxes_) {
     Rect at = rect;
     at.left = frame.lanes.left + static_cast<float>(box.left);
@@ -190,6 +197,7 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, const Bo
 
 void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Model& model,
                              const Lane& lane, const Rect& rect) const {
+  std::size_t drawn = 0;
   for (const AnnouncedSpan& open : lane.open()) {
     Rect at = rect;
     at.left = std::max(rect.left, frame.x(static_cast<double>(open.span.start)));
@@ -197,6 +205,7 @@ void TimelineView::draw_open(const Painter& painter, const Frame& frame, const M
     const float announced = frame.x(static_cast<double>(open.span.end));
     at.right = std::min(rect.right, std::max(announced, at.left + painter.px(least_open)));
     if (announced < rect.left || at.right <= at.left) continue;
+    if (++drawn > most_open) break;
     painter.fill(at, faded(colours::trouble, 0.25f));
     painter.hatch(at, colours::wait_hatch);
     painter.frame(at, colours::trouble);

@@ -16,6 +16,7 @@ constexpr double key_zoom = 0.2;      // factor per second
 constexpr double key_pan = 0.9;       // windows per second
 constexpr double hover_pixels = 1.5;  // how close the cursor must be
 constexpr float drag_threshold = 3;
+constexpr std::size_t most_boxes = 200'000;  // a frame takes about 0.1 s
 
 }  // namespace
 
@@ -57,15 +58,18 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) 
   painter.list()->PushClipRect({rect.left, frame.lanes.top}, {rect.right, rect.bottom}, true);
   draw_names(painter, frame, model);
   painter.list()->PushClipRect(frame.lanes.min(), frame.lanes.max(), true);
+  boxes_left_ = most_boxes;
   for (const Strip& strip : layout_.strips()) {
     const Rect at = place(frame, strip);
     if (at.bottom >= frame.lanes.top && at.top <= frame.lanes.bottom) {
       draw_strip(painter, frame, model, strip);
     }
   }
+  float last = -1;
   for (const StepWindow& step : model.timeline.steps()) {
     const float x = frame.x(static_cast<double>(step.start));
-    if (x < frame.lanes.left || x > frame.lanes.right) continue;
+    if (x < frame.lanes.left || x > frame.lanes.right || std::abs(x - last) < 1) continue;
+    last = x;
     painter.line(x, frame.lanes.top, x, frame.lanes.top + layout_.height() - scroll_,
                  faded(colours::step_line, 0.5f));
   }

@@ -69,6 +69,8 @@ class TimelineView {
   bool keys_held_ = false;
   bool dragging_overview_ = false;
   bool dragged_ = false;  ///< the mouse moved while the button was down, so its release is no click
+  /// Boxes that this frame may still draw; a window full of lanes that overlap has more.
+  std::size_t boxes_left_ = 0;
   std::vector<Box> boxes_;  ///< boxes of the row being drawn; a member to reuse its memory
   /// The overview's boxes. Folding looks at every span of the run, so while spans arrive it is
   /// repeated only so often that it takes a small share of the time.

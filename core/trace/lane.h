@@ -1,0 +1,115 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/time/time.h"
+#include "core/trace/row_ends.h"
+#include "core/trace/span.h"
+
+namespace lockstep {
+
+/// The id of an interned string of a Timeline; 0 is the empty string.
+using NameId = std::uint32_t;
+
+/// A span as read from a trace. Missing numbers are -1, and missing strings are "".
+struct TimelineSpan {
+  Picoseconds start = 0;
+  Picoseconds end = 0;
+  std::int64_t bytes = -1;
+  NameId name = 0;
+  int step = -1;
+  int stage = -1;
+  int microbatch = -1;
+  int peer = -1;
+  int sequence = -1;
+  NameId group = 0;
+  int group_size = -1;
+  std::int16_t layer = -1;
+  std::uint16_t algorithm = 0;  ///< a NameId, or 0 if the id does not fit
+  Category category = Category::kernel;
+
+  Picoseconds duration() const { return end - start; }
+};
+static_assert(sizeof(TimelineSpan) <= 64, "ten million spans should stay below 640 MB");
+
+/// Non-overlapping spans in order of time. Both starts and ends ascend, so both can be used for a
+/// binary search.
+using SpanRow = std::vector<TimelineSpan>;
+
+/// The nesting level of a span. Each level has its own rows (step ⊃ action ⊃ kernel), so a step
+/// that arrives after the spans it contains does not displace them.
+enum class Band : std::uint8_t { step, action, kernel };
+constexpr int band_count = 3;
+Band band_of(Category category);
+
+/// A span that was announced as still running, because it is long or the rank is stalled in it.
+struct AnnouncedSpan {
+  TimelineSpan span;  ///< `end` is the time of the announcement
+};
+
+/// One lane of a rank: its compute, or one direction of a communication stream.
+class Lane {
+ public:
+  Lane(int tid, std::string name) : tid_(tid), name_(std::move(name)) {}
+
+  int tid() const { return tid_; }
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+  bool is_compute() const { return tid_ == 0; }
+
+  /// Returns the rows of a band: row 0 holds the outermost spans, row 1 the spans within those, and
+  /// so on.
+  const std::vector<SpanRow>& rows(Band band) const {
+    return bands_[static_cast<std::size_t>(band)].rows;
+  }
+  /// Returns the spans announced as open that have neither ended nor been withdrawn.
+  const std::vector<AnnouncedSpan>& open() const { return open_; }
+
+  /// Adds a span; spans may come in any order. rows() includes the span after settle().
+  void append(const TimelineSpan& span);
+  void announce(const TimelineSpan& span);
+  /// Removes the announcement of a span that was never recorded.
+  void withdraw(const TimelineSpan& span);
+  /// Moves the appended spans to their rows. Takes time linear in the number of spans since the
+  /// earliest new start.
+  void settle();
+  /// Adds the spans and announcements of a lane that was read separately, with `names` for its
+  /// NameIds.
+  void absorb(Lane&& other, const std::vector<NameId>& names);
+
+ private:
+  struct BandRows {
+    std::vector<SpanRow> rows;
+    RowEnds ends;
+    std::size_t placed = 0;                    ///< spans in all rows
+    Picoseconds last_start = 0, last_end = 0;  ///< of the last span in order, if there are rows
+    std::vector<TimelineSpan> pending;
+
+    void place(const TimelineSpan& span);
+    void settle();
+  };
+  /// What identifies an announced span.
+  struct OpenKey {
+    Picoseconds start;
+    NameId name;
+    bool operator==(const OpenKey&) const = default;
+  };
+  struct OpenHash {
+    std::size_t operator()(const OpenKey& key) const {
+      return std::hash<std::uint64_t>{}(static_cast<std::uint64_t>(key.start) * 31 + key.name);
+    }
+  };
+
+  int tid_ = 0;
+  std::string name_;
+  std::array<BandRows, band_count> bands_;
+  std::vector<AnnouncedSpan> open_;
+  std::unordered_map<OpenKey, std::size_t, OpenHash> open_index_;  ///< positions in open_
+};
+
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <algorithm>
+#include <ctime>
+#include <string_view>
+
+#include "core/trace/reader.h"
+#include "viz/views/imgui_shim.h"
+#include "viz/app/screen.h"
+
+namespace lockstep {
+
+/// Seconds that this thread has computed. Does not depend on what else the machine does.
+inline double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// The viewer without a window: builds every frame's draw lists but hands them to no GPU.
+class Headless {
+ public:
+  Headless() {
+    ImGui::CreateContext();
+    ImGuiIO& io = ImGui::GetIO();
+    io.IniFilename = nullptr;
+    io.DisplaySize = {1600, 900};
+    io.DeltaTime = 1.0f / 60;
+    io.BackendFlags |= ImGuiBackendFlags_RendererHasVtxOffset;
+    ImFont* font = io.Fonts->AddFontDefault();
+    unsigned char* pixels = nullptr;
+    int width = 0, height = 0;
+    io.Fonts->GetTexDataAsRGBA32(&pixels, &width, &height);
+    viz::apply_theme(1);
+    look_.body = look_.bold = look_.small = look_.large = font;
+  }
+  ~Headless() { ImGui::DestroyContext(); }
+  Headless(const Headless&) = delete;
+  Headless& operator=(const Headless&) = delete;
+
+  /// Opens a trace and draws frames of all of it, of its last step and of a detail, with the cursor
+  /// at several places. Returns whether the trace had spans.
+  bool open(std::string_view trace) {
+    viz::Model model;
+    viz::Screen screen;
+    const double begun = thread_seconds();
+    TraceReader reader{model.timeline};
+    reader.feed(trace);
+    reader.finish();
+    model.timeline.settle();
+    open_seconds = thread_seconds() - begun;
+    const Timeline& timeline = model.timeline;
+    const auto frame = [&](float x, float y) { draw(screen, model, x, y); };
+    model.viewport.fit(timeline);
+    for (const float y : {200.0f, 400.0f, 850.0f}) frame(800, y);
+    model.viewport.fit_steps(timeline, timeline.steps().size(), timeline.steps().size());
+    frame(300, 150);
+    model.viewport.zoom(1e-9, static_cast<double>(timeline.start()));
+    frame(185, 170);
+    model.viewport.zoom(1e30, 0);
+    frame(1500, 600);
+    model.viewport.follow(true);
+    model.selected = model.hovered;
+    frame(800, 300);
+    return !timeline.empty();
+  }
+
+  double open_seconds = 0;   ///< of the last trace
+  double longest_frame = 0;  ///< of all frames, in seconds
+  std::int64_t frames = 0;
+
+ private:
+  void draw(viz::Screen& screen, viz::Model& model, float x, float y) {
+    const double begun = thread_seconds();
+    model.viewport.advance(model.timeline, 0, true);
+    model.bubbles.update(model.timeline, std::chrono::milliseconds{50});
+    viz::set_cursor({x, y});
+    ImGui::NewFrame();
+    screen.draw(model, look_);
+    ImGui::Render();
+    longest_frame = std::max(longest_frame, thread_seconds() - begun);
+    ++frames;
+  }
+
+  viz::Look look_;
+};
+
+}  // namespace lockstep
