@@ -155,6 +155,7 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
       run.keep_traces();
       if (signal == SIGCONT) let_output_through();
       if (signal != end_traces_signal) std::_Exit(signal == SIGCONT ? 1 : 130);
+      if (messages_are_collected()) report(RankMessage::Kind::trace_ended, "");
     });
     if (root) introduce(run.info, options, plan, hosts_summary(clocks));
 

@@ -24,7 +24,7 @@ std::string indented(const std::string& lines) {
 
 constexpr const char* kinds[] = {"location",        "usage_error",      "failure",
                                  "last_operations", "already_reported", "busy",
-                                 "trace_warning"};
+                                 "trace_warning",   "trace_ended"};
 
 }  // namespace
 
@@ -64,6 +64,7 @@ std::string RankMessage::shown() const {
   switch (kind) {
     case Kind::location:
     case Kind::already_reported:
+    case Kind::trace_ended:
       return "";
     case Kind::usage_error:
     case Kind::busy:

@@ -42,6 +42,9 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
         break;
       case RankMessage::Kind::trace_warning:
         if (!std::exchange(warned_of_trace_, true)) return message->text;
+        break;
+      case RankMessage::Kind::trace_ended:
+        ++traces_ended_;
     }
     return {};
   }

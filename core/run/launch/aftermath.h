@@ -40,6 +40,8 @@ class Aftermath {
   std::string text(const std::string& epilogue) const;
   /// The host of each rank that has reported its host, by rank.
   const std::map<int, std::string>& hosts() const { return hosts_; }
+  /// Returns how many ranks have ended their traces after an interruption.
+  int traces_ended() const { return traces_ended_; }
 
  private:
   void end_block();
@@ -50,7 +52,8 @@ class Aftermath {
   std::optional<std::chrono::steady_clock::time_point> last_busy_notice_;
   bool failed_ = false;
   bool already_reported_ = false;  ///< rank 0 has already reported the failure itself
-  bool warned_of_trace_ = false;   ///< all ranks may write to the same full disk
+  int traces_ended_ = 0;
+  bool warned_of_trace_ = false;  ///< all ranks may write to the same full disk
   bool inside_ = false;
   std::string block_;
   std::string unexplained_;  ///< blocks that nothing else reports

@@ -24,6 +24,7 @@
 #include "core/run/launch/aftermath.h"
 #include "core/run/launch/loopback.h"
 #include "core/run/launch/processes.h"
+#include "core/run/launch/signal_watch.h"
 
 namespace lockstep {
 
@@ -90,6 +91,7 @@ std::pair<pid_t, int> start(std::vector<std::string> words) {
     if (const int nothing = ::open("/dev/null", O_RDONLY); nothing >= 0)
       ::dup2(nothing, STDIN_FILENO);
     ::dup2(errors[1], STDERR_FILENO);
+    unblock_signals();
     ::execvp(arguments.front(), arguments.data());
     ::_exit(127);
   }
@@ -189,13 +191,15 @@ int run_under_mpirun(
   std::atomic<pid_t> child{0};
   std::atomic<bool> interrupted{false};
   // Between SIGTERM and SIGKILL, mpirun gives its ranks only a few milliseconds, so this process
-  // first asks the ranks to end their traces (mpirun forwards SIGUSR1).
-  watch.set_handler([&interrupted, &child](int) {
+  // first asks the ranks to end their traces (mpirun forwards SIGUSR1), and waits until they have.
+  std::atomic<int> traces_ended{0};
+  watch.set_handler([&interrupted, &child, &traces_ended, ranks](int) {
     const bool first = !interrupted.exchange(true);
     if (child == 0) return;
     if (first) {
       ::kill(child, end_traces_signal);
-      std::this_thread::sleep_for(std::chrono::milliseconds{200});
+      for (int i = 0; i < 100 && traces_ended < ranks; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds{10});
     }
     ::kill(child, SIGTERM);
   });
@@ -211,6 +215,7 @@ int run_under_mpirun(
   StoppedEnd stopped_end{process};
   const auto take = [&](const std::string& text) {
     const auto shown = aftermath.line(text);
+    traces_ended = aftermath.traces_ended();
     if (shown && !interrupted) fmt::print(stderr, "{}\n", *shown);
   };
   // mpirun may be killed while a child that it has not started completely keeps the pipe open, so

@@ -35,12 +35,20 @@ void handle(int signal) {
   ::sigaction(signal, &action, nullptr);
 }
 
+void block(int signal) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
 }  // namespace
 
 SignalWatch::SignalWatch(std::function<void(int)> on_signal, std::vector<int> signals)
     : on_signal_(std::move(on_signal)), signals_(std::move(signals)) {
   if (::pipe2(signal_pipe, O_CLOEXEC) != 0) throw RunError("can't make a pipe");
   for (const int signal : signals_) handle(signal);
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &previous_);
   thread_ = std::thread{[this] {
     unsigned char signal = 0;
     while (::read(signal_pipe[0], &signal, 1) == 1 && signal != 0) {
@@ -48,6 +56,7 @@ SignalWatch::SignalWatch(std::function<void(int)> on_signal, std::vector<int> si
       on_signal_(signal);
     }
   }};
+  for (const int signal : signals_) block(signal);
 }
 
 SignalWatch::~SignalWatch() {
@@ -56,6 +65,7 @@ SignalWatch::~SignalWatch() {
   thread_.join();
   ::close(signal_pipe[0]);
   ::close(signal_pipe[1]);
+  ::pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
 }
 
 void SignalWatch::set_handler(std::function<void(int)> on_signal) {
@@ -66,6 +76,13 @@ void SignalWatch::set_handler(std::function<void(int)> on_signal) {
 void SignalWatch::add(int signal) {
   signals_.push_back(signal);
   handle(signal);
+  block(signal);
+}
+
+void unblock_signals() {
+  sigset_t none;
+  sigemptyset(&none);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
 }
 
 }  // namespace lockstep
