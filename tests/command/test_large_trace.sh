@@ -18,12 +18,13 @@ spans=10000000
 "$viewer" "$traces" --screenshot "$scratch/large.png" --stats "$stats" & shown=$!
 # The peak as the kernel counts it, read until the process ends.
 resident=0
-while seen=$(sed -n 's/^VmHWM: *\([0-9]*\) kB/\1/p' "/proc/$shown/status" 2>/dev/null) && [ -n "$seen" ]; do
+while seen=$(sed -n 's/^VmHWM:[[:space:]]*\([0-9]*\) kB/\1/p' "/proc/$shown/status" 2>/dev/null) && [ -n "$seen" ]; do
   resident=$seen
   sleep 0.05
 done
 claim "the viewer opens ten million spans" wait $shown
 claim "all spans are there" test "$(number total)" -ge $spans
+claim "the kernel counted its memory" test "$resident" -gt 10000
 claim "at most 1.0 GB is resident: $resident kB" test "$resident" -le 1000000
 seconds=$(grep -A 1 '"screenshot"' "$stats" | grep -o '[0-9.]*' | head -n 1)
 echo "opened and drawn after $seconds s, with $resident kB resident"
