@@ -33,7 +33,9 @@ class FakeRank {
     REQUIRE(::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
     const timeval patience{60, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   }
+  /// Waits up to a minute for room, then gives up: the viewer is expected to read meanwhile.
   void send(std::string_view bytes) const {
     while (!bytes.empty()) {
       const auto count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);

@@ -126,10 +126,14 @@ TEST_CASE("a line that never ends takes no memory, and what follows it is read")
   FakeRank rank{viewer.port()};
   rank.send(sample_hello(run, 0));
   CHECK(rank.line() == "resume 0");
-  rank.send("[\n");
-  for (int i = 0; i < 8; ++i) rank.send(std::string(1 << 20, 'x'));
-  rank.send(std::string("\n\0\xff\n", 4) + sample_traces(run)[0].substr(2));
+  // More than the server and the kernel are sure to buffer, so the viewer reads meanwhile.
+  std::thread sender{[&] {
+    rank.send("[\n");
+    for (int i = 0; i < 8; ++i) rank.send(std::string(1 << 20, 'x'));
+    rank.send(std::string("\n\0\xff\n", 4) + sample_traces(run)[0].substr(2));
+  }};
   CHECK(viewer.until([&] { return has_ended(viewer, 0); }));
+  sender.join();
   CHECK(viewer.feed.malformed() == 2);
   CHECK(viewer.feed.first_malformed().starts_with("rank 0, line 2: a line without an end: xxx"));
   CHECK(spans_of(viewer, 0) == viewer.timeline.find_rank(0)->spans_written);
