@@ -80,8 +80,8 @@ TEST_CASE("unusable hosts give one line with the reason and a remedy") {
   CHECK(unlike(of_file("a slots=many\n", 1), {"line 1", "'slots=many'", "at least 1"}) == "");
   CHECK(unlike(refusal({.hosts = "a:2,b:1"}, 4), {"--hosts a:2,b:1", "3 slots for --ranks 4"}) ==
         "");
-  for (const std::string wrong : {":2", "a:", "a:0", "a:x", "a,,b", "a b", "-oProxyCommand=x:4",
-                                  "u@-x", "a;b", "a$b"})
+  for (const std::string wrong :
+       {":2", "a:", "a:0", "a:x", "a,,b", "a b", "-oProxyCommand=x:4", "u@-x", "a;b", "a$b"})
     CHECK(unlike(refusal({.hosts = wrong}, 1), {"--hosts " + wrong, "node1:4,node2:4"}) == "");
   CHECK(unlike(refusal({.hostfile = "f", .hosts = "a"}, 1), {"--hosts a", "--hostfile f"}) == "");
 }

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "core/trace/reader.h"
-#include "viz/views/imgui_shim.h"
 #include "viz/app/screen.h"
+#include "viz/views/imgui_shim.h"
 
 namespace lockstep {
 
