@@ -23,7 +23,7 @@ std::optional<std::int64_t> number_in(const std::string& file) {
   return {};  // there is no such file, or it says "max"
 }
 
-/// The number after `key` in a file of lines such as "inactive_file 123".
+/// Returns the number after `key` in a file of lines such as "inactive_file 123".
 std::int64_t value_of(const std::string& file, const std::string& key) {
   std::ifstream in{file};
   for (std::string line; std::getline(in, line);)
@@ -32,7 +32,9 @@ std::int64_t value_of(const std::string& file, const std::string& key) {
   return 0;
 }
 
-/// What the control group and its ancestors leave. `names` are its limit, use and file pages.
+/// Returns the bytes that the control group and its ancestors leave to this process. The names are
+/// those of the files that hold a group's limit and use, and of the line that counts its file
+/// pages.
 std::int64_t left_in_group(const std::string& root, std::string group, const char* limit_name,
                            const char* use_name, const char* pages_name) {
   std::int64_t least = unlimited;
@@ -40,7 +42,7 @@ std::int64_t left_in_group(const std::string& root, std::string group, const cha
     const std::string folder = root + group + "/";
     const auto limit = number_in(folder + limit_name);
     const auto use = number_in(folder + use_name);
-    if (limit && use && *limit < unlimited / 2)  // version 1 writes a huge number for no limit
+    if (limit && use && *limit < unlimited / 2)  // version 1 writes a huge number if unlimited
       least = std::min(least, std::max<std::int64_t>(0, *limit - *use) +
                                   value_of(folder + "memory.stat", pages_name));
     if (group.empty()) return least;

@@ -7,7 +7,7 @@ namespace lockstep {
 /// The kind of a span, written as `cat` in the trace.
 enum class Category : std::uint8_t {
   forward,
-  backward,         ///< the full backward pass: both halves below
+  backward,         ///< the full backward pass, i.e. both halves below
   backward_input,   ///< the gradient of the input only
   backward_weight,  ///< the gradient of the parameters only
   recompute,

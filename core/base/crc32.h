@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// A CRC-32 checksum as in zip and zlib (ISO 3309: reversed polynomial 0xEDB88320), over any number
-/// of pieces.
+/// Computes the CRC-32 checksum of zip and zlib (ISO 3309: reversed polynomial 0xEDB88320) of data
+/// that arrives in any number of pieces.
 class Crc32 {
  public:
   void add(const void* data, std::size_t bytes);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t longest = 4096;
 
-/// Reads the first line of a file or, for <(a command), of a pipe.
+/// Reads the first line of a file, or of a pipe if the user wrote <(COMMAND).
 std::string first_line(const std::string& flag, const std::string& file) {
   const auto refuse = [&](const std::string& why) {
     throw UsageError(fmt::format("{} {}: {}", flag, file, why));
@@ -42,7 +42,8 @@ std::string first_line(const std::string& flag, const std::string& file) {
   return text;
 }
 
-/// Returns how many arguments from `i` on are the flag and its value: 0, 1 ("--flag=value") or 2.
+/// Returns how many arguments, starting at `i`, the flag and its value take: 0 if argument `i` is
+/// not the flag, 1 for "--flag=value", otherwise 2.
 int length_at(int i, const char* flag, int argc, const char* const* argv) {
   const std::size_t size = std::strlen(flag);
   if (std::strncmp(argv[i], flag, size) != 0) return 0;

@@ -15,7 +15,7 @@ class Group::CollectiveTask final : public Task {
   ~CollectiveTask() override { worker_.drop(*job_); }
   Event finish() override {
     Event end = worker_.wait(*job_);
-    if (scratch_) compute_.follow(end);  // so that the scratch may then be released
+    if (scratch_) compute_.follow(end);  // `end` must pass before the scratch is released
     return end;
   }
 

@@ -25,8 +25,9 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// Returns uninitialized memory, 64-byte aligned. Throws std::bad_alloc, also if a large block
-  /// exceeds the available memory: the system would grant it and later end the process.
+  /// Returns uninitialized memory, 64-byte aligned. Throws std::bad_alloc if memory is exhausted,
+  /// or if a large block exceeds the available memory: the system would grant the block and later
+  /// kill the process.
   void* take(std::size_t bytes);
   /// Releases a block that take(bytes) returned.
   void give_back(void* block, std::size_t bytes) noexcept;

@@ -32,7 +32,7 @@ class Memory {
 
   DeviceKind device() const { return device_; }
   /// Returns uninitialized memory, 64-byte aligned (256 on a GPU), or null on the meta device.
-  /// If memory is exhausted, throws std::runtime_error with the memory use.
+  /// If memory is exhausted, throws std::runtime_error; its message shows the memory use.
   void* allocate(std::size_t bytes, MemoryCategory category);
   void release(void* data, std::size_t bytes, MemoryCategory category) noexcept;
 

@@ -109,7 +109,7 @@ void check_heads(const std::string& path, const GptConfig& config) {
   if (!std::filesystem::is_regular_file(name)) return;
   std::ifstream file{name};
   const auto document = nlohmann::ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object()) return;  // without config.json, the shapes must suffice
+  if (!document.is_object()) return;  // without config.json, only the shapes are checked
   const auto heads = document.find("n_head");
   if (heads != document.end() && heads->is_number_integer() && *heads != config.heads)
     throw UsageError{
@@ -209,7 +209,8 @@ bool has_moments(const std::string& path) {
   return !is_file_name(path) && std::filesystem::exists(moments_file(path));
 }
 
-/// The folder's manifest; nothing for a file, and for a folder of another program.
+/// Returns the folder's manifest, or nothing if `path` is a file or another program wrote the
+/// folder.
 std::optional<Manifest> manifest_of(const std::string& path) {
   return is_file_name(path) ? std::nullopt : read_manifest(folder_to_load(path));
 }

@@ -15,8 +15,8 @@ namespace lockstep {
 // Hugging Face's GPT2LMHeadModel.save_pretrained writes, so from_pretrained can read it. If the
 // path ends in .safetensors, the checkpoint is that file alone. A folder can also contain
 // optimizer.safetensors, which holds NAME.momentum and NAME.variance, flattened, for every trained
-// parameter, and `steps` (i32), the number of optimizer steps taken. Tensors are stored whole,
-// however many ranks they came from; each rank loads its own parts. The manifest that Lockstep adds
+// parameter, and `steps` (i32), the number of optimizer steps taken. Tensors are stored unsharded,
+// however many ranks held them; each rank loads its own parts. The manifest that Lockstep adds
 // (checkpoint_folder.h) shows which files belong together.
 
 /// One moment of one parameter, unsharded.
@@ -37,13 +37,13 @@ void save_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters,
                      const std::optional<OptimizerState>& optimizer = {});
 
-/// Throws UsageError if load_checkpoint() would throw it, or if the folder has an optimizer's state
-/// but no manifest. With `values`, also reads all files: throws UsageError if they are not those of
-/// the manifest, or if a tensor has an element that is not a finite number. Returns a text that
-/// identifies the folder's state, for check_unchanged().
+/// Throws UsageError if load_checkpoint() would, or if the folder has an optimizer's state but no
+/// manifest. If `values` is true, also reads all files, and throws UsageError if one of them
+/// differs from the manifest, or if a tensor has an element that is not a finite number. Returns a
+/// text that identifies the state of the folder, for check_unchanged().
 std::string check_checkpoint_fits(const std::string& path, const Plan& plan, bool values = true);
 /// Throws RunError unless the folder is still in the state that check_checkpoint_fits() found. Call
-/// it after loading: another run may have replaced the folder between two files.
+/// this after loading, because another run may replace the folder while its files are being read.
 void check_unchanged(const std::string& path, const std::string& state);
 
 /// Reads the values of `parameters`, which are on `device`. They may be a whole model's parameters,

@@ -33,8 +33,8 @@ UsageError unusable(const std::string& folder, const std::string& why) {
       folder, why)};
 }
 
-/// Deletes a checkpoint's files and then its folder. Returns whether nothing is left: a folder with
-/// other files stays, and so does the target of a symbolic link.
+/// Deletes a checkpoint's files and then its folder. Returns whether nothing is left. A folder that
+/// contains other files stays, and so does the target of a symbolic link.
 bool delete_checkpoint(const std::string& folder) {
   if (::unlink(folder.c_str()) == 0) return true;  // a link or a file
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -60,7 +60,7 @@ void make_way(const std::string& folder) {
         folder)};
 }
 
-/// Completes what an interrupted Replacement::rename has left.
+/// Completes a Replacement::rename that was interrupted.
 void recover(const std::string& path) {
   const std::string previous = path + ".previous";
   if (!exists(previous)) return;
@@ -95,7 +95,7 @@ Manifest write_files(const std::string& folder, const std::string& path, std::in
 
 /// Gives the complete folder `fresh` the name `path`. Returns 0 or an error number.
 int replace(const std::string& fresh, const std::string& path, Replacement replacement) {
-  // Succeeds if nothing, or an empty folder, has this name.
+  // Succeeds if `path` does not exist or is an empty folder.
   if (std::rename(fresh.c_str(), path.c_str()) == 0) return 0;
   if (errno != ENOTEMPTY && errno != EEXIST) return errno;
   if (replacement == Replacement::exchange) {
@@ -190,7 +190,7 @@ void write_checkpoint_folder(const std::string& path, std::int64_t step,
     delete_checkpoint(fresh);
     throw;
   }
-  // What has been trained is kept, even if it can't have the name.
+  // Keeps the trained model in `fresh` if it can't replace `path`.
   const auto keep = [&](const std::string& why) {
     return RunError{
         fmt::format("--save {}: {}; the checkpoint is complete in {}", path, why, fresh)};

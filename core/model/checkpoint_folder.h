@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-// A checkpoint's folder is complete or absent. A new one is written beside it, as NAME.partial,
-// with manifest.json as its last file; only then it takes the place of NAME, in one step. A process
-// that is killed at any moment therefore leaves the old checkpoint or the new one.
+// A checkpoint's folder is complete or absent. A new one is first written beside it, as
+// NAME.partial, with manifest.json as its last file. Only then does it replace NAME, in one step. A
+// process that is killed at any moment therefore leaves either the old checkpoint or the new one.
 
-/// The content of manifest.json: which files belong together.
+/// The content of manifest.json: the list of files that belong together.
 struct Manifest {
   struct File {
     std::uint64_t bytes = 0;
@@ -42,14 +42,14 @@ struct CheckpointFile {
   std::function<void(NewFile&)> fill;
 };
 
-/// How a new folder takes the place of an old one.
+/// How a new folder replaces an old one.
 enum class Replacement {
-  exchange,  ///< both names change in one step (renameat2(2)), if the file system supports it
-  rename     ///< first the old folder becomes NAME.previous; until the next rename, NAME is absent
+  exchange,  ///< swaps both names in one step (renameat2(2)), if the file system supports it
+  rename     ///< renames the old folder to NAME.previous first; NAME is absent in between
 };
 
 /// Writes the folder `path` completely or not at all; creates its parent folders. Throws UsageError
-/// if NAME.partial cannot be created, RunError if the disk does not take the files. Also throws
+/// if NAME.partial cannot be created, and RunError if the files cannot be written. Also throws
 /// RunError, and leaves the complete checkpoint in NAME.partial, if `path` cannot be replaced or
 /// contains other files.
 void write_checkpoint_folder(const std::string& path, std::int64_t step,
@@ -62,7 +62,7 @@ std::string folder_to_load(const std::string& path);
 
 /// Returns the folder that `path` names, as an absolute path without links or a final slash.
 std::string resolved_folder(const std::string& path);
-/// Returns the name of a file in the folder that is no part of a checkpoint, or "".
+/// Returns the name of a file in the folder that is not part of a checkpoint, or "".
 std::string foreign_file(const std::string& folder);
 
 }  // namespace lockstep

@@ -53,7 +53,7 @@ Corpus Corpus::from_file(const std::string& path, const GptConfig& config) {
   const auto status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) throw unfit("no such file");
   if (std::filesystem::is_directory(status)) throw unfit("is a directory");
-  // A device or a pipe may never end.
+  // Reading a device or a pipe may never end.
   if (!std::filesystem::is_regular_file(status)) throw unfit("is not a regular file");
   const auto size = std::filesystem::file_size(path, error);
   if (error) throw unfit("can't be read");

@@ -46,7 +46,7 @@ void NewFile::write(const void* data, std::size_t bytes) {
 }
 
 void NewFile::finish() {
-  // EINVAL: this is no file on a disk.
+  // EINVAL means that this is not a file on a disk.
   if (::fsync(descriptor_) != 0 && errno != EINVAL) fail();
   if (::close(std::exchange(descriptor_, -1)) != 0) fail();
 }
@@ -71,7 +71,7 @@ void write_whole_file(const std::string& path, const std::function<void(NewFile&
 void sync_folder(const std::string& path) {
   const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return;
-  ::fsync(folder);  // some file systems cannot, and the files are complete without
+  ::fsync(folder);  // may fail: some file systems do not support it
   ::close(folder);
 }
 

@@ -10,21 +10,21 @@
 
 namespace lockstep {
 
-/// A file that is being written for --save. Counts the bytes and computes their checksum.
+/// A file that is being written for --save. Counts its bytes and computes their checksum.
 class NewFile {
  public:
-  /// Creates the file in `folder` (a descriptor, or AT_FDCWD). Nothing of that name may exist, not
-  /// even a symbolic link. `shown` is the path for messages. Throws UsageError if the file cannot
-  /// be created.
+  /// Creates the file in `folder` (a descriptor, or AT_FDCWD). Nothing may exist under that name,
+  /// not even a symbolic link. `shown` is the path for messages. Throws UsageError if the file
+  /// cannot be created.
   NewFile(int folder, const std::string& name, std::string shown);
   ~NewFile();
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
-  /// Throws RunError if the disk does not take all bytes.
+  /// Throws RunError if not all bytes can be written.
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// Waits until the disk has the bytes, and closes the file. Throws RunError on failure.
+  /// Waits until the bytes are on the disk, and closes the file. Throws RunError on failure.
   void finish();
 
   std::uint64_t bytes() const { return bytes_; }
@@ -44,7 +44,7 @@ class NewFile {
 /// UsageError or RunError, naming --save and the file, on failure.
 void write_whole_file(const std::string& path, const std::function<void(NewFile&)>& fill);
 
-/// Waits until the disk has the names in a folder.
+/// Waits until the names of a folder's files are on the disk.
 void sync_folder(const std::string& path);
 
 }  // namespace lockstep

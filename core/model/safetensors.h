@@ -40,8 +40,8 @@ class SafetensorsFile {
   /// tensor's shape. Throws UsageError if the tensor's dtype differs from that of `to`, or if the
   /// tensor ends before `to` is full.
   void read_part(const std::string& name, std::int64_t first, View to);
-  /// Throws UsageError if the f32 tensor has an element that is not a finite number, or is negative
-  /// although it may not be.
+  /// Throws UsageError if the f32 tensor has an element that is not a finite number, or that is
+  /// negative although `may_be_negative` is false.
   void check_values(const std::string& name, bool may_be_negative = true);
 
  private:

@@ -23,7 +23,8 @@ std::string lock_file(const std::string& path) {
   return (target.parent_path() / ("." + target.filename().string() + ".lock")).string();
 }
 
-/// Whether the descriptor's file is still the one with this name: its last owner deletes it.
+/// Returns whether `file` still names the descriptor's file. The run that held the lock may have
+/// deleted it.
 bool is_named(int descriptor, const std::string& file) {
   struct stat mine {
   }, named{};
@@ -31,7 +32,7 @@ bool is_named(int descriptor, const std::string& file) {
          mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
 }
 
-/// The first line of the lock's file, "process 123 on host".
+/// Returns the first line of the lock file, such as "process 123 on host".
 std::string owner(int descriptor) {
   char text[200];
   const ssize_t count = ::pread(descriptor, text, sizeof text, 0);
@@ -50,7 +51,7 @@ SaveLock::SaveLock(const std::string& path) : file_(lock_file(path)) {
       throw UsageError{fmt::format("--save {}: can't create {}: {}; name another place", path,
                                    file_, std::strerror(errno))};
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) return;  // no locks here
+      if (errno != EWOULDBLOCK) return;  // this file system has no locks
       const std::string other = owner(descriptor_);
       ::close(descriptor_);
       throw UsageError{fmt::format(

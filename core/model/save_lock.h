@@ -5,9 +5,9 @@
 namespace lockstep {
 
 /// Keeps other runs from writing to the same --save. A run holds the lock from before its first
-/// step until it ends; the kernel releases it if the run is killed. The lock is the file .NAME.lock
-/// beside the checkpoint, locked by flock(2). Where the file system has no locks, nothing is
-/// locked.
+/// step until it ends; the kernel releases the lock if the run is killed. The lock is the file
+/// .NAME.lock beside the checkpoint, locked with flock(2). If the file system does not support
+/// locks, does nothing.
 class SaveLock {
  public:
   /// Throws UsageError if another run holds the lock, naming that run's process and host.

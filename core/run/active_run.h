@@ -31,16 +31,16 @@ struct ActiveRun {
   /// called.
   ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_);
 
-  /// Keeps other runs from writing to this run's --save until this object is destroyed. One process
-  /// calls it. Throws UsageError if another run holds the lock.
+  /// Keeps other runs from writing to this run's --save until this object is destroyed. Only one of
+  /// the run's processes calls this. Throws UsageError if another run holds the lock.
   void lock_save();
   /// Starts writing the run's output, including the trace, to `folder_`.
   void open(RunFolder folder_);
   /// Runs one rank from start to end. The rank must exist as long as last_operations_of() may be
   /// called for it.
   void train(Rank& rank, const std::function<void(Rank&)>& body);
-  /// Prints that the trace can't be written, once per run, and lets the run go on. Any thread may
-  /// call this.
+  /// Warns, once per run, that the trace can't be written; the run continues. Any thread may call
+  /// this.
   void warn_of_trace(const std::string& why);
   /// Finishes the traces of a run that has already failed, writing whatever can still be written.
   void keep_traces(double patience_seconds = TraceWriter::in_a_hurry) noexcept;

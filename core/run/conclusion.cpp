@@ -35,7 +35,7 @@ void check_finite(const std::vector<double>& losses, const RunConfig& run) {
   const auto lost =
       std::ranges::find_if_not(losses, [](double loss) { return std::isfinite(loss); });
   if (lost == losses.end()) return;
-  // The first loss precedes every update.
+  // The first loss is computed before any update.
   if (lost == losses.begin() && !run.load.empty())
     throw RunError(
         fmt::format("the first loss, before any update, is not a number: the values in {} are too "

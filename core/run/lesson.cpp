@@ -42,7 +42,7 @@ int launch_processes(const Options& options, const std::string& lesson, int argc
                      SignalWatch& watch) {
   const auto& [run, platform, output] = options;
   find_mpirun();
-  if (!output.save.empty()) SaveLock{output.save};  // only looks; rank 0 will hold it
+  if (!output.save.empty()) SaveLock{output.save};  // only checks; rank 0 will hold the lock
   const RunFolder folder = RunFolder::create(output.trace, lesson);
   folder.pass_on();
   Console::detect().pass_on();
@@ -63,7 +63,7 @@ Lesson::~Lesson() = default;
 
 int Lesson::run(const std::function<void(Rank&)>& body) {
   const bool process = under_mpi();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of write(), not the end
+  std::signal(SIGXFSZ, SIG_IGN);  // write() fails at the file size limit instead
   try {
     // Watches for signals from the start; each launcher replaces the function.
     SignalWatch watch{[process](int signal) {

@@ -12,7 +12,7 @@ namespace lockstep {
 // This file has the only definition of each timeline metric. Sums are in whole picoseconds;
 // fractions are computed last.
 
-/// Adds two times. The sum of times from a hostile trace ends at the limits of Picoseconds.
+/// Adds two times. If times from a hostile trace overflow, the sum is the limit of Picoseconds.
 inline Picoseconds plus(Picoseconds a, Picoseconds b) {
   Picoseconds sum = 0;
   if (!__builtin_add_overflow(a, b, &sum)) return sum;

@@ -13,8 +13,8 @@ namespace lockstep {
 
 namespace json = simdjson::ondemand;
 
-/// The fields of one event. They are collected before the event's type is known, because keys come
-/// in any order.
+/// The fields of one event. They are collected before the event's type is known, because the keys
+/// may be in any order.
 struct EventReader::Event {
   std::string_view phase, name, cat;
   int pid = 0, tid = 0;
@@ -131,7 +131,7 @@ void read_predicted(json::value value, Prediction& predicted) {
   }
 }
 
-/// Returns an object's text, or "" if it is none or too long.
+/// Returns the text of an object, or "" if the value is no object or too long.
 std::string description_of(json::value& value) {
   json::object object;
   std::string_view text;

@@ -6,8 +6,8 @@
 namespace lockstep {
 namespace {
 
-/// Out-of-order spans settle once there are so many, to save memory. The number grows with the
-/// lane, so that spans in reverse order do not take quadratic time.
+/// Returns the number of out-of-order spans at which they are settled to save memory. The number
+/// grows with the lane, so that spans in reverse order do not take quadratic time.
 std::size_t most_pending(std::size_t placed) {
   return std::max<std::size_t>(1 << 14, placed / 8);
 }

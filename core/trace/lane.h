@@ -37,7 +37,7 @@ struct TimelineSpan {
 };
 static_assert(sizeof(TimelineSpan) <= 64, "ten million spans should stay below 640 MB");
 
-/// Non-overlapping spans in order of time. Both starts and ends ascend, so both can be used for a
+/// Non-overlapping spans in order of time. Their starts and ends both ascend, so either allows a
 /// binary search.
 using SpanRow = std::vector<TimelineSpan>;
 
@@ -87,13 +87,13 @@ class Lane {
     std::vector<SpanRow> rows;
     RowEnds ends;
     std::size_t placed = 0;                    ///< spans in all rows
-    Picoseconds last_start = 0, last_end = 0;  ///< of the last span in order, if there are rows
+    Picoseconds last_start = 0, last_end = 0;  ///< of the last span placed, if there are rows
     std::vector<TimelineSpan> pending;
 
     void place(const TimelineSpan& span);
     void settle();
   };
-  /// What identifies an announced span.
+  /// The fields that identify an announced span.
   struct OpenKey {
     Picoseconds start;
     NameId name;

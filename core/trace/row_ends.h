@@ -7,12 +7,13 @@
 
 namespace lockstep {
 
-/// The time at which the last span of each of a lane's rows ends. Finds the first row that is free
-/// at a time, in logarithmic time, because a trace may have as many overlapping spans as it likes.
+/// Holds the end of the last span in each row of a lane, and finds the first row that is free at a
+/// given time. This takes logarithmic time, because a trace may have any number of overlapping
+/// spans.
 class RowEnds {
  public:
   void clear() { count_ = 0, least_.clear(); }
-  /// Returns the index of the first row that has ended by `time`, or the number of rows.
+  /// Returns the index of the first row that ends by `time`, or the number of rows if none does.
   std::size_t first_free(Picoseconds time) const;
   /// Sets the end of a row, which may be a new last row.
   void set(std::size_t row, Picoseconds end);

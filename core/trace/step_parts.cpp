@@ -12,11 +12,11 @@ namespace lockstep {
 
 namespace {
 
-/// The spans of a rank's lanes by their ends, to find what a message arrived in. A lane's spans are
-/// indexed when the lane is first asked for.
+/// Indexes the spans of a rank's lanes by their ends, to find the span in which a message arrived.
+/// A lane is indexed when it is first searched.
 class Receives {
  public:
-  /// Covers the spans that end within `ends`.
+  /// Indexes the spans that end within `ends`.
   Receives(const RankTimeline& rank, const Interval& ends) : rank_(rank), ends_(ends) {}
 
   /// Returns the span of a lane that ends exactly at `end`, or null if there is none.
@@ -55,7 +55,7 @@ struct MessageTimes {
 
 /// A message's arrival on its receiver's lane.
 struct Arrival {
-  std::size_t to = 0;  ///< the receiver's place in the timeline
+  std::size_t to = 0;  ///< the receiver's index in the timeline
   int lane = 0;
   Picoseconds sent = 0, received = 0;
   Picoseconds start = 0;  ///< of its span on the lane

@@ -66,8 +66,8 @@ struct Streamer::Connection {
     state = State::connecting;
   }
 
-  /// After a failed connection: tries the next address immediately, and the first one after a
-  /// pause.
+  /// After a failed connection, tries the next address immediately; after the last address, pauses
+  /// before trying the first one again.
   void try_next(std::size_t addresses) {
     close_socket();
     if (++tried < addresses)
@@ -133,7 +133,7 @@ struct Streamer::Connection {
     char buffer[256];
     const ssize_t count = ::recv(socket, buffer, sizeof buffer, 0);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    // After its answer, a viewer sends nothing. Any other sender is no viewer.
+    // A viewer sends nothing after its answer, so a peer that sends more is not a viewer.
     if (count <= 0 || state != State::asked) return close_socket();
     answer.append(buffer, static_cast<std::size_t>(count));
     const auto end = answer.find('\n');

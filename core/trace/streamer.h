@@ -15,9 +15,9 @@ namespace lockstep {
 
 /// Streams the trace files of this process's ranks to a viewer, one connection per rank. The rank
 /// sends its hello line (with the token, if there is one), the viewer answers `resume N`, and the
-/// rank sends the file from byte N on, as the file grows. If the viewer is missing or goes away, or
-/// if what answers is not a viewer, the streamer retries five times per second, and nothing is
-/// lost; if the viewer refuses the run, the streamer gives up. While the viewer reads slowly or not
+/// rank sends the file from byte N on, as the file grows. If no viewer listens, if the viewer goes
+/// away, or if another program answers, the streamer retries five times per second, and no data is
+/// lost. If the viewer refuses the run, the streamer gives up. While the viewer reads slowly or not
 /// at all, the data stays in the file: the streamer keeps at most 256 KiB per rank. Runs one thread
 /// and never blocks a rank.
 class Streamer {

@@ -12,7 +12,7 @@ bool sent_before(const Message& a, const Message& b) {
   return a.sent < b.sent;
 }
 
-/// Sorts a vector by a key of its elements, unless it is sorted. Returns whether it was not.
+/// Sorts a vector by a key of its elements. Returns false if it was sorted already.
 template <class Element, class Key>
 bool sort_by(std::vector<Element>& elements, Key key) {
   if (std::ranges::is_sorted(elements, {}, key)) return false;

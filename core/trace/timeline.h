@@ -16,11 +16,11 @@
 
 namespace lockstep {
 
-/// The latest time in a trace, 46 days, and the earliest one. Differences of times fit, and so does
-/// a time minus a difference.
+/// The latest time in a trace, 46 days, and the earliest. Differences of two times fit in
+/// Picoseconds, and so does a time minus such a difference.
 constexpr Picoseconds latest_time = 4'000'000'000'000'000'000;
 constexpr Picoseconds earliest_time = -1'000'000'000'000'000'000;
-/// The largest number of bytes of a span or a memory category. Sums over categories fit.
+/// The largest number of bytes of a span or a memory category. Sums over categories fit in 64 bits.
 constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
 
 struct MemorySample {
@@ -42,7 +42,7 @@ struct RankTimeline {
   std::vector<MemorySample> memory;          ///< by time
   bool memory_in_order = true;               ///< until settle() sorts it
   std::optional<MemorySample> memory_peak;   ///< the first sample with the highest total
-  std::vector<LossSample> losses;            ///< as they came
+  std::vector<LossSample> losses;            ///< in order of arrival
   std::int64_t spans = 0;                    ///< number read so far
   std::int64_t clock_offset_ns = 0;          ///< the steady clock at the run's start
   std::int64_t clock_uncertainty_ns = 0;
@@ -95,8 +95,8 @@ struct StepWindow {
 };
 
 /// All data of a run that was read from its trace: ranks, their lanes, spans, messages and
-/// counters. The reader appends, settle() sorts, everyone else only reads. Not thread-safe. Reading
-/// takes nearly linear time, in whatever order the trace has its events.
+/// counters. The reader appends, settle() sorts, and all other code only reads. Not thread-safe.
+/// Reading takes nearly linear time, whatever the order of events in the trace.
 class Timeline {
  public:
   Timeline();
@@ -147,7 +147,8 @@ class Timeline {
   void flow_start(std::uint64_t id, int rank, int tid, Picoseconds at);
   void flow_end(std::uint64_t id, int rank, int tid, Picoseconds at);
   void settle();
-  /// Adds what was read into `other`, as if its trace had followed this one's.
+  /// Moves the data of `other` into this timeline, as if the trace of `other` had followed this
+  /// one's.
   void absorb(Timeline&& other);
   void clear();  ///< also frees the memory
 
@@ -158,14 +159,15 @@ class Timeline {
       return std::hash<std::string_view>{}(text);
     }
   };
-  /// Unmatched ends of messages: only starts or only ends. Different phases of a run may reuse ids,
-  /// so the first start of an id is matched with its first end, and so on.
+  /// Starts of messages without their ends, or ends without their starts. Different phases of a run
+  /// may reuse ids, so the first start of an id is matched with its first end, and so on.
   struct FlowEnds {
     std::vector<Message> waiting;
-    std::size_t matched = 0;  ///< of them, the first ones
+    std::size_t matched = 0;  ///< the first `matched` elements are matched
     bool starts = false;
   };
-  /// Returns the opposite end that waits for this one, or nothing and lets this one wait.
+  /// Returns the counterpart of a start or an end if it is waiting. Otherwise lets `message` wait,
+  /// and returns nothing.
   std::optional<Message> match(std::uint64_t id, bool is_start, const Message& message);
   void add_message(Message start, const Message& end);
   StepWindow& window_of(const TimelineSpan& span);

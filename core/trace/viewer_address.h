@@ -22,11 +22,11 @@ class ViewerAddress {
   /// Throws UsageError if `viewer` is malformed.
   explicit ViewerAddress(const std::string& viewer);
 
-  /// Returns the host's addresses, none if it has none; or null while they are being looked up, so
-  /// that the caller must ask again later.
+  /// Returns the host's addresses, which may be none, or null while the lookup is in progress; then
+  /// call this again later.
   const std::vector<SocketAddress>* addresses();
   std::size_t count() const { return addresses_.size(); }
-  /// Returns whether addresses() has begun to look the host up and has not returned the result.
+  /// Returns whether addresses() has started a lookup and has not yet returned its result.
   bool is_looking_up() const { return lookup_ != nullptr; }
 
  private:

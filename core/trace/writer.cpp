@@ -100,7 +100,7 @@ void TraceWriter::add(const TraceHello& hello, Recorder& recorder) {
 // Writes in pieces. Even if a rank produces events faster than the disk takes them, the text of its
 // whole backlog is never in memory at once.
 void TraceWriter::write_new(File& file, bool all_open) {
-  if (file.failed) return file.recorder->take([](const TraceEvent&) {});  // so that it stays small
+  if (file.failed) return file.recorder->take([](const TraceEvent&) {});  // to keep the queue small
   constexpr std::size_t piece = 1 << 20;
   text_.clear();
   const auto flush = [&] {

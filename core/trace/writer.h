@@ -42,11 +42,12 @@ std::string hello_line(const TraceHello& hello);
 /// a queue: the Streamer sends a viewer what it reads from the file, so a slow viewer does not slow
 /// down any rank. Spans that stay open for long are announced (see Recorder::take_open).
 ///
-/// A file that can't be written, as on a full disk, does not stop the run: it ends with its last
-/// whole line, without an `end` event, and its rank's later events are dropped.
+/// A file that can't be written, as on a full disk, does not stop the run: the file ends with its
+/// last whole line, without an `end` event, and the rank's later events are dropped.
 class TraceWriter {
  public:
-  /// Called with one line for each file that can't be written any more, on any thread.
+  /// Called on any thread, with a one-line message, once for each file that can no longer be
+  /// written.
   using Warning = std::function<void(const std::string&)>;
 
   /// `viewer` is HOST:PORT or empty.
@@ -55,7 +56,7 @@ class TraceWriter {
   ~TraceWriter();
 
   /// Writes `recorder`'s events to the rank's file from now on. `recorder` must live until
-  /// finish(). Replaces a trace of Lockstep's, but no other file.
+  /// finish(). Replaces a trace that Lockstep wrote, but no other file.
   void add(const TraceHello& hello, Recorder& recorder);
   /// Values for finish(): the seconds to wait for a viewer that has stopped reading.
   static constexpr double patient = 5, in_a_hurry = 0.3;
@@ -97,10 +98,10 @@ class TraceWriter {
   std::thread thread_;
 };
 
-/// Returns whether the file may be replaced by a trace: it is absent, empty, or begins as a trace
-/// of Lockstep's does.
+/// Returns whether a trace may replace the file: it is absent, is empty, or begins like a trace
+/// written by Lockstep.
 bool is_own_trace(const std::filesystem::path& file);
-/// Returns whether the file's last line is its `end` event: every event is in it.
+/// Returns whether the file's last line is its `end` event, so that it contains every event.
 bool is_complete_trace(const std::filesystem::path& file);
 
 /// Merges rank files into one trace: a single opening bracket, followed by the lines of all files.

@@ -54,7 +54,7 @@ class MpiLookout {
     MpiLookout& lookout_;
     const int peer_;
     const Time begin_;
-    Time computed_, reported_;  ///< last answer by a computing rank; `computed_` at last call
+    Time computed_, reported_;  ///< last answer by a computing rank; `computed_` at the last call
     std::list<Waiting*>::iterator place_;
   };
 

@@ -258,7 +258,7 @@ class MpiTransport final : public Transport {
 void MpiPending::wait() {
   Polling polling;
   double patience = agent_.patience_seconds();
-  std::optional<MpiLookout::Waiting> known;  // set once the wait has become long
+  std::optional<MpiLookout::Waiting> known;  // set once the wait has lasted long
   while (true) {
     live_.look_after_all();
     if (done_nanoseconds_ != 0) {

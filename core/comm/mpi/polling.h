@@ -5,10 +5,10 @@
 namespace lockstep {
 
 /// Asks the kernel to run the calling thread, and the threads that it creates, soon after they wake
-/// up. Requests time slices of 100 µs (Linux 6.12 and later; without effect before) and timers that
-/// are at most 1 µs late instead of 50 µs. A rank spends its time in short waits for its peers.
-/// With the usual time slice of a few milliseconds, a process that computes on the same core delays
-/// each of these waits by a whole slice.
+/// up. Requests time slices of 100 µs (no effect before Linux 6.12) and timers that are at most 1
+/// µs late instead of 50 µs. A rank spends its time in short waits for its peers. With the usual
+/// time slice of a few milliseconds, a process that computes on the same core delays each of these
+/// waits by a whole slice.
 void wake_up_promptly();
 
 /// The pauses of a thread that polls until a message has arrived. If every rank of the host has a

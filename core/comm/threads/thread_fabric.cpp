@@ -15,8 +15,8 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the time-out divided by the smallest integer, at least 2, for which the result is at
-/// most half a second.
+/// Returns the time-out divided by the smallest integer, at least 2, that makes the result at most
+/// half a second.
 double time_between_looks(double patience_seconds) {
   constexpr double longest = 0.5;
   if (!std::isfinite(patience_seconds)) return longest;

@@ -26,7 +26,7 @@ class BusyRank {
   bool busy_within(double seconds);
   /// Records that the rank's own thread no longer waits for other ranks.
   void stopped_waiting() { waited_until_ = std::chrono::steady_clock::now(); }
-  /// Whether the rank sleeps because of --pace, so that no user needs a notice.
+  /// Returns whether the rank sleeps because of --pace; the user then needs no notice.
   bool sleeps_for_pace() const;
   /// Returns, for example, "rank 2 has been computing PP:1F0 (attention) for 5.0 s; the others wait
   /// for it".

@@ -5,13 +5,15 @@
 
 namespace lockstep {
 
-/// Returns whether a run writes a file of this name: rank0.json, trace.json, report.json.
+/// Returns whether a run writes files with this name, such as rank0.json, trace.json or
+/// report.json.
 bool is_run_file(const std::string& name);
-/// Returns whether the file was written by a run of Lockstep, by its first line (a trace) or its
-/// fields (a report). An empty file counts.
+/// Returns whether a run of Lockstep wrote the file, judging by its first line (for a trace) or its
+/// fields (for a report). Returns true for an empty file.
 bool is_own(const std::filesystem::path& file);
-/// Returns why a run may not write its files to this folder: one of them is not Lockstep's, or the
-/// folder holds other files and no run. Returns "" if it may. Hidden files do not count.
+/// Returns why a run may not write its files to this folder: it would replace a file that is not
+/// Lockstep's, or the folder holds other files and no run. Returns "" if the run may write there.
+/// Ignores hidden files.
 std::string why_not_a_run_folder(const std::filesystem::path& folder);
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@ struct RankMessage {
     last_operations,   ///< a rank's last operations when the run failed
     already_reported,  ///< rank 0 has failed and explained why, as when parity fails
     busy,              ///< the rank computes while others wait for it
-    trace_warning,     ///< a trace can't be written; the run goes on
+    trace_warning,     ///< a trace can't be written; the run continues
     trace_ended,       ///< after an interruption, the rank has ended its trace
   };
   Kind kind = Kind::location;

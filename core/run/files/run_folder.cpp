@@ -147,7 +147,7 @@ std::string RunFolder::merge(int ranks) const {
     return "";
   } catch (const RunError& failure) {
     std::error_code error;
-    fs::remove(path / "trace.json", error);  // the ranks' files are there
+    fs::remove(path / "trace.json", error);  // the ranks' files remain
     return failure.what();
   }
 }

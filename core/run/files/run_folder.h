@@ -15,11 +15,12 @@ struct RunFolder {
 
   /// Creates the folder. `trace` is --trace: a folder, "none", or empty for a new folder in the
   /// project's runs/. In a process whose parent called pass_on(), uses the parent's folder. Throws
-  /// UsageError if the folder cannot be created or is not a run's: see why_not_a_run_folder().
+  /// UsageError if the folder cannot be created, or if a run may not write to it (see
+  /// why_not_a_run_folder()).
   static RunFolder create(const std::string& trace, const std::string& lesson);
   /// Creates the folder if it does not exist yet (on another host), deletes a previous run's files
-  /// (those that is_own() recognizes),
-  /// and points runs/latest to it. One process calls it, before the ranks write.
+  /// (those that is_own() recognizes), and points runs/latest to it. One process calls this before
+  /// the ranks write.
   void begin() const;
   /// Passes the folder on to child processes.
   void pass_on() const;
@@ -30,9 +31,9 @@ struct RunFolder {
   std::filesystem::path rank_file(int rank) const;
   /// Removes the partial lines left by killed ranks. Call it after the run has ended.
   void keep_whole_lines(int ranks) const;
-  /// The rank<r>.json files that exist, by rank.
+  /// Returns the rank<r>.json files that exist, in order of rank.
   std::vector<std::filesystem::path> rank_files(int ranks) const;
-  /// Whether every rank's file is there, with all of the rank's events.
+  /// Returns whether every rank's file exists and contains all of the rank's events.
   bool is_complete(int ranks) const;
   /// Merges the existing rank<r>.json files into trace.json. Returns why that failed, or "".
   std::string merge(int ranks) const;

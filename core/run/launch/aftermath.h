@@ -23,8 +23,8 @@ class Aftermath {
   /// Takes a line, without its newline. Returns the text to print immediately, or nothing if the
   /// line is reported at the end.
   std::optional<std::string> line(const std::string& text);
-  /// Sets a cause that this process has found itself, for a rank of this host or for none. It comes
-  /// before those that ranks have reported.
+  /// Sets a cause that this process has found itself, for a rank of this host or for none. It takes
+  /// precedence over causes that ranks have reported.
   void set_cause(std::optional<int> rank, const std::string& text);
   bool has_own_cause() const { return own_cause_.has_value(); }
   /// Call this after the last line. Returns the rest of mpirun's text to print.

@@ -2,9 +2,10 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-// A library of its own, which mpirun preloads if all ranks are on one host (see
-// preload_loopback()). OpenMPI's mpirun always listens on all interfaces, and has no setting
-// against it. With this bind() in place of the C library's, it listens on the loopback interface.
+// This file is a library of its own, which is preloaded into mpirun if all ranks are on one host
+// (see preload_loopback()). OpenMPI's mpirun always listens on all interfaces, and no setting
+// prevents this. With this bind() in place of the C library's, mpirun listens on the loopback
+// interface only.
 
 extern "C" int bind(int socket, const sockaddr* address, socklen_t size) noexcept {
   static const auto next = reinterpret_cast<decltype(&::bind)>(::dlsym(RTLD_NEXT, "bind"));

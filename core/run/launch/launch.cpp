@@ -107,7 +107,7 @@ class Lines {
   Lines(const Lines&) = delete;
   Lines& operator=(const Lines&) = delete;
 
-  /// Whether there is input, or the end of file.
+  /// Returns whether there is input to read, or the input has ended.
   bool has_more() const {
     pollfd events{descriptor_, POLLIN, 0};
     return ::poll(&events, 1, 0) > 0;
@@ -160,7 +160,7 @@ class Deadline {
   int asked_ = 0;
 };
 
-/// The cause of the failure of a run in which a process has been stopped.
+/// Sets the cause of failure of a run in which a process has been stopped.
 void blame(const Watchdog::Stopped& stopped, Aftermath& aftermath) {
   const std::string since = fmt::format("has been stopped for {:.1f} s", stopped.seconds);
   if (stopped.rank)
@@ -219,7 +219,7 @@ int run_under_mpirun(
     if (shown && !interrupted) fmt::print(stderr, "{}\n", *shown);
   };
   // mpirun may be killed while a child that it has not started completely keeps the pipe open, so
-  // this waits for mpirun too, and not only for the end of its output.
+  // this waits for mpirun itself, not only for the end of its output.
   int status = 0;
   bool open = true;
   while (true) {
@@ -239,7 +239,7 @@ int run_under_mpirun(
   while (open && lines.has_more()) open = lines.read(0, take);
   const std::string unexplained = aftermath.end();
   watch.set_handler([](int) {});  // the run is over
-  // A killed mpirun leaves ranks behind.
+  // If mpirun was killed, its ranks are still running.
   end_children(messages_variable, std::chrono::milliseconds{700});
   if (WIFSIGNALED(status) && !aftermath.failed())
     aftermath.set_cause({}, fmt::format("mpirun was killed by signal {} ({})", WTERMSIG(status),

@@ -18,9 +18,9 @@ void find_mpirun();
 /// them. Works as root and with more ranks than cores. If the run fails, prints its first cause to
 /// stderr, followed by the text of `epilogue` and by each rank's last operations. `epilogue` is
 /// called once all ranks are gone, with the host of every rank that has reported its host. An
-/// interruption that `watch` sees ends the ranks. If mpirun, or a rank on this host, has been
-/// stopped for `patience_seconds`, ends the run and names it. Throws UsageError if there is no
-/// mpirun. Returns the exit code: the ranks' own code if that is 0, 1 or 2; 130 after an
+/// interruption that `watch` sees ends the ranks. If mpirun or a rank on this host has been stopped
+/// for `patience_seconds`, ends the run and names the stopped process. Throws UsageError if there
+/// is no mpirun. Returns the exit code: the ranks' own code if that is 0, 1 or 2; 130 after an
 /// interruption; otherwise 1. Prints at most one notice of a busy rank per `patience_seconds`.
 int run_under_mpirun(int ranks, double patience_seconds, const HostChoice& hosts, int argc,
                      char** argv, SignalWatch& watch,

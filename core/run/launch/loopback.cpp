@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-/// The libraries that the user preloads.
+/// Returns the libraries that the user preloads.
 std::string own_preload() {
   const char* libraries = std::getenv("LD_PRELOAD");
   return libraries != nullptr ? libraries : "";

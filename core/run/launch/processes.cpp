@@ -36,7 +36,7 @@ std::vector<pid_t> children_of(pid_t process) {
   return children;
 }
 
-// "123 (a name) T ...": the name may contain parentheses.
+// The file contains "123 (a name) T ..."; the name may contain parentheses.
 bool is_stopped(pid_t process) {
   const std::string stat = content_of(fmt::format("/proc/{}/stat", process));
   const auto name_end = stat.rfind(')');

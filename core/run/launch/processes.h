@@ -10,24 +10,24 @@
 
 namespace lockstep {
 
-/// Returns the direct children of a process of this host.
+/// Returns the direct children of a process on this host.
 std::vector<pid_t> children_of(pid_t process);
-/// Whether a process has been stopped by a signal such as SIGSTOP. A process that a debugger has
-/// stopped does not count.
+/// Returns whether a signal such as SIGSTOP has stopped a process. Returns false if a debugger has
+/// stopped it.
 bool is_stopped(pid_t process);
-/// Returns the value of a variable in the environment with which a process has started.
+/// Returns the value of a variable in the environment that a process started with.
 std::optional<std::string> variable_of(pid_t process, const std::string& name);
 
-/// Makes this process the parent of all descendants whose own parents die.
+/// Makes this process adopt every descendant whose parent dies.
 void adopt_orphans();
 /// Ends the children of this process that have `variable` in their environment, and waits until
-/// they are gone. They may handle SIGTERM first; after `grace`, and if they are stopped, SIGKILL
-/// ends them.
+/// they are gone. They may handle SIGTERM first; SIGKILL ends those that are stopped, and those
+/// that still run after `grace`.
 void end_children(const std::string& variable, std::chrono::milliseconds grace);
 
 /// Finds a process of a run on this host that has been stopped for longer than the time-out. The
 /// ranks' own time-outs do not apply while MPI starts and ends, and a stopped process cannot end
-/// itself, so the process that has started mpirun watches.
+/// itself, so the process that started mpirun watches for it.
 class Watchdog {
  public:
   Watchdog(pid_t mpirun, double patience_seconds);
@@ -47,11 +47,11 @@ class Watchdog {
   pid_t mpirun_;
   double patience_seconds_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  std::map<pid_t, double> stopped_;  ///< for how many seconds
+  std::map<pid_t, double> stopped_;  ///< seconds since each process was stopped
 };
 
 /// Ends a stopped process, so that mpirun ends the others. A rank may first report its last
-/// operations and end its trace: SIGTERM reaches it as soon as it continues.
+/// operations and end its trace: SIGCONT lets it handle SIGTERM.
 class StoppedEnd {
  public:
   explicit StoppedEnd(pid_t mpirun) : mpirun_(mpirun) {}

@@ -37,7 +37,7 @@ class SignalWatch {
   std::thread thread_;
 };
 
-/// Takes all signals again in the calling thread.
+/// Unblocks all signals in the calling thread.
 void unblock_signals();
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Says what is wrong with a path.
+/// Throws errors that say what is wrong with a path.
 struct Refusal {
   std::string flag, file;
   [[noreturn]] void operator()(const std::string& why) const {
@@ -49,7 +49,8 @@ bool is_mount_point(const std::string& folder) {
          (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
-/// A checkpoint is written beside its place first, so the folder around it must be writable too.
+/// A checkpoint is first written beside its final place, so the folder that contains it must be
+/// writable too.
 void check_save(const std::string& save) {
   const Refusal refuse{"--save", save};
   const bool is_file = save.ends_with(".safetensors");
@@ -80,7 +81,7 @@ void check_save(const std::string& save) {
                       path, foreign));
 }
 
-/// A checkpoint's folder contains nothing else.
+/// A checkpoint's folder must contain nothing else, such as a trace or a report.
 void check_apart(const Output& output) {
   if (output.save.empty() || output.save.ends_with(".safetensors")) return;
   for (const auto& [flag, file] :

@@ -15,7 +15,8 @@ namespace lockstep {
 
 namespace {
 
-/// Whether `host` can be a host's name or address, and never an option of mpirun or of ssh.
+/// Returns whether `host` can be a host's name or address. Rejects texts that mpirun or ssh would
+/// take as options.
 bool is_host(const std::string& host) {
   const auto may_be_in_it = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == ':' || c == '[' ||

@@ -4,14 +4,14 @@
 
 namespace lockstep {
 
-/// The least memory that a run takes, in bytes: the states of one whole model (parameters,
-/// gradients and optimizer), which the ranks hold together and one device holds for parity, and
+/// Returns a lower bound on a run's memory, in bytes: the states of one whole model (parameters,
+/// gradients and optimizer), which the ranks hold together and one device holds for parity, plus
 /// the activations of one block and the head for one microbatch. A run whose ranks hold copies
-/// takes more. As a floating-point number, because it may be too large for an integer.
+/// needs more. Returns a floating-point number, because the bound may be too large for an integer.
 double least_memory(const Options& options);
 
-/// Throws UsageError if this machine lacks that memory. Does not check ranks on GPUs, the meta
-/// device or other hosts.
+/// Throws UsageError if `available` is less than least_memory(). Does not check runs on GPUs, on
+/// the meta device or on other hosts.
 void check_memory(const Options& options, std::int64_t available);
 
 }  // namespace lockstep

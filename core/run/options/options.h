@@ -30,7 +30,7 @@ struct RunConfig {
   std::vector<int> microbatches{8};  ///< m; several values are a sweep, which divides the steps
                                      ///< among them
   std::uint64_t seed = 1;
-  std::string data;          ///< a file; empty: the default corpus
+  std::string data;          ///< a file, or empty for the default corpus
   std::string load;          ///< the checkpoint to start from
   int trained_steps = 0;     ///< steps of the loaded checkpoint; the data continue after them
   std::string loaded_state;  ///< identifies the checkpoint's state, for check_unchanged()
@@ -65,7 +65,7 @@ struct Output {
                                 ///< most_traced_meta_ranks
   bool kernels = false;         ///< trace every kernel
   std::string view;             ///< HOST:PORT of a viewer, empty for none
-  std::string view_token;       ///< that the viewer requires; empty for none
+  std::string view_token;       ///< the token that the viewer requires, or empty
   bool parity = true;           ///< compare the run with one device
   std::string report;           ///< a file for the report as JSON
   std::string save;             ///< where to write the trained model

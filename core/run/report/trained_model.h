@@ -8,9 +8,10 @@
 
 namespace lockstep {
 
-/// Checks that the checkpoint of --load can be loaded into the run's model, and throws UsageError
-/// if not. Sets `trained_steps` (0 if the checkpoint has no optimizer state) and `loaded_state`.
-/// Ranks that ./lockstep's own launcher started read no values, because the launcher has.
+/// Throws UsageError unless the checkpoint of --load can be loaded into the run's model. Sets
+/// `trained_steps` (0 if the checkpoint has no optimizer state) and `loaded_state`. A rank that
+/// this program started under mpirun does not check the values, because the launching process has
+/// done so.
 void check_checkpoint(Options& options);
 
 /// Loads the trained parameters into a whole model, saves it if --save is given (with the
