@@ -27,10 +27,10 @@ constexpr double backlog_share = 3, most_backlog_seconds = 0.2;
 constexpr double live_wait = 0.016;  // seconds between polls if no event wakes the loop
 constexpr double idle_wait = 0.1;
 constexpr auto analysis_budget = std::chrono::milliseconds{50};  // per frame
-constexpr auto picture_budget = std::chrono::hours{1};           // a picture shows everything
+constexpr auto picture_budget = std::chrono::hours{1};           // for screenshots: no limit
 constexpr int settle_frames = 3;
 
-/// Each rank takes a descriptor, and many systems begin with a limit of 1,024.
+/// Raises the limit on file descriptors: each rank needs one, and many systems default to 1,024.
 void allow_many_connections() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -49,7 +49,7 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// The processor time of this thread.
+/// Returns the CPU time of this thread.
 double thread_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -54,9 +54,9 @@ class App {
   std::int64_t frames_ = 0;
   double last_frame_seconds_ = 0;
   double frame_seconds_ = 0;          ///< total time spent on frames
-  double longest_frame_seconds_ = 0;  ///< including the time to receive what the frame shows
-  double longest_frame_work_ = 0;     ///< the same, as processor time of this thread
-  double build_seconds_ = 0;          ///< part of that spent building draw lists
+  double longest_frame_seconds_ = 0;  ///< including the time to receive its data
+  double longest_frame_work_ = 0;     ///< the same in CPU time of this thread
+  double build_seconds_ = 0;          ///< part of frame_seconds_: building draw lists
   std::optional<double> screenshot_seconds_;
   int screenshot_step_ = -1;
   std::chrono::steady_clock::time_point begun_;

@@ -12,7 +12,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr std::size_t whole_file_steps = 3;  // a file with more steps opens at its last ones
+constexpr std::size_t whole_file_steps = 3;  // a longer file opens at its last steps
 constexpr std::size_t shown_steps = 2;
 
 }  // namespace

@@ -6,8 +6,7 @@ namespace lockstep::viz {
 /// the process still runs 0.7 s later, whatever it is doing, it exits with 128 + the signal.
 void watch_stop_signals();
 bool stop_requested();
-/// To be called when there is nothing left to do but to free memory: from now on, the late exit
-/// uses this code.
+/// Call this when only memory remains to be freed: from then on, the late exit uses `exit_code`.
 void finish_with(int exit_code);
 
 }  // namespace lockstep::viz

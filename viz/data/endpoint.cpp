@@ -53,7 +53,7 @@ bool is_loopback(const sockaddr* address) {
                    "; try --listen 127.0.0.1:7077");
 }
 
-/// The words of an address, and its port, as the kernel's tables print them.
+/// The 32-bit words of an address, and its port, as the kernel's tables print them.
 struct TableAddress {
   std::array<std::uint32_t, 4> words{};  ///< an IPv4 address mapped to IPv6, or an IPv6 address
   unsigned port = 0;

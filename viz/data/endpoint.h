@@ -15,8 +15,8 @@ struct Endpoint {
 };
 /// Parses "7078", ":7078", "0.0.0.0:7077" or "[::1]:7077". Throws UsageError.
 Endpoint parse_endpoint(const std::string& text);
-/// Resolves the host and returns whether only this machine can reach the address; false for a name
-/// that can't be resolved, whatever it looks like.
+/// Resolves the host and returns whether only this machine can reach the address. Returns false if
+/// the name can't be resolved, whatever it looks like.
 bool is_loopback(const Endpoint& endpoint);
 
 /// A listening, non-blocking socket.
@@ -25,16 +25,16 @@ struct Listener {
   int port = 0;           ///< the actual port if 0 was given
   bool loopback = false;  ///< only this machine can reach it
 };
-/// Throws UsageError with a suggestion, also if the address is reachable from other machines and
-/// the viewer has no token.
+/// Throws UsageError, with a suggestion, if listening fails, or if other machines can reach the
+/// address and the viewer has no token.
 Listener listen_at(const Endpoint& endpoint, bool has_token);
 
-/// The kernel's tables of TCP sockets (proc_net(5)). They stay open, so that reading them takes no
+/// The kernel's tables of TCP sockets (proc_net(5)). They stay open, so that reading them needs no
 /// further descriptor.
 class SocketTable {
  public:
-  /// Returns the user who owns the other end of a connection within this machine; nothing if that
-  /// end is closed already or the tables can't be read.
+  /// Returns the user who owns the other end of a connection within this machine, or nothing if
+  /// that end is already closed or the tables can't be read.
   std::optional<uid_t> user_of_peer(int socket);
 
  private:

@@ -9,7 +9,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr std::size_t longest_hello = 1 << 18;  // bytes, with the line before it
+constexpr std::size_t longest_hello = 1 << 18;  // bytes, including the line before it
 
 /// Returns the run's name from a trace's hello, its first event, or "" if it has none.
 std::string run_of(const std::filesystem::path& path) {

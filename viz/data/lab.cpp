@@ -26,8 +26,9 @@ struct Mean {
   }
 };
 
-/// Returns the cluster of the run's modelled clock, or a free one if the trace does not describe
-/// it. The name in a trace is never a file's: the trace may come from anyone.
+/// Returns the cluster of the run's modelled clock, or a cluster on which everything is free if the
+/// trace does not describe it. Treats the name in a trace as a preset's, never as a file's, because
+/// the trace may come from anyone.
 Cluster cluster_of(const RunInfo& run) {
   try {
     if (!run.cluster_description.empty())
@@ -38,7 +39,7 @@ Cluster cluster_of(const RunInfo& run) {
   return cluster_preset(run.cluster).value_or(Cluster{});
 }
 
-/// Returns an upper bound on the picoseconds for which a message of `bytes` bytes takes a link.
+/// Returns an upper bound on the picoseconds that a message of `bytes` bytes takes on a link.
 double longest_message(const Link& link, std::int64_t bytes) {
   const Link::Segment at = link.at(bytes);
   return 1e12 * (at.latency_seconds + 2 * static_cast<double>(bytes) / at.bandwidth);
@@ -58,7 +59,7 @@ bool fits(const LabQuestion& question) {
          static_cast<double>(std::numeric_limits<Picoseconds>::max() / 2);
 }
 
-/// Reduces a question to a size that the lab can simulate within a frame, and notes this.
+/// Reduces a question to a size that the lab can simulate within a frame, and notes this in it.
 void limit(LabQuestion& question, std::int64_t stages, std::int64_t microbatches) {
   const int most = most_lab_actions / question.stages;
   question.microbatches = static_cast<int>(std::clamp<std::int64_t>(microbatches, 1, most));

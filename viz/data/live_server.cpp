@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t longest_hello = 64 * 1024;
 constexpr int poll_milliseconds = 100;
-constexpr int most_accepted = 32;  // between two looks at the connections
+constexpr int most_accepted = 32;  // before the next poll of the connections
 constexpr std::chrono::milliseconds accept_pause{100};
 constexpr std::size_t most_past_runs = 1000;
 
@@ -166,7 +166,7 @@ void LiveServer::serve() {
       if (polled[i + 2].revents == 0 || connection.closed) continue;
       try {
         read(connection);
-      } catch (const std::exception&) {  // out of memory, say: the rank connects again
+      } catch (const std::exception&) {  // for example, out of memory; the rank connects again
         connection.close();
       }
     }
@@ -181,7 +181,8 @@ void LiveServer::accept_some() {
     if (socket < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN) return;
-      // No descriptor or no memory is left. Those just accepted may have said hello: read it first.
+      // No descriptor or memory is left. A connection just accepted may hold a hello: read it
+      // first.
       Connection* oldest = oldest_stranger();
       if (oldest == nullptr) accept_again_ = begin + accept_pause;  // the listener stays readable
       if (oldest == nullptr || oldest->since >= begin) return;

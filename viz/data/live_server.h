@@ -27,8 +27,7 @@ struct Arrival {
   std::string bytes;
 };
 
-/// Whose ranks the viewer accepts, and how many connections it keeps that have not said who they
-/// are.
+/// Which ranks the viewer accepts, and how many connections it keeps that have not sent a hello.
 struct Admission {
   std::string token{};  ///< required of every rank, if not empty
   /// Without a token the viewer listens on this machine only, and accepts only this user's ranks:
@@ -36,7 +35,7 @@ struct Admission {
   uid_t user = ::getuid();
   std::chrono::milliseconds hello_within{5000};  ///< after connecting
   /// Most connections without a hello. One more displaces the oldest, so that idle connections
-  /// never keep a rank out: a rank says hello at once.
+  /// never keep a rank out: a rank sends its hello at once.
   std::size_t most_strangers = 128;
 };
 
@@ -96,18 +95,18 @@ class LiveServer {
   int listener_ = -1;
   SocketTable sockets_;
   int wake_pipe_[2] = {-1, -1};  ///< take() and the destructor write to it, the thread polls it
-  std::vector<std::unique_ptr<Connection>> connections_;  ///< from the oldest
-  Clock::time_point accept_again_{};      ///< after accept has failed for want of a descriptor
-  std::string run_;                       ///< the run being shown
+  std::vector<std::unique_ptr<Connection>> connections_;  ///< oldest first
+  Clock::time_point accept_again_{};                      ///< set if accept ran out of descriptors
+  std::string run_;                                       ///< the run being shown
   std::deque<std::string> past_runs_;     ///< reconnecting ranks of these runs are refused
   std::map<int, std::int64_t> received_;  ///< bytes received of each rank's file
   std::atomic<int> run_number_{0};
   std::atomic<int> connected_{0};
   std::atomic<int> refused_{0};
   std::atomic<bool> stop_{false};
-  mutable std::mutex mutex_;      ///< guards the two below
+  mutable std::mutex mutex_;      ///< guards inboxes_ and ready_
   std::map<int, Inbox> inboxes_;  ///< by rank, of this run
-  std::deque<int> ready_;         ///< the ranks whose bytes take() returns, in this order
+  std::deque<int> ready_;         ///< the ranks with bytes for take(), in the order it returns them
   std::thread thread_;
 };
 

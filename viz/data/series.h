@@ -29,8 +29,8 @@ class BubbleSeries {
     Overlap overlap{};
     StepParts parts{};  ///< summed over ranks
   };
-  /// Counts the steps that have ended. From now until the next call, find() computes points for
-  /// about `budget`, but at least one.
+  /// Counts the steps that have ended. Until the next call, find() spends about `budget` on
+  /// computing points, but computes at least one.
   void update(const Timeline& timeline, std::chrono::milliseconds budget);
   void clear() { *this = {}; }
   /// Returns the number of completed steps: the first ones of timeline.steps().

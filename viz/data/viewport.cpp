@@ -12,8 +12,8 @@ constexpr double glide_seconds = 0.06;  // a glide's time constant
 constexpr double arrived = 1e-3;        // of the window width: distance at which a glide ends
 constexpr double narrowest = 100;       // picoseconds
 constexpr double widest = 1e19;
-constexpr double farthest = 1e19;   // of the middle of the window from 0
-constexpr double finest = 0x1p-38;  // of its distance from 0: what doubles tell apart
+constexpr double farthest = 1e19;   // largest distance of the window's middle from 0
+constexpr double finest = 0x1p-38;  // smallest width, relative to that distance
 
 /// Returns the window, changed if necessary so that doubles can tell its pixels apart.
 TimeWindow resolvable(const TimeWindow& window) {
@@ -76,7 +76,7 @@ void Viewport::pan(double share) {
   const double by = share * target_.width();
   go_to({target_.begin + by, target_.end + by});
   window_ = resolvable(
-      {window_.begin + by, window_.end + by});  // at once: the dragged point stays in place
+      {window_.begin + by, window_.end + by});  // at once, to keep the dragged point in place
 }
 
 TimeWindow Viewport::latest(const Timeline& timeline) {

@@ -43,7 +43,7 @@ class Viewport {
   /// Advances to the next frame, `seconds` after the last: follows, glides or (`at_once`) jumps.
   void advance(const Timeline& timeline, double seconds, bool at_once = false);
 
-  /// Returns the window to follow a live run with: about the last three steps, up to the present.
+  /// Returns the window that follows a live run: about the last three steps, up to the present.
   static TimeWindow latest(const Timeline& timeline);
 
  private:

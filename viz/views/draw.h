@@ -22,13 +22,13 @@ struct Rect {
   Rect inset(float by) const { return {left + by, top + by, right - by, bottom - by}; }
 };
 
-/// Returns the whole part of a number that is not negative, or 0.
+/// Returns the integer part of a number, or 0 if the number is negative.
 inline std::size_t whole_number(float number) {
   return number >= 1 ? static_cast<std::size_t>(number) : 0;
 }
 
-/// Returns the start of a text. A trace may have texts of any length, and no longer one fits on a
-/// screen.
+/// Returns at most the first 512 bytes of a text: a trace may contain texts of any length, but no
+/// screen has room for more.
 std::string_view beginning(std::string_view text);
 
 enum class Align { left, centre, right };

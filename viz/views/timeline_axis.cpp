@@ -13,7 +13,7 @@ namespace {
 constexpr float mark_spacing = 120;  // pixels, minimum
 constexpr float least_step_label = 14;
 constexpr std::size_t most_overview_ranks = 32;
-constexpr auto free_folding = std::chrono::milliseconds{2};  // the overview's, in every frame
+constexpr auto free_folding = std::chrono::milliseconds{2};  // cheap enough for every frame
 
 /// Returns 1, 2 or 5 times a power of ten, at least `least`.
 double round_spacing(double least) {

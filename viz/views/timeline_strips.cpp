@@ -16,7 +16,7 @@ constexpr float inset_share = 0.5f;       // of a strip's height, for spans nest
 constexpr float least_fold_alpha = 0.3f;  // keeps a nearly empty fold visible
 constexpr std::size_t most_arrows = 300;  // more would cover everything
 constexpr float arrow_size = 4.5f;
-constexpr std::size_t most_open = 64;  // a lane of a run has at most 8
+constexpr std::size_t most_open = 64;  // in a run, a lane has at most 8
 constexpr float least_row = 0.5f;      // pixels of height below which a row is not visible
 constexpr float least_open = 6;  // minimum pixels of an open span, even if its clock has stopped
 

@@ -69,14 +69,15 @@ class TimelineView {
   bool keys_held_ = false;
   bool dragging_overview_ = false;
   bool dragged_ = false;  ///< the mouse moved while the button was down, so its release is no click
-  /// Boxes that this frame may still draw; a window full of lanes that overlap has more.
+  /// The number of boxes that this frame may still draw. A window full of overlapping spans has
+  /// more.
   std::size_t boxes_left_ = 0;
   std::vector<Box> boxes_;  ///< boxes of the row being drawn; a member to reuse its memory
-  /// The overview's boxes. Folding looks at every span of the run, so while spans arrive it is
-  /// repeated only so often that it takes a small share of the time.
+  /// The overview's boxes. Folding visits every span of the run, so while spans arrive it is
+  /// repeated only rarely, to take a small share of the time.
   struct Overview {
     std::vector<std::vector<Box>> boxes;  ///< by rank
-    TimeWindow window;                    ///< the run when they were folded
+    TimeWindow window;                    ///< of the whole run when they were folded
     std::int64_t spans = -1;
     float width = 0;
     std::chrono::steady_clock::time_point again_from{};
