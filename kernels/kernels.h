@@ -153,8 +153,8 @@ constexpr void for_each_kernel(Visit visit) {
 /// each on the calling thread.
 const Kernels& cpu_kernels();
 
-/// Returns the library of the CPU's matrix products and the instructions that it uses here, such as
-/// "oneDNN 2.6.3, AVX2".
+/// Returns the library that computes the CPU's matrix products and the instruction set that it uses
+/// here, such as "oneDNN 2.6.3, AVX2".
 std::string cpu_kernels_library();
 
 }  // namespace lockstep

@@ -35,9 +35,9 @@ struct Head {
 };
 
 /// Memory for the matrices of one sequence and head. In a (b, s, h) view, a head's rows are h or
-/// 3 h elements apart, and may be of a narrow type. A product copies a matrix with gaps (gemm.h);
-/// keys and values take part in a product per block of queries, so they are copied once for all
-/// blocks.
+/// 3 h elements apart, and may be 16-bit. A product copies a matrix whose rows have gaps (gemm.h).
+/// Keys and values are operands of one product per block of queries, so they are copied once for
+/// all blocks.
 class Heads {
  public:
   Heads(const Sizes& n, int count)
@@ -49,7 +49,7 @@ class Heads {
     sequence_ = sequence;
     head_ = head;
   }
-  /// Returns matrix i as it is.
+  /// Returns matrix i.
   Head operator[](int i) const { return {memory_.get() + i * n_.s * n_.d, n_.d}; }
   /// Returns matrix i, copied from the selected head of a (b, s, h) view.
   Head read(const View& view, int i) const {

@@ -1,10 +1,10 @@
 #pragma once
 
 /// Matrix products on the CPU, computed by a library: oneDNN on x86-64 (gemm_onednn.cpp), which
-/// chooses its code by the processor's features, or OpenBLAS (gemm_openblas.cpp).
+/// selects code for the processor's features, or OpenBLAS (gemm_openblas.cpp).
 ///
-/// A product runs on the calling thread. Its bits depend on the extents, the factors and the
-/// elements; they depend neither on alignment, nor on row strides, nor on other threads.
+/// A product runs on the calling thread. The bits of its result depend on the extents, the factors
+/// and the elements, but not on alignment, row strides or other threads.
 
 #include <cstdint>
 #include <string>
@@ -24,7 +24,7 @@ struct MatrixOf {
 using Matrix = MatrixOf<float>;
 using Bf16Matrix = MatrixOf<std::uint16_t>;
 
-/// The extents after transposition: (m, k) times (k, n).
+/// The extents of a product after any transposition: (m, k) times (k, n).
 struct Extents {
   std::int64_t m, n, k;
 };
@@ -41,7 +41,7 @@ bool multiplies_bf16();
 /// rounds once, to the type of c (f32 or bf16). Requires multiplies_bf16().
 void gemm_bf16(Extents extents, Bf16Matrix a, Bf16Matrix b, bool accumulate, View c);
 
-/// Returns the library, its version and the code that it chose for this processor, such as
+/// Returns the library, its version and the instruction set that it uses on this processor, such as
 /// "oneDNN 2.6.3, AVX-512".
 std::string gemm_library();
 

@@ -1,6 +1,6 @@
-/// Matrix products by oneDNN. f32 products are calls of dnnl_sgemm. oneDNN has no such call for
-/// bf16; there a product is a "primitive", code that oneDNN generates for the extents (some 0.3 ms)
-/// and that this file keeps.
+/// Matrix products with oneDNN. For f32, this file calls dnnl_sgemm. oneDNN has no such call for
+/// bf16: a product needs a "primitive", code that oneDNN generates for the extents in about 0.3 ms
+/// and that this file caches.
 
 #include <oneapi/dnnl/dnnl_debug.h>
 #include <algorithm>
@@ -13,25 +13,25 @@
 
 #include "kernels/cpu/gemm.h"
 
-/// OpenMP's, whose header not every compiler has.
+/// Declared here because not every compiler has OpenMP's header.
 extern "C" void omp_set_num_threads(int threads);
 
 namespace lockstep::cpu {
 namespace {
 
-/// Tells OpenMP to use one thread for what the calling thread computes: the ranks provide the
+/// Makes OpenMP use a single thread for the calling thread's computations: the ranks provide the
 /// parallelism, and the order of sums must not depend on the number of cores.
 void use_one_thread() {
   [[maybe_unused]] thread_local const bool done = (omp_set_num_threads(1), true);
 }
 
-/// The extents of a matrix as it lies in memory.
+/// The extents of a matrix as stored, before any transposition.
 struct Stored {
   std::int64_t rows, columns;
 };
 
-/// A matrix whose rows follow each other without gaps: the given one, or a copy of it. oneDNN picks
-/// its code by row stride as well as by extents, and the codes differ in the order of their sums.
+/// A matrix without gaps between its rows: the given matrix, or a copy of it. oneDNN selects code
+/// by row stride as well as by extents, and different code adds in different orders.
 template <class T>
 class Dense {
  public:
@@ -59,7 +59,8 @@ class Dense {
   std::unique_ptr<T[]> copy_;
 };
 
-/// The same for a matrix that a product writes: memory without gaps, and `put_back`.
+/// The result of a product, without gaps between its rows: the target itself, or a temporary that
+/// put_back() copies to the target.
 template <class T>
 class DenseResult {
  public:
@@ -73,7 +74,7 @@ class DenseResult {
 
   T* data() { return copy_ ? copy_.get() : target_; }
 
-  /// Copies the result to where it belongs.
+  /// Copies the result to the target.
   void put_back() const {
     for (std::int64_t row = 0; copy_ && row < rows_; ++row)
       std::copy_n(copy_.get() + row * columns_, columns_, target_ + row * row_stride_);
@@ -86,8 +87,8 @@ class DenseResult {
 };
 
 /// Returns whether oneDNN uses these instructions here. The processor must have them, and
-/// ONEDNN_MAX_CPU_ISA, if set, must allow them. A set of instructions contains the bits of those
-/// that it extends.
+/// ONEDNN_MAX_CPU_ISA, if set, must allow them. An instruction set's value contains the bits of
+/// every set that it extends.
 bool has(dnnl_cpu_isa_t instructions) {
   return (dnnl_get_effective_cpu_isa() & instructions) == instructions;
 }
@@ -121,7 +122,7 @@ namespace {
 
 using dnnl::memory;
 
-/// One product of bf16 matrices, as code for its extents.
+/// Generated code for a product of bf16 matrices with given extents.
 class Bf16Product {
  public:
   Bf16Product(Extents extents, bool a_transposed, bool b_transposed, bool accumulate,
@@ -161,8 +162,8 @@ class Bf16Product {
   dnnl::matmul matmul_;
 };
 
-/// Returns the code for these extents, which it makes on their first use in this thread. oneDNN
-/// keeps the code of all threads, so a second thread gets it without generating it.
+/// Returns the code for these extents, and creates it on their first use in this thread. oneDNN
+/// caches generated code for all threads, so a second thread does not generate it again.
 Bf16Product& bf16_product(Extents extents, bool a_transposed, bool b_transposed, bool accumulate,
                           memory::data_type c) {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, bool, bool>;
@@ -186,7 +187,7 @@ void gemm_bf16_to(Extents extents, Bf16Matrix a, Bf16Matrix b, bool accumulate, 
   result.put_back();
 }
 
-/// Returns the name of the widest instructions that oneDNN uses here.
+/// Returns the name of the most advanced instruction set that oneDNN uses here.
 std::string instructions() {
   if (has(dnnl_cpu_isa_avx512_core_amx)) return "AVX-512 and AMX";
   if (has(dnnl_cpu_isa_avx512_core_bf16)) return "AVX-512 with BF16";

@@ -1,4 +1,4 @@
-/// Matrix products by OpenBLAS, which packs its operands, so that strides don't affect the bits.
+/// Matrix products with OpenBLAS. It packs its operands, so row strides do not affect the bits.
 
 #include <cblas.h>
 
@@ -10,7 +10,7 @@ namespace lockstep::cpu {
 
 void gemm(Extents extents, float alpha, Matrix a, Matrix b, float beta, float* c,
           std::int64_t c_row_stride) {
-  // For the whole process: the ranks provide the parallelism.
+  // Sets one thread for the whole process, because the ranks provide the parallelism.
   [[maybe_unused]] static const bool one_thread = (openblas_set_num_threads(1), true);
   const auto flag = [](Matrix x) { return x.transposed ? CblasTrans : CblasNoTrans; };
   const auto whole = [](std::int64_t x) { return static_cast<blasint>(x); };

@@ -1,7 +1,7 @@
 /// The linear layer: three matrix products, which account for nearly all of a GPT's arithmetic.
 ///
 /// With N rows, each product takes 2 N in out FLOPs and moves N (in + out) + in out elements.
-/// gemm.h says which library computes the products.
+/// gemm.h names the library that computes the products.
 
 #include <algorithm>
 

@@ -46,7 +46,7 @@ void add_bias_gradient(const View& dy, const View& db) {
   std::transform(sums.begin(), sums.end(), db.u16(), element::to_bf16);
 }
 
-/// Returns whether the products of these matrices, which go to `result`, can be those of bf16.
+/// Returns whether gemm_bf16() can compute the product of these matrices into `result`.
 bool all_bf16(const View& a, const View& b, const View& result) {
   return a.dtype == DType::bf16 && b.dtype == DType::bf16 && result.dtype != DType::f16;
 }

@@ -2,8 +2,8 @@
 /// f32, calls the f32 kernel, and rounds the results. The types of a kernel's arguments (kernel.h)
 /// tell which arguments may be narrow, and whether the kernel reads or writes each argument.
 ///
-/// A kernel that treats each row by itself runs on blocks of rows, so that what is converted stays
-/// in the L1 and L2 caches.
+/// A kernel that processes rows independently runs on blocks of rows, so that the converted
+/// elements stay in the L1 and L2 caches.
 
 #include <algorithm>
 #include <array>
@@ -116,14 +116,15 @@ bool fits(const Argument<access, type>& argument, std::int64_t rows) {
   return argument.data != nullptr && (columns || mine == rows);
 }
 
-/// Wraps a kernel that treats each row by itself, so that it runs on blocks of rows.
+/// Wraps a kernel that processes rows independently, so that it runs on blocks of rows.
 template <class First, class... Others>
 Kernel<void(Queue, First, Others...)> by_rows(const Kernel<void(Queue, First, Others...)>& kernel) {
   return [kernel](Queue queue, const First& x, const Others&... others) {
     const std::int64_t rows = x.shape.rows();
     const std::int64_t block = block_elements / std::max<std::int64_t>(x.shape.last(), 1);
     const bool any_narrow = (narrow(x) || ... || narrow(others));
-    // Arguments that don't fit go to the kernel whole, because its message names their shapes.
+    // If an argument doesn't fit, passes all arguments in full, so that the kernel's error names
+    // their shapes.
     const bool all_fit = x.shape.rank() >= 2 && (fits(x, rows) && ... && fits(others, rows));
     if (!any_narrow || !all_fit || block < 1) return kernel(queue, x, others...);
     for (std::int64_t first = 0; first < rows; first += block) {
@@ -145,7 +146,7 @@ Kernels with_narrow_types(const Kernels& f32) {
   kernels.add = by_rows(kernels.add);
   kernels.layernorm_forward = by_rows(kernels.layernorm_forward);
   kernels.layernorm_backward_input = by_rows(kernels.layernorm_backward_input);
-  // These take every type.
+  // These kernels take every type.
   kernels.copy = f32.copy;
   kernels.convert = f32.convert;
   kernels.attention_forward = f32.attention_forward;
