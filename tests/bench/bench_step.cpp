@@ -52,7 +52,7 @@ class Training {
     optimizer_.step();
   }
 
-  /// Returns each kernel's share of a step, by name.
+  /// Returns each kernel's share of a step's time, by kernel name.
   std::map<std::string, double> shares(int steps) {
     Recorder& trace = rank_.trace;
     trace.drain();
@@ -90,7 +90,7 @@ std::string where() {
   return fmt::format("{}, {}", processor_model(), cpu_kernels_library());
 }
 
-/// The rate of the linear layers' products alone, as a share of the peak.
+/// Reports the rate of the linear layers' products alone, as a share of the peak.
 void products(benchmark::State& state, int hidden, DType dtype) {
   const double peak = peak_flops(dtype);
   LinearProducts work{model_of(hidden, dtype), batch_size};
@@ -104,7 +104,7 @@ void products(benchmark::State& state, int hidden, DType dtype) {
   state.SetLabel("share of the peak in linear layers' products; " + where());
 }
 
-/// A step's useful FLOPs over the peak, and its speed over PyTorch's.
+/// Reports a step's useful FLOP/s as a share of the peak, and its speed relative to PyTorch's.
 void training_step(benchmark::State& state, int hidden, DType dtype) {
   const GptConfig config = model_of(hidden, dtype);
   with_training(state, config, [&](Training& training) {

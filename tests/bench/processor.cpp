@@ -44,8 +44,8 @@ double best_rate(double flops, Round round) {
   return best;
 }
 
-// Each of these executes `instruction` on `sums` registers, again and again. The empty assembler
-// text keeps the compiler from computing equal sums once.
+// Each of these executes `instruction` on `sums` registers repeatedly. The empty assembler text
+// keeps the compiler from merging equal sums into one.
 #define LOCKSTEP_FILL_CORE(registers, one, instruction)                                           \
   registers sum[sums];                                                                            \
   _Pragma("GCC unroll 12") for (int i = 0; i < sums; ++i) {                                       \
@@ -76,7 +76,7 @@ __attribute__((target("avx2,fma"))) void avx2_round() {
   const __m256 x = _mm256_set1_ps(0.5F);
   LOCKSTEP_FILL_CORE(__m256, x, _mm256_fmadd_ps(sum[i], x, x));
 }
-void sse_round() {  // without a fused instruction: a multiplication and an addition
+void sse_round() {  // SSE has no fused multiply-add
   const __m128 x = _mm_set1_ps(0.5F);
   LOCKSTEP_FILL_CORE(__m128, x, _mm_add_ps(_mm_mul_ps(sum[i], x), x));
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// What one core of this machine can do at most, as the yardstick of everything that computes: a
-/// ratio to a library's routine says nothing if the routine itself is slow.
+/// The peak rate of one core of this machine, the yardstick for all computation. A comparison with
+/// a library's routine means little if that routine is itself slow.
 
 #include <string>
 
@@ -9,19 +9,19 @@
 
 namespace lockstep::bench {
 
-/// Returns the processor's model, as the system names it.
+/// Returns the system's name for the processor's model.
 std::string processor_model();
 
-/// Measures the FLOP/s of one core in the widest fused multiply-add that it has: f32, or bf16 with
-/// f32 sums. Operands stay in registers. Returns 0 if the processor has no such instruction. The
-/// environment variable ONEDNN_MAX_CPU_ISA=AVX2 limits oneDNN to AVX2, and this function as well.
+/// Measures the FLOP/s of one core with its widest fused multiply-add instruction: f32, or bf16
+/// with f32 sums. Operands stay in registers. Returns 0 if the processor has no such instruction.
+/// The environment variable ONEDNN_MAX_CPU_ISA=AVX2 limits both oneDNN and this function to AVX2.
 double peak_flops(DType dtype);
 
-/// Returns the seconds that the calling thread has computed.
+/// Returns the CPU time of the calling thread so far, in seconds.
 double thread_seconds_now();
 
-/// Returns the seconds that the calling thread computes in `work`, which, unlike the time that
-/// passes, does not grow when other processes take turns on the core.
+/// Returns the CPU time that the calling thread spends in `work`, in seconds. Unlike wall-clock
+/// time, it does not grow if other processes share the core.
 template <class Work>
 double thread_seconds_of(Work&& work) {
   const double start = thread_seconds_now();

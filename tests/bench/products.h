@@ -1,6 +1,6 @@
 #pragma once
 
-/// The matrix products of a training step, without anything else that the step computes.
+/// The matrix products of a training step, without the rest of the step.
 
 #include <cstdint>
 #include <vector>
@@ -9,13 +9,14 @@
 
 namespace lockstep::bench {
 
-/// Every linear layer has three products (one in the forward pass; in the backward pass, one for
-/// the input and one for the weight). Attention has six (two in the forward pass and four in the
-/// backward pass, not counting the recomputed scores). FLOPs are 2 m n k for each product, and
-/// those of attention are halved, because nobody needs the scores above the diagonal.
+/// Returns the FLOPs of a step's matrix products. Every linear layer has three products (one in the
+/// forward pass; in the backward pass, one for the input and one for the weight). Attention has six
+/// (two in the forward pass and four in the backward pass, not counting the recomputed scores).
+/// Each product takes 2 m n k FLOPs; those of attention count half, because the scores above the
+/// diagonal are not needed.
 double product_flops(const GptConfig& config, int batch);
 
-/// Computes the products of the linear layers on data of its own, with the CPU kernels.
+/// Computes the products of the linear layers with the CPU kernels, on its own data.
 class LinearProducts {
  public:
   LinearProducts(const GptConfig& config, int batch);

@@ -33,7 +33,7 @@ std::unique_ptr<TorchStep> TorchStep::start(const GptConfig& config, int batch, 
   ::close(up[1]);
   std::unique_ptr<TorchStep> torch{
       new TorchStep{child, ::fdopen(down[1], "w"), ::fdopen(up[0], "r")}};
-  if (!torch->read_line(torch->version_)) return nullptr;  // it has said why on standard error
+  if (!torch->read_line(torch->version_)) return nullptr;  // it printed the reason to stderr
   return torch;
 }
 
@@ -43,7 +43,7 @@ TorchStep::TorchStep(pid_t process, std::FILE* to, std::FILE* from)
 }
 
 TorchStep::~TorchStep() {
-  std::fclose(to_);  // the process ends at the end of its input
+  std::fclose(to_);  // the process exits when its input ends
   std::fclose(from_);
   ::waitpid(process_, nullptr, 0);
 }

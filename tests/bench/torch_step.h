@@ -10,17 +10,17 @@
 
 namespace lockstep::bench {
 
-/// PyTorch's training step of the same model and batch, in a process of its own (torch_step.py)
-/// that computes one step at a time when asked to, on one thread.
+/// PyTorch's training step for the same model and batch. A separate process (torch_step.py)
+/// computes one step per request, on one thread.
 class TorchStep {
  public:
-  /// Starts the process. Returns nothing if `python3` has no PyTorch, or if this step can't be
-  /// compiled here.
+  /// Starts the process. Returns null if `python3` has no PyTorch, or if `compiled` is true and
+  /// PyTorch can't compile the step here.
   static std::unique_ptr<TorchStep> start(const GptConfig& config, int batch, bool compiled);
   TorchStep(const TorchStep&) = delete;
   ~TorchStep();
 
-  /// Computes a step and returns the seconds that its thread computed.
+  /// Computes a step and returns its thread's CPU time in seconds.
   double step();
   /// Returns PyTorch's version.
   const std::string& version() const { return version_; }

@@ -3,7 +3,7 @@
     torch_step.py LAYERS HIDDEN HEADS SEQUENCE VOCABULARY BATCH f32|bf16 eager|compiled
 
 Prints PyTorch's version after three steps. Then, for each line of standard input, computes a step and
-prints the seconds that its thread computed. In bf16, weights are f32 and autocast is on.
+prints its thread's CPU time in seconds. In bf16, weights are f32 and autocast is on.
 """
 import pathlib
 import sys

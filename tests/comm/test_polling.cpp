@@ -10,7 +10,7 @@ using namespace lockstep;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// The bounds hold on a machine of any speed: a busy machine only makes pauses longer.
+// The bounds hold at any speed, because a busy machine only makes pauses longer.
 TEST_CASE("a long wait polls rarely") {
   Polling polling;
   std::this_thread::sleep_for(milliseconds{4});

@@ -41,7 +41,7 @@ struct ImpatientRun {
     std::lock_guard lock{mutex};
     return notices.size();
   }
-  /// Called inside a kernel. Returns once there are `wanted` notices or the run has failed.
+  /// Call this inside a kernel. Returns once there are `wanted` notices or the run has failed.
   void compute_until(std::size_t wanted) {
     const auto enough = steady_clock::now() + std::chrono::seconds{60};
     while (count() < wanted && run.fabric.failure().empty() && steady_clock::now() < enough)

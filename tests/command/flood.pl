@@ -1,10 +1,10 @@
 #!/usr/bin/perl
-# Clients for the tests of the viewer's server.
+# Clients for tests of the viewer's server.
 #   flood.pl spans PORT RUN RANK MEGABYTES   streams spans as a rank would; prints how many it sent
-#   flood.pl lines PORT RUN RANK MEGABYTES   streams lines that are no events
-#   flood.pl idle PORT COUNT                 opens connections and says nothing
+#   flood.pl lines PORT RUN RANK MEGABYTES streams lines that are not events
+#   flood.pl idle PORT COUNT opens connections and sends nothing
 #   flood.pl file MEGABYTES                  prints spans
-#   flood.pl wrong PORT                      says 18 wrong hellos; prints how many were turned away
+#   flood.pl wrong PORT sends 18 wrong hellos; prints how many were refused
 use strict;
 use warnings;
 use IO::Socket::INET;
@@ -60,7 +60,7 @@ if ($what eq 'idle') {
       'x' x 100000, "$args\{\"rank\"") {
     my $peer = peer() or next;
     send_all($peer, $hello);
-    my $answer = <$peer>;    # or the end of the connection
+    my $answer = <$peer>;    # undefined if the connection ends
     $turned_away++ if !defined $answer || $answer =~ /^refused: /;
   }
   print "$turned_away\n";
@@ -80,5 +80,5 @@ if ($what eq 'idle') {
   }
   send_all($peer, qq({"ph":"i","name":"end","s":"p","pid":$rank,"tid":0,"ts":0,"args":{"spans":$spans}},\n));
   print "$spans\n";
-  <$peer>;    # keeps the connection until the viewer closes it
+  <$peer>;    # waits until the viewer closes the connection
 }

@@ -1,6 +1,6 @@
 // Writes a large trace, to measure how the viewer opens it: large_trace DIR [SPANS [RANKS]].
-// Each rank runs 1F1B-like steps: forward and backward actions that contain waits, messages' send
-// and receive spans, and an optimizer span. A span's line takes about 130 bytes.
+// Each rank runs steps like those of 1F1B: forward and backward actions that contain waits, send
+// and receive spans of messages, and an optimizer span. A span's line takes about 130 bytes.
 #include <fmt/format.h>
 
 #include <cstdint>

@@ -148,7 +148,7 @@ refuse --trace /proc '/proc'
 refuse --view here 'HOST:PORT'
 refuse --view 127.0.0.1:0 'HOST:PORT'
 
-# Two runs with one --save.
+# Two runs with the same --save.
 "$lesson" --data "$text" --trace none --steps 1000000 --parity off --quiet --save "$scratch/shared" 2>"$scratch/err" &
 holder=$!
 within 60 test -s "$scratch/.shared.lock"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The viewer under attack, with Xvfb: 18 wrong hellos, 300 idle connections, and three ranks that send as
-# fast as they can. Its memory stays below --memory, the ranks wait, a new run replaces theirs and frees
-# their memory, and SIGTERM ends the viewer within a second during the flood and while it opens a file.
+# Attacks the viewer, with Xvfb: 18 wrong hellos, 300 idle connections, and three ranks that send as fast as they can.
+# The viewer's memory must stay near --memory, the ranks must wait, a new run must replace theirs and free its memory,
+# and SIGTERM must end the viewer within a second, during the flood and while it opens a file.
 #
 #   test_flood.sh VIEWER_BINARY [--full]
 #
@@ -53,7 +53,7 @@ claim "the viewer says that it reads no more" within 500 says_full
 sleep 2
 peak=$(memory_peak)
 echo "$empty MB before the flood, $peak MB at its peak, with a limit of $limit MB"
-# While a row of spans grows, it is in memory twice for a moment: here, up to a third of all spans.
+# While a row of spans grows, it is briefly in memory twice. Here, one row holds up to a third of all spans.
 claim "its memory stays near the limit" [ "$peak" -lt $((limit + limit / 3 + 32)) ]
 client spans "$port" after 0 1
 if [ -n "$full" ]; then client lines "$port" after 1 3000; client lines "$port" after 2 3000; sleep 20; fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs whose trace can't be written: one warning, and training, --save and the results go on. Prints
-# "N passed, N failed".
+# Runs whose trace can't be written print one warning; training, --save and the results are not affected. Prints "N
+# passed, N failed".
 #
 #   test_full_disk.sh LESSON LAUNCH...    LESSON is a pipeline's, such as lesson_09_1f1b; LAUNCH is
 #                                         threads or mpi
@@ -19,7 +19,7 @@ whole_lines() { # FILE...
   for file; do [[ ! -s $file || $(tail -c 1 "$file" | od -An -tx1) == ' 0a' ]] || return 1; done
 }
 warns_once() { [[ $(grep -c "can't write" <<<"$err") == 1 ]]; }
-# The losses and the parity, which do not depend on the trace.
+# Prints the losses and the parity results, which do not depend on the trace.
 results() { perl -MJSON::PP -0777 -ne '$r = decode_json($_);
   print JSON::PP->new->canonical->encode([@{$r}{qw(losses parity sample)}])' "$1"; }
 
@@ -28,10 +28,11 @@ for launch in "$@"; do
   claim "a run is good ($launch)" ended 0
   largest=$(stat -c %s "$scratch/saved"/* "$scratch/good.json" | sort -n | tail -n 1)
   smallest=$(stat -c %s "$scratch"/good/rank?.json | sort -n | head -n 1)
-  blocks=$(((largest + 1023) / 1024 + 1))    # as many as the checkpoint needs
+  blocks=$(((largest + 1023) / 1024 + 1))    # enough for the checkpoint
   claim "a trace is larger than the limit ($launch): $smallest, $blocks KiB" [ "$smallest" -gt $((blocks * 1024)) ]
 
-  # A limit on the size of files: ulimit -f, and without care SIGXFSZ. MPI cannot start under one.
+  # A limit on the size of files (ulimit -f); by default, SIGXFSZ would end the run. MPI cannot start under such a
+  # limit.
   if [[ $launch == threads ]]; then
     run bash -c "ulimit -f $blocks; exec \"\$@\"" - "$lesson" "${flags[@]}" --launch "$launch" --trace "$scratch/cut" \
       --save "$scratch/saved_too" --report "$scratch/cut.json"
@@ -45,7 +46,7 @@ for launch in "$@"; do
     claim "the trace has its beginning ($launch)" [ "$(stat -c %s "$scratch/cut/rank0.json")" -gt 10000 ]
   fi
 
-  # A disk of 64 KiB, in a mount namespace of its own; not every system lets a user have one.
+  # A disk of 64 KiB, in a separate mount namespace. Not every system lets a user create one.
   mkdir -p "$scratch/disk"
   if unshare -rm mount -t tmpfs -o size=64k none "$scratch/disk" 2>/dev/null; then
     # shellcheck disable=SC2016  # expanded by the inner shell

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The viewer opens ten million spans of 8 ranks (1.3 GB of JSON) in 1.0 GB of resident memory. Prints
-# the time, and with --in-time checks that it is at most 5 s, which needs an idle machine.
+# The viewer opens ten million spans of 8 ranks (1.3 GB of JSON) in 1.0 GB of resident memory. Prints the time that this
+# takes. With --in-time, checks that it is at most 5 s, which requires an idle machine.
 #
 #   test_large_trace.sh GENERATOR VIEWER_BINARY [--in-time]
 set -uo pipefail
@@ -16,7 +16,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/viewer.sh"
 spans=10000000
 "$generator" "$traces" $spans 8
 "$viewer" "$traces" --screenshot "$scratch/large.png" --stats "$stats" & shown=$!
-# The peak as the kernel counts it, read until the process ends.
+# Reads the kernel's count of peak memory until the process ends.
 resident=0
 while seen=$(sed -n 's/^VmHWM:[[:space:]]*\([0-9]*\) kB/\1/p' "/proc/$shown/status" 2>/dev/null) && [ -n "$seen" ]; do
   resident=$seen

@@ -255,7 +255,7 @@ claim "and then the lesson runs" says 'lesson 09_1f1b'
 unset CXX LACKING
 rm -rf "$house/build"
 
-# dpkg knows a CMake, but the PATH leads to none.
+# dpkg reports a CMake, but there is none on the PATH.
 mkdir "$scratch/tools"
 find /usr/bin -maxdepth 1 -mindepth 1 ! -name 'cmake*' -exec ln -s -t "$scratch/tools" {} +
 PATH=$scratch/bin:$scratch/tools lockstep lesson 9; claim "without cmake, a build fails" ended 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs that are killed while they save: the place of --save then holds the old checkpoint or the new
-# one, whole, and loads. Prints "N passed, N failed".
+# Kills runs while they save. The folder of --save must then hold either the old checkpoint or the new one in full, and
+# it must load. Prints "N passed, N failed".
 #
 #   test_save_interrupted.sh LESSON COUNT [LAUNCH...]    LESSON is lesson_02_data_parallel; kills COUNT
 #                                                        runs per LAUNCH (threads, mpi), half with
@@ -16,12 +16,12 @@ seq 1 2000 >"$text"
 flags=(--data "$text" --trace none --parity off --quiet --ranks 2 --steps 1 --batch 2 --sequence 8 --layers 2
   --hidden 128 --clock modelled)
 
-# The names and checksums of a folder's files, but for unfinished ones, in one line.
+# Prints the names and checksums of a folder's files, except unfinished ones, in one line.
 contents() { (cd "$1" 2>/dev/null && cksum -- * | grep -v '\.partial$' | tr '\n' ' '); }
 
-# Starts the command, waits until FOLDER.partial or a *.partial within FOLDER exists, and then for
-# MICROSECONDS, sends the signal to the command, and waits until nothing of it is left. Prints how
-# long the partial folder was seen, in microseconds, if no signal is given.
+# Starts the command, waits until FOLDER.partial or a *.partial within FOLDER exists, waits another MICROSECONDS, sends
+# the signal to the command, and waits until all its processes are gone. If no signal is given, prints how long the
+# partial folder existed, in microseconds.
 cat >"$scratch/interrupt" <<'END'
 use Time::HiRes qw(time usleep);
 my ($folder, $signal, $delay, @command) = @ARGV;
@@ -63,7 +63,7 @@ for launch in "$@"; do
     cp -r "$scratch/old" "$place"
     signal=KILL
     (( i % 2 )) && signal=TERM
-    # Delays are drawn from a range that follows the machine's speed, so that both ends occur.
+    # The range of random delays depends on the machine's speed, so that both outcomes occur.
     perl "$scratch/interrupt" "$place" "$signal" $(((RANDOM * 32768 + RANDOM) % (range + 1))) "$lesson" "${flags[@]}" \
       --launch "$launch" --load "$place" --save "$place" --seed 2 >/dev/null
     # Between two renames, the old folder has another name.
@@ -82,7 +82,7 @@ for launch in "$@"; do
   claim "every folder loads ($launch): $unloadable of $count do not" [ "$unloadable" = 0 ]
   printf '%s: %d runs killed while saving (%d µs): %d left the old checkpoint, %d the new one, %d a mixture\n' \
     "$launch" "$count" "$took" "$found_old" "$found_new" "$mixed"
-  # What a killed run leaves beside the place does not matter to the next.
+  # The next run must not be affected by files that a killed run left behind.
   run "$lesson" "${flags[@]}" --launch "$launch" --load "$place" --save "$place"
   claim "the next run saves there ($launch)" ended 0
   claim "and leaves nothing beside it ($launch)" [ "$(cd "$scratch" && echo place*)" = "place place.err" ]

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Runs under mpirun in which a process is stopped (SIGSTOP) or mpirun is killed. --timeout holds from
-# the start of a run to its end: the run fails with exit code 1, names the process, and leaves no
-# process behind. Also checks that a run on one host listens only on the loopback interface. Prints
-# "N passed, N failed".
+# Runs under mpirun in which a process is stopped (SIGSTOP) or mpirun is killed. --timeout applies from the start of a
+# run to its end: the run must fail with exit code 1, name the process, and leave no process behind. Also checks that a
+# run on one host listens only on the loopback interface. Prints "N passed, N failed".
 #
 #   test_stops.sh FAILING      FAILING is tests/command/failing
 set -uo pipefail
@@ -45,7 +44,7 @@ for rank in 0 1 2 3; do
   claim "a rank is stopped in training: what rank $rank did" grep -qE "^  rank $rank on [^ ]+:\$" <<<"$err"
 done
 
-# With --pace, ranks sleep on purpose, but a time-out still holds.
+# With --pace, ranks sleep on purpose, but the time-out still applies.
 begin --how stop --pace 1
 fails_with 'a rank is stopped in a paced run' "$stopped"
 
@@ -57,7 +56,7 @@ for signal in KILL STOP; do
   within 60 trains
   claim "mpirun exists" mpirun
   if [[ $signal == KILL ]]; then
-    # Every process of the run that listens, listens on the loopback interface.
+    # Processes of the run may listen on the loopback interface only.
     inodes=" $(for process in $(processes); do
       find "/proc/$process/fd" -lname 'socket:*' -printf '%l\n' 2>/dev/null
     done | tr -dc '0-9\n' | sort -u | tr '\n' ' ')"

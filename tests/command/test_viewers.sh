@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs whose viewer misbehaves: it accepts and never reads, never accepts, sends garbage, hangs up, or
-# refuses. Each run ends as usual, soon after its last step, with every span in its files. Then the
-# viewer's token: it is on no process's command line. Prints "N passed, N failed".
+# refuses. Each run must end as usual, soon after its last step, with every span in its files. Also checks that the
+# viewer's token is on no process's command line. Prints "N passed, N failed".
 #
 #   test_viewers.sh LESSON_BINARY
 set -uo pipefail
@@ -12,7 +12,7 @@ command -v perl >/dev/null || { echo "skipped: there is no perl"; exit 77; }
 listeners=()
 trap 'kill "${listeners[@]}" 2>/dev/null; rm -rf "$scratch"' EXIT
 
-# A server for each kind, which writes its port to a file.
+# Starts a server of the given kind, which writes its port to a file.
 serve() { # KIND
   timeout 200 perl -MIO::Socket::INET -e '
     my ($kind, $file) = @ARGV;
@@ -44,7 +44,7 @@ kinds=(unaccepting silent deaf garbage hanging-up babbling refusing)
 launches=(threads)
 if command -v mpirun >/dev/null; then launches+=(mpi); fi
 for kind in "${kinds[@]}"; do serve "$kind"; done
-# All runs at the same time: most wait some seconds for their viewer in the end.
+# Starts all runs at the same time, because most of them wait some seconds for their viewer at the end.
 declare -A running
 for launch in "${launches[@]}"; do
   for kind in $(kinds_of $launch); do
@@ -69,7 +69,8 @@ for launch in "${launches[@]}"; do
   done
 done
 
-# The token, by each of its three ways. Only the command line of timeout, which this test wrote, shows it.
+# Passes the token in each of the three ways. It may appear only on the command line of `timeout`, which this test
+# starts.
 secret=s3cr3t$RANDOM
 (umask 077 && echo "$secret" >"$scratch/token")
 port=$(<"$scratch/port-unaccepting")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests of the lessons' what-ifs, without compiling: each patch says what it changes, changes little, applies to the tree
-# as it is, and is run by a command on its lesson's page. (The tests of the pages compile and run them all.)
+# Tests of the lessons' what-ifs, without compiling: each patch says what it changes, changes little, applies to the
+# current tree, and is run by a command on its lesson's page. (The tests of the pages compile and run all patches.)
 set -uo pipefail
 
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The cost of tracing a lesson: alternates runs with and without a trace, and prints the ratio of
-# their medians, in wall-clock and in processor time. Slow.
+# their medians, in wall-clock and in CPU time. Slow.
 #
 #   trace_cost.sh LESSON_BINARY [ROUNDS [MOST]]
 #

@@ -17,11 +17,11 @@ from viewer import Viewer
 
 LESSONS = ('lesson_02_data_parallel', 'lesson_05_zero_3', 'lesson_09_1f1b')
 TIMEOUT = 1.0             # --timeout of runs with a stopped process, in seconds
-PATIENCE = 60.0           # --timeout of the others: on a busy machine, waits of seconds are no stalls
-GRACE = 2.0               # how much later a run must be over; multiplied by the machine's load
-VIEWER_PATIENCE = 5.0     # how long a run that is done waits for a viewer that does not read
+PATIENCE = 60.0           # --timeout of the others: on a busy machine, a wait of seconds is no stall
+GRACE = 2.0               # how late a run may end; multiplied by the machine's load
+VIEWER_PATIENCE = 5.0     # how long a finished run waits for a viewer that does not read
 HANG = 60                 # a run that takes this long after a fault hangs
-LONG = '1000000'          # steps of a run that is to be ended by its fault
+LONG = '1000000'          # steps of a run that its fault must end
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Result:
     what: str                                       # the run and the fault in words
     seconds: float = 0                              # from the fault to the end of the run
     allowed: float = 0                              # how long that may take on an idle machine
-    scale: float = 1                                # by how much the machine's load stretches it
+    scale: float = 1                                # factor that accounts for the machine's load
     problems: list = field(default_factory=list)
 
     def check(self, holds, problem):
@@ -70,7 +70,7 @@ class Faults:
         return run, Result(f'{lesson}, {launch}, {ranks} ranks')
 
     def finish(self, run, result, since, allowed, orphans_too=True):
-        """Waits for the end of the run, and checks when it ends and that nothing remains."""
+        """Waits for the end of the run, and checks that it ends in time and leaves no process behind."""
         result.allowed = allowed
         hangs = not run.wait(HANG)
         result.scale = load_scale()
@@ -87,7 +87,7 @@ class Faults:
             run.kill_all()
 
     def failed(self, run, result, *names):
-        """The run must have failed with exit code 1 and one line that matches each of `names`."""
+        """Checks that the run failed with exit code 1 and with one line of output that matches all of `names`."""
         result.check(run.code == 1, f'exit code {run.code} instead of 1')
         lines = [line for line in run.errors.split('\n') if line.startswith('the run failed')]
         result.check(len(lines) == 1, f'{len(lines)} lines say that the run failed')
@@ -98,7 +98,7 @@ class Faults:
         result.check(run.code == 0, f'exit code {run.code} instead of 0: {run.errors[:300]!r}')
 
     def rank_begins(self, run, rank):
-        """Waits for a rank's process. Returns its id, or nothing if the run ends first."""
+        """Waits for a rank's process. Returns its id, or a false value if the run ends first."""
         return run.until(lambda: run.ranks().get(rank))
 
     def trains(self, run, bytes_written=20000):
@@ -130,7 +130,7 @@ class Faults:
         run.process.kill()
         self.finish(run, result, since, GRACE)
         result.check(run.code == -signal.SIGKILL, f'exit code {run.code}')
-        # Nobody is left who could complete the last lines.
+        # No process is left that could complete the last lines.
         result.problems += run.trace_problems(run.count, spare=range(run.count))
         return result
 
@@ -180,7 +180,7 @@ class Faults:
         return result
 
     def stop_threads(self, draw, folder):
-        """A process that was stopped as a whole goes on: no rank has stalled."""
+        """A process that is stopped as a whole must continue afterwards, because no rank has stalled."""
         run, result = self.start(draw, folder, 'threads', '--parity', 'off', '--steps', '10', timeout=TIMEOUT)
         time.sleep(draw.uniform(0, 0.6))
         result.what += f': SIGSTOP to the process, SIGCONT after {2 * TIMEOUT:g} s'
@@ -208,7 +208,8 @@ class Faults:
         if not over:
             run.process.terminate()
         self.finish(run, result, since, GRACE)
-        # A run may have ended in the meantime; before it watches for signals, the system ends it.
+        # The run may have ended in the meantime. If it does not handle SIGTERM yet, the signal
+        # kills it.
         allowed = {130, 0} if handled else {130, -signal.SIGTERM}
         result.check(run.code in allowed, f'exit code {run.code} instead of 130: {run.errors[:300]!r}')
         if run.code == 130:
@@ -274,7 +275,7 @@ class Faults:
 
     @dataclass
     class Reference:
-        """Two checkpoints of one model, and the losses with which training goes on from each."""
+        """Two checkpoints of one model, and the losses of training that continues from each."""
         flags: list
         old: Path
         old_losses: list
@@ -328,7 +329,7 @@ class Faults:
         return run, result
 
     def seen_through(self, run, result, viewer, since, allowed, complete):
-        """The run must be good, its trace whole, and, if `complete`, all of it must be in the viewer."""
+        """The run must succeed and its trace must be complete; if `complete`, the viewer must hold the whole trace."""
         self.finish(run, result, since, allowed)
         self.good(run, result)
         result.problems += run.trace_problems(run.count, whole=range(run.count))
@@ -376,7 +377,7 @@ class Faults:
     # A full disk
 
     def disk_full(self, draw, folder):
-        """On a small file system, or under a limit on the size of files (threads only: OpenMPI needs larger files)."""
+        """Uses a small file system, or a limit on the size of files (threads only: OpenMPI needs larger files)."""
         small, saved = folder / 'small', folder / 'checkpoint'
         small.mkdir()
         size = draw.randrange(16, 120) * 1024
@@ -386,7 +387,7 @@ class Faults:
         if mounted:
             run, result = self.start(draw, folder, draw.choice(('threads', 'mpi')), *flags, trace=small / 'trace')
         else:
-            size = 220 * 1024    # more than a file of the checkpoint has, and less than a rank's trace
+            size = 220 * 1024    # larger than a file of the checkpoint, smaller than a trace
             run, result = self.start(draw, folder, 'threads', *flags, file_limit=size)
         result.what += f': {"a disk" if mounted else "files"} of {size // 1024} KiB for the trace'
         self.finish(run, result, time.monotonic(), HANG)
@@ -409,7 +410,7 @@ def _catches(process, number):
 
 
 def _bytes_under(folder):
-    """The sizes and times of all files under a folder, but for a run's lock, to see whether any changes."""
+    """Returns the sizes and times of all files under a folder, except a run's lock, to detect any change."""
     found = []
     try:
         for entry in os.scandir(folder):

@@ -22,19 +22,19 @@ def _read(path):
 
 
 def state_of(process):
-    """The process's state, such as 'R', 'S' or 'T', or '' if it is gone."""
+    """Returns the process's state, such as 'R', 'S' or 'T', or '' if the process is gone."""
     stat = _read(Path(f'/proc/{process}/stat'))
     return stat[stat.rfind(b')') + 2:][:1].decode() if stat else ''
 
 
 def load_scale():
-    """How many processes compete for a core, at least 1. Allowances are multiplied by it."""
+    """Returns how many processes compete for a core, at least 1. Time allowances are multiplied by this number."""
     return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 class Run:
-    """One run, started as a user starts it. All its processes carry a mark in their environment, so that none can hide
-    from the search for orphans."""
+    """One run, started as a user starts it. All its processes carry a mark in their environment, by which the search
+    for orphans finds them."""
 
     def __init__(self, binary, flags, folder, trace=None, file_limit=None):
         self.binary, self.folder = Path(binary).resolve(), Path(folder)
@@ -84,7 +84,7 @@ class Run:
         return self.err.read_text(errors='replace')
 
     def processes(self):
-        """The ids of all its processes that are alive."""
+        """Returns the ids of all its live processes."""
         word = f'{MARK}={self.mark}'.encode()
         found = []
         for entry in os.listdir('/proc'):
@@ -117,7 +117,7 @@ class Run:
         self.wait(10)
 
     def orphans(self, seconds):
-        """The processes that are still there this long after the run has ended."""
+        """Returns the processes that still exist `seconds` after the run has ended."""
         deadline = time.monotonic() + seconds
         while (left := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -135,7 +135,7 @@ class Run:
             return 0
 
     def has_ended_trace(self, rank):
-        """Whether the rank's file has its last event."""
+        """Returns whether the rank's file contains its last event."""
         try:
             with open(self.rank_file(rank), 'rb') as file:
                 file.seek(max(0, self.size(rank) - 4096))
@@ -144,8 +144,8 @@ class Run:
             return False
 
     def trace_problems(self, ranks, whole=(), spare=()):
-        """What is wrong with the ranks' files: each must consist of complete lines, and contain as many spans as its last
-        event says. The files of the ranks in `whole` must have that event; those in `spare` may end anywhere."""
+        """Returns the faults in the ranks' files: each file must consist of complete lines, and contain as many spans as
+        its last event states. The files of the ranks in `whole` must have that event; those in `spare` may end anywhere."""
         problems = []
         for rank in range(ranks):
             content = _read(self.rank_file(rank))

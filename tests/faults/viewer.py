@@ -32,7 +32,7 @@ class Viewer:
                 self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
     def kill(self):
-        """Closes everything at once, as the end of a killed process does."""
+        """Closes all connections at once, as when a process is killed."""
         with self.lock:
             for client in self.clients:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
@@ -88,5 +88,5 @@ class Viewer:
         each.sendall(b'resume %d\n' % len(have))
 
     def drained(self, run, ranks):
-        """Whether it holds every rank's whole file."""
+        """Returns whether it has received every rank's whole file."""
         return all(self.files.get(rank) == run.rank_file(rank).read_bytes() for rank in range(ranks))

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The arrows of the house: which folder includes which. Fails if
+# Checks which folder includes which. Fails if
 #   - a top-level folder includes one above it (kernels <- core <- lessons <- exercises, viz, tests),
 #   - a lesson includes a later one,
 #   - a folder of core/ includes one that core/README.md lists after it,
 #   - a file of core/ that a build without MPI compiles includes one that needs MPI (mpi_*),
-#   - folders form a circle, at any level.
+#   - folders form a cycle, at any level.
 #
 #   test_includes.sh [ROOT]    without ROOT: this tree, and then small trees with one fault each
 set -euo pipefail

@@ -86,12 +86,12 @@ TEST_CASE("the same bits at any alignment and stride") {
 
 namespace {
 
-/// The three products of a linear layer with random extents, in f32 or bf16.
+/// The three matrix products of a linear layer of random size, in f32 or bf16.
 class RandomProducts {
  public:
   RandomProducts(DType dtype, Random& random) : dtype_(dtype) {
-    // Multiples of 32, and rows a multiple of 256 elements apart, take other ways through a
-    // library.
+    // Libraries may use different code for extents that are multiples of 32, and for rows whose
+    // distance is a multiple of 256 elements.
     const bool round = random.between(0, 2) == 0;
     const std::int64_t most = random.between(0, 4) == 0 ? 1100 : 130;
     const auto extent = [&] {
@@ -104,8 +104,8 @@ class RandomProducts {
       inputs_.push_back(Array{shape}.randomize(random));
   }
 
-  /// Returns y, dx, dw and db. The arrays start `offset` elements off an alignment, and `gap`
-  /// elements separate the rows of x, y and their gradients.
+  /// Returns y, dx, dw and db. The arrays start `offset` elements after an aligned address, and
+  /// `gap` elements separate the rows of x, y and their gradients.
   std::vector<Doubles> run(std::int64_t offset, std::int64_t gap) const {
     const Array x = place(inputs_[0], offset, gap), w = place(inputs_[1], offset, 0),
                 bias = place(inputs_[2], offset, 0), dy = place(inputs_[3], offset, gap);
@@ -121,7 +121,7 @@ class RandomProducts {
   }
 
  private:
-  /// An array in the type that is under test, at the same offset and with the same gaps.
+  /// A copy of an array in the type under test, at the same offset and with the same gaps.
   struct Narrowed {
     Narrowed(const Array& array, DType dtype) : view_(array.view()) {
       if (dtype == DType::f32) return;

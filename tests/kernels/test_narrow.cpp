@@ -88,7 +88,7 @@ TEST_CASE("blocks of rows of narrow elements give what all rows give") {
   using Views = const std::vector<View>&;
   Random random{22};
   for (const DType dtype : narrow_types)
-    for (const std::int64_t h : {1, 37, 700}) {  // many rows a block, some, and few
+    for (const std::int64_t h : {1, 37, 700}) {  // many, some and few rows per block
       const std::int64_t rows = 40'000 / h + 3;
       CAPTURE(h);
       const auto of = [&](Shape shape) { return Pair{dtype, shape, random}; };

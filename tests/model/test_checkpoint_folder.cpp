@@ -34,7 +34,7 @@ void write_state(const std::string& folder, char letter, Replacement replacement
       replacement);
 }
 
-/// Returns the letter of a folder that write_state() has written, as a loader finds it.
+/// Returns the letter that write_state() wrote to the folder that a loader would read.
 char state_of(const std::string& path) {
   const std::string folder = folder_to_load(path);
   const auto manifest = read_manifest(folder);
@@ -103,7 +103,7 @@ TEST_CASE("a writer that is killed at any time leaves the old checkpoint or the 
         std::chrono::steady_clock::now() - began);
     std::mt19937 random{21};
     std::map<char, int> found;
-    // At least 25 rounds; on a disk that has become slow, until one lasts long enough to save.
+    // Runs at least 25 rounds, and on a slow disk more, until one round is long enough to save.
     for (int round = 0; round < 25 || (round < 1000 && found['b'] + found['c'] == 0); ++round) {
       const pid_t writer = ::fork();
       REQUIRE(writer >= 0);
@@ -120,7 +120,7 @@ TEST_CASE("a writer that is killed at any time leaves the old checkpoint or the 
       ++found[state_of(path)];
     }
     CHECK(found['b'] + found['c'] > 0);
-    // The next save deletes what the last one has left.
+    // The next save deletes the files that the interrupted one left.
     write_state(path, 'd', replacement);
     CHECK(state_of(path) == 'd');
     CHECK(names_in(folder.path) == std::vector<std::string>{"run"});
@@ -258,7 +258,7 @@ TEST_CASE("a value that is not a number is refused, and the line names file and 
   }
   const Model model{tiny(false)};
   OptimizerState state = some_moments(model);
-  state.moments[1].values[4] = -1;  // of a variance
+  state.moments[1].values[4] = -1;  // a variance must not be negative
   save_checkpoint(run, model.gpt.config(), model.gpt.device(), model.gpt.parameters(), state);
   CHECK(unlike(complaint(run), {"--load " + run + "/optimizer.safetensors", state.moments[1].name,
                                 "element 4 is -1"}) == "");
@@ -276,7 +276,7 @@ TEST_CASE("one run at a time holds a place for its checkpoint") {
   }
   CHECK_NOTHROW(SaveLock{run});
   CHECK(names_in(folder.path).empty());
-  // A killed run's lock is free.
+  // The kernel releases a killed run's lock.
   const pid_t holder = ::fork();
   REQUIRE(holder >= 0);
   if (holder == 0) {
@@ -287,7 +287,7 @@ TEST_CASE("one run at a time holds a place for its checkpoint") {
   CHECK(names_in(folder.path) == std::vector<std::string>{".run.lock"});
   CHECK_NOTHROW(SaveLock{run});
   CHECK(names_in(folder.path).empty());
-  // No link is followed.
+  // SaveLock does not follow a symbolic link.
   fs::create_symlink(folder / "elsewhere", folder / ".run.lock");
   CHECK(unlike(complaint_of<UsageError>([&] { SaveLock{run}; }), {"--save " + run}) == "");
   CHECK_FALSE(fs::exists(folder / "elsewhere"));

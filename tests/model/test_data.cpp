@@ -82,7 +82,7 @@ TEST_CASE("an unusable text gives a one-line message") {
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CHECK(contains(message(folder / "pipe"), "not a regular file"));
   std::ofstream{folder / "huge"};
-  std::error_code error;  // some file systems have no files with holes of this size
+  std::error_code error;  // not all file systems support a sparse file of this size
   std::filesystem::resize_file(folder / "huge", std::uintmax_t{1} << 43, error);
   if (!error) CHECK(contains(message(folder / "huge"), "8.8 TB"));
   std::ofstream{folder / "empty"};

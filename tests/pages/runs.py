@@ -1,5 +1,5 @@
-"""Runs the commands of a page in a copy of the tree: ./lockstep is the real script, its build is the
-given one, to which only the programs of what-ifs are added, and runs write to a temporary folder."""
+"""Runs the commands of a page in a copy of the tree. ./lockstep is the real script. It uses the given
+build, to which only the programs of what-ifs are added. Runs write to a temporary folder."""
 
 import os
 import re
@@ -11,8 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-# Nothing is built or installed here, because ctest or the user has done that before, except the
-# programs of what-ifs, which are not part of a build.
+# Only the programs of what-ifs are built here, because a normal build does not include them. ctest
+# or the user has already built and installed everything else.
 STUB = '''need() { :; }
 build() {
   [[ $* == *-what_if-* ]] || return 0
@@ -50,8 +50,8 @@ class Runner:
                 (self.root / path.name).symlink_to(path)
         self.environment = {name: value for name, value in os.environ.items()
                             if name not in ('DISPLAY', 'WAYLAND_DISPLAY', 'LOCKSTEP_PRESET')}
-        # oneDNN's code for AVX-512 adds in another order than its code for AVX2. Training in 16 bits
-        # carries such a difference into the digits that a page shows.
+        # oneDNN's code for AVX-512 adds in another order than its code for AVX2. In 16-bit
+        # training, this difference changes digits that a page shows.
         self.environment['ONEDNN_MAX_CPU_ISA'] = 'AVX2'
 
     def close(self):

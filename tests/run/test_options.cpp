@@ -277,7 +277,7 @@ TEST_CASE("a model that this machine cannot hold is refused before it is built")
                {"--hidden 64", "at least", "MB", "--device meta"}) == "");
   CHECK(unlike(refusal({"--hidden", "268435456"}), {"--hidden 268435456", "too large"}) == "");
   CHECK(unlike(refusal({"--layers", "268435456"}), {"--layers 268435456", "too large"}) == "");
-  // It is the run's own machine that matters.
+  // The memory of this machine does not limit a run on the meta device.
   CHECK_NOTHROW(check_memory(*parse({"--device", "meta", "--hidden", "1048576"}), 1'000'000));
 }
 
@@ -299,7 +299,7 @@ TEST_CASE("the available memory is the least that the system and its control gro
   put("groups/a/memory.current", "70000\n");
   put("groups/a/memory.stat", "anon 1\ninactive_file 2000\n");
   CHECK(available_memory(proc, groups) == 32'000);
-  put("groups/memory.max", "1000\n");  // the group is the root of what this container sees
+  put("groups/memory.max", "1000\n");  // the group is the root that this container sees
   put("groups/memory.current", "400\n");
   CHECK(available_memory(proc, groups) == 600);
   put("proc/self/cgroup", "5:cpu:/x\n4:cpu,memory:/y\n");

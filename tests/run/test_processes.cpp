@@ -57,7 +57,7 @@ TEST_CASE("the watchdog finds a child that has been stopped for the time-out, an
   ::kill(stops.process, SIGSTOP);
   REQUIRE(becomes_true([&] { return is_stopped(stops.process); }));
   Watchdog watchdog{::getpid(), 0.2};  // this process stands for mpirun
-  CHECK_FALSE(watchdog.look(false));   // counts from the first look
+  CHECK_FALSE(watchdog.look(false));   // time counts from the first look
   std::optional<Watchdog::Stopped> found;
   CHECK(becomes_true([&] { return (found = watchdog.look(false)).has_value(); }));
   REQUIRE(found);
@@ -66,7 +66,7 @@ TEST_CASE("the watchdog finds a child that has been stopped for the time-out, an
   CHECK_FALSE(found->rank);
   CHECK(found->seconds > 0.2);
 
-  // A process that continues has not been stopped for long, when it is stopped again.
+  // If a process continues and is stopped again, its time starts anew.
   ::kill(stops.process, SIGCONT);
   REQUIRE(becomes_true([&] { return !is_stopped(stops.process); }));
   CHECK_FALSE(watchdog.look(false));

@@ -19,7 +19,7 @@ std::string find(const std::string& value, const std::string& file) {
   return find_token("--token", value, "--token-file", file);
 }
 
-/// A program's arguments, in memory that may be written to.
+/// A program's arguments, in writable memory.
 struct Arguments {
   explicit Arguments(std::vector<std::string> texts_) : texts(std::move(texts_)) {
     for (std::string& each : texts) pointers.push_back(each.data());

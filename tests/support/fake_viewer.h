@@ -25,13 +25,13 @@ namespace lockstep::testing {
 class FakeViewer {
  public:
   struct Habits {
-    int drops = 0;                             ///< number of connections that it closes...
-    std::size_t drop_after = 10'000;           ///< ...each after at least this many bytes
+    int drops = 0;                             ///< number of connections that it closes
+    std::size_t drop_after = 10'000;           ///< bytes after which it closes them, at least
     std::size_t piece = 64 * 1024;             ///< most bytes that it reads at once
     std::chrono::milliseconds pause{0};        ///< after each read
     bool held = false;                         ///< reads only the hello until go()
-    bool answers = true;                       ///< the hello
-    std::vector<std::string> wrong_answers{};  ///< to the first hellos; then it hangs up
+    bool answers = true;                       ///< whether it answers the hello
+    std::vector<std::string> wrong_answers{};  ///< sent to the first clients before hanging up
   };
 
   /// Reserves a port on the loopback interface; connections fail until listen().
@@ -97,7 +97,7 @@ class FakeViewer {
       wrong_bytes_sent_ += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
       answer.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
     }
-    char c = 0;  // keep the connection until the client has read the answer and hangs up
+    char c = 0;  // waits until the client has read the answer and hung up
     while (readable(connection) && ::recv(connection, &c, 1, 0) == 1) {
     }
   }

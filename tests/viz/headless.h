@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Seconds that this thread has computed. Does not depend on what else the machine does.
+/// Returns this thread's CPU time in seconds, which does not depend on the load of the machine.
 inline double thread_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -38,8 +38,8 @@ class Headless {
   Headless(const Headless&) = delete;
   Headless& operator=(const Headless&) = delete;
 
-  /// Opens a trace and draws frames of all of it, of its last step and of a detail, with the cursor
-  /// at several places. Returns whether the trace had spans.
+  /// Opens a trace and draws frames that show the whole trace, its last step and a detail, with the
+  /// cursor at several places. Returns whether the trace had spans.
   bool open(std::string_view trace) {
     viz::Model model;
     viz::Screen screen;

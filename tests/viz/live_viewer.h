@@ -35,7 +35,7 @@ class FakeRank {
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   }
-  /// Waits up to a minute for room, then gives up: the viewer is expected to read meanwhile.
+  /// Sends all bytes, but gives up if the viewer reads nothing for a minute.
   void send(std::string_view bytes) const {
     while (!bytes.empty()) {
       const auto count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -43,7 +43,8 @@ class FakeRank {
       bytes.remove_prefix(static_cast<std::size_t>(count));
     }
   }
-  /// Sends as much as the connection takes now, at most after a short wait. Returns how much.
+  /// Sends as many bytes as the connection accepts now, waiting briefly if it accepts none. Returns
+  /// their number.
   std::size_t offer(std::string_view bytes) const {
     const auto count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count > 0) return static_cast<std::size_t>(count);

@@ -23,7 +23,8 @@ struct SampleRun {
 /// Simulates 1F1B on `stages` ranks, with 1 ms per forward and 2 ms per backward.
 SampleRun sample_1f1b(int stages = 4, int microbatches = 8, int steps = 6);
 
-/// Returns the line of the first event in a rank's trace. `token` is for a trace sent to a viewer.
+/// Returns the line of the first event in a rank's trace. Pass `token` for a trace sent to a
+/// viewer.
 std::string sample_hello(const SampleRun& run, int rank, const std::string& token = "");
 
 /// Returns the text of each rank's file. Steps are consecutive, and each rank's `end` event counts

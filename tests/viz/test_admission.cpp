@@ -1,5 +1,5 @@
-// Which connections the viewer's server keeps: ranks of its own user or with its token, and a
-// bounded number of others for a bounded time.
+// Tests which connections the viewer's server keeps: ranks of its own user or with its token, and a
+// limited number of other connections for a limited time.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -97,7 +97,7 @@ TEST_CASE("no hello that is wrong shows a run, and a right one does afterwards")
     CHECK(answer_to(viewer, hello) == "refused: the first line is not a rank's hello");
   }
   CHECK(answer_to(viewer, std::string(100'000, 'x')) == "refused: the hello is too long");
-  for (const std::string hello : {"", "{\"ph\":\"M\""}) {  // without an end
+  for (const std::string hello : {"", "{\"ph\":\"M\""}) {  // without a newline
     const FakeRank rank{viewer.port()};
     rank.send(hello);
     CHECK(rank.is_closed());
@@ -141,7 +141,7 @@ TEST_CASE("the kernel says who is at the other end of a connection") {
     try {
       listener = listen_at({.host = host, .port = 0}, false);
     } catch (const UsageError&) {
-      continue;  // no IPv6 here
+      continue;  // this machine has no IPv6
     }
     sockaddr_storage address{};
     socklen_t size = sizeof address;

@@ -1,6 +1,6 @@
-// Traces that no run writes: mutated ones, and ones with a field at its extremes. The viewer must
-// open and draw each of them. With LOCKSTEP_HOSTILE=all in the environment there are thousands
-// (the slow test, to be run under the sanitizers), otherwise a hundred.
+// Tests traces that no run writes: mutated traces, and traces with extreme values in a field. The
+// viewer must open and draw each of them. With LOCKSTEP_HOSTILE=all in the environment, there are
+// thousands of traces (the slow test, intended for the sanitizers), otherwise a hundred.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -32,8 +32,8 @@ std::string sample_trace() {
 )";
 }
 
-/// One event of each kind. Each `%` is a place for a value, and its default is what follows in
-/// brackets.
+/// One event of each kind. Each `%` is a place for a value; the text in brackets after it is the
+/// default.
 const std::vector<std::string>& templates() {
   static const std::vector<std::string> all = {
       R"({"ph":%["X"],"name":%["PP:1F2"],"cat":%["forward"],"pid":%[0],"tid":%[0],"ts":%[5],"dur":%[7],"args":%[{}]},)",
@@ -114,8 +114,7 @@ const std::vector<std::string>& extremes() {
 }
 
 /// Fills the template's places: place `chosen` with `value`, the others with their defaults.
-/// Returns
-/// "" if there is no such place.
+/// Returns "" if place `chosen` does not exist.
 std::string filled(const std::string& pattern, int chosen, const std::string& value) {
   std::string line;
   int place = 0;
@@ -171,7 +170,7 @@ std::string mutated(std::string text, std::mt19937& random) {
             text.replace(colon + 1, end - colon - 1, extremes()[below(extremes().size())]);
         }
         break;
-      default: {  // lines in another place, once more
+      default: {  // a copy of some lines, in another place
         const auto begin = text.find('\n', at);
         const auto end = begin == std::string::npos ? begin : text.find('\n', begin + 1);
         if (end != std::string::npos) text.insert(0, text.substr(begin + 1, end - begin));

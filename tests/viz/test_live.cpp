@@ -126,7 +126,8 @@ TEST_CASE("a line that never ends takes no memory, and what follows it is read")
   FakeRank rank{viewer.port()};
   rank.send(sample_hello(run, 0));
   CHECK(rank.line() == "resume 0");
-  // More than the server and the kernel are sure to buffer, so the viewer reads meanwhile.
+  // This is more than the server and the kernel are certain to buffer, so the viewer must read
+  // meanwhile.
   std::thread sender{[&] {
     rank.send("[\n");
     for (int i = 0; i < 8; ++i) rank.send(std::string(1 << 20, 'x'));
@@ -157,7 +158,8 @@ TEST_CASE("a viewer that parses slowly buffers little, and the rank waits") {
     viewer.feed.pump(std::chrono::microseconds{0});
     std::this_thread::sleep_for(std::chrono::milliseconds{10});
   }
-  // What was parsed, the server's buffer, and what the kernel may buffer on both ends.
+  // The sum of the parsed bytes, the server's buffer, and the bytes that the kernel may buffer at
+  // both ends.
   constexpr std::size_t kernel = 32 << 20;
   CHECK(sent <= pumps * LiveServer::piece + LiveServer::most_buffered + kernel);
   stop = true;
@@ -191,7 +193,7 @@ TEST_CASE("at the memory limit the viewer stops reading, and a new run frees the
   stop = true;
   sender.join();
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these keep freed memory
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers keep freed memory
   SampleRun next = run;
   next.run = "20260101-130000-09";
   const FakeRank new_rank{viewer.port()};

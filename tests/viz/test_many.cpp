@@ -1,6 +1,6 @@
-// Traces with very many of one thing. The viewer opens them in nearly linear time and draws each
-// frame within a second, measured as this thread's computing time. The counts are those at which a
-// quadratic algorithm takes minutes.
+// Tests traces with a very large number of one kind of object. The viewer must open them in nearly
+// linear time and draw each frame within a second of this thread's CPU time. With these counts, a
+// quadratic algorithm would take minutes.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 

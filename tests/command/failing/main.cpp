@@ -78,7 +78,8 @@ int main(int argc, char** argv) {
       rank.world.barrier().wait();
     }
   };
-  // Lessons parse their flags in run(), and the first of these stops comes before it.
+  // Searches argv, because lessons parse their flags in run() and the first of these stops happens
+  // before that.
   const auto stops = [&](const std::string& when) {
     return std::find(argv, argv + argc, when) != argv + argc &&
            mpi_rank_from_environment() == victim && under_mpi();
