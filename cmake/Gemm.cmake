@@ -1,6 +1,6 @@
-# The library of the CPU's matrix products. On x86-64 it is oneDNN, which chooses its code by the processor's
-# features. OpenBLAS chooses by the processor's model: on one that is younger than the package it runs code for
-# SSE3, at a fifth of the speed. On other architectures, and without oneDNN, it is OpenBLAS.
+# The library that computes the CPU's matrix products. On x86-64 it is oneDNN, which selects code for the processor's
+# features. OpenBLAS selects code for the processor's model: on a model newer than the package, it runs code for SSE3,
+# at a fifth of the speed. On other architectures, or if oneDNN is missing, the library is OpenBLAS.
 set(LOCKSTEP_GEMM openblas)
 add_library(lockstep_gemm INTERFACE)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

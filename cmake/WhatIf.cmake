@@ -11,7 +11,7 @@ function(lockstep_what_if lesson patch)
   cmake_path(GET patch STEM change)
   set(program lesson_${lesson}-what_if-${change})
   set(folder ${CMAKE_BINARY_DIR}/what_if/${lesson}/${change})
-  # The patch names the files that it changes, so a new version of it needs a new configuration.
+  # The patch names the files that it changes, so CMake must configure again if the patch changes.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${patch})
   file(STRINGS ${patch} files REGEX "^[+][+][+] b/")
   list(TRANSFORM files REPLACE "^[+][+][+] b/([^\t]*).*" "\\1")
@@ -45,9 +45,9 @@ function(lockstep_what_if lesson patch)
   add_dependencies(what_if ${program})
 endfunction()
 
-# Compiles `copy` into the program as its library compiles `source`. The linker then needs nothing from the object
-# file that contains `source` in the library. In a unity build that file contains other sources, too, so they are
-# compiled with the copy.
+# Compiles `copy` into the program with the settings with which its library compiles `source`. The linker then needs
+# nothing from the library's object file for `source`. In a unity build that object file also contains other sources, so
+# they are compiled together with the copy.
 function(lockstep_recompile program source copy)
   foreach(target lockstep_kernels lockstep_framing lockstep_core)
     get_target_property(sources_of_target ${target} SOURCES)

@@ -28,7 +28,7 @@ tests    xauth              tool:xauth
 tests    libgl1-mesa-dri    file:/usr/lib*/dri/swrast_dri.so
 bench    libbenchmark-dev   header:benchmark/benchmark.h
 what_if  patch              tool:patch'
-# The library of the CPU's matrix products (Gemm.cmake says why).
+# The library that computes the CPU's matrix products (Gemm.cmake explains the choice).
 case $(uname -m) in
   x86_64) PACKAGES=${PACKAGES/PRODUCTS/required libdnnl-dev        header:oneapi/dnnl/dnnl.hpp} ;;
   *) PACKAGES=${PACKAGES/PRODUCTS/required libopenblas-dev    module:openblas} ;;
@@ -276,7 +276,7 @@ run_tests() { # CTEST ARGUMENTS
   local results=$build/tests.xml status=0 ran=0 left_out=0 bad=0
   rm -f "$results"
   say "Testing build/$preset"
-  # A test that waits for ever fails after a while instead of keeping all others from their end.
+  # With a time-out, a test that hangs fails after a while and does not block the others.
   (cd "$build" && ctest --output-on-failure --no-tests=error --parallel "$(nproc)" --timeout 1200 \
     --output-junit "$results" "$@") || status=$?
   if [[ -e $results ]]; then
