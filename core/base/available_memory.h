@@ -5,11 +5,11 @@
 
 namespace lockstep {
 
-/// Returns the bytes that this process can still allocate without swapping: the least of what the
-/// kernel estimates (MemAvailable), what its control groups leave (memory.max of version 2,
-/// memory.limit_in_bytes of version 1; file pages count as free), and its address space limit
-/// (ulimit -v). Returns the largest int64 if none of these is known. Tests pass other folders as
-/// `proc` and `groups`.
+/// Returns the bytes that this process can still allocate without swapping: the minimum of the
+/// kernel's estimate (MemAvailable), the bytes that its control groups leave (memory.max in version
+/// 2, memory.limit_in_bytes in version 1; file pages count as free), and the rest of its address
+/// space limit (ulimit -v). Returns the largest int64 if none of these is known. Tests pass other
+/// folders as `proc` and `groups`.
 std::int64_t available_memory(const std::string& proc = "/proc",
                               const std::string& groups = "/sys/fs/cgroup");
 

@@ -73,7 +73,7 @@ class MessagePlan::Builder {
     std::size_t posted = 0;
     std::size_t open = 0;  ///< posted and not used yet
   };
-  /// A message that was sent and not released yet.
+  /// A message that has been sent but not yet released.
   struct Sent {
     std::size_t used_at = 0;  ///< the peer's action that uses it
     std::int64_t number = 0;  ///< in sending order
@@ -85,8 +85,8 @@ class MessagePlan::Builder {
   int home(int stage) const { return schedule_.rank_of_stage[static_cast<std::size_t>(stage)]; }
 
   /// Returns an index for a message that this rank sends or receives. It is unique among the
-  /// messages sent, and among the messages received. `stage` is the end of the message that is on
-  /// this rank.
+  /// messages sent, and among the messages received. `stage` is the sending or the receiving stage,
+  /// whichever is on this rank.
   std::size_t number(int stage, const Message& message) const {
     const std::size_t cell =
         local_[static_cast<std::size_t>(stage)] * static_cast<std::size_t>(schedule_.microbatches) +

@@ -86,8 +86,8 @@ class MessagePlan {
 
   /// Returns the number of messages that this rank sends to other ranks per step.
   std::int64_t messages_sent() const { return messages_sent_; }
-  /// Returns the peak number of buffers in flight: receives posted and not used yet, plus sends not
-  /// released yet.
+  /// Returns the peak number of buffers in flight: receives posted but not yet used, plus sends not
+  /// yet released.
   std::int64_t peak_buffers() const { return peak_buffers_; }
 
  private:

@@ -33,8 +33,8 @@ class Lesson {
   Lesson(const Lesson&) = delete;
   Lesson& operator=(const Lesson&) = delete;
 
-  /// Adds a flag of the lesson's own. The reference is valid for the lesson's lifetime and holds
-  /// the flag's value once run() has begun.
+  /// Adds a lesson-specific flag. The reference is valid for the lesson's lifetime and holds the
+  /// flag's value once run() has begun.
   template <class T>
   const T& flag(const std::string& name, T otherwise, const std::string& help) {
     auto value = std::make_shared<T>(std::move(otherwise));

@@ -72,13 +72,13 @@ int small(std::int64_t number) {
              : static_cast<int>(number);
 }
 
-/// Returns a number of bytes: not negative, and small enough for sums.
+/// Returns a number of bytes, limited so that sums cannot overflow; `otherwise` if it is negative.
 std::int64_t bytes_of(json::value& value, std::int64_t otherwise) {
   const std::int64_t number = integer_of(value, otherwise);
   return number < 0 ? otherwise : std::min(number, most_bytes);
 }
 
-/// Returns a time on a steady clock, small enough for sums.
+/// Returns a time on a steady clock, limited so that sums cannot overflow.
 std::int64_t nanoseconds_of(json::value& value) {
   constexpr std::int64_t most = std::int64_t{1} << 62;
   return std::clamp(integer_of(value, 0), -most, most);

@@ -87,7 +87,7 @@ class MpiPending final : public Pending {
 
   // Cancels a receive that is not done; MPI allows this only until the receive is matched. A send
   // cannot be cancelled, so MPI keeps reading the send's buffer. Memory that MPI still uses is
-  // leaked, and only the end of the run may follow (an exception that propagates to abort()).
+  // leaked, so the run must end after this call (an exception propagates to abort()).
   ~MpiPending() override {
     std::lock_guard lock{live_.mutex};
     std::erase(live_.pending, this);

@@ -28,7 +28,7 @@ class NcclWatchdog {
 
   /// Watches `communicator`, which must outlive the watchdog.
   void add(GpuCommunicator& communicator);
-  /// Watches a queued operation, which has ended when `done` is passed.
+  /// Watches a queued operation, which ends when the mark `done` is passed.
   void expect(MarkPtr done);
   /// Throws RunError if the run has failed.
   void check() const;

@@ -105,7 +105,7 @@ class Transport {
   /// Does what check() does, and also asks the backend for errors that the backend has not reported
   /// yet.
   virtual void look() const { check(); }
-  /// Watches one of the backend's own collectives, which has ended when `done` is passed.
+  /// Watches one of the backend's own collectives, which ends when the mark `done` is passed.
   virtual void expect(MarkPtr /*done*/) {}
 
   /// Posts a send and returns; if the data are on a GPU and staged through the host, returns once

@@ -2,7 +2,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-// This file is a library of its own, which is preloaded into mpirun if all ranks are on one host
+// This file forms a separate library, which is preloaded into mpirun if all ranks are on one host
 // (see preload_loopback()). OpenMPI's mpirun always listens on all interfaces, and no setting
 // prevents this. With this bind() in place of the C library's, mpirun listens on the loopback
 // interface only.

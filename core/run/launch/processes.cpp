@@ -91,7 +91,7 @@ std::optional<Watchdog::Stopped> Watchdog::look(bool a_rank_has_failed) {
   for (const pid_t process : watched) {
     if (!is_stopped(process)) continue;
     const auto before = stopped_.find(process);
-    // A process that was running at the last look counts as stopped from now on.
+    // If a process was still running at the previous look, it counts as stopped only from now on.
     const double seconds = before == stopped_.end() ? 0 : before->second + elapsed;
     stopped[process] = seconds;
     if (seconds <= most) continue;

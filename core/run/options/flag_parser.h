@@ -15,7 +15,7 @@ class FlagParser {
   explicit FlagParser(const LessonInfo& info);
   ~FlagParser();
 
-  /// Adds a flag of the lesson's own; `value` holds the default and receives the given value.
+  /// Adds a lesson-specific flag; `value` holds the default and receives the given value.
   void add(const std::string& name, int& value, const std::string& help);
   void add(const std::string& name, double& value, const std::string& help);
   void add(const std::string& name, std::string& value, const std::string& help);

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// The hosts for mpirun: --hostfile FILE, or --hosts a:4,b:4. If neither is given: this host.
+/// The hosts for mpirun: --hostfile FILE, or --hosts a:4,b:4. If neither is given, this host.
 struct HostChoice {
   std::string hostfile;
   std::string hosts;
