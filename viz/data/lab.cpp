@@ -59,7 +59,8 @@ bool fits(const LabQuestion& question) {
          static_cast<double>(std::numeric_limits<Picoseconds>::max() / 2);
 }
 
-/// Reduces a question to a size that the lab can simulate within a frame, and notes this in it.
+/// Reduces a question to a size that the lab can simulate within a frame, and records that in the
+/// question.
 void limit(LabQuestion& question, std::int64_t stages, std::int64_t microbatches) {
   const int most = most_lab_actions / question.stages;
   question.microbatches = static_cast<int>(std::clamp<std::int64_t>(microbatches, 1, most));

@@ -36,8 +36,8 @@ struct LabAnswer {
 };
 
 /// Builds a question from a step of the timeline: its stages, microbatches, schedule, mean times
-/// per stage, message size and cluster. Uses textbook values (backward = 2 forward) for what the
-/// step lacks, and smaller numbers (see `limits`) if the step is too large. Opens no file: the
+/// per stage, message size and cluster. Uses textbook values (backward = 2 forward) for values that
+/// the step lacks, and smaller numbers (see `limits`) if the step is too large. Opens no file: the
 /// cluster is described in the trace, or is a preset.
 LabQuestion question_from(const Timeline& timeline, int step);
 

@@ -59,8 +59,8 @@ class LiveServer {
   const Endpoint& endpoint() const { return endpoint_; }  ///< with the actual port if 0 was given
   /// Returns the number of the run being received; 0 before the first.
   int run() const { return run_number_; }
-  /// Takes at most `piece` buffered bytes of one rank, the ranks in turn. A rank's first arrival
-  /// may have no bytes: it announces the rank.
+  /// Takes at most `piece` buffered bytes of one rank; successive calls take the ranks in turn. A
+  /// rank's first arrival may have no bytes: it announces the rank.
   std::optional<Arrival> take();
   /// Returns whether take() would return something.
   bool waiting() const;
