@@ -34,10 +34,10 @@ struct Head {
   Matrix transposed(std::int64_t r) const { return {row(r), stride, true}; }
 };
 
-/// Memory for the matrices of one sequence and head. In a (b, s, h) view, a head's rows are h or
-/// 3 h elements apart, and may be 16-bit. A product copies a matrix whose rows have gaps (gemm.h).
-/// Keys and values are operands of one product per block of queries, so they are copied once for
-/// all blocks.
+/// Memory for the matrices of one sequence and head. In a (b, s, h) view, a head's rows are h or 3
+/// h elements apart, and their elements may be 16-bit. A product copies a matrix whose rows have
+/// gaps (gemm.h). Keys and values are operands of one product per block of queries, so they are
+/// copied once for all blocks.
 class Heads {
  public:
   Heads(const Sizes& n, int count)
