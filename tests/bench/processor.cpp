@@ -30,7 +30,8 @@ double thread_seconds_now() {
 
 namespace {
 
-/// Independent sums, enough to hide the latency of the instruction (4 cycles, two a cycle).
+/// Independent sums, enough to hide the latency of the instruction (4 cycles, with two instructions
+/// per cycle).
 constexpr int sums = 12;
 constexpr int repetitions = 200'000;
 

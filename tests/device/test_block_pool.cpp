@@ -91,8 +91,8 @@ TEST_CASE("the pool gives up the block idle longest first, and reset_peak lowers
   pool.give_back(first, 20 * MiB);
   pool.give_back(third, 100 * MiB);
   CHECK(pool.idle() == 160 * MiB);
-  // Of the idle blocks, 160 + 5 - 41 MiB may stay, so the new block takes over the pages of
-  // `second`, which has been idle longest.
+  // At most 160 + 5 - 41 MiB may stay idle, so the new block takes over the pages of `second`,
+  // which has been idle longest.
   auto* const other = static_cast<unsigned char*>(pool.take(41 * MiB));
   CHECK(pool.idle() == 120 * MiB);
   CHECK(other[0] == 7);

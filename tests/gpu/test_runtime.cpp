@@ -1,5 +1,6 @@
-// The guarantees of core/device/gpu.h about memory, queues and marks, on a GPU and on the emulator,
-// where an error that a GPU shows once in a million runs appears within a few.
+// Tests the guarantees of core/device/gpu.h about memory, queues and marks, on a GPU and on the
+// emulator. An error that a GPU shows once in a million runs appears on the emulator within a few
+// runs.
 
 #include <algorithm>
 #include <numeric>
@@ -59,7 +60,7 @@ TEST_CASE("work on one queue runs in order") {
           for (int i = 0; i < 4; ++i) places.push_back(scope.device<int>(n, queue));
           int* host = scope.pinned<int>(2 * n);
           std::copy_n(numbers(first).begin(), n, host);
-          // Copies within the GPU, and once through the host.
+          // Copies many times within the GPU, and once through the host.
           int* at = places[0];
           gpu->copy(queue, at, host, bytes);
           for (int i = 0; i < 20; ++i) {

@@ -57,7 +57,7 @@ constexpr Collective collectives[] = {
      }},
 };
 
-/// Throws RunError if the ranks' sum is wrong: rank r contributes r + 1 everywhere.
+/// Throws RunError if the ranks' sum is wrong: rank r contributes r + 1 to every element.
 void check_sums(Bench& bench, GpuCommunicator& all) {
   constexpr std::int64_t count = 1'000'003;
   const View data = bench.random({count}, DType::f32);

@@ -15,7 +15,7 @@ std::string setting(const char* name, const char* otherwise) {
   return value != nullptr ? value : otherwise;
 }
 
-/// Of $LOCKSTEP_EMULATED_GPUS GPUs, returns those that are visible, in the order that
+/// Returns the visible ones among $LOCKSTEP_EMULATED_GPUS GPUs, in the order that
 /// $CUDA_VISIBLE_DEVICES gives. As in CUDA, the list ends at the first invalid index.
 std::vector<int> visible_gpus() {
   const int count = std::stoi(setting("LOCKSTEP_EMULATED_GPUS", "1"));
