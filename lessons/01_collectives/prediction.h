@@ -82,9 +82,9 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
   if (algorithm == Algorithm::ring && N > cluster.ranks_per_node) {
     // The rank before a slow link has its next chunk long before the link is free again, so its
     // 2(N-1) messages leave back to back, and α counts once, for the last one. This requires that
-    // the slow link takes so long per chunk that everything between two crossings fits in: α <=
-    // (gap - 1)(βn/N - α' - β'n/N), where gap is the number of hops from one slow link to the next,
-    // and α' and β' are the near link's.
+    // the slow link takes so long per chunk that everything between two crossings fits into this
+    // time: α <= (gap - 1)(βn/N - α' - β'n/N), where gap is the number of hops from one slow link
+    // to the next, and α' and β' are the near link's.
     const int node = cluster.ranks_per_node;
     AllReduceTime step, hop;
     step.add(cluster, 0, node, n / N);

@@ -38,8 +38,8 @@ struct RecomputeFootprint : Footprint {
     const std::int64_t head = stage.head ? stash - blocks * (boundary + rest) : 0;
     stash -= blocks * rest;
     // The forward pass peaks when the last block has its output (N h) and is about to release its
-    // stash; or, on the last stage, after the head, if the head adds more than this rest and
-    // output.
+    // stash; or, on the last stage, after the head, if the head adds more than the last block's
+    // `rest` and output.
     forward_working = std::max(forward_working, rest + boundary - head);
     // The last block's backward comes first, while the inputs of all other blocks are still kept.
     // This backward adds the rest of its block's stash and then, as without recomputation, 5 N h.

@@ -30,7 +30,7 @@ struct RecomputeCount {
   bool operator==(const RecomputeCount&) const = default;
 };
 
-/// Returns the cost by the closed forms.
+/// Returns the cost according to the closed forms.
 inline RecomputeCount derived(const GptConfig& config, int batch, Recompute mode) {
   const RecomputeFootprint bytes{config, StageLayers::whole(config), batch, mode};
   return {bytes.stash, bytes.peak(1),
