@@ -5,7 +5,7 @@
 
 namespace lockstep::viz {
 
-/// Returns this process's resident bytes (proc_pid_statm(5)), or 0 if the system does not tell.
+/// Returns this process's resident bytes (proc_pid_statm(5)), or 0 if they are unknown.
 std::size_t resident_bytes();
 /// Returns freed memory to the system.
 void return_freed_memory();

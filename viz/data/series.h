@@ -33,7 +33,7 @@ class BubbleSeries {
   /// computing points, but computes at least one.
   void update(const Timeline& timeline, std::chrono::milliseconds budget);
   void clear() { *this = {}; }
-  /// Returns the number of completed steps: the first ones of timeline.steps().
+  /// Returns the number of completed steps, which are the first of timeline.steps().
   std::size_t count() const { return count_; }
   /// Returns the point of the step at `index`, or null if the budget is used up.
   const Point* find(const Timeline& timeline, std::size_t index);
