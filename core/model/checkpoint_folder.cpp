@@ -129,7 +129,7 @@ std::optional<Manifest> read_manifest(const std::string& folder) {
   try {
     if (!fs::is_regular_file(path)) throw std::invalid_argument{path};
     std::ifstream file{path, std::ios::binary};
-    const auto document = nlohmann::json::parse(file);
+    const auto document = nlohmann::ordered_json::parse(file);
     if (document.at("format") != format_name || document.at("version") != 1)
       throw std::invalid_argument{"format"};
     manifest.step = document.at("step").get<std::int64_t>();

@@ -19,7 +19,7 @@ bool is_own_report(const fs::path& file) {
   if (!fs::is_regular_file(fs::symlink_status(file, error))) return false;
   if (fs::file_size(file, error) == 0) return true;
   std::ifstream in{file, std::ios::binary};
-  const auto document = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const auto document = nlohmann::ordered_json::parse(in, nullptr, /*allow_exceptions=*/false);
   return document.is_object() && document.contains("lesson") && document.contains("clock") &&
          document.contains("config");
 }
