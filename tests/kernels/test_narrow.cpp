@@ -5,6 +5,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/element.h"
 #include "tests/kernels/support.h"
+#include "tests/support/portion.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -89,7 +90,8 @@ TEST_CASE("blocks of rows of narrow elements give what all rows give") {
   Random random{22};
   for (const DType dtype : narrow_types)
     for (const std::int64_t h : {1, 37, 700}) {  // many, some and few rows per block
-      const std::int64_t rows = 40'000 / h + 3;
+      // (A GPU has no blocks of rows.)
+      const std::int64_t rows = (on_cpu() ? 40'000 : 4'000) / h + 3;
       CAPTURE(h);
       const auto of = [&](Shape shape) { return Pair{dtype, shape, random}; };
       Array mean{{rows}}, rstd{{rows}};
@@ -111,7 +113,8 @@ TEST_CASE("a kernel on narrow elements is the f32 kernel on them, rounded once")
   const Kernels& k = kernels();
   using Views = const std::vector<View>&;
   Random random{21};
-  for (int trial = 0; trial < 20; ++trial) {
+  const int trials = on_cpu() ? 20 : portion_of(20, 8);
+  for (int trial = 0; trial < trials; ++trial) {
     for (const DType dtype : narrow_types) {
       const std::string type = name_of(dtype);
       CAPTURE(type);
