@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/time/time.h"
+#include "core/trace/growing_array.h"
 #include "core/trace/row_ends.h"
 #include "core/trace/span.h"
 
@@ -39,7 +40,7 @@ static_assert(sizeof(TimelineSpan) <= 64, "ten million spans should stay below 6
 
 /// Non-overlapping spans in order of time. Their starts and ends both ascend, so either allows a
 /// binary search.
-using SpanRow = std::vector<TimelineSpan>;
+using SpanRow = GrowingArray<TimelineSpan>;
 
 /// The nesting level of a span. Each level has its own rows (step ⊃ action ⊃ kernel), so a step
 /// that arrives after the spans it contains does not displace them.

@@ -240,9 +240,8 @@ void Timeline::absorb(Timeline&& other) {
     mine.end = std::max(mine.end, theirs.end);
     mine.ranks_done += theirs.ranks_done;
   }
-  for (const auto* messages : {&other.messages_, &other.pending_messages_}) {
-    for (const Message& message : *messages) add_message(message, message);
-  }
+  for (const Message& message : other.messages_) add_message(message, message);
+  for (const Message& message : other.pending_messages_) add_message(message, message);
   for (const auto& [id, flow] : other.flows_) {
     for (std::size_t i = flow.matched; i < flow.waiting.size(); ++i) {
       const Message& message = flow.waiting[i];

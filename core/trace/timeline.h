@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/memory_use.h"
+#include "core/trace/growing_array.h"
 #include "core/trace/lane.h"
 
 namespace lockstep {
@@ -104,7 +105,7 @@ class Timeline {
   const RunInfo& run() const { return run_; }
   const std::vector<std::unique_ptr<RankTimeline>>& ranks() const { return ranks_; }  ///< ascending
   const RankTimeline* find_rank(int rank) const;
-  const std::vector<Message>& messages() const { return messages_; }  ///< ordered by `sent`
+  const GrowingArray<Message>& messages() const { return messages_; }  ///< ordered by `sent`
   Picoseconds longest_message() const { return longest_message_; }
   const std::vector<StepWindow>& steps() const { return steps_; }  ///< ascending by step
   const StepWindow* find_step(int step) const;
@@ -186,7 +187,8 @@ class Timeline {
   std::vector<StepWindow> steps_;
   std::unordered_map<int, std::size_t> step_index_;  ///< positions in steps_
   std::size_t last_step_ = 0;                        ///< position of the last span's step
-  std::vector<Message> messages_, pending_messages_;
+  GrowingArray<Message> messages_;
+  std::vector<Message> pending_messages_;
   std::unordered_map<std::uint64_t, FlowEnds> flows_;
   std::map<int, Prediction> predictions_;
   Picoseconds longest_message_ = 0;
