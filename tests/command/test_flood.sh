@@ -61,11 +61,15 @@ smaller() { [ "$(memory_now)" -lt $((empty + 100)) ]; }
 claim "a new run frees the memory" within 60 smaller
 echo "$(memory_now) MB with the next run"
 client spans "$port" again 0 $flood
-sleep 1
+if [ -n "$full" ]; then sleep 15; else sleep 1; fi
 terminate
 echo "SIGTERM during a flood: $took ms, exit code $code"
 claim "SIGTERM ends the viewer at once" [ "$took" -lt "$soon" ]
 if [ -n "$full" ]; then
+  spans=$(number total)
+  each=$((($(number resident_bytes) - empty * 1024 * 1024) / spans))
+  claim "a span takes at most 100 bytes ($spans spans, $each bytes each)" [ "$each" -le 100 ]
+  echo "$spans spans, $each bytes each"
   perl "$here/flood.pl" file 100 >"$scratch/part"
   for _ in {1..20}; do cat "$scratch/part"; done >"$scratch/huge.json"
   "$viewer" "$scratch/huge.json" 2>/dev/null &
