@@ -73,4 +73,11 @@ run "$failing" --data "$text" --trace "$scratch/trace" --launch mpi --hosts "-oP
 claim 'an option in place of a host is refused: exit code 2' ended 2
 claim 'an option in place of a host is refused in one line' complains_in_one_line
 claim 'it is not executed' [ ! -e "$scratch/touched" ]
+# Stands in for an mpirun that ends without a word, which happens if a rank is killed while it starts.
+mkdir "$scratch/bin"
+printf '#!/bin/sh\nexit 137\n' >"$scratch/bin/mpirun"
+chmod +x "$scratch/bin/mpirun"
+PATH=$scratch/bin:$PATH begin
+fails_with 'mpirun says nothing' 'mpirun ended with exit code 137 and no message: a rank was killed by signal 9'
+
 conclude

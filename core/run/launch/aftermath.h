@@ -32,6 +32,10 @@ class Aftermath {
 
   /// Whether something has failed; the remaining ranks are then being ended.
   bool failed() const { return failed_; }
+  /// Whether anything has been reported, or will be by end() and text(), that explains a failure.
+  bool explains_failure() const {
+    return failed_ || ended_ || already_reported_ || !refusals_.empty() || !unexplained_.empty();
+  }
   /// Whether a rank reported a usage error before anything else failed. The exit code is then 2,
   /// whichever rank's code mpirun returns.
   bool refused() const { return !refusals_.empty() && causes_.empty(); }

@@ -160,6 +160,15 @@ class Deadline {
   int asked_ = 0;
 };
 
+/// How mpirun ended, if it says nothing itself: a rank that is killed early may leave no trace but
+/// mpirun's exit code, 128 plus the signal.
+std::string silent_end(int exit_code) {
+  const std::string code = fmt::format("mpirun ended with exit code {} and no message", exit_code);
+  if (exit_code <= 128) return code;
+  return fmt::format("{}: a rank was killed by signal {} ({}) while it started", code,
+                     exit_code - 128, ::strsignal(exit_code - 128));
+}
+
 /// Sets the cause of failure of a run in which a process has been stopped.
 void blame(const Watchdog::Stopped& stopped, Aftermath& aftermath) {
   const std::string since = fmt::format("has been stopped for {:.1f} s", stopped.seconds);
@@ -213,10 +222,13 @@ int run_under_mpirun(
   Deadline deadline{process, hosts.any()};
   Watchdog watchdog{process, patience_seconds};
   StoppedEnd stopped_end{process};
+  bool silent = true;
   const auto take = [&](const std::string& text) {
     const auto shown = aftermath.line(text);
     traces_ended = aftermath.traces_ended();
-    if (shown && !interrupted) fmt::print(stderr, "{}\n", *shown);
+    if (!shown || interrupted) return;
+    silent = false;
+    fmt::print(stderr, "{}\n", *shown);
   };
   // mpirun may be killed while a child that it has not started completely keeps the pipe open, so
   // this waits for mpirun itself, not only for the end of its output.
@@ -247,6 +259,8 @@ int run_under_mpirun(
   const bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   if (good && !interrupted && !aftermath.has_own_cause()) return 0;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) throw UsageError(no_mpirun);
+  if (WIFEXITED(status) && silent && !aftermath.explains_failure())
+    aftermath.set_cause({}, silent_end(WEXITSTATUS(status)));
   const std::string more = epilogue(aftermath.hosts());
   if (interrupted) {
     fmt::print(stderr, "\ninterrupted{}\n", more);
