@@ -51,7 +51,7 @@ std::vector<OrderedSquare> AdamW::squares() {
     result.emplace_back(parameter->order, 0.0);
     cost.bytes += static_cast<double>(parameter->gradient.bytes());
   }
-  device_.compute.synchronise();  // wait here, where the watchdog sees it, not in a kernel
+  device_.compute.synchronise();  // wait here, where the watchdog sees the wait, not in a kernel
   device_.compute.launch(Span{.name = "gradient_norm"}, cost, [&](const Kernels& k, Queue q) {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       result[i].second = k.sum_of_squares(q, parameters_[i]->gradient);
@@ -89,8 +89,8 @@ void AdamW::step() {
 
 void AdamW::update(float gradient_scale) {
   ++steps_;
-  // Reads the value (or its master), the gradient and both moments, and writes all of them except
-  // the gradient. In f32 that is 7 accesses of 4 bytes per element, 28 bytes. With a master it is 6
+  // Reads the value (or its master), the gradient and both moments, and writes all but the
+  // gradient. In f32 that is 7 accesses of 4 bytes per element, 28 bytes. With a master it is 6
   // accesses of 4 bytes, plus 2 bytes each for the gradient and the value: again 28 bytes.
   Cost cost;
   for (const Parameter* parameter : parameters_)

@@ -10,24 +10,25 @@
 
 namespace lockstep {
 
-/// A parameter's order number in the whole model, and the sum of squares of its gradient.
+/// A parameter's order number in the whole model, and the sum of the squares of its gradient's
+/// elements.
 using OrderedSquare = std::pair<int, double>;
 
 /// Returns the gradient norm: the square root of the sum of `squares`, added in ascending parameter
-/// order, so that its bits do not depend on how the parameters are spread over ranks. Each
-/// parameter must appear exactly once.
+/// order, so that the result is bitwise identical however the parameters are spread over ranks.
+/// Each parameter must appear exactly once.
 double gradient_norm(std::vector<OrderedSquare> squares);
 
 /// AdamW (Loshchilov & Hutter 2019) as PyTorch computes it. Reads the parameters through their
 /// Views at every step, so they must outlive the optimizer. Momentum and variance (4 + 4 bytes per
-/// element) are charged to MemoryCategory::optimizer. Frozen parameters are not updated.
+/// element) are charged to MemoryCategory::optimizer. Does not update frozen parameters.
 ///
 /// If a parameter has 16 bits, the optimizer keeps an f32 master copy of it (4 more bytes per
 /// element), updates the master, and rounds it into the parameter. Updates smaller than half the
 /// gap between adjacent 16-bit numbers therefore accumulate instead of being lost (Micikevicius
-/// 2018, section 3.1). The master is initialised by widening the value present at construction.
-/// Shards and pipeline stages therefore start from the same masters as the whole model. These
-/// masters differ from the initial weights of an f32 run by one rounding.
+/// 2018, section 3.1). The constructor initialises the master by widening the parameter's value, so
+/// shards and pipeline stages start from the same masters as the whole model. Each master differs
+/// from the initial weight of an f32 run by one rounding.
 class AdamW {
  public:
   AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions options = {});
@@ -37,19 +38,20 @@ class AdamW {
 
   Device device() const { return device_; }
 
-  /// Returns the sum of squares of each parameter's gradient on this rank. With several ranks,
-  /// gather all ranks' sums before calling gradient_norm(). Waits for the device. Returns zeros on
-  /// the meta device.
+  /// Returns, for each parameter on this rank, the sum of the squares of its gradient's elements.
+  /// With several ranks, gather all ranks' sums before calling gradient_norm(). Waits for the
+  /// device. On the meta device, the sums are 0.
   std::vector<OrderedSquare> squares();
-  /// Returns whether all of this rank's gradients are finite (no infinity, no NaN). Makes one pass
-  /// over the gradients and waits for the device. Returns true on the meta device.
+  /// Returns whether all of this rank's gradients are finite (no infinity, no NaN). Reads all
+  /// gradients once and waits for the device. Returns true on the meta device.
   bool finite();
   /// Returns the factor that limits the gradient norm to options.clip: the smaller of 1 and clip /
   /// (norm + 1e-6), as in PyTorch's clip_grad_norm_.
   float clip_scale(double norm) const;
   /// Performs one update with all gradients multiplied by `gradient_scale`.
   void step(float gradient_scale);
-  /// Computes the norm, clips the gradients and updates a model that this rank holds in full.
+  /// Computes the norm, clips the gradients and performs one update. Only for a rank that holds the
+  /// whole model.
   void step();
 
   /// The moments of one parameter, or of one part of a parameter.

@@ -5,10 +5,10 @@
 
 namespace lockstep {
 
-/// Causal attention without parameters: maps queries, keys and values side by side, (b, s, 3w), to
-/// (b, s, w). Ring attention can replace this layer. The stash keeps the input, the output (shared
-/// with the projection, which keeps it as its input) and the log-sum-exps: 3 b s w + a b s elements
-/// in addition to the shared output. The (s, s) probabilities are never stored (FlashAttention, Dao
+/// Causal attention without parameters: maps queries, keys and values, side by side in one tensor
+/// (b, s, 3w), to (b, s, w). Ring attention can replace this layer. The stash keeps the input and
+/// the log-sum-exps (3 b s w + a b s elements), and shares the output with the output projection,
+/// which keeps it as its own input. The (s, s) probabilities are never stored (FlashAttention, Dao
 /// 2022).
 class AttentionCore : public Layer {
  public:

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The configuration, device and storage with which a layer is built. Layers need it only during
+/// The configuration, device and storage with which a layer is built. Needed only during
 /// construction.
 struct LayerSite {
   GptConfig config;
@@ -22,7 +22,7 @@ struct LayerSite {
   /// all parameters in full.
   const std::map<int, Slice>* slices = nullptr;
 
-  /// Creates the rank's part of a parameter.
+  /// Creates the parameter, or the rank's slice of it.
   Parameter parameter(const ParameterSpec& spec) const {
     Slice slice = slices != nullptr ? slices->at(spec.order) : Slice{spec.shape};
     return storage == Storage::own ? Parameter{spec, std::move(slice), device, seed}
@@ -30,8 +30,8 @@ struct LayerSite {
   }
 };
 
-/// How tensor parallelism would split a Linear (Shoeybi 2019): along its outputs (column) or its
-/// inputs (row).
+/// The dimension along which tensor parallelism would split a Linear (Shoeybi 2019): its outputs
+/// (column) or its inputs (row).
 enum class LinearSplit { column, row };
 
 /// The description of a Linear.

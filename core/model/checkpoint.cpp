@@ -109,7 +109,7 @@ void check_heads(const std::string& path, const GptConfig& config) {
   if (!std::filesystem::is_regular_file(name)) return;
   std::ifstream file{name};
   const auto document = nlohmann::ordered_json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object()) return;  // without config.json, only the shapes are checked
+  if (!document.is_object()) return;  // no config.json: only the shapes are checked
   const auto heads = document.find("n_head");
   if (heads != document.end() && heads->is_number_integer() && *heads != config.heads)
     throw UsageError{

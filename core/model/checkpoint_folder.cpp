@@ -190,7 +190,7 @@ void write_checkpoint_folder(const std::string& path, std::int64_t step,
     delete_checkpoint(fresh);
     throw;
   }
-  // Keeps the trained model in `fresh` if it can't replace `path`.
+  // If `fresh` can't replace `path`, the trained model stays in `fresh`.
   const auto keep = [&](const std::string& why) {
     return RunError{
         fmt::format("--save {}: {}; the checkpoint is complete in {}", path, why, fresh)};
@@ -200,7 +200,7 @@ void write_checkpoint_folder(const std::string& path, std::int64_t step,
   if (const int failed = replace(fresh, target, replacement); failed != 0)
     throw keep(fmt::format("can't be replaced: {}", std::strerror(failed)));
   sync_folder(fs::path{target}.parent_path().string());
-  delete_checkpoint(fresh);  // the old checkpoint, after an exchange
+  delete_checkpoint(fresh);  // after an exchange, `fresh` is the old checkpoint
   delete_checkpoint(target + ".previous");
 }
 

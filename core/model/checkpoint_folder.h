@@ -12,8 +12,8 @@
 namespace lockstep {
 
 // A checkpoint's folder is complete or absent. A new one is first written beside it, as
-// NAME.partial, with manifest.json as its last file. Only then does it replace NAME, in one step. A
-// process that is killed at any moment therefore leaves either the old checkpoint or the new one.
+// NAME.partial, with manifest.json as its last file. Only then does it replace NAME, in one step.
+// So even if the process is killed, it leaves either the old checkpoint or the new one.
 
 /// The content of manifest.json: the list of files that belong together.
 struct Manifest {

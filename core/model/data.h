@@ -19,8 +19,8 @@ struct Tokenizer {
   static std::string decode(const std::vector<std::int32_t>& tokens);
 };
 
-/// Makes the microbatches accessible to a model on `device`. Copies them if `device` is a GPU; does
-/// nothing on the CPU. Destroy the batch before the device's stream.
+/// Makes the microbatches accessible to a model on `device`: copies them to a GPU, and does nothing
+/// on the CPU. Destroy the batch before the device's stream.
 void move_to(Device device, Batch& batch);
 
 /// A training text.
@@ -30,15 +30,15 @@ class Corpus {
   /// vocabulary. `name` identifies the text in messages.
   Corpus(std::string text, const GptConfig& config, const std::string& name = "the text");
   /// Reads the file of --data FILE. Throws UsageError if it is missing, not a regular file,
-  /// unreadable, empty, too short, or too large for the memory.
+  /// unreadable, empty, too short, or too large for memory.
   static Corpus from_file(const std::string& path, const GptConfig& config);
 
   /// Returns this replica's part of the batch of `step`. Each sample is a window of sequence + 1
   /// tokens whose position in the text depends only on the seed, the step and the sample's number.
-  /// Any rank can therefore produce its share, and every split of a batch into replicas and
-  /// microbatches sees the same samples. loss_scale is 1 / (tokens of all replicas). The losses of
-  /// all microbatches of all replicas therefore add up to the whole batch's mean loss, and their
-  /// gradients add up to the gradient of that mean.
+  /// Any rank can therefore produce its share, and the samples of a batch are the same however it
+  /// is split into replicas and microbatches. loss_scale is 1 / (the number of tokens in all
+  /// replicas' batches). The losses of all microbatches of all replicas therefore add up to the
+  /// whole batch's mean loss, and their gradients add up to the gradient of that mean.
   Batch batch(std::uint64_t seed, int step, const BatchShape& shape) const;
 
   std::size_t tokens() const { return text_.size(); }

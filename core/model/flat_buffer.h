@@ -10,8 +10,8 @@ namespace lockstep {
 
 /// Moves the gradients of a bucket's parameters into `flat` and frees their own storage.
 void move_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
-/// Moves the gradients back into the parameters' own storage. Meant for destructors: if it fails,
-/// the parameters are left without storage.
+/// Moves the gradients back into the parameters' own storage. Meant for destructors: on failure it
+/// does not throw, but leaves the parameters without storage.
 void return_gradients(Gpt& model, const FlatLayout::Bucket& bucket) noexcept;
 
 /// Points the values of a bucket's parameters into `flat` without copying; if `flat` is empty,
@@ -23,7 +23,7 @@ void make_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat, std::u
 /// Points the gradients of a bucket's parameters into `flat`, as put_values does for the values.
 void put_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
 
-/// Returns `elements` zeros. The modelled clock is charged for writing them.
+/// Returns `elements` zeros. Charges the modelled clock for writing them.
 Tensor zeros(Device device, std::int64_t elements, MemoryCategory category,
              DType dtype = DType::f32);
 

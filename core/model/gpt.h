@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// GPT-2, or one pipeline stage of it, with explicit forward and backward passes. A pipeline of
-/// stages computes, bit for bit, the losses and gradients of the whole model.
+/// GPT-2, or one pipeline stage of it, with explicit forward and backward passes. The losses and
+/// gradients of a pipeline of stages are bitwise identical to those of the whole model.
 class Gpt {
  public:
   /// Builds the layers of `stage` and fills them with initial values that depend only on the seed
@@ -36,23 +36,23 @@ class Gpt {
   /// tokens); on the last stage y is empty and the loss is in the stash.
   Tensor forward(const Microbatch& microbatch, Tensor x, Stash& stash);
 
-  /// Returns this microbatch's share of the batch's mean loss, with the same bits however the model
-  /// is split. Call it between the microbatch's forward() and backward(). Throws std::logic_error
-  /// unless this is the last stage.
+  /// Returns this microbatch's share of the batch's mean loss. The value is bitwise identical
+  /// however the model is split. Call it between the microbatch's forward() and backward(). Throws
+  /// std::logic_error unless this is the last stage.
   double loss(const Stash& stash);
 
   /// Computes dx from dy, both (b, s, h), and adds to the parameters' gradients. dy is empty on the
   /// last stage, and dx is empty on the first. Empties the stash.
   Tensor backward(Tensor dy, Stash& stash);
-  /// The two halves of backward; together they give the same bits as backward. The input half keeps
-  /// in the stash the tensors that the weight half needs.
+  /// The two halves of backward(); together their results are bitwise identical to those of
+  /// backward(). The input half keeps in the stash the tensors that the weight half needs.
   Tensor backward_input(Tensor dy, Stash& stash);
   void backward_weight(Stash& stash);
 
   /// Adds the tied head's gradient to the token table's gradient from the embedding, at most once
   /// between two calls to zero_gradients(). backward() calls this function for a batch's last
-  /// microbatch. Does nothing if head and embedding are on different stages: their two ranks sum
-  /// the gradients with an all-reduce, which gives the same bits.
+  /// microbatch. Does nothing if head and embedding are on different stages: then those stages'
+  /// ranks sum the two gradients with an all-reduce, and the result is bitwise identical.
   void finish_gradients();
   void zero_gradients();
 
@@ -63,8 +63,8 @@ class Gpt {
   /// Returns the parameters in ascending order; the model owns them.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   const std::vector<Unit>& units() const { return units_; }
-  /// Returns the units as plain values, from which layouts are built. They equal Plan::units of the
-  /// model's plan.
+  /// Returns the units as plain values, from which layouts are built. The result equals that of
+  /// Plan::units for the model's plan.
   std::vector<StoredUnit> stored_units() const;
   /// Returns the parameter with this order number. Throws std::out_of_range if the model has no
   /// such parameter.

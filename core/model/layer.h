@@ -28,10 +28,11 @@ class Layer {
   /// Computes dx from dy. Releases the saved tensors that the weight half does not need.
   virtual Tensor backward_input(Tensor dy, Stash& stash) = 0;
   /// Adds to the parameters' gradients. Afterwards the stash holds no tensors of this layer. The
-  /// input half may already have added the gradients of small vectors (as in LayerNorm).
+  /// input half may already have added the gradients of small parameters (LayerNorm's, for
+  /// example).
   virtual void backward_weight(Stash& stash) = 0;
-  /// Runs both halves; separate calls to them give the same bits. A composite layer releases each
-  /// part's tensors as soon as that part is done.
+  /// Runs both halves; calling them separately gives bitwise identical results. A composite layer
+  /// releases each part's tensors as soon as that part is done.
   virtual Tensor backward(Tensor dy, Stash& stash) {
     Tensor dx = backward_input(std::move(dy), stash);
     backward_weight(stash);
@@ -63,8 +64,8 @@ class LossLayer {
   /// The loss is the sum over tokens times `scale`, 1 / (tokens of the whole batch), so the losses
   /// of microbatches add up to the batch's mean.
   virtual void forward(Tensor logits, View targets, float scale, Stash& stash) = 0;
-  /// Returns this microbatch's share of the batch's mean loss, in nats, with the same bits however
-  /// the model is split. Waits for the device. Returns 0 on the meta device.
+  /// Returns this microbatch's share of the batch's mean loss, in nats. The value is bitwise
+  /// identical however the model is split. Waits for the device. Returns 0 on the meta device.
   virtual double value(const Stash& stash) = 0;
   /// Returns dlogits (b, s, V), computed in the storage of the logits.
   virtual Tensor backward(Stash& stash) = 0;

@@ -8,7 +8,7 @@ namespace lockstep {
 /// Layer normalisation over h (Ba 2016). The stash keeps x, mean and rstd: b s h + 2 b s elements.
 ///
 /// The input half also adds the gradients of gain and bias. Both halves read the same x and dy, so
-/// deferring these gradients would make a pipeline hold 2 b s h elements for the sake of 2 h
+/// deferring these gradients would make a pipeline hold 2 b s h elements in order to compute 2 h
 /// numbers.
 class LayerNorm : public Layer {
  public:

@@ -5,8 +5,7 @@
 
 namespace lockstep {
 
-/// GELU in its tanh form, element by element. The stash keeps x. In the backward pass, dx
-/// overwrites dy.
+/// Elementwise GELU, in its tanh form. The stash keeps x. In the backward pass, dx overwrites dy.
 class Gelu : public Layer {
  public:
   explicit Gelu(const LayerSite& site) : ops_(site.device, site.layer, site.config.dtype) {}

@@ -44,7 +44,7 @@ class NewFile {
 /// UsageError or RunError, naming --save and the file, on failure.
 void write_whole_file(const std::string& path, const std::function<void(NewFile&)>& fill);
 
-/// Waits until the names of a folder's files are on the disk.
+/// Waits until the folder's directory entries are on the disk.
 void sync_folder(const std::string& path);
 
 }  // namespace lockstep

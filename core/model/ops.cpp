@@ -46,7 +46,7 @@ Cost cost::attention_forward(const Shape& y, int heads, std::size_t width, bool 
                                            bytes_of(rows + (probabilities ? rows * y[1] : 0), 4)};
 }
 Cost cost::attention_backward(const Shape& y, int heads, std::size_t width, bool probabilities) {
-  // Reads dy, q, k, v, y and either lse or the probabilities; writes dq, dk, dv.
+  // The kernel reads dy, q, k, v, y and either lse or the probabilities; it writes dq, dk, dv.
   const std::int64_t rows = y.rows() * heads;
   return {(probabilities ? 4 : 5) * causal_product_flops(y),
           bytes_of(8 * y.elements(), width) + bytes_of(probabilities ? rows * y[1] : rows, 4)};
@@ -131,7 +131,7 @@ void Ops::add(View a, View b, View y) const {
 }
 double Ops::sum(View x) const {
   if (!x) return 0;
-  device_.compute.synchronise();  // wait here, where the watchdog sees it, not in the kernel
+  device_.compute.synchronise();  // wait here, where the watchdog sees the wait, not in the kernel
   return device_.compute.kernels().sum(device_.compute.queue(), x);
 }
 

@@ -6,9 +6,10 @@
 
 namespace lockstep {
 
-/// The cost of each kernel. `flops` counts matrix multiplications only, like the papers' model
-/// FLOPs (a multiply-add is two). `bytes` counts each read and write once, at `width` bytes per
-/// element (4 for statistics). 16-bit elements change neither FLOPs nor FLOP/s.
+/// The cost of each kernel. `flops` counts matrix multiplications only, like the model FLOPs of
+/// published papers (a multiply-add counts as two). `bytes` counts each read and write once, at
+/// `width` bytes per element (4 for statistics). 16-bit elements change neither the number of FLOPs
+/// nor the modelled FLOP/s.
 namespace cost {
 /// 2 · rows · in · out FLOPs in each of forward, backward_input and backward_weight.
 Cost linear_forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
@@ -17,13 +18,14 @@ Cost linear_backward_input(std::int64_t rows, std::int64_t in, std::int64_t out,
                            std::size_t width = 4);
 Cost linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
                             std::size_t width = 4);
-/// The products q kᵀ and p v. Attention is causal, so only *half* is counted: 2 b s² h (in full, 4
-/// b s² h). `probabilities` says whether the kernel also writes the probabilities, as full (s, s)
-/// matrices in f32.
+/// The products q kᵀ and p v. Attention is causal, so only *half* is counted: 2 b s² h (the full
+/// products would need 4 b s² h). `probabilities` says whether the kernel also writes the
+/// probabilities, as full (s, s) matrices in f32.
 Cost attention_forward(const Shape& y, int heads, std::size_t width = 4,
                        bool probabilities = false);
-/// Five products (recomputed scores, dv, dp, dq, dk), counted half: 5 b s² h, 2.5 times the forward
-/// pass. If the probabilities were kept, the scores are not recomputed, which leaves 4 b s² h.
+/// Five products (recomputed scores, dv, dp, dq, dk), each counted as half: 5 b s² h, 2.5 times the
+/// forward pass. If the probabilities were kept, the scores are not recomputed, which leaves 4 b s²
+/// h.
 Cost attention_backward(const Shape& y, int heads, std::size_t width = 4,
                         bool probabilities = false);
 /// Returns the bytes that a kernel moves for one argument: 0 if the argument is not a view.
@@ -37,8 +39,8 @@ double traffic(const Argument<access, type>& view) {
 }
 }  // namespace cost
 
-/// Launches kernels, each with the span that names it in the trace and the cost that the modelled
-/// clock charges. kernels/kernels.h documents the arguments.
+/// Launches kernels. Records each one in the trace as a named span, and charges its cost to the
+/// modelled clock. kernels/kernels.h documents the arguments.
 class Ops {
  public:
   /// `dtype` is the type in which activations are stored.
@@ -92,8 +94,8 @@ class Ops {
     device_.compute.launch(Span{.name = name, .category = Category::kernel, .layer = layer_}, cost,
                            [&](const Kernels& k, Queue q) { (k.*kernel)(q, arguments...); });
   }
-  /// Launches a kernel that only moves memory. The kernel reads or writes each view once, and both
-  /// reads and writes each InOut view.
+  /// Launches a kernel that only moves memory. The kernel reads each In view once, writes each Out
+  /// view once, and does both for each InOut view.
   template <class... Arguments>
   void launch(const char* name, Launched<Arguments...> kernel,
               const std::type_identity_t<Arguments>&... arguments) const {

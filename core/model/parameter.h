@@ -13,7 +13,7 @@ namespace lockstep {
 /// Where values and gradients are stored initially.
 enum class Storage {
   own,   ///< in each parameter's own storage, with initial values
-  none,  ///< nowhere: a technique that shards the model provides storage later
+  none,  ///< not at all: a technique that shards the model provides storage later
 };
 
 /// One parameter of a model as a rank holds it: its spec, the rank's slice, and views of that

@@ -15,7 +15,7 @@ namespace lockstep {
 // (https://github.com/huggingface/safetensors#format).
 
 /// A file open for reading. The constructor checks the whole header: each tensor lies inside the
-/// file, overlaps no other, and has as many bytes as its shape requires.
+/// file, overlaps no other, and has as many bytes as its dtype and shape require.
 class SafetensorsFile {
  public:
   struct Entry {

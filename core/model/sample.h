@@ -14,8 +14,8 @@ struct SampleOptions {
 };
 
 /// Returns the model's continuation of `prompt` (at least one byte), without the prompt. Each new
-/// token is computed from the last `sequence` tokens at most, without a cache. Needs a whole model
-/// and byte-level tokens; the same seed gives the same text. Returns "" on the meta device.
+/// token is computed from the last `sequence` tokens at most, without a cache. Requires a whole
+/// model and byte-level tokens. The same seed gives the same text. Returns "" on the meta device.
 std::string generate(Gpt& model, const std::string& prompt, const SampleOptions& options = {});
 
 }  // namespace lockstep

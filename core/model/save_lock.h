@@ -4,9 +4,9 @@
 
 namespace lockstep {
 
-/// Keeps other runs from writing to the same --save. A run holds the lock from before its first
-/// step until it ends; the kernel releases the lock if the run is killed. The lock is the file
-/// .NAME.lock beside the checkpoint, locked with flock(2). If the file system does not support
+/// Keeps other runs from writing to the same --save path. A run holds the lock from before its
+/// first step until it ends; the kernel releases the lock if the run is killed. The lock is the
+/// file .NAME.lock beside the checkpoint, locked with flock(2). If the file system does not support
 /// locks, does nothing.
 class SaveLock {
  public:
