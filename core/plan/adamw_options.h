@@ -13,7 +13,7 @@ struct AdamWOptions {
   float epsilon = 1e-5F;
   float weight_decay = 0.1F;  ///< applied to matrices only (Parameter::decay)
   float clip = 1.0F;          ///< maximum gradient norm; 0 disables clipping
-  bool masters = true;  ///< keep f32 copies of 16-bit weights; without them small updates are lost
+  bool masters = true;  ///< keep f32 copies of 16-bit weights; otherwise small updates are lost
 
   bool operator==(const AdamWOptions&) const = default;
 };

@@ -4,10 +4,10 @@
 
 namespace lockstep {
 
-/// The division of a sequence's positions among the ranks of a context-parallel group.
+/// How a sequence's positions are divided among the ranks of a context-parallel group.
 enum class ContextLayout {
-  contiguous,  ///< N equal chunks, of which rank i has chunk i
-  zigzag,      ///< rank i of N has chunks i and 2N-1-i of 2N, which balances causal attention
+  contiguous,  ///< N equal chunks; rank i has chunk i
+  zigzag,      ///< 2N chunks; rank i has i and 2N-1-i, which balances causal attention
 };
 
 /// The number of samples that all ranks together process in one step.

@@ -10,7 +10,8 @@ namespace lockstep {
 /// (`--comm ring`), or the backend's own library.
 enum class Collectives { built_in, native };
 
-/// The operation under which sent bytes are counted; point-to-point messages count as `send`.
+/// The kind of operation that sent bytes are attributed to; point-to-point messages count as
+/// `send`.
 enum class Operation : std::uint8_t {
   send,
   broadcast,
@@ -46,7 +47,7 @@ class PerOperation {
   std::array<T, all_operations.size()> values_{};
 };
 
-/// Bytes that one rank sends.
+/// The bytes that one rank sends in each operation.
 using BytesSent = PerOperation<std::int64_t>;
 /// Returns the bytes sent between two readings of the same counters.
 BytesSent operator-(const BytesSent& after, const BytesSent& before);
@@ -56,8 +57,7 @@ std::int64_t total(const BytesSent& bytes);
 struct Traffic {
   BytesSent bytes_sent;             ///< payload
   std::int64_t overhead_bytes = 0;  ///< sent in addition to the payload: message headers
-  /// Number of collectives that a library performed. The transport does not see those collectives'
-  /// bytes.
+  /// Number of collectives that a library performed. The transport cannot count their bytes.
   PerOperation<std::int64_t> library_calls;
 };
 Traffic operator-(const Traffic& after, const Traffic& before);

@@ -12,7 +12,7 @@ namespace lockstep {
 /// bucket is one message, divided into as many equal shards as there are ranks.
 ///
 /// A ring sums each chunk in an order that depends on the chunk's position. Data parallelism and
-/// all ZeRO stages use this one layout, so their sums have the same bits.
+/// all ZeRO stages use this one layout, so their sums are bitwise identical.
 class FlatLayout {
  public:
   /// Alignment of parameters in elements: 256 bytes in f32, 128 bytes in 16-bit types.

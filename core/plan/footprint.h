@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// Closed forms for the activation memory of one stage, in bytes. The allocator agrees to the byte
-/// (tests/plan/test_footprint.cpp).
+/// Closed forms for the activation memory of one stage, in bytes. They match the allocator's
+/// measurements to the byte (tests/plan/test_footprint.cpp).
 ///
 /// With N = b s tokens per microbatch, a stash holds these elements (in config.dtype, 4 or 2 bytes;
 /// mean, rstd, log-sum-exps and losses are always f32):
@@ -19,14 +19,12 @@ namespace lockstep {
 ///            y             N h          fc proj. x             4 N h
 ///            log-sum-exp   a N
 ///   proj.    x             (the core's y)
-///
-/// which is 16 N h + (4 + a) N for a block. For the head:
+/// in total 16 N h + (4 + a) N for a block. For the head:
 ///
 ///   ln_f     x             N h          loss     logits        N V
 ///            mean, rstd    2 N                   losses, lse   2 N
 ///   lm_head  x             N h
-///
-/// which is 2 N h + N V + 4 N. The embedding keeps only a View of the tokens. (Korthikanti 2022
+/// in total 2 N h + N V + 4 N. The embedding keeps only a View of the tokens. (Korthikanti 2022
 /// counts 34 b s h + 5 b s² a bytes per block, in 16 bits with dropout masks and stored
 /// probabilities. Lockstep stores neither, and the formula also includes LayerNorm's inputs.)
 struct Footprint {
@@ -34,12 +32,12 @@ struct Footprint {
   Footprint(const GptConfig& config, const StageLayers& stage, int batch);
 
   std::int64_t boundary = 0;  ///< y or dy, as sent between two stages: N h elements
-  std::int64_t stash = 0;     ///< held from a microbatch's forward pass to its backward pass
+  std::int64_t stash = 0;     ///< kept from a microbatch's forward pass to its backward pass
 
-  /// Held from the input half of the backward pass to the weight half. A block holds 16 N h: the
+  /// Kept from the input half of the backward pass to the weight half. A block keeps 16 N h: the
   /// Linears' x (1 + 1 + 1 + 4; the inputs of GELU and attention are released) and dy (3 + 1 + 4 +
-  /// 1), which is the block's stash less (4 + a) N. The head holds N h + N V, and the embedding
-  /// holds N h.
+  /// 1), which is the block's stash less (4 + a) N. The head keeps N h + N V, and the embedding
+  /// keeps N h.
   std::int64_t pending = 0;
 
   // Peak memory during an action beyond the stashes of all held microbatches. The current
@@ -47,25 +45,25 @@ struct Footprint {
   /// The forward pass only allocates, so its peak is at its end. The peak is the size of the
   /// output, N h, if the stage sends one.
   std::int64_t forward_working = 0;
-  /// The larger of the full backward pass and backward_input. Only on the last stage does
-  /// backward_input need more than the full backward pass. The peak is in the uppermost block's
-  /// MLP, before the block has released anything: dy (N h), which is kept for the residual
-  /// connection, and the gradient of width 4 h (4 N h). On the last stage the head's stash is
-  /// already released by then, so the peak is 5 N h - (2 N h + N V + 4 N). It is at least N h - 2
-  /// N, which the head's Linear needs when it writes dx while dlogits occupy the memory of the
-  /// logits. backward_input, which keeps the head's x and dlogits for later, needs 4 N h - 4 N on
-  /// the last stage.
+  /// The larger of the values for the full backward pass and for backward_input. Only on the last
+  /// stage does backward_input need more than the full backward pass. The peak is in the uppermost
+  /// block's MLP, before the block has released anything: it consists of dy (N h), which is kept
+  /// for the residual connection, and the gradient of width 4 h (4 N h). On the last stage the
+  /// head's stash is already released by then, so the peak is 5 N h - (2 N h + N V + 4 N). The
+  /// lower bound is N h - 2 N, which the head's Linear needs when it writes dx while dlogits occupy
+  /// the logits' memory. backward_input, which keeps the head's x and dlogits for later, needs 4 N
+  /// h - 4 N on the last stage.
   std::int64_t backward_working = 0;
   std::int64_t backward_input_working = 0;
 
   /// Returns the peak of MemoryCategory::activations when `held` microbatches run their forward
-  /// passes, one after another, and then their backward passes. `held` is the schedule's peak of
-  /// live microbatches (1F1B at most p, GPipe m).
+  /// passes, one after another, and then their backward passes. `held` is the schedule's peak
+  /// number of microbatches in flight (at most p for 1F1B, m for GPipe).
   std::int64_t peak(int held) const;
 
   std::int64_t parameters = 0;  ///< bytes of the stage's parameters
-  /// Bytes of the gradients: as many as the parameters that are not frozen take, plus V h elements
-  /// if the embedding and a tied head are both on this stage.
+  /// Bytes of the gradients: the size of the parameters that are not frozen, plus V h elements if
+  /// the embedding and a tied head are both on this stage.
   std::int64_t gradients = 0;
   /// AdamW: two f32 per trained element, plus an f32 master copy of 16-bit weights.
   std::int64_t optimizer = 0;

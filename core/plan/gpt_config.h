@@ -30,8 +30,8 @@ struct GptConfig {
   /// Throws UsageError for an invalid configuration; the one-line message names the flag, its value
   /// and valid values.
   void validate() const;
-  /// Returns 12 L h² + 13 L h + (V + s) h (Narayanan 2021), + 2 h for the final LayerNorm, which
-  /// the formula omits, + V h for an untied head.
+  /// Returns 12 L h² + 13 L h + (V + s) h (Narayanan 2021), plus 2 h for the final LayerNorm, which
+  /// that formula omits, plus V h for an untied head.
   std::int64_t parameter_count() const;
   /// Returns the parameter count without frozen units.
   std::int64_t trained_count() const;

@@ -25,8 +25,8 @@ struct ParameterSpec {
   std::string name;  ///< Hugging Face's name for GPT-2
   Shape shape;
   /// Position in the whole model. Orders have gaps, so that a lesson can replace a layer with one
-  /// that has more parameters (`block_order`). The order determines the random stream of the
-  /// initial values and the sequence in which the gradient norm is summed.
+  /// that has more parameters (`block_order`). The order selects the random stream for the initial
+  /// values and determines the sequence in which the gradient norm is summed.
   int order = 0;
   bool decay = false;  ///< true for matrices, false for biases and gains
   float mean = 0;      ///< initial values: mean + deviation * normal
@@ -69,8 +69,9 @@ inline int ParameterSpec::unit() const {
   return order / orders_of_a_unit;
 }
 
-// GPT-2's initialisation (Radford 2019, as in Hugging Face's GPT2PreTrainedModel): N(0, 0.02), the
-// two projections onto the residual stream scaled by 1/√(2L), biases 0, gains 1.
+// GPT-2's initialisation (Radford 2019, as in Hugging Face's GPT2PreTrainedModel): weights from
+// N(0, 0.02), with the two projections onto the residual stream scaled by 1/√(2L); biases 0; gains
+// 1.
 ParameterSpec token_table_spec(const GptConfig& config);     ///< (V, h)
 ParameterSpec position_table_spec(const GptConfig& config);  ///< (s, h)
 /// Matrices are (in, out), as in GPT-2.

@@ -18,9 +18,9 @@ const char* name_of(Axis axis);
 /// DeepSpeed, or the ranks of one tensor-parallel group.
 enum class ExpertsWithin { dp_cp, tp };
 
-/// Ranks laid out on named axes. Axes are listed starting with the innermost, along which ranks are
-/// adjacent. The default is Megatron's tp, cp, dp, pp: tensor parallelism stays within a node, and
-/// the pipeline, which sends the fewest bytes, may cross nodes.
+/// Ranks laid out on named axes. The innermost axis, along which ranks are adjacent, is listed
+/// first. The default is Megatron's tp, cp, dp, pp: this keeps tensor parallelism within a node,
+/// and lets the pipeline, which sends the fewest bytes, span nodes.
 class Mesh {
  public:
   /// A mesh of one rank.

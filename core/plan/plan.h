@@ -22,15 +22,15 @@ namespace lockstep {
 
 class ModelBuilder;  // core/model/builder.h
 
-/// The cluster that the modelled clock simulates, and fixed times that replace the cluster's
-/// compute costs.
+/// The cluster that the modelled clock simulates, and optional fixed times that replace its compute
+/// costs.
 struct ModelledTime {
   Cluster cluster;
   FixedTimes times{};
   bool operator==(const ModelledTime&) const = default;
 };
 
-/// A rank's part of one parameter.
+/// The part of one parameter that a rank holds.
 struct Held {
   int stage = 0;      ///< the pipeline stage that uses it
   int parameter = 0;  ///< its index in Plan::parameters
@@ -73,8 +73,8 @@ struct Place {
 
 /// A run as a plain value: the model, its training settings and its ranks. place() derives each
 /// rank's part of the model, and needs no running rank, transport or flag for this. Initial values,
-/// checkpoints, the comparison with one device, shards, predictions and each rank's data depend
-/// only on the Plan.
+/// checkpoints, the comparison with a single-device run, shards, predictions and each rank's data
+/// depend only on the Plan.
 struct Plan {
   /// Creates a plan for GPT-2 on the mesh, with one stage per rank of the pipeline axis. The
   /// default mesh is one device.
@@ -89,18 +89,19 @@ struct Plan {
   std::optional<ModelledTime> modelled;  ///< unset: wall clock
   Collectives collectives = Collectives::built_in;
   /// Whether a receive that adds can read the sender's buffer in place (Transport::combines). If
-  /// so, a reduction needs no scratch for incoming data.
+  /// so, a reduction needs no scratch memory for incoming data.
   bool receives_combine = true;
 
   /// Returns the model's configuration, including precision and frozen units.
   const GptConfig& model() const { return model_; }
-  /// Returns the builder of the model's layers, which is used on the ranks, on one device and on
-  /// the meta device. Null means plain GPT-2.
+  /// Returns the builder of the model's layers. The ranks, the single-device reference and the meta
+  /// device all use it. Null means plain GPT-2.
   const std::shared_ptr<const ModelBuilder>& builder() const { return builder_; }
   /// Returns all parameters of the whole model in ascending order, with their cuts.
   const std::vector<ParameterSpec>& parameters() const { return *parameters_; }
-  /// Sets configuration, builder and parameters; usually called by the free function set_model() of
-  /// core/model/builder.h. Throws std::invalid_argument if the parameters are out of order.
+  /// Sets configuration, builder and parameters. Prefer the free function set_model() in
+  /// core/model/builder.h, which calls this one. Throws std::invalid_argument if the parameters are
+  /// out of order.
   void set_model(const GptConfig& config, std::shared_ptr<const ModelBuilder> builder,
                  std::vector<ParameterSpec> parameters);
 
@@ -119,7 +120,7 @@ struct Plan {
   std::vector<int> replicas(int parameter, int rank) const;
 
   /// Returns the units that a rank runs on one of its stages, in order, with their stored
-  /// parameters. The head's unit includes the token table if the head is tied.
+  /// parameters. If the head is tied, its unit includes the token table.
   std::vector<StoredUnit> units(const Place& place, int stage) const;
 
   /// Returns a rank's share of a step's batch, split into m microbatches.

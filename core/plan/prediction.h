@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// Consecutive steps with the same schedule and the same m. Predictions and observations are
-/// reported per phase.
+/// Consecutive steps with the same schedule and the same m, the number of microbatches. Predictions
+/// and observations are reported per phase.
 struct Phase {
   std::string name;  ///< "m = 8"
   int first_step = 0;
@@ -65,9 +65,9 @@ class PerCategory {
 /// The predictions for one rank during a phase.
 struct Predicted {
   std::string formula;           ///< the bubble's formula: "(p-1)/(m+p-1)"
-  std::optional<double> bubble;  ///< the bubble of the whole step, from the formula
+  std::optional<double> bubble;  ///< the whole step's bubble, from the formula
   /// The bubble according to the simulator, which uses each stage's own costs and the cluster's
-  /// links.
+  /// link speeds.
   std::optional<double> bubble_simulated;
   /// Bytes sent per step. Operations that a lesson does not set default to zero.
   PerOperation<Figure> bytes_sent = nothing_sent();
@@ -77,8 +77,8 @@ struct Predicted {
   std::string schedule;  ///< name of the schedule, if the steps follow one
   int stages = 0;
   /// Computes the order in which replicas' gradients are added; unset if replicas are added one
-  /// after another. If the run's results differ from those of one device, the order helps to tell
-  /// rounding errors from mistakes.
+  /// after another. If the run's results differ from those of a single-device run, the order helps
+  /// to distinguish rounding errors from mistakes.
   std::function<SumOrder()> sum_order;
 
   /// Returns the names of the figures that are not predicted, such as "all_reduce" or "peak

@@ -124,10 +124,10 @@ Slice::Slice(const Shape& whole, std::span<const DimensionCut> cuts) : whole_(wh
 
 namespace {
 
-/// Appends the part of `piece` in [first, last) of local storage to `into`. Dimensions before
-/// `dimension` have been reduced to one index. Rows along a dimension do not overlap in storage, so
-/// the dimension's indices form one range that lies entirely inside [first, last), plus at most one
-/// partly covered index on either side.
+/// Appends the part of `piece` in [first, last) of local storage to `into`. In the dimensions
+/// before `dimension`, `piece` has a single index. Rows along a dimension do not overlap in
+/// storage, so the dimension's indices form one range that lies entirely inside [first, last), plus
+/// at most one partly covered index on either side.
 void clip(const Slice::Piece& piece, int dimension, std::int64_t first, std::int64_t last,
           std::vector<Slice::Piece>& into) {
   const Shape& extent = piece.box.extent;

@@ -20,7 +20,7 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// The division of one dimension of a tensor among `parts` ranks.
+/// How one dimension of a tensor is divided among `parts` ranks.
 struct DimensionCut {
   int dimension = 0;
   int part = 0;   ///< index of this part
@@ -28,9 +28,9 @@ struct DimensionCut {
   /// Number of equal adjacent blocks that are divided separately: 3 for the q, k and v columns of
   /// one matrix.
   int sections = 1;
-  /// The size of a part is a multiple of this number of rows or columns, for example the number of
-  /// one head's columns. All parts have the same size: if the dimension does not divide evenly, the
-  /// last parts are padded.
+  /// The size of a part is a multiple of this number of rows or columns: for example, the number of
+  /// columns of one head. All parts have the same size: if the dimension does not divide evenly,
+  /// the last parts are padded.
   std::int64_t grain = 1;
 };
 
@@ -72,12 +72,12 @@ class Slice {
   /// the storage.
   Slice range(std::int64_t first, std::int64_t count) const;
 
-  /// Returns the tensor's shape in the model on one device.
+  /// Returns the shape of the unsharded tensor.
   const Shape& whole() const { return whole_; }
   /// Returns the shape of this rank's storage, including padding.
   const Shape& local() const { return local_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
-  /// Returns how many elements of the whole tensor this slice stores; padding does not count.
+  /// Returns the number of elements of the whole tensor that this slice stores, without padding.
   std::int64_t elements() const;
   bool is_whole() const { return elements() == whole_.elements() && local_ == whole_; }
   /// Returns the positions of all elements as the fewest possible runs, in the order of the pieces.

@@ -19,7 +19,7 @@ struct StageLayers {
   }
   bool operator==(const StageLayers&) const = default;
 
-  /// Returns all layers of the model, as one device runs them.
+  /// Returns all layers of the model, for a single device.
   static StageLayers whole(const GptConfig& config);
   /// Returns the layers of stage `stage` of `stages`: blocks are contiguous and divided as evenly
   /// as possible. If the blocks do not divide evenly, the first stages get one more block each.

@@ -8,8 +8,8 @@ namespace lockstep {
 
 /// The order in which replicas' gradients are added, if they are not simply added one replica after
 /// another. A floating-point sum depends on its order through rounding, and training amplifies the
-/// difference. If a run and one device add in the same order, their results stay bitwise equal for
-/// any number of steps.
+/// difference. If a run and its single-device reference add in the same order, their results stay
+/// bitwise identical for any number of steps.
 struct SumOrder {
   /// A slice of a parameter. Its sum starts with replica `begin`, continues in ascending order,
   /// wraps around, and ends with replica `begin` - 1, as on a ring.
