@@ -32,9 +32,9 @@ std::int64_t value_of(const std::string& file, const std::string& key) {
   return 0;
 }
 
-/// Returns the bytes that the control group and its ancestors leave to this process. The names are
-/// those of the files that hold a group's limit and use, and of the line that counts its file
-/// pages.
+/// Returns the bytes that this process can still use within the limits of its control group and the
+/// group's ancestors. `limit_name` and `use_name` are the files with a group's limit and use;
+/// `pages_name` is the line of memory.stat that counts the group's file pages.
 std::int64_t left_in_group(const std::string& root, std::string group, const char* limit_name,
                            const char* use_name, const char* pages_name) {
   std::int64_t least = unlimited;
@@ -42,7 +42,7 @@ std::int64_t left_in_group(const std::string& root, std::string group, const cha
     const std::string folder = root + group + "/";
     const auto limit = number_in(folder + limit_name);
     const auto use = number_in(folder + use_name);
-    if (limit && use && *limit < unlimited / 2)  // version 1 writes a huge number if unlimited
+    if (limit && use && *limit < unlimited / 2)  // in version 1, a huge number means unlimited
       least = std::min(least, std::max<std::int64_t>(0, *limit - *use) +
                                   value_of(folder + "memory.stat", pages_name));
     if (group.empty()) return least;
@@ -57,7 +57,7 @@ std::int64_t available_memory(const std::string& proc, const std::string& groups
   if (const std::int64_t kilobytes = value_of(proc + "/meminfo", "MemAvailable:"); kilobytes > 0)
     least = 1024 * kilobytes;
 
-  // Lines are "4:memory:/group" (version 1) or "0::/group" (version 2).
+  // A line looks like "4:memory:/group" (cgroup version 1) or "0::/group" (version 2).
   std::ifstream memberships{proc + "/self/cgroup"};
   for (std::string line; std::getline(memberships, line);) {
     std::istringstream parts{line};

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// Thrown when the user asks for something impossible. The message is one line: what was asked,
+/// Thrown when the user asks for something impossible. The one-line message says what was asked,
 /// what is wrong, and what would work. The process exits with code 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// What memory is used for. The first three categories together make up the well-known "16 bytes
-/// per parameter".
+/// The purpose of allocated memory. The first three categories make up the well-known "16 bytes per
+/// parameter".
 enum class MemoryCategory : std::uint8_t {
   parameters,
   gradients,

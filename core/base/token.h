@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// The token that the viewer and the ranks of a run share. Any user of this machine can list
-/// processes and their arguments, so ranks receive the token in this environment variable instead.
+/// The environment variable in which ranks receive the token that they share with the viewer. (Any
+/// user of the machine can list processes and their arguments, so an argument would not be secret.)
 inline constexpr const char* token_variable = "LOCKSTEP_VIEW_TOKEN";
 
 /// Returns the token passed to a program: `value` (of `flag`), the first line of `file`, or the
