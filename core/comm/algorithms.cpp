@@ -39,7 +39,7 @@ Algorithm algorithm_of(const std::string& name) {
 // -- rings ------------------------------------------------------------------------------------
 
 // Step k sends chunk (rank - k - 1) to the right, and receives and adds the chunk before it from
-// the left. After N - 1 steps chunk `rank` has gone around the whole ring, and its sum is complete
+// the left. After N - 1 steps, chunk `rank` has passed through all members, and its sum is complete
 // on this member.
 void ring_reduce_scatter(Peers& peers, View data) {
   const auto chunk = [&](int i) { return chunk_of(data, peers.neighbour(i), peers.size()); };
@@ -57,8 +57,8 @@ void ring_all_gather(Peers& peers, View data) {
 
 // -- trees ------------------------------------------------------------------------------------
 
-// In round k (1, 2, 4, ...) every member at a distance below k from the root sends the data to the
-// member k places after it.
+// In round k (1, 2, 4, ...), every member less than k places after the root sends the data to the
+// member k places after itself.
 void binomial_broadcast(Peers& peers, View data, int root) {
   const int place = peers.neighbour(-root);
   const auto member = [&](int distance) { return (root + distance) % peers.size(); };

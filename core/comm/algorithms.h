@@ -8,15 +8,15 @@
 
 namespace lockstep {
 
-/// An all-reduce algorithm. Each comment gives its time for n bytes on N ranks if a message of n
-/// bytes takes α + nβ (Thakur, Rabenseifner, Gropp 2005). P is the largest power of two ≤ N. If P =
-/// N, then r = 0. Otherwise r = 1, because N − P ranks first send their elements to a partner, and
-/// receive the sums from it at the end.
+/// An all-reduce algorithm. Each comment gives the algorithm's time for n bytes on N ranks if a
+/// message of n bytes takes α + nβ (Thakur, Rabenseifner, Gropp 2005). P is the largest power of
+/// two ≤ N. r is 0 if P = N. Otherwise r is 1, because N − P ranks first send their elements to a
+/// partner, and receive the sums from it at the end.
 enum class Algorithm {
   ring,   ///< 2(N−1)(α + ⌈n/N⌉β): fewest bytes, but 2(N−1) rounds
-  naive,  ///< 2α + 2(N−1)nβ: all send to member 0, which adds and sends the sums back
+  naive,  ///< 2α + 2(N−1)nβ: all send to member 0, which adds, then sends the sums back
   tree,   ///< up to 2⌈log₂N⌉(α + nβ): reduces up a binomial tree, then broadcasts down it
-  recursive_doubling,  ///< (log₂P + 2r)(α + nβ) at most: fewest rounds; each sends all elements
+  recursive_doubling,  ///< (log₂P + 2r)(α + nβ) at most: fewest rounds; messages are full size
   rabenseifner,  ///< 2log₂P α + 2((P−1)/P)nβ + 2r(α + nβ): recursive halving, then doubling
 };
 const char* name_of(Algorithm algorithm);
@@ -37,7 +37,8 @@ std::int64_t all_reduce_scratch(Algorithm algorithm, std::int64_t elements, int 
 
 // Each comment below ends with the collective's time, in the notation above.
 
-/// Leaves the sum of chunk i on member i; its other chunks hold partial sums. (N−1)(α + ⌈n/N⌉β)
+/// Leaves the sum of chunk i on member i; the member's other chunks hold partial sums. (N−1)(α +
+/// ⌈n/N⌉β)
 void ring_reduce_scatter(Peers& peers, View data);
 /// Copies member i's chunk i to every member. (N−1)(α + ⌈n/N⌉β)
 void ring_all_gather(Peers& peers, View data);

@@ -11,8 +11,8 @@ namespace lockstep {
 namespace {
 
 /// Returns the id of a message's flow, which both sides compute from the source, destination and
-/// channel (10 bits each) and the count (22 bits). The id has 52 bits, so that readers that parse
-/// JSON numbers as doubles keep it exact.
+/// channel (10 bits each) and the message's number (22 bits). The id has 52 bits, so that readers
+/// that parse JSON numbers as doubles keep it exact.
 std::uint64_t flow_id(int source, int destination, int channel, std::uint32_t count) {
   return (static_cast<std::uint64_t>(source & 0x3ff) << 42) |
          (static_cast<std::uint64_t>(destination & 0x3ff) << 32) |
@@ -51,9 +51,9 @@ std::span<std::byte> bytes_of(View view) {
 
 }  // namespace
 
-/// A message, and a callback that records it in the trace when it is done and returns its end. The
-/// messages of a lane complete in the order in which they were issued, because finish() first
-/// finishes all earlier messages.
+/// A message, and a callback that is called when the message is done, records it in the trace, and
+/// returns the event at which it ended. The messages of a lane complete in the order in which they
+/// were issued, because finish() first finishes all earlier messages.
 class Channel::Message final : public Task {
  public:
   using Record = std::function<Event(Pending&)>;
@@ -172,8 +172,8 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
                   start = passage.start;
                   end = passage.end;
                 } else {
-                  // The receiver's wait for the sender to post the message does not count as part
-                  // of the message.
+                  // The time during which the receiver waited for the sender's post is not part of
+                  // the message.
                   start = std::max({posted, pending.departure(), lane.free});
                   end = std::max(clock.since_start(pending.done_nanoseconds()), start);
                 }

@@ -23,7 +23,7 @@ struct Endpoint {
 };
 
 /// A communication stream between this rank and other ranks. The stream is in order, has its own
-/// time and one lane per direction, and follows the rules of modelled time (core/README.md,
+/// clock and one lane per direction, and follows the rules of modelled time (core/README.md,
 /// "Modelled time"):
 ///
 ///   A message starts when its data and the sender's lane are ready, and holds that lane for
@@ -77,13 +77,13 @@ class Channel {
     int id = -1;
     Picoseconds free = 0;               ///< when the lane becomes free
     std::deque<Message*> in_flight;     ///< in order of issue
-    std::vector<std::uint32_t> counts;  ///< messages so far, by peer; used to number flows
+    std::vector<std::uint32_t> counts;  ///< messages so far, by peer; number the flows
 
     int id_in(Recorder& trace) { return id >= 0 ? id : id = trace.add_lane(name); }
     /// Returns and advances the number of the next message to or from `peer`.
     std::uint32_t next(int peer) { return counts[static_cast<std::size_t>(peer)]++; }
   };
-  /// The lanes keep their address when the Channel moves, because Works refer to them.
+  /// Holds the lanes at a fixed address, because Works refer to them even after the Channel moves.
   struct Lanes {
     Lane send, receive;
   };

@@ -75,7 +75,7 @@ void ChannelPeers::exchange(View out, int to, View in, int from) {
 
 void ChannelPeers::exchange_add(View out, int to, View sum, int from) {
   Work going = start_send(out, to);
-  // The receiver must not change data that is still being sent.
+  // If `sum` is also the data being sent, the incoming elements must not be added to it in place.
   const bool apart = out.data != sum.data;
   if (apart && channel_.endpoint().transport.combines()) {
     received(start_receive(sum, from, adds(sum.dtype)));

@@ -13,7 +13,7 @@ class ChannelPeers final : public Peers {
  public:
   struct Place {
     const std::vector<int>& ranks;  ///< by member: its rank in the whole run
-    int rank = 0;                   ///< this member's index among them
+    int rank = 0;                   ///< this member's index in `ranks`
   };
   /// The first step begins at `ready`. Incoming elements are received into `scratch` before they
   /// are added; all_reduce_scratch() returns the required size.
@@ -45,8 +45,8 @@ class ChannelPeers final : public Peers {
   Work start_receive(View in, int from, Combine combine = nullptr);
   void sent(Work work);
   void received(Work work);
-  /// Waits until the work is done, and returns the time at which it ended. On a GPU, the queue
-  /// waits instead of the host.
+  /// Waits until the work is done, and returns the time at which it ended. On a GPU, makes the
+  /// queue wait instead of the host.
   Picoseconds finish(Work work) const;
   /// Returns the end of this member's previous step.
   Event now() const { return {ready_, gpu_queue_ ? gpu_queue_->record() : nullptr}; }

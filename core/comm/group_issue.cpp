@@ -86,7 +86,7 @@ Work Group::issue(const Call& call, std::function<void(Peers&)> ours,
     scratch =
         Tensor{endpoint_.device.memory, {call.scratch}, MemoryCategory::communication, call.dtype};
   const Event ready =
-      compute.record();  // this event also follows the scratch's allocation on a GPU
+      compute.record();  // on a GPU, this event also follows the scratch's allocation
   Channel::Part part = this->part(call.name, call.where);
   part.whole = call.whole;
   part.root = call.root;

@@ -35,7 +35,7 @@ void Work::wait() {
   if (compute_ == nullptr) return;
   Stream& compute = *compute_;
   const Picoseconds before = compute.now();
-  // Shows the wait in the trace even if it never ends.
+  // The open span shows the wait in the trace even if the wait never ends.
   OpenSpan waiting{compute.trace(), compute.host_lane(), span_, before};
   const Event done = finish();
   compute.host_done(waiting, before);

@@ -36,8 +36,9 @@ class [[nodiscard]] Work {
   /// clock the compute stream's time becomes the later of its own and the operation's end. The time
   /// spent waiting becomes a `wait` span.
   void wait();
-  /// Blocks until the operation is done and returns its end, without holding up the compute stream.
-  /// On a GPU, the buffers may be released after Stream::follow() with that event.
+  /// Blocks until the operation is done and returns the event at which it ended, without holding up
+  /// the compute stream. On a GPU, the buffers may be released after Stream::follow() with that
+  /// event.
   Event finish();
   explicit operator bool() const { return compute_ != nullptr; }
 

@@ -15,8 +15,8 @@
 namespace lockstep {
 
 /// A communication stream on the CPU: a thread that runs a group's collectives in the order in
-/// which they were issued, while the rank computes. If the rank waits for a job that is next in
-/// line and has not begun, the rank's own thread runs the job as the worker's agent, to save a
+/// which they were issued, while the rank computes. If the rank waits for a job that is next in the
+/// queue and has not begun, the rank's own thread runs the job as the worker's agent, to save a
 /// thread switch. After a job fails, or is dropped before it is done, this rank's messages no
 /// longer match the other ranks' messages, so later jobs fail with the same error without running.
 class Worker {
@@ -27,7 +27,7 @@ class Worker {
 
   class Job {
    public:
-    /// Error messages give `why` as the operation that an agent waits for.
+    /// `why` is the operation that error messages name when an agent is waiting for this job.
     Job(Body body, Route why) : body_(std::move(body)), why_(why) {}
 
    private:
@@ -37,7 +37,7 @@ class Worker {
     Route why_;
     std::int64_t number_ = 0;  ///< index among this worker's jobs, from 1
     State state_ = State::queued;
-    bool dropped_ = false;  ///< whether it was dropped while running
+    bool dropped_ = false;  ///< whether the job was dropped while running
     Event end_;
     std::exception_ptr error_;
   };
@@ -54,8 +54,8 @@ class Worker {
   Transport& agent() { return *agent_; }
 
   std::shared_ptr<Job> queue(Body body, Route why);
-  /// Blocks until the job is done and returns its end; rethrows the job's exception. Called by the
-  /// rank's own thread.
+  /// Blocks until the job is done and returns the event at which it ended; rethrows the job's
+  /// exception. Called by the rank's own thread.
   Event wait(Job& job);
   /// Removes the job if it has not begun, or makes its waits fail if it has. Returns when the job
   /// no longer uses its buffers.

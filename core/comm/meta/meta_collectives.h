@@ -15,11 +15,11 @@ namespace lockstep {
 //
 // On the CPU a collective is a job of a worker thread, which exchanges N - 1 or 2(N - 1) messages
 // in a ring of N ranks. The meta device moves no data. In modelled time, the outcome depends only
-// on the times of the members' calls, the times at which their lanes become free, and the
-// algorithm. The members therefore send no messages. Each member submits its call
+// on the algorithm, the times of the members' calls, and the times at which their lanes become
+// free. The members therefore send no messages. Each member submits its call
 // (MetaCollectives::issue), and the last member to do so evaluates the collective for all members.
-// It runs the algorithm once per member over a StepRecorder, and a StepPlayer plays the recorded
-// steps against one another. Times, byte counts and trace events are exactly as if the messages had
+// It runs the algorithm once per member with a StepRecorder, and a StepPlayer then simulates all
+// recorded steps together. Times, byte counts and trace events are exactly as if the messages had
 // been sent.
 //
 // One difference remains: on the CPU a member may finish a broadcast, for example, before the last
@@ -28,7 +28,7 @@ namespace lockstep {
 
 /// One member's call of a collective operation.
 struct MetaCall {
-  std::function<void(Peers&)> algorithm;  ///< touches no data; may run on another thread
+  std::function<void(Peers&)> algorithm;  ///< accesses no data; may run on any thread
   Route route;  ///< for checking that the members agree, and for error messages
   Picoseconds ready = 0;
   bool traced = false;  ///< whether the outcome must include steps and passages

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// One message of a collective, as one of its two members sees it.
+/// One message of a collective, from the point of view of its sender or its receiver.
 struct MetaStep {
   Direction direction = Direction::send;
   int peer = 0;  ///< the other member
@@ -43,7 +43,7 @@ class StepRecorder final : public Peers {
   std::vector<MetaStep>& steps_;
 };
 
-/// The state of a group's member across successive collectives.
+/// The state of one member of a group. Kept from one collective to the next.
 struct MetaMember {
   /// Begins a new collective. Keeps the times at which the lanes become free.
   void begin(Picoseconds ready_, bool traced_) {
@@ -70,7 +70,7 @@ struct MetaMember {
 /// and ChannelPeers follow.
 class StepPlayer {
  public:
-  /// `ranks` has each member's rank in the whole run.
+  /// `ranks` holds each member's rank in the whole run.
   StepPlayer(std::vector<int> ranks, Cluster cluster);
 
   /// Thrown for a message whose size differs from the size that its receiver expects. This is

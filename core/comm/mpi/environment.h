@@ -13,7 +13,7 @@ int mpi_size_from_environment();
 int mpi_local_size_from_environment();
 /// This rank's index among the ranks on this host.
 int mpi_local_rank_from_environment();
-/// Whether this rank prints the output that is common to all ranks of its host.
+/// Whether this is the rank that prints the output common to all ranks on its host.
 bool mpi_first_on_host();
 /// Whether the launcher is OpenMPI's mpirun. Unlike srun, it ends all ranks when one fails.
 bool under_mpirun();

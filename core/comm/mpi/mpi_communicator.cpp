@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// MPI_Comm_dup is not used, because it would spin inside MPI while it waits.
+// Avoids MPI_Comm_dup, which would busy-wait inside MPI.
 MPI_Comm duplicate_world(int rank) {
   MPI_Comm communicator = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;

@@ -16,7 +16,7 @@ using SteadyClock = std::chrono::steady_clock;
 struct MpiLookout::Question {
   static constexpr int tag = 0;
   std::int64_t round = 0;
-  double waited = 0;  ///< how long the asking rank has waited, in seconds
+  double waited = 0;  ///< how long the asking rank has been waiting, in seconds
 };
 
 struct MpiLookout::Answer {

@@ -17,19 +17,20 @@
 namespace lockstep {
 
 /// Exchanges the ranks' states, so that a waiting rank can tell a computing rank from a stalled
-/// one. Each process runs a thread for this purpose. The thread asks the ranks that its own rank
-/// waits for, and answers the questions of other ranks, even while its rank's own thread is inside
-/// a kernel. An answer says whether its rank is computing, and which ranks it waits for; the thread
-/// asks those ranks next. A stopped or killed process does not answer. The thread sends nothing
-/// until a wait exceeds `interval`.
+/// one. Each process runs a thread for this purpose. The thread asks the ranks that its own rank is
+/// waiting for, and answers questions from other ranks, even while its own rank's main thread is
+/// inside a kernel. An answer says whether the answering rank is computing, and which ranks it is
+/// waiting for; the asking thread asks those ranks next. A stopped or killed process does not
+/// answer. The thread sends nothing until a wait exceeds `interval`.
 class MpiLookout {
  public:
   using Time = std::chrono::steady_clock::time_point;
   /// The thread's polling interval.
   static constexpr std::chrono::milliseconds interval{20};
 
-  /// Collective over all ranks. If others have waited for this rank for `patience_seconds` while it
-  /// computes, `notice` receives a line that says so, at most once per `patience_seconds`.
+  /// Collective over all ranks. If other ranks have been waiting for this rank for
+  /// `patience_seconds` while it is computing, `notice` receives a line that says so, at most once
+  /// per `patience_seconds`.
   MpiLookout(int rank, int size, double patience_seconds, Notice notice);
   ~MpiLookout();
   MpiLookout(const MpiLookout&) = delete;
@@ -45,8 +46,8 @@ class MpiLookout {
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;
 
-    /// Whether the lookout has learned since the last call that a rank for which this agent waits,
-    /// directly or through others, is computing.
+    /// Whether the lookout has learned, since the last call, that a rank for which this agent is
+    /// waiting, directly or through others, is computing.
     bool somebody_has_computed();
 
    private:
@@ -54,14 +55,14 @@ class MpiLookout {
     MpiLookout& lookout_;
     const int peer_;
     const Time begin_;
-    Time computed_, reported_;  ///< last answer by a computing rank; `computed_` at the last call
+    Time computed_, reported_;  ///< last answer from a computing rank; `computed_` at the last call
     std::list<Waiting*>::iterator place_;
   };
 
  private:
   struct Question;
   struct Answer;
-  /// The answer of a rank that was asked in this round.
+  /// A rank that was asked in this round, and its answer, if it has arrived.
   struct Asked {
     std::vector<int> waits_for;
     std::optional<Time> computes;
@@ -88,7 +89,7 @@ class MpiLookout {
   std::optional<BusyRank> itself_;
   std::list<Waiting*> waiting_;
 
-  // Used only by the thread.
+  // Used only by `thread_`.
   bool computes_ = false;
   Time noticed_{};
   std::int64_t round_ = 0;

@@ -44,8 +44,8 @@ class MpiCollectives final : public NativeCollectives {
           "MPI_Allreduce");
   }
 
-  // With MPI_IN_PLACE, MPI would write the sum to the beginning of `data`, but the sum belongs in
-  // `own`.
+  // With MPI_IN_PLACE, MPI would write the sum to the beginning of `data`, but the caller expects
+  // it in `own`.
   void reduce_scatter(View data, View own, std::span<const int> counts) override {
     std::vector<float> sum(static_cast<std::size_t>(own.elements()));
     check(

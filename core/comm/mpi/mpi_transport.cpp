@@ -21,8 +21,8 @@ namespace {
 class MpiTransport;
 
 /// The header sent before each message. It holds the message's modelled departure time and the
-/// sender's description of the message. A receiver that expects a different message can thus report
-/// both descriptions.
+/// sender's description of the message. A receiver that expects a different message can therefore
+/// report both.
 struct Head {
   Picoseconds departure = 0;
   std::int64_t bytes = 0;
@@ -64,12 +64,12 @@ int tag_of(int channel, bool head) {
 class MpiPending;
 
 /// One rank's messages that are not done yet. MPI makes progress only inside its calls, so each
-/// waiting agent polls all of them, and each message records when it was done.
+/// waiting agent polls all of these messages, and each message records the time at which it was
+/// done.
 struct MpiLive {
   std::mutex mutex;
   std::vector<MpiPending*> pending;
-  std::string failure;  ///< the first failure: seen in one agent's message, it ends all agents'
-                        ///< waits
+  std::string failure;  ///< the first failure; ends the waits of all agents
   void look_after_all();
 };
 
@@ -79,7 +79,7 @@ class MpiPending final : public Pending {
              bool is_send)
       : live_(live), agent_(agent), route_(route), size_(size), is_send_(is_send) {}
 
-  /// Call this once the message's requests have started.
+  /// Call this when the message's requests have started.
   void started() {
     std::lock_guard lock{live_.mutex};
     live_.pending.push_back(this);
@@ -253,8 +253,8 @@ class MpiTransport final : public Transport {
   std::atomic<bool> gives_up_{false};
 };
 
-// The time-out counts only time slept, so that a process stopped in a debugger does not time out.
-// It restarts when the lookout finds a computing rank.
+// Only time slept counts towards the time-out, so a process that is stopped in a debugger does not
+// time out. It restarts when the lookout finds a computing rank.
 void MpiPending::wait() {
   Polling polling;
   double patience = agent_.patience_seconds();

@@ -10,10 +10,10 @@ namespace lockstep {
 /// Initializes MPI with MPI_THREAD_MULTIPLE, and finalizes it on destruction.
 class MpiSession {
  public:
-  /// `native` says that the run will call MPI's own collectives. These wait inside MPI, so MPI is
-  /// set to yield the processor between its polls. If `native` is false, all waiting is done by
-  /// Lockstep, which sleeps between its polls (polling.h). Throws RunError if MPI does not support
-  /// MPI_THREAD_MULTIPLE.
+  /// `native` says whether the run will call MPI's own collectives. They wait inside MPI, so if
+  /// `native` is true, MPI is set to yield the processor between its polls. If `native` is false,
+  /// Lockstep itself does all the waiting, and sleeps between its polls (polling.h). Throws
+  /// RunError if MPI does not support MPI_THREAD_MULTIPLE.
   explicit MpiSession(bool native);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
@@ -24,10 +24,10 @@ class MpiSession {
 
   /// Creates this process's endpoint. Sends use MPI_Issend, so that a program in which every rank
   /// sends first hangs here as it would under NCCL. Bytes on a GPU are staged through pinned host
-  /// memory. A wait throws if for `patience_seconds` none of the ranks that this rank waits for,
-  /// directly or through others, has reported that it is computing. If other ranks have waited that
-  /// long for this rank while it computes, `notice` receives a line that says so, at most once per
-  /// `patience_seconds`.
+  /// memory. A wait throws if, for `patience_seconds`, none of the ranks that this rank is waiting
+  /// for, directly or through others, has reported that it is computing. If other ranks have been
+  /// waiting that long for this rank while it is computing, `notice` receives a line that says so,
+  /// at most once per `patience_seconds`.
   std::unique_ptr<Transport> endpoint(double patience_seconds = 60, Notice notice = {}) const;
   /// Ends all processes of the run with `exit_code`.
   [[noreturn]] void abort(int exit_code) const;

@@ -27,8 +27,8 @@ struct SchedulingAttributes {
   std::uint64_t period = 0;
 };
 
-/// How long a wait polls without a pause: 20 µs if each rank of this host has a core of its own.
-/// Otherwise 0, because the awaited rank may need this core.
+/// How long a wait polls without a pause: 20 µs if each rank on this host has a core of its own,
+/// otherwise 0, because the awaited rank may need this core.
 std::chrono::microseconds spinning() {
   static const bool own_core = static_cast<unsigned>(mpi_local_size_from_environment()) <=
                                std::thread::hardware_concurrency();

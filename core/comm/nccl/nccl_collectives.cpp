@@ -83,8 +83,8 @@ void NcclCollectives::all_to_all(View out, std::span<const int> send_counts, Vie
     gpu_queue_.gpu().copy(queue(), stays.data, mine.data, mine.bytes());
 }
 
-// NCCL has no barrier, but an all-reduce serves as one, because no member has the sum before every
-// member has contributed.
+// NCCL has no barrier, but an all-reduce serves as one, because no member can have the sum before
+// every member has contributed.
 void NcclCollectives::barrier() {
   void* word = gpu_queue_.gpu().allocate(sizeof(float), queue());
   communicator_.all_reduce(queue(), View{word, {1}, DType::i32});

@@ -31,7 +31,7 @@ struct Connection {
   GpuQueue queue;  ///< declared first: the communicator uses it
   std::unique_ptr<GpuCommunicator> communicator;
   std::vector<int> ranks;  ///< by member: its rank in the whole run
-  bool one_way;            ///< one pipeline rank to another, so not batched
+  bool one_way;            ///< between two pipeline ranks; not batched
 
   Connection(std::unique_ptr<GpuCommunicator> communicator_, std::vector<int> ranks_, Gpu& gpu,
              bool one_way_)
@@ -76,8 +76,8 @@ struct Shared {
   }
 
   Connection& add_connection(ConnectionKey key, std::vector<int> ranks, bool one_way) {
-    // If the connection includes all ranks, they split the existing communicator. A subset of ranks
-    // creates a new one, because the other ranks would have to take part in a split.
+    // If the connection includes all ranks, they split the existing communicator. A subset of the
+    // ranks creates a new one, because a split would require the other ranks to take part.
     auto communicator =
         static_cast<int>(ranks.size()) == world->size()
             ? world->split(
@@ -161,8 +161,8 @@ class NcclTransport final : public Transport {
   // Connects the lower rank to the higher rank first, then connects the reverse direction, and
   // sends a dummy message each way. NCCL connects two ranks at their first message, and blocks the
   // host inside the call until the other rank makes its call. In the middle of a schedule, this
-  // would cause a deadlock: rank 0 would wait for a gradient from rank 1, while rank 1 waits for an
-  // activation from rank 0.
+  // would cause a deadlock: rank 0 would wait for a gradient from rank 1, while rank 1 waited for
+  // an activation from rank 0.
   void connect(int peer, int channel, Directions directions) override {
     const int self = rank();
     const std::vector<int> ends{std::min(self, peer), std::max(self, peer)};
@@ -259,7 +259,7 @@ std::unique_ptr<Pending> NcclTransport::post(const Route& route, std::byte* data
                                 : ConnectionKey{route.channel, route.peer, self});
   std::shared_ptr<MessageBatch>& batch = batches_[&connection];
   if (batch == nullptr || batch->submitted) batch = std::make_shared<MessageBatch>();
-  // NCCL takes a number of elements; any element type of the right size will do.
+  // NCCL takes a number of elements; any element type of the right size works.
   const bool words = size % 4 == 0;
   const View view = size == 0 ? sends ? shared_->dummy_out() : shared_->dummy_in()
                     : words ? View{data, {static_cast<std::int64_t>(size / 4)}, DType::i32}

@@ -12,16 +12,16 @@ namespace lockstep {
 /// a message is matched. `control`, the transport between the ranks' hosts (threads or MPI),
 /// carries the run's own messages.
 ///
-/// Each channel of a group has its own communicator, and each direction of a channel between two
-/// pipeline ranks also has its own, because NCCL serializes the operations of one communicator. On
-/// a shared communicator, a waiting receive would block a send that another rank waits for.
+/// Each channel of a group has its own communicator. A channel between two pipeline ranks has one
+/// for each direction, because NCCL serializes the operations of one communicator: a pending
+/// receive would block a send that another rank is waiting for.
 ///
 /// A group's messages are batched (ncclGroupStart) if no kernel is launched between them, so that
 /// every rank may first send to its neighbour and then receive, as with the other transports. A
 /// batch is submitted before the next launch, or when the host waits for one of its messages.
 ///
 /// A send and a receive are not checked against each other, because NCCL transfers only the bytes.
-/// If a rank never arrives, an NcclWatchdog aborts the operations that wait for it.
+/// If a rank never arrives, an NcclWatchdog aborts the operations that are waiting for it.
 ///
 /// Collective over all ranks. `compute` is the rank's own stream, and must outlive the transport.
 std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> control, Stream& compute,

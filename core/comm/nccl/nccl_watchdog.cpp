@@ -94,8 +94,8 @@ void NcclWatchdog::look_for_progress() {
         control_.rank(), patience_seconds_));
 }
 
-// Aborts all communicators at the same time, because an abort may wait for the GPU, and so for the
-// operations of the other communicators.
+// Aborts all communicators at the same time, because an abort may wait for the GPU, and therefore
+// for the operations of the other communicators.
 void NcclWatchdog::give_up(const std::string& why) {
   std::vector<GpuCommunicator*> watched;
   {

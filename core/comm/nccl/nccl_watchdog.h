@@ -28,11 +28,11 @@ class NcclWatchdog {
 
   /// Watches `communicator`, which must outlive the watchdog.
   void add(GpuCommunicator& communicator);
-  /// Watches a queued operation, which ends when the mark `done` is passed.
+  /// Watches a queued operation. The operation has ended when the mark `done` is passed.
   void expect(MarkPtr done);
   /// Throws RunError if the run has failed.
   void check() const;
-  /// Asks NCCL for errors, and throws RunError if it reports one.
+  /// Queries NCCL for errors, and throws RunError if there is one.
   void look_for_errors();
 
  private:

@@ -24,7 +24,7 @@ struct MetaRendezvous::Round {
   std::vector<MetaOutcome> outcomes;           ///< by member, once done
   std::size_t arrived = 0;
   int missing = 0;           ///< a rank that has not called; the others wait for it
-  std::vector<int> waiters;  ///< agents that wait for the end of this round
+  std::vector<int> waiters;  ///< agents waiting for the end of this round
 };
 
 /// The collectives of one group, and the state of its members.
@@ -213,7 +213,7 @@ std::unique_ptr<MetaPending> MetaRendezvous::Member::issue(MetaCall call) {
 
 void MetaRendezvous::Member::evaluate(std::unique_lock<std::mutex>& lock,
                                       const std::shared_ptr<Round>& round) {
-  // The waiters count as running from here on, so that the graph reports no deadlock.
+  // From here on the waiters count as running; otherwise the graph might report a deadlock.
   for (const int agent : round->waiters) fabric_.graph_.runs(agent);
   round->state = Round::State::playing;
   lock.unlock();

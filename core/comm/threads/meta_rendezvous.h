@@ -12,9 +12,9 @@ namespace lockstep {
 class ThreadFabric;
 
 /// Implements MetaCollectives for ranks that are threads. The fabric's lock protects all state. The
-/// fabric's WaitGraph includes every wait for a member. Deadlocks, mismatched calls and failed
-/// ranks therefore end a run just as they do when messages are sent. Only the evaluation of a
-/// collective runs outside the lock.
+/// fabric's WaitGraph includes every wait for another member. Deadlocks, mismatched calls and
+/// failed ranks therefore end a run in the same way as on the CPU, where messages are sent. Only
+/// the evaluation of a collective runs outside the lock.
 class MetaRendezvous {
  public:
   /// The fabric owns this object.
@@ -25,7 +25,7 @@ class MetaRendezvous {
   /// members pass the same `ranks` and `channel`.
   std::unique_ptr<MetaCollectives> join(int rank, const std::vector<int>& ranks, int channel,
                                         const Cluster& cluster);
-  /// Marks the rank as finished: it will not call a collective again. The caller must hold the
+  /// Marks the rank as finished: it will call no more collectives. The caller must hold the
   /// fabric's lock, and check for deadlocks afterwards.
   void finished(int rank);
 

@@ -21,16 +21,16 @@ namespace lockstep {
 
 /// Exchanges messages between ranks that are threads of one process. A message is copied once, from
 /// the sender's buffer to the receiver's buffer, by whichever side posts second; a receive that
-/// combines reads the sender's buffer in place. With GPUs, the GPU queue of the side that posts
-/// second copies from device memory to device memory once both buffers are ready, and no host
-/// thread waits for the copy; receives combine only if all ranks share one GPU. One lock protects
-/// all state, so a deadlock is detected exactly, at the moment it forms.
+/// combines reads the sender's buffer in place. With GPUs, the side that posts second enqueues the
+/// copy on its GPU queue. The copy goes from device memory to device memory once both buffers are
+/// ready, and no host thread waits for it. Receives combine only if all ranks share one GPU. One
+/// lock protects all state, so a deadlock is detected exactly, at the moment it forms.
 class ThreadFabric {
  public:
-  /// The run fails if an agent has waited for `patience_seconds` and none of the ranks that it
-  /// waits for, directly or through others, has computed in that time: one of those ranks must have
-  /// stalled. If one of them is computing, `notice` receives a line that names it, at most once per
-  /// `patience_seconds`.
+  /// The run fails if an agent has been waiting for `patience_seconds` and none of the ranks that
+  /// it is waiting for, directly or through others, has been computing in that time: one of those
+  /// ranks must have stalled. If one of them is computing, `notice` receives a line that names it,
+  /// at most once per `patience_seconds`.
   explicit ThreadFabric(int ranks, double patience_seconds = 60, Notice notice = {});
   ~ThreadFabric();
 
@@ -38,8 +38,8 @@ class ThreadFabric {
   /// GPU.
   std::unique_ptr<Transport> endpoint(int rank, bool one_gpu = false);
 
-  /// Marks the rank as finished: it will not send or receive again. Ranks that wait for this rank
-  /// get an error.
+  /// Marks the rank as finished: it will not send or receive again. Ranks that are waiting for this
+  /// rank get an error.
   void finish(int rank);
   /// Records that a rank has failed; from then on every wait() throws. Only the first failure is
   /// kept.
@@ -60,7 +60,7 @@ class ThreadFabric {
     int channel;
     auto operator<=>(const MessageKey&) const = default;
   };
-  /// The sends or the receives with one key whose other side has not been posted yet.
+  /// The sends, or the receives, with one key that are posted but not yet matched.
   struct Unmatched {
     std::deque<std::shared_ptr<Message>> sends;
     std::deque<std::shared_ptr<Message>> receives;
@@ -82,8 +82,8 @@ class ThreadFabric {
   /// Sleeps until `over()` returns true. `over` must also check for a failure, because an agent
   /// that times out fails the run.
   void sleep(std::unique_lock<std::mutex>& lock, int agent, const std::function<bool()>& over);
-  /// Whether a rank that the agent waits for, directly or through others, is computing. The agent
-  /// has waited for `waited` seconds so far.
+  /// Whether a rank that the agent is waiting for, directly or through others, is computing. The
+  /// agent has been waiting for `waited` seconds so far.
   bool is_held_up_by_compute(std::unique_lock<std::mutex>& lock, int agent, double waited);
   void stopped_waiting(int agent);
   void withdraw(const std::shared_ptr<Message>& message);
@@ -94,7 +94,7 @@ class ThreadFabric {
   Sleeper& sleeper(int agent) { return *sleepers_[static_cast<std::size_t>(agent)]; }
 
   double patience_seconds_;
-  double look_seconds_;  ///< interval between two checks of a waiting agent
+  double look_seconds_;  ///< interval between a waiting agent's checks
   Notice notice_;
   std::chrono::steady_clock::time_point noticed_{};  ///< time of the last notice
   mutable std::mutex mutex_;

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// One side of a message, as its agent posted it.
+/// One side of a message, as posted by its agent.
 struct ThreadFabric::Message {
   enum class State { posted, copying, done, failed };
   State state = State::posted;
@@ -13,7 +13,7 @@ struct ThreadFabric::Message {
   int source = 0;
   int destination = 0;
   Route route;
-  std::byte* data = nullptr;  ///< a send's data are only read
+  std::byte* data = nullptr;  ///< read-only for a send
   std::size_t size = 0;
   Combine combine = nullptr;
   Picoseconds departure = 0;

@@ -148,7 +148,8 @@ std::string WaitGraph::stalled(int agent, double seconds) const {
     if (std::find(path.begin(), path.end(), here) != path.end()) break;
     path.push_back(here);
   }
-  // If the last agent of the path is waiting too, a running agent off the path holds it up.
+  // If the last agent on the path is waiting too, it is held up by a running agent that is not on
+  // the path.
   int last = path.back();
   if (is_waiting(at(last)))
     if (const std::vector<int> running = running_for(agent); !running.empty())
@@ -172,8 +173,8 @@ int WaitGraph::next(int agent) const {
   return best;
 }
 
-// Whether the agent waits for its own worker and the worker's line of the message already shows the
-// same call.
+// Whether the agent is waiting for its own worker, and the worker's line in the message already
+// shows the same call.
 bool WaitGraph::described_by_worker(int agent) const {
   const auto* jobs = std::get_if<ForJobs>(&at(agent).waits);
   if (jobs == nullptr) return false;

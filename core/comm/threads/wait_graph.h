@@ -13,15 +13,15 @@ namespace lockstep {
 /// Tracks which agents of a run are running, waiting (and for which agent), or passive. Agents are
 /// the ranks' own threads and their communication workers. The caller's lock keeps the graph exact:
 /// an agent that satisfies another agent's wait marks the other agent as running at the same
-/// moment, a worker runs from the moment a job is queued, and workers without jobs and finished
-/// ranks are passive.
+/// moment, a worker counts as running from the moment a job is queued, and workers without jobs and
+/// finished ranks are passive.
 ///
 /// A message can come only from an agent of the peer rank, and a job's result can come only from
-/// the job's worker. Therefore an agent is deadlocked if and only if none of the agents that it
-/// waits for, directly or through others, is running.
+/// the job's worker. Therefore an agent is deadlocked if and only if none of the agents that it is
+/// waiting for, directly or through others, is running.
 class WaitGraph {
  public:
-  // An agent waits for one of three things.
+  // The three things that an agent can wait for.
 
   /// The other side of a message.
   struct ForMessage {

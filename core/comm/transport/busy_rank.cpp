@@ -38,7 +38,7 @@ bool BusyRank::sleeps_for_pace() const {
   return compute_->sleeps_for_pace();
 }
 
-// The open range may contain waits, so the time is counted from the end of the last wait.
+// The open range may contain waits, so the computing time is counted from the end of the last wait.
 std::string BusyRank::notice() const {
   const Stream::Activity activity = compute_->current_activity();
   double seconds = seconds_since(waited_until_);

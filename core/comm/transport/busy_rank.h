@@ -13,7 +13,7 @@ class Stream;
 using Notice = std::function<void(const std::string&)>;
 
 /// Lets an observer poll whether a rank is computing or has stalled. A rank is busy if its own
-/// thread is inside a kernel, has launched one since the previous poll, or sleeps because of
+/// thread is inside a kernel, has launched one since the previous poll, or is sleeping because of
 /// --pace.
 class BusyRank {
  public:
@@ -26,7 +26,7 @@ class BusyRank {
   bool busy_within(double seconds);
   /// Records that the rank's own thread no longer waits for other ranks.
   void stopped_waiting() { waited_until_ = std::chrono::steady_clock::now(); }
-  /// Returns whether the rank sleeps because of --pace; the user then needs no notice.
+  /// Returns whether the rank is sleeping because of --pace; if so, the user needs no notice.
   bool sleeps_for_pace() const;
   /// Returns, for example, "rank 2 has been computing PP:1F0 (attention) for 5.0 s; the others wait
   /// for it".

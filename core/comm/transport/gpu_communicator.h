@@ -13,8 +13,7 @@ namespace lockstep {
 /// An ordered set of ranks with one GPU each, and NCCL's operations between them (core/comm/nccl).
 /// Every operation enqueues its work and returns. All members call the same operations in the same
 /// order. Views are contiguous, with f32, bf16, f16 or i32 elements. Ranks, roots and peers are
-/// numbers within the communicator. Every operation throws std::runtime_error if NCCL reports an
-/// error.
+/// indices in the communicator. Every operation throws std::runtime_error if NCCL reports an error.
 class GpuCommunicator {
  public:
   virtual ~GpuCommunicator() = default;
@@ -22,7 +21,7 @@ class GpuCommunicator {
   virtual int size() const = 0;
 
   /// Creates one communicator for the members that pass the same color >= 0, ordered by `key`
-  /// (ncclCommSplit). Collective. Returns null to a member that passes -1.
+  /// (ncclCommSplit). Collective. Returns null on a member that passes -1.
   virtual std::unique_ptr<GpuCommunicator> split(int color, int key) = 0;
 
   /// NCCL submits the sends and receives between these two calls together; see GpuGroup.
@@ -45,13 +44,13 @@ class GpuCommunicator {
   /// Returns the asynchronous error, if one has occurred (ncclCommGetAsyncError).
   virtual std::optional<std::string> error() = 0;
   /// Aborts all queued operations (ncclCommAbort). Callable from any thread. Later calls throw an
-  /// error that contains `why`, and error() returns that error's text.
+  /// error whose text contains `why`, and error() returns that text.
   virtual void abort(const std::string& why) noexcept = 0;
 };
 
 /// Batches the sends and receives issued between its construction and submit(). If an exception
 /// propagates before submit(), the destructor ends the NCCL group, because a group left open on
-/// this thread would hold back all later operations.
+/// this thread would keep all later operations from being submitted.
 class GpuGroup {
  public:
   explicit GpuGroup(GpuCommunicator& communicator) : communicator_(&communicator) {

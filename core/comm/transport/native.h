@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// The collectives of a backend's library (MPI or NCCL), on contiguous views, in place like
-/// Group's. One agent at a time calls them, and all members call them in the same order. If
-/// gpu_queue() is null, each call returns when this member's part is done; otherwise it enqueues
-/// that part and returns. Calls throw RunError if the backend reports an error.
+/// The collectives of a backend's library (MPI or NCCL). Like Group's, they work in place on
+/// contiguous views. Only one agent at a time may call them, and all members call them in the same
+/// order. If gpu_queue() is null, each call returns when this member's part is done; otherwise it
+/// enqueues that part and returns. Calls throw RunError if the backend reports an error.
 class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;
@@ -22,7 +22,7 @@ class NativeCollectives {
   virtual bool narrow() const { return false; }
   virtual void broadcast(View data, int root) = 0;
   virtual void all_reduce(View data) = 0;
-  /// `counts` has the number of elements of each member's chunk; the chunks are contiguous in
+  /// `counts` holds the number of elements in each member's chunk; the chunks are contiguous in
   /// `data`. Writes the sum of this member's chunk to `own`.
   virtual void reduce_scatter(View data, View own, std::span<const int> counts) = 0;
   virtual void all_gather(View data, std::span<const int> counts) = 0;

@@ -13,9 +13,10 @@ View slice(const View& data, std::int64_t first, std::int64_t count);
 /// one extra element.
 View chunk_of(const View& data, int i, int count);
 
-/// A group as a collective's algorithm sees it: this member's index, and messages to and from the
-/// other members. Each call is one step, which begins when this member's previous step has ended.
-/// ChannelPeers sends the messages; StepRecorder only records them, for ranks on the meta device.
+/// The view of a group that a collective's algorithm gets: this member's index, and messages to and
+/// from the other members. Each call is one step, which begins when this member's previous step has
+/// ended. ChannelPeers sends the messages; StepRecorder only records them, for ranks on the meta
+/// device.
 class Peers {
  public:
   virtual ~Peers() = default;
@@ -24,7 +25,7 @@ class Peers {
   int size() const { return size_; }
   int neighbour(int offset) const { return (rank_ + offset + size_) % size_; }
 
-  /// Sends to another member. Returns when the receiver has matched the message.
+  /// Sends `out` to another member. Returns when the receiver has matched the message.
   virtual void send(View out, int to) = 0;
   virtual void receive(View in, int from) = 0;
   /// Adds the incoming elements to `sum`. 16-bit elements are added in f32 and each sum is rounded,
@@ -33,7 +34,7 @@ class Peers {
   /// Sends to one member and receives from another at the same time.
   virtual void exchange(View out, int to, View in, int from) = 0;
   /// Sends to one member and at the same time adds another member's elements to `sum`, as
-  /// receive_add() does. `out` and `sum` may be the same elements.
+  /// receive_add() does. `out` and `sum` may be the same view.
   virtual void exchange_add(View out, int to, View sum, int from) = 0;
   /// Copies this member's own elements from one place to another.
   virtual void copy(View from, View into) = 0;

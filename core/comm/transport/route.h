@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Which side of a message: the sender's or the receiver's.
+/// One of the two sides of a message: the sender's or the receiver's.
 enum class Direction : std::uint8_t { send, receive };
 
 /// A message's peer and channel, and the operation that it belongs to.
@@ -38,7 +38,7 @@ struct MessageEnd {
 };
 /// Describes a send and a receive that do not match.
 std::string mismatch(const MessageEnd& sender, const MessageEnd& receiver);
-/// Explains why `rank` can run no other collective of the route's group: "rank 1: the all_reduce of
+/// Explains why `rank` can run no more collectives of the route's group: "rank 1: the all_reduce of
 /// dp (train.cpp:12) was dropped before it was done ...".
 std::string dropped(int rank, const Route& route);
 /// Whether two messages belong to the same collective of the same group with the same properties,

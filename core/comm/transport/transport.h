@@ -21,16 +21,16 @@ namespace lockstep {
 using Combine = void (*)(const Kernels& kernels, Queue queue, std::byte* into,
                          const std::byte* from, std::size_t bytes);
 
-/// A message that one agent has posted, and for which that agent waits. The destructor withdraws a
-/// message that is not done, or waits for its copy if the copy has begun. So the buffer may be
-/// freed afterwards.
+/// A message that one agent has posted, and for which that agent will wait. The destructor
+/// withdraws a message that is not done, or waits for its copy if the copy has begun, so the buffer
+/// may be freed afterwards.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Returns when the message has been received or, for a send, matched by its receiver. If the
-  /// bytes are on a GPU, returns when the copy is queued, and marks().done is passed when the copy
-  /// is done. Throws RunError if the run has failed or cannot continue (deadlock, a stalled rank,
-  /// mismatched sizes).
+  /// Returns when the message has been received (for a receive) or matched by its receiver (for a
+  /// send). If the bytes are on a GPU, returns when the copy is queued, and marks().done is passed
+  /// when the copy is done. Throws RunError if the run has failed or cannot continue (deadlock, a
+  /// stalled rank, mismatched sizes).
   virtual void wait() = 0;
   /// For a completed receive, returns the modelled time at which the message started on the
   /// sender's lane.
@@ -99,13 +99,13 @@ class Transport {
   /// transport. Ranks that wait for this rank do not time out while it launches or runs kernels.
   virtual void computes_on(const Stream& /*compute*/) {}
 
-  /// Throws RunError if the run has failed. Agents call this while they wait for something other
-  /// than a message.
+  /// Throws RunError if the run has failed. Agents call this while they are waiting for something
+  /// other than a message.
   virtual void check() const {}
-  /// Does what check() does, and also asks the backend for errors that the backend has not reported
-  /// yet.
+  /// Like check(), but also queries the backend for errors that it has not reported yet.
   virtual void look() const { check(); }
-  /// Watches one of the backend's own collectives, which ends when the mark `done` is passed.
+  /// Watches one of the backend's own collectives. The collective has ended when the mark `done` is
+  /// passed.
   virtual void expect(MarkPtr /*done*/) {}
 
   /// Posts a send and returns; if the data are on a GPU and staged through the host, returns once
@@ -142,14 +142,14 @@ class Transport {
   // A Worker reports its agent's jobs here, so that a WaitGraph can distinguish idle workers from
   // blocked ones.
 
-  /// Reports that this agent has one more job.
+  /// Reports that a job has been added to this agent's queue.
   virtual void job_queued() {}
   /// Reports that this agent has finished a job.
   virtual void job_done() {}
   /// Reports that a queued job will not run.
   virtual void job_dropped() {}
-  /// Reports that this agent waits until `worker` has done `jobs` jobs in total. The transport only
-  /// records that the agent waits; the Worker does the waiting.
+  /// Reports that this agent is about to wait until `worker` has done `jobs` jobs in total. The
+  /// transport only records the wait; the Worker performs it.
   virtual void waits_for_jobs(Transport& worker, std::int64_t jobs, const Route& why);
   /// give_up(true) makes all current and later waits of this agent throw RunError, until
   /// give_up(false).
