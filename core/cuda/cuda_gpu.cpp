@@ -46,7 +46,7 @@ void EventPool::give_back(cudaEvent_t event) noexcept {
 
 CudaGpu::CudaGpu(int index, const GpuInfo& info, bool allow_tf32) : index_(index), info_(info) {
   make_current();
-  // Makes waiting threads sleep, because there may be more ranks than cores.
+  // Makes waiting threads sleep instead of spinning, because there may be more ranks than cores.
   check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "cudaSetDeviceFlags");
   open_pool();
   kernels_ = make_cuda_kernels(allow_tf32);
@@ -94,7 +94,7 @@ void* CudaGpu::allocate(std::size_t bytes, Queue queue) {
   // An allocation of 0 bytes would return null.
   const cudaError_t status = cudaMallocAsync(&data, bytes == 0 ? 1 : bytes, stream_of(queue));
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // so that the next call does not report it again
+    cudaGetLastError();  // clears the error, so that the next call does not report it
     throw std::bad_alloc{};
   }
   check(status, "cudaMallocAsync");

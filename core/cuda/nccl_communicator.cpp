@@ -40,9 +40,9 @@ ncclDataType_t type_of(DType dtype) {
   throw std::invalid_argument{"NCCL: unsupported element type"};
 }
 
-/// Lets the rank's threads call NCCL until one thread closes the gate in order to abort or destroy
-/// the communicator. Once the gate is closed, no thread may enter, and close() waits a short time
-/// for the threads inside to leave. A thread that does not leave is stuck in NCCL, and
+/// Admits the rank's threads to NCCL calls until one thread closes the gate in order to abort or
+/// destroy the communicator. Once the gate is closed, no thread may enter, and close() waits a
+/// short time for the threads inside to leave. A thread that does not leave is stuck in NCCL until
 /// ncclCommAbort unblocks it.
 class Gate {
  public:
