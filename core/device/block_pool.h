@@ -16,8 +16,8 @@ namespace lockstep {
 /// system. Resident memory therefore follows the memory account. Each block of 128 KiB or more has
 /// a mapping of its own, so that its pages can be returned.
 ///
-/// Not thread-safe. A sanitizer build keeps no idle blocks, because a sanitizer detects a use after
-/// release only if the memory has really been returned.
+/// Not thread-safe. Sanitizer builds keep no idle blocks, because a sanitizer detects a use after
+/// release only if the memory has actually been freed.
 class BlockPool {
  public:
   BlockPool() = default;
@@ -26,8 +26,8 @@ class BlockPool {
   BlockPool& operator=(const BlockPool&) = delete;
 
   /// Returns uninitialized memory, 64-byte aligned. Throws std::bad_alloc if memory is exhausted,
-  /// or if a large block exceeds the available memory: the system would grant the block and later
-  /// kill the process.
+  /// or if a large block exceeds the available memory: otherwise the system would grant the block
+  /// and later kill the process.
   void* take(std::size_t bytes);
   /// Releases a block that take(bytes) returned.
   void give_back(void* block, std::size_t bytes) noexcept;

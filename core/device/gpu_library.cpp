@@ -13,8 +13,8 @@ namespace {
 using MakeLibrary = GpuLibrary*();
 constexpr const char* symbol = "lockstep_gpu_library";
 
-/// Returns the library's path from the environment, or otherwise from the build, or "" if neither
-/// gives a path.
+/// Returns the library's path, from the environment or else from the build; "" if neither specifies
+/// one.
 std::string path_of_library() {
   if (const char* path = std::getenv("LOCKSTEP_GPU_LIBRARY")) return path;
 #ifdef LOCKSTEP_CUDA_LIBRARY

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int tries = 5;
 constexpr Picoseconds realign_after = 1'000'000'000'000;  // a second
-/// The time that the thread sleeps between two polls of a mark. This delays a span's appearance in
-/// a live viewer by at most the same time.
+/// How long the thread sleeps between two polls of a mark, and therefore the longest delay before a
+/// span appears in a live viewer.
 constexpr std::chrono::microseconds nap{200};
 
 }  // namespace
@@ -99,7 +99,7 @@ void GpuTimeline::work() {
       passed = gpu_.passed(*next.entry.end);
       if (passed) record(next);
     } catch (const std::exception&) {
-      passed = true;  // the GPU has failed: drop the span; the rank's next call throws the error
+      passed = true;  // the GPU has failed: drop the span; the rank's next call will throw
     }
     if (!passed && !stop) std::this_thread::sleep_for(nap);
     lock.lock();

@@ -20,10 +20,10 @@ namespace lockstep {
 /// nor the GPU.
 ///
 /// To align the GPU's clock with the host's, the timeline reads the host's clock before it records
-/// a mark on an idle GPU, and again when the mark is passed. It tries this several times, keeps the
-/// try with the least time between the two readings, and assigns the later reading to that try's
-/// mark. So spans appear up to a few microseconds late (see uncertainty()), and never before their
-/// launch.
+/// a mark on an idle GPU, and again when the mark is passed. It does this several times, keeps the
+/// attempt with the least time between the two readings, and assigns the later reading to that
+/// attempt's mark. Spans may therefore appear up to a few microseconds late (see uncertainty()),
+/// but never before their launch.
 class GpuTimeline {
  public:
   /// The GPU must be idle, and all references must outlive the timeline.
@@ -54,7 +54,8 @@ class GpuTimeline {
   /// idle.
   void realign(Queue queue);
 
-  /// The largest error of a span's times: the trace may show a span later than it ran by this much.
+  /// The largest error of a span's times: the trace may show a span up to this much later than it
+  /// ran.
   Picoseconds uncertainty() const;
   /// The smallest delay between the launch and the start of any span. A negative value would mean
   /// that a span appears to start before its launch.

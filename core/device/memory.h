@@ -14,7 +14,7 @@ class Gpu;
 enum class DeviceKind : std::uint8_t {
   cpu,
   cuda,
-  meta,  ///< allocates and computes nothing, but counts all memory and charges all compute
+  meta,  ///< allocates and computes nothing, but counts memory and charges compute as usual
 };
 
 /// One rank's memory. Allocates storage on the rank's device, and accounts for it by category.

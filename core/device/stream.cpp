@@ -14,8 +14,8 @@ namespace {
 /// Waits shorter than this are not recorded, because recording two marks takes as long as such a
 /// wait.
 constexpr Picoseconds shortest_wait = 2'000'000;
-/// A span that has been open for at least this long may have been announced. The writer announces
-/// spans that have been open for about 100 ms; the exact time depends on its polling.
+/// A span that has been open for at least this long may have been announced. The writer announces a
+/// span when it has been open for about 100 ms; the exact time depends on the writer's polling.
 constexpr Picoseconds may_be_announced = 50'000'000'000;
 
 void check_contiguous(View view) {
@@ -150,7 +150,7 @@ void Stream::read(View from, void* into) {
     std::memcpy(into, from.data, from.bytes());
     return;
   }
-  synchronise();  // waits here, because a wait inside CUDA would not call watch_
+  synchronise();  // wait here, because a wait inside CUDA would not call watch_
   gpu_->copy(queue_, into, from.data, from.bytes());
   synchronise();
 }
@@ -173,8 +173,8 @@ void Stream::synchronise() {
   wait_for(*gpu_->record(queue_));
 }
 
-// For about 100 µs the thread yields between polls; after that it sleeps between polls. It
-// therefore does not occupy a core, and a wait of milliseconds ends at most a few percent late.
+// For about 100 µs the thread yields between polls; after that it sleeps. It therefore does not
+// occupy a core, and a wait of several milliseconds ends at most a few percent late.
 void Stream::wait_for(const Mark& mark) {
   using namespace std::chrono;
   const auto begin = steady_clock::now();

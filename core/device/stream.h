@@ -17,10 +17,10 @@
 
 namespace lockstep {
 
-/// An in-order queue of work, as in CUDA. On the CPU, the rank's own thread runs the work at once;
-/// on a GPU, the stream is a device queue, and the host runs ahead. launch() is the only way to put
-/// work on a stream, and it also traces the work and charges its cost. As a result, lessons need no
-/// trace calls, and no kernel escapes the modelled clock.
+/// An in-order queue of work, as in CUDA. On the CPU, the rank's own thread runs the work
+/// immediately; on a GPU, the stream is a device queue, and the host runs ahead. launch() is the
+/// only way to put work on a stream, and it also traces the work and charges its cost. As a result,
+/// lessons need no trace calls, and no kernel escapes the modelled clock.
 class Stream {
  public:
   /// Creates a stream without a GPU, whose spans are recorded on lane `lane` of `trace`. All
@@ -50,7 +50,7 @@ class Stream {
   /// Calls `work`, and records a span around the kernels that it launches, for example a pipeline
   /// action, the optimizer or a step. The trace shows the span as open until `work` returns. If
   /// `--time` gives a time for the span's category, the launched kernels together take exactly that
-  /// long on the modelled clock.
+  /// time on the modelled clock.
   template <class Work>
   decltype(auto) range(const Span& span, Work&& work) {
     Range open{*this, span};
@@ -85,15 +85,15 @@ class Stream {
   /// batched so far.
   void before_next_launch(std::function<void()> call) { before_launch_ = std::move(call); }
 
-  // Callable from any thread, so that an observer can distinguish a computing rank from a stalled
-  // one.
+  // These functions are callable from any thread, so that an observer can distinguish a computing
+  // rank from a stalled one.
 
   /// The number of kernels launched so far.
   std::uint64_t launched() const { return launched_.load(std::memory_order_relaxed); }
   /// Whether the rank's thread is inside a kernel. Always false on a GPU, because launches return
   /// immediately.
   bool in_kernel() const { return kernel_.load(std::memory_order_relaxed) != nullptr; }
-  /// Whether the rank's thread sleeps on purpose, because of --pace.
+  /// Whether the rank's thread is sleeping because of --pace.
   bool sleeps_for_pace() const { return sleeps_for_pace_.load(std::memory_order_relaxed); }
   /// The innermost open range and the current kernel, such as "PP:1F0 (attention)", and the seconds
   /// that the range has been open.

@@ -32,7 +32,7 @@ class Tensor {
   Tensor share() const;
   /// Whether no other Tensor owns the storage, so that it may be overwritten.
   bool sole() const { return storage_.use_count() == 1; }
-  /// Moves the charge to another category, for example when a received buffer becomes an
+  /// Charges the storage to another category, for example when a received buffer becomes an
   /// activation.
   void charge_to(MemoryCategory category);
 
