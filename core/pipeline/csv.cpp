@@ -52,7 +52,7 @@ struct Cell {
 };
 
 /// The result of parsing a cell, or a part of an overlapped cell. `action` is empty if the action
-/// is implicit in a Schedule. For malformed text, parse_action returns no Parsed at all.
+/// is implicit in a Schedule. For malformed text, parse_action returns nothing.
 struct Parsed {
   std::optional<Action> action;
 };

@@ -32,9 +32,9 @@ class PipelineExecutor {
   /// Determines the last microbatch of each stage from the schedule (the one whose B or W comes
   /// last) and ignores the batch's Microbatch::last. Returns the batch's mean loss on the rank of
   /// the last stage, and nothing elsewhere. If each stage runs its backward passes in ascending
-  /// microbatch order, losses and gradients have the same bits as accumulate_gradients on the whole
-  /// model. Throws std::invalid_argument if the number of microbatches does not match the schedule,
-  /// or their (b, s) does not match the boundary.
+  /// microbatch order, losses and gradients are bitwise identical to those of accumulate_gradients
+  /// on the whole model. Throws std::invalid_argument if the number of microbatches does not match
+  /// the schedule, or their (b, s) does not match the boundary.
   std::optional<double> step(const Batch& batch);
 
  private:
@@ -65,9 +65,9 @@ class PipelineExecutor {
   MessagePlan plan_;
   std::map<int, Stage> stages_;
   std::map<MessagePlan::ChannelKey, Channel> channels_;
-  std::map<Message, InFlight> received_;          ///< posted and not used yet
+  std::map<Message, InFlight> received_;          ///< posted, but not used yet
   std::map<Message, InFlight> sent_;              ///< not released yet
-  std::map<Message, Tensor> local_;               ///< between two stages of this rank
+  std::map<Message, Tensor> local_;               ///< passed between two stages on this rank
   std::map<std::pair<int, int>, Stash> stashes_;  ///< by stage and microbatch
   std::vector<double> losses_;                    ///< by microbatch, on the rank of the last stage
 };

@@ -71,7 +71,7 @@ class MessagePlan::Builder {
   struct Incoming {
     std::vector<Message> expected;  ///< in the order in which the peer sends
     std::size_t posted = 0;
-    std::size_t open = 0;  ///< posted and not used yet
+    std::size_t open = 0;  ///< posted, but not used yet
   };
   /// A message that has been sent but not yet released.
   struct Sent {
@@ -137,7 +137,7 @@ class MessagePlan::Builder {
     Incoming& incoming = incoming_[input.receive_channel()];
     while (incoming.posted <= position_[number]) around.post_before.push_back(post(incoming));
     --incoming.open;
-    count(-1);  // from here on the action owns the input
+    count(-1);  // from here on, the action owns the input
 
     std::vector<Sent> arrived;
     BySoonestUse& sent = sent_[input.from_rank];

@@ -11,13 +11,14 @@
 
 namespace lockstep {
 
-/// All messages of one pipeline rank and the memory of their buffers, computed from the schedule
-/// alone. PipelineExecutor and the predictions both follow this plan, so they always agree. The
-/// policy:
+/// All messages of one pipeline rank, and the memory that their buffers need, computed from the
+/// schedule alone. PipelineExecutor and the predictions both follow this plan, so they always
+/// agree. The policy:
 ///
 /// - The first receive of each channel is posted at the start of the step. A channel's next receive
-///   is posted as soon as none of the channel's receives is open, and at the latest just before the
-///   message is needed. A channel's receives are posted in the order in which the peer sends.
+///   is posted as soon as none of the channel's receives is open (posted, but not used yet), and at
+///   the latest just before the message is needed. A channel's receives are posted in the order in
+///   which the peer sends.
 /// - Sends do not block. A sent buffer is released as soon as this rank receives an input that the
 ///   peer produced after using the message: that input proves that the message arrived. Memory use
 ///   therefore does not depend on timing.
@@ -39,8 +40,8 @@ class MessagePlan {
     int microbatch = 0;
     bool forward = true;  ///< an activation; false for a gradient
 
-    /// Returns whether both stages are on one rank, which then hands the tensor over without
-    /// sending.
+    /// Returns whether both stages are on one rank, which then passes the tensor on without sending
+    /// it.
     bool local() const { return from_rank == to_rank; }
     /// Returns the stage that produces the message.
     int producer() const { return stage + (forward ? -1 : 1); }

@@ -47,8 +47,8 @@ StageTimes stage_times(const Plan& plan, int stage, int microbatches) {
 }
 
 PipelineTimes pipeline_times(const Plan& plan, int microbatches) {
-  // A stage's times depend on each unit's parameters, and on whether the unit is at an end of the
-  // model.
+  // A stage's times depend on the parameters of each unit, and on whether the unit is the first or
+  // last of the model.
   using Parameters = std::vector<std::pair<std::int64_t, bool>>;  // elements, frozen
   std::map<std::vector<std::pair<bool, Parameters>>, StageTimes> known;
   PipelineTimes times;

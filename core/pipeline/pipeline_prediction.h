@@ -23,10 +23,9 @@ StageTimes stage_times(const Plan& plan, int stage, int microbatches);
 PipelineTimes pipeline_times(const Plan& plan, int microbatches);
 
 /// Returns the peak of MemoryCategory::activations on `rank`, in bytes, for a valid schedule.
-/// `footprints` has one entry per stage. At any time the rank holds the stashes of its live
-/// microbatches, the tensors pending between I and W, and the boundary tensors that one of its
-/// stages has passed to another and that have not been used yet. The current action adds its
-/// working set.
+/// `footprints` has one entry per stage. At any time the rank holds the stashes of its microbatches
+/// in flight, the tensors pending between I and W, and the boundary tensors that one of its stages
+/// has passed to another and that have not been used yet. The current action adds its working set.
 std::int64_t peak_activations(const Schedule& schedule, int rank,
                               const std::vector<Footprint>& footprints);
 

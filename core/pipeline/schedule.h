@@ -49,7 +49,8 @@ std::vector<int> linear_placement(int ranks);
 Schedule one_stage_per_rank(std::string name, int stages, int microbatches);
 
 /// Returns the peak number of live microbatches on `rank`, summed over its stages, for a valid
-/// schedule: a forward adds one; the end of its backward (B, or W after I) removes it.
+/// schedule. A microbatch is live on a stage from its forward to the end of its backward (B, or W
+/// after I).
 int peak_live_microbatches(const Schedule& schedule, int rank);
 
 }  // namespace lockstep

@@ -140,7 +140,7 @@ std::vector<TimedMessage> messages_of(const Schedule& schedule, const Simulation
 /// Computes the makespan and both bubbles. A valid schedule starts at time 0 with a forward on the
 /// first stage.
 void measure(Simulation& simulation) {
-  Picoseconds longest = 0;  // longest window of a single rank
+  Picoseconds longest = 0;  // the longest window of any rank
   std::vector<Picoseconds> busy;
   for (const std::vector<TimedAction>& row : simulation.actions) {
     Picoseconds& sum = busy.emplace_back(0);

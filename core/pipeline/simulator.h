@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-/// The times of one microbatch's actions on one stage.
+/// How long each action of one microbatch takes on one stage.
 struct StageTimes {
   Picoseconds forward = 0;
-  Picoseconds backward = 0;         ///< of a full backward (B)
+  Picoseconds backward = 0;         ///< full backward (B)
   Picoseconds backward_input = 0;   ///< of I
   Picoseconds backward_weight = 0;  ///< of W
   Picoseconds of(Op op) const;
@@ -25,8 +25,8 @@ struct PipelineTimes {
   Cluster cluster;  ///< only its links are used
   /// The world rank of each pipeline rank; empty if the two are always equal.
   std::vector<int> world_ranks{};
-  /// The duration of each action, parallel to Schedule::actions; replaces the times in `stages`
-  /// unless empty.
+  /// The duration of each action, parallel to Schedule::actions. Unless empty, replaces the times
+  /// in `stages`.
   std::vector<std::vector<Picoseconds>> durations{};
 };
 
@@ -59,8 +59,8 @@ struct Simulation {
   /// The fraction of the makespan in which a rank runs no action, averaged over all ranks.
   double bubble = 0;
   /// The zero-bubble paper's figure (Qi 2023, Table 5): the idle fraction of the rank whose own
-  /// window (its last end - its first start) is the longest; ties go to the lowest rank. Equals
-  /// (cost - work) / cost, with work = m (T_F + T_B + T_W) for one stage per rank.
+  /// window (from its first start to its last end) is the longest; ties go to the lowest rank.
+  /// Equals (cost - work) / cost, with work = m (T_F + T_B + T_W) for one stage per rank.
   double internal_bubble = 0;
 };
 

@@ -121,7 +121,8 @@ UpdateMessages update_messages(const Plan& plan, const Place& place) {
   const bool ours = plan.collectives == Collectives::built_in;
   const int first = plan.rank_of_stage.front(), last = plan.rank_of_stage.back();
   if (has_two_tables(plan) && first != last && (rank == first || rank == last) && ours) {
-    // In a ring of two, each rank sends one half to be reduced and the other half already reduced.
+    // In a ring of two, each rank sends one half before it is reduced, and the other half after it
+    // is reduced.
     const auto width = static_cast<std::int64_t>(size_of(plan.model().dtype));
     const auto table = std::ranges::find_if(place.held, [&](const Held& held) {
       return plan.parameters()[static_cast<std::size_t>(held.parameter)].order == token_table_order;

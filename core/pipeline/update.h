@@ -12,7 +12,8 @@
 
 namespace lockstep {
 
-/// The bytes that PipelineUpdate::step() sends and holds on one rank; its stages are not included.
+/// The bytes that PipelineUpdate::step() sends from, and allocates on, one rank. The bytes that the
+/// stages' own actions send are not included.
 struct UpdateMessages {
   BytesSent bytes_sent;         ///< as counted by the transport
   std::int64_t peak_bytes = 0;  ///< peak of MemoryCategory::communication
@@ -27,11 +28,11 @@ UpdateMessages update_messages(const Plan& plan, const Place& place);
 ///
 /// - Tied head: the first and the last stage each have a token table and the gradient from their
 ///   own use of it. Both tables receive the sum of the two gradients: by an all-reduce if the
-///   stages are on different ranks, otherwise by a local addition. The model on one device adds the
-///   same two terms, so the bits agree.
+///   stages are on different ranks, otherwise by a local addition. A single-device run adds the
+///   same two terms, so the results are bitwise identical.
 /// - Clipping: the gradient norm covers all stages. Every rank gathers all tensors' sums of squares
-///   and adds them in model order, a tied table only once, so the norm has the same bits as on one
-///   device.
+///   and adds them in model order, counting a tied table only once, so the norm is bitwise
+///   identical to that of a single-device run.
 ///
 /// With an untied head and without clipping, or on a pipeline of one rank, nothing is sent.
 class PipelineUpdate {

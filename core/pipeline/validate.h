@@ -5,11 +5,11 @@
 namespace lockstep {
 
 /// Throws ScheduleError naming the first fault found: an action that is out of range, missing,
-/// duplicated or on the wrong rank; B as well as I or W for the same stage and microbatch; a
-/// backward before its forward or a weight gradient before its input gradient; or a deadlock,
-/// reported as a cycle of actions that wait for each other. Any microbatch order is valid, but all
-/// lessons run backward passes in ascending order, which gives the same bits. Takes time linear in
-/// the number of actions.
+/// duplicated or on the wrong rank; both B and I or W for the same stage and microbatch; a backward
+/// before its forward or a weight gradient before its input gradient; or a deadlock, reported as a
+/// cycle of actions that wait for each other. Any microbatch order is valid. All lessons run
+/// backward passes in ascending order, so that their results are bitwise identical to those of a
+/// single-device run. Takes time linear in the number of actions.
 void validate(const Schedule& schedule);
 
 /// Like validate(), except that it does not check for deadlock. If it returns, every (stage,

@@ -8,14 +8,15 @@
 
 namespace lockstep {
 
-/// Throws a ScheduleError naming the cycle of waiting ranks, given that each rank is blocked before
-/// the action at its `position`.
+/// Throws a ScheduleError that names the cycle of waiting ranks. Each rank must be blocked just
+/// before the action at its `position`.
 [[noreturn]] void throw_deadlock(const Schedule& schedule,
                                  const std::vector<std::size_t>& position);
 
-/// Returns the stage whose result `action` waits for: the previous one for activations (F), the
-/// next one for gradients (B, I), or -1 if there is none: F on the first stage, B and I on the
-/// last, and every W. (Dependencies within a stage are earlier actions of the same rank.)
+/// Returns the stage whose result `action` waits for: the previous stage for F (activations), the
+/// next stage for B and I (gradients). Returns -1 if it waits for no other stage: for F on the
+/// first stage, B and I on the last, and every W. (Dependencies within a stage are earlier actions
+/// of the same rank.)
 inline int stage_waited_for(const Action& action, int stages) {
   if (action.op == Op::forward) return action.stage - 1;
   if (action.op == Op::backward_weight || action.stage + 1 == stages) return -1;
