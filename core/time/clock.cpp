@@ -47,7 +47,7 @@ Picoseconds duration(const std::string& value, const std::string& text) {
 
 FixedTimes FixedTimes::parse(const std::string& text) {
   FixedTimes times;
-  // The appended comma terminates the last part too, even if it is empty.
+  // The appended comma also terminates the last part, even if that part is empty.
   std::istringstream parts{text + ","};
   for (std::string part; std::getline(parts, part, ',');) {
     const auto equals = part.find('=');

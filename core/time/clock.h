@@ -12,9 +12,9 @@ namespace lockstep {
 
 enum class ClockKind { wall, modelled };
 
-/// Fixed compute times, from `--time forward=1ms,backward=2ms`. Each time is for one action of the
-/// category, on one stage and one microbatch. If any time is given, all other compute takes no
-/// time.
+/// Fixed compute times, from `--time forward=1ms,backward=2ms`. Each time is that of one action of
+/// the category, on one stage and for one microbatch. If any time is given, all other compute takes
+/// no time.
 class FixedTimes {
  public:
   /// Throws UsageError for an unknown category or a unit other than s, ms, us, ns.

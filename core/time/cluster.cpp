@@ -67,7 +67,7 @@ const std::vector<Cluster>& all_presets() {
   return presets;
 }
 
-/// Reads numbers from a JSON object and records the known keys, so that an unknown key can be
+/// Reads numbers from a JSON object and records which keys were read, so that an unknown key can be
 /// reported as an error.
 class Reader {
  public:
@@ -147,7 +147,7 @@ class Reader {
   }
 
  private:
-  static constexpr int most_ranks = 1 << 15;  // so that the product of two fits in an int
+  static constexpr int most_ranks = 1 << 15;  // the product of two such numbers fits in an int
   static constexpr double longest_seconds = 86'400;
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 

@@ -86,7 +86,7 @@ std::optional<CycleMap> CycleCalibration::next(Pair pair, std::uint64_t cycles) 
   period_ = map_ ? std::min(2 * period_, longest_period) : first_period;
   double slower = 0;
   if (map_) {
-    // The latest time that any thread can have read.
+    // The latest time that any thread can have read so far.
     const std::int64_t latest_read = map_->at(std::min(cycles, map_->base + 4 * good_for_));
     if (const std::int64_t ahead = latest_read - map.nanoseconds; ahead > 0) {
       slower = std::min(static_cast<double>(ahead) / static_cast<double>(period_), 0.5);

@@ -19,13 +19,13 @@ struct CycleMap {
   }
 };
 
-/// Calibrates a cycle counter against the steady clock: given a reading of both, returns the
+/// Calibrates a cycle counter against the steady clock: given a reading of both clocks, returns the
 /// conversion to use until the next reading.
 ///
 /// The rate is measured over the last one to two seconds, so it follows adjustments to the host's
 /// clock. A new map starts at the true time, unless the old map is ahead of the true time. In that
 /// case the new map starts where the old map ends, and runs slower until it agrees with the true
-/// time. Time therefore never goes backwards, and an error lasts only one period.
+/// time. Time therefore never goes backwards, and an error lasts for only one period.
 class CycleCalibration {
  public:
   struct Pair {
@@ -34,12 +34,12 @@ class CycleCalibration {
   };
   static constexpr std::int64_t first_period = 1'000'000, longest_period = 20'000'000;
 
-  /// Returns the map to use from `cycles` on, given `pair`, a slightly older reading of both
-  /// clocks. Returns nothing while the rate is not accurate enough: in the first millisecond, and
-  /// again after implausible readings (for example, if the virtual machine has migrated).
+  /// Returns the map to use from cycle `cycles` onwards, given `pair`, a slightly older reading of
+  /// both clocks. Returns nothing while the rate is not accurate enough: in the first millisecond,
+  /// and again after implausible readings (for example, if the virtual machine has migrated).
   std::optional<CycleMap> next(Pair pair, std::uint64_t cycles);
   /// Returns the number of cycles for which the last map is valid. The map is never used for more
-  /// than four times as many cycles.
+  /// than four times that number of cycles.
   std::uint64_t good_for() const { return good_for_; }
 
  private:
@@ -55,8 +55,8 @@ class CycleCalibration {
 
 /// The steady clock, read from the processor's cycle counter if the counter has a constant rate
 /// ("invariant"), otherwise from the system. Thread-safe. The first caller after a period (20 ms)
-/// recalibrates the clock, which takes about 200 ns. So the clock needs no background thread, and
-/// does not extrapolate for long even after the machine has slept or migrated.
+/// recalibrates the clock, which takes about 200 ns. The clock therefore needs no background
+/// thread, and does not extrapolate for long, even after the machine has slept or migrated.
 class CycleClock {
  public:
   std::int64_t nanoseconds() {
