@@ -34,7 +34,7 @@ void ActiveRun::train(Rank& rank, const std::function<void(Rank&)>& body) {
     traces_[rank.id] = &rank.trace;
   }
   body(rank);
-  rank.memory.release_idle();  // the body's memory is all idle now
+  rank.memory.release_idle();  // all of the body's memory is idle now
 }
 
 void ActiveRun::warn_of_trace(const std::string& why) {

@@ -36,13 +36,14 @@ struct ActiveRun {
   void lock_save();
   /// Starts writing the run's output, including the trace, to `folder_`.
   void open(RunFolder folder_);
-  /// Runs one rank from start to end. The rank must exist as long as last_operations_of() may be
-  /// called for it.
+  /// Runs one rank from start to end. The rank must outlive all calls of last_operations_of() for
+  /// it.
   void train(Rank& rank, const std::function<void(Rank&)>& body);
   /// Warns, once per run, that the trace can't be written; the run continues. Any thread may call
   /// this.
   void warn_of_trace(const std::string& why);
-  /// Finishes the traces of a run that has already failed, writing whatever can still be written.
+  /// Finishes the traces of a run that has already failed, and writes whatever can still be
+  /// written.
   void keep_traces(double patience_seconds = TraceWriter::in_a_hurry) noexcept;
 
   /// Returns the rank's meter, which train() has created.
@@ -61,7 +62,7 @@ struct ActiveRun {
   bool opened = false;
   RunFolder folder;
   std::unique_ptr<TraceWriter> writer;    ///< null without a trace
-  std::optional<ResidentBytes> program;   ///< before the ranks were created; only with --device cpu
+  std::optional<ResidentBytes> program;   ///< before the ranks existed; only with --device cpu
   std::int64_t clock_uncertainty_ns = 0;  ///< of this process's clock relative to rank 0's
 
   std::vector<std::unique_ptr<RankMeter>> meters;  ///< by rank; each rank accesses only its own

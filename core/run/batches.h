@@ -8,8 +8,8 @@ namespace lockstep {
 
 struct ActiveRun;
 
-/// The steps of a phase, as a range of batches: each iteration begins a step, and the end closes
-/// the phase.
+/// The steps of a phase, as a range of batches. Each iteration begins a step, and the end of the
+/// loop closes the phase.
 class Batches {
  public:
   class Iterator {

@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-/// Merges the ranks' traces, and reads them for the report unless a rank's trace is cut off.
+/// Merges the ranks' traces, and reads them for the report unless a rank's trace is truncated.
 /// Returns whether the trace is complete.
 bool read_trace(ActiveRun& run, Report& report) {
   const int ranks = run.options.run.ranks;
@@ -46,7 +46,7 @@ void check_finite(const std::vector<double>& losses, const RunConfig& run) {
                              lost - losses.begin(), run.optimizer.learning_rate));
 }
 
-/// Trains on one device and compares the results with the run's. If the deviation exceeds the
+/// Trains on a single device and compares the results with the run's. If the deviation exceeds the
 /// tolerance, trains once more, adding the replicas' gradients in the run's order. Returns whether
 /// parity holds.
 bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,

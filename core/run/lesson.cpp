@@ -28,7 +28,7 @@ namespace lockstep {
 namespace {
 
 /// Reports why this process fails: on stderr, or under mpirun to the process that collects the
-/// ranks' messages. Without such a process, one rank per host reports usage errors for all ranks of
+/// ranks' messages. Without such a process, one rank per host reports usage errors for all ranks on
 /// that host.
 void report_failure(RankMessage::Kind kind, const std::string& what) {
   if (!under_mpi())
@@ -50,7 +50,7 @@ int launch_processes(const Options& options, const std::string& lesson, int argc
   return run_under_mpirun(run.ranks, platform.patience_seconds, platform.hosts, argc, argv, watch,
                           [&, ranks = run.ranks](const std::map<int, std::string>& hosts) {
                             folder.keep_whole_lines(ranks);
-                            folder.merge(ranks);  // as many as exist
+                            folder.merge(ranks);  // merges the files that exist
                             return folder.where_the_trace_is(hosts);
                           });
 }

@@ -19,8 +19,8 @@ namespace lockstep {
 
 class SignalWatch;
 
-/// A lesson's frame: flags, ranks, data, and the report at the end of every run (timeline,
-/// predicted against observed, parity, a line that the trained model generates).
+/// The framework of a lesson: flags, ranks, data, and the report at the end of every run (timeline,
+/// predicted against observed figures, parity, a line that the trained model generates).
 ///
 ///   int main(int argc, char** argv) {
 ///     Lesson lesson{{.name = "09 1F1B", .question = "..."}, argc, argv};
@@ -57,7 +57,7 @@ class Lesson {
   void check(std::function<void(const Options&)> check) { checks_.push_back(std::move(check)); }
 
   /// Sets the builder of a model other than plain GPT-2. `builder` is called after the flags are
-  /// parsed; the ranks, the reference on one device and sampling use its result.
+  /// parsed; the ranks, the single-device reference and sampling use its result.
   void build(std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder) {
     builder_ = std::move(builder);
   }
@@ -107,7 +107,7 @@ class Lesson {
   /// replicas, each passes its share; the shares add up to the batch's mean.
   void record_loss(const Rank& rank, std::optional<double> loss);
   /// Every rank must call this once, with the parameters (or slices) that it trained. Collects them
-  /// for the comparison with one device and, with the optimizer's moments, for --save.
+  /// for the comparison with a single-device run and, with the optimizer's moments, for --save.
   void finish(const Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer);
   /// Adds the lesson's own JSON to the report, as results.`name`. Only rank 0's JSON is kept.
   void add_to_report(const Rank& rank, const std::string& name, const std::string& json);

@@ -91,8 +91,8 @@ void let_output_through() {
   std::this_thread::sleep_for(std::chrono::milliseconds{150});
 }
 
-/// Ends this rank, and with it the run. When a rank exits with an error, mpirun ends the others and
-/// gives them a second; after MPI_Abort it gives them a millisecond. Launchers other than mpirun
+/// Ends this rank, and with it the run. When a rank exits with an error, mpirun gives the other
+/// ranks a second to end; after MPI_Abort it gives them a millisecond. Launchers other than mpirun
 /// may not end them at all.
 [[noreturn]] void end_the_run(const MpiSession& session, int code) {
   let_output_through();
@@ -104,8 +104,8 @@ void let_output_through() {
 
 int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWatch& watch) {
   Options& options = run.options;
-  // A killed peer on another host leaves a socket without a reader. MPI's writes to it must fail,
-  // rather than end this process before it has reported its last operations.
+  // If a peer on another host is killed, MPI's writes to its socket must fail, not end this process
+  // with SIGPIPE before it has reported its last operations.
   std::signal(SIGPIPE, SIG_IGN);
   MpiSession session{/*native=*/options.platform.comm == Collectives::native};
   const int id = session.rank();

@@ -35,7 +35,7 @@ std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Str
   return transport;
 }
 
-/// The run's plan, with the properties of this transport.
+/// The run's plan, adapted to the properties of this transport.
 Plan plan_over(const Transport& transport, const Options& options) {
   Plan plan = options.plan();
   plan.receives_combine = transport.combines();
@@ -65,7 +65,7 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
   compute.watch([this, patience = options.platform.patience_seconds](double waited) {
     transport->check();
     if (waited <= patience) return;
-    transport->look();  // throws if the cause is known
+    transport->look();  // throws the cause, if it is known
     throw RunError(fmt::format(
         "rank {} has waited {:g} s for its GPU: a rank that it exchanges messages with has "
         "stalled, or does not take part",

@@ -23,8 +23,9 @@ struct Rank {
   Rank& operator=(const Rank&) = delete;
 
   /// The group of ranks that differ from this one on one axis only, in order of their coordinate on
-  /// that axis: this rank's replicas along dp, the stages of its pipeline along pp. The first call
-  /// creates the group; all members must make this call at the same point of the program.
+  /// that axis: for example, this rank's replicas (dp), or the stages of its pipeline (pp). The
+  /// first call creates the group; all members must make this call at the same point in the
+  /// program.
   Group& group(Axis axis);
 
   const int id;  ///< 0 .. count - 1

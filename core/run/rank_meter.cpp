@@ -26,7 +26,8 @@ void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
                       name_of(category)));
   results_.phases.push_back({phase, predicted, {}, {}, {}});
   if (rank_.id == 0) {
-    // The order in which a library's collectives add is not known, and meta ranks add nothing.
+    // The order in which a library's collectives add is not known, and ranks on the meta device add
+    // nothing.
     const Platform& platform = run_.options.platform;
     const bool in_order = predicted.sum_order && run_.options.output.parity &&
                           !run_.info.f32_reference && platform.comm == Collectives::built_in &&
@@ -114,7 +115,7 @@ void RankMeter::record_loss(double loss) {
   const Place& place = rank_.place;
   const int step = rank_.trace.step();
   const int steps = options.run.steps;
-  if (options.platform.on_meta()) {  // there is no loss
+  if (options.platform.on_meta()) {  // no loss on the meta device
     if (place.coordinate(Axis::dp) == 0)
       run_.progress.show(step + 1, fmt::format("step {:>3}/{}", step + 1, steps));
     return;
@@ -123,7 +124,7 @@ void RankMeter::record_loss(double loss) {
   // reports it.
   if (place.coordinate(Axis::tp) > 0) return;
   results_.losses.emplace_back(step, loss);
-  // Each replica knows its share of the mean over the batch. The running display shows the mean
+  // Each replica knows only its share of the batch's mean loss, so the progress line shows the mean
   // over the first replica's own tokens.
   const double own_mean = loss * place.size(Axis::dp) * place.size(Axis::cp);
   rank_.trace.loss(own_mean, rank_.compute.now());
@@ -137,7 +138,7 @@ void RankMeter::record_loss(double loss) {
 }
 
 void RankMeter::record_values(const std::vector<Parameter*>& parameters, const AdamW& optimizer) {
-  if (run_.options.platform.on_meta()) return;  // there are no values
+  if (run_.options.platform.on_meta()) return;  // no values on the meta device
   for (const Parameter* parameter : parameters)
     results_.parameters.push_back({.name = parameter->name,
                                    .order = parameter->order,

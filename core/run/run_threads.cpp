@@ -19,8 +19,8 @@ namespace lockstep {
 
 namespace {
 
-/// How long a failed run waits for its ranks to end: a rank that computes or sleeps learns of the
-/// failure only when it next communicates.
+/// How long a failed run waits for its ranks to end: a rank that is computing or sleeping learns of
+/// the failure only when it next communicates.
 constexpr std::chrono::milliseconds grace_period{1500};
 
 /// Counts the ranks' threads that are still running, and records the first failure.

@@ -33,8 +33,8 @@ struct Creation {
 
 }  // namespace
 
-// A rank that waits inside NCCL for a failed rank cannot be interrupted. If any rank waits like
-// that, ends the process.
+// A rank that is waiting inside NCCL for a failed rank cannot be interrupted. If there is such a
+// rank, ends the process.
 ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan)
     : ranks_(static_cast<std::size_t>(options.run.ranks)) {
   Creation creation;

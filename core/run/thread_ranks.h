@@ -8,13 +8,12 @@
 
 namespace lockstep {
 
-/// Places ranks that are threads of this process: assigns GPUs round-robin if the options use them.
-/// Throws UsageError if the machine has none.
+/// Places ranks that are threads of this process. If the options use GPUs, assigns them
+/// round-robin, and throws UsageError if the machine has none.
 GpuPlan plan_threads(const Options& options);
 
-/// All ranks of `fabric`, one per thread; `fabric` must outlive them. They are created
-/// concurrently, and destroyed concurrently, because on GPUs the ranks wait for one another in both
-/// cases.
+/// All ranks of `fabric`, one per thread; `fabric` must outlive them. They are created concurrently
+/// and destroyed concurrently, because on GPUs the ranks wait for one another at both times.
 class ThreadRanks {
  public:
   /// If a rank cannot be created, throws the first rank's exception.

@@ -12,7 +12,7 @@ bool is_run_file(const std::string& name);
 /// fields (for a report). Returns true for an empty file.
 bool is_own(const std::filesystem::path& file);
 /// Returns why a run may not write its files to this folder: it would replace a file that is not
-/// Lockstep's, or the folder holds other files and no run. Returns "" if the run may write there.
+/// Lockstep's, or the folder holds other files but no run. Returns "" if the run may write there.
 /// Ignores hidden files.
 std::string why_not_a_run_folder(const std::filesystem::path& folder);
 

@@ -14,8 +14,8 @@ namespace lockstep {
 namespace {
 
 constexpr const char* mark = "\x1elockstep\t";
-constexpr char line_break = '\x1f';  // encodes a newline within the line
-/// Indents all lines but the first by four spaces.
+constexpr char line_break = '\x1f';  // stands for a newline within the message
+/// Indents all lines except the first by four spaces.
 std::string indented(const std::string& lines) {
   std::string text;
   for (const char c : lines) text += c == '\n' ? std::string{"\n    "} : std::string{c};
@@ -42,7 +42,7 @@ std::string RankMessage::to_line() const {
 }
 
 std::optional<RankMessage> RankMessage::from_line(const std::string& line) {
-  // The mark may follow an unfinished line of the rank's output.
+  // The mark may come after an unfinished line of the rank's own output.
   const auto at = line.find(mark);
   if (at == std::string::npos) return {};
   std::istringstream words{line.substr(at + std::string{mark}.size())};

@@ -16,18 +16,18 @@ struct RankMessage {
     usage_error,
     failure,
     last_operations,   ///< a rank's last operations when the run failed
-    already_reported,  ///< rank 0 has failed and explained why, as when parity fails
-    busy,              ///< the rank computes while others wait for it
+    already_reported,  ///< rank 0 has failed and explained why, for example because parity failed
+    busy,              ///< the rank is computing while others are waiting for it
     trace_warning,     ///< a trace can't be written; the run continues
     trace_ended,       ///< after an interruption, the rank has ended its trace
   };
   Kind kind = Kind::location;
   int rank = 0;
   std::string host;
-  std::string text;  ///< lines; for `last_operations` the newest last
+  std::string text;  ///< lines; for `last_operations`, the newest line is last
 
-  /// Returns one line with its newline, at most 4096 bytes, so that a pipe takes it in one write. A
-  /// text that is too long is cut: `last_operations` keeps its end, the other kinds their
+  /// Returns one line with its newline, at most 4096 bytes, so that a pipe accepts it in a single
+  /// write. A text that is too long is cut: `last_operations` keeps its end, the other kinds their
   /// beginning.
   std::string to_line() const;
   /// Returns nothing if `line` is not such a line.
@@ -39,7 +39,7 @@ struct RankMessage {
 /// Writes the message to stderr: as a marked line if the parent process collects messages,
 /// otherwise as shown().
 void write_message(const RankMessage& message);
-/// The environment variable of processes whose parent collects messages.
+/// The environment variable that is set in processes whose parent collects messages.
 extern const char* const messages_variable;
 /// Tells child processes to send messages as marked lines.
 void collect_messages();

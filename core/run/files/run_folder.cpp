@@ -107,7 +107,8 @@ void RunFolder::keep_whole_lines(int ranks) const {
     std::ifstream in{file, std::ios::binary};
     auto end = static_cast<std::streamoff>(fs::file_size(file, error));
     const std::streamoff whole = end;
-    // Reads backward from the end, one block at a time: lines are short, files may be long.
+    // Reads backward from the end, one block at a time, because lines are short but files may be
+    // long.
     std::string block(4096, '\0');
     while (in && end > 0) {
       const auto size = std::min(end, static_cast<std::streamoff>(block.size()));

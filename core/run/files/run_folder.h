@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// A run's output folder: runs/TIME-LESSON/ with rank<r>.json, trace.json and report.json, and the
-/// link runs/latest to it.
+/// A run's output folder: runs/TIME-LESSON/, which holds rank<r>.json, trace.json and report.json.
+/// The link runs/latest points to it.
 struct RunFolder {
   std::string run;             ///< its name, "20260131-120000-09"
   std::filesystem::path path;  ///< empty if nothing is written
@@ -29,7 +29,7 @@ struct RunFolder {
   static RunFolder from_bytes(const std::string& bytes);
 
   std::filesystem::path rank_file(int rank) const;
-  /// Removes the partial lines left by killed ranks. Call it after the run has ended.
+  /// Removes the partial lines left by killed ranks. Call this after the run has ended.
   void keep_whole_lines(int ranks) const;
   /// Returns the rank<r>.json files that exist, in order of rank.
   std::vector<std::filesystem::path> rank_files(int ranks) const;
@@ -42,10 +42,10 @@ struct RunFolder {
 
   /// "; the trace up to then is in ...", or nothing.
   std::string where_the_trace_is() const;
-  /// Returns the same text, and names the hosts of the rank files that are missing here.
+  /// Returns the same text, and also names the hosts with the rank files that are missing here.
   std::string where_the_trace_is(const std::map<int, std::string>& hosts) const;
   /// A line with the trace's path and, unless `viewer` already shows the run, the command that
-  /// opens it.
+  /// opens the trace.
   std::string how_to_look(const std::string& viewer) const;
 };
 

@@ -58,7 +58,7 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
     block_ += text + "\n";
     return {};
   }
-  // Once a rank is gone, other ranks' libraries report lost connections: "[host:1234] ...".
+  // Once a rank has ended, other ranks' libraries report lost connections: "[host:1234] ...".
   if (failed_ && (text.empty() || text.front() == '[')) return {};
   if (text.starts_with("mpirun: abort is already in progress")) return {};
   return text;

@@ -23,24 +23,24 @@ class Aftermath {
   /// Takes a line, without its newline. Returns the text to print immediately, or nothing if the
   /// line is reported at the end.
   std::optional<std::string> line(const std::string& text);
-  /// Sets a cause that this process has found itself, for a rank of this host or for none. It takes
-  /// precedence over causes that ranks have reported.
+  /// Sets a cause that this process has found itself. `rank` is the rank on this host that failed,
+  /// if there is one. It takes precedence over causes that ranks have reported.
   void set_cause(std::optional<int> rank, const std::string& text);
   bool has_own_cause() const { return own_cause_.has_value(); }
   /// Call this after the last line. Returns the rest of mpirun's text to print.
   std::string end();
 
-  /// Whether something has failed; the remaining ranks are then being ended.
+  /// Whether something has failed. If so, the remaining ranks are being ended.
   bool failed() const { return failed_; }
-  /// Whether anything has been reported, or will be by end() and text(), that explains a failure.
+  /// Whether anything that explains a failure has been reported, or will be by end() and text().
   bool explains_failure() const {
     return failed_ || ended_ || already_reported_ || !refusals_.empty() || !unexplained_.empty();
   }
-  /// Whether a rank reported a usage error before anything else failed. The exit code is then 2,
-  /// whichever rank's code mpirun returns.
+  /// Whether a rank reported a usage error before anything else failed. If so, the exit code is 2,
+  /// whichever rank's exit code mpirun returns.
   bool refused() const { return !refusals_.empty() && causes_.empty(); }
-  /// The cause and its rank, in one line ("" if nothing failed), followed by `epilogue` and by the
-  /// last operations of all ranks.
+  /// One line with the cause of the failure and its rank, followed by `epilogue` and by the last
+  /// operations of all ranks; "" if nothing failed.
   std::string text(const std::string& epilogue) const;
   /// The host of each rank that has reported its host, by rank.
   const std::map<int, std::string>& hosts() const { return hosts_; }
@@ -60,7 +60,7 @@ class Aftermath {
   bool warned_of_trace_ = false;  ///< all ranks may write to the same full disk
   bool inside_ = false;
   std::string block_;
-  std::string unexplained_;  ///< blocks that nothing else reports
+  std::string unexplained_;  ///< blocks of mpirun's text that nothing else explains
   std::map<int, std::string> hosts_;
   std::map<int, std::string> operations_;
   std::vector<RankMessage> causes_;  ///< failures that ranks have reported, in order of arrival

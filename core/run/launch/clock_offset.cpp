@@ -74,7 +74,7 @@ std::string this_clock() {
 std::vector<HostClock> measure_clocks(Transport& transport, const std::string& host,
                                       const std::string& clock,
                                       const std::function<std::int64_t()>& now, int exchanges) {
-  // Every rank learns each rank's host and clock.
+  // First, every rank learns the host and clock of every rank.
   std::string all;
   for (const std::string& each : gather_to_root(transport, host + "\n" + clock + "\n")) all += each;
   all = broadcast_from_root(transport, all);

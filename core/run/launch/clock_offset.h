@@ -16,8 +16,8 @@ struct ClockOffset {
   std::int64_t uncertainty_ns = 0;
 };
 
-/// One question and its answer: asked at t₀ and answered at t₁ on the asking rank's clock; T was
-/// read from rank 0's clock in between.
+/// One question and its answer. The question was sent at t₀ and the answer arrived at t₁, on the
+/// asking rank's clock; T was read from rank 0's clock in between.
 struct ClockExchange {
   std::int64_t asked = 0;
   std::int64_t root = 0;
@@ -29,7 +29,8 @@ struct ClockExchange {
 ///   offset = (t₀ + t₁) / 2 − T,   uncertainty = (t₁ − t₀) / 2
 ///
 /// T was read at some moment between t₀ and t₁, so the error is at most half the round trip,
-/// however asymmetric the two directions are. Returns zero and zero if there are no exchanges.
+/// however asymmetric the travel times in the two directions are. Returns zero and zero if there
+/// are no exchanges.
 ClockOffset best_offset(const std::vector<ClockExchange>& exchanges);
 
 /// One rank's host and clock.
@@ -48,7 +49,7 @@ std::string this_clock();
 /// with rank 0; ranks that share a clock share the result, and ranks on rank 0's clock have an
 /// offset of exactly zero.
 ///
-/// The result is valid only briefly, because two clocks may drift apart by some microseconds per
+/// The result is valid only briefly, because two clocks may drift apart by several microseconds per
 /// second.
 std::vector<HostClock> measure_clocks(Transport& transport, const std::string& host,
                                       const std::string& clock,

@@ -12,7 +12,7 @@ namespace lockstep {
 struct RankPlace {
   std::string host;
   std::string cores;  ///< the cores that it may use, "0-7"
-  int gpu = -1;       ///< its index in its process; -1: none
+  int gpu = -1;       ///< its index in this process; -1: none
   std::string gpu_name, gpu_address;
   bool nccl = false;  ///< whether its build has NCCL
   std::string nic;    ///< the InfiniBand device nearest to its GPU, such as "mlx5_0"; empty if
@@ -43,12 +43,13 @@ struct GpuPlan {
   std::string table() const;
 };
 
-/// Resolves the choices left open: the clock (wall if each rank has its own GPU), and the
-/// collectives (NCCL's if by_nccl()). Throws UsageError for impossible combinations.
+/// Resolves the choices that the flags left open: the clock (wall if each rank has its own GPU) and
+/// the collectives (NCCL's if by_nccl()). Throws UsageError for impossible combinations.
 void settle_on_gpus(const GpuPlan& plan, Options& options);
 
 /// Whether ranks communicate over NCCL: NCCL is available, each rank has its own GPU, and the wall
-/// clock is in use. On the modelled clock, messages carry their times and use the hosts' transport.
+/// clock is in use. On the modelled clock, messages carry their modelled times, and use the
+/// transport between hosts instead.
 bool by_nccl(const GpuPlan& plan, const Options& options);
 
 }  // namespace lockstep

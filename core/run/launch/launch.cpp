@@ -36,9 +36,9 @@ constexpr const char* no_mpirun =
     "--launch mpi: mpirun was not found; install openmpi-bin, or use --launch threads";
 
 /// mpirun and its arguments. When a rank exits with an error, OpenMPI 4.1 sends SIGCONT to all
-/// others, waits until they are gone or odls_base_sigkill_timeout seconds have passed, and then
-/// sends SIGTERM and, some milliseconds later, SIGKILL. So on SIGCONT the ranks report their last
-/// operations and end their traces, within one second.
+/// others, waits until they have ended or odls_base_sigkill_timeout seconds have passed, and then
+/// sends SIGTERM and, a few milliseconds later, SIGKILL. On SIGCONT the ranks therefore report
+/// their last operations and end their traces, within one second.
 std::vector<std::string> command(int ranks, const HostChoice& hosts, int argc, char** argv) {
   char self[4096];
   const ssize_t size = ::readlink("/proc/self/exe", self, sizeof self - 1);
@@ -47,7 +47,7 @@ std::vector<std::string> command(int ranks, const HostChoice& hosts, int argc, c
 
   std::vector<std::string> words;
   if (is_one_host(hosts)) words = preload_loopback();
-  const bool preloads = !words.empty();  // into mpirun, but not into the ranks
+  const bool preloads = !words.empty();  // preload into mpirun, but not into the ranks
   for (const char* word : {"mpirun", "--oversubscribe", "--bind-to", "none", "--mca",
                            "odls_base_sigkill_timeout", "1", "-n"})
     words.emplace_back(word);
@@ -81,10 +81,10 @@ std::pair<pid_t, int> start(std::vector<std::string> words) {
   const pid_t child = ::fork();
   if (child < 0) throw RunError(fmt::format("can't start mpirun: {}", std::strerror(errno)));
   if (child == 0) {
-    // mpirun gets its own process group: otherwise Ctrl-C would reach it twice, from the terminal
-    // and from here, and on the second it kills the ranks before they have ended their traces.
-    // mpirun ends when this process does, for whatever reason. Its stdin is /dev/null, because a
-    // background group may not read it.
+    // mpirun gets its own process group. Otherwise it would receive Ctrl-C twice, from the terminal
+    // and from this process, and at the second one it would kill the ranks before they have ended
+    // their traces. mpirun ends when this process ends, for whatever reason. Its stdin is
+    // /dev/null, because a background group may not read it.
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(1);
@@ -139,7 +139,7 @@ class Lines {
 /// it SIGTERM and finally SIGKILL. Its daemons and ranks end when they lose the connection to it.
 class Deadline {
  public:
-  /// Connections to `other_hosts` take longer to end.
+  /// If `other_hosts`, allows more time, because connections to other hosts take longer to end.
   Deadline(pid_t mpirun, bool other_hosts)
       : mpirun_(mpirun), patience_(other_hosts ? 4000 : 2000) {}
   void look(bool has_reason) {
@@ -250,7 +250,7 @@ int run_under_mpirun(
   }
   while (open && lines.has_more()) open = lines.read(0, take);
   const std::string unexplained = aftermath.end();
-  watch.set_handler([](int) {});  // the run is over
+  watch.set_handler([](int) {});  // the run has ended
   // If mpirun was killed, its ranks are still running.
   end_children(messages_variable, std::chrono::milliseconds{700});
   if (WIFSIGNALED(status) && !aftermath.failed())

@@ -24,7 +24,8 @@ std::string content_of(const std::string& path) {
 
 }  // namespace
 
-// Any thread of the process may have started the child.
+// The kernel lists children by the thread that started them, so this reads the lists of all
+// threads.
 std::vector<pid_t> children_of(pid_t process) {
   std::vector<pid_t> children;
   std::error_code error;
@@ -91,7 +92,7 @@ std::optional<Watchdog::Stopped> Watchdog::look(bool a_rank_has_failed) {
   for (const pid_t process : watched) {
     if (!is_stopped(process)) continue;
     const auto before = stopped_.find(process);
-    // If a process was still running at the previous look, it counts as stopped only from now on.
+    // A process that was still running at the previous look counts as stopped only from now on.
     const double seconds = before == stopped_.end() ? 0 : before->second + elapsed;
     stopped[process] = seconds;
     if (seconds <= most) continue;

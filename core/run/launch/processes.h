@@ -22,12 +22,12 @@ std::optional<std::string> variable_of(pid_t process, const std::string& name);
 void adopt_orphans();
 /// Ends the children of this process that have `variable` in their environment, and waits until
 /// they are gone. They may handle SIGTERM first; SIGKILL ends those that are stopped, and those
-/// that still run after `grace`.
+/// that are still running after `grace`.
 void end_children(const std::string& variable, std::chrono::milliseconds grace);
 
 /// Finds a process of a run on this host that has been stopped for longer than the time-out. The
 /// ranks' own time-outs do not apply while MPI starts and ends, and a stopped process cannot end
-/// itself, so the process that started mpirun watches for it.
+/// itself, so the process that started mpirun watches for stopped processes.
 class Watchdog {
  public:
   Watchdog(pid_t mpirun, double patience_seconds);
@@ -38,9 +38,9 @@ class Watchdog {
     bool is_mpirun = false;
     std::optional<int> rank;  ///< empty for mpirun, and for a process that is not a rank yet
   };
-  /// Call this several times per second. Time during which this process did not run does not count.
-  /// If `a_rank_has_failed`, half of the time-out is enough: a rank has probably waited for the
-  /// stopped one.
+  /// Call this several times per second. Time during which this process itself was not running does
+  /// not count. If `a_rank_has_failed`, half of the time-out is enough, because the failed rank was
+  /// probably waiting for the stopped one.
   std::optional<Stopped> look(bool a_rank_has_failed);
 
  private:
@@ -51,7 +51,7 @@ class Watchdog {
 };
 
 /// Ends a stopped process, so that mpirun ends the others. A rank may first report its last
-/// operations and end its trace: SIGCONT lets it handle SIGTERM.
+/// operations and end its trace: it is sent SIGCONT so that it can handle SIGTERM.
 class StoppedEnd {
  public:
   explicit StoppedEnd(pid_t mpirun) : mpirun_(mpirun) {}

@@ -12,8 +12,8 @@ namespace lockstep {
 
 namespace {
 
-// A signal handler may do very little, and may run on a library's thread: it writes the signal's
-// number to a pipe, and the watch's own thread does the rest.
+// A signal handler may do very little, and may run on a library's thread. It therefore only writes
+// the signal's number to a pipe, and the watch's own thread does the rest.
 int signal_pipe[2] = {-1, -1};
 
 void write_byte(int value) {

@@ -9,10 +9,11 @@
 
 namespace lockstep {
 
-/// Calls a function on a separate thread when one of `signals` arrives. Only that thread takes the
-/// signals: the constructor blocks them in the calling thread and in the threads that it starts
-/// later. A handler must not interrupt a matrix product: with oneDNN 2.6, 5 of 12 interrupted runs
-/// lost a rank to a corrupted heap. Call unblock_signals() between fork and exec.
+/// Calls a function on a separate thread when one of `signals` arrives. Only that thread receives
+/// the signals: the constructor blocks them in the calling thread, and so in all threads that the
+/// calling thread starts later. A handler must not interrupt a matrix product: with oneDNN 2.6, 5
+/// of 12 interrupted runs lost a rank to a corrupted heap. Call unblock_signals() between fork and
+/// exec.
 ///
 /// A process can have at most one SignalWatch. SIGCONT counts only if the parent process sent it,
 /// because mpirun sends SIGCONT before it ends its ranks.

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// Throws UsageError unless the run can write --save and --report at the given paths, and --view is
+/// Throws UsageError if --save or --report cannot be written to the given path, or if --view is not
 /// an address. --trace is checked when the run's folder is created.
 void check_paths(const Options& options);
 

@@ -36,7 +36,8 @@ Check positive(bool or_zero) {
   };
 }
 
-/// The edit distance between two words (Levenshtein): letters inserted, removed or replaced.
+/// The edit distance between two words (Levenshtein): the number of letters inserted, removed or
+/// replaced.
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -52,11 +53,11 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-/// The flag closest to `word`, which is probably a misspelling of it; empty if none is close.
+/// The flag closest to `word`, which is probably that flag, misspelled; empty if none is close.
 std::string nearest_flag(const CLI::App& app, const std::string& word) {
   const std::string asked = word.substr(0, word.find('='));
   std::string nearest;
-  std::size_t least = asked.size() > 6 ? 3 : 2;  // at most one or two letters differ
+  std::size_t least = asked.size() > 6 ? 3 : 2;  // so at most one or two letters differ
   for (const CLI::Option* option : app.get_options())
     if (const std::string name = option->get_name(); distance(asked, name) < least) {
       least = distance(asked, name);

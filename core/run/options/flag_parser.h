@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Parses a lesson's own flags together with the shared ones.
+/// Parses a lesson's own flags and the shared flags.
 class FlagParser {
  public:
   explicit FlagParser(const LessonInfo& info);
@@ -19,7 +19,7 @@ class FlagParser {
   void add(const std::string& name, int& value, const std::string& help);
   void add(const std::string& name, double& value, const std::string& help);
   void add(const std::string& name, std::string& value, const std::string& help);
-  /// A flag without a value: present or absent.
+  /// A flag that takes no value: it is present or absent.
   void add(const std::string& name, bool& value, const std::string& help);
   /// A flag that takes a list of whole numbers of at least 0, such as 0,1,2.
   void add(const std::string& name, std::vector<int>& value, const std::string& help);

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// The flags as given, before they are checked against one another.
+/// The flags as the user gave them, not yet checked against one another.
 struct Given {
   std::string microbatches;
   std::string clock = "auto";

@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-/// How far a run may deviate from one device (core/README.md, "Parity"); by default not at all.
+/// How far a run may deviate from a single-device run (core/README.md, "Parity"); by default, not
+/// at all.
 struct Tolerance {
   double loss = 0;       ///< relative; the largest over all steps
   double parameter = 0;  ///< parity norm; the largest over all tensors
@@ -17,7 +18,7 @@ struct Tolerance {
   bool bitwise() const { return loss == 0 && parameter == 0 && final_loss == 0; }
 };
 
-/// A lesson's name, and its own defaults for the shared flags.
+/// A lesson's name, its question, and its defaults for the shared flags.
 struct LessonInfo {
   std::string name;      ///< "09 1F1B"
   std::string question;  ///< one line, for --help
@@ -30,14 +31,14 @@ struct LessonInfo {
   bool freezes = false;           ///< takes --freeze
   bool narrow = false;            ///< takes --precision, so that bf16 and f16 can be selected
   std::string precision = "f32";  ///< the default of --precision
-  bool f32_reference = false;     ///< one device always trains in f32, to compare precisions
+  bool f32_reference = false;     ///< the single-device run always uses f32, to compare precisions
   bool trains = true;             ///< there are batches, losses and parameters to compare
   bool model = true;              ///< there is a model, with flags for its shape
   /// The mesh axes that the lesson uses. The first axis takes the ranks that the flags do not
   /// assign.
   std::vector<Axis> axes{Axis::pp};
   Tolerance tolerance{};
-  /// The tolerance for runs in 16 bits, where the order of additions matters more.
+  /// The tolerance for runs in 16 bits, in which the order of additions matters more.
   Tolerance narrow_tolerance{};
 };
 

@@ -32,7 +32,7 @@ struct RunConfig {
   std::uint64_t seed = 1;
   std::string data;          ///< a file, or empty for the default corpus
   std::string load;          ///< the checkpoint to start from
-  int trained_steps = 0;     ///< steps of the loaded checkpoint; the data continue after them
+  int trained_steps = 0;     ///< steps of the loaded checkpoint; the data continues after them
   std::string loaded_state;  ///< identifies the checkpoint's state, for check_unchanged()
 
   Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}.with_experts(ep); }
@@ -46,7 +46,7 @@ struct Platform {
   bool tf32 = false;           ///< on GPUs: f32 matrix products round their inputs to TF32
   Collectives comm = Collectives::built_in;
   bool comm_is_open = false;     ///< --comm auto on GPUs: see settle_on_gpus
-  double patience_seconds = 60;  ///< a rank's time-out while no other rank computes
+  double patience_seconds = 60;  ///< a rank's time-out while no other rank is computing
 
   Clock clock = Clock::wall();
   bool clock_is_open = false;  ///< --clock auto on GPUs: see settle_on_gpus
@@ -66,14 +66,14 @@ struct Output {
   bool kernels = false;         ///< trace every kernel
   std::string view;             ///< HOST:PORT of a viewer, empty for none
   std::string view_token;       ///< the token that the viewer requires, or empty
-  bool parity = true;           ///< compare the run with one device
+  bool parity = true;           ///< compare the run with a single-device run
   std::string report;           ///< a file for the report as JSON
   std::string save;             ///< where to write the trained model
   bool quiet = false;
   bool verbose = false;  ///< print where every rank runs
 };
 
-/// The shared flags of every lesson, checked against one another.
+/// The flags that all lessons share, checked against one another.
 struct Options {
   RunConfig run;
   Platform platform;
@@ -81,7 +81,7 @@ struct Options {
 
   /// Returns the plan that these options describe.
   Plan plan() const;
-  /// Returns the plan of the same training on one rank, the reference for parity.
+  /// Returns the plan for the same training on one rank, the parity check's reference.
   Plan plan_of_one_device() const;
 };
 

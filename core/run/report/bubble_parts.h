@@ -8,15 +8,14 @@
 namespace lockstep {
 
 /// Divides a step's bubble into parts that add up to the observed share. Each part is the change in
-/// the simulated bubble when one more quantity takes its observed value. All parts but the first
-/// can be negative, because the bubble is a share of rank-time: longer actions fill idle time on
-/// their own rank, which may outweigh the waiting that they cause on other ranks.
+/// the simulated bubble when one more quantity takes its observed value. All parts except the first
+/// can be negative, because the bubble is the idle share of all ranks' time: a longer action fills
+/// idle time on its own rank, which may outweigh the waiting that it causes on other ranks.
 struct BubbleParts {
   double formula = 0;  ///< equal stages, free messages
-  double uneven = 0;   ///< each stage's forward and backward have their own durations (the fastest
-                       ///< seen)
-  /// Each action has its own duration. Durations vary from one action to the next, on a busy
-  /// machine mostly because actions wait for a core.
+  double uneven = 0;   ///< each stage's fastest forward and backward, instead of equal ones
+  /// Each action has its own duration. Durations vary from one action to the next; on a busy
+  /// machine, this is mostly because actions wait for a core.
   double actions = 0;
   double messages = 0;  ///< the rest: messages, and waiting for them
 };

@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// Properties of the terminal. The process queries them or, under mpirun, receives them from the
-/// process that started it.
+/// Properties of the terminal. A process queries the terminal itself or, under mpirun, receives
+/// them from the process that started it.
 struct Console {
   bool terminal = false;  ///< progress may be redrawn, and colour used
   bool colour = false;

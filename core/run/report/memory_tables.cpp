@@ -41,9 +41,9 @@ std::string mismatch_lines(const Report& report) {
   return text;
 }
 
-/// The bytes that a rank sends per step: a single total if every operation is predicted, otherwise
-/// the total of the predicted operations, with their names, followed by each other operation that
-/// was observed.
+/// The bytes that a rank sends per step. If every operation is predicted, shows a single total;
+/// otherwise, the total of the predicted operations, with their names, followed by every other
+/// operation that was observed.
 std::string sent_cell(const PhaseResults& results) {
   std::int64_t predicted = 0, sent = 0;
   bool all = true;
@@ -153,7 +153,7 @@ std::string memory_table(const Report& report) {
          resident_line(report) + mismatch_lines(report) + what_is_not_compared(report);
 }
 
-// NCCL, cuBLAS and CUDA itself hold the memory that is in use but not allocated by ranks.
+// The memory that is in use but not allocated by ranks belongs to NCCL, cuBLAS and CUDA itself.
 std::string gpu_table(const Report& report) {
   struct Use {
     std::string ranks;

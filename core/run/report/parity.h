@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// The result of one device that trains on the same batches, divided into the same microbatches.
+/// The result of a single-device run on the same batches, divided into the same microbatches.
 struct Reference {
   std::vector<double> losses;           ///< by step
   std::vector<NamedValues> parameters;  ///< in the model's order
@@ -23,21 +23,21 @@ struct Reference {
 /// microbatch of every replica becomes a microbatch here, in order of the replicas, so that matrix
 /// products have the same shapes and only the order in which replicas' gradients are added differs.
 /// `progress` is called after each step with the number of steps done. If `orders` is not empty, it
-/// has one order per phase, in which the replicas' gradients are added.
+/// holds, for each phase, the order in which the replicas' gradients are added.
 Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<Phase>& phases,
                               const std::function<void(int)>& progress = {},
                               const std::vector<SumOrder>& orders = {});
 
-/// How far a run deviates from one device (core/README.md, "Parity").
+/// How far a run deviates from a single-device run (core/README.md, "Parity").
 struct Parity {
   double max_relative_loss = 0;
   /// The largest ‖a - b‖₂ / max(‖b‖₂, √n · 0.02) over all tensors.
   double max_relative_parameter = 0;
   std::string worst_parameter;
   double final_loss = 0;      ///< the mean over the last tenth of the steps (rounded up)
-  double reference_loss = 0;  ///< the same for one device
-  bool bitwise = false;       ///< every loss (all finite) and every parameter is bitwise equal
+  double reference_loss = 0;  ///< the same for the single-device run
+  bool bitwise = false;       ///< all losses (all finite) and all parameters are bitwise identical
 
   bool within(const Tolerance& tolerance) const {
     if (tolerance.final_loss > 0)  // false for NaN

@@ -36,7 +36,8 @@ std::vector<ProcessMemory> process_memory(const std::vector<RankResults>& ranks)
     }
     ProcessMemory& process = processes[at];
     process.ranks.push_back(rank.rank);
-    // Uses the value of the rank that finished training first: later values include its results.
+    // Uses the value from the rank that finished training first, because later values include that
+    // rank's results.
     process.resident = std::min(process.resident, rank.process.resident);
     std::int64_t peak = 0;
     for (const PhaseResults& phase : rank.phases) peak = std::max(peak, phase.peak_total);

@@ -8,7 +8,7 @@ namespace lockstep {
 
 struct RankResults;
 
-/// The operating system's figures for this process: resident bytes, now and at their peak
+/// The operating system's figures for this process: resident bytes, current and peak
 /// (proc_pid_status(5): VmRSS, VmHWM).
 struct ResidentBytes {
   std::int64_t now = 0;
@@ -30,8 +30,8 @@ struct ProcessMemory {
   std::int64_t resident = 0;
   std::int64_t tensors = 0;  ///< the sum of the ranks' peaks, by the allocator's account
   std::int64_t program = 0;  ///< before the ranks allocate
-  /// The rest, which the account does not cover: stacks, buffers for matrix products, messages and
-  /// the trace, and idle blocks.
+  /// The rest, which the account does not cover: stacks, idle blocks, and buffers for matrix
+  /// products, messages and the trace.
   std::int64_t other() const { return resident - tensors - program; }
 };
 /// One entry per process, ordered by the process's first rank. Empty unless every rank's process

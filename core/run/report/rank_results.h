@@ -30,7 +30,7 @@ struct NamedValues {
   std::string name;
   int order = 0;              ///< in the whole model
   std::vector<float> values;  ///< (slice.local())
-  Slice slice{};              ///< default: `values` are the whole tensor
+  Slice slice{};              ///< default: `values` is the whole tensor
 };
 
 /// Measurements of a rank's GPU; empty on the CPU.
@@ -58,11 +58,12 @@ struct RankResults {
   static RankResults from_bytes(const std::string& bytes);
 };
 
-/// Losses by step, summed over the ranks that know a share. Throws RunError if a step has none.
+/// Losses by step, summed over the ranks that know a share of the loss. Throws RunError if a step
+/// has none.
 std::vector<double> collect_losses(const std::vector<RankResults>& ranks, int steps);
 /// Every parameter once, in the model's order, assembled from all ranks' slices. Throws RunError if
-/// two ranks have different values for an element (replicas must be bitwise equal), or if no rank
-/// has it.
+/// two ranks have different values for an element (replicas must be bitwise identical), or if no
+/// rank has a value for it.
 std::vector<NamedValues> collect_parameters(const std::vector<RankResults>& ranks);
 /// The optimizer's moments, assembled in the same way.
 std::vector<NamedValues> collect_moments(const std::vector<RankResults>& ranks);

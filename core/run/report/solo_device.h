@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// A device for work outside the ranks, on the wall clock and without a trace: the first GPU, or
-/// the CPU.
+/// A device for work outside the ranks: the first GPU, or the CPU. Uses the wall clock and records
+/// no trace.
 struct SoloDevice {
   explicit SoloDevice(bool on_gpu = false, bool allow_tf32 = false)
       : gpu(on_gpu ? gpu_library().open(0, allow_tf32) : nullptr),

@@ -7,8 +7,8 @@
 namespace lockstep {
 
 /// Draws one step as text: a row per rank, with time to the right. Each pipeline action begins with
-/// its microbatch's digit (0-9, a-z, then #); without pipeline actions, each named compute span
-/// begins with its first letter. Dots mark idle time and also waiting, even within an action. If an
+/// a symbol for its microbatch (0-9, a-z, then #); without pipeline actions, each named compute
+/// span begins with its first letter. Dots mark idle time, and also waiting within an action. If an
 /// action begins by waiting, its label appears where it first computes. With colour, forward passes
 /// are blue and backward passes green; without colour, forward passes are filled with '-' and
 /// backward passes with '='. `width` is the total number of columns. Empty if nothing was computed.

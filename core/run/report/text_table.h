@@ -19,7 +19,7 @@ std::string signed_percent(double share);
 /// Pads columns to their widest cell; the first is left-aligned, the others right-aligned.
 std::string table(const TableRows& rows);
 
-/// A table with one column per rank has at most this many columns.
+/// The largest number of columns in a table with one column per rank.
 constexpr std::size_t most_columns = 16;
 /// If there are more than most_columns rows, merges adjacent ones that differ only in their first
 /// cell, the rank. The first row is the heading.

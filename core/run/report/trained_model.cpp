@@ -16,8 +16,8 @@ namespace lockstep {
 
 namespace {
 
-/// A whole model on the CPU, for use outside the ranks. It is in f32, like final parameters (16-bit
-/// parameters' master copies) and checkpoints.
+/// A whole model on the CPU, for use outside the ranks. It is in f32, like checkpoints and the
+/// final parameters (for 16-bit parameters, their master copies).
 struct PlainModel {
   static Plan in_f32(const Options& options) {
     Options plain = options;
