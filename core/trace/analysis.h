@@ -9,10 +9,11 @@
 
 namespace lockstep {
 
-// This file has the only definition of each timeline metric. Sums are in whole picoseconds;
-// fractions are computed last.
+// All timeline metrics are defined here, each one once. Sums are in whole picoseconds; fractions
+// are computed last.
 
-/// Adds two times. If times from a hostile trace overflow, the sum is the limit of Picoseconds.
+/// Adds two times. If the sum of times from a hostile trace overflows, returns the limit of
+/// Picoseconds.
 inline Picoseconds plus(Picoseconds a, Picoseconds b) {
   Picoseconds sum = 0;
   if (!__builtin_add_overflow(a, b, &sum)) return sum;
@@ -38,8 +39,8 @@ Intervals difference(const Intervals& a, const Intervals& b);
 Picoseconds length(const Intervals& intervals);
 
 /// Returns whether a span is a pipeline action: the forward pass, the backward pass, either half of
-/// the backward pass, or the recomputation of one microbatch on one stage. The span must have such
-/// a category, and either a stage or a name that starts with "PP:".
+/// the backward pass, or the recomputation of one microbatch on one stage. The span must have one
+/// of these categories, and either a stage or a name that starts with "PP:".
 bool is_pipeline_action(const Timeline& timeline, const TimelineSpan& span);
 
 /// Returns the intervals in which one rank ran pipeline actions of a step.
@@ -56,17 +57,18 @@ struct Bubble {
   double share() const;
 };
 
-/// Returns the bubble of a step: the fraction of the ranks' time in which no pipeline action runs.
-/// The window extends from the first start to the last end of the step's pipeline actions, over all
-/// ranks of the timeline. Empty if the step has no pipeline actions.
+/// Returns the bubble of a step: the fraction of the ranks' time during which no pipeline action is
+/// running. The window extends from the first start to the last end of the step's pipeline actions,
+/// over all ranks of the timeline. Empty if the step has no pipeline actions.
 std::optional<Bubble> bubble(const Timeline& timeline, int step);
 
 /// Returns the bubble of one rank. Its window extends from the first start to the last end of that
 /// rank's own pipeline actions.
 std::optional<Bubble> internal_bubble(const Timeline& timeline, int step, int rank);
 
-/// Returns the figure of the zero-bubble paper (Qi 2023, Table 5), (cost - work) / cost. It is the
-/// internal bubble of the rank with the longest window, because that window is the cost.
+/// Returns the bubble as the zero-bubble paper defines it (Qi 2023, Table 5): (cost - work) / cost.
+/// This is the internal bubble of the rank with the longest window, because that window is the
+/// cost.
 std::optional<Bubble> internal_bubble(const Timeline& timeline, int step);
 
 /// Overlap of communication with compute; intervals are merged first, as in HolisticTraceAnalysis.
@@ -80,12 +82,12 @@ struct Overlap {
 /// Returns the intervals of one rank's communication spans in `step` (negative: all steps).
 Intervals communication(const Timeline& timeline, const RankTimeline& rank, int step = -1);
 /// Returns the intervals in which one rank computed. They are the rank's forward, backward (full or
-/// half), recompute, optimizer and kernel spans that touch `window`, each in full length, minus the
-/// waits on the rank's compute lane. For example, a forward pass does not compute while it waits
-/// for an all-reduce.
+/// half), recompute, optimizer and kernel spans that touch `window`, each at its full length, minus
+/// the waits on the rank's compute lane. For example, a forward pass that is waiting for an
+/// all-reduce does not count as computing.
 Intervals computation(const RankTimeline& rank, const Interval& window);
 
-/// Returns one rank's overlap. Communication can be hidden by compute that belongs to any step.
+/// Returns one rank's overlap. Communication can be hidden by compute of any step.
 Overlap communication_overlap(const Timeline& timeline, const RankTimeline& rank, int step = -1);
 /// Returns the overlap summed over all ranks.
 Overlap communication_overlap(const Timeline& timeline, int step = -1);
@@ -95,29 +97,29 @@ Overlap communication_overlap(const Timeline& timeline, int step = -1);
 ///
 ///   step = compute + exposed + idle,   exposed = transfer + latency + late_peer
 ///
-/// Exposed communication is the time in which the compute lane stalls for communication, i.e. the
-/// lane's wait spans. It consists of:
+/// Exposed communication is the time during which the compute lane is stalled by communication,
+/// i.e. the lane's wait spans. It consists of:
 ///   - transfer: bytes arrive on one of the rank's lanes (β · bytes on the modelled clock), or
 ///     leave on one of them while no message to the rank is in flight;
 ///   - latency: a message to the rank is in flight, but no bytes arrive (α on the modelled clock;
 ///     on the wall clock, receive spans include α, so α counts as transfer);
 ///   - late_peer: no message to or from the rank is in flight, because a peer has not sent yet. A
-///     message held up by a late message on the same lane counts as in flight only after the late
-///     message has arrived.
+///     message that is held up by a late message on the same lane counts as in flight only after
+///     the late message has arrived.
 /// On the wall clock, a send whose receiver is not ready moves no bytes, so it counts as waiting
 /// for a late peer. The trace shows no messages within a library's collective (NCCL, MPI), so the
 /// collective's whole time counts as transfer.
 struct StepParts {
   Picoseconds step = 0;  ///< from the first start to the last end over all ranks
-  /// See computation(). Counts all work within the step's time window, whichever step it belongs
-  /// to. On the modelled clock it also includes the time between named spans, because the host
-  /// takes no time on that clock.
+  /// See computation(). Includes all work within the step's time window, whichever step the work
+  /// belongs to. On the modelled clock it also includes the time between named spans, because the
+  /// host's work takes no time on that clock.
   Picoseconds compute = 0;
   Picoseconds transfer = 0;
   Picoseconds latency = 0;
   Picoseconds late_peer = 0;
-  /// The time in which the rank neither computes nor waits: before its first work, after its last
-  /// work, and, on the wall clock, the host's time between work.
+  /// The time during which the rank neither computes nor waits: the time before its first work and
+  /// after its last and, on the wall clock, the host's time in between.
   Picoseconds idle = 0;
   Picoseconds exposed() const { return plus(plus(transfer, latency), late_peer); }
   StepParts& operator+=(const StepParts& other);

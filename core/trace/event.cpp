@@ -43,7 +43,7 @@ constexpr std::int64_t calendar_microseconds = latest_time / 1'000'000;
 constexpr std::int64_t latest_calendar_microseconds = std::numeric_limits<std::int64_t>::max() / 2;
 constexpr std::size_t longest_cluster_description = 1 << 16;
 
-/// Returns a key as written, without quotes; our keys have no escapes.
+/// Returns a key as written, without quotes. Lockstep's own keys contain no escapes.
 std::string_view key_of(json::field& field) {
   const char* begin = field.key().raw();
   const char* end = begin;
@@ -320,7 +320,7 @@ void EventReader::apply(Event& event) {
       apply_metadata(event);
       break;
     default:
-      break;  // events of other tools that the timeline does not use
+      break;  // events from other tools that the timeline does not use
   }
 }
 

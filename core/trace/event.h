@@ -14,8 +14,8 @@ struct EventError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Parses one trace event at a time into a timeline. TraceReader finds the events and uses this
-/// class, which is separate so that only this header needs simdjson's types.
+/// Parses one trace event at a time into a timeline. TraceReader finds the events and passes them
+/// to this class, which is separate so that only this header needs simdjson's types.
 class EventReader {
  public:
   explicit EventReader(Timeline& timeline) : timeline_(timeline) {}

@@ -11,8 +11,8 @@ namespace lockstep {
 
 namespace {
 
-/// Appends a line to a string. Reserves space only once per line, because one thread beside the
-/// ranks formats up to a million spans per second.
+/// Appends a line to a string. Reserves space only once per line, because a single thread formats
+/// up to a million spans per second while the ranks compute.
 class EventLine {
  public:
   /// `most` is an upper bound on the bytes to append.
@@ -61,7 +61,7 @@ class EventLine {
     put(quoted);
   }
   void number(std::string_view quoted, std::int64_t value) {
-    if (value < 0) return;  // does not apply
+    if (value < 0) return;  // the value does not apply
     key(quoted);
     put(value);
   }

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-/// Returns the number of out-of-order spans at which they are settled to save memory. The number
+/// Returns the number of out-of-order spans above which they are settled to save memory. The number
 /// grows with the lane, so that spans in reverse order do not take quadratic time.
 std::size_t most_pending(std::size_t placed) {
   return std::max<std::size_t>(1 << 14, placed / 8);

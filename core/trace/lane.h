@@ -38,8 +38,8 @@ struct TimelineSpan {
 };
 static_assert(sizeof(TimelineSpan) <= 64, "ten million spans should stay below 640 MB");
 
-/// Non-overlapping spans in order of time. Their starts and ends both ascend, so either allows a
-/// binary search.
+/// Non-overlapping spans in order of time. Both starts and ends are ascending, so either can be
+/// searched by bisection.
 using SpanRow = GrowingArray<TimelineSpan>;
 
 /// The nesting level of a span. Each level has its own rows (step ⊃ action ⊃ kernel), so a step
@@ -48,7 +48,8 @@ enum class Band : std::uint8_t { step, action, kernel };
 constexpr int band_count = 3;
 Band band_of(Category category);
 
-/// A span that was announced as still running, because it is long or the rank is stalled in it.
+/// A span that was announced as still running, because it is long or because the rank is stalled in
+/// it.
 struct AnnouncedSpan {
   TimelineSpan span;  ///< `end` is the time of the announcement
 };
@@ -71,7 +72,7 @@ class Lane {
   /// Returns the spans announced as open that have neither ended nor been withdrawn.
   const std::vector<AnnouncedSpan>& open() const { return open_; }
 
-  /// Adds a span; spans may come in any order. rows() includes the span after settle().
+  /// Adds a span; spans may come in any order. rows() includes the span only after settle().
   void append(const TimelineSpan& span);
   void announce(const TimelineSpan& span);
   /// Removes the announcement of a span that was never recorded.

@@ -61,7 +61,7 @@ std::vector<std::string> Recorder::last_operations(int count) const {
                       std::max(0.0, static_cast<double>(now - since) * 1e-9)});
     }
   });
-  // An enclosing span ends no earlier than the spans it contains, but starts before them.
+  // An enclosing span starts before the spans it contains, and ends no earlier than they do.
   std::ranges::stable_sort(ended, [](const TracedOperation& a, const TracedOperation& b) {
     return std::tuple{a.end, -a.start} < std::tuple{b.end, -b.start};
   });

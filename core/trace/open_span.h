@@ -17,8 +17,8 @@ namespace lockstep {
 /// If the trace has announced the span but end() is not called, the trace withdraws the
 /// announcement.
 ///
-/// Must begin and end on the thread that works on the lane. At most eight spans can be visible on a
-/// lane; further spans are only recorded at their end.
+/// Must begin and end on the thread that currently records on the lane. At most eight spans can be
+/// visible on a lane; further spans are only recorded at their end.
 class OpenSpan {
  public:
   OpenSpan(Recorder& trace, int lane, const Span& span, Picoseconds start);

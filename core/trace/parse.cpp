@@ -54,7 +54,7 @@ std::optional<Picoseconds> parse_microseconds(std::string_view text, std::int64_
       unit /= 10;
     }
   }
-  if (i < text.size()) {  // an exponent, which is rare; the value may lose precision
+  if (i < text.size()) {  // an exponent, which is rare, so the value may lose precision
     double real = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), real);
     if (error != std::errc{} || end != text.data() + text.size() || !(real < 9e18)) {

@@ -39,11 +39,11 @@ struct TraceReader::State {
 
   EventReader events;
   Form form;
-  bool document = false;  ///< collecting the whole file as one document
-  bool too_long = false;  ///< the current line exceeds the limit and was counted as malformed
+  bool document = false;  ///< whether to collect the whole file as one document
+  bool too_long = false;  ///< whether the current line is too long and was counted as malformed
   json::parser parser;
-  /// Unparsed input, with padding for the parser. Until the first event is parsed, it holds the
-  /// file from the start, because the file may be one document.
+  /// Unparsed input, with padding for the parser. Until the first event is parsed, the buffer holds
+  /// the file from its beginning, because the file may be one document.
   std::string buffer;
   std::size_t next = 0;  ///< offset in the buffer of the first unprocessed line
   std::int64_t bytes = 0, seen = 0, malformed = 0;
@@ -112,7 +112,7 @@ void TraceReader::State::take_document() {
       skip("", error.what());
       return;
     }
-    // The input is not a document either, so treat it as lines, the first of which is malformed.
+    // The input is not a document either, so treat it as lines, of which the first is malformed.
     form = Form::lines;
     seen = 0;
     for (std::size_t begin = 0; begin < buffer.size();) {
@@ -210,7 +210,7 @@ std::vector<std::filesystem::path> trace_files(const std::filesystem::path& path
 
 namespace {
 
-/// A file as one thread has read it.
+/// The result of reading one file, on one thread.
 struct FileRead {
   Timeline timeline;
   std::int64_t lines = 0, malformed = 0;
@@ -241,7 +241,8 @@ void read_file(const std::filesystem::path& file, FileRead& read) try {
 ReadReport read_traces(const std::vector<std::filesystem::path>& paths, Timeline& timeline) {
   std::vector<std::filesystem::path> files;
   for (const auto& path : paths) std::ranges::copy(trace_files(path), std::back_inserter(files));
-  // Each core reads one file at a time into a timeline of its own; then they are joined in order.
+  // Each core reads one file at a time into a timeline of its own; then the timelines are joined in
+  // order.
   std::vector<FileRead> reads(files.size());
   std::atomic<std::size_t> next{0};
   const auto read_some = [&] {

@@ -14,11 +14,11 @@ namespace lockstep {
 
 /// Reads traces (core/README.md, "The trace") into a Timeline from chunks of bytes that need not be
 /// whole lines. Malformed lines are skipped and counted. A file that is a single JSON document of
-/// many lines, as PyTorch writes, is recognised from its first lines and parsed in finish().
+/// many lines, such as PyTorch writes, is recognised by its first lines and parsed in finish().
 class TraceReader {
  public:
   enum class Form {
-    guess,  ///< decide by the first lines: one event per line, or a document
+    guess,  ///< decide by the first lines which of the two it is: one event per line, or a document
     lines,  ///< one event per line, as on the wire
   };
 

@@ -17,8 +17,8 @@ struct Record {
   using Words = std::array<std::uint64_t, 8>;
 
   /// Packs an event. `label` encodes the span's group, group size and algorithm; `step` replaces
-  /// the span's own step. Composes each word in a register, because a load of a word that was
-  /// stored in several narrower parts would stall.
+  /// the span's own step. Composes each word in a register, because loading a word that was stored
+  /// as several smaller parts would stall.
   static Words of(const Span& span, int step, std::uint16_t label, Picoseconds start,
                   Picoseconds end) {
     return {reinterpret_cast<std::uintptr_t>(span.name),
@@ -73,16 +73,17 @@ struct Record {
   static int high(std::uint64_t word) { return static_cast<int>(word >> 32); }
 };
 
-/// Storage for a Record. A reader may read a slot that is being overwritten. The reader detects
-/// this from another word, which the writer changes before it changes the slot. (So stores use
-/// release order and loads acquire order; on x86 both are plain instructions.)
+/// Storage for a Record. A reader may read a slot while it is being overwritten. The reader detects
+/// this from a version outside the slot, which the writer changes before it changes the slot.
+/// (Stores therefore use release order, and loads use acquire order; on x86 both are plain
+/// instructions.)
 class alignas(64) Slot {
  public:
   void store(const Record::Words& words) { store(words, std::make_index_sequence<8>{}); }
   Record::Words load() const { return load(std::make_index_sequence<8>{}); }
 
  private:
-  // Unrolled, because a loop would pass the words through memory.
+  // Unrolled, because with a loop the words would pass through memory.
   template <std::size_t... i>
   void store(const Record::Words& words, std::index_sequence<i...>) {
     (words_[i].store(words[i], std::memory_order_release), ...);

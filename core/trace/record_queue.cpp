@@ -28,7 +28,7 @@ RecordQueue::~RecordQueue() {
 }
 
 // Keeps the full chunk for last(), even if the reader has already taken its records. Reuses older
-// chunks whose records have been taken.
+// chunks, once their records have been taken.
 void RecordQueue::grow() {
   Chunk* const behind = keep_everything_ ? behind_.load(std::memory_order_acquire) : tail_;
   Chunk* fresh = nullptr;

@@ -11,13 +11,14 @@
 
 namespace lockstep {
 
-/// The records of one lane: a single-producer, single-consumer queue from the thread that works on
-/// the lane to the trace writer's thread, and the lane's open spans. At any time one thread may
-/// push records and open spans (callers synchronize the transfer of a lane), one thread may take
-/// records, and any number may look at open spans. No thread ever waits.
+/// The records of one lane, and its open spans. The records form a single-producer, single-consumer
+/// queue, from the thread that records on the lane to the trace writer's thread. At any time, one
+/// thread may push records and open spans (callers must synchronize the transfer of a lane to
+/// another thread), one thread may take records, and any number may look at open spans. No thread
+/// ever waits.
 ///
 /// The queue is a list of chunks. Chunks that the reader has finished are reused, so a queue that
-/// is emptied as fast as it fills allocates no memory; otherwise it grows.
+/// is emptied as fast as it is filled allocates no memory; otherwise the queue grows.
 class RecordQueue {
  public:
   /// If `keep_everything` is false, the queue keeps only the latest records for last(), at least
@@ -27,7 +28,7 @@ class RecordQueue {
   RecordQueue(const RecordQueue&) = delete;
   RecordQueue& operator=(const RecordQueue&) = delete;
 
-  // Called by the thread that works on the lane.
+  // Called by the producer: the thread that records on the lane.
   void push(const Record::Words& words) {
     if (next_ == end_) [[unlikely]]
       grow();
@@ -40,9 +41,9 @@ class RecordQueue {
   std::uint64_t pushed() const { return pushed_.load(std::memory_order_acquire); }
 
   static constexpr int most_open = 8;
-  /// Opens a span. `words` is its record without the end; `since` is the steady clock in ns, or -1
-  /// if the record's start implies it. Returns the span's index among the open spans, or -1 if
-  /// there are too many.
+  /// Opens a span. `words` is its record without the end. `since` is the steady-clock time in ns at
+  /// which the span was opened, or -1 if the record's start implies that time. Returns the span's
+  /// index among the open spans, or -1 if there are too many.
   int open(const Record::Words& words, std::int64_t since) {
     const int which = std::countr_one(open_mask_);
     if (which >= most_open) return -1;
@@ -80,7 +81,7 @@ class RecordQueue {
     return {opening.slot.load(), opening.announced.load(std::memory_order_seq_cst) == version};
   }
 
-  // Called by the thread that takes records.
+  // Called by the consumer: the thread that takes records.
   /// Call this before the trace announces a span that look() found. Returns false if the span has
   /// been closed or dropped since then.
   bool announce(int which, std::uint64_t version) {
@@ -110,8 +111,8 @@ class RecordQueue {
   };
   /// Fills in `seen` and returns true if a span is open at this index.
   bool look(int which, Open& seen) const;
-  /// Returns the last records that are not overwritten yet, newest first: at least 32, if that many
-  /// were pushed.
+  /// Returns the last records that have not been overwritten yet, newest first: at least 32, if
+  /// that many were pushed.
   std::vector<Record::Words> last() const;
 
  private:
@@ -132,7 +133,7 @@ class RecordQueue {
   };
   [[gnu::noinline]] void grow();
 
-  // Used by the thread that works on the lane.
+  // Used by the producer.
   const bool keep_everything_;
   Slot* next_ = nullptr;
   Slot* end_ = nullptr;
@@ -144,7 +145,7 @@ class RecordQueue {
   std::atomic<Chunk*> newest_{nullptr};  ///< tail_, for other threads
   std::array<Opening, most_open> openings_;
 
-  // Used by the thread that takes records.
+  // Used by the consumer.
   alignas(64) Chunk* reading_ = nullptr;
   std::size_t taken_in_chunk_ = 0;
   std::uint64_t taken_ = 0;

@@ -223,7 +223,7 @@ OpenSpan::~OpenSpan() {
 }
 
 // Closes the span before recording it. A thread that has taken the span's record therefore no
-// longer sees the span open.
+// longer sees the span as open.
 void OpenSpan::end(Picoseconds at) {
   if (which_ >= 0) {
     Recorder::Lane& lane = trace_.lane(lane_);

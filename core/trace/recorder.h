@@ -47,16 +47,16 @@ struct TraceEvent {
 };
 
 /// Records one rank's trace. Recording a span or a message takes about ten nanoseconds and no
-/// system call. It takes a lock only if the group or the algorithm differs from that of the lane's
-/// last span. Counters and metadata always take the lock. The TraceWriter's thread removes the
-/// events.
+/// system call. It takes a lock only if the group or the algorithm differs from the one in the
+/// lane's last span. Counters and metadata always take the lock. The TraceWriter's thread removes
+/// the events.
 ///
 /// A lane belongs to one thread at a time, and its transfer to another thread must be synchronized
 /// (for example by the lock of a work queue). Different threads may use different lanes
-/// concurrently. All other functions are thread-safe. Events of a lane stay in order.
+/// concurrently. All other functions are thread-safe. Events on a lane stay in order.
 class Recorder {
  public:
-  /// A recorder that is off produces no events, but still tracks the last operations.
+  /// A recorder that is off produces no events, but it still tracks the last operations.
   explicit Recorder(bool on = true);
   ~Recorder();
   Recorder(const Recorder&) = delete;
@@ -96,7 +96,7 @@ class Recorder {
   ///   step 3, PP:1F2 on compute: 12.3 ms, ended 4.0 s ago
   ///   step 3, recv from rank 2 on compute: open for 61 s
   ///
-  /// Thread-safe; works even if the recorder is off. A lane remembers at least its last 32 records.
+  /// Thread-safe; works even if the recorder is off. A lane keeps at least its last 32 records.
   std::vector<std::string> last_operations(int count) const;
 
   /// The innermost open span of a lane, and how long it has been open. Thread-safe.
@@ -116,7 +116,7 @@ class Recorder {
   std::int64_t span_count() const;
   /// Emits spans that have been open for 100 ms of wall time (or all open spans, at a run's end) as
   /// events of kind `open`, and again after 200, 400... ms. `latest` is the latest time in the
-  /// trace; on the modelled clock it stands for the current time.
+  /// trace; on the modelled clock, it stands for the current time.
   void take_open(Picoseconds latest, bool all, const Take& each);
 
  private:
@@ -130,8 +130,8 @@ class Recorder {
   std::uint16_t find_label(Lane& lane, const Label& label);
   void flow(Record::Kind kind, int lane, std::uint64_t id, Picoseconds at);
   void fill(TraceEvent& event, const Record::Words& words);
-  /// Returns the steady clock's time at which a span was opened, derived from `start` if `since` is
-  /// -1.
+  /// Returns the time at which a span was opened, on the steady clock; derived from `start` if
+  /// `since` is -1.
   std::int64_t opened(std::int64_t since, Picoseconds start) const;
   bool on_wall_clock() const;
   std::string describe(int lane, const Span& span) const;
@@ -150,7 +150,7 @@ class Recorder {
   std::vector<Label> labels_;
   std::vector<TraceEvent> aside_;
 
-  std::mutex taking_;  ///< guards what only the writer's thread should use
+  std::mutex taking_;  ///< guards the state that only the writer's thread should use
   std::vector<Label> labels_seen_;
 };
 

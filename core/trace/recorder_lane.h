@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The fields that many spans have in common; a record refers to them by number.
+/// Fields whose values many spans share; a record refers to such a combination by number.
 struct Recorder::Label {
   const char* group = nullptr;
   const char* algorithm = nullptr;

@@ -7,8 +7,9 @@
 namespace lockstep {
 
 /// A span's name and attributes: plain data that is cheap to pass. Strings must live as long as the
-/// trace (literals, or Recorder::keep); -1 means "does not apply". The trace shows pipeline actions
-/// (forward, backward... with a stage) as PP:{stage}{F|B|I|W}{microbatch}, regardless of `name`.
+/// trace (so they are literals, or come from Recorder::keep); -1 means "does not apply". The trace
+/// shows pipeline actions (forward, backward... with a stage) as PP:{stage}{F|B|I|W}{microbatch},
+/// regardless of `name`.
 struct Span {
   const char* name = "";
   Category category = Category::kernel;

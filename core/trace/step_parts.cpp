@@ -45,11 +45,12 @@ class Receives {
   std::unordered_map<int, ByEnd> lanes_;
 };
 
-/// The times of a step's messages, as one rank sees them.
+/// The times of a step's messages, from one rank's point of view.
 struct MessageTimes {
   std::vector<Interval> in_flight;  ///< messages to the rank
   std::vector<Interval> arriving;   ///< the parts of in_flight during which bytes occupy its lane
-  /// For sends whose receiver came late: the time at which bytes began to move, by lane and start.
+  /// For sends whose receiver was late: the time at which bytes began to move, keyed by the lane
+  /// and start of the send's span.
   std::map<std::pair<int, Picoseconds>, Picoseconds> moved;
 };
 
@@ -58,13 +59,13 @@ struct Arrival {
   std::size_t to = 0;  ///< the receiver's index in the timeline
   int lane = 0;
   Picoseconds sent = 0, received = 0;
-  Picoseconds start = 0;  ///< of its span on the lane
+  Picoseconds start = 0;  ///< start of its span on the lane
 };
 
 /// Messages on a lane arrive in order, so a late message also holds up the messages behind it, even
-/// if they were sent long before. Until the late message arrives, the rank waits for it, and the
-/// messages behind it do not count as in flight. If several messages arrive at the same instant,
-/// the one sent last counts as late.
+/// if they were sent long before. Until the late message arrives, the rank is waiting for it, and
+/// the messages behind it do not count as in flight. If several messages arrive at the same
+/// instant, the one sent last counts as late.
 void leave_out_held_up(std::vector<Arrival>& arrivals) {
   std::ranges::sort(arrivals, {}, [](const Arrival& each) {
     return std::tuple{each.to, each.lane, each.received, each.sent};
@@ -111,7 +112,7 @@ std::vector<MessageTimes> message_times(const Timeline& timeline, const Interval
   for (; at != messages.end() && at->sent < window.end; ++at) {
     if (at->received <= window.start) continue;
     const std::size_t from = index_of(at->from_rank), to = index_of(at->to_rank);
-    if (from == ranks.size() || to == ranks.size()) continue;  // a rank without spans so far
+    if (from == ranks.size() || to == ranks.size()) continue;  // a rank that has no spans yet
     Picoseconds sent = at->sent;
     const TimelineSpan* receive = receives[to].ending(at->to_lane, at->received);
     if (receive) times[to].arriving.push_back({receive->start, receive->end});
@@ -192,8 +193,9 @@ std::vector<StepParts> step_parts(const Timeline& timeline, int step) {
     const Intervals bytes = moving(rank, window, messages[i]);
     const Intervals still = intersection(of_others ? bytes : waits(rank, window), whole);
     const Intervals exposed = difference(still, compute);
-    // In a ring, a rank's own send overlaps the latency of the message it waits for, so incoming
-    // messages take precedence over its sends.
+    // While a message to the rank is in flight but not yet arriving, the time counts as latency,
+    // even if the rank's own send is moving bytes. (In a ring, a rank's own send overlaps the
+    // latency of the message that the rank is waiting for.)
     const Intervals not_arriving = difference(exposed, merged(std::move(messages[i].arriving)));
     const Intervals nothing_comes =
         difference(not_arriving, merged(std::move(messages[i].in_flight)));

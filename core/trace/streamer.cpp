@@ -40,7 +40,7 @@ struct Streamer::Connection {
   int socket = -1;
   State state = State::closed;
   bool ever_connected = false;
-  std::size_t tried = 0;  ///< addresses of the viewer's host that failed, since the last pause
+  std::size_t tried = 0;  ///< number of the viewer's addresses that failed since the last pause
   std::string answer;     ///< the viewer's answer, up to its newline
   std::string refusal;    ///< the viewer's message, if it refused the run
   off_t position = 0;     ///< file offset of the next byte to read
@@ -221,8 +221,8 @@ void Streamer::work() {
       if (c.state == Connection::State::closed && now >= c.retry_at) {
         if (const auto* addresses = viewer_.addresses()) c.begin_connect(*addresses);
       }
-      // There is no viewer, or the viewer has read nothing for too long since finish() was
-      // called. (Before that, there may have been nothing to read.)
+      // There is no viewer, or it has read nothing for too long since finish() was called. (Before
+      // finish(), there may have been nothing to read.)
       const SteadyClock::time_point since = std::max(c.last_progress, finish_began_.load());
       const bool stalled = now - since > std::chrono::duration<double>(patience_seconds_);
       const bool absent = !c.ever_connected && c.state == Connection::State::closed &&

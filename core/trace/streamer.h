@@ -15,11 +15,11 @@ namespace lockstep {
 
 /// Streams the trace files of this process's ranks to a viewer, one connection per rank. The rank
 /// sends its hello line (with the token, if there is one), the viewer answers `resume N`, and the
-/// rank sends the file from byte N on, as the file grows. If no viewer listens, if the viewer goes
-/// away, or if another program answers, the streamer retries five times per second, and no data is
-/// lost. If the viewer refuses the run, the streamer gives up. While the viewer reads slowly or not
-/// at all, the data stays in the file: the streamer keeps at most 256 KiB per rank. Runs one thread
-/// and never blocks a rank.
+/// rank sends the file from byte N on, as the file grows. If no viewer is listening, if the viewer
+/// goes away, or if another program answers, the streamer retries five times per second, and no
+/// data is lost. If the viewer refuses the run, the streamer gives up. While the viewer is reading
+/// slowly or not at all, the data stays in the file: the streamer buffers at most 256 KiB per rank.
+/// Runs one thread and never blocks a rank.
 class Streamer {
  public:
   /// `viewer` is HOST:PORT. Throws UsageError if it is malformed.
@@ -31,7 +31,7 @@ class Streamer {
   void add(const std::filesystem::path& file, const std::string& hello);
   /// Signals that the files have grown.
   void notify();
-  /// Signals that the files are complete. Returns when everything has been sent, or if the viewer
+  /// Signals that the files are complete. Returns when everything has been sent, or when the viewer
   /// never connected, refused the run, or has read nothing for `patience_seconds`.
   void finish(double patience_seconds = 5);
 

@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// The latest time in a trace, 46 days, and the earliest. Differences of two times fit in
+/// The latest time in a trace, 46 days, and the earliest. The difference of two times fits in
 /// Picoseconds, and so does a time minus such a difference.
 constexpr Picoseconds latest_time = 4'000'000'000'000'000'000;
 constexpr Picoseconds earliest_time = -1'000'000'000'000'000'000;
@@ -95,9 +95,9 @@ struct StepWindow {
   int ranks_done = 0;     ///< ranks whose step span has ended
 };
 
-/// All data of a run that was read from its trace: ranks, their lanes, spans, messages and
-/// counters. The reader appends, settle() sorts, and all other code only reads. Not thread-safe.
-/// Reading takes nearly linear time, whatever the order of events in the trace.
+/// All data read from a run's trace: ranks, their lanes, spans, messages and counters. The reader
+/// appends, settle() sorts, and all other code only reads. Not thread-safe. Reading takes nearly
+/// linear time, whatever the order of events in the trace.
 class Timeline {
  public:
   Timeline();
@@ -148,8 +148,8 @@ class Timeline {
   void flow_start(std::uint64_t id, int rank, int tid, Picoseconds at);
   void flow_end(std::uint64_t id, int rank, int tid, Picoseconds at);
   void settle();
-  /// Moves the data of `other` into this timeline, as if the trace of `other` had followed this
-  /// one's.
+  /// Moves the data of `other` into this timeline, as if the trace of `other` had been read after
+  /// this timeline's.
   void absorb(Timeline&& other);
   void clear();  ///< also frees the memory
 
@@ -167,8 +167,8 @@ class Timeline {
     std::size_t matched = 0;  ///< the first `matched` elements are matched
     bool starts = false;
   };
-  /// Returns the counterpart of a start or an end if it is waiting. Otherwise lets `message` wait,
-  /// and returns nothing.
+  /// Returns the counterpart of a start or an end if that counterpart is waiting for its match.
+  /// Otherwise stores `message` to wait for its counterpart, and returns nothing.
   std::optional<Message> match(std::uint64_t id, bool is_start, const Message& message);
   void add_message(Message start, const Message& end);
   StepWindow& window_of(const TimelineSpan& span);
@@ -177,7 +177,7 @@ class Timeline {
   std::vector<std::unique_ptr<RankTimeline>> ranks_;
   std::unordered_map<int, RankTimeline*> rank_index_;
   std::unordered_map<std::uint64_t, Lane*> lane_index_;  ///< by rank and tid
-  /// The rank and lane of the last span; the next is likely to have the same.
+  /// The rank and lane of the last span; the next span is likely to be on the same lane.
   struct {
     RankTimeline* rank = nullptr;
     Lane* lane = nullptr;

@@ -15,15 +15,15 @@ struct SocketAddress {
   socklen_t size = 0;
 };
 
-/// The address of a viewer: HOST:PORT, [IPv6]:PORT, or a port of this machine. Looks up a host's
-/// name on a thread of its own, because a resolver may take many seconds to answer.
+/// The address of a viewer: HOST:PORT, [IPv6]:PORT, or a port of this machine. Resolves a host's
+/// name on a separate thread, because a resolver may take many seconds to answer.
 class ViewerAddress {
  public:
   /// Throws UsageError if `viewer` is malformed.
   explicit ViewerAddress(const std::string& viewer);
 
-  /// Returns the host's addresses, which may be none, or null while the lookup is in progress; then
-  /// call this again later.
+  /// Returns the host's addresses (possibly none), or null while the lookup is in progress; in that
+  /// case, call this again later.
   const std::vector<SocketAddress>* addresses();
   std::size_t count() const { return addresses_.size(); }
   /// Returns whether addresses() has started a lookup and has not yet returned its result.

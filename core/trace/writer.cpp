@@ -97,10 +97,10 @@ void TraceWriter::add(const TraceHello& hello, Recorder& recorder) {
   if (streamer_) streamer_->add(path, line);
 }
 
-// Writes in pieces. Even if a rank produces events faster than the disk takes them, the text of its
-// whole backlog is never in memory at once.
+// Writes in pieces, so even if a rank produces events faster than the disk takes them, the text of
+// the rank's whole backlog is never in memory at once.
 void TraceWriter::write_new(File& file, bool all_open) {
-  if (file.failed) return file.recorder->take([](const TraceEvent&) {});  // to keep the queue small
+  if (file.failed) return file.recorder->take([](const TraceEvent&) {});  // keeps the queue small
   constexpr std::size_t piece = 1 << 20;
   text_.clear();
   const auto flush = [&] {
@@ -184,7 +184,7 @@ void TraceWriter::finish_files() {
     append_microseconds(text, file->last);
     format_onto(text, ",\"args\":{{\"spans\":{}}}}},\n", file->spans);
     append(*file, text);
-    // A file system on another host may report only now that its disk is full.
+    // A network file system may report only now that its disk is full.
     if (file->descriptor >= 0 && ::close(file->descriptor) != 0 && !file->failed)
       fail(*file, std::strerror(errno));
   }
@@ -203,7 +203,7 @@ bool is_own_trace(const std::filesystem::path& file) {
 }
 
 bool is_complete_trace(const std::filesystem::path& file) {
-  constexpr std::streamoff longest = 200;  // of an `end` event
+  constexpr std::streamoff longest = 200;  // upper bound on the bytes of an `end` event
   std::ifstream in{file, std::ios::binary | std::ios::ate};
   const std::streamoff size = in.tellg();
   if (!in || size <= 0) return false;

@@ -29,7 +29,7 @@ struct TraceHello {
   std::string clock = "wall";
   std::string cluster;
   std::string cluster_description;
-  std::int64_t clock_offset_ns = 0;       ///< the steady clock at ts = 0
+  std::int64_t clock_offset_ns = 0;       ///< the steady clock's reading at ts = 0
   std::int64_t clock_uncertainty_ns = 0;  ///< uncertainty of that offset, relative to rank 0's host
   std::string predicted = "{}";
 };
@@ -39,11 +39,13 @@ std::string hello_line(const TraceHello& hello);
 
 /// Writes the traces of this process's ranks: every few milliseconds, one thread takes events from
 /// the recorders, formats the events and appends them to DIR/rank<r>.json. The file also serves as
-/// a queue: the Streamer sends a viewer what it reads from the file, so a slow viewer does not slow
-/// down any rank. Spans that stay open for long are announced (see Recorder::take_open).
+/// a queue for the Streamer, which reads the file and sends its contents to the viewer. A slow
+/// viewer therefore slows down no rank. Spans that stay open for long are announced (see
+/// Recorder::take_open).
 ///
-/// A file that can't be written, as on a full disk, does not stop the run: the file ends with its
-/// last whole line, without an `end` event, and the rank's later events are dropped.
+/// A file that can't be written, for example because the disk is full, does not stop the run: the
+/// file ends with its last whole line, without an `end` event, and the rank's later events are
+/// dropped.
 class TraceWriter {
  public:
   /// Called on any thread, with a one-line message, once for each file that can no longer be
@@ -61,10 +63,10 @@ class TraceWriter {
   /// Values for finish(): the seconds to wait for a viewer that has stopped reading.
   static constexpr double patient = 5, in_a_hurry = 0.3;
 
-  /// Writes the remaining events, the spans that are still open (because their ranks continue or
-  /// have died), and each file's `end` event with the file's span count. Then gives the viewer time
-  /// to read to the end (see Streamer::finish). Later events are not written. Only the first call
-  /// does all this; concurrent calls wait until it is done.
+  /// Writes the remaining events, the spans that are still open (because their ranks are still
+  /// running, or have died), and each file's `end` event with the file's span count. Then gives the
+  /// viewer time to read to the end (see Streamer::finish). Later events are not written. Only the
+  /// first call does all this; concurrent calls wait until it is done.
   void finish(double patience_seconds = patient);
 
  private:
@@ -77,7 +79,7 @@ class TraceWriter {
     std::size_t lanes_written = 0;
     Picoseconds last = 0;    ///< latest time in the file
     std::int64_t spans = 0;  ///< taken from the recorder; reported in the `end` event
-    bool failed = false;     ///< a write failed; further events are dropped
+    bool failed = false;     ///< whether a write failed; further events are dropped
   };
 
   void work();
