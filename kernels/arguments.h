@@ -43,7 +43,7 @@ Embedding embedding_backward(View tokens, View dx, View dtokens_table, View dpos
 Matrix cross_entropy_forward(View logits, View targets, View losses, View lse);
 Matrix cross_entropy_backward(View logits, View targets, View lse, View dlogits);
 
-// Elementwise kernels return the number of elements.
+// The checks of elementwise kernels return the number of elements.
 std::int64_t gelu_forward(View x, View y);
 std::int64_t gelu_backward(View x, View dy, View dx);
 std::int64_t add(View a, View b, View y);

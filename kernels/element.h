@@ -33,7 +33,7 @@ LOCKSTEP_HOST_DEVICE inline std::uint32_t to_bits(float value) {
   return bits;
 }
 
-// -- narrow types ---------------------------------------------------------------------------------
+// -- 16-bit types ---------------------------------------------------------------------------------
 
 /// Converts bf16 to f32 exactly: the bf16 is the upper half of the f32.
 LOCKSTEP_HOST_DEVICE inline float from_bf16(std::uint16_t bits) {
@@ -43,8 +43,7 @@ LOCKSTEP_HOST_DEVICE inline float from_bf16(std::uint16_t bits) {
 /// Rounds to the nearest bf16, ties to even; overflow gives ∞. NaN stays NaN.
 LOCKSTEP_HOST_DEVICE inline std::uint16_t to_bf16(float value) {
   const std::uint32_t bits = to_bits(value);
-  // Adds 0x8000, half a unit in the last kept place, if that place is odd, and 0x7fff if it is
-  // even.
+  // If the last bit that is kept is 1, adds 0x8000, half a unit of that bit; otherwise adds 0x7fff.
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U;
   const std::uint32_t quiet = (bits >> 16U) | 0x40U;
   return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
@@ -62,7 +61,7 @@ LOCKSTEP_HOST_DEVICE inline float from_f16(std::uint16_t bits) {
                    (static_cast<std::uint32_t>(bits) & 0x8000U) << 16U);
 }
 
-/// Rounds to the nearest f16, ties to even; magnitudes from 65520 on give ∞. NaN stays NaN.
+/// Rounds to the nearest f16, ties to even; magnitudes of 65520 and above give ∞. NaN stays NaN.
 LOCKSTEP_HOST_DEVICE inline std::uint16_t to_f16(float value) {
   const std::uint32_t bits = to_bits(value);
   const std::uint32_t magnitude = bits & 0x7fffffffU;
@@ -112,7 +111,7 @@ LOCKSTEP_HOST_DEVICE inline float power_of_two(std::int32_t n) {
   return from_bits((static_cast<std::uint32_t>(n) + 127U) << 23U);
 }
 
-/// Computes e^x within 1 ulp; +∞ above 88.72, gradual underflow below -87.33, 0 from -104 on.
+/// Computes e^x within 1 ulp; +∞ above 88.72, gradual underflow below -87.33, 0 at -104 and below.
 LOCKSTEP_HOST_DEVICE inline float exp(float x) {
   x = x > 89.0F ? 89.0F : x;
   x = x < -104.0F ? -104.0F : x;
@@ -125,7 +124,7 @@ LOCKSTEP_HOST_DEVICE inline float exp(float x) {
 /// Computes tanh x with relative error below 2e-7 everywhere, even for tiny x.
 LOCKSTEP_HOST_DEVICE inline float tanh(float x) {
   // tanh |x| = -m / (2 + m) with m = e^(-2|x|) - 1, which does not cancel near 0. Beyond 20 the
-  // result is 1 to the last bit.
+  // result is exactly 1.
   float twice = -2.0F * std::fabs(x);
   twice = twice < -40.0F ? -40.0F : twice;
   const Reduced part = reduce(twice);
@@ -166,7 +165,7 @@ struct SoftmaxPart {
 /// Merges two parts of one row by rescaling their sums to the common maximum (Milakov & Gimelshein
 /// 2018). A part known only by its log-sum-exp l is {l, 1}.
 LOCKSTEP_HOST_DEVICE inline SoftmaxPart merge(SoftmaxPart a, SoftmaxPart b) {
-  if (a.sum == 0.0F) return b;  // nothing to merge; -∞ - -∞ would be NaN
+  if (a.sum == 0.0F) return b;  // a is empty, and -∞ - -∞ would be NaN
   const float maximum = a.maximum > b.maximum ? a.maximum : b.maximum;
   return {maximum, a.sum * exp(a.maximum - maximum) + b.sum * exp(b.maximum - maximum)};
 }

@@ -1,8 +1,8 @@
 #pragma once
 
 /// The types that kernels.h uses to declare kernels. An argument's type states how the kernel
-/// accesses it. Code that treats all kernels alike relies on these types to convert 16-bit
-/// arguments on the CPU, to count memory traffic, and, in tests, to copy arguments to a GPU.
+/// accesses the argument. Code that treats all kernels alike relies on these types to convert
+/// 16-bit arguments on the CPU, to count memory traffic, and, in tests, to copy arguments to a GPU.
 
 #include <concepts>
 #include <functional>
@@ -41,7 +41,7 @@ using InOut = Argument<Access::read_write, ElementType::floating>;
 using In32 = Argument<Access::read, ElementType::f32>;
 using Out32 = Argument<Access::write, ElementType::f32>;
 using InOut32 = Argument<Access::read_write, ElementType::f32>;
-// Views of i32: tokens.
+// Views of i32: tokens or targets.
 using Indices = Argument<Access::read, ElementType::i32>;
 
 }  // namespace lockstep

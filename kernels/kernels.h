@@ -36,8 +36,8 @@ struct AdamWStep {
 /// rounds each output once (for gradients that accumulate, it rounds the sum). In32, Out32 and
 /// InOut32, which hold statistics and AdamW's moments, are always f32; Indices are i32.
 ///
-/// The same shapes and inputs give the same bits at any address. Shapes that do not fit throw
-/// std::invalid_argument, naming the kernel and both shapes.
+/// For the same shapes and inputs, results are bitwise identical at any address. Shapes that do not
+/// fit throw std::invalid_argument, naming the kernel and both shapes.
 struct Kernels {
   // -- linear -------------------------------------------------------------------------------------
   /// y (N, out) = x (N, in) W + bias (out). `bias` may be empty. x, y strided.
@@ -71,8 +71,8 @@ struct Kernels {
       attention_forward;
   /// Computes dq, dk, dv (b, s, h), strided, from dy (b, s, h) and the forward pass's inputs and
   /// outputs. If `probabilities` is empty, the kernel recomputes the probabilities from `lse`,
-  /// which takes one more matrix product; otherwise `lse` may be empty. Both ways give the same
-  /// bits.
+  /// which takes one more matrix product; otherwise `lse` may be empty. The results are bitwise
+  /// identical in both cases.
   Kernel<void(Queue, In dy, In q, In k, In v, In y, In32 lse, In32 probabilities, int heads, Out dq,
               Out dk, Out dv)>
       attention_backward;

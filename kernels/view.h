@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Element types. The narrow types `bf16` (8 exponent bits, 7 fraction bits: the range of f32) and
+/// Element types. The 16-bit types `bf16` (8 exponent bits, 7 fraction bits: the range of f32) and
 /// `f16` (IEEE 754 binary16: 5 exponent bits, 10 fraction bits) are for storage; arithmetic is in
 /// f32. `i32` holds token indices.
 enum class DType : std::uint8_t { f32, bf16, i32, f16 };
@@ -42,7 +42,8 @@ class Shape {
   int rank() const { return rank_; }
   std::int64_t operator[](int i) const { return extents_[static_cast<std::size_t>(i)]; }
   std::int64_t last() const { return rank_ == 0 ? 0 : (*this)[rank_ - 1]; }
-  /// Returns the number of rows after flattening all dimensions but the last: b * s for (b, s, h).
+  /// Returns the number of rows after flattening all dimensions except the last: b * s for (b, s,
+  /// h).
   std::int64_t rows() const { return last() == 0 ? 0 : elements() / last(); }
   std::int64_t elements() const {
     if (rank_ == 0) return 0;
@@ -57,9 +58,9 @@ class Shape {
   int rank_ = 0;
 };
 
-/// A non-owning view of elements in row-major order. `row_stride` is the distance between
-/// consecutive rows (of the last dimension) in elements, so a View can be some columns of a wider
-/// matrix.
+/// A non-owning view of elements in row-major order. `row_stride` is the distance, in elements,
+/// between consecutive rows (a row is the last dimension), so a View can select some columns of a
+/// wider matrix.
 struct View {
   void* data = nullptr;
   Shape shape;
@@ -71,7 +72,7 @@ struct View {
       : data(data_), shape(shape_), dtype(dtype_), row_stride(shape_.last()) {}
 
   float* f32() const { return static_cast<float*>(data); }
-  /// Returns narrow elements (bf16 or f16) as bit patterns.
+  /// Returns 16-bit elements (bf16 or f16) as bit patterns.
   std::uint16_t* u16() const { return static_cast<std::uint16_t*>(data); }
   std::int32_t* i32() const { return static_cast<std::int32_t*>(data); }
   std::int64_t elements() const { return shape.elements(); }

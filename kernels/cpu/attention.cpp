@@ -1,7 +1,7 @@
 /// Causal attention, head by head, over blocks of query rows.
 ///
-/// A block of 64 queries sees the keys up to its own last row, so only the scores that lie below
-/// the diagonal or in a diagonal block are computed, not the whole (s, s) matrix. The forward pass
+/// A block of 64 queries attends to the keys up to its own last row, so only the scores below the
+/// diagonal or in a diagonal block are computed, not the whole (s, s) matrix. The forward pass
 /// takes 2 s² d (1 + 64/s) FLOPs per head, with d = h / heads, instead of 4 s² d. The scores of one
 /// block (64 s floats) stay in the L2 cache. The full (s, s) probabilities are stored only if the
 /// caller asks for them. Otherwise the forward pass keeps each row's log-sum-exp, from which the
@@ -36,8 +36,8 @@ struct Head {
 
 /// Memory for the matrices of one sequence and head. In a (b, s, h) view, a head's rows are h or 3
 /// h elements apart, and their elements may be 16-bit. A product copies a matrix whose rows have
-/// gaps (gemm.h). Keys and values are operands of one product per block of queries, so they are
-/// copied once for all blocks.
+/// gaps (gemm.h). Every block of queries multiplies by the same keys and values, so they are copied
+/// once for all blocks.
 class Heads {
  public:
   Heads(const Sizes& n, int count)
@@ -89,8 +89,8 @@ std::unique_ptr<float[]> scores(const Sizes& n) {
   return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(block_rows * n.s));
 }
 
-/// Converts a score to a probability. The forward and backward passes share this function, so both
-/// get the same bits.
+/// Converts a score to a probability. The forward and backward passes share this function, so their
+/// probabilities are bitwise identical.
 inline float probability(float score, float log_sum) {
   return element::exp(score - log_sum);
 }
@@ -114,8 +114,8 @@ void forward_block(const Sizes& n, Block block, Head q, Head k, Head v, Head y, 
     const float log_sum = lse[block.first + i] = maximum + std::log(sum);
     inverse_sum[i] = 1.0F / sum;
     if (kept_row == nullptr) continue;
-    // Computes the probabilities from the scores, as the backward pass does, because row[j] / sum
-    // could differ from that pass's result in the last bits.
+    // Computes the probabilities from the scores, as the backward pass does; row[j] / sum could
+    // differ from the backward pass's result in the last bits.
     for (std::int64_t j = 0; j < visible; ++j) kept_row[j] = probability(kept_row[j], log_sum);
     std::fill(kept_row + visible, kept_row + n.s, 0.0F);
   }
@@ -142,8 +142,8 @@ void recompute_probabilities(const Sizes& n, Block block, Head q, Head k, const 
 }
 
 /// Computes the gradients that one block of queries contributes. `p` holds the block's
-/// probabilities, starting at its first row; `dp` is scratch. The last block, which sees all keys,
-/// overwrites dk and dv; the other blocks add to dk and dv.
+/// probabilities, starting at its first row; `dp` is scratch. The last block, which attends to all
+/// keys, overwrites dk and dv; the other blocks add to them.
 void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v, Head y, Matrix p,
                     Head dq, Head dk, Head dv, float* dp) {
   const std::int64_t keys = block.end;
@@ -156,7 +156,7 @@ void backward_block(const Sizes& n, Block block, Head dy, Head q, Head k, Head v
     const float* const y_row = y.row(block.first + i);
     const std::int64_t visible = block.visible(i);
     // The backward pass of softmax needs Σ_j p_j dp_j, which equals dy · y. The latter takes d
-    // products instead of s.
+    // multiplications instead of s.
     const float dot = lane_sum(n.d, [=](std::int64_t c) { return dy_row[c] * y_row[c]; });
 #pragma GCC ivdep
     for (std::int64_t j = 0; j < visible; ++j) ds_row[j] = p_row[j] * (ds_row[j] - dot) * n.scale;

@@ -25,7 +25,8 @@ void convert(Queue queue, In from, Out to);
 Kernels with_narrow_types(const Kernels& f32);
 
 /// Returns kernels whose linear layers multiply bf16 matrices without widening them, if the
-/// processor supports this (linear_bf16.cpp). All other arguments go to the kernels of `widening`.
+/// processor supports this (linear_bf16.cpp). For all other arguments, they call the kernels of
+/// `widening`.
 Kernels with_bf16_products(const Kernels& widening);
 
 }  // namespace lockstep::cpu

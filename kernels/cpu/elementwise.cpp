@@ -1,6 +1,6 @@
 /// Elementwise kernels. All are memory-bound: add moves 3 n elements, gelu forward 2 n, gelu
 /// backward 3 n. `ivdep` tells the compiler that an output either is one of the inputs or does not
-/// overlap them, so it need not test for overlap.
+/// overlap them, so the loop needs no test for overlap.
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
-/// Token and position embeddings: the forward pass adds a row of each table, and the backward pass
-/// scatter-adds the gradients. Both move about 3 b s h elements. The scatter visits the tokens in
-/// ascending order, so repeated tokens accumulate in a fixed order.
+/// Token and position embeddings: the forward pass adds one row from each table, and the backward
+/// pass scatter-adds the gradients. Both move about 3 b s h elements. The scatter visits the tokens
+/// in ascending order, so repeated tokens accumulate in a fixed order.
 
 #include <fmt/format.h>
 

@@ -3,8 +3,9 @@
 /// Matrix products on the CPU, computed by a library: oneDNN on x86-64 (gemm_onednn.cpp), which
 /// selects code for the processor's features, or OpenBLAS (gemm_openblas.cpp).
 ///
-/// A product runs on the calling thread. The bits of its result depend on the extents, the factors
-/// and the elements, but not on alignment, row strides or other threads.
+/// A product runs on the calling thread. Its result depends on the extents, the factors and the
+/// elements, but is bitwise identical whatever the alignment, the row strides and the number of
+/// other threads.
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
-/// Matrix products with oneDNN. For f32, this file calls dnnl_sgemm. oneDNN has no such call for
-/// bf16: a product needs a "primitive", code that oneDNN generates for the extents in about 0.3 ms
-/// and that this file caches.
+/// Matrix products with oneDNN. For f32, this file calls dnnl_sgemm. For bf16 oneDNN has no such
+/// call: a product needs a "primitive", which is code that oneDNN generates for given extents. This
+/// takes about 0.3 ms, so this file caches the primitives.
 
 #include <oneapi/dnnl/dnnl_debug.h>
 #include <algorithm>
@@ -30,8 +30,8 @@ struct Stored {
   std::int64_t rows, columns;
 };
 
-/// A matrix without gaps between its rows: the given matrix, or a copy of it. oneDNN selects code
-/// by row stride as well as by extents, and different code adds in different orders.
+/// A matrix without gaps between its rows: the given matrix, or a copy of it. oneDNN selects its
+/// code by row stride as well as by extents, and different code adds in a different order.
 template <class T>
 class Dense {
  public:
@@ -162,7 +162,7 @@ class Bf16Product {
   dnnl::matmul matmul_;
 };
 
-/// Returns the code for these extents, and creates it on their first use in this thread. oneDNN
+/// Returns the code for these extents, which is created when a thread first uses them. oneDNN
 /// caches generated code for all threads, so a second thread does not generate it again.
 Bf16Product& bf16_product(Extents extents, bool a_transposed, bool b_transposed, bool accumulate,
                           memory::data_type c) {

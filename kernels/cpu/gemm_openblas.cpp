@@ -1,4 +1,5 @@
-/// Matrix products with OpenBLAS. It packs its operands, so row strides do not affect the bits.
+/// Matrix products with OpenBLAS. OpenBLAS packs its operands, so results are bitwise identical for
+/// any row strides.
 
 #include <cblas.h>
 

@@ -1,6 +1,6 @@
 /// The linear layer in bf16 on processors that multiply bf16 matrices: products of bf16 elements,
-/// summed in f32 and rounded once. Compared with widening the matrices to f32, this takes half the
-/// memory traffic and, on AVX-512 BF16, half the multiply instructions.
+/// summed in f32 and rounded once. Compared with widening the matrices to f32, this needs half the
+/// memory traffic and, with AVX-512 BF16, half the multiply instructions.
 
 #include <algorithm>
 #include <cstring>

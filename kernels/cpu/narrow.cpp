@@ -1,6 +1,6 @@
-/// bf16 and f16 on the CPU. Each f32 kernel is wrapped in one that converts narrow arguments to
+/// bf16 and f16 on the CPU. Each f32 kernel is wrapped in one that converts 16-bit arguments to
 /// f32, calls the f32 kernel, and rounds the results. The types of a kernel's arguments (kernel.h)
-/// tell which arguments may be narrow, and whether the kernel reads or writes each argument.
+/// state which arguments may be 16-bit, and whether the kernel reads or writes each argument.
 ///
 /// A kernel that processes rows independently runs on blocks of rows, so that the converted
 /// elements stay in the L1 and L2 caches.
@@ -27,15 +27,15 @@ bool narrow(const Argument<access, ElementType::floating>& view) {
   return is_narrow(view.dtype);
 }
 
-/// Converts the narrow arguments of one call, at most `most`, to f32, and converts the results
+/// Converts the 16-bit arguments of one call (at most `most`) to f32, and converts the results
 /// back.
 template <std::size_t most>
 class Widened {
  public:
   explicit Widened(const Convert& convert) : convert_(convert) {}
 
-  /// Returns f32 memory in place of a narrow view, with the view's elements if the kernel reads
-  /// them. An f32 view is returned unchanged.
+  /// Returns f32 memory in place of a 16-bit view, filled with the view's elements if the kernel
+  /// reads them. An f32 view is returned unchanged.
   template <Access access>
   View f32(const Argument<access, ElementType::floating>& view) {
     if (!is_narrow(view.dtype)) return view;
@@ -63,7 +63,7 @@ class Widened {
     return argument;
   }
 
-  /// Rounds the results to the narrow views. Call this after the f32 kernel.
+  /// Rounds the results into the 16-bit views. Call this after the f32 kernel.
   void round() const {
     for (std::size_t i = 0; i < written_; ++i) convert_({}, results_[i], targets_[i]);
   }
@@ -107,8 +107,9 @@ Argument<access, type> rows_of(Argument<access, type> argument, std::int64_t fir
   return argument;
 }
 
-/// Returns whether an argument of a kernel with `rows` rows fits, as a matrix, a statistic or a
-/// vector of columns.
+/// Returns whether an argument has a valid shape for a kernel that processes `rows` rows: a matrix
+/// with that many rows, a statistic with one element per row, or a vector with one element per
+/// column.
 template <Access access, ElementType type>
 bool fits(const Argument<access, type>& argument, std::int64_t rows) {
   const std::int64_t mine = type == ElementType::f32 ? argument.elements() : argument.shape.rows();
@@ -146,7 +147,7 @@ Kernels with_narrow_types(const Kernels& f32) {
   kernels.add = by_rows(kernels.add);
   kernels.layernorm_forward = by_rows(kernels.layernorm_forward);
   kernels.layernorm_backward_input = by_rows(kernels.layernorm_backward_input);
-  // These kernels take every type.
+  // These kernels accept every type.
   kernels.copy = f32.copy;
   kernels.convert = f32.convert;
   kernels.attention_forward = f32.attention_forward;

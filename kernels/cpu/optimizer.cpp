@@ -1,5 +1,5 @@
-/// Optimizer kernels: AdamW; sums in double, for gradient norms and losses; and the check for
-/// finite gradients. AdamW reads four arrays and writes three (28 bytes per element), so it is
+/// Optimizer kernels: AdamW; sums in double, for gradient norms and losses; and a check that all
+/// gradients are finite. AdamW reads four arrays and writes three (28 bytes per element), so it is
 /// memory-bound.
 
 #include "kernels/adamw_factors.h"
@@ -36,7 +36,7 @@ double sum_of_squares(Queue, In x) {
 bool finite(Queue, In x) {
   const std::int64_t n = arguments::one_view("finite", x);
   const float* const data = x.f32();
-  // A finite number times zero is zero; ∞ or NaN times zero is NaN, and the sum stays NaN.
+  // A finite number times zero is zero. ∞ or NaN times zero is NaN, which makes the sum NaN.
   return lane_sum(n, [data](std::int64_t i) { return data[i] * 0.0F; }) == 0.0F;
 }
 

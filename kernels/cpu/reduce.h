@@ -4,7 +4,7 @@
 ///
 /// A floating-point sum depends on its order, which a compiler may not change, so the source itself
 /// specifies an order with 32 lanes: element i goes to lane i mod 32, each lane adds in ascending
-/// order, and the lanes are folded in halves (lane l + lane l + 16, then + 8, ...). The result
+/// order, and the lanes are folded by halves (lane l + lane l + 16, then + 8, ...). The result
 /// depends on the values and their count, not on alignment or vector width.
 
 #include <algorithm>
@@ -44,10 +44,10 @@ inline float lane_max(std::int64_t n, const float* x) {
       [](float a, float b) { return b > a ? b : a; });
 }
 
-/// Adds column sums to out[c]: out[c] += Σ_r value(r, c), as for bias gradients. Rows are added in
-/// ascending order, 32 at a time into partial sums, which keeps the rounding error over thousands
-/// of rows small; the total is added to `out` once. Works row by row in tiles of columns, so that a
-/// tile's sums stay in the L1 cache. Evaluates each value once.
+/// Adds column sums, such as bias gradients: out[c] += Σ_r value(r, c). Rows are added in ascending
+/// order, 32 at a time into partial sums, which keeps the rounding error small over thousands of
+/// rows; the total is added to `out` once. Works row by row in tiles of columns, so that a tile's
+/// sums stay in the L1 cache. Evaluates each value once.
 template <typename Value>
 inline void add_column_sums(std::int64_t rows, std::int64_t columns, Value value, float* out) {
   constexpr std::int64_t row_block = 32;

@@ -12,9 +12,9 @@
 /// pass allocates 4 bytes per row and head from the stream-ordered pool, and frees that memory on
 /// the same queue.
 ///
-/// Every sum has a fixed order that depends only on s and the head size. No kernel uses atomics. A
-/// result therefore has the same bits in every run, for any alignment of the views and any batch
-/// size.
+/// Every sum has a fixed order that depends only on s and the head size. No kernel uses atomics.
+/// Results are therefore bitwise identical in every run, for any alignment of the views and any
+/// batch size.
 
 #include <fmt/format.h>
 
@@ -50,7 +50,7 @@ Problem problem(const char* kernel, const arguments::Attention& n,
         fmt::format("{}: heads of {} columns; on CUDA a head has at most {} (more heads make them "
                     "narrower)",
                     kernel, n.d, widest_head));
-  // Rows are counted in 32 bits, because no GPU has the memory for 2^31 rows.
+  // Rows are counted in 32 bits, which suffices because no GPU has memory for 2^31 rows.
   std::int64_t largest = n.b * n.heads * n.s;
   for (const View& view : views) largest = std::max(largest, view.row_stride);
   if (largest > std::numeric_limits<int>::max())

@@ -9,23 +9,23 @@
 ///
 /// dk and dv are sums over queries, and dq is a sum over keys. A single kernel with one block per
 /// tile of keys could compute P and dP once for all three, in 5 products. But then many blocks
-/// would add to the same dq with atomics, in arbitrary order, and no two runs would agree to the
-/// last bit. Here one kernel computes dk and dv (4 products) and a second kernel computes dq (3
+/// would add to the same dq with atomics, in arbitrary order, and no two runs would be bitwise
+/// identical. Here one kernel computes dk and dv (4 products) and a second kernel computes dq (3
 /// products). That is 7 products instead of 5, or 40 % more work, but each sum has one owner and
-/// one order. In return, a pipeline gets the same bits as one device, however it splits the batch;
-/// the lessons' parity checks rely on this.
+/// one order. In return, a pipeline's results are bitwise identical to those of one device, however
+/// it splits the batch. The lessons' parity checks rely on this.
 ///
 /// Both kernels have the structure of the forward kernel, with other operands. For dk and dv a warp
 /// owns keys and computes *transposed* scores, k qᵀ: their rows are keys, so Pᵀ and dSᵀ are already
-/// in registers as the left operand of the next product. For this P to match the forward kernel's P
-/// bit for bit, mma must sum an element in the same way whichever operand is on the left. NVIDIA
-/// does not guarantee this, but each product of two elements is exact and the summation order
-/// depends only on k. The test of stored probabilities checks this on the GPU.
+/// in registers as the left operand of the next product. For this P to be bitwise identical to the
+/// forward kernel's P, mma must sum an element in the same way whichever operand is on the left.
+/// NVIDIA does not guarantee this, but each product of two elements is exact and the summation
+/// order depends only on k. The test of stored probabilities checks this on the GPU.
 ///
 /// FLOPs per head: 7 s² d (1 + 32 / s), half of the 14 s² d without causality. Bytes: each block
-/// reads its own rows once and the other side s / (2 block_rows) times, mostly from the L2 cache;
-/// results are written once. The other side is processed in tiles of 32 rows, because scores and dP
-/// must both fit in registers.
+/// reads its own rows once and the other operand's rows s / (2 block_rows) times, mostly from the
+/// L2 cache; results are written once. The other operand is processed in tiles of 32 rows, because
+/// scores and dP must both fit in registers.
 ///
 ///     d      kernel   rows of a block   shared memory   registers per thread (of 255)
 ///     64     dk, dv   128               55 KB           dk 64, dv 64, scores 32, dP 32
@@ -48,7 +48,7 @@ template <int D>
 constexpr int strips = D <= 64 ? 2 : 1;
 template <int D>
 constexpr int block_rows = warps* strips<D> * 16;
-/// Rows of the other side per tile.
+/// Rows of the other operand per tile.
 constexpr int tile = 32;
 
 /// A stage holds one tile's data: rows of two matrices and, for dk and dv, two floats per row.
@@ -76,8 +76,8 @@ __device__ float kept(const Backward<T>& in, int matrix, int query, int key) {
   return in.probabilities[(static_cast<std::int64_t>(matrix) * n.s + query) * n.s + key];
 }
 
-/// Computes dk and dv for one tile of keys, by iterating over the tiles of queries from the
-/// diagonal on.
+/// Computes dk and dv for one tile of keys, by iterating over the tiles of queries, starting at the
+/// diagonal.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 2)
     backward_keys(Backward<T> in, Strided<T> dk, Strided<T> dv) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(threads, 2)
     if (first_query + tile < n.s)
       load(first_query + tile, stages + (odd ^ 1) * stage_elements<T, D>);
     const int ahead = first_query - mine;
-    if (ahead + tile <= 0) continue;  // none of these queries sees the warp's keys
+    if (ahead + tile <= 0) continue;  // none of these queries attends to the warp's keys
     const T* const queries = stages + odd * stage_elements<T, D>;
     const T* const dys = queries + elements;
     const float* const lse = reinterpret_cast<const float*>(dys + elements);
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(threads, 2) backward_queries(Backward<T> in, S
     __syncthreads();
     if (first_key + tile < end) load(first_key + tile, stages + (odd ^ 1) * 2 * elements);
     const int ahead = mine - first_key;
-    if (ahead + 16 * M <= 0) continue;  // no query of this warp sees these keys
+    if (ahead + 16 * M <= 0) continue;  // no query of this warp attends to these keys
     const T* const keys = stages + odd * 2 * elements;
     const T* const values = keys + elements;
 

@@ -1,6 +1,6 @@
 /// Computes dots (b, heads, s) = Σ dy * y over a head's columns, which the backward pass of softmax
-/// subtracts from every dP of a row. Σ_j P_ij dP_ij has the same value, but is a sum over s
-/// elements in several tiles instead of d elements.
+/// subtracts from every dP of a row. Σ_j P_ij dP_ij has the same value, but it sums s elements from
+/// several tiles instead of d elements.
 ///
 /// A few lanes share each row of a head, with 8 columns per lane (16 bytes of bf16 at once), and
 /// add their sums pairwise. For each element of y, the kernel reads 2 elements and does 2 FLOPs, so

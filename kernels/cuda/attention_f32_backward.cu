@@ -68,8 +68,8 @@ __device__ void scores_backward(const Backward& in, const Tiles<D>& at, int matr
   }
 }
 
-/// Computes dk and dv for one tile of keys, by iterating over the tiles of queries from the
-/// diagonal on.
+/// Computes dk and dv for one tile of keys, by iterating over the tiles of queries, starting at the
+/// diagonal.
 template <int D>
 __global__ void __launch_bounds__(f32_threads)
     backward_keys(Backward in, Strided<float> dk, Strided<float> dv) {

@@ -1,9 +1,9 @@
 /// Causal attention forward in f32: the idea of FlashAttention (Dao 2022) in plain CUDA.
 ///
-/// For one head, softmax(q kᵀ / √d) v consists of two products with an (s, s) intermediate matrix.
-/// At s = 1024 and d = 64 that matrix is 16 times as large as q, so it is never stored in memory. A
-/// block takes one tile of queries, iterates over the keys and values tile by tile, and keeps three
-/// running values per query:
+/// For one head, softmax(q kᵀ / √d) v consists of two products, with an (s, s) matrix as the
+/// intermediate result. At s = 1024 and d = 64 that matrix is 16 times as large as q, so it is
+/// never stored in memory. A block takes one tile of queries, iterates over the keys and values
+/// tile by tile, and keeps three running values per query:
 ///
 ///     m   the largest score so far        l   Σ e^(score - m) so far        y   Σ e^(score - m) v
 ///
@@ -16,8 +16,8 @@
 /// parts of a row. At the end, y / l is the result and m + ln l is the row's log-sum-exp. The
 /// backward pass needs the log-sum-exp, and so do ranks that merge their parts of a row.
 ///
-/// Causality: query i sees the keys up to i, so the loop ends at the diagonal and only its last
-/// tile is masked. Blocks with the most tiles start first.
+/// Causality: query i attends to the keys up to i, so the loop ends at the diagonal and only its
+/// last tile is masked. Blocks with the most tiles start first.
 ///
 /// Per head: 2 s² d (1 + 64 / s) FLOPs. Bytes: q and y once, k and v s / 128 times, mostly from the
 /// L2 cache. Tiles are 64 x 64, or 32 x 32 for d > 64, and take 65 KB of shared memory at d = 64,

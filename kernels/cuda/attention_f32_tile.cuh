@@ -45,7 +45,7 @@ __device__ SharedMatrix tile_of(const float* data) {
 }
 
 /// Computes c (16 I, 16 J) += a (16 I, inner) b (inner, 16 J). Each element is summed in order of
-/// the inner index whatever the tile, so a score has the same bits in all kernels.
+/// the inner index whatever the tile, so a score is bitwise identical in all kernels.
 template <int I, int J>
 __device__ void multiply(float (&c)[I][J], SharedMatrix a, SharedMatrix b, int inner) {
 #pragma unroll 4
@@ -72,7 +72,8 @@ __device__ void load_tile(float* tile, Matrix<const float> matrix, int first, co
   }
 }
 
-/// Stores a tile's result, times `factor` per row, to rows [first, ...) of a matrix.
+/// Multiplies each row of a tile's result by its `factor`, and stores the rows to rows [first, ...)
+/// of a matrix.
 template <int I, int J>
 __device__ void store_rows(const float (&c)[I][J], const float (&factor)[I], Matrix<float> matrix,
                            int first, const Problem& n) {
@@ -95,9 +96,9 @@ __device__ void share(const float (&c)[I][J], float* tile) {
       tile[(thread_y() + side * i) * f32_pitch<side * J> + thread_x() + side * j] = c[i][j];
 }
 
-/// Converts a score to a probability. All kernels share this function, so the bits agree. (These
-/// files are compiled without contraction, because the compiler might fuse a multiply and an add in
-/// one kernel and not in another; code that wants an FMA calls fmaf.)
+/// Converts a score to a probability. All kernels share this function, so their results are bitwise
+/// identical. (These files are compiled without contraction, because the compiler might fuse a
+/// multiply and an add in one kernel and not in another; code that wants an FMA calls fmaf.)
 __device__ inline float probability_f32(float score, float scale, float lse) {
   return element::exp(score * scale - lse);
 }

@@ -15,16 +15,16 @@
 ///     of rounding a probability to 16 bits.
 ///
 /// Per head: 4 s² d FLOPs without causality, 2 s² d (1 + 64 / s) here, because blocks skip tiles
-/// above the diagonal, and each warp skips tiles at the end that none of its queries sees. Bytes: q
-/// is read and y written once, k and v are read s / 256 times, mostly from the L2 cache. If k and v
-/// stay in that cache, memory traffic is 8 s d bytes, which gives s / 4 FLOPs per byte.
+/// above the diagonal, and each warp skips the last tiles if none of its queries attends to them.
+/// Bytes: q is read and y written once, k and v are read s / 256 times, mostly from the L2 cache.
+/// If k and v stay in that cache, memory traffic is 8 s d bytes, which gives s / 4 FLOPs per byte.
 ///
 ///     d       tile   shared memory   registers per thread (of 255)
 ///     64      64     54 KB           y 64, scores 64, q 32
 ///     128     32     68 KB           y 128, scores 32, q read from shared memory
 ///
 /// Register use allows 2 blocks (8 warps) per multiprocessor without spilling. Other values of d
-/// are padded with zero columns up to the next of 32, 64, 96, 128.
+/// are padded with zero columns to the next of 32, 64, 96 and 128.
 
 #include "kernels/cuda/attention_launch.cuh"
 #include "kernels/cuda/attention_tile.cuh"
@@ -61,7 +61,7 @@ __device__ float row_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffU, x, 2);
 }
 
-/// Masks keys that come after their query with -∞. `ahead` is first query - first key.
+/// Sets the scores of keys that come after their query to -∞. `ahead` is first query - first key.
 template <int N>
 __device__ void mask(Sums<strips, N>& scores, int ahead) {
   for_each<strips, N>([&](int m, int j, int r) {
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(threads, 2)
       ptx::cp_async_commit();
     }
     const int ahead = mine - t * tile;
-    if (ahead + strips * 16 <= 0) continue;  // no query of this warp sees the tile
+    if (ahead + strips * 16 <= 0) continue;  // no query of this warp attends to the tile
 
     Sums<strips, tile> scores = {};
     multiply_transposed<T, strips, tile, D>(scores, my_queries, keys + current);

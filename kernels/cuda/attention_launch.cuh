@@ -9,7 +9,7 @@
 namespace lockstep::cuda {
 
 /// Calls body.template operator()<D>(), with D the padded column count of a head of size d in
-/// shared memory: the next of 32, 64, 96, 128.
+/// shared memory: the next of 32, 64, 96 and 128.
 template <class Body>
 void for_head(int d, const Body& body) {
   if (d <= 32)

@@ -60,7 +60,7 @@ struct Place {
 /// Returns the place of a block. Groups of 32 matrices run one after the other, so that a group's
 /// keys and values (8 MB at s = 1024, d = 64) stay in the L2 cache while all of the group's tiles
 /// run. Within a group, all matrices' blocks for one tile index run before the blocks for the next
-/// index. Causality makes tiles unequal and the hardware starts blocks in order, so pass
+/// index. Because of causality, tiles differ in cost, and the hardware starts blocks in order; pass
 /// `last_first` if the last tile is the most expensive.
 __device__ inline Place place_of(int block, int tiles, int matrices, bool last_first) {
   constexpr int group = 32;
@@ -77,8 +77,8 @@ __device__ inline Place place_of(int block, int tiles, int matrices, bool last_f
 void attention_dots(Queue, const Problem&, View dy, View y, float* dots);
 
 void attention_forward_f32(Queue, const Problem&, View q, View k, View v, View y, View lse);
-/// Computes the probabilities (b, heads, s, s) from the forward pass's lse, with the same bits as
-/// in the backward pass.
+/// Computes the probabilities (b, heads, s, s) from the forward pass's lse. They are bitwise
+/// identical to those of the backward pass.
 void attention_probabilities_f32(Queue, const Problem&, View q, View k, View lse,
                                  View probabilities);
 /// Takes P from `probabilities`, or recomputes P from `lse` if `probabilities` is empty.

@@ -59,7 +59,8 @@ __device__ void for_each(const Body& body) {
 // -- global to shared memory ----------------------------------------------------------------------
 
 /// Starts copying rows [first, first + rows) of a matrix; pads with zeros beyond s and d. Unaligned
-/// rows are copied synchronously, element by element, which gives the same bits but is slower.
+/// rows are copied synchronously, element by element, which gives a bitwise identical result but is
+/// slower.
 template <int rows, int D, class T>
 __device__ void load_tile(T* tile, Matrix<const T> matrix, int first, const Problem& n) {
   constexpr unsigned pieces = D / 8, together = 1024 / (D <= 64 ? D : 128);  // rows at a time
@@ -202,7 +203,8 @@ __device__ void multiply(Sums<M, D>& sums, const Registers<T, M, K>& a, const T*
 inline constexpr float log2_e = 1.44269504F;
 
 /// Returns e^(scale score - lse), as 2^(score scale log2 e - lse log2 e): one multiply-add and one
-/// special function instruction. All kernels share this function, so the bits agree.
+/// special function instruction. All kernels share this function, so their results are bitwise
+/// identical.
 __device__ inline float probability(float score, float scale_log2_e, float lse) {
   return ptx::exp2_approximate(fmaf(score, scale_log2_e, -(lse * log2_e)));
 }

@@ -15,8 +15,8 @@ class GpuError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Throws GpuError unless `status` is success. The error may stem from an earlier kernel, because a
-/// GPU reports asynchronous errors at a later call.
+/// Throws GpuError unless `status` is success. The error may stem from an earlier kernel, because
+/// CUDA reports asynchronous errors at a later call.
 inline void check(cudaError_t status, const char* call) {
   if (status != cudaSuccess)
     throw GpuError(std::string(call) + ": " + cudaGetErrorName(status) + ": " +

@@ -6,10 +6,10 @@
 /// A view may begin at any multiple of its element size, and an odd number of columns (50257
 /// logits) leaves nearly every row unaligned. Reading such a row element by element takes four or
 /// eight times as many instructions. Instead, a thread reads the two aligned 16-byte words that
-/// contain its 16 bytes, and extracts those bytes by shifting. This doubles the number of loads.
-/// But the second load hits in the L1 cache, because a neighbouring thread has fetched that word,
-/// so each word is still read from memory once. As a result, neither the assignment of elements to
-/// threads nor the order of a sum depends on alignment.
+/// contain its 16 bytes, and extracts those bytes by shifting. This doubles the number of loads,
+/// but the second load hits in the L1 cache, because a neighbouring thread has fetched that word.
+/// Each word is still read from memory only once. As a result, neither the assignment of elements
+/// to threads nor the order of a sum depends on alignment.
 
 #include <cstdint>
 #include <cstring>

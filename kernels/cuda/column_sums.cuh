@@ -1,14 +1,14 @@
 #pragma once
 
-/// Sums over rows, as for the gradients of biases and gains: out[c] += Σ_r value(r, c).
+/// Sums over rows, such as the gradients of biases and gains: out[c] += Σ_r value(r, c).
 ///
 /// To fix the summation order and still have enough blocks to saturate a GPU's memory, each column
 /// is split into pieces of rows and summed in two steps. First, each block takes 32 chunks of
 /// columns, one per lane, and one piece of rows. Each of its warps takes every eighth row of the
 /// piece. The block adds its warps' sums in order and writes them in f32. Second, the pieces' sums
 /// are added in double, in order, and their total is added to `out`. The split depends only on the
-/// shape. The values are read once; a piece has at least 64 rows, so the partial sums add only a
-/// few percent of traffic.
+/// shape. The values are read once. A piece has at least 64 rows, so the partial sums add only a
+/// few percent to the traffic.
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/chunk.cuh"
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(column_lanes* column_adders)
 }
 
 /// Returns the number of pieces to split the rows into. Each piece has at least 64 rows, and there
-/// are no more pieces than suffice to fill any GPU.
+/// are no more pieces than are needed to fill any GPU.
 inline std::int64_t row_pieces(std::int64_t rows, std::int64_t column_tiles) {
   const std::int64_t most = groups_of(column_tiles, 2048);
   const std::int64_t wanted = groups_of(64, rows);

@@ -2,9 +2,9 @@
 ///
 /// The forward pass reads the N V logits once: each thread keeps a running maximum and the sum of
 /// exponentials relative to that maximum (online softmax, Milakov & Gimelshein 2018), and the block
-/// merges its threads' results. From the forward pass, the backward pass needs only lse; it reads
-/// the logits once and writes the same number of elements. With a vocabulary of 50257 nearly every
-/// row is unaligned, but is still read and written 16 bytes at a time (chunk.cuh).
+/// merges its threads' results. The backward pass needs only lse from the forward pass; it reads
+/// the logits once and writes as many elements. With a vocabulary of 50257 nearly every row is
+/// unaligned, but is still read and written 16 bytes at a time (chunk.cuh).
 ///
 /// Exponentials use the hardware approximation: computing an exact exponential takes as long as
 /// moving ten bytes. The relative error is about 1e-6 for terms that matter. The terms' errors are
@@ -22,7 +22,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int threads = 512;
-constexpr int chunks = 4;  // loaded by a thread before it computes
+constexpr int chunks = 4;  // number of chunks that a thread loads before it computes
 
 __device__ bool inside(std::int32_t target, int vocabulary) {
   return target >= 0 && target < vocabulary;

@@ -1,6 +1,6 @@
 /// Elementwise kernels with almost no arithmetic (map.cuh); memory traffic determines their time.
 /// add moves 3 n elements, scale and copy 2 n, fill n, and convert n of each of its two types. Each
-/// does one operation with one rounding, so the bits match the CPU's.
+/// kernel does one operation with one rounding, so its results are bitwise identical to the CPU's.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -38,7 +38,7 @@ struct Convert {
   __device__ To operator()(From x) const { return rounded<To>(widen(x)); }
 };
 
-/// Maps row by row, or all rows as one if there are no gaps between them.
+/// Maps row by row, or treats the matrix as one long row if there are no gaps between its rows.
 template <class To, class From, class F>
 void map_matrix(const char* name, Queue queue, F f, arguments::Matrix n, View to, View from) {
   if (from.contiguous() && to.contiguous())

@@ -1,14 +1,14 @@
-/// Token and position embeddings: the forward pass adds a row of each table, and the backward pass
-/// scatter-adds the gradients.
+/// Token and position embeddings: the forward pass adds one row from each table, and the backward
+/// pass scatter-adds the gradients.
 ///
 /// The forward pass uses one block per row and moves 3 N h elements. The backward pass must add the
 /// rows of dx that belong to one token in ascending order of (b, s), whatever the order in which
 /// blocks run. It therefore first sorts the row numbers by token with CUB's radix sort, which is
-/// stable. (The sort's N pairs of 4-byte numbers are little compared with the N h elements.) The
-/// block at the start of each run of equal tokens then adds the run to the token's table row, which
-/// it reads and writes once. The rows of one position are s apart, one per sequence, so they need
-/// no sorting. Traffic: dx is read twice, and each table row that occurs is read once and written
-/// once.
+/// stable. (The N pairs of 4-byte numbers that it sorts are few compared with the N h elements.)
+/// The block at the start of each run of equal tokens then adds the run to the token's table row,
+/// which it reads and writes once. The rows of one position are s apart, one per sequence, so they
+/// need no sorting. Traffic: dx is read twice, and each table row that occurs is read once and
+/// written once.
 ///
 /// A token outside [0, V) has no table row: for such a token the forward pass writes only the
 /// position embedding, and the backward pass adds nothing to the token table.
@@ -26,7 +26,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int threads = 128;
-constexpr int rows_at_once = 4;  // rows of dx loaded by a thread before it adds them
+constexpr int rows_at_once = 4;  // rows of dx that a thread loads before it adds them
 
 template <class T>
 __global__ void __launch_bounds__(threads)

@@ -1,12 +1,13 @@
 /// GELU and its derivative, elementwise (map.cuh). The forward pass moves 2 n elements, the
 /// backward pass 3 n.
 ///
-/// f32 uses kernels/element.h and matches the CPU bit for bit: this file is compiled without fused
-/// multiply-adds, which would skip a rounding. The f32 form takes about fifty instructions per
-/// element, which a GPU can hide while it moves 8 or 12 bytes per element, but not while it moves 4
-/// or 6. 16-bit types therefore use the logistic form, 0.5 (1 + tanh u) = 1 / (1 + e^-2u), with the
-/// hardware's exponential and reciprocal. The relative error of this form is about 1e-6, even for
-/// tiny results. That is far below the rounding error of 16 bits.
+/// For f32, the kernels use kernels/element.h, and results are bitwise identical to the CPU's,
+/// because this file is compiled without fused multiply-adds, which would omit a rounding. The f32
+/// form takes about fifty instructions per element, which a GPU can hide while it moves 8 or 12
+/// bytes per element, but not while it moves 4 or 6. 16-bit types therefore use the logistic form,
+/// 0.5 (1 + tanh u) = 1 / (1 + e^-2u), with the hardware's exponential and reciprocal. The relative
+/// error of this form is about 1e-6, even for tiny results. That is far below the rounding error of
+/// 16 bits.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"

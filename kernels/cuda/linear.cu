@@ -1,7 +1,7 @@
 /// The linear layer: three matrix products (matrix_products.h), and the bias's gradient.
 ///
 /// With N rows, each product takes 2 N in out FLOPs and moves N (in + out) + in out elements. The
-/// forward product adds the bias as it writes y, without another pass. Computing the bias's
+/// forward product adds the bias as it writes y, without another pass over y. Computing the bias's
 /// gradient, the column sums of dy, reads the N out elements of dy again (column_sums.cuh).
 
 #include <memory>

@@ -21,12 +21,13 @@ struct Factor {
 
 /// Computes D = A B + bias or D += A B with cuBLASLt, accumulated in f32 and rounded once.
 ///
-/// Results have the same bits for the same shapes and values at any address, because the algorithm
-/// depends only on shapes, types and transpositions, and adds in a fixed order (no in-place
-/// split-K). It is queried once for each combination and then cached. Fast algorithms need rows
-/// that begin at multiples of 16 bytes. Operands with unaligned rows (the logits of an odd
-/// vocabulary) are copied to aligned scratch memory, and results are copied back. The copies cost
-/// less than algorithms that support any alignment. Thread-safe.
+/// For the same shapes and values, results are bitwise identical at any address, because the
+/// algorithm depends only on shapes, types and transpositions, and adds in a fixed order (no
+/// in-place split-K). cuBLASLt is queried for the algorithm once for each combination; the answer
+/// is cached. Fast algorithms need rows that begin at multiples of 16 bytes. Operands with
+/// unaligned rows (the logits of an odd vocabulary) are copied to aligned scratch memory, and
+/// results are copied back. Copying costs less than using algorithms that support any alignment.
+/// Thread-safe.
 class MatrixProducts {
  public:
   /// Creates products for the current device. For `allow_tf32` see make_cuda_kernels.
@@ -42,7 +43,8 @@ class MatrixProducts {
 
  private:
   struct Call;
-  /// m, n, k, two transpositions, dtype, whether there is a bias, whether to accumulate.
+  /// The extents m, n and k, two transpositions, the dtype, whether there is a bias, and whether to
+  /// accumulate.
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, bool, bool>;
 
   void run(Queue queue, Factor a, Factor b, View bias, View d, bool accumulates) const;

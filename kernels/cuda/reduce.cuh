@@ -17,8 +17,8 @@ struct Sum {
   }
 };
 
-/// Returns the value of the lane `distance` above, for a T made of 32-bit words. The top lanes,
-/// which have no such lane, receive their own value.
+/// Returns the value of the lane whose number is higher by `distance`, for a T made of 32-bit
+/// words. The top lanes, for which there is no such lane, get their own value.
 template <class T>
 __device__ __forceinline__ T from_lane_above(T value, unsigned distance) {
   static_assert(sizeof(T) % sizeof(unsigned) == 0);

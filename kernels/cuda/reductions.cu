@@ -15,7 +15,7 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int size = 8;    // elements per chunk; the same for all types, to fix the order
-constexpr int chunks = 4;  // loaded by a thread before it adds
+constexpr int chunks = 4;  // number of chunks that a thread loads before it adds
 constexpr std::int64_t most_blocks = 1024;
 
 struct Value {
@@ -25,7 +25,7 @@ struct Square {
   __device__ double operator()(float x) const { return double{x} * double{x}; }
 };
 struct NotFinite {
-  // NaN also compares false.
+  // The comparison is also false for NaN.
   __device__ double operator()(float x) const { return fabsf(x) <= 3.402823466e38F ? 0.0 : 1.0; }
 };
 
