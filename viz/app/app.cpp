@@ -21,8 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double parse_seconds = 0.008;  // per frame
-/// While there is a backlog, the viewer parses for this multiple of the time to draw a frame, so
-/// that slow drawing does not delay the ranks that wait for the viewer.
+/// While there is a backlog, the viewer parses for this multiple of the time that it takes to draw
+/// a frame, so that slow drawing does not delay ranks that are waiting for the viewer.
 constexpr double backlog_share = 3, most_backlog_seconds = 0.2;
 constexpr double live_wait = 0.016;  // seconds between polls if no event wakes the loop
 constexpr double idle_wait = 0.1;

@@ -22,8 +22,8 @@ class App {
   explicit App(const ViewerOptions& options);
   ~App();
 
-  /// Runs until the window is closed, a signal arrives, or the requested screenshot or run is done.
-  /// Returns the exit code.
+  /// Runs until the window is closed, a signal arrives, or the requested screenshot or run is
+  /// complete. Returns the exit code.
   int run();
 
  private:
@@ -49,13 +49,13 @@ class App {
   Screen screen_;
 
   bool backlog_ = false;
-  bool full_ = false;   ///< the memory limit is reached
+  bool full_ = false;   ///< whether the memory limit is reached
   int frames_due_ = 0;  ///< frames to draw without new events: hovering needs a few to settle
   std::int64_t frames_ = 0;
   double last_frame_seconds_ = 0;
   double frame_seconds_ = 0;          ///< total time spent on frames
   double longest_frame_seconds_ = 0;  ///< including the time to receive its data
-  double longest_frame_work_ = 0;     ///< the same in CPU time of this thread
+  double longest_frame_work_ = 0;     ///< the same, in CPU time of this thread
   double build_seconds_ = 0;          ///< part of frame_seconds_: building draw lists
   std::optional<double> screenshot_seconds_;
   int screenshot_step_ = -1;

@@ -31,8 +31,8 @@ struct ViewerOptions {
   bool live() const { return listens() || piped(); }
 };
 
-/// Parses the command line. Sets `exit_code` if there is nothing more to do (--help). Throws
-/// UsageError.
+/// The result of parsing the command line. `exit_code` is set if there is nothing more to do
+/// (--help). Parsing throws UsageError.
 struct ParsedOptions {
   ViewerOptions options;
   std::optional<int> exit_code;

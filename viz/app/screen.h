@@ -11,7 +11,7 @@
 
 namespace lockstep::viz {
 
-/// All views, and their places in the window.
+/// All views, and their positions in the window.
 class Screen {
  public:
   void draw(Model& model, const Look& look);

@@ -19,7 +19,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float body_size = 15, small_size = 12.5f, large_size = 22;
-constexpr int hatch_lines_width = 2;  // in pixels, out of hatch_pixels
+constexpr int hatch_lines_width = 2;  // in pixels, of every hatch_pixels
 
 bool input_seen = false;  // set by GLFW callbacks
 
@@ -27,7 +27,8 @@ void note_input(GLFWwindow*) {
   input_seen = true;
 }
 
-/// Dear ImGui chains to previously installed callbacks, so install these first.
+/// Dear ImGui forwards events to callbacks that were installed before its own, so these must be
+/// installed first.
 void watch_input(GLFWwindow* window) {
   glfwSetKeyCallback(window, [](GLFWwindow* w, int, int, int, int) { note_input(w); });
   glfwSetCharCallback(window, [](GLFWwindow* w, unsigned) { note_input(w); });

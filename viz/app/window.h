@@ -29,7 +29,7 @@ class Window {
   /// Waits up to `seconds` for an event. Returns immediately if an event is pending or wake() has
   /// been called.
   void wait_events(double seconds);
-  /// Ends wait_events; may be called from any thread.
+  /// Makes wait_events() return. May be called from any thread.
   static void wake();
   /// Returns whether the window had input since the last call.
   bool take_input();

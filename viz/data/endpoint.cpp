@@ -78,8 +78,9 @@ struct TableAddress {
   }
 };
 
-/// Finds the owner of the socket that is bound to `local` and connected to `remote`. A socket that
-/// its process has closed stays in the table for a while without an inode, as if root owned it.
+/// Finds the owner of the socket that is bound to `local` and connected to `remote`. After its
+/// process has closed a socket, the socket stays in the table for a while without an inode, as if
+/// root owned it.
 std::optional<uid_t> owner_in(std::ifstream& table, const std::string& local,
                               const std::string& remote) {
   table.clear();

@@ -16,21 +16,21 @@ struct Endpoint {
 /// Parses "7078", ":7078", "0.0.0.0:7077" or "[::1]:7077". Throws UsageError.
 Endpoint parse_endpoint(const std::string& text);
 /// Resolves the host and returns whether only this machine can reach the address. Returns false if
-/// the name can't be resolved, whatever it looks like.
+/// the name can't be resolved.
 bool is_loopback(const Endpoint& endpoint);
 
 /// A listening, non-blocking socket.
 struct Listener {
   int socket = -1;
   int port = 0;           ///< the actual port if 0 was given
-  bool loopback = false;  ///< only this machine can reach it
+  bool loopback = false;  ///< whether only this machine can reach it
 };
 /// Throws UsageError, with a suggestion, if listening fails, or if other machines can reach the
 /// address and the viewer has no token.
 Listener listen_at(const Endpoint& endpoint, bool has_token);
 
 /// The kernel's tables of TCP sockets (proc_net(5)). They stay open, so that reading them needs no
-/// further descriptor.
+/// new descriptor.
 class SocketTable {
  public:
   /// Returns the user who owns the other end of a connection within this machine, or nothing if

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t longest_hello = 1 << 18;  // bytes, including the line before it
 
-/// Returns the run's name from a trace's hello, its first event, or "" if it has none.
+/// Returns the run's name from the hello, the first event of a trace; "" if the trace has no hello.
 std::string run_of(const std::filesystem::path& path) {
   std::ifstream in(trace_files(path).front(), std::ios::binary);
   Timeline timeline;

@@ -6,8 +6,9 @@
 
 namespace lockstep::viz {
 
-/// Several paths, split into those that belong to the first path's run and those that do not. The
-/// viewer cannot compare runs yet, and two runs on one axis would overlap from t = 0.
+/// Several paths, split into those that belong to the first path's run and those that do not. (The
+/// viewer cannot compare runs yet, and two runs on one time axis would both start at t = 0 and
+/// overlap.)
 struct FirstRun {
   std::vector<std::filesystem::path> paths;     ///< paths of this run, to open together
   std::vector<std::filesystem::path> left_out;  ///< paths of other runs

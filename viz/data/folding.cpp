@@ -9,7 +9,7 @@ namespace {
 
 constexpr double same_cover = 1.0 / 16;  // adjacent columns whose cover differs by less are merged
 
-/// One pixel column under construction: the part of it covered by each category.
+/// One pixel column under construction: the part of the column covered by each category.
 struct Column {
   double left = -1;
   std::array<double, category_count> part{};

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t read_size = 128 * 1024;  // bytes read between two checks of the budget
 
-/// Returns whether all braces are closed; if not, the line ends within an event.
+/// Returns whether all braces are closed. If not, the line ends within an event.
 bool is_whole(std::string_view line) {
   int depth = 0;
   bool in_text = false;
@@ -93,7 +93,7 @@ void InputFeed::take_line(std::string_view line) {
   std::string whole = std::exchange(cut_[file_], {});
   whole += line;
   if (is_whole(whole)) {
-    // Skip what tail adds: empty lines, and the comma left over from a line that it cut.
+    // Skip the empty lines that tail adds, and the comma left over from a line that tail cut.
     if (const auto text = trimmed(whole); text.empty() || text == ",") return;
     reader_.feed(whole += '\n');
   } else {
@@ -107,7 +107,7 @@ void InputFeed::turn_to(std::string_view file) {
   file_ = file;
 }
 
-/// Passes the held line on unchanged: no file name followed it, so tail did not cut it.
+/// Passes the held line on unchanged. No file name followed it, so tail did not cut it.
 void InputFeed::release() {
   if (!std::exchange(holds_, false)) return;
   reader_.feed(held_ += '\n');

@@ -17,7 +17,7 @@ namespace lockstep::viz {
 /// when tail returns to that file.
 class InputFeed {
  public:
-  /// Reads from `descriptor`, which the caller still owns. At the memory limit it reads no more, so
+  /// Reads from `descriptor`, which the caller still owns. At the memory limit it stops reading, so
   /// that the writer of the pipe waits.
   InputFeed(int descriptor, Timeline& timeline, MemoryLimit limit = MemoryLimit{});
 

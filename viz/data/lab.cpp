@@ -26,9 +26,9 @@ struct Mean {
   }
 };
 
-/// Returns the cluster of the run's modelled clock, or a cluster on which everything is free if the
-/// trace does not describe it. Treats the name in a trace as a preset's, never as a file's, because
-/// the trace may come from anyone.
+/// Returns the cluster of the run's modelled clock; if the trace does not describe it, a cluster on
+/// which everything takes no time. Treats the name in a trace as the name of a preset, never of a
+/// file, because the trace may come from anyone.
 Cluster cluster_of(const RunInfo& run) {
   try {
     if (!run.cluster_description.empty())
@@ -59,8 +59,8 @@ bool fits(const LabQuestion& question) {
          static_cast<double>(std::numeric_limits<Picoseconds>::max() / 2);
 }
 
-/// Reduces a question to a size that the lab can simulate within a frame, and records that in the
-/// question.
+/// Reduces a question to a size that the lab can simulate within a frame, and records the reduction
+/// in the question.
 void limit(LabQuestion& question, std::int64_t stages, std::int64_t microbatches) {
   const int most = most_lab_actions / question.stages;
   question.microbatches = static_cast<int>(std::clamp<std::int64_t>(microbatches, 1, most));

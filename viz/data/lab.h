@@ -24,7 +24,7 @@ struct LabQuestion {
   std::string limits{};  ///< how this differs from the run, which is too large; "" if it does not
 };
 
-/// The most microbatches times stages that the lab simulates and draws within a frame.
+/// The largest product of microbatches and stages that the lab simulates and draws within a frame.
 constexpr int most_lab_actions = 4096;
 
 /// The simulated result.
@@ -36,9 +36,9 @@ struct LabAnswer {
 };
 
 /// Builds a question from a step of the timeline: its stages, microbatches, schedule, mean times
-/// per stage, message size and cluster. Uses textbook values (backward = 2 forward) for values that
-/// the step lacks, and smaller numbers (see `limits`) if the step is too large. Opens no file: the
-/// cluster is described in the trace, or is a preset.
+/// per stage, message size and cluster. Uses textbook values (backward = 2 forward) where the step
+/// has none, and fewer stages or microbatches (see `limits`) if the step has too many. Opens no
+/// file: the cluster is described in the trace, or is a preset.
 LabQuestion question_from(const Timeline& timeline, int step);
 
 LabAnswer answer(const LabQuestion& question);

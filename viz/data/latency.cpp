@@ -14,7 +14,7 @@ void LatencyMeter::swapped(const Timeline& timeline, const TimeWindow& window,
     const RankTimeline* rank = timeline.find_rank(span.rank);
     if (!wall || !rank) continue;
     if (end > window.end) {
-      fresh_[kept++] = span;  // not reached by the window yet
+      fresh_[kept++] = span;  // the window does not extend to this span yet
     } else if (end < window.begin) {
       ++not_shown_;
     } else {

@@ -8,9 +8,9 @@
 
 namespace lockstep::viz {
 
-/// Measures the latency from the end of a span, on its rank's steady clock, to the return of the
-/// buffer swap of the first frame that shows it. Valid only for runs on this machine on the wall
-/// clock, while the window follows the run.
+/// Measures display latency: the time from a span's end until the buffer swap of the first frame
+/// that shows the span returns. The end is a time on the rank's steady clock, so the result is
+/// valid only for runs on this machine with the wall clock, while the window follows the run.
 class LatencyMeter {
  public:
   /// New spans, collected by Timeline::watch.

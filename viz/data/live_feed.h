@@ -10,20 +10,20 @@
 
 namespace lockstep::viz {
 
-/// Feeds data received by a LiveServer into a Timeline, a little per frame, so that a run
-/// that arrives all at once does not freeze the window. At the memory limit it takes no more data,
-/// which then waits in the ranks' files. When a new run replaces the old one, the old one's memory
-/// goes back to the system.
+/// Feeds data received by a LiveServer into a Timeline, a little per frame, so that a run that
+/// arrives all at once does not freeze the window. At the memory limit it takes no more data;
+/// further data then waits in the ranks' files. When a new run replaces the old run, the old run's
+/// memory is returned to the system.
 class LiveFeed {
  public:
   LiveFeed(LiveServer& server, Timeline& timeline, MemoryLimit limit = MemoryLimit{})
       : server_(server), timeline_(timeline), limit_(limit) {}
 
   struct Progress {
-    bool news = false;     ///< the timeline has changed
-    bool new_run = false;  ///< the timeline was cleared because another run began
-    bool backlog = false;  ///< the budget ran out before the data did
-    bool full = false;     ///< the memory limit is reached, so some data may be left unread
+    bool news = false;     ///< whether the timeline has changed
+    bool new_run = false;  ///< whether it was cleared because another run began
+    bool backlog = false;  ///< whether data remained when the budget ran out
+    bool full = false;     ///< whether the memory limit is reached; if so, data may be left unread
   };
   /// Feeds the available data for about `budget`. Settles the timeline.
   Progress pump(std::chrono::microseconds budget);

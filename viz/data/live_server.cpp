@@ -22,7 +22,7 @@ constexpr int most_accepted = 32;  // before the next poll of the connections
 constexpr std::chrono::milliseconds accept_pause{100};
 constexpr std::size_t most_past_runs = 1000;
 
-/// Compares in time that does not depend on the position of a mismatch.
+/// Compares two texts, in a time that does not depend on the position of a mismatch.
 bool same_secret(const std::string& a, const std::string& b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -166,7 +166,7 @@ void LiveServer::serve() {
       if (polled[i + 2].revents == 0 || connection.closed) continue;
       try {
         read(connection);
-      } catch (const std::exception&) {  // for example, out of memory; the rank connects again
+      } catch (const std::exception&) {  // for example, out of memory; the rank will reconnect
         connection.close();
       }
     }
@@ -181,8 +181,8 @@ void LiveServer::accept_some() {
     if (socket < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN) return;
-      // No descriptor or memory is left. A connection just accepted may hold a hello: read it
-      // first.
+      // No descriptor or memory is left. A connection that was just accepted may hold a hello, so
+      // read it first.
       Connection* oldest = oldest_stranger();
       if (oldest == nullptr) accept_again_ = begin + accept_pause;  // the listener stays readable
       if (oldest == nullptr || oldest->since >= begin) return;
@@ -265,7 +265,7 @@ bool LiveServer::greet(Connection& connection) {
   const bool new_run = run_number_ == 0 || hello.run != run_;
   for (const auto& other : connections_) {
     if (other.get() != &connection && other->rank >= 0 && (new_run || other->rank == hello.rank)) {
-      other->close();  // from the previous run, or a broken connection of this rank
+      other->close();  // from the previous run, or an old, broken connection from this rank
     }
   }
   if (new_run) begin_run(hello.run);

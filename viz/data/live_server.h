@@ -22,7 +22,7 @@ namespace lockstep::viz {
 
 /// Bytes of one rank's trace, in order.
 struct Arrival {
-  int run = 0;  ///< number of the run, from 1; a new number ends the previous run
+  int run = 0;  ///< number of the run, from 1; a new number replaces the run
   int rank = 0;
   std::string bytes;
 };
@@ -30,20 +30,20 @@ struct Arrival {
 /// Which ranks the viewer accepts, and how many connections it keeps that have not sent a hello.
 struct Admission {
   std::string token{};  ///< required of every rank, if not empty
-  /// Without a token the viewer listens on this machine only, and accepts only this user's ranks:
-  /// any other user could replace the run that is shown.
+  /// Without a token the viewer listens on this machine only, and accepts only this user's ranks,
+  /// because another user's ranks could replace the run that is shown.
   uid_t user = ::getuid();
-  std::chrono::milliseconds hello_within{5000};  ///< after connecting
-  /// Most connections without a hello. One more displaces the oldest, so that idle connections
-  /// never keep a rank out: a rank sends its hello at once.
+  std::chrono::milliseconds hello_within{5000};  ///< the deadline for a hello, after connecting
+  /// The largest number of connections without a hello. Another connection evicts the oldest of
+  /// them, so idle connections cannot keep a rank out, because a rank sends its hello immediately.
   std::size_t most_strangers = 128;
 };
 
 /// Receives traces: ranks connect, send their trace's first event as a hello, receive the byte
 /// offset from which to resume, and stream their file (core/README.md, "The trace"). Runs one
 /// thread. Buffers `most_buffered` bytes in all, or `piece` bytes per rank if that is more: until
-/// the reader takes them, further data waits in the ranks' files. A hello from a new run replaces
-/// the old run.
+/// the reader takes these bytes, further data waits in the ranks' files. A hello from a new run
+/// replaces the old run.
 class LiveServer {
  public:
   static constexpr std::size_t piece = 64 * 1024;
@@ -59,14 +59,15 @@ class LiveServer {
   const Endpoint& endpoint() const { return endpoint_; }  ///< with the actual port if 0 was given
   /// Returns the number of the run being received; 0 before the first.
   int run() const { return run_number_; }
-  /// Takes at most `piece` buffered bytes of one rank; successive calls take the ranks in turn. A
-  /// rank's first arrival may have no bytes: it announces the rank.
+  /// Takes at most `piece` buffered bytes from one rank; successive calls visit the ranks in turn.
+  /// A rank's first arrival may have no bytes: it announces the rank.
   std::optional<Arrival> take();
   /// Returns whether take() would return something.
   bool waiting() const;
   /// Returns the number of ranks connected now.
   int connected() const { return connected_; }
-  /// Returns the number of refused connections: wrong token or user, invalid hello or an old run.
+  /// Returns the number of connections refused because of a wrong token or user, an invalid hello,
+  /// or an old run.
   int refused() const { return refused_; }
 
  private:

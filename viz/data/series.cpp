@@ -59,7 +59,7 @@ std::vector<MemoryColumn> memory_columns(const RankTimeline& rank, const TimeWin
   const double step = window.width() / static_cast<double>(std::max<std::size_t>(pixels, 1));
   auto next = at_or_before(window.begin);
   for (std::size_t i = 0; i < pixels; ++i) {
-    // Find the highest of the value at the start of the column and all samples within it.
+    // Find the maximum of the value at the start of the column and all samples within the column.
     const MemorySample* highest = next == samples.begin() ? nullptr : &*std::prev(next);
     const double end = window.begin + step * static_cast<double>(i + 1);
     for (; next != samples.end() && static_cast<double>(next->at) < end; ++next) {

@@ -18,7 +18,7 @@ struct LossPoint {
 std::vector<LossPoint> loss_series(const Timeline& timeline);
 
 /// The bubble and overlap of each completed step. They are computed when they are first shown,
-/// because a trace may have many steps, and each of them many spans.
+/// because a trace may have many steps with many spans each.
 class BubbleSeries {
  public:
   using Clock = std::chrono::steady_clock;
@@ -33,7 +33,7 @@ class BubbleSeries {
   /// computing points, but computes at least one.
   void update(const Timeline& timeline, std::chrono::milliseconds budget);
   void clear() { *this = {}; }
-  /// Returns the number of completed steps, which are the first of timeline.steps().
+  /// Returns the number of completed steps; they are the first ones in timeline.steps().
   std::size_t count() const { return count_; }
   /// Returns the point of the step at `index`, or null if the budget is used up.
   const Point* find(const Timeline& timeline, std::size_t index);
@@ -43,7 +43,7 @@ class BubbleSeries {
  private:
   std::unordered_map<int, Point> points_;  ///< by step
   std::size_t count_ = 0;
-  int first_step_ = 0;  ///< if it changes, the steps have moved
+  int first_step_ = 0;  ///< if it changes, the steps' indices have shifted
   Clock::time_point until_{};
   bool computed_ = false;
   bool behind_ = false;

@@ -35,7 +35,7 @@ struct RankGroup {
 
 /// The vertical layout of lanes, grouped by rank. Communication strips are thinner than compute
 /// strips, and all are as tall as the space allows within readable limits. Empty lanes are omitted.
-/// If the strips do not all fit, ranks are collapsed to their compute strip until the user opens
+/// If the strips do not all fit, ranks are collapsed to their compute strips until the user expands
 /// them. Heights are in units of `scale` pixels.
 class StripLayout {
  public:
@@ -54,14 +54,14 @@ class StripLayout {
   float anchor(int rank, int tid) const;
 
   void toggle(int rank);
-  /// Collapses all ranks, or expands all if they are all collapsed.
+  /// Collapses all ranks, or expands them if all of them are collapsed.
   void toggle_all();
 
  private:
   std::vector<Strip> strips_;
   std::vector<RankGroup> groups_;
-  /// Collects the strips (only the compute strip of collapsed ranks) and returns their total height
-  /// at minimum thickness.
+  /// Collects the strips (for a collapsed rank, only its compute strip) and returns their total
+  /// height at minimum thickness.
   float collect(const Timeline& timeline, const std::function<bool(int)>& is_collapsed,
                 float scale);
 

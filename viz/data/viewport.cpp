@@ -15,7 +15,7 @@ constexpr double widest = 1e19;
 constexpr double farthest = 1e19;   // largest distance of the window's middle from 0
 constexpr double finest = 0x1p-38;  // smallest width, relative to that distance
 
-/// Returns the window, changed if necessary so that doubles can tell its pixels apart.
+/// Returns the window, changed if necessary so that its pixels are distinct when stored as doubles.
 TimeWindow resolvable(const TimeWindow& window) {
   const double middle = std::clamp((window.begin + window.end) / 2, -farthest, farthest);
   const double least = std::max(narrowest, finest * std::abs(middle));
@@ -75,8 +75,9 @@ void Viewport::zoom(double factor, double at) {
 void Viewport::pan(double share) {
   const double by = share * target_.width();
   go_to({target_.begin + by, target_.end + by});
-  window_ = resolvable(
-      {window_.begin + by, window_.end + by});  // at once, to keep the dragged point in place
+  window_ =
+      resolvable({window_.begin + by,
+                  window_.end + by});  // immediately, so that the dragged point follows the cursor
 }
 
 TimeWindow Viewport::latest(const Timeline& timeline) {

@@ -7,7 +7,7 @@
 namespace lockstep::viz {
 
 /// A visible time window, in picoseconds. Times are doubles because zoom factors are real numbers;
-/// they are exact up to two and a half hours.
+/// whole picoseconds are exact up to two and a half hours.
 struct TimeWindow {
   double begin = 0;
   double end = 1;
@@ -40,7 +40,8 @@ class Viewport {
   void pan(double share);
   void follow(bool on) { following_ = on; }
 
-  /// Advances to the next frame, `seconds` after the last: follows, glides or (`at_once`) jumps.
+  /// Advances to the next frame, `seconds` after the previous one: follows the run, glides to the
+  /// target, or (`at_once`) jumps there.
   void advance(const Timeline& timeline, double seconds, bool at_once = false);
 
   /// Returns the window that follows a live run: about the last three steps, up to the present.

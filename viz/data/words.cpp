@@ -151,7 +151,8 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
                 double tolerance) {
   Finding finding{.rank = &rank, .lane = &lane};
   const auto& rows = lane.rows(band);
-  // Search innermost rows first: report the wait within a forward, not the forward.
+  // Search the innermost rows first, to report the wait within a forward rather than the forward
+  // itself.
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
     if (find_in(*row, time, tolerance, finding)) return finding;
   }
@@ -194,7 +195,8 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   const TimelineSpan& span = finding.span;
   std::vector<std::string> lines;
   const auto length = duration_words(static_cast<double>(span.duration()));
-  // Three significant digits of the duration, to distinguish the two ends.
+  // Show as many digits as three significant digits of the duration need, so that start and end
+  // differ.
   const double grain =
       std::pow(10, std::floor(std::log10(std::max(static_cast<double>(span.duration()), 1.0))) - 2);
   const auto times = fmt::format("{} to {}", axis_words(static_cast<double>(span.start), grain),
@@ -227,7 +229,7 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   lines.push_back(where);
   if (span.bytes >= 0) {
     std::string sent = bytes_words(static_cast<double>(span.bytes));
-    // A wait's duration does not depend on its bytes, so bytes / duration means nothing.
+    // A wait's duration does not depend on its bytes, so bytes / duration is meaningless.
     if (span.duration() > 0 && span.category != Category::wait) {
       sent += fmt::format(", {}/s", bytes_words(static_cast<double>(span.bytes) /
                                                 static_cast<double>(span.duration()) * 1e12));

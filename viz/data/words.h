@@ -31,16 +31,16 @@ struct Finding {
   TimelineSpan span{};  ///< for `span`; for `idle`, only start and end are set
   int count = 0;        ///< for `folded`: number of spans
   double cover = 0;     ///< for `folded`: fill fraction
-  bool open = false;    ///< the span is still running
+  bool open = false;    ///< whether the span is still running
 };
 
-/// Finds what a lane shows at `time` in `band`: its innermost span, a span still open, or an idle
-/// gap. Spans within `tolerance` (say, one pixel) also match; more than two small spans within
-/// `tolerance` count as a fold.
+/// Finds the object that a lane shows at `time` in `band`: its innermost span, a span that is still
+/// open, or an idle gap. Spans within `tolerance` (say, one pixel) also match; more than two small
+/// spans within `tolerance` count as a fold.
 Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double time,
                 double tolerance);
 
-/// Returns the lines that explain a finding: the title, then facts.
+/// Returns the lines of text that describe a finding: a title, then details.
 std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding);
 
 /// Explains why a rank was idle: "waiting for a message from rank 1"; "" if unknown.

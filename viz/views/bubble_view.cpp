@@ -117,7 +117,7 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, Model& mod
                   rect.bottom - look.small->FontSize - painter.px(3)};
   const std::size_t room = whole_number(plot.width() / painter.px(5));
   if (rect.height() < painter.px(28) || count == 0 || room == 0) return;
-  std::vector<BubbleSeries::Point> points;  // of the latest steps, latest first
+  std::vector<BubbleSeries::Point> points;  // of the latest steps, the latest first
   for (std::size_t i = 0; i < std::min(count, room); ++i) {
     const BubbleSeries::Point* point = model.bubbles.find(model.timeline, count - 1 - i);
     if (!point) break;

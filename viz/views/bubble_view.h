@@ -5,8 +5,8 @@
 
 namespace lockstep::viz {
 
-/// Shows the bubble of the step in view, observed against predicted, and its trend over the steps.
-/// For a run without a pipeline: the fraction of communication hidden behind compute.
+/// Shows the bubble of the step in view, both observed and predicted, and its trend over the steps.
+/// For a run without a pipeline, shows the fraction of communication that is hidden behind compute.
 class BubbleView {
  public:
   void draw(const Painter& painter, const Rect& rect, Model& model) const;

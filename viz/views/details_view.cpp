@@ -9,7 +9,7 @@ constexpr float padding = 10;
 constexpr float line_gap = 4;
 constexpr float beside_cursor = 16;
 
-/// Draws a box of lines, the first as its title, within `limits`.
+/// Draws a box with lines of text within `limits`; the first line is the title.
 void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
                 const std::vector<std::string>& lines, ImU32 colour) {
   const Look& look = painter.look();

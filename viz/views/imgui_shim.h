@@ -9,8 +9,8 @@
 
 namespace lockstep::viz {
 
-/// The keys that the viewer uses, for the Dear ImGui version that it is built with: before 1.87 a
-/// key is the window system's key code.
+/// The keys that the viewer uses, for the Dear ImGui version that it is built with. Before 1.87, a
+/// key was the window system's key code.
 #if IMGUI_VERSION_NUM < 18700
 inline void set_cursor(ImVec2 at) {
   ImGui::GetIO().MousePos = at;
@@ -43,7 +43,7 @@ inline bool key_pressed(ImGuiKey key, bool repeat = true) {
 }
 #endif
 
-/// Converts an OpenGL texture name to Dear ImGui's handle, a plain pointer before 1.91.4.
+/// Converts an OpenGL texture name to Dear ImGui's handle, which was a plain pointer before 1.91.4.
 inline ImTextureID texture_id(unsigned number) {
 #if IMGUI_VERSION_NUM < 19140
   return reinterpret_cast<ImTextureID>(static_cast<intptr_t>(number));

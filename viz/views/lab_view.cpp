@@ -18,8 +18,8 @@ constexpr float verdict_lines = 2;
 }  // namespace
 
 void LabView::refresh(const Timeline& timeline) {
-  // Takes the run's times once one of its steps has ended, and again when its next phase begins.
-  // Settings changed by the user are kept.
+  // Takes over the run's times once one of the run's steps has ended, and again when the next phase
+  // begins. Keeps settings that the user has changed.
   const auto& steps = timeline.steps();
   const auto ended = std::find_if(steps.rbegin(), steps.rend(), [&](const StepWindow& step) {
     return timeline.step_complete(step);

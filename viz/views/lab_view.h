@@ -9,7 +9,7 @@
 namespace lockstep::viz {
 
 /// Shows a what-if simulation of the schedule for a chosen number of microbatches, with the run's
-/// own times. The only view that depends on lessons.
+/// own times. This is the only view that depends on lessons.
 class LabView {
  public:
   void draw(const Painter& painter, const Rect& rect, const Model& model);
@@ -25,7 +25,7 @@ class LabView {
   std::string run_;       ///< the run that the times come from
   std::string phase_;     ///< its phase
   int looked_at_ = -1;    ///< the step that the times come from
-  bool touched_ = false;  ///< the user changed a setting: no longer follows the run
+  bool touched_ = false;  ///< whether the user changed a setting; if so, no longer follows the run
 };
 
 }  // namespace lockstep::viz

@@ -48,7 +48,7 @@ void LossView::draw(const Painter& painter, const Rect& rect, const Model& model
   }
   painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);
   const float count = static_cast<float>(std::max<std::size_t>(points.size() - 1, 1));
-  // Draws at most one point per pixel, the first, and always the last point of all.
+  // Draws at most one point per pixel (the first), and always the last point.
   std::vector<ImVec2> curve;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const ImVec2 at{plot.left + plot.width() * static_cast<float>(i) / count, y_of(points[i].loss)};

@@ -38,7 +38,7 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& mod
   const auto shown = std::min(ranks.size(), whole_number(inside.height() / row));
   for (std::size_t i = 0; i < shown; ++i) {
     const float y = inside.top + row * static_cast<float>(i);
-    // If not all ranks fit, the last row says how many are missing.
+    // If not all ranks fit, the last row shows how many are missing.
     if (i + 1 == shown && shown < ranks.size()) {
       painter.text(inside.left, y, fmt::format("and {} more ranks", ranks.size() - i),
                    colours::text_faint, look.small);
@@ -60,7 +60,7 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
   const std::size_t count = whole_number(plot.width() / column_width);
   const std::vector<MemoryColumn> columns = memory_columns(rank, window, count);
   const float scale = plot.height() / static_cast<float>(top);
-  // Draw runs of equal columns as one rectangle: memory rarely changes.
+  // Draw runs of equal columns as one rectangle, because memory use rarely changes.
   for (std::size_t i = 0; i < columns.size();) {
     std::size_t next = i + 1;
     while (next < columns.size() && columns[next] == columns[i]) ++next;

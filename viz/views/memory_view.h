@@ -5,7 +5,7 @@
 
 namespace lockstep::viz {
 
-/// Plots memory per rank over the time window, stacked by category, with each rank's peak marked.
+/// Plots each rank's memory over the time window, stacked by category, and marks each rank's peak.
 /// All ranks share one scale.
 class MemoryView {
  public:

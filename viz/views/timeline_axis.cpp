@@ -59,7 +59,7 @@ void TimelineView::draw_overview(const Painter& painter, const Frame& frame, con
   painter.fill(rect, colours::panel, painter.px(3));
   const float height = (rect.height() - painter.px(4)) /
                        static_cast<float>(std::max<std::size_t>(overview_.boxes.size(), 1));
-  // The run may have become longer since the boxes were folded.
+  // The run may have grown longer since the boxes were folded.
   const double begin = (overview_.window.begin - whole.begin) / whole.width() * rect.width();
   const double scale = overview_.window.width() / whole.width();
   for (std::size_t i = 0; i < overview_.boxes.size(); ++i) {

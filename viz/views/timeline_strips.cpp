@@ -18,7 +18,8 @@ constexpr std::size_t most_arrows = 300;  // more would cover everything
 constexpr float arrow_size = 4.5f;
 constexpr std::size_t most_open = 64;  // in a run, a lane has at most 8
 constexpr float least_row = 0.5f;      // pixels of height below which a row is not visible
-constexpr float least_open = 6;  // minimum pixels of an open span, even if its clock has stopped
+constexpr float least_open =
+    6;  // minimum width of an open span in pixels, even if its clock has stopped
 
 std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wide) {
   const char letter = letter_of(span.category);
@@ -33,7 +34,8 @@ std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wi
   return std::string{beginning(timeline.name(span.name))};
 }
 
-/// Returns whether both belong to one microbatch; hovering highlights all of its spans.
+/// Returns whether both spans belong to the same microbatch; hovering over one highlights all of
+/// the microbatch's spans.
 bool same_microbatch(const TimelineSpan& a, const TimelineSpan& b) {
   return a.microbatch >= 0 && a.microbatch == b.microbatch && a.step == b.step;
 }
@@ -56,7 +58,7 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
   for (const RankGroup& group : layout_.groups()) {
     const float top = frame.names.top + group.top - scroll_;
     if (top + group.height < frame.names.top || top > frame.names.bottom) continue;
-    // A triangle shows whether the rank is open or collapsed.
+    // A triangle shows whether the rank is expanded or collapsed.
     const float middle = top + layout_.strips()[group.first].height / 2;
     const float size = painter.px(3.5f);
     const float x = frame.names.left + painter.px(17);
@@ -201,7 +203,7 @@ void TimelineView::draw_open(const Painter& painter, const Frame& frame, const M
   for (const AnnouncedSpan& open : lane.open()) {
     Rect at = rect;
     at.left = std::max(rect.left, frame.x(static_cast<double>(open.span.start)));
-    // On the modelled clock time stops while a rank is stalled, so draw a mark of minimum width.
+    // On the modelled clock, time stops while a rank is stalled, so draw a box of minimum width.
     const float announced = frame.x(static_cast<double>(open.span.end));
     at.right = std::min(rect.right, std::max(announced, at.left + painter.px(least_open)));
     if (announced < rect.left || at.right <= at.left) continue;

@@ -11,8 +11,8 @@
 namespace lockstep::viz {
 
 /// The main view: an overview of the whole run, a time axis, the steps, and one strip per lane,
-/// with boxes for spans, hatching for idle time and arrows for messages. Handles the mouse and the
-/// keys: zoom, pan, hover, select, collapse.
+/// with boxes for spans, hatching for idle time and arrows for messages. Handles mouse and keyboard
+/// input: zooming, panning, hovering, selecting and collapsing.
 class TimelineView {
  public:
   /// Width of the lane names on the left, and the margin on the right.
@@ -68,13 +68,14 @@ class TimelineView {
   float scroll_ = 0;  ///< vertical, if the lanes do not all fit
   bool keys_held_ = false;
   bool dragging_overview_ = false;
-  bool dragged_ = false;  ///< the mouse moved while the button was down, so its release is no click
-  /// The number of boxes that this frame may still draw. A window full of overlapping spans has
-  /// more.
+  bool dragged_ =
+      false;  ///< the mouse moved while the button was down, so releasing it is not a click
+  /// The number of boxes that this frame may still draw. The limit matters only for a window full
+  /// of overlapping spans.
   std::size_t boxes_left_ = 0;
   std::vector<Box> boxes_;  ///< boxes of the row being drawn; a member to reuse its memory
-  /// The overview's boxes. Folding visits every span of the run, so while spans arrive it is
-  /// repeated only rarely, to take a small share of the time.
+  /// The overview's boxes. Folding visits every span of the run, so while spans are arriving it is
+  /// repeated only rarely, so that it takes only a small share of the time.
   struct Overview {
     std::vector<std::vector<Box>> boxes;  ///< by rank
     TimeWindow window;                    ///< of the whole run when they were folded
