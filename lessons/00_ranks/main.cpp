@@ -10,9 +10,9 @@
 
 using namespace lockstep;
 
-// A rank is one device's worth of a program: all ranks run the same code, and differ only in their
-// rank number. Here each rank computes, sends a message to its neighbour, and enters a barrier; one
-// rank is late, and all others wait for it.
+// A rank is the copy of a program that runs on one device: all ranks run the same code, and differ
+// only in their rank number. Here each rank computes, sends a message to its neighbour, and enters
+// a barrier; one rank is late, and all others wait for it.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "00 ranks",
                  .question = "What is a rank, and why does one late rank stall all others?",

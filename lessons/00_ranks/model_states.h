@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// Bytes of model state per parameter with Adam (Rajbhandari 2020, section 3.1): in plain fp32, 4
-/// (weight) + 4 (gradient) + 8 (momentum, variance); in mixed precision 2 + 2 + 12 (a master copy
-/// of the weight, momentum, variance), also 16.
+/// Bytes of model state per parameter with Adam (Rajbhandari 2020, section 3.1): in plain f32, 4
+/// (weight) + 4 (gradient) + 8 (momentum, variance) = 16; in mixed precision, 2 + 2 + 12 (master
+/// copy of the weight, momentum, variance) = 16.
 constexpr double model_state_bytes = 16;
 
-/// Shows why training needs several ranks: the model states of some GPTs against the 80 GB of one
-/// GPU.
+/// Shows why training needs several ranks: compares the model states of some GPTs with the 80 GB of
+/// one GPU.
 inline void print_model_states() {
   struct Example {
     const char* name;

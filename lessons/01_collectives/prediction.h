@@ -54,8 +54,8 @@ inline std::int64_t elements_sent(Algorithm algorithm, std::int64_t n, int N, in
   return 0;
 }
 
-/// The time of an all-reduce in two parts: one grows with the number of messages, the other with
-/// the bytes.
+/// The time of an all-reduce as two terms: one grows with the number of messages, the other with
+/// the number of bytes.
 struct AllReduceTime {
   Picoseconds latency = 0;
   Picoseconds bandwidth = 0;
@@ -63,7 +63,7 @@ struct AllReduceTime {
   Picoseconds total() const { return latency + bandwidth; }
   auto operator<=>(const AllReduceTime& other) const { return total() <=> other.total(); }
 
-  /// Adds `times` messages of `elements` elements, one after another.
+  /// Adds the time of `times` messages of `elements` elements each, one after another.
   void add(const Cluster& cluster, int from, int to, std::int64_t elements, int times = 1) {
     latency += times * cluster.latency(from, to, 4 * elements);
     bandwidth += times * cluster.transfer(from, to, 4 * elements);
@@ -81,10 +81,10 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
   if (N == 1) return AllReduceTime{.formula = "0"};
   if (algorithm == Algorithm::ring && N > cluster.ranks_per_node) {
     // The rank before a slow link has its next chunk long before the link is free again, so its
-    // 2(N-1) messages leave back to back, and α counts once, for the last one. This requires that
-    // the slow link takes so long per chunk that everything between two crossings fits into this
-    // time: α <= (gap - 1)(βn/N - α' - β'n/N), where gap is the number of hops from one slow link
-    // to the next, and α' and β' are the near link's.
+    // 2(N-1) messages leave back to back, and α counts only once, for the last message. This
+    // requires that the slow link takes so long per chunk that all hops between two slow links fit
+    // into that time: α <= (gap - 1)(βn/N - α' - β'n/N). Here gap is the number of hops from one
+    // slow link to the next, and α' and β' are those of a link within a node.
     const int node = cluster.ranks_per_node;
     AllReduceTime step, hop;
     step.add(cluster, 0, node, n / N);
@@ -130,7 +130,7 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
 }
 
 /// Computes the time of an all-reduce for any links and any N. Takes the messages in the order in
-/// which the algorithm sends them, and computes when each can leave and when it arrives.
+/// which the algorithm sends them, and computes when each message can leave and when it arrives.
 /// Reimplements the rules of the modelled clock (lesson 0), so that a run can be compared with
 /// those rules.
 class MessageByMessage {
@@ -142,7 +142,7 @@ class MessageByMessage {
     int from, to;
     std::int64_t elements;
   };
-  /// Plays messages that do not wait for one another. All messages leave, and then each receiver
+  /// Plays messages that do not wait for one another. First all messages leave; then each receiver
   /// takes the messages sent to it, in the order of `messages`. A rank is ready for the next round
   /// when its last message has arrived; it does not wait until the messages that it sent have
   /// arrived, or until their receivers are ready.
@@ -163,8 +163,8 @@ class MessageByMessage {
     }
   }
 
-  /// The time when the last rank is done, divided into latency and bandwidth along the chain of
-  /// messages that it waited for.
+  /// The time at which the last rank is done, divided into latency and bandwidth terms along the
+  /// chain of messages that this rank waited for.
   AllReduceTime end() const {
     AllReduceTime last;
     for (const Rank& rank : ranks_) last = std::max({last, rank.ready, rank.lane_out});
@@ -210,7 +210,7 @@ inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
   const auto unfold = [&] { round(pairs, [&](int i) { return Hop{2 * i + 1, 2 * i, n}; }); };
 
   switch (algorithm) {
-    case Algorithm::ring:  // step k sends chunk r - k - 1; the all-gather starts with chunk r
+    case Algorithm::ring:  // step k sends chunk r - k - 1; the all-gather starts at chunk r
       for (int k = 0; k < 2 * (N - 1); ++k)
         round(N, [&](int r) {
           const int chunk = k < N - 1 ? r - k - 1 : r - (k - N + 1);
@@ -221,7 +221,7 @@ inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
       round(N - 1, [&](int i) { return Hop{i + 1, 0, n}; });
       round(N - 1, [&](int i) { return Hop{0, i + 1, n}; });
       break;
-    case Algorithm::tree:  // up level by level, then down, farthest first or last
+    case Algorithm::tree:  // up level by level, then down again
       for (int k = 1; k < N; k *= 2)
         round((N + k - 1) / (2 * k), [&](int i) { return Hop{2 * k * i + k, 2 * k * i, n}; });
       for (int k = 1; k < N; k *= 2)
@@ -260,8 +260,8 @@ inline AllReduceTime predict_all_reduce(Algorithm algorithm, std::int64_t n, int
   return closed ? *closed : play_messages(algorithm, n, N, cluster);
 }
 
-/// The array's size divided by the time, in bytes per second: the rate that the caller of an
-/// all-reduce sees.
+/// The array's size divided by the time, in bytes per second: the rate from the point of view of
+/// the caller.
 inline double algorithm_bandwidth(std::int64_t bytes, double time_seconds) {
   return static_cast<double>(bytes) / time_seconds;
 }

@@ -14,8 +14,8 @@ struct RingStep {
   int steps = 0;
 };
 
-/// Sums `data` (n f32 elements) over the members of `ring`, in place: every member ends with the
-/// same bits (Patarasuk and Yuan 2009; in MPI since Thakur, Rabenseifner, Gropp 2005).
+/// Sums `data` (n f32 elements) over the members of `ring`, in place, bitwise identically on all
+/// members (Patarasuk and Yuan 2009; in MPI since Thakur, Rabenseifner, Gropp 2005).
 ///
 /// `data` is divided into N chunks. In every step, every rank sends one chunk to its right
 /// neighbour and receives another from its left one, all at the same time:
@@ -23,13 +23,13 @@ struct RingStep {
 ///   reduce-scatter, N - 1 steps: each rank adds the incoming chunk to its own. Chunk i starts at
 ///   rank i + 1, collects a contribution at each stop, and is complete at rank i, its last stop.
 ///
-///   all-gather, N - 1 steps: the complete chunks go around once more, and are only copied.
+///   all-gather, N - 1 steps: the complete chunks travel around once more, and are only copied.
 ///
 /// Time, if a message takes α + β · bytes: 2(N-1)(α + ⌈n/N⌉β); additions cost nothing on the
 /// modelled clock, as in Group. Each rank sends 2n elements minus the two chunks that it never
-/// sends (see elements_sent()). Memory: one chunk of scratch for the incoming chunk.
-/// (Group::all_reduce uses the same order, so it produces the same bits; if it can, it adds
-/// directly from the peer's buffer and needs no scratch.)
+/// sends (see elements_sent()). Memory: scratch for one incoming chunk. (Group::all_reduce adds in
+/// the same order, so its result is bitwise identical. If it can, it adds directly from the peer's
+/// buffer, without scratch memory.)
 ///
 /// Calls `seen(RingStep)` on each rank before the first step and after every step.
 template <class Seen>

@@ -18,7 +18,7 @@ enum class GradientSync {
 inline const char* name_of(GradientSync sync) {
   return sync == GradientSync::none ? "none" : sync == GradientSync::bucket ? "bucket" : "overlap";
 }
-/// Parses the value of --overlap: the name of one mode, or "all" for every mode in turn.
+/// Parses the value of --overlap: the name of one mode, or "all" for all modes in turn.
 inline std::vector<GradientSync> gradient_syncs(const std::string& word) {
   std::vector<GradientSync> syncs;
   for (const GradientSync sync : {GradientSync::none, GradientSync::bucket, GradientSync::overlap})
@@ -27,8 +27,8 @@ inline std::vector<GradientSync> gradient_syncs(const std::string& word) {
 }
 
 /// Data parallelism: every rank holds the whole model and computes the gradients of its own share
-/// of the batch. The loss is a mean over the whole batch: each rank divides its share by the number
-/// of tokens on all ranks, so the batch's gradient is the sum over ranks.
+/// of the batch. The loss is a mean over the whole batch. Each rank divides its share by the number
+/// of tokens on all ranks, so the batch's gradient is the sum of the ranks' gradients.
 class DataParallel : public LayerHooks {
  public:
   /// One all-reduce sends about `bucket_bytes`. Until this object is destroyed, the model's

@@ -13,8 +13,8 @@ inline FlatLayout layout_of_replicas(const Plan& plan, const Place& place,
   return {plan.units(place, place.only_stage()), place.size(Axis::dp), bucket_bytes};
 }
 
-/// Elements that one replica sends in a ring all-reduce of n elements: all chunks but one in each
-/// half, 2 (N-1)/N n in total if N divides n.
+/// Elements that one replica sends in a ring all-reduce of n elements: all chunks except one in
+/// each half, in total 2 (N-1)/N n if N divides n.
 inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Place& place) {
   const int n = place.size(Axis::dp), i = place.coordinate(Axis::dp);
   const auto chunk = [&](int which) { return elements / n + (which < elements % n ? 1 : 0); };
@@ -34,7 +34,7 @@ inline std::int64_t width_of(const Plan& plan) {
 }
 
 /// Predicts one step of one rank. Buckets are sent with their padding. Each rank needs as much
-/// memory as one device that trains alone, however large N is.
+/// memory for model states as a single device that trains alone, however large N is.
 inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
                                        const FlatLayout& layout, GradientSync sync) {
   Predicted predicted;
@@ -44,7 +44,7 @@ inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
     if (sync == GradientSync::none) {
       for (const FlatLayout::Slot& slot : bucket.slots) {
         sent += ring_all_reduce_sends(slot.elements(), place);
-        scratch = std::max(scratch, ring_scratch(slot.elements(), plan));  // one at a time
+        scratch = std::max(scratch, ring_scratch(slot.elements(), plan));  // one bucket at a time
       }
     } else {
       sent += ring_all_reduce_sends(bucket.elements, place);

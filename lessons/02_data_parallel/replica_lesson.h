@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// The settings of a lesson in which every rank is a replica with its share of the batch. 24
-/// sequences divide evenly among 1, 2, 3, 4 and 8 ranks.
+/// The settings of a lesson in which every rank is a replica with its own share of the batch. The
+/// batch has 24 sequences, which can be divided evenly among 1, 2, 3, 4 and 8 ranks.
 inline LessonInfo replica_lesson(const std::string& name, const std::string& question) {
   return {.name = name,
           .question = question,

@@ -7,7 +7,7 @@
 namespace lockstep {
 
 /// Returns the order in which a ring adds gradients: the sum of chunk i starts with member i + 1.
-/// One device that adds in this order computes the same bits as the replicas.
+/// If a single device adds in this order, its results are bitwise identical to the replicas'.
 inline SumOrder ring_order(const FlatLayout& layout, GradientSync sync) {
   SumOrder order;
   const int n = layout.shards();
@@ -33,8 +33,8 @@ inline SumOrder ring_order(const FlatLayout& layout, GradientSync sync) {
   return order;
 }
 
-/// The order of ZeRO-2 and ZeRO-3: a ring's order for each microbatch separately, because these
-/// stages reduce every microbatch's gradients.
+/// Returns the order for ZeRO-2 and ZeRO-3: a ring's order for each microbatch separately, because
+/// these stages reduce every microbatch's gradients.
 inline SumOrder ring_order_by_microbatch(const FlatLayout& layout) {
   SumOrder order = ring_order(layout, GradientSync::overlap);
   order.every_microbatch = true;

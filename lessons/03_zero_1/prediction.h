@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// Elements that one rank sends in a ring reduce-scatter or all-gather of a bucket: all shards but
-/// one, (N-1)/N of the bucket.
+/// Elements that one rank sends in a ring reduce-scatter or all-gather of a bucket: all shards
+/// except one, which is (N-1)/N of the bucket.
 inline std::int64_t ring_half_sends(std::int64_t elements, int ranks) {
   return elements - elements / ranks;
 }
@@ -15,7 +15,7 @@ inline StateBytes state_bytes(const Plan& plan) {
   return plan.model().dtype == DType::f32 ? f32_states : mixed_states;
 }
 
-/// Predicts one step of one rank. Padding has no optimizer states.
+/// Predicts one step of one rank. There are no optimizer states for padding.
 inline Predicted predict_zero_1(const Plan& plan, const Place& place, const FlatLayout& layout) {
   Predicted predicted = predict_data_parallel(plan, place, layout, GradientSync::overlap);
   const int n = layout.shards();

@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-/// The optimizer of the shards that one rank owns: momentum and variance for 1/N of all parameters.
-/// AdamW updates each element independently, so a rank needs no other shards to update its own.
+/// The optimizer for the shards that one rank owns, with momentum and variance for 1/N of all
+/// parameters. AdamW updates each element independently, so a rank needs no other shards to update
+/// its own.
 class ShardedAdamW {
  public:
   /// Adds `rank`'s shard of a bucket (see parts_of_shard).

@@ -6,7 +6,8 @@
 using namespace lockstep;
 
 // Like ZeRO-1, but each rank also keeps only its own 1/N of the summed gradients: a bucket of
-// gradients is reduced as soon as backward has left it, and then the bucket's memory is freed.
+// gradients is reduced as soon as the backward pass has left the bucket, and then its memory is
+// freed.
 int main(int argc, char** argv) {
   Lesson lesson{replica_lesson("04 ZeRO-2",
                                "How long must a rank keep a gradient that another rank will use?"),

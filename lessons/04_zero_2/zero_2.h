@@ -12,11 +12,11 @@ namespace lockstep {
 /// when backward reaches its first unit and reduce-scattered when backward has left its last one.
 /// Each rank then keeps its own shard of the sum and frees the bucket.
 ///
-/// The backward pass fills a bucket while the previous one is in flight, so at most two exist in
-/// full at a time. The gradients of every microbatch are reduced: accumulating them over
-/// microbatches first would keep all gradients in memory in full. If the backward pass is split
-/// into an input and a weight half (backward_input, backward_weight), a bucket stays allocated
-/// until no weight half is pending.
+/// The backward pass fills a bucket while the previous one is in flight, so at most two buckets
+/// exist in full at a time. The gradients of every microbatch are reduced, because accumulating
+/// them over microbatches first would keep all gradients in memory in full. If the backward pass is
+/// split into an input and a weight half (backward_input, backward_weight), a bucket stays
+/// allocated until no weight half is pending.
 class ShardedGradients {
  public:
   /// The model's gradients must have no storage (Storage::none). Model, group and layout must
@@ -61,7 +61,7 @@ class ShardedGradients {
     Filling& filling = filling_[b];
     if (++filling.passes > 1) return;  // another microbatch's weight half is still pending
     // The previous microbatch's last reduction may still be in flight after this microbatch's
-    // forward.
+    // forward pass.
     if (in_flight_.full && in_flight_.bucket >= b) wait();
     filling.full = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
     put_gradients(model_, bucket, filling.full);

@@ -77,7 +77,7 @@ class ShardedParameters {
   };
   const std::vector<Use>& uses() const { return uses_; }
 
-  /// Returns the uses of one microbatch, in order. Neighbouring units in one bucket form one use.
+  /// Returns the uses of one microbatch, in order. Adjacent units in the same bucket are one use.
   /// The use of a tied head includes the token table's bucket, which is also unsharded for the
   /// embedding.
   static std::vector<Use> uses_of(const std::vector<StoredUnit>& units, const FlatLayout& layout) {
@@ -107,7 +107,7 @@ class ShardedParameters {
     Work work;
   };
 
-  /// Switches to the pass that starts with `unit`, if there is one.
+  /// Switches to the pass that starts with `unit`, if there is such a pass.
   void switch_pass(const Unit& unit) {
     for (const std::size_t pass : {std::size_t{0}, uses_.size() / 2}) {
       if (uses_[pass].units.front() != unit.index) continue;
@@ -148,7 +148,7 @@ class ShardedParameters {
   std::deque<std::vector<Unsharded>> unsharded_{};  ///< from use_ on; at most 1 + prefetch uses
 };
 
-/// ZeRO stage 3 (Rajbhandari 2020, section 5.3), known in PyTorch as fully sharded data parallel:
+/// ZeRO stage 3 (Rajbhandari 2020, section 5.3), called fully sharded data parallel in PyTorch:
 /// parameters, gradients and optimizer states are all sharded.
 class Zero3 : public LayerHooks {
  public:

@@ -12,15 +12,15 @@ namespace lockstep {
 ///     rank 1      F0 F1 F2 F3 F4          B0    B1    B2    B3    B4
 ///     rank 2         F0 F1 F2 F3 F4 B0    B1    B2    B3    B4
 ///
-/// Its cost: each rank idles for (p - 1)(T_F + T_B) while the pipeline fills and drains. With free
+/// Cost: each rank idles for (p - 1)(T_F + T_B) while the pipeline fills and drains. With free
 /// communication, this is (p - 1)/(m + p - 1) of the whole time, so more microbatches mean a
 /// smaller bubble. But every rank holds the activations of all m microbatches until the first
 /// backward.
 ///
 /// Backward passes run in ascending order, as in every schedule here, so gradients are always
-/// summed in the same order and all schedules agree bitwise. (The paper's figure draws them in
-/// descending order; the time is the same.) Throws ScheduleError for fewer than one stage or
-/// microbatch.
+/// summed in the same order, and the results of all schedules are bitwise identical. (The paper's
+/// figure shows the backward passes in descending order; the time is the same.) Throws
+/// ScheduleError for fewer than one stage or microbatch.
 inline Schedule gpipe(int stages, int microbatches) {
   Schedule schedule = one_stage_per_rank("GPipe", stages, microbatches);
   for (int stage = 0; stage < stages; ++stage) {

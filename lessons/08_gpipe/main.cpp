@@ -9,8 +9,8 @@
 using namespace lockstep;
 
 // The model's layers are spread over p ranks, and the same batch is cut into more and more
-// microbatches. At m = 1 one rank works while all others wait; each doubling of m halves the idle
-// time.
+// microbatches. At m = 1, one rank works while all others wait; each doubling of m roughly halves
+// the idle time.
 int main(int argc, char** argv) {
   Lesson lesson{
       {.name = "08 GPipe",

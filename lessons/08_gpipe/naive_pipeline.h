@@ -11,18 +11,19 @@
 namespace lockstep {
 
 /// GPipe with explicit messages: one stage per rank, all forwards, then all backwards, each between
-/// a blocking receive and a blocking send. Losses and gradients have the same bits as those of
-/// PipelineExecutor running gpipe(), but a step takes longer if messages are expensive, because the
-/// rank computes nothing while it sends.
+/// a blocking receive and a blocking send. Losses and gradients are bitwise identical to those of
+/// PipelineExecutor with gpipe(), but a step takes longer if messages are expensive, because the
+/// rank computes nothing while it is sending.
 class NaivePipeline {
  public:
   /// `pipeline` holds the stages' ranks in order, `stage` is the model of this rank's stage, and
-  /// `boundary` the tensor between two stages. Group and model must outlive this object.
+  /// `boundary` describes the tensor sent between two stages. Group and model must outlive this
+  /// object.
   NaivePipeline(Group& pipeline, Gpt& stage, Boundary boundary)
       : pipeline_(pipeline), stage_(stage), boundary_(boundary) {}
 
   /// Runs the forward and backward passes of all microbatches and adds to the model's gradients.
-  /// Returns the batch's mean loss on the last rank, nothing elsewhere.
+  /// Returns the batch's mean loss on the last rank, and nothing elsewhere.
   std::optional<double> step(const Batch& batch) {
     const int me = pipeline_.rank(), last = pipeline_.size() - 1;
     const int microbatches = static_cast<int>(batch.microbatches.size());

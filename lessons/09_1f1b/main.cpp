@@ -9,8 +9,8 @@
 using namespace lockstep;
 
 // The same pipeline as in lesson 08, but a microbatch runs backward as soon as it has passed
-// through all stages. The first steps follow GPipe's schedule, the others 1F1B's, which has the
-// same bubble but needs less memory.
+// through all stages. The first steps follow GPipe's schedule; the others follow 1F1B's, which has
+// the same bubble but needs less memory.
 int main(int argc, char** argv) {
   Lesson lesson{
       {.name = "09 1F1B",

@@ -17,10 +17,10 @@ namespace lockstep {
 ///
 /// 1F1B saves memory, not time: stage s stashes at most min(m, p - s) microbatches; GPipe stashes
 /// all m. With free communication the bubble equals GPipe's, (p - 1)/(m + p - 1) of the whole time.
-/// If messages take time it is often a little larger: in the steady state a backward waits for a
-/// forward that waits for a backward, so every round trip to the neighbour costs time; in GPipe the
-/// delay of messages occurs only once. (On slow links 1F1B's bubble can also be smaller, because
-/// gradients are sent as they are computed instead of queueing at the end.)
+/// If messages take time, the bubble is often a little larger: in the steady state, a backward
+/// waits for a forward that waits for a backward, so every round trip to the neighbour costs time.
+/// In GPipe, the delay of messages occurs only once. (On slow links 1F1B's bubble can also be
+/// smaller, because gradients are sent as they are computed instead of queueing at the end.)
 ///
 /// Backward passes run in ascending order. Throws ScheduleError for fewer than one stage or
 /// microbatch.
@@ -33,8 +33,8 @@ inline Schedule one_f_one_b(int stages, int microbatches) {
     const auto forward = [&] { actions.push_back({Op::forward, stage, forwards++}); };
     const auto backward = [&] { actions.push_back({Op::backward, stage, backwards++}); };
 
-    // Warm-up: one forward for each stage after this one, which gives all of them work before the
-    // first gradient can return.
+    // Warm-up: one forward for each stage after this one, so that all those stages have work before
+    // the first gradient can return.
     const int warm_up = std::min(microbatches, stages - 1 - stage);
     while (forwards < warm_up) forward();
 

@@ -13,10 +13,10 @@
 namespace lockstep {
 
 /// Dynamic loss scaling (Micikevicius 2018, section 3.2; with the factors and defaults of PyTorch's
-/// GradScaler). Backward is linear: scaling the loss by S scales all gradients by S, so fewer of
-/// them underflow in f16. S is a power of two, so multiplying and dividing by it are exact. The
-/// best S is not known in advance and changes during training, so S grows until a gradient
-/// overflows.
+/// GradScaler). The backward pass is linear: scaling the loss by S scales all gradients by S, so
+/// fewer gradients underflow in f16. S is a power of two, so multiplying and dividing by it are
+/// exact. The best S is not known in advance and changes during training, so S grows until a
+/// gradient overflows.
 class LossScaler {
  public:
   /// The initial scale in f16.
@@ -38,8 +38,8 @@ class LossScaler {
   /// Returns whether the optimizer may take the step, which requires all gradients to be finite.
   /// Call it after each backward pass. A single infinite or NaN gradient would corrupt the weights
   /// permanently; if there is one, the step is skipped, its batch has no effect, and the scale is
-  /// halved. Replicas that have summed their gradients all get the same answer. Throws RunError if
-  /// the scale has become so small that it cannot be the cause of the overflow.
+  /// halved. All replicas get the same answer once they have summed their gradients. Throws
+  /// RunError if the scale has become so small that it cannot be the cause of the overflow.
   bool take(int step, bool finite) {
     const double before = scale_;
     if (!finite) {
@@ -73,7 +73,7 @@ class LossScaler {
   std::vector<Change> changes_;
 };
 
-/// The initial scale of the run: --scale, or, if that is 0, the default for the type.
+/// The run's initial scale: --scale, or the type's default if --scale is 0.
 inline double first_scale(double asked, DType dtype) {
   if (asked > 0) return asked;
   return dtype == DType::f16 ? LossScaler::f16_default : 1;

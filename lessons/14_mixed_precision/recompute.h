@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-/// Which tensors the backward pass recomputes, rather than the forward pass saving them
-/// (Korthikanti 2022, "Reducing Activation Recomputation in Large Transformer Models"). All three
-/// modes give the same bits.
+/// The tensors that the backward pass recomputes instead of the forward pass saving them
+/// (Korthikanti 2022, "Reducing Activation Recomputation in Large Transformer Models"). The results
+/// of all three modes are bitwise identical.
 enum class Recompute {
   none,       ///< nothing: attention keeps its (s, s) probabilities
   selective,  ///< the probabilities, from the log-sum-exps, as core's attention always does
@@ -102,8 +102,8 @@ class RecomputedBlock : public Layer {
     Stash again;
   };
 
-  /// Recomputes the block's stash. The output is discarded: the layers after the block have already
-  /// used it.
+  /// Recomputes the block's stash. The output is discarded, because the layers after the block have
+  /// already used it.
   Stash& forward_again(Stash& stash) {
     Saved& saved = stash.saved<Saved>(this);
     compute_.range({.name = "recompute", .category = Category::recompute, .layer = layer_},
@@ -119,7 +119,7 @@ class RecomputedBlock : public Layer {
 /// A builder whose blocks recompute according to `mode`. `Base` builds all layers except the
 /// attention core of Recompute::none. The embedding and the head (final LayerNorm, logits, loss)
 /// are outside the blocks and are never recomputed: the head's backward follows its forward
-/// immediately, so its stash is needed at once.
+/// immediately, so its stash would be recomputed at once.
 template <class Base = ModelBuilder>
 class Recomputing : public Base {
  public:

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// The memory that recomputation saves: one stage's activations, in bytes. The allocator's count
-/// agrees to the byte (tests/lessons/test_recompute.cpp).
+/// The memory that recomputation saves: one stage's activations, in bytes. The formulas match the
+/// allocator's measurements to the byte (tests/lessons/test_recompute.cpp).
 ///
 /// A microbatch stashes the following per block, with N = b s tokens. The N h terms are elements of
 /// config.dtype, all others are f32. core/plan/footprint.h lists the tensors:
@@ -23,8 +23,8 @@ namespace lockstep {
 /// Korthikanti 2022 gives 34 N h + 5 a s N, 34 N h and 2 N h bytes, in 16 bits and with dropout.
 /// Dropout accounts for 2 N h (two one-byte masks) and 3 a s N (a mask, and a second copy of the
 /// probabilities after it). Without it, 32 N h + 2 a s N bytes remain, or 16 N h + a s N elements.
-/// This equals our `none` except for LayerNorm's mean and rstd, 4 N, which the paper neglects.
-/// (Their probabilities are also 16 bits wide; ours are f32 for every dtype.)
+/// This equals `none` except for LayerNorm's mean and rstd, 4 N, which the paper neglects. (The
+/// paper's probabilities are also 16 bits wide; Lockstep's are f32 for every dtype.)
 struct RecomputeFootprint : Footprint {
   RecomputeFootprint(const GptConfig& config, const StageLayers& stage, int batch, Recompute mode)
       : Footprint(config, stage, batch) {
@@ -37,9 +37,9 @@ struct RecomputeFootprint : Footprint {
     const std::int64_t rest = 15 * boundary + f32 * (4 + a) * N;  // boundary is N h
     const std::int64_t head = stage.head ? stash - blocks * (boundary + rest) : 0;
     stash -= blocks * rest;
-    // The forward pass peaks when the last block has its output (N h) and is about to release its
-    // stash; or, on the last stage, after the head, if the head adds more than the last block's
-    // `rest` and output.
+    // Memory peaks in the forward pass when the last block has computed its output (N h) and is
+    // about to release its stash; or, on the last stage, after the head, if the head adds more than
+    // the last block's `rest` and output.
     forward_working = std::max(forward_working, rest + boundary - head);
     // The last block's backward comes first, while the inputs of all other blocks are still kept.
     // This backward adds the rest of its block's stash and then, as without recomputation, 5 N h.

@@ -75,9 +75,8 @@ void Viewport::zoom(double factor, double at) {
 void Viewport::pan(double share) {
   const double by = share * target_.width();
   go_to({target_.begin + by, target_.end + by});
-  window_ =
-      resolvable({window_.begin + by,
-                  window_.end + by});  // immediately, so that the dragged point follows the cursor
+  window_ = resolvable(
+      {window_.begin + by, window_.end + by});  // no glide: the dragged point follows the cursor
 }
 
 TimeWindow Viewport::latest(const Timeline& timeline) {

@@ -18,8 +18,7 @@ constexpr std::size_t most_arrows = 300;  // more would cover everything
 constexpr float arrow_size = 4.5f;
 constexpr std::size_t most_open = 64;  // in a run, a lane has at most 8
 constexpr float least_row = 0.5f;      // pixels of height below which a row is not visible
-constexpr float least_open =
-    6;  // minimum width of an open span in pixels, even if its clock has stopped
+constexpr float least_open = 6;        // minimum width in pixels of an open span
 
 std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wide) {
   const char letter = letter_of(span.category);

@@ -68,8 +68,7 @@ class TimelineView {
   float scroll_ = 0;  ///< vertical, if the lanes do not all fit
   bool keys_held_ = false;
   bool dragging_overview_ = false;
-  bool dragged_ =
-      false;  ///< the mouse moved while the button was down, so releasing it is not a click
+  bool dragged_ = false;  ///< whether the mouse moved while the button was down
   /// The number of boxes that this frame may still draw. The limit matters only for a window full
   /// of overlapping spans.
   std::size_t boxes_left_ = 0;

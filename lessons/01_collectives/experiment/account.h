@@ -17,7 +17,7 @@ namespace lockstep {
 
 constexpr int largest_by_default = 1 << 22;
 
-/// Throws UsageError for impossible sizes.
+/// Throws UsageError for sizes that the lesson does not support.
 inline void check_sizes(const Options& options, int elements, bool sweep, int largest) {
   constexpr int most = 1 << 26;
   if (elements < 1 || elements > most)
@@ -48,7 +48,7 @@ inline Phase all_reduces(const Lesson& lesson, Algorithm algorithm) {
   return {.name = name_of(algorithm), .first_step = 0, .steps = lesson.options().run.steps};
 }
 
-/// Predicts a rank's bytes sent and its memory: the array, and one chunk of scratch.
+/// Predicts the bytes that a rank sends, and its memory: the array and one chunk of scratch memory.
 inline Predicted predict(const Plan& plan, const Place& place, Algorithm algorithm,
                          std::int64_t elements) {
   Predicted predicted;
@@ -61,13 +61,13 @@ inline Predicted predict(const Plan& plan, const Place& place, Algorithm algorit
       n == 1 ? 0
       : ring ? chunk_elements(elements, n, 0)
              : all_reduce_scratch(algorithm, elements, n, plan.receives_combine);
-  predicted.peak_bytes.fill(0);  // there is no model
+  predicted.peak_bytes.fill(0);  // this lesson has no model
   predicted.peak_bytes[MemoryCategory::communication] = 4 * (elements + scratch);
   return predicted;
 }
 
-/// The machine that predictions assume: the given cluster or, on the wall clock, this machine's α
-/// and β, measured now. All ranks must call this; only rank 0 gets the result.
+/// The machine that predictions assume: the given cluster or, on the wall clock, this machine,
+/// whose α and β are measured now. All ranks must call this; only rank 0 gets the result.
 inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
   if (rank.clock.is_modelled()) return rank.clock.cluster();
   Cluster machine{.name = "this machine"};
@@ -79,7 +79,7 @@ inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
   return machine;
 }
 
-/// One all-reduce's observed time with its prediction. `native` is the time of the library's own
+/// The observed and the predicted time of one all-reduce. `native` is the time of the library's own
 /// all-reduce, if requested.
 struct Measured {
   Algorithm algorithm;

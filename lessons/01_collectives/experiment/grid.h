@@ -19,8 +19,8 @@ namespace lockstep {
 
 /// Shows each rank's chunks after every step, read from the buffers themselves. Rank r contributes
 /// 2^r in every element, so that a sum shows whose contributions it contains: 13 = 8 + 4 + 1
-/// contains those of ranks 3, 2 and 0. (A float is exact up to 2^24; the grid is drawn for up to 16
-/// ranks.)
+/// contains those of ranks 3, 2 and 0. (A float is exact up to 2^24, and the grid is drawn for at
+/// most 16 ranks.)
 class Grid {
  public:
   static constexpr int most_ranks = 16;
@@ -40,8 +40,8 @@ class Grid {
     for (int i = 0; i < ring_.size(); ++i) held_.push_back(held_in(ring_.chunk(data_, i)));
   }
 
-  /// Returns the drawing on rank 0, and "" on the others or if note() was never called. All ranks
-  /// must call this.
+  /// Returns the drawing on rank 0. Returns "" on the other ranks, or if note() was never called.
+  /// All ranks must call this.
   std::string draw(Transport& transport, const Console& console) const {
     if (steps_.empty()) return {};
     const std::string mine{reinterpret_cast<const char*>(held_.data()),
@@ -68,7 +68,7 @@ class Grid {
   std::string draw(const std::vector<std::string>& ranks, const Console& console) const {
     if (ranks.empty()) return {};
     const auto N = ranks.size();
-    const bool names = N <= 4;  // show the ranks in a sum, or only their number
+    const bool names = N <= 4;  // whether to list the ranks in a sum; otherwise shows only how many
     const std::size_t cell = names ? N + 1 : 1;
     const std::size_t block = std::max<std::size_t>(N * cell + 2, 22);
     const std::size_t a_row =
@@ -115,8 +115,8 @@ class Grid {
     text += '\n';
   }
 
-  /// Draws a cell, with ranks in the order in which their contributions were added, the holder
-  /// last.
+  /// Draws a cell. Lists the ranks in the order in which their contributions were added, the
+  /// chunk's holder last.
   static std::string shown(std::uint32_t held, int rank, int N, std::size_t width, bool colour) {
     const std::uint32_t all = (1U << N) - 1;
     const int count = std::popcount(held);

@@ -48,9 +48,9 @@ inline void fill_with_noise(const Rank& rank, View data, std::uint64_t seed) {
   from_host(rank.device, values, data);
 }
 
-/// Sums noise with `ours` and with Group::all_reduce's ring. Throws RunError unless all ranks get
-/// the same bits and, with `like_the_group`, also the bits of Group's ring. All ranks must call
-/// this.
+/// Sums noise with `ours` and with Group::all_reduce's ring. Throws RunError unless the results are
+/// bitwise identical on all ranks and, with `like_the_group`, also bitwise identical to those of
+/// Group's ring. All ranks must call this.
 inline void check_bits(Rank& rank, Group& group, View data, std::uint64_t seed, bool like_the_group,
                        const std::function<void(View)>& ours) {
   fill_with_noise(rank, data, seed);
@@ -70,7 +70,7 @@ inline void check_bits(Rank& rank, Group& group, View data, std::uint64_t seed, 
     throw RunError(fmt::format("rank {}: the sum has other bits than on rank 0", rank.id));
 }
 
-/// Prints what the checks above have shown.
+/// Prints the result of the checks above.
 inline void print_proof(bool computes, bool like_the_group) {
   if (!computes)
     return fmt::print(

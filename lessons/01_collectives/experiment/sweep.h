@@ -15,13 +15,13 @@
 
 namespace lockstep {
 
-/// Times all-reduces of many sizes on 2, 4, 8, ... and all ranks, and prints the times and the
-/// predictions in a table like that of nccl-tests. Then compares all algorithms. All ranks must
+/// Times all-reduces of many sizes on 2, 4, 8, ... and all ranks, and prints the observed and
+/// predicted times in a table like that of nccl-tests. Then compares all algorithms. All ranks must
 /// call each method; rank 0 prints.
 class Sweep {
  public:
-  /// `machine` has the α and β of the predictions; only rank 0 needs it. With `quiet`, nothing is
-  /// printed.
+  /// `machine` holds the α and β for the predictions; only rank 0 needs it. With `quiet`, nothing
+  /// is printed.
   Sweep(Rank& rank, Cluster machine, std::int64_t largest_bytes, bool quiet)
       : rank_(rank),
         machine_(std::move(machine)),
@@ -93,8 +93,8 @@ class Sweep {
   static constexpr std::int64_t smallest = 256;  ///< bytes
 
   class Members;
-  /// The machine under load: on the wall clock, α and β are measured while all ranks communicate; a
-  /// modelled link is never shared.
+  /// The machine under load. On the wall clock, α and β are measured while all ranks communicate.
+  /// On the modelled clock, load makes no difference, because links are never shared.
   Cluster busy_machine(Members& members) const {
     Cluster machine = machine_;
     if (!rank_.clock.is_modelled()) machine.within = machine.between = members.busy_link();
@@ -157,8 +157,8 @@ class Sweep {
       Rank& rank = sweep_.rank_;
       const View data = slice(sweep_.data_, 0, bytes / 4);
       if (group == nullptr) return time_of(rank, bytes, {});
-      // First checks the result: ones must add up to N in every element. Then times zeros, whose
-      // repeated sums do not grow.
+      // First checks the result: if every rank contributes ones, every element must become N. Then
+      // times sums of zeros, which do not grow when they are repeated.
       fill(data, 1.0F);
       group->all_reduce(data, algorithm).wait();
       const bool right = std::ranges::all_of(to_host(rank.device, data), [&](float value) {
@@ -223,7 +223,7 @@ class Sweep {
     Algorithm now = predicted_fastest(at * unit, N, machine);
     print("  predicted: {} ({})", name_of(now), virtue(now));
     for (;;) {
-      std::int64_t other = at;  // first in steps of a few percent, then by bisection
+      std::int64_t other = at;  // searched in steps of a few percent, then by bisection
       while (other <= last && predicted_fastest(other * unit, N, machine) == now) {
         at = other;
         other += std::max<std::int64_t>(other / 64, 1);

@@ -60,7 +60,7 @@ inline Picoseconds time_of(Rank& rank, std::int64_t bytes,
   return median(taken);
 }
 
-/// α and β on the wall clock, fitted to the times of messages from 0 B to `buffer`'s size. All
+/// α and β on the wall clock, fitted to the times of messages of 0 B up to `buffer`'s size. All
 /// ranks must call this. `message` runs the exchange on this rank; if it is empty, the rank only
 /// waits. `share` is the fraction of the measured time that one message takes.
 inline Link measure_link(Rank& rank, View buffer, double share,
@@ -69,7 +69,7 @@ inline Link measure_link(Rank& rank, View buffer, double share,
   const auto whole = static_cast<std::int64_t>(buffer.bytes());
   for (const std::int64_t most : {0, 4, 256, 1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22}) {
     const std::int64_t bytes = std::min(most, whole);
-    if (!times.empty() && times.back().bytes == bytes) break;  // the buffer is no larger
+    if (!times.empty() && times.back().bytes == bytes) break;  // the largest size has been measured
     const View part = slice(buffer, 0, bytes / 4);
     const Picoseconds time =
         time_of(rank, bytes, message ? [&] { message(part); } : std::function<void()>{});

@@ -42,9 +42,9 @@ struct Probe {
   Gpt model;
 };
 
-/// The loss of information when a batch's gradients are computed in a narrow type.
+/// The loss of information when a batch's gradients are computed in a 16-bit type.
 struct Lost {
-  double to_zero = 0;  ///< share of gradients that are nonzero in f32 and zero in the narrow type
+  double to_zero = 0;      ///< share of gradients that are nonzero in f32 and zero in 16 bits
   double to_infinity = 0;  ///< share of the gradients that are infinite or NaN
   double error = 0;        ///< ‖narrow / scale − f32‖₂ / ‖f32‖₂
 };
@@ -63,7 +63,7 @@ inline Lost lost_gradients(const std::vector<float>& f32, const std::vector<floa
           std::sqrt(difference / norm)};
 }
 
-/// Compares the gradients of one batch at the given weights, in each narrow type, with those in
+/// Compares the gradients of one batch at the given weights, in each 16-bit type, with those in
 /// f32.
 inline void print_lost_gradients(const GptConfig& config, Device device,
                                  const std::vector<Parameter*>& weights, const Batch& batch) {

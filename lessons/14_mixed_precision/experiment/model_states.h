@@ -14,8 +14,8 @@
 namespace lockstep {
 
 /// Returns the bytes of a whole model on one device as the allocator counts them after building the
-/// model and its optimizer. Uses the meta device, so any size can be counted. Activations are the
-/// peak of one microbatch of `batch` sequences.
+/// model and its optimizer. Uses the meta device, so any size can be counted. The activations are
+/// those at the peak of one microbatch of `batch` sequences.
 inline MemoryUse counted_states(GptConfig config, DType dtype, int batch) {
   config.dtype = dtype;
   Memory memory{DeviceKind::meta};
@@ -32,7 +32,8 @@ inline MemoryUse counted_states(GptConfig config, DType dtype, int batch) {
 }
 
 /// Prints the model states in f32 and in `narrow`, by category, in bytes per parameter: the derived
-/// value, then "=" if the allocator agrees, or "/" and the allocator's value.
+/// value, followed by "=" if the allocator's value is equal, or else by "/" and the allocator's
+/// value.
 inline void print_states(const GptConfig& config, DType narrow, int batch) {
   const std::int64_t parameters = config.parameter_count();
   const auto each = [&](std::int64_t bytes) {

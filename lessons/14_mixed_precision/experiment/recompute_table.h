@@ -38,8 +38,8 @@ inline RecomputeCount derived(const GptConfig& config, int batch, Recompute mode
 }
 
 /// Runs the layers' forward and backward passes for one microbatch on a device that allocates and
-/// computes nothing, so it can count models too large for any machine. Returns the modelled time
-/// and puts the bytes in `count`.
+/// computes nothing, so it can count the cost of models that are too large for any machine. Returns
+/// the modelled time and puts the bytes in `count`.
 inline Picoseconds run_uncomputed(const GptConfig& config, int batch, Recompute mode,
                                   const Cluster& cluster, RecomputeCount& count) {
   Memory memory{DeviceKind::meta};
@@ -66,8 +66,8 @@ inline RecomputeCount counted(const GptConfig& config, int batch, Recompute mode
   return count;
 }
 
-/// Prints the three modes for one model: the formula's values, "=" if the count agrees to the byte
-/// and the FLOP, and the modelled time of a microbatch (`batch` sequences) on one rank of
+/// Prints the three modes for one model: the formula's values, "=" if the counted values are
+/// exactly equal, and the modelled time of a microbatch (`batch` sequences) on one rank of
 /// `cluster`.
 inline void print_recompute_table(const std::string& title, const GptConfig& config, int batch,
                                   const Cluster& cluster) {
@@ -91,7 +91,7 @@ inline void print_recompute_table(const std::string& title, const GptConfig& con
   std::fflush(stdout);
 }
 
-/// Prints the tables for the run's own model and for GPT-3, as if GPT-3 fitted on one GPU.
+/// Prints the tables for the run's own model and for GPT-3 (as if GPT-3 fitted on one GPU).
 inline void print_recompute_tables(const GptConfig& config, int batch, const Cluster& cluster) {
   GptConfig gpt3{.layers = 96, .hidden = 12288, .heads = 96, .sequence = 2048, .vocabulary = 50257};
   gpt3.dtype = config.dtype;
