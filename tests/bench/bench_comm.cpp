@@ -1,4 +1,5 @@
-// Compares the time of messages between ranks in threads with the time of copying the same bytes.
+// Compares the time that messages between ranks in threads take with the time for copying the same
+// bytes.
 
 #include <fmt/format.h>
 

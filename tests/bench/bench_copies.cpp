@@ -1,5 +1,5 @@
-// Times the schemes of lessons 02 and 05 on the wall clock with two ranks in threads. Measures the
-// speed of data parallelism relative to independent copies, and the speed of ZeRO-3 relative to
+// Times the techniques of lessons 02 and 05 on the wall clock, with two ranks in threads. Measures
+// the speed of data parallelism relative to independent copies, and the speed of ZeRO-3 relative to
 // data parallelism.
 
 #include "tests/bench/copies.h"

@@ -1,10 +1,10 @@
 // Measures the overhead of sharing cores: the CPU time of a whole run of lesson 09 with 8 ranks,
 // divided by the CPU time of one rank doing the same work (same model, batch and microbatches).
 //
-// CPU time is user plus system time of all threads and processes of the run. Each configuration
-// runs once with many steps and once with few; the difference is the cost of the extra steps,
-// because startup (MPI_Init, initial values) and shutdown cancel out. The comparison with one
-// device and the trace are off (--parity off, --trace none).
+// CPU time is the user and system time of all threads and processes of the run. Each configuration
+// runs once with many steps and once with few. The difference is the cost of the extra steps,
+// because startup (MPI_Init, initial values) and shutdown cancel out. The parity check and the
+// trace are off (--parity off, --trace none).
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -35,7 +35,7 @@ Options four_ranks() {
   return options;
 }
 
-/// Returns how many operations to run between two barriers, enough to make the barriers' skew
+/// Returns the number of operations to run between two barriers: enough to make the barriers' skew
 /// negligible.
 int operations(std::int64_t bytes) {
   return static_cast<int>(std::max<std::int64_t>(64 * megabyte / bytes, 2));
@@ -47,7 +47,7 @@ int process() {
   return rank;
 }
 
-/// Returns, on every process, the seconds that `work` takes on the slowest process.
+/// Returns, on every process, the number of seconds that `work` takes on the slowest process.
 template <class Work>
 double slowest(Work&& work) {
   MPI_Barrier(MPI_COMM_WORLD);
@@ -113,7 +113,7 @@ class ThreadedRing {
       });
       if (failure.empty()) return;
       fmt::print(stderr, "{}\n", failure);
-      std::_Exit(1);  // otherwise the main thread would wait forever; mpirun ends the rest
+      std::_Exit(1);  // otherwise the main thread would wait forever; mpirun ends the others
     }};
   }
   ~ThreadedRing() {

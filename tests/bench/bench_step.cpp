@@ -1,6 +1,7 @@
 // Measures a whole training step on one thread: its share of the processor's peak, its speed
 // compared with PyTorch's step in the same run (if `python3` has PyTorch), and each kernel's share
-// of its time. Times are the thread's own, so other processes on the machine hardly affect them.
+// of its time. All times are CPU times of the thread, so other processes on the machine hardly
+// affect them.
 
 #include <fmt/format.h>
 

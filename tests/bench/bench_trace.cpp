@@ -29,8 +29,9 @@ void put(benchmark::State& state, const std::vector<double>& nanoseconds, double
   state.SetLabel(what);
 }
 
-/// Returns each burst's nanoseconds per operation. Bursts start one millisecond apart, for a rate
-/// of one million operations per second, so the writer gets as much of a core as in a real run.
+/// Returns each burst's time per operation, in nanoseconds. Bursts start one millisecond apart,
+/// which gives a rate of one million operations per second, so the writer gets as much of a core as
+/// in a real run.
 std::vector<double> bursts(int rounds, const std::function<void()>& of_a_burst) {
   std::vector<double> nanoseconds;
   double next = seconds_now();
@@ -138,8 +139,8 @@ void writer(benchmark::State& state) {
   state.SetLabel("million spans a second, formatted and in the file");
 }
 
-/// Records one million spans in one second and measures the time to write the spans that are left
-/// at the end.
+/// Records one million spans in one second, and measures how long the writer then takes to write
+/// the remaining spans.
 void keeps_up(benchmark::State& state) {
   std::vector<double> behind;
   for (int round = 0; round < 3; ++round) {
@@ -153,7 +154,7 @@ void keeps_up(benchmark::State& state) {
 }
 
 /// Compares the speed of a rank whose viewer reads slowly with that rank's speed without a viewer.
-/// The slow viewer must have received everything at the end.
+/// At the end, the slow viewer must have received everything.
 void slow_viewer(benchmark::State& state) {
   constexpr int spans = 100'000;
   bool complete = true;

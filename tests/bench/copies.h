@@ -14,8 +14,8 @@
 #include "tests/bench/side_by_side.h"
 #include "tests/support/copies_checks.h"
 
-/// Alternates training steps of data parallelism or ZeRO on two ranks with steps of another scheme
-/// on the same ranks. Works for ranks in threads and in processes.
+/// Alternates training steps of data parallelism or ZeRO on two ranks with steps of another
+/// technique on the same ranks. Works for ranks in threads and in processes.
 namespace lockstep::bench {
 
 /// The model to train, with `batch` sequences per rank.
@@ -23,7 +23,7 @@ struct CopiesWork {
   const char* name;
   GptConfig model;
   int batch;
-  bool bound;  ///< whether compute exceeds communication, in which case the requirements apply
+  bool bound;  ///< whether compute exceeds communication; only then do the requirements apply
   const char* what;
 };
 
@@ -107,13 +107,13 @@ struct Compared {
   /// lasts until the slowest rank is done, the remaining difference between the two sides is the
   /// cost of communication.
   SideBySide sides;
-  /// The same comparison, computed from the sum of the ranks' rates. On an otherwise idle machine
+  /// The same comparison, computed from the sum of the ranks' rates. On an otherwise idle machine,
   /// the two comparisons agree.
   SideBySide by_rates;
   double processor_ratio = 0;  ///< our CPU time over the other side's
 };
-/// Calls `ours` and `other` with the step number. Each turn is one step, and all ranks start it
-/// together.
+/// Calls `ours` and `other` with the step number. Each turn is one step, and all ranks start the
+/// step together.
 inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(int)>& ours,
                               const std::function<void(int)>& other) {
   std::vector<TurnTime> times;
@@ -209,7 +209,7 @@ inline void report_time(benchmark::State& state, const Compared& compared, doubl
   if (at_most > 0) state.counters["at_most"] = at_most;
 }
 
-/// A comparison, and its required bound if compute exceeds communication.
+/// A comparison, and the bound that it must meet if compute exceeds communication.
 struct Comparison {
   const char* name;
   Compared (*run)(Rank&, const CopiesWork&, int rounds);

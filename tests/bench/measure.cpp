@@ -104,8 +104,8 @@ std::vector<MessageTime> measure_messages(Rank& rank) {
   return times;
 }
 
-/// Calls work(core) repeatedly on one thread per core, with all threads starting each call
-/// together. Returns the median time of one call.
+/// Calls work(core) repeatedly on one thread per core; all threads start each call together.
+/// Returns the median time of one call.
 template <class Make>
 double on_every_core(Make make) {
   constexpr int samples = 15;
@@ -156,7 +156,8 @@ double measure_memory() {
   return 3.0 * sizeof(float) * n / seconds;
 }
 
-/// Measures the seconds to launch a nearly empty kernel in the way that layers launch kernels.
+/// Measures how many seconds it takes to launch a nearly empty kernel in the way that layers launch
+/// kernels.
 double measure_launch(Rank& rank) {
   constexpr int launches = 1000;
   float x = 0;
@@ -226,7 +227,7 @@ void measure(Rank& rank, const Flags& flags) {
                     .memory_bandwidth = measure_memory(),
                     .launch_seconds = measure_launch(rank),
                     .within = fit_segments(times, bound)};
-    cluster.between = cluster.within;  // there is only one node
+    cluster.between = cluster.within;  // the measured machine is a single node
     print_fit(cluster, times, flags);
     write(cluster, flags.output);
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The peak rate of one core of this machine, the yardstick for all computation. A comparison with
-/// a library's routine means little if that routine is itself slow.
+/// The peak rate of one core of this machine, which all computation is measured against. (A
+/// comparison with a library's routine would mean little if that routine were itself slow.)
 
 #include <string>
 

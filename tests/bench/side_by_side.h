@@ -15,7 +15,7 @@
 ///   at_least, at_most   its bound, if any
 ///   low, high           the quartiles over the rounds; `value` is the median
 ///
-/// Other counters appear unchanged. The label names the two sides.
+/// Other counters appear in the table unchanged. The label names the two sides.
 namespace lockstep::bench {
 
 /// The rounds of a comparison, each with one timing of either side, in seconds.
@@ -38,8 +38,8 @@ class SideBySide {
   std::vector<double> ours_, other_;
 };
 
-/// Times both sides for `rounds` rounds, alternating which side goes first, after one warm-up
-/// round. Each side is a function that returns the seconds it took.
+/// Times both sides for `rounds` rounds, after one warm-up round; the sides take turns in going
+/// first. Each side is a function that returns the seconds it took.
 template <class Ours, class Other>
 SideBySide take_turns(int rounds, Ours&& ours, Other&& other) {
   SideBySide result;

@@ -13,7 +13,7 @@
 /// Random programs of messages and collectives that cannot deadlock. All ranks issue their
 /// operations without blocking, in one global order, and each rank chooses when to wait for them.
 /// (All members of the first unfinished operation eventually issue it, because a member can be
-/// waiting only for an earlier operation, and all earlier operations have finished.)
+/// waiting only for earlier operations, and those have all finished.)
 namespace lockstep::testing {
 
 struct Step {
@@ -126,7 +126,7 @@ class Player {
     Group& members = group(step);
     const int self = members.rank();
     const int size = members.size();
-    const int mark = static_cast<int>(i);  // makes the values of each step different
+    const int mark = static_cast<int>(i);  // so that the values differ from step to step
     Issued issued;
     auto data = std::make_unique<std::vector<float>>(whole_values(self + mark, step.elements));
     switch (step.kind) {

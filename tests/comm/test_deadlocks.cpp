@@ -16,7 +16,7 @@ namespace {
 
 /// Runs a program that must fail, and returns its failure.
 std::string failure_of(int ranks, const std::function<void(Rank&, ThreadRun&)>& body) {
-  ThreadRun run{modelled_options(ranks), 60};  // the time-out, in case the deadlock is not detected
+  ThreadRun run{modelled_options(ranks), 60};  // ends the run if the deadlock is not detected
   return run([&](Rank& rank) { body(rank, run); });
 }
 

@@ -6,7 +6,7 @@
 #include "tests/support/ranks.h"
 
 // A Work that is dropped without wait() cancels its unfinished operation: no rank hangs, no rank
-// touches its buffers afterwards, and the other ranks fail with a message.
+// accesses its buffers afterwards, and the other ranks fail with an error message.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -107,7 +107,7 @@ TEST_CASE("dropped: finished work is not lost") {
     for (int i = 0; i < 20; ++i) {
       std::vector<float> values(8, 1.0F), more(8, 1.0F);
       Work first = rank.world.all_reduce(view(values));
-      rank.world.all_reduce(view(more)).wait();  // completes the first all_reduce, too
+      rank.world.all_reduce(view(more)).wait();  // completes the first all_reduce too
       if (i % 3 != rank.id) first.wait();
     }
   });

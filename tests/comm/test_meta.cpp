@@ -245,7 +245,7 @@ TEST_CASE("meta: a member that has finished, and one that dropped its call") {
       Work sum = rank.world.all_reduce(elements(8));
       if (rank.id != who) sum.wait();
     });
-    // A third rank that has not joined yet but still runs does not hide the failure.
+    // A third rank that has not joined yet but is still running does not hide the failure.
     const std::string other = failure_of(4, [&](Rank& rank, ThreadRun& run) {
       if (rank.id == who) return;
       if (rank.id == (who + 1) % 3) return run.sleep_until_failure();
@@ -356,12 +356,12 @@ TEST_CASE("meta: dropping a call also drops later ones") {
   CHECK(missing(failure, {"rank 0: the all_reduce of world (test_meta.cpp:",
                           "was dropped before it was done"}) == "");
 
-  // Dropping finished work loses nothing, and the bytes that the work sent are counted.
+  // Dropping a finished Work loses nothing, and the bytes that it sent are still counted.
   ThreadRun run{on_meta(modelled_options(3))};
   CHECK(run([&](Rank& rank) {
           for (int i = 0; i < 20; ++i) {
             Work first = rank.world.all_reduce(elements(9));
-            rank.world.all_reduce(elements(9)).wait();  // completes the first all_reduce, too
+            rank.world.all_reduce(elements(9)).wait();  // completes the first all_reduce too
             if (i % 3 != rank.id) first.wait();
           }
         }) == "");

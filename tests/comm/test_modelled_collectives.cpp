@@ -13,7 +13,7 @@ namespace {
 constexpr Picoseconds us = 1'000'000;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// A collective, and the rounds that it must perform.
+/// A collective, and the rounds that it must consist of.
 struct Case {
   std::string name;
   std::function<Work(Rank&, View)> issue;
@@ -119,8 +119,8 @@ Cluster two_nodes(int ranks, Link within, Link between) {
 
 }  // namespace
 
-// The collectives follow one another, so a lane may still be occupied by the previous collective.
-// The ranks arrive at each collective at different times.
+// The collectives follow one another directly, so a lane may still be occupied by the previous
+// collective. The ranks arrive at each collective at different times.
 TEST_CASE("modelled: every collective takes the time of its rounds, to the picosecond") {
   FixedTimes times;
   times.set(Category::forward, 7 * us / 3);
@@ -205,7 +205,7 @@ TEST_CASE("modelled: a ring that crosses a slow link runs at that link's speed")
     const std::int64_t n = 250 * ranks;  // 1000 bytes per chunk
     const Cluster slow = two_nodes(ranks, {0, infinite}, {0, 1e8});
     CHECK(longest(ring, ranks, slow, n) == 2 * (ranks - 1) * 10 * us);
-    // A slow link's latency delays a round only if no other delay hides it.
+    // A slow link's latency delays a round only if no longer delay hides it.
     const Cluster far = two_nodes(ranks, {1e-6, 1e9}, {1e-5, 1e8});
     CHECK(longest(ring, ranks, far, n) > 2 * (ranks - 1) * 10 * us);
     CHECK(longest(ring, ranks, far, n) <= 2 * (ranks - 1) * 20 * us);

@@ -122,7 +122,7 @@ std::string wrong_with(unsigned seed, const char* device, Fault& fault) {
           return strike(struck.fault, program.steps[i], rank, run, player);
         });
       } catch (const std::runtime_error& error) {
-        // After a step is left out, a rank may receive the values of another message.
+        // If a rank skips a step, another rank may receive the values of the wrong message.
         if (std::string{error.what()}.find("other values") == std::string::npos) throw;
       }
     });

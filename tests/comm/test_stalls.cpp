@@ -18,7 +18,7 @@ namespace {
 
 constexpr double patience = 0.6;
 
-/// A run with a short time-out, and the notices that the run gave. The last kernel of each test
+/// A run with a short time-out, and the notices that it has given. The last kernel of each test
 /// ends by failing the run, so the short time-out does not apply to anything after that kernel.
 struct ImpatientRun {
   explicit ImpatientRun(int ranks, Clock clock = Clock::modelled({}, {}))

@@ -59,7 +59,7 @@ TEST_CASE("shared storage is counted once, until its last owner releases it") {
   second.reset();
   CHECK(memory.current().total() == 0);
   second.reset();
-  second.charge_to(MemoryCategory::gradients);  // no effect without storage
+  second.charge_to(MemoryCategory::gradients);  // has no effect without storage
   CHECK(memory.current().total() == 0);
   CHECK_FALSE(static_cast<bool>(second.share()));
   CHECK(second.memory() == nullptr);

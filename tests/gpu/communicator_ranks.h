@@ -86,7 +86,7 @@ inline int read(const void* data, std::size_t i, DType dtype) {
   return 0;
 }
 
-/// Returns a View of GPU memory that the rank's queue fills with the numbers of `all`.
+/// Returns a View of GPU memory that the rank's queue fills with the numbers in `all`.
 inline View on_gpu(const Rank& rank, const Values& all, DType dtype = DType::f32) {
   std::vector<std::byte> host(all.size() * size_of(dtype));
   for (std::size_t i = 0; i < all.size(); ++i) write(host.data(), i, dtype, all[i]);

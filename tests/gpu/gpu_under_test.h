@@ -19,12 +19,12 @@
 
 namespace lockstep::test {
 
-/// The library that $LOCKSTEP_GPU_LIBRARY names: CUDA's, or one built from the same sources over
-/// the emulator.
+/// The library that $LOCKSTEP_GPU_LIBRARY names: CUDA's, or one built from the same sources on top
+/// of the emulator.
 GpuLibrary& library();
 /// Whether the library is the emulator, which reveals behaviour that CUDA permits but rarely shows.
 bool is_emulated();
-/// Whether the emulator leaves queued work until some thread waits for it.
+/// Whether the emulator postpones queued work until some thread waits for it.
 bool is_lazy();
 inline int gpus() {
   return static_cast<int>(library().gpus().size());

@@ -18,14 +18,15 @@
 namespace lockstep::testing {
 namespace {
 
-/// The host memory that a call may touch, [begin, end), and its copy on the GPU between two
+/// The host memory that a call may access, [begin, end), and its copy on the GPU between two
 /// margins.
 struct Region {
   std::byte *begin, *end;
   std::byte* device = nullptr;  // start of the allocation
   std::size_t first = 0;        // offset of `begin` in the allocation
-  /// The margin's fill byte. It makes a large number in every type and differs between regions, so
-  /// results computed from one margin do not match another by chance. (NaN would stay NaN.)
+  /// The margin's fill byte. It gives a large number in every type, and differs between regions, so
+  /// results computed from different margins do not match by chance. (With NaN, all such results
+  /// would be NaN.)
   std::byte poison{};
 
   static constexpr std::size_t margin = 512, alignment = 256;

@@ -7,9 +7,10 @@
 #include "kernels/element.h"
 #include "tests/kernels/support.h"
 
-// Compares a GPU's attention with the oracle for the narrow types and for sizes around the tile
-// sizes, and tests the guarantees about bits. The emulator draws a different order of threads for
-// each kernel, so results that agree bitwise on the emulator do not depend on that order.
+// Compares a GPU's attention with the oracle for 16-bit types and for sizes around the tile sizes,
+// and tests which results must be bitwise identical. The emulator draws a different order of
+// threads for each kernel, so results that are bitwise identical on the emulator do not depend on
+// that order.
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -142,7 +142,7 @@ TEST_CASE("members of one color make a communicator, in the order of their keys"
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += value(r, static_cast<int>(i), 1);
       CHECK(from_gpu(rank, data) == sum);
     }
-    // The whole communicator keeps working.
+    // The original communicator still works.
     const View whole = on_gpu(rank, values(rank.index, 30, 2));
     rank.world.all_reduce(rank.queue, whole);
     CHECK(from_gpu(rank, whole) == sum_of(ranks, 30, 2));

@@ -124,7 +124,7 @@ TEST_CASE("a kernel's error is returned by every later call, on its GPU only") {
 
 namespace {
 
-/// A matrix of random numbers on GPU 0, in some layout and type, and the values it represents.
+/// A matrix of random numbers on GPU 0, in some layout and type, and the values that it represents.
 struct Matrix {
   std::int64_t rows, columns, ld;
   bool row_major, transposed;

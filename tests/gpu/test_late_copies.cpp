@@ -6,7 +6,7 @@
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/shared.cuh"
 
-// The emulator completes cp.async as late as allowed, so a missing wait must show.
+// The emulator completes cp.async as late as allowed, so a missing wait must have a visible effect.
 namespace {
 
 using namespace lockstep::cuda;

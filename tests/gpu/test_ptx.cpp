@@ -5,8 +5,8 @@
 #include "tests/kernels/support.h"
 
 // The register layouts that attention relies on. The kernels fill registers as in the PTX ISA
-// manual's figures; the emulator's instructions read the registers by the manual's formulas. On a
-// GPU, the hardware determines the layouts.
+// manual's figures; the emulator's instructions read the registers according to the manual's
+// formulas. On a GPU, the hardware determines the layouts.
 
 using namespace lockstep;
 using namespace lockstep::testing;

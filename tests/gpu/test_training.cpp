@@ -41,7 +41,7 @@ bool enough_for(int ranks) {
   return test::gpus() >= ranks;
 }
 
-/// Integers, so that sums are exact; they differ between ranks.
+/// Integers, so that sums are exact. They differ between ranks.
 std::vector<float> wholes(std::int64_t n, int rank, unsigned seed) {
   std::mt19937 random{seed * 101 + static_cast<unsigned>(rank)};
   std::vector<float> values(static_cast<std::size_t>(n));
@@ -87,7 +87,7 @@ std::string check_collectives(Rank& rank, std::int64_t n, DType dtype, unsigned 
     return std::vector<float>(values.begin() + first, values.begin() + first + chunk.elements());
   };
 
-  {  // the sum sees earlier launches, later launches see the sum
+  {  // earlier launches affect the sum, and later launches see the sum
     Data data{rank, mine, dtype};
     const auto twice = [&] {
       rank.compute.launch({.name = "twice"}, {},

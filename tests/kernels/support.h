@@ -119,7 +119,7 @@ inline Doubles plus(const Doubles& a, const Doubles& b) {
   return sum;
 }
 
-/// Returns whether a and b are bitwise equal, including NaN.
+/// Returns whether a and b are bitwise identical, including NaN.
 inline bool same_bits(const Array& a, const Array& b) {
   if (a.elements() != b.elements()) return false;
   for (std::int64_t i = 0; i < a.elements(); ++i) {
@@ -146,8 +146,8 @@ inline constexpr double tolerance = 1e-5;
 /// The kernels that this program tests.
 const Kernels& kernels();
 /// Returns whether these are the CPU kernels, which make two more guarantees: a token outside the
-/// vocabulary throws, and a kernel on narrow elements gives the bits of the f32 kernel, rounded
-/// once.
+/// vocabulary throws, and the results of a kernel on 16-bit elements are bitwise identical to those
+/// of the f32 kernel, rounded once.
 bool on_cpu();
 
 }  // namespace lockstep::testing

@@ -8,8 +8,8 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-// Tests the guarantee of "the same bits for the same shapes and inputs, wherever the data lies in
-// memory", whatever other threads compute at the same time.
+// Tests that results are bitwise identical for the same shapes and inputs, wherever the data lies
+// in memory and whatever other threads compute at the same time.
 namespace {
 
 /// Runs every kernel that sums, with all arrays shifted by `offset` elements and, if the kernel

@@ -34,7 +34,7 @@ View i(Shape shape) {
 }
 
 /// Returns at least one call of each kernel that takes several views. Shapes are small: b 2, s 3, h
-/// 4, out 5, heads 2. Views that may be narrow have type `dtype`.
+/// 4, out 5, heads 2. Views that may be 16-bit have type `dtype`.
 std::vector<Call> calls(DType dtype = DType::f32) {
   const Kernels& k = kernels();
   const auto f = [dtype](Shape shape) { return view_of(shape, dtype); };
@@ -155,7 +155,8 @@ TEST_CASE("every kernel accepts matching shapes; otherwise its error names it an
         CAPTURE(extent);
         std::vector<View> views = call.views;
         const Shape fits = views[position].shape;
-        // Any vocabulary size and any longer position table are valid.
+        // A token table may have any number of rows, and a position table may have more rows than
+        // needed.
         const bool table =
             contains(call.kernel, "embedding") && fits.rank() == 2 && fits[1] == 4 && extent == 0;
         if (table && fits[0] == 7) continue;

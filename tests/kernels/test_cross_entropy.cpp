@@ -47,7 +47,7 @@ TEST_CASE("cross-entropy and its gradient, over random shapes") {
     if (t.vocabulary > 1)
       CHECK(error(t.dlogits, oracle::cross_entropy_backward(t.logits.doubles(), t.targets, t.size(),
                                                             0.125)) < tolerance);
-    // The gradient has the same bits when it is computed in place.
+    // The gradient is bitwise identical if it is computed in place.
     Array aside{t.logits.view().shape};
     aside.set(t.dlogits);
     kernels().cross_entropy_backward({}, t.logits, t.target_view(), t.lse, 0.125F, t.logits);

@@ -94,7 +94,7 @@ TEST_CASE("gelu and its derivative follow the formula") {
 
 namespace {
 
-/// A narrow type as defined by IEEE 754: sign, exponent, fraction.
+/// A 16-bit type, described as in IEEE 754: sign, exponent, fraction.
 struct Narrow {
   const char* name;
   int fraction_bits, bias;
@@ -105,8 +105,8 @@ struct Narrow {
   std::uint16_t infinite() const {
     return static_cast<std::uint16_t>((exponents() - 1) << fraction_bits);
   }
-  /// Returns the value that the definition gives these bits; for ∞, the value that would follow the
-  /// largest finite number.
+  /// Returns the value that these bits represent by definition; for ∞, the value that would follow
+  /// the largest finite number.
   double value(unsigned magnitude) const {
     const int exponent = static_cast<int>(magnitude) >> fraction_bits;
     const int fraction = static_cast<int>(magnitude) & ((1 << fraction_bits) - 1);
@@ -165,8 +165,8 @@ TEST_CASE("rounding to a narrow type gives the nearest value, ties to even") {
       else
         wrong += type.round(x) != (type.nearest(std::fabs(x)) | sign);
     };
-    // Rounding is decided at the midpoints between neighbouring narrow numbers; the test checks
-    // each midpoint and the floats on either side.
+    // Rounding changes direction at the midpoints between neighbouring 16-bit numbers, so the test
+    // checks each midpoint and the floats on either side of it.
     for (unsigned magnitude = 0; magnitude < type.infinite(); ++magnitude) {
       const auto middle =
           static_cast<float>((type.value(magnitude) + type.value(magnitude + 1)) / 2);

@@ -17,7 +17,8 @@ TEST_CASE("gelu forward and backward treat each element independently, wherever 
     CHECK(y.untouched());
     CHECK(dx.untouched());
     for (std::int64_t i = 0; i < n; ++i) {
-      // The vectorised loop, its remainder and a call on one element agree bitwise.
+      // The results of the vectorised loop, of its remainder and of a call on one element are
+      // bitwise identical.
       CHECK(y[i] == element::gelu(x[i]));
       CHECK(dx[i] == dy[i] * element::gelu_derivative(x[i]));
     }

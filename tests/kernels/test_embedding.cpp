@@ -25,7 +25,7 @@ TEST_CASE("embedding adds a row of each table; its gradient adds to the rows tha
     dx.randomize(random), dtable.randomize(random), dplaces.randomize(random);
     Array want_table{{vocabulary, h}}, want_places{{positions, h}};
     want_table.set(dtable), want_places.set(dplaces);
-    // The order is part of the contract, so f32 sums in that order agree bitwise.
+    // The order is part of the contract, so f32 sums in that order are bitwise identical.
     for (std::int64_t i = 0; i < dx.elements(); ++i) {
       const std::int64_t row = i / h, token = tokens[static_cast<std::size_t>(row)];
       want_table[token * h + i % h] += dx[i];

@@ -58,7 +58,7 @@ TEST_CASE("layernorm_forward and its gradients, over random shapes") {
     CHECK(error(t.dgain, plus(dgain, gradients.dgain)) < tolerance);
     CHECK(error(t.dbias, plus(dbias, gradients.dbias)) < tolerance);
 
-    // The gradient has the same bits when it is computed in place.
+    // The gradient is bitwise identical if it is computed in place.
     kernels().layernorm_backward_input({}, t.dy, t.x, t.gain, t.mean, t.rstd, t.dy);
     CHECK(same_bits(t.dy, t.dx));
   }

@@ -21,8 +21,8 @@ std::uint16_t rounded(DType dtype, float value) {
   return dtype == DType::bf16 ? element::to_bf16(value) : element::to_f16(value);
 }
 
-/// The same elements in f32 and, rounded, in a narrow type. After a kernel has run on both, the
-/// narrow elements should equal the rounded f32 elements. Kernels must not touch the gaps between
+/// The same elements in f32 and, rounded, in a 16-bit type. After a kernel has run on both, the
+/// 16-bit elements should equal the rounded f32 elements. Kernels must not touch the gaps between
 /// rows.
 struct Pair {
   Pair(DType dtype_, Shape shape_, Random& random, std::int64_t gap = 0)
@@ -41,8 +41,8 @@ struct Pair {
     return result;
   }
   /// Returns the number of elements that differ, including those between the rows. If the kernels
-  /// for the two types may add in different orders, returns whether the elements differ by more
-  /// than 1 % in norm.
+  /// for the two types may add in different orders, returns 1 if the elements differ by more than 1
+  /// % in norm, otherwise 0.
   int wrong(bool same_order) const {
     int count = 0;
     double difference = 0.0, norm = 0.0;
@@ -66,7 +66,7 @@ struct Pair {
   std::vector<float> wide;
 };
 
-/// Calls `kernel` on the narrow views and on the f32 views; returns the number of wrong elements. A
+/// Calls `kernel` on the 16-bit views and on the f32 views; returns the number of wrong elements. A
 /// GPU's matrix products, and a CPU's in bf16 if `product`, add in a different order for each type.
 int wrong_after(std::vector<Pair> pairs,
                 const std::function<void(const std::vector<View>&)>& kernel, bool product = false) {

@@ -14,7 +14,7 @@
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/ranks.h"
 
-// Combines techniques from several lessons on one mesh, as lesson 15 (planned) will.
+// Combines techniques from several lessons on one mesh, as lesson 15 (planned) will do.
 using namespace lockstep;
 using namespace lockstep::testing;
 

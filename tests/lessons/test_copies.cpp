@@ -39,7 +39,7 @@ TEST_CASE("... with tied weights, frozen units, larger buckets, several microbat
       {2, false, {}, unit_buckets, 3},
       {3, false, {}, 10'000'000, 1},
       {8, true, {}, 40'000, 1},
-      // (the head learns little if the layers below it are frozen at random values)
+      // (The head learns little if the layers below it are frozen at random values.)
       {4, true, {0}, unit_buckets, 1, 0.98},
       {3, true, {4}, unit_buckets, 1},
       {2, false, {2, 3}, 40'000, 1},
@@ -50,8 +50,8 @@ TEST_CASE("... with tied weights, frozen units, larger buckets, several microbat
   for (const Case& each : portion(cases, 5)) {
     Options options = small_copies(each.ranks);
     // One microbatch's last bucket (the embedding's) must be reduced before the next microbatch's
-    // first bucket (the head's) is allocated. With one block, these two hold most of an untied
-    // model.
+    // first bucket (the head's) is allocated. With only one block, these two buckets hold most of
+    // an untied model.
     if (each.microbatches > 1) options.run.model.layers = 1;
     options.run.model.tied = each.tied;
     options.run.model.frozen = each.frozen;
@@ -111,8 +111,8 @@ TEST_CASE("ZeRO-3 holds one unsharded layer and those that it prefetches") {
             return wrong;
           }) == "");
     // Bucket sizes computed by hand, in elements. A block's twelve parameters, each padded to a
-    // multiple of 64, total 5,440. The embedding's parameters of 5,140 and 220 elements also total
-    // 5,440 when padded; the head's parameters of 20, 20 and 5,140 total 5,312.
+    // multiple of 64, total 5,440. The embedding's parameters, with 5,140 and 220 elements, also
+    // total 5,440 when padded; the head's, with 20, 20 and 5,140 elements, total 5,312.
     const std::int64_t block = 5'440, embedding = 5'440, head = 5'312;
     const std::int64_t shards = (6 * block + embedding + head) / 2;
     const std::int64_t gathered =

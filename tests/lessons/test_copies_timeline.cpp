@@ -23,7 +23,7 @@ TEST_CASE("with communication as long as backward, overlap leaves little of it e
       options.run.steps = 1;
       Cluster cluster;
       cluster.flops = 1e12;
-      // Returns the seconds of one step and the bytes that a rank sends in it.
+      // Returns the duration of one step in seconds, and the bytes that a rank sends in that step.
       const auto step = [&](Scheme scheme) {
         options.platform.clock = Clock::modelled(cluster);
         std::pair<double, std::int64_t> result;
@@ -114,7 +114,7 @@ TEST_CASE("prefetching hides the all-gathers; without it every all-gather is exp
   };
   const double none = step(Scheme::zero_3, 0), one = step(Scheme::zero_3, 1);
   const double gathers =
-      2 * 0.75 * 4 * 436'864 / 1.25e10;  // all all-gathers, at this cluster's 100 Gb/s
+      2 * 0.75 * 4 * 436'864 / 1.25e10;  // the time of all all-gathers, at this cluster's 100 Gb/s
   CHECK(none - one > 0.5 * gathers);
   CHECK(step(Scheme::zero_3, 2) <= one);
   CHECK(one < step(Scheme::zero_1, 0));  // none of ZeRO-1's all-gathers overlap

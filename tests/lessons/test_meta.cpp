@@ -7,16 +7,16 @@
 #include "tests/support/meta_checks.h"
 #include "tests/support/pipeline_checks.h"
 
-// Runs whole schemes on the meta device. Times, bytes, peak memory and trace match those of the CPU
-// on the modelled clock, and even models too large for any machine can run.
+// Runs whole training schemes on the meta device. Times, bytes, peak memory and trace match those
+// of the CPU on the modelled clock, and even models that are too large for any machine can run.
 
 using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
 
-/// Random settings of a small model and of the cluster; the ranks of `options` are all replicas or
-/// all stages.
+/// Random settings for a small model and for the cluster. The ranks of `options` are either all
+/// replicas or all stages.
 class RandomSettings {
  public:
   explicit RandomSettings(unsigned seed) : random_(seed) {}

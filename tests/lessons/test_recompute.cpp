@@ -25,7 +25,7 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-/// Runs some AdamW steps on stages with one device each, with the two halves of the backward pass
+/// Runs a few AdamW steps on stages with one device each, with the two halves of the backward pass
 /// together or separated.
 Trained train(const GptConfig& config, int stages, bool halves, const ModelBuilder& factory) {
   Stages pipeline{config, stages, 3, factory};
@@ -213,8 +213,8 @@ TEST_CASE("FLOPs charged are the model's plus the derived extra ones, halves sep
 }
 
 TEST_CASE("a recomputed forward reads parameters only when backward may: ZeRO-3 unshards them") {
-  /// Moves the parameters away between the forward and backward passes and leaves garbage in their
-  /// place.
+  /// Moves the parameters elsewhere between the forward and backward passes, and leaves garbage in
+  /// their place.
   struct TakenAway : LayerHooks {
     void before_forward(const Unit& unit) override { give(unit); }
     void after_forward(const Unit& unit) override { take(unit); }
@@ -276,7 +276,7 @@ TEST_CASE("Korthikanti's bytes of a block are ours, in 16 bits and with dropout"
     return static_cast<double>(RecomputeFootprint{config, block, 4, mode}.stash) / 4;  // elements
   };
   const double mean_and_rstd = 4 * N, log_sums = a * N;
-  const double masks = 2 * N * h;                      // of the two residual branches
+  const double masks = 2 * N * h;                      // those of the two residual branches
   const double softmax_dropout = (1 + 2) * a * s * N;  // mask, and dropped-out copy
   CHECK(2 * (ours(Recompute::none) - mean_and_rstd) + masks + softmax_dropout ==
         34 * s * b * h + 5 * a * s * s * b);

@@ -182,12 +182,12 @@ TEST_CASE("lesson 01: on any cluster an all-reduce takes the predicted time, to 
 TEST_CASE("lesson 01: a ring over unlike links, by hand") {
   // Four ranks in nodes of two, with chunks of 1 KB. A message takes 1 µs + 1 µs over a near link
   // and 5 µs + 2 µs over a far one. A near hop is too short to hide the 5 µs, so no closed form
-  // holds.
+  // applies.
   const Cluster cluster = nodes_of(2, {1e-6, 1e9}, {5e-6, 5e8});
   const AllReduceTime said = predict_all_reduce(Algorithm::ring, 1000, 4, cluster);
   // Rank 1 sends its k-th message once rank 0's previous message has arrived, and so on backwards
   // around the ring. A message takes 7 µs over a far link and 2 µs over a near one; the longest
-  // path is six messages in a row, every other one over a far link.
+  // path is six messages in a row, of which every other one uses a far link.
   CHECK(said.total() == 3 * (7 + 2) * us);
   CHECK(said.latency == 3 * (5 + 1) * us);
   CHECK(said.bandwidth == 3 * (2 + 1) * us);
@@ -263,7 +263,7 @@ TEST_CASE("lesson 01: a wrong ring is detected") {
   CHECK(complaint(by_the_lesson, true) == "");
   CHECK(bits(complaint([](Rank&, View) {}, true)));
   CHECK(bits(complaint([](Rank&, View) {}, false)));
-  CHECK(bits(complaint(by(Algorithm::recursive_doubling), true)));  // the same sum, different bits
+  CHECK(bits(complaint(by(Algorithm::recursive_doubling), true)));  // not bitwise identical
   CHECK(complaint(by(Algorithm::recursive_doubling), false) == "");
 
   const std::string sum = on_threads(modelled_options(3), [&](Rank& rank) {

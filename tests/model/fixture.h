@@ -44,7 +44,7 @@ inline Floats floats(View view) {
   return result;
 }
 
-/// Compares bitwise, which is stricter than comparing numerically.
+/// Compares bit patterns, which is stricter than comparing numerically.
 inline bool same_bits(const Floats& a, const Floats& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -133,7 +133,7 @@ struct TemporaryFolder {
   std::string path;
 };
 
-/// The whole model split into stages, one device per stage, with messages copied across stage
+/// The whole model, split into stages with one device each. Messages are copied across stage
 /// boundaries.
 struct Stages {
   Stages(const GptConfig& config, int stages, std::uint64_t seed, const ModelBuilder& factory = {})

@@ -88,10 +88,10 @@ TEST_CASE("the norm and its clipping") {
   REQUIRE(squares.size() == 3);
   CHECK(squares[1].first == 3);
   CHECK(gradient_norm(squares) == doctest::Approx(norm).epsilon(1e-12));
-  // Ranks may deliver squares in any order; the sum does not depend on it.
+  // Ranks may deliver squares in any order; the sum does not depend on that order.
   std::swap(squares[0], squares[2]);
   CHECK(gradient_norm(squares) == gradient_norm(optimizer.squares()));
-  // Adding 1.0 to a very large number would lose it; summing the 1.0s first does not.
+  // Adding a 1.0 to a very large number would lose the 1.0; summing the 1.0s first does not.
   std::vector<OrderedSquare> late{{9999, 0x1p53}};
   for (int i = 0; i < 4096; ++i) late.emplace_back(i, 1.0);
   CHECK(gradient_norm(late) == std::sqrt(0x1p53 + 4096));

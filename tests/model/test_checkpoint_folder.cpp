@@ -103,7 +103,7 @@ TEST_CASE("a writer that is killed at any time leaves the old checkpoint or the 
         std::chrono::steady_clock::now() - began);
     std::mt19937 random{21};
     std::map<char, int> found;
-    // Runs at least 25 rounds, and on a slow disk more, until one round is long enough to save.
+    // Runs at least 25 rounds and, on a slow disk, more rounds until one is long enough to save.
     for (int round = 0; round < 25 || (round < 1000 && found['b'] + found['c'] == 0); ++round) {
       const pid_t writer = ::fork();
       REQUIRE(writer >= 0);

@@ -16,7 +16,7 @@ Floats read(SafetensorsFile& file, const std::string& name, const Shape& shape) 
 
 struct Distance {
   double parity = 0;  ///< ‖a − b‖₂ / max(‖b‖₂, √n · 0.02), core/README.md, "Parity"
-  double relative = 0;  ///< ‖a − b‖₂ / ‖b‖₂, stricter for small gradients
+  double relative = 0;  ///< ‖a − b‖₂ / ‖b‖₂; stricter for small gradients
 };
 
 Distance distance(const Floats& a, const Floats& b) {

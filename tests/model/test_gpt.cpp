@@ -108,7 +108,7 @@ TEST_CASE("gradients match finite differences of the loss") {
   };
   for (Parameter* parameter : model.parameters()) {
     CAPTURE(parameter->name);
-    // Checks the derivative along a random direction, which tests all elements at once.
+    // Checks the derivative in a random direction, which tests all elements at once.
     const auto n = static_cast<std::size_t>(parameter->value.elements());
     const Floats start = floats(parameter->value);
     Floats direction(n);
@@ -193,8 +193,9 @@ TEST_CASE(
 
 TEST_CASE("FLOPs are the model FLOPs of the literature") {
   // Without recomputation, Narayanan 2021 gives 72 b s L h² (1 + s/(6h) + V/(12 h L)), counting
-  // attention in full and a backward pass as two forward passes. We count half of causal attention,
-  // and its backward pass as 2.5 times its forward pass (the scores are recomputed).
+  // attention in full and a backward pass as two forward passes. Lockstep counts half of causal
+  // attention, and counts its backward pass as 2.5 times its forward pass (the scores are
+  // recomputed).
   std::mt19937 random{8};
   for (int i = 0; i < 20; ++i) {
     const GptConfig config = random_config(random);

@@ -118,7 +118,7 @@ TEST_CASE("the optimizer updates an f32 master as it would an f32 parameter, and
       }
       CHECK_FALSE(wide.master);
     }
-    CHECK_FALSE(narrow.master);  // the optimizer owned it
+    CHECK_FALSE(narrow.master);  // the optimizer owned the master
   }
 }
 

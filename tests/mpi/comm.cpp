@@ -1,6 +1,6 @@
 // Tests collectives with one process per rank; ctest runs it as mpirun -n P test_mpi_comm. It
-// checks our algorithms and MPI's against a serial oracle, and the Transport's count of sent bytes
-// against the bytes passed to MPI. `disagree I [native]` runs the I-th program in which ranks
+// checks Lockstep's algorithms and MPI's against a serial oracle, and the Transport's count of sent
+// bytes against the bytes passed to MPI. `disagree I [native]` runs the I-th program in which ranks
 // disagree, prints the error and exits with 1; `list` lists these programs.
 
 #include <fmt/format.h>

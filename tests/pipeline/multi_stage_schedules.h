@@ -10,8 +10,8 @@
 #include "core/pipeline/schedule.h"
 
 /// Schedules with several stages per rank, valid by construction. Every stage runs its backward
-/// passes in ascending order of microbatches, so training with these schedules gives the same bits
-/// as one device.
+/// passes in ascending order of microbatches, so the results of training with these schedules are
+/// bitwise identical to those of one device.
 namespace lockstep {
 
 /// Places stage s on rank s mod p, as in interleaved 1F1B.
@@ -29,7 +29,7 @@ inline std::vector<int> v_placement(int ranks) {
   return rank_of_stage;
 }
 
-/// Which backward passes are split into I and W.
+/// The backward passes that are split into I and W.
 enum class Split { none, all, some };
 
 /// Returns a schedule with this placement and empty action lists. It has as many ranks as the

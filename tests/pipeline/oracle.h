@@ -9,8 +9,8 @@
 #include "core/pipeline/simulator.h"
 
 /// A second simulator, simple and slow, against which Lockstep's own is checked. It has no ready
-/// sets and no event order: it starts everything at time 0 and applies each rule of modelled time
-/// to everything, repeatedly, until nothing changes.
+/// sets and no event order: it sets all times to 0, and then repeatedly applies every rule of
+/// modelled time to all actions and messages until nothing changes.
 namespace lockstep::oracle {
 
 /// Identifies a result and the message that carries it: (stage, microbatch, whether forward).
@@ -28,8 +28,8 @@ struct Timed {
   std::map<Result, Message> messages;
 };
 
-/// Returns the times of a complete schedule, or nothing if it deadlocks, in which case times grow
-/// forever. (This requires that no action takes zero time.)
+/// Returns the times of a complete schedule, or nothing if it deadlocks. (In a deadlock, times
+/// would grow forever.) (This requires that no action takes zero time.)
 inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes& times) {
   Timed timed;
   std::map<Result, Picoseconds> made;                                       // time of each result

@@ -44,14 +44,14 @@ std::vector<std::int64_t> peaks(const Schedule& schedule) {
 
 TEST_CASE("buffers in flight, counted by hand") {
   using Peaks = std::vector<std::int64_t>;
-  // Until the first gradient arrives, a rank of GPipe keeps one receive and all its sends open.
+  // Until the first gradient arrives, a rank under GPipe keeps one receive and all its sends open.
   CHECK(peaks(gpipe(4, 16)) == Peaks{17, 17, 17, 16});
   CHECK(peaks(gpipe(1, 4)) == Peaks{0});
   // F0 and F1 have been sent, and a receive for a gradient is open.
   CHECK(peaks(one_f_one_b(2, 4)) == Peaks{3, 3});
   CHECK(peaks(one_f_one_b(4, 8)) == Peaks{5, 5, 5, 3});
   // Both ranks begin with two open receives. Rank 0 also sends 0F0's output. Rank 1 consumes it,
-  // hands 1F0's output over to its own 2F0, and sends 2F0's output in place of the first receive.
+  // passes 1F0's output on to its own 2F0, and sends 2F0's output in place of the first receive.
   CHECK(peaks(chunk_by_chunk({0, 1, 1, 0}, 1)) == Peaks{3, 2});
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("random schedules: every message is posted, used, sent and released as
           if (!around.input->local()) CHECK(open.erase(*around.input) == 1);
         }
         // The action releases exactly those messages that the input's sender had consumed before it
-        // made the input.
+        // produced the input.
         std::set<Message> arrived;
         if (has_input)
           for (const Message& message : held)

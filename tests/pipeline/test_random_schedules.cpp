@@ -103,7 +103,7 @@ TEST_CASE("the message names an action that was dropped, doubled or moved to ano
     Schedule dropped = valid;
     auto& row = dropped.actions[rank];
     row.erase(row.begin() + static_cast<std::ptrdiff_t>(at));
-    // If too few actions are left, validate() reports their number instead.
+    // If too few actions remain, validate() reports their number instead.
     if (dropped.action_count() >= std::size_t(valid.stages * valid.microbatches)) {
       CHECK(contains(complaint(dropped), to_string(action)));
       CHECK(contains(complaint(dropped), " is missing; rank " + std::to_string(rank)));

@@ -131,8 +131,8 @@ TEST_CASE("two stages of one rank pass results on without a message") {
 }
 
 TEST_CASE("a bubble counts ranks that start late, an internal bubble does not") {
-  // The second of two stages takes most of the time. Rank 0 runs for 2 of the 12 ms in its window,
-  // rank 1 for all of the 10 ms in its window.
+  // The second of two stages takes most of the time. Rank 0 runs for 2 of the 12 ms in its window;
+  // rank 1 runs for all of the 10 ms in its window.
   PipelineTimes times = free_times(2);
   times.stages[0] = {.forward = millisecond, .backward = millisecond};
   times.stages[1] = {.forward = 5 * millisecond, .backward = 5 * millisecond};

@@ -10,8 +10,8 @@
 using namespace lockstep;
 
 // Qi et al. 2023, "Zero Bubble Pipeline Parallelism": the bubble rates of Table 5 follow from the
-// authors' measured times (Table 9) if each hop adds T_comm and sends do not contend. This checks
-// the whole simulator against independently published numbers.
+// authors' measured times (Table 9) if each hop adds T_comm and sends do not contend. This test
+// checks the whole simulator against independently published numbers.
 
 namespace {
 
@@ -51,8 +51,8 @@ struct Counter {
   void weight() { actions.push_back({Op::backward_weight, stage, weights++}); }
 };
 
-/// ZB-H1: 1F1B's order and memory. Weight gradients lag by the stage's index and fill the idle time
-/// at the end.
+/// ZB-H1: 1F1B's order and memory. Weight gradients are delayed by the stage's index, and fill the
+/// idle time at the end.
 Schedule zb_h1(int p, int m) {
   Schedule schedule = one_stage_per_rank("ZB-H1", p, m);
   for (int q = 0; q < p; ++q) {

@@ -12,7 +12,8 @@
 ///
 /// Times are in milliseconds, with F = 1 and B = 2. A message holds its lane for `transfer` and
 /// arrives `latency` = 1 later. Below, "a>4" means that the message arrives at 4. If the message
-/// had to wait for its lane after its data was ready, the time in parentheses is its start.
+/// had to wait for its lane after its data was ready, the time at which it started is in
+/// parentheses.
 namespace lockstep::worked {
 
 struct Window {

@@ -9,7 +9,7 @@
 
 namespace lockstep::testing {
 
-/// GPT-2, cut as in tensor parallelism (Shoeybi 2019), with experts instead of one MLP in each
+/// GPT-2, cut as in tensor parallelism (Shoeybi 2019), with experts instead of a single MLP in each
 /// block. Provides only a table of parameters, not the layers.
 class SplitModel : public ModelBuilder {
  public:

@@ -18,7 +18,7 @@ TEST_CASE("the parameter count is the published formula") {
 }
 
 TEST_CASE("the parameter counts of published models") {
-  // GPT-2 has 124,439,808; GPT-3, called 175B, has 174.6B.
+  // GPT-2 has 124,439,808 parameters; GPT-3, called 175B, has 174.6B.
   CHECK(GptConfig{12, 768, 12, 1024, 50257, true}.parameter_count() == 124'439'808);
   const GptConfig gpt3{96, 12288, 96, 2048, 50257, true};
   CHECK(static_cast<double>(gpt3.parameter_count()) == doctest::Approx(174.6e9).epsilon(1e-3));

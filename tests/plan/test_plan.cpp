@@ -264,8 +264,8 @@ TEST_CASE(
     const Plan plan = random_plan(random);
     const Corpus corpus{text, plan.model()};
     const int m = plan.batch.microbatches;
-    // `expected` counts the tokens, with their targets, that one device reads; `read` counts those
-    // that the ranks of one pipeline stage and tp coordinate read.
+    // `expected` counts the tokens, with their targets, that a single device would read; `read`
+    // counts those that the ranks with one pipeline stage and one tp coordinate read.
     const Batch all = corpus.batch(plan.seed, 3, {.microbatches = 1, .size = plan.batch.sequences});
     std::map<std::pair<std::int32_t, std::int32_t>, int> expected, read;
     for (std::size_t i = 0; i < all.tokens.size(); ++i) ++expected[{all.tokens[i], all.targets[i]}];

@@ -47,8 +47,8 @@ TEST_CASE("1,024 ranks are predicted without running any") {
       sent = total(bytes_of(predicted));
     }
   });
-  // All ranks together hold three f32 values per parameter; each sends 3Ψ(N-1)/N elements of 16
-  // bits, plus padding.
+  // All ranks together hold three f32 values per parameter. Each rank sends 3Ψ(N-1)/N elements of
+  // 16 bits, plus padding.
   const std::int64_t psi = sharded.model().parameter_count();
   CHECK(states == 12 * psi);
   CHECK(sent >= 2 * 3 * psi / 1024 * 1023);

@@ -59,7 +59,7 @@ std::vector<DimensionCut> any_cuts(Random& random, const Shape& shape, std::vect
     const std::int64_t extent = shape[cut.dimension];
     if (random.below(2) == 0 && extent % 3 == 0 && cuts.empty()) cut.sections = 3;
     if (random.below(2) == 0) cut.grain = 1 + random.below(3);
-    // After a second cut of a dimension, sections may be uneven, so only `parts` is used.
+    // A second cut of a dimension may make sections uneven, so only `parts` is used.
     parts.push_back(cut.parts);
     cuts.push_back(cut);
   }

@@ -94,7 +94,7 @@ TEST_CASE("a killed rank is named once, followed by what each rank was doing") {
 }
 
 TEST_CASE("ranks that fail because of another rank are not blamed") {
-  // One rank was killed. Another rank noticed and reported the loss before mpirun did.
+  // One rank was killed. Another rank noticed and reported the loss before mpirun reported it.
   CHECK(output_of(2, std::vector{line_of(Kind::failure, 0, "a", "MPI_Test: lost rank 1")} + killed)
             .at_end.starts_with("the run failed: rank 1 on b exited on signal 9"));
   // One rank reported the reason for its failure and was then killed.

@@ -52,7 +52,7 @@ TEST_CASE("equal stages and free messages have the formula's bubble and nothing 
 }
 
 TEST_CASE("stages with different times are uneven") {
-  // Stage 1 takes twice as long: of 15 units each, rank 0 works 6 and rank 1 works 12, so the
+  // Stage 1 takes twice as long: of 15 units each, rank 0 works for 6 and rank 1 for 12, so the
   // bubble is 12 / 30.
   HandWritten written;
   written.forward(0, 0, 0, 1).forward(0, 1, 1, 2).forward(1, 0, 1, 3).forward(1, 1, 3, 5);

@@ -113,7 +113,7 @@ TEST_CASE("a rank finds its number in its launcher's variables") {
     CHECK(mpi_first_on_host());
   }
   {
-    // A batch script runs inside the allocation but is not a rank.
+    // A batch script runs inside the allocation, but it is not a rank.
     const Environment sbatch{{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}};
     CHECK_FALSE(under_mpi());
     CHECK(mpi_rank_from_environment() == 0);

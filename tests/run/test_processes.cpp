@@ -66,7 +66,7 @@ TEST_CASE("the watchdog finds a child that has been stopped for the time-out, an
   CHECK_FALSE(found->rank);
   CHECK(found->seconds > 0.2);
 
-  // If a process continues and is stopped again, its time starts anew.
+  // If a process continues and is stopped again, its time starts again from zero.
   ::kill(stops.process, SIGCONT);
   REQUIRE(becomes_true([&] { return !is_stopped(stops.process); }));
   CHECK_FALSE(watchdog.look(false));

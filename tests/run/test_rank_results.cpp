@@ -294,7 +294,7 @@ TEST_CASE("non-finite values count as an infinite distance") {
     parity = compare({1}, {{"w", 0, {1}}}, reference_of({odd}, {1}));
     CHECK_FALSE(parity.within({1e30, 1e30}));
   }
-  // This tensor stays the worst even if a later one differs by a finite amount.
+  // This tensor remains the worst even if a later one differs by a finite amount.
   const Reference two{{1}, {{"a", 0, {1}}, {"b", 1, {1}}}};
   CHECK(compare({1}, {{"a", 0, {std::nanf("")}}, {"b", 1, {9}}}, two).worst_parameter == "a");
 }

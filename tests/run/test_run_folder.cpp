@@ -116,7 +116,7 @@ TEST_CASE("a folder with other files is not a run's, and is left as it is") {
   folder.file("notes.txt", "mine");
   CHECK(unlike(create(), {named, "notes.txt", "no run", "empty folder"}) == "");
   folder.file("rank0.json", hello);
-  CHECK(create() == fine);  // a run's folder to which the user has added notes
+  CHECK(create() == fine);  // still a run's folder after the user has added notes
   folder.file("report.json", own_report);
   CHECK(create() == fine);
   for (const auto& [file, text] : {std::pair{"report.json", "{\"lesson\": 3}"},

@@ -64,7 +64,7 @@ TEST_CASE("the halves of backward look different; microbatches continue after 9"
 
 TEST_CASE("an action that gets no column yields to the next; rows keep their width") {
   HandWritten written;
-  for (int m = 0; m < 10; ++m) written.forward(0, m, m, m + 1);  // a tenth of a column each
+  for (int m = 0; m < 10; ++m) written.forward(0, m, m, m + 1);  // each is a tenth of a column
   written.forward(0, 10, 10, 200);
   written.forward(1, 0, 100, 200);
   CHECK(draw_timeline(written.done(), 0, 30, false) ==
@@ -107,7 +107,7 @@ TEST_CASE("a wait is drawn at its place, even within an action") {
 TEST_CASE("waits shorter than a column take their share of the columns") {
   HandWritten written;
   written.forward(0, 0, 0, 10'000);
-  for (int i = 0; i < 100; ++i)  // 37 % of the time, each a third of a column
+  for (int i = 0; i < 100; ++i)  // 37 % of the time; each is a third of a column
     written.stretch(0, "all_gather", Category::wait, 100 * i + 50, 100 * i + 87);
   const std::string row = draw_timeline(written.done(), 0, 100, false);
   const auto dots = std::count(row.begin(), row.end(), '.');

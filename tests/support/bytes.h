@@ -17,7 +17,7 @@ inline BytesSent bytes_of(std::initializer_list<std::pair<Operation, std::int64_
   return bytes;
 }
 
-/// All byte counts of a prediction; each must be present.
+/// Returns all byte counts of a prediction, none of which may be missing.
 inline BytesSent bytes_of(const Predicted& predicted) {
   BytesSent bytes;
   for (const Operation operation : all_operations)

@@ -140,7 +140,8 @@ class CollectiveChecks {
     }
   }
 
-  /// Checks that all ranks have bitwise the same result and that it is close to the sum in double.
+  /// Checks that the results are bitwise identical on all ranks, and close to the sum computed in
+  /// double precision.
   void same_bits(const std::string& what, const std::vector<float>& got) {
     std::vector<double> sum(got.size());
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -165,7 +166,7 @@ class CollectiveChecks {
     if (!same_chunk(data, want, rank_.id)) fail("reduce_scatter", "other values");
   }
 
-  /// Returns `data` with all chunks but this rank's own overwritten.
+  /// Returns `data` with all chunks overwritten except this rank's own.
   std::vector<float> own_chunk_of(std::vector<float> data) const {
     std::fill(data.begin(), data.begin() + oracle::chunk_begin(n_, ranks_, rank_.id), -1.0F);
     std::fill(data.begin() + oracle::chunk_begin(n_, ranks_, rank_.id + 1), data.end(), -1.0F);

@@ -60,8 +60,8 @@ inline std::int64_t tree(std::int64_t n, int ranks, int r) {
   return (r == 0 ? 0 : n) + broadcast(n, ranks, r, 0);
 }
 
-/// Position of member r among the P members left after folding, or -1 if member r only hands its
-/// data to the next member. The even members among the first 2 (N - P) do the latter.
+/// Position of member r among the P members left after folding, or -1 if member r only sends its
+/// data to the next member, as the even members among the first 2 (N - P) do.
 inline int place_in_power(int ranks, int r) {
   const int over = ranks - (1 << log2_below(ranks));
   if (r >= 2 * over) return r - over;
@@ -80,8 +80,8 @@ inline std::int64_t recursive_doubling(std::int64_t n, int ranks, int r) {
   if (place_in_power(ranks, r) < 0) return n;
   return (log2_below(ranks) + (unfolds(ranks, r) ? 1 : 0)) * n;
 }
-/// While halving, a member sends all but its own part. While doubling, it sends that part, then
-/// twice as much, then four times as much, and so on.
+/// While halving, a member sends everything except its own part. While doubling, it sends that
+/// part, then twice as much, then four times as much, and so on.
 inline std::int64_t rabenseifner(std::int64_t n, int ranks, int r) {
   if (ranks == 1) return 0;
   const int place = place_in_power(ranks, r);

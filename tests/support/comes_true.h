@@ -5,8 +5,8 @@
 
 namespace lockstep::testing {
 
-/// Waits up to a minute for `holds()` to return true, so that a test need not guess how long
-/// something takes on a busy machine. Returns whether `holds()` returned true.
+/// Waits up to a minute for `holds()` to return true, so that a test need not guess how long an
+/// operation takes on a busy machine. Returns whether `holds()` returned true.
 template <class Condition>
 bool comes_true(const Condition& holds) {
   const auto enough = std::chrono::steady_clock::now() + std::chrono::minutes{1};

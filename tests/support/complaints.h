@@ -18,7 +18,8 @@ std::string complaint_of(Work&& work) {
   return "(nothing thrown)";
 }
 
-/// Checks that a message is one line containing all of these words. Returns what is wrong, or "".
+/// Checks that a message is one line containing all of these words. Returns a description of any
+/// error, or "".
 inline std::string unlike(const std::string& complaint, const std::vector<std::string>& words) {
   if (complaint == "(nothing thrown)" || complaint.empty()) return "no complaint";
   if (complaint.find('\n') != std::string::npos) return "not one line: " + complaint;

@@ -23,8 +23,8 @@
 namespace lockstep::testing {
 
 enum class Scheme { bucket, overlap, zero_1, zero_2, zero_3, tensors };
-/// The schemes that use the flat layout. Reducing tensor by tensor cuts the ring's chunks
-/// differently, and so adds in a different order.
+/// The schemes that use the flat layout. (Reducing tensor by tensor cuts the ring's chunks
+/// differently, and therefore adds in a different order.)
 constexpr Scheme all_schemes[] = {Scheme::bucket, Scheme::overlap, Scheme::zero_1, Scheme::zero_2,
                                   Scheme::zero_3};
 
@@ -192,7 +192,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
     if (step == 0)
       for (const Parameter* part : copies.updated())
         if (!part->frozen) first.parameters.push_back(named(rank.device, *part, part->gradient));
-    if (step > 1) continue;  // later steps do not differ
+    if (step > 1) continue;  // later steps give the same values
     for (int i = 0; i < memory_category_count; ++i) {
       const auto category = static_cast<MemoryCategory>(i);
       const std::int64_t seen = rank.memory.peak().of(category);
@@ -256,9 +256,9 @@ inline double worst_difference(const std::vector<NamedValues>& a,
   return worst;
 }
 
-/// Runs all schemes on this run's ranks. They must agree bitwise with each other and with one
-/// device that adds in their order, and closely with one device that adds one replica after
-/// another. The final loss must be below `left` times the initial loss.
+/// Runs all schemes on this run's ranks. Their results must be bitwise identical to each other and
+/// to those of one device that adds in their order, and close to those of one device that adds one
+/// replica after another. The final loss must be below `left` times the initial loss.
 inline std::string check_copies(Rank& rank, const Options& options, std::int64_t bucket_bytes,
                                 double left = 0.8) {
   std::string wrong;
@@ -277,8 +277,8 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
       wrong += fmt::format("{} on {} ranks: {}\n", name_of(scheme), rank.count, what);
     };
     const Parity parity = compare(outcome.losses, outcome.parameters, expected);
-    // In 16 bits a sum over ranks loses up to half a unit in the last place at each step, which is
-    // 2⁻⁹ in bf16.
+    // In 16 bits, a sum over ranks loses up to half a unit in the last place at each step, a
+    // relative error of 2⁻⁹ in bf16.
     const bool narrow = is_narrow(options.run.model.dtype);
     const Tolerance tolerance = narrow ? Tolerance{.loss = 1e-2, .parameter = 0.1}
                                        : Tolerance{.loss = 1e-6, .parameter = 1e-5};

@@ -21,7 +21,7 @@
 namespace lockstep::testing {
 
 /// The viewer's end of the connection (core/README.md, "The trace"), for one rank. It asks for the
-/// bytes after those it already has, and can be as slow and unreliable as a test requires.
+/// bytes that follow those it already has, and can be as slow and unreliable as a test requires.
 class FakeViewer {
  public:
   struct Habits {
@@ -84,7 +84,7 @@ class FakeViewer {
     return received() == bytes;
   }
 
-  /// Bytes of wrong answers that its clients' hosts have accepted.
+  /// The number of bytes of wrong answers that its clients' hosts have accepted.
   std::size_t wrong_bytes_sent() const { return wrong_bytes_sent_; }
 
  private:

@@ -6,7 +6,8 @@
 
 #include "tests/support/collective_checks.h"
 
-/// Programs of four ranks that disagree about their collectives; for threads and processes.
+/// Programs for four ranks that disagree about their collectives. Ranks may be threads or
+/// processes.
 namespace lockstep::testing {
 
 struct Mismatch {
@@ -16,7 +17,7 @@ struct Mismatch {
   /// Words that the error message must contain. If only a deadlock can be detected, these are words
   /// of the message about the deadlock.
   std::vector<std::string> words;
-  /// Whether all ranks may be left waiting, in which case processes can report only a time-out.
+  /// Whether all ranks may be left waiting; if so, processes can report only a time-out.
   bool may_wait = false;
 };
 

@@ -15,9 +15,9 @@
 /// CollectiveChecks.
 namespace lockstep::testing {
 
-/// Checks collectives of rank.world on `n` narrow elements: sums must equal bitwise those of an
-/// oracle that adds and rounds in the ring's order, moved data must be unchanged, and the bytes
-/// sent must be half those of f32.
+/// Checks collectives of rank.world on `n` 16-bit elements: sums must be bitwise identical to those
+/// of an oracle that adds and rounds in the ring's order, moved data must be unchanged, and the
+/// bytes sent must be half those of f32.
 class NarrowCollectiveChecks {
  public:
   using Bits = std::vector<std::uint16_t>;
@@ -63,7 +63,7 @@ class NarrowCollectiveChecks {
     return bits;
   }
 
-  /// The sum of chunk c starts at the member after c and goes around the ring to c.
+  /// The sum of chunk c starts at the member after c, and travels around the ring to c.
   Bits ring_sum() const {
     std::vector<Bits> all;
     for (int rank = 0; rank < ranks_; ++rank) all.push_back(random(rank));

@@ -93,8 +93,8 @@ struct RankStages {
   std::vector<std::unique_ptr<Gpt>> models;
 };
 
-/// Trains on the ranks of rank.world and compares with one device on rank 0. The final loss must be
-/// below `left` times the initial loss.
+/// Trains on the ranks of rank.world, and on rank 0 compares the results with those of one device.
+/// The final loss must be below `left` times the initial loss.
 inline std::string check_parity(Rank& rank, const Options& options, const Generator& generate,
                                 const Reference& reference, const ModelBuilder& factory = {},
                                 double left = 0.8) {

@@ -53,7 +53,7 @@ struct ThreadRun {
     return fabric.failure();
   }
 
-  /// For a rank that must hang: sleeps until the run has failed.
+  /// Sleeps until the run has failed, for a rank that is supposed to hang.
   void sleep_until_failure() const {
     while (fabric.failure().empty()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
@@ -76,8 +76,8 @@ inline std::string on_threads(const Options& options, const std::function<void(R
   return ThreadRun{options}(body);
 }
 
-/// Calls a check, which returns its errors, on every rank. Returns the run's error message and all
-/// errors, or "".
+/// Calls `check`, which returns its errors, on every rank. Returns the run's error message and all
+/// of these errors, or "".
 inline std::string on_all(const Options& options, const std::function<std::string(Rank&)>& check) {
   std::mutex mutex;
   std::string wrong;

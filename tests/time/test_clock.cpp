@@ -85,8 +85,8 @@ TEST_CASE("a pace slows a modelled run, and nothing else") {
   // upper bound, because a busy machine could exceed it.
   CHECK(seconds_for(Clock::modelled({}, {}, 2), 60'000'000'000) >= 0.029);
   // If modelled time runs 100,000 times as fast, 1000 s of it take 10 ms. Without a pace, on the
-  // wall clock, or for a time already past, there is no wait. The bounds only exclude a wait for
-  // the full modelled time.
+  // wall clock, or for a time that has already passed, there is no wait. The bounds only exclude a
+  // wait for the full modelled time.
   CHECK(seconds_for(Clock::modelled({}, {}, 1e5), 1'000'000'000'000'000) < 500);
   const Picoseconds hour = 3'600'000'000'000'000;
   CHECK(seconds_for(Clock::modelled({}), hour) < 1000);

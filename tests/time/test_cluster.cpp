@@ -17,7 +17,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// The cluster file of core/README.md, "Modelled time".
+/// The cluster file in core/README.md, "Modelled time".
 nlohmann::json two_nodes() {
   return nlohmann::json::parse(R"({"name": "two nodes", "nodes": 2, "ranks_per_node": 4,
     "flops": 3.12e14, "memory_bandwidth": 2.0e12, "launch_seconds": 5e-6,

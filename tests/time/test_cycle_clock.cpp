@@ -61,7 +61,8 @@ TEST_CASE("over hours of drift the map agrees with the clock, and never goes bac
     bool back = false;
     for (int i = 0; i < 400'000; ++i) {  // more than two hours
       if (map && i > 100) {
-        // Reads the map at a random time while it is valid, and again near its end.
+        // Reads the map at a random time while the map is valid, and again near the end of its
+        // validity.
         for (const double share : {machine.below(100) / 200, 0.4}) {
           machine.advance(static_cast<double>(calibration.good_for()) / 2.7 * share);
           const std::int64_t now = map->at(machine.cycles());

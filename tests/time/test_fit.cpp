@@ -73,7 +73,7 @@ TEST_CASE("relative errors cancel if weighted by the share of the latency, or of
 }
 
 TEST_CASE("small messages determine the latency, whatever large ones do") {
-  // In messages larger than the caches a byte takes three times as long.
+  // In messages larger than the caches, a byte takes three times as long.
   auto times = messages({4e-6, 2e10});
   for (MessageTime& time : times)
     if (time.bytes > 1 << 20) time.seconds *= 3;
@@ -89,7 +89,7 @@ TEST_CASE("neither part is negative, even if the best line's would be") {
   const Link from_zero = fit_link(std::vector<MessageTime>{{1000, 1e-3}, {2000, 3e-3}});
   CHECK(from_zero.latency_seconds == 0);
   CHECK(from_zero.bandwidth == doctest::Approx(1 / 1.25e-6));
-  // The larger message is faster, so β is 0 and α the mean time.
+  // The larger message is faster, so β is 0 and α is the mean time.
   const Link flat = fit_link(std::vector<MessageTime>{{0, 2e-3}, {1000, 1e-3}});
   CHECK(std::isinf(flat.bandwidth));
   CHECK(flat.latency_seconds == doctest::Approx(1.5e-3));
@@ -185,7 +185,7 @@ TEST_CASE("a segment of one size keeps the previous α, and the rest of the time
 
 TEST_CASE("one line needs no segments and minimizes the largest relative error") {
   // 1 µs at 0 B, 4 µs at 1 B, 2 µs at 1 KB. The 1 KB message keeps the time per byte near 0, so the
-  // best line is flat, and its error e = 3/5 solves 1 + e = 4 (1 - e).
+  // best line is flat; its error e satisfies 1 + e = 4 (1 - e), so e = 3/5.
   const std::vector<MessageTime> times{{0, 1e-6}, {1, 4e-6}, {1024, 2e-6}};
   const Link link = fit_segments(times, 0.7);
   CHECK(link.segments.empty());

@@ -32,8 +32,8 @@ TEST_CASE("a bubble is the rank-time of a step's window in which no action runs"
   add(timeline, 1, 0, "backward", Category::backward, 2, 4, 1);
   add(timeline, 1, 0, "forward", Category::forward, 4, 5, 1);
   add(timeline, 1, 0, "backward", Category::backward, 5, 7, 1);
-  // None of these counts: a span without a stage, an action of another step, the optimizer, a
-  // message, the step itself.
+  // None of these counts: a span without a stage, an action in another step, the optimizer, a
+  // message, or the step itself.
   add(timeline, 0, 0, "forward", Category::forward, 2, 3);
   add(timeline, 0, 0, "PP:0F0", Category::forward, 20, 30, 0, 1);
   add(timeline, 0, 0, "AdamW", Category::optimizer, 9, 12);

@@ -168,7 +168,7 @@ TEST_CASE("a span open for 100 ms of wall time is announced, again after twice t
     CHECK(std::string{announced[0].span.group} == "pp");
     CHECK(announced[0].span.peer == 2);
     CHECK(announced[0].start == start);
-    // The announced span lasts up to now or, on a modelled clock, up to the trace's latest time.
+    // The announced span ends now or, on a modelled clock, at the trace's latest time.
     if (modelled) CHECK(announced[0].end == 1000);
     if (!modelled) CHECK(announced[0].end - start >= 100 * ms);
     open.end(start + 5);

@@ -67,7 +67,7 @@ TEST_CASE("exposed communication is idle compute: transfer, latency and a late p
   REQUIRE(parts.size() == 2);
   CHECK(parts[0].step == 20);
   CHECK(parts[1].step == 20);
-  check_parts(parts[0], 20, 0, 0, 0, 0);  // its send is hidden
+  check_parts(parts[0], 20, 0, 0, 0, 0);  // rank 0's send is hidden
   check_parts(parts[1], 7, 4, 3, 3, 3);
   CHECK(parts[1].exposed() == 10);
   CHECK(step_parts(written.done(), 1).empty());
@@ -85,7 +85,7 @@ TEST_CASE("a rank's own send does not hide the latency of a message it waits for
 
 TEST_CASE("a message behind a late one on its lane is not latency meanwhile") {
   // Rank 1 waits from 2 on. First it receives a message from rank 0, which is late: the message is
-  // in flight from 5 to 12 (α = 3, β · bytes = 4). Rank 2's message was sent at 0 but leaves the
+  // in flight from 5 to 12 (α = 3, β · bytes = 4). Rank 2's message was sent at 0, but leaves the
   // lane after rank 0's.
   Written written{"modelled"};
   written.span(1, 0, Category::forward, 0, 2).span(1, 0, Category::wait, 2, 16);

@@ -170,7 +170,7 @@ TEST_CASE("the end of a run waits for a viewer as long as it accepts bytes") {
   constexpr double patience = 2;
   std::atomic<bool> ending{false};
   // The viewer starts reading when finish() is called, and reads slowly for longer than the
-  // time-out. So finish() can't return earlier, no matter how late the threads run.
+  // time-out. finish() therefore can't return earlier, however late the threads run.
   std::thread taker{[&] {
     while (!ending) std::this_thread::sleep_for(milliseconds{1});
     viewer.go();
@@ -222,7 +222,7 @@ TEST_CASE("the wait for a viewer that accepts nothing ends at the time-out") {
   FakeViewer viewer;
   viewer.listen({.held = true});
   // The time-out counts from the last byte or, if that is later, from the call of finish(). This
-  // viewer reads nothing after the hello, so the test is that finish() returns at all.
+  // viewer reads nothing after the hello, so the test checks only that finish() returns at all.
   CHECK(seconds_of([&] {
           Streamer streamer{viewer.address(), ""};
           streamer.add(folder.file("trace", bytes_of(24'000'000)), hello);

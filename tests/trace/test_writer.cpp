@@ -400,8 +400,8 @@ TEST_CASE("a disk that fills up ends that rank's trace on a whole line, with a w
   limit.set(20'000);
   for (int i = 0; i < 2000; ++i) large.span(0, {.name = "work"}, i, i + 1);
   modest.span(0, {.name = "work"}, 0, 1);
-  // The writer keeps draining the recorder, so that memory does not fill up: after some round, the
-  // recorder is empty.
+  // The writer keeps draining the recorder, so that memory does not fill up: after one of the
+  // rounds, the recorder is empty.
   const auto text = [&] { return read_file(folder.path() / "rank0.json"); };
   std::size_t kept = 1;
   for (int attempt = 0; attempt < 200 && kept > 0; ++attempt) {

@@ -1,5 +1,5 @@
-// Tests which connections the viewer's server keeps: ranks of its own user or with its token, and a
-// limited number of other connections for a limited time.
+// Tests which connections the viewer's server keeps: those from ranks of its own user or with its
+// token, and, for a limited time, a limited number of others.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 // Tests traces with a very large number of one kind of object. The viewer must open them in nearly
-// linear time and draw each frame within a second of this thread's CPU time. With these counts, a
-// quadratic algorithm would take minutes.
+// linear time, and draw each frame within one second of this thread's CPU time. With these counts,
+// a quadratic algorithm would take minutes.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 

@@ -74,7 +74,8 @@ struct Picture {
   }
 };
 
-/// Returns whether two colours differ by at most two units per channel, the rounding of blending.
+/// Returns whether two colours differ by at most two units per channel, which allows for rounding
+/// in blending.
 bool alike(ImU32 a, ImU32 b) {
   for (int shift = 0; shift < 24; shift += 8) {
     if (std::abs(static_cast<int>((a >> shift) & 0xff) - static_cast<int>((b >> shift) & 0xff)) >
@@ -133,7 +134,7 @@ TEST_CASE("the picture of a run has every action at its place in its colour") {
   REQUIRE(optimizer != first.end());
   const auto column = static_cast<int>(x_of(static_cast<double>(optimizer->start) +
                                             0.1 * static_cast<double>(optimizer->duration())));
-  std::vector<int> lanes;  // the middle of each
+  std::vector<int> lanes;  // the middle of each lane
   for (int y = 100, begin = -1; y < 640; ++y) {
     const bool inside = alike(picture.at(column, y), colours::optimizer);
     if (inside && begin < 0) begin = y;

@@ -63,8 +63,8 @@ TEST_CASE("the item under the cursor, in words") {
   CHECK(finding_words(timeline, on_wait)[0] ==
         "idle, waiting for gradients of microbatch 0 from rank 2");
 
-  // Nothing is recorded between the last backward and the optimizer, so this time is idle, with no
-  // reason given.
+  // Nothing is recorded between the last backward and the optimizer, so this time is idle, without
+  // a known reason.
   const auto optimizer = std::find_if(row.begin(), row.end(), [](const TimelineSpan& span) {
     return span.category == Category::optimizer;
   });

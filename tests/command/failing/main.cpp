@@ -28,8 +28,8 @@ namespace {
 
 }  // namespace
 
-// A lesson for tests: ranks meet at a barrier each step, until one of them fails in one of several
-// ways while the others wait for it, sleep or compute.
+// A lesson for tests: ranks meet at a barrier in each step, until one of them fails in one of
+// several ways while the others are waiting for it, sleeping or computing.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "99 failing",
                  .question = "How does a run end?",
@@ -78,8 +78,8 @@ int main(int argc, char** argv) {
       rank.world.barrier().wait();
     }
   };
-  // Searches argv, because lessons parse their flags in run() and the first of these stops happens
-  // before that.
+  // Searches argv directly, because lessons parse their flags in run(), and the first of these
+  // stops happens before that.
   const auto stops = [&](const std::string& when) {
     return std::find(argv, argv + argc, when) != argv + argc &&
            mpi_rank_from_environment() == victim && under_mpi();

@@ -87,7 +87,7 @@ void measure(Gpu& gpu, GpuCommunicator& all, std::int64_t largest, int samples,
       const std::int64_t chunk = bytes / 4 / all.size();
       const View data = bench.random({chunk * all.size()}, DType::f32);
       const View own{data.f32() + all.rank() * chunk, Shape{chunk}};
-      // The number of calls is fixed, so that all ranks make equally many.
+      // The number of calls is fixed, so that it is the same on all ranks.
       const double seconds = slowest(bench.seconds(
           samples, [&](int) { each.run(all, bench.queue(), data, own); }, 8));
       if (all.rank() == 0)
@@ -177,7 +177,7 @@ int in_processes(int processes, int index, std::int64_t largest) {
     const pid_t child = ::waitpid(-1, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
     worst = 1;
-    for (pid_t other : children)  // they wait for `child`
+    for (pid_t other : children)  // they are waiting for `child`
       if (other != child) ::kill(other, SIGKILL);
   }
   return worst;

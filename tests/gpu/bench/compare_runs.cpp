@@ -1,7 +1,7 @@
 // Compares two runs. From their reports (--report), computes the largest relative difference
 // between losses. From their checkpoints (--save), computes the largest ‖a − b‖₂ / max(‖b‖₂, √n ·
 // 0.02) of any tensor (core/README.md, "Parity"). Prints one line: losses, parameters, and whether
-// all bits agree. Exits with 1 if a bound is exceeded.
+// the runs are bitwise identical. Exits with 1 if a bound is exceeded.
 //
 //   compare_runs A.json B.json [A.safetensors B.safetensors] [--within LOSS,PARAMETER]
 //   compare_runs --field tokens_per_second A.json       one number of a report; parity.bitwise is 0

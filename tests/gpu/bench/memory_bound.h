@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// Measures kernels that only move memory, as fractions of a copy's bandwidth in the same run. Each
-/// byte that must be read counts once, as does each byte that must be written.
+/// byte that must be read counts once, and so does each byte that must be written.
 class MemoryBound {
  public:
   MemoryBound(Bench& bench, const Shapes& shapes, int samples)
@@ -173,7 +173,7 @@ class MemoryBound {
                  [&](auto& v) { k_.finite(q_, v[0]); });
   }
 
-  // 28 bytes per parameter: all four arrays are read, and all but the gradient are written.
+  // 28 bytes per parameter: all four arrays are read, and all except the gradient are written.
   void adamw() {
     const auto make = [&] {
       std::vector<View> views;

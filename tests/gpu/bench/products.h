@@ -35,7 +35,7 @@ class Products {
                        100 * flops / seconds / reached, seconds * 1e6, detail)});
   }
 
-  // cuBLAS, through linear_forward without a bias.
+  // Measures cuBLAS through linear_forward without a bias.
   void large_product(DType dtype) {
     const std::int64_t n = dtype == DType::bf16 ? s_.product : s_.product / 2;
     const View w = bench_.random({n, n}, dtype), none;
@@ -84,7 +84,7 @@ class Products {
   }
 
   // Measures each product of the model. The head's weight is (V, h), like the token embedding's.
-  // The head's product gets only an eighth of the rows.
+  // The head's product uses only an eighth of the rows.
   void linears() {
     const std::int64_t h = s_.hidden;
     linear("qkv", s_.rows(), h, 3 * h, WeightLayout::in_out);

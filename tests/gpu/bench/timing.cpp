@@ -97,7 +97,7 @@ double Bench::milliseconds_of(int first, int calls, const std::function<void(int
 }
 
 double Bench::seconds(int samples, const std::function<void(int)>& work, int calls) {
-  milliseconds_of(0, 2, work);  // loads what is loaded on first use
+  milliseconds_of(0, 2, work);  // warms up: CUDA loads kernels at their first use
   const double one = std::max(milliseconds_of(2, 4, work) / 4, 1e-3);
   if (calls == 0) calls = std::clamp(static_cast<int>(sample_milliseconds / one), 1, most_calls_);
   std::vector<double> each;

@@ -35,9 +35,9 @@ class Bench {
   Queue queue() const { return queue_; }
   const Kernels& kernels() const { return gpu_.kernels(); }
 
-  /// Normally distributed with standard deviation 1; f32 or bf16.
+  /// Returns normally distributed values with standard deviation 1; f32 or bf16.
   View random(Shape shape, DType dtype);
-  /// Integers in [0, bound).
+  /// Returns integers in [0, bound).
   View indices(Shape shape, int bound);
   /// Releases all memory allocated so far.
   void release_all();
@@ -47,7 +47,7 @@ class Bench {
   /// Each sample is timed between two marks. It makes enough consecutive calls on the queue to take
   /// a few milliseconds or, for ranks that must all make the same number of calls, exactly `calls`
   /// calls. `i` counts up from 0, so `work` can use different buffers in each call and thus avoid
-  /// measuring a warm cache. `work` itself may wait for the queue.
+  /// measuring a warm cache. `work` may also wait for the queue.
   double seconds(int samples, const std::function<void(int)>& work, int calls = 0);
 
  private:

@@ -73,8 +73,8 @@ struct Thread {
   std::source_location waits_at;
 };
 
-/// Runs one block at a time. Records which of the block's threads can run, and the operations for
-/// which the other threads wait.
+/// Runs one block at a time. Records which of the block's threads can run, and the operations that
+/// the other threads are waiting for.
 class Block {
  public:
   void run(const Grid& grid, const std::function<void()>& body);

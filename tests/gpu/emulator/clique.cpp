@@ -59,7 +59,7 @@ bool Clique::complete(const Key& key) const {
   const auto& parts = found->second;
   const Part& first = *parts.front();
   if (parts.size() != (first.peer >= 0 ? 2U : static_cast<std::size_t>(size))) return false;
-  // If kinds, counts, element sizes or roots differ, NCCL hangs or does worse.
+  // If kinds, counts, element sizes or roots differ, NCCL hangs, or worse.
   return std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
     return part->kind == first.kind && part->count == first.count &&
            size_of(part->type) == size_of(first.type) && part->root == first.root;

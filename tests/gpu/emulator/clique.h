@@ -16,7 +16,7 @@ namespace emulator {
 
 enum class Kind { send_receive, broadcast, all_reduce, reduce_scatter, all_gather, reduce };
 
-/// One member's part in an operation: a send, a receive, or its part in a collective.
+/// One member's part in an operation: a send, a receive, or its share of a collective.
 struct Part {
   Kind kind = Kind::send_receive;
   const void* from = nullptr;
@@ -32,7 +32,7 @@ struct Part {
 
 class Clique;
 
-/// One rank's view of a communicator. All members except the constants are used under the machine's
+/// One rank's view of a communicator. All fields except the constants are used under the machine's
 /// lock.
 struct Member {
   std::shared_ptr<Clique> clique;
@@ -57,7 +57,7 @@ class Clique {
   /// 0 and the sequence number.
   using Key = std::tuple<int, int, int, std::uint64_t>;
 
-  /// For each operation, the parts whose groups have begun.
+  /// For each operation, the parts that have begun (together with the rest of their groups).
   std::map<Key, std::vector<std::shared_ptr<Part>>> begun;
   const int size;
   std::map<int, int> gpus;  ///< by rank, filled as ranks arrive

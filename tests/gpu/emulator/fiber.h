@@ -33,7 +33,7 @@ class Stacks {
 class Fiber {
  public:
   /// Makes the next resume() call `entry` on this stack, whose previous contents are discarded
-  /// without unwinding. `entry` must not return; it ends by calling done().
+  /// without unwinding. `entry` must not return; instead, it must call done().
   void start(std::byte* stack_bottom, void (*entry)());
   /// Runs the fiber until it calls pause() or done().
   void resume();

@@ -111,8 +111,8 @@ bool Machine::can_go_on(Stream& stream) {
   return true;
 }
 
-/// Tends to choose the same stream for a while, so streams that no event synchronises get far out
-/// of step.
+/// Tends to choose the same stream for a while, so that streams not synchronised by an event get
+/// far out of step.
 Stream* Machine::choose() {
   each_stream([](Stream& stream) {
     if (!stream.works.empty() && stream.works.front().meeting)

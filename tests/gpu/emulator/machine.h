@@ -26,8 +26,8 @@ struct Record {
 };
 
 /// One stream's part of work that several streams do together, as in NCCL. arrive() is called when
-/// the part is at the head of its stream. step() performs those of the part's operations at which
-/// all participating streams have arrived. All calls are made under the machine's lock.
+/// the part is at the head of its stream. step() performs those operations of the part at which all
+/// participating streams have arrived. All calls are made under the machine's lock.
 class Meeting {
  public:
   virtual ~Meeting() = default;
@@ -61,10 +61,10 @@ struct Device {
   Stream stream;  ///< the default stream
 };
 
-/// All GPUs of the process. put() only enqueues work on a stream. A thread that waits for something
-/// runs the work at the heads of the streams, one item at a time in the whole process, and chooses
-/// at random among the streams that can proceed (seed $LOCKSTEP_EMULATOR_SEED). The thread stops as
-/// soon as its own condition holds, so work that no thread waits for does not run. With
+/// All GPUs of the process. put() only enqueues work on a stream. A waiting thread runs the work at
+/// the heads of the streams, one item at a time in the whole process, and chooses at random among
+/// the streams that can proceed (seed $LOCKSTEP_EMULATOR_SEED). The thread stops as soon as its own
+/// condition holds, so work that no thread waits for does not run. With
 /// $LOCKSTEP_EMULATOR_MODE=eager, put() runs all work that can run.
 class Machine {
  public:
@@ -91,7 +91,7 @@ class Machine {
   void drive(Lock& lock, const std::function<bool()>& done);
   /// Runs a few items, or none.
   void drive_a_little(Lock& lock);
-  /// Call after any change for which a stream, or a thread in drive(), may be waiting.
+  /// Call this after any change that a stream, or a thread in drive(), may be waiting for.
   void changed() { changed_.notify_all(); }
   void fail(int device, cudaError_t error, const std::string& words);
 

@@ -25,8 +25,8 @@ unsigned char* bytes_at(std::uintptr_t address) {
   return reinterpret_cast<unsigned char*>(address);
 }
 
-/// Rounds up to one of 256, 320, 384, 448, 512, 640, ... There are so few of these sizes that
-/// blocks are often reused.
+/// Rounds up to one of 256, 320, 384, 448, 512, 640, ... There are only a few such sizes, so blocks
+/// are often reused.
 std::size_t size_class(std::size_t bytes) {
   std::size_t power = 256;
   while (2 * power <= bytes) power *= 2;

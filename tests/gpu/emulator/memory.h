@@ -8,8 +8,8 @@
 
 namespace emulator {
 
-/// Ends the process with a one-line message. Called for mistakes to which a GPU would respond with
-/// wrong numbers or not at all.
+/// Ends the process with a one-line message. Called for mistakes for which a GPU would give wrong
+/// numbers or no sign at all.
 [[noreturn]] void give_up(const std::string& what);
 
 enum class Where { pageable, pinned, gpu };
@@ -32,9 +32,9 @@ class Memory {
   /// it reuses blocks that were freed on the same stream, even if that stream has not reached the
   /// free yet, and blocks that were freed on another stream once that stream has executed the free.
   void* hand_out(int device, std::size_t bytes, std::uintptr_t stream);
-  /// The host's side of a free. `stream` 0 means not stream-ordered.
+  /// Performs the host's side of a free. If `stream` is 0, the free is not stream-ordered.
   void take_back(void* data, std::uintptr_t stream);
-  /// The streams' side of allocating and freeing.
+  /// These perform the streams' side of allocating and freeing.
   void become_valid(void* data, std::size_t bytes);
   void become_free(void* data);
 

@@ -1,8 +1,8 @@
 // Emulates NCCL between the threads of one process. An operation proceeds when, on every member, it
 // is at the head of its stream and all earlier operations on its communicator are done. Operations
-// therefore hang if ranks issue them in different orders or with different sizes, or if two ranks
-// both send to each other before they receive, outside a group (real NCCL's buffers may prevent
-// that last hang). With $LOCKSTEP_EMULATOR_DEBUG=1, the emulator prints the waiting operations
+// therefore hang if ranks issue them in different orders or with different sizes, or if two ranks,
+// outside a group, both send to each other before they receive (real NCCL's buffers may prevent
+// this last hang). With $LOCKSTEP_EMULATOR_DEBUG=1, the emulator prints the waiting operations
 // after 3 s without progress.
 //
 // With $LOCKSTEP_EMULATED_NCCL_ERROR=N, communicators created while the variable is set fail

@@ -50,8 +50,9 @@ void put_group(Machine::Lock& lock, const std::vector<Issued>& issued) {
 }
 
 /// NCCL makes a connection at the first operation that needs one, and the host waits inside that
-/// call for the other side. (The emulator does this only with $LOCKSTEP_EMULATED_NCCL_CONNECTS;
-/// tests of mismatched operations on a GPU run without connecting.)
+/// call until the other side makes its call. (The emulator does this only with
+/// $LOCKSTEP_EMULATED_NCCL_CONNECTS; tests of mismatched operations on a GPU run without
+/// connecting.)
 void connect(Machine::Lock& lock, const std::vector<Issued>& issued) {
   static const bool waits = std::getenv("LOCKSTEP_EMULATED_NCCL_CONNECTS") != nullptr;
   if (!waits) return;

@@ -153,8 +153,8 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t handle) {
   Machine& machine = Machine::get();
   Machine::Lock lock = machine.lock();
   Stream* stream = machine.find(handle, current_device());
-  // CUDA does not define this case. The process ends, because callers tend to ignore the result of
-  // a free.
+  // CUDA does not define this case. The emulator ends the process, because callers tend to ignore
+  // the result of a free.
   if (stream == nullptr)
     emulator::give_up(fmt::format("free of {} on a stream that was destroyed", data));
   if (const cudaError_t error = machine.device(stream->device).error) return noted(error);

@@ -72,7 +72,7 @@ class BlockReduce {
 
   explicit BlockReduce(TempStorage& storage) : storage_(storage) {}
 
-  /// The result is valid only in thread 0; the others get NaN.
+  /// The result is valid only in thread 0; the other threads get NaN.
   template <class Combine>
   T Reduce(T value, Combine combine, std::source_location at = std::source_location::current()) {
     if (blockDim.x * blockDim.y * blockDim.z != threads)
@@ -102,7 +102,7 @@ class WarpReduce {
 
   explicit WarpReduce(TempStorage&) {}
 
-  /// The result is valid only in lane 0; the others get NaN.
+  /// The result is valid only in lane 0; the other lanes get NaN.
   template <class Combine>
   T Reduce(T value, Combine combine, std::source_location at = std::source_location::current()) {
     using Reduction = emulator::Reduction<T, Combine>;
@@ -123,7 +123,7 @@ class WarpReduce {
 };
 
 struct DeviceRadixSort {
-  /// Sorts stably by the bits [begin, end) of the keys.
+  /// Sorts stably by bits [begin, end) of the keys.
   template <class Key, class Value, class Count>
   static cudaError_t SortPairs(void* storage, std::size_t& bytes, const Key* keys, Key* keys_out,
                                const Value* values, Value* values_out, Count n, int begin = 0,

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The CUDA arithmetic functions that kernels use, implemented with the C++ library. Rounding
-/// errors of the hardware's approximations (__expf) do not show here.
+/// The CUDA arithmetic functions that kernels use, implemented with the C++ library. The rounding
+/// errors of the hardware's approximations (__expf) are not emulated.
 
 #include <algorithm>
 #include <bit>

@@ -4,10 +4,10 @@
 /// in warps. It tests a kernel's indices, barriers and reductions. It does not model speed, memory
 /// consistency between blocks, or nvcc's translation of the source.
 ///
-/// The threads of a block are fibers on one OS thread. Each thread runs until it waits for others;
-/// the next thread to run is drawn at random, as is the order of blocks. A missing barrier
-/// therefore gives a wrong result for some seed, and the same seed repeats the same order. Shared
-/// memory is filled with NaN before each block (with the exceptions in emulator/device.h).
+/// The threads of a block are fibers on one OS thread. Each thread runs until it has to wait for
+/// others. The next thread to run is drawn at random, and so is the order of blocks. A missing
+/// barrier therefore gives a wrong result for some seed, and the same seed repeats the same order.
+/// Shared memory is filled with NaN before each block (with the exceptions in emulator/device.h).
 /// Behaviour that CUDA leaves undefined is an error here (KernelError): a barrier that not all
 /// threads reach, a warp operation with a missing lane, a block that exceeds a GPU's limits.
 
@@ -63,8 +63,8 @@ void warp_collective(unsigned mask, void* mine, FinishWarp finish, std::source_l
 /// this function from the same line.
 void block_collective(void* mine, FinishBlock finish, std::source_location at);
 
-/// Counts, from 1, the barriers that all threads of a block have passed and the blocks that have
-/// run. Two uses of the same shared memory with the same count are a race.
+/// Returns a count, starting at 1, of the barriers that all threads of a block have passed plus the
+/// blocks that have run. Two uses of the same shared memory at the same count are a race.
 std::uint64_t barriers_passed();
 
 /// The calling thread's index in its block, and in its warp.

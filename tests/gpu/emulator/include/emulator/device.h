@@ -323,7 +323,7 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 namespace emulator {
 
-/// Returns an error if a GPU would refuse the launch immediately; otherwise enqueues the launch.
+/// Returns an error if a GPU would immediately refuse the launch; otherwise enqueues the launch.
 cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
                    std::function<void()> thread);
 /// Allows `kernel` this much dynamic shared memory; 48 KiB need no permission.

@@ -165,11 +165,11 @@ cudaError_t cudaMalloc(T** data, std::size_t bytes) {
 
 namespace emulator {
 
-/// Puts a kernel on a stream. When the stream reaches the kernel, a thread that waits for something
-/// calls `run`; only one kernel runs at a time in the whole process. As with <<<>>>, the stream
-/// must belong to the calling thread's current GPU, and cudaGetLastError also returns a launch
-/// error. An exception thrown by `run` becomes the GPU's sticky error: every later call on that GPU
-/// returns cudaErrorLaunchFailure, and cudaGetErrorString returns the exception's message.
+/// Puts a kernel on a stream. When the stream reaches the kernel, some waiting thread calls `run`;
+/// only one kernel runs at a time in the whole process. As with <<<>>>, the stream must belong to
+/// the calling thread's current GPU, and cudaGetLastError also returns a launch error. An exception
+/// thrown by `run` becomes the GPU's sticky error: every later call on that GPU returns
+/// cudaErrorLaunchFailure, and cudaGetErrorString returns the exception's message.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, const char* name = "kernel");
 
 /// Returns and clears the message of the current GPU's sticky error; "" if there is none. The error
@@ -178,7 +178,7 @@ std::string take_failure();
 
 /// Ends the process with a message unless [data, data + bytes) lies within one block of GPU memory
 /// that is allocated at the stream's current position, or is not GPU memory. Code that runs on a
-/// stream calls it before it touches memory.
+/// stream calls this function before it accesses memory.
 void must_be_allocated(const void* data, std::size_t bytes, const char* who);
 
 }  // namespace emulator

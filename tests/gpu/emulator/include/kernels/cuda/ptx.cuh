@@ -3,7 +3,7 @@
 /// Replaces kernels/cuda/ptx.cuh with the same functions, written only from the tables and figures
 /// of the PTX ISA manual. A warp's registers are gathered into whole matrices by the manual's
 /// formulas, the operation is applied to the matrices, and the result is distributed to the
-/// registers. A kernel that mistakes one element for another therefore computes a wrong result here
+/// registers. A kernel that confuses two elements therefore computes a wrong result on the emulator
 /// too.
 ///
 /// Asynchronous copies complete as late as allowed. When a copy starts, it fills its destination
