@@ -1,32 +1,32 @@
-# CUDA and NCCL: found wherever they usually are, or left out for a reason that is said.
+# Finds CUDA and NCCL in the usual places. If one is left out, the reason is printed.
 #
 #   LOCKSTEP_HAS_CUDA, LOCKSTEP_HAS_NCCL      ON or OFF
-#   LOCKSTEP_ABOUT_CUDA, LOCKSTEP_ABOUT_NCCL  which and where, or why not
-#   lockstep::cudart                          the runtime; with all headers: CUDA's, CUB's, NVTX's
+#   LOCKSTEP_ABOUT_CUDA, LOCKSTEP_ABOUT_NCCL  version and place, or the reason for leaving it out
+#   lockstep::cudart                          the runtime, with the headers of CUDA, CUB and NVTX
 #   lockstep::cublas, lockstep::cublaslt, lockstep::nccl
 #
-# Asked in this order: what the user names (CMAKE_CUDA_COMPILER, CUDACXX, CUDAToolkit_ROOT, CUDA_HOME,
-# CUDA_PATH, NCCL_HOME), PATH (modules, conda), NVIDIA's folders, Debian's, PyPI's nvidia-* wheels. The
-# wheels of CUDA 12 have no nvcc, those of 13 do; neither has a libNAME.so without its version. So every
-# part is looked for by itself, and may come from another place than nvcc.
+# The search order is: the user's settings (CMAKE_CUDA_COMPILER, CUDACXX, CUDAToolkit_ROOT, CUDA_HOME, CUDA_PATH,
+# NCCL_HOME), PATH (modules, conda), NVIDIA's folders, Debian's, PyPI's nvidia-* wheels. The wheels of CUDA 12 contain
+# no nvcc, but those of CUDA 13 do; neither contains a libNAME.so without a version number. Each part is therefore
+# searched for separately, and may come from a different place than nvcc.
 set(LOCKSTEP_HAS_CUDA OFF)
 set(LOCKSTEP_HAS_NCCL OFF)
 set(LOCKSTEP_ABOUT_CUDA "")
 set(LOCKSTEP_ABOUT_NCCL "so is CUDA")
 if(NOT LOCKSTEP_CUDA)
   return()
-elseif(LOCKSTEP_CUDA STREQUAL "when_wanted")  # build.sh's, for what needs no GPU
+elseif(LOCKSTEP_CUDA STREQUAL "when_wanted")  # set by build.sh for builds that do not need the GPU part
   set(LOCKSTEP_ABOUT_CUDA "not looked for before --device cuda or the tests want it")
   return()
 elseif(LOCKSTEP_SANITIZE)
-  # Kernels have compute-sanitizer (tests/gpu); the host's side runs under sanitizers in tests/gpu/emulator.
+  # Kernels are checked with compute-sanitizer (tests/gpu); the host code runs under sanitizers in tests/gpu/emulator.
   set(LOCKSTEP_ABOUT_CUDA "a build with sanitizers")
   return()
 endif()
 
 # --- Where to look -------------------------------------------------------------------------------
 
-# OUT: folders such as site-packages/nvidia/cu13, or of CUDA 12 site-packages/nvidia/cuda_runtime.
+# Sets OUT to the wheels' folders, such as site-packages/nvidia/cu13 or, for CUDA 12, site-packages/nvidia/cuda_runtime.
 function(lockstep_find_wheels out)
   set(folders)
   find_program(python NAMES python3 python NO_CACHE)
@@ -42,7 +42,7 @@ function(lockstep_find_wheels out)
   set(${out} ${folders} PARENT_SCOPE)
 endfunction()
 
-# OUT: every nvcc worth asking, the likeliest first; only that one where the user names it.
+# Sets OUT to all candidates for nvcc, the most likely first; if the user names an nvcc, only to that one.
 function(lockstep_find_nvccs out)
   set(nvccs ${CMAKE_CUDA_COMPILER} $ENV{CUDACXX})
   if(nvccs)
@@ -64,7 +64,7 @@ function(lockstep_find_nvccs out)
   set(${out} ${nvccs} PARENT_SCOPE)
 endfunction()
 
-# The folder of a header, as OUT; where it is not found, its name joins lockstep_missing.
+# Sets OUT to the folder of a header. If the header is not found, appends its name to lockstep_missing.
 function(lockstep_find_header out header)
   find_path(found ${header} NO_CACHE HINTS ${lockstep_roots} PATHS ENV CPATH PATH_SUFFIXES include include/cccl)
   set(${out} ${found} PARENT_SCOPE)
@@ -73,8 +73,8 @@ function(lockstep_find_header out header)
   endif()
 endfunction()
 
-# lockstep::TARGET, or the library's name joins lockstep_missing. The name with the version goes first:
-# where several are about, libNAME.so may be another's.
+# Defines lockstep::TARGET, or appends the library's name to lockstep_missing. Prefers the file name with the version,
+# because libNAME.so may belong to another installed version.
 function(lockstep_find_library target name version includes)
   find_library(found NAMES lib${name}.so.${version} ${name} NAMES_PER_DIR NO_CACHE HINTS ${lockstep_roots}
     PATHS ENV LD_LIBRARY_PATH PATH_SUFFIXES lib64 lib lib/${CMAKE_HOST_SYSTEM_PROCESSOR}-linux-gnu)
@@ -89,9 +89,10 @@ endfunction()
 
 # --- nvcc ----------------------------------------------------------------------------------------
 
-# OUT: why this nvcc is of no use, or nothing. It is to be new enough, and to compile a kernel with the
-# host compiler, which it refuses where that one is newer than it knows. Sets lockstep_cuda_version, _home
-# (of its toolkit), _includes, and lockstep_roots, where libraries may be.
+# Sets OUT to the reason why this nvcc can't be used, or to nothing. nvcc must be new enough, and must compile a kernel
+# with the host compiler (it refuses host compilers newer than those it knows). Also sets lockstep_cuda_version,
+# lockstep_cuda_home (the toolkit's folder), lockstep_cuda_includes, and lockstep_roots (folders that may contain
+# libraries).
 function(lockstep_judge_nvcc out nvcc)
   execute_process(COMMAND ${nvcc} --version OUTPUT_VARIABLE said ERROR_QUIET RESULT_VARIABLE status)
   if(NOT status EQUAL 0 OR NOT said MATCHES "release ([0-9.]+), V([0-9.]+)")
@@ -104,7 +105,7 @@ function(lockstep_judge_nvcc out nvcc)
     return()
   endif()
 
-  # Its toolkit's folder, by its own account: the nvcc that was found may be a link or a script.
+  # Asks nvcc for its toolkit's folder, because the nvcc that was found may be a link or a script.
   execute_process(COMMAND ${nvcc} --dryrun -E -x cu /dev/null OUTPUT_VARIABLE said ERROR_VARIABLE said)
   string(REGEX MATCH "TOP=([^\n]*)" home "${said}")
   file(REAL_PATH "${CMAKE_MATCH_1}" home)
@@ -162,7 +163,7 @@ foreach(candidate IN LISTS lockstep_nvccs)
     set(lockstep_nvcc ${candidate})
     break()
   elseif(NOT LOCKSTEP_ABOUT_CUDA)
-    set(LOCKSTEP_ABOUT_CUDA ${lockstep_reason})    # of the likeliest one
+    set(LOCKSTEP_ABOUT_CUDA ${lockstep_reason})    # the reason for the most likely candidate
   endif()
 endforeach()
 if(NOT lockstep_nvcc)
@@ -182,17 +183,17 @@ endif()
 
 # --- The language --------------------------------------------------------------------------------
 
-# Which GPUs the kernels are compiled for. Every architecture costs the compiler the same again, so the
-# default is one: that of this machine's GPUs, or else the oldest that has what the kernels use (A100,
-# 80), with its PTX, which every later GPU's driver translates. CMAKE_CUDA_ARCHITECTURES and CUDAARCHS
-# take precedence.
+# The architectures that the kernels are compiled for. Each one takes the same compile time again, so the default is a
+# single architecture: that of this machine's GPUs or, without a GPU, the oldest one that supports the kernels'
+# instructions (80, the A100) with its PTX, which the driver of any later GPU can translate. CMAKE_CUDA_ARCHITECTURES
+# and CUDAARCHS take precedence.
 set(LOCKSTEP_CUDA_ARCHITECTURES auto CACHE STRING
   "auto: this machine's GPUs, or one architecture and its PTX; all: sm_80, sm_90, sm_100 and PTX")
 execute_process(COMMAND ${lockstep_nvcc} --list-gpu-arch OUTPUT_VARIABLE lockstep_known)
 string(REGEX MATCHALL "[0-9]+" lockstep_known "${lockstep_known}")
 
-# OUT: the architectures of this machine's GPUs, such as 90-real; nothing if it has none, or one that the
-# kernels or this nvcc do not know.
+# Sets OUT to the architectures of this machine's GPUs, such as 90-real; to nothing if there are no GPUs, or if the
+# kernels or this nvcc do not support one of them.
 function(lockstep_find_gpus out)
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
     OUTPUT_VARIABLE said ERROR_QUIET RESULT_VARIABLE status)
@@ -242,7 +243,8 @@ set(CMAKE_CUDA_COMPILER ${lockstep_nvcc})
 if(NOT CMAKE_CUDA_HOST_COMPILER)
   set(CMAKE_CUDA_HOST_COMPILER ${lockstep_cuda_host})
 endif()
-# What lies elsewhere than nvcc expects, as wheels do: headers for good, libraries while CMake tries it.
+# Adds folders outside the place where nvcc looks, such as those of wheels: header folders permanently, and library
+# folders while CMake tests the compiler.
 foreach(folder IN LISTS lockstep_cuda_includes)
   cmake_path(IS_PREFIX lockstep_cuda_home ${folder} lockstep_expected)
   if(NOT lockstep_expected)
@@ -262,17 +264,17 @@ if(CMAKE_CUDA_ARCHITECTURES STREQUAL "native" AND NOT CMAKE_CUDA_ARCHITECTURES_N
   set(lockstep_for "no native GPU here, so ")
   set(lockstep_why " and its PTX")
 endif()
-if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)    # CMake 3.25 does not know that nvcc 12 has it
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)    # CMake 3.25 does not know that nvcc 12 supports it
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
-# lockstep::cudart, shared by all of a process, and no second one that is linked in unasked.
+# The process uses only the shared lockstep::cudart; without this setting, CMake would also link a static copy.
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)
-# As strict as what nvcc writes for the host compiler stands (-Wpedantic it doesn't). -lineinfo costs
-# nothing at run time and lets compute-sanitizer and Nsight name the line.
+# Uses the strictest warnings that the code generated by nvcc for the host compiler passes (it does not pass
+# -Wpedantic). -lineinfo costs nothing at run time, and lets compute-sanitizer and Nsight name source lines.
 target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--Werror all-warnings
  --expt-relaxed-constexpr -lineinfo -Xcompiler=-Wall,-Wextra,-Wshadow,-Wconversion,-ffp-contract=off>")
 

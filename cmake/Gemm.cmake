@@ -1,5 +1,5 @@
 # The library that computes the CPU's matrix products. On x86-64 it is oneDNN, which selects code for the processor's
-# features. OpenBLAS selects code for the processor's model: on a model newer than the package, it runs code for SSE3,
+# features. OpenBLAS selects code for the processor's model; on a model newer than the package, it runs code for SSE3,
 # at a fifth of the speed. On other architectures, or if oneDNN is missing, the library is OpenBLAS.
 set(LOCKSTEP_GEMM openblas)
 add_library(lockstep_gemm INTERFACE)

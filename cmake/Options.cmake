@@ -1,13 +1,13 @@
-# What all of our own code is compiled with; for nvcc see Cuda.cmake. Packages' headers are system headers
-# and exempt.
+# The compile options for all of Lockstep's own code; for nvcc, see Cuda.cmake. They do not apply to the packages'
+# headers, which are system headers.
 add_library(lockstep_options INTERFACE)
 target_include_directories(lockstep_options INTERFACE ${CMAKE_SOURCE_DIR})
 set(flags
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
-  -Wno-missing-field-initializers  # designated initializers leave the rest at its defaults, on purpose
-  -Wno-restrict  # GCC 12 sees overlaps in std::string additions that are not there (its bug 105651)
-  # The same source gives the same bits wherever a loop is split: products and sums are fused only
-  # where the code says so.
+  -Wno-missing-field-initializers  # designated initializers leave the other members at their defaults, on purpose
+  -Wno-restrict  # GCC 12 reports overlaps in std::string additions that do not exist (GCC bug 105651)
+  # Products and sums are fused only if the code says so, so results are bitwise identical wherever the compiler splits
+  # a loop.
   -ffp-contract=off)
 target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${flags}>")
 

@@ -1,6 +1,6 @@
-# Every dependency comes from the distribution, but for NVIDIA's. What a lesson can't do without is
-# REQUIRED; MPI, CUDA, NCCL, the viewer and the benchmarks' library are found or left out, with a line
-# that says so.
+# All dependencies come from the distribution, except NVIDIA's. Those that lessons can't do without are REQUIRED. MPI,
+# CUDA, NCCL, the viewer's libraries and the benchmark library are optional; for each, a line says whether it was found
+# or left out.
 find_package(Threads REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(fmt REQUIRED)
@@ -38,7 +38,7 @@ if(LOCKSTEP_BENCH)
   endif()
 endif()
 
-# LOCKSTEP_ABOUT_* is which one was found, or why it is left out.
+# LOCKSTEP_ABOUT_* says which version was found, or why the part is left out.
 foreach(part MPI CUDA NCCL VIEWER BENCH)
   if(LOCKSTEP_HAS_${part})
     set(said "found")

@@ -1,7 +1,8 @@
-# Half of what the compiler does for a small file is reading these. lockstep_precompiled reads them once for
-# all (REUSE_FROM), test_main and test_device for the tests, with doctest. That no file relies on it shows
-# in the sanitizers' presets, which do without. So do lessons: with it GCC 12 sees overflows in std::string
-# additions that are not there (as in Options.cmake).
+# The headers below take half of the time that the compiler spends on a small file. lockstep_precompiled compiles them
+# once for all targets that name it in REUSE_FROM; for the tests, test_main and test_device do so, together with
+# doctest. The sanitizer presets do not use precompiled headers, which shows that no file relies on them. Lessons do not
+# use them either, because with them GCC 12 reports overflows in std::string additions that do not exist (see
+# Options.cmake).
 set(LOCKSTEP_PRECOMPILED <fmt/format.h> <algorithm> <functional> <map> <memory> <mutex> <string> <vector>)
 if(NOT EXISTS ${CMAKE_BINARY_DIR}/precompiled.cpp)
   file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cpp "// Nothing but the precompiled headers.\n")

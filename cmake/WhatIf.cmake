@@ -1,6 +1,6 @@
 # What-ifs (CONTRIBUTING.md, "Add a what-if"): each patch lessons/NN_name/what_if/CHANGE.patch defines the program
 # lesson_NN_name-what_if-CHANGE, the lesson with this change. It is compiled from patched copies in the build folder.
-# It is not part of the target `all`; the target `what_if` builds all of them.
+# These programs are not part of the target `all`; the target `what_if` builds them.
 find_program(LOCKSTEP_PATCH patch)
 if(NOT LOCKSTEP_PATCH)
   message(STATUS "Lockstep: the lessons' what-ifs left out (there is no program patch)")

@@ -1,10 +1,10 @@
-# Packages, build and tests, for the one command (../lockstep), which sources this. `need` makes sure
-# of packages, `build` builds targets (and configures first where that is needed), `check_layout` and
-# `run_tests` test and count.
+# Packages, build and tests for the command ../lockstep, which sources this file. `need` installs packages, `build`
+# builds targets (and configures first if necessary), and `check_layout` and `run_tests` run tests and count the
+# results.
 #
-# shellcheck shell=bash disable=SC2154  # root, build, preset, install and me are the command's
+# shellcheck shell=bash disable=SC2154  # the command sets root, build, preset, install and me
 
-# What for, Debian's name, and how else to find it where dpkg doesn't know of it.
+# Each line: the group, Debian's name of the package, and a way to find the package if dpkg does not know it.
 PACKAGES='
 required cmake              tool:cmake
 required ninja-build        tool:ninja
@@ -36,8 +36,8 @@ esac
 
 # --- Packages ------------------------------------------------------------------------------------
 
-# Sets `missing` to lines of "group package". dpkg is asked first, for all at once; what it doesn't
-# have may be there by other ways: modules, Spack, conda, a CMake of one's own.
+# Sets `missing` to lines of "group package". First asks dpkg about all packages at once. Packages that dpkg does not
+# know may have been installed in other ways: modules, Spack, conda, or by hand.
 find_missing() {
   local group package probe prefix prefixes names installed=''
   local -x CPATH=${CPATH-} PKG_CONFIG_PATH=${PKG_CONFIG_PATH-}
@@ -81,8 +81,8 @@ list_missing() { # GROUP...
   done
 }
 
-# Makes sure of these groups: installs what is missing where it may, and goes on without what is
-# optional.
+# Ensures that the packages of these groups are there: installs missing packages if that is possible and allowed, and
+# continues without optional ones.
 need() { # GROUP...
   local why=''
   find_missing
@@ -96,7 +96,7 @@ need() { # GROUP...
     list_missing "$@"
     install_missing "$@"
     find_missing
-  elif [[ -n $(missing_of required) ]] || ! is_configured; then    # else it has been said before
+  elif [[ -n $(missing_of required) ]] || ! is_configured; then    # otherwise an earlier command has reported it
     say "Not found, and not installed ($why); the names are Debian's:"
     list_missing "$@"
   fi
@@ -110,7 +110,7 @@ need() { # GROUP...
 install_missing() { # GROUP...
   local group names log=$root/build/packages.log apt=(env DEBIAN_FRONTEND=noninteractive apt-get -y)
   if (( EUID != 0 )); then
-    [[ -t 0 ]] || apt=(-n "${apt[@]}")    # nobody is there to type a password
+    [[ -t 0 ]] || apt=(-n "${apt[@]}")    # there is no terminal on which to type a password
     apt=(sudo "${apt[@]}")
   fi
   mkdir -p "$root/build"
@@ -118,7 +118,7 @@ install_missing() { # GROUP...
   if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then "${apt[@]}" update; fi >"$log" 2>&1 || true
   read -ra names <<<"$(missing_of "$@")"
   "${apt[@]}" install --no-install-recommends "${names[@]}" >>"$log" 2>&1 && return
-  # The lists are old, or do not know one of these: the lists afresh, then group by group.
+  # The package lists are outdated, or lack one of the packages: update the lists, then install group by group.
   "${apt[@]}" update >>"$log" 2>&1 || true
   for group in "$@"; do
     read -ra names <<<"$(missing_of "$group")"
@@ -130,18 +130,18 @@ install_missing() { # GROUP...
 
 # --- Build ---------------------------------------------------------------------------------------
 
-# What the build was configured for. With other packages, another CUDA Toolkit, or a GPU that has come or
-# gone, it is configured again.
+# Prints a description of the environment that the build is configured for. If this environment changes (other packages,
+# another CUDA Toolkit, a GPU added or removed), the build is configured again.
 configuration() {
   printf '%s\n%s%s' "$root" "$missing" "$(command -v "${CUDACXX:-nvcc}")"
   ! compgen -G '/dev/nvidia[0-9]*' >/dev/null || printf ' with a GPU'
 }
 
-# Set to `all` by a verb that wants the kernels for every architecture; a build that has them keeps them.
+# A verb that needs the kernels for every architecture sets this to `all`. A build that has them keeps them.
 architectures=''
 
-# Set to `yes` by a verb that wants the GPU's part. Finding nvcc takes several seconds, more than all else of
-# configuring, so a build looks for it once it is wanted, unless the user has set LOCKSTEP_CUDA.
+# A verb that needs the GPU part sets this to `yes`. Finding nvcc takes several seconds, longer than the rest of
+# configuring, so a build looks for nvcc only when it is first needed, unless the user has set LOCKSTEP_CUDA.
 gpu_part=''
 
 in_cache() { grep -qs "^$1:[A-Z]*=$2\$" "$build/CMakeCache.txt"; } # VARIABLE VALUE
@@ -162,7 +162,7 @@ configure() {
     fail "CMake $version is here, and 3.25 is needed: 'pip install cmake', or https://apt.kitware.com"
   version=$("${CXX:-c++}" -dumpfullversion 2>/dev/null) || version=99    # not GCC
   (( ${version%%.*} >= 11 )) || fail "GCC $version is here, and 11 is needed: 'CXX=g++-12 $me ...'"
-  # Configured before the checkout was moved: nothing in there is of use.
+  # If the build was configured before the checkout was moved, nothing in it can be used.
   [[ ! -e $build/configured_for || $(head -n 1 "$build/configured_for") == "$root" ]] || flags+=(--fresh)
   if [[ -n $gpu_part ]]; then
     ! in_cache LOCKSTEP_CUDA when_wanted || flags+=(-DLOCKSTEP_CUDA=ON)
@@ -178,7 +178,8 @@ configure() {
   configuration >"$build/configured_for"
 }
 
-# One job per core, and per 1.5 GB of the memory that is free or that this container may have.
+# Prints the number of jobs: one per core, but at most one per 1.5 GB of free memory, or of the memory that this
+# container may use.
 jobs_at_once() {
   { nproc; cat /sys/fs/cgroup/memory.max /proc/meminfo; } 2>/dev/null | awk '
     function at_most(n) {if (n < jobs) jobs = n}
@@ -186,12 +187,12 @@ jobs_at_once() {
     /^MemAvailable/ {at_most(int($2 / 1.5e6))} END {print (jobs > 0 ? jobs : 1)}'
 }
 
-# Reads Ninja's lines and shows how far it is: on a terminal in one line that is redrawn every second,
-# elsewhere in a line every PROGRESS_SECONDS. A build with nothing to do says nothing.
+# Reads Ninja's output and shows its progress: on a terminal, in one line that is redrawn every second; elsewhere, in a
+# new line every PROGRESS_SECONDS. Prints nothing if there is nothing to build.
 PROGRESS_SECONDS=5
 progress() { # TARGETS
   local line at='' said='' begun=$SECONDS step='^\[([0-9]+/[0-9]+)\] (Building|Linking) .*[ /]([^ /]+)$'
-  # Several files at a time: of a folder of core/, or of a test suite.
+  # Matches a unity source, which combines several files: those of a folder in core/, or of a test suite.
   local unity='/(lockstep|test)_([a-z]+)\.dir/Unity/unity_([a-z]*)_?([0-9]*)'
   while true; do
     if IFS= read -r -t 1 line; then
@@ -203,7 +204,7 @@ progress() { # TARGETS
           *) at="${at%,*}, core/${BASH_REMATCH[3]}${BASH_REMATCH[4]:+, part ${BASH_REMATCH[4]}}" ;;
         esac
       fi
-    elif (( $? <= 128 )); then    # not a second without a line, but the end
+    elif (( $? <= 128 )); then    # the end of the input, not just a second without a line
       break
     fi
     if [[ -t 2 ]]; then
@@ -225,19 +226,19 @@ compile() { # TARGET...
   command -v cmake >/dev/null ||
     fail "can't build: cmake is not on the PATH; install it (Debian's package is cmake), or 'pip install cmake'"
   configure
-  for target in "$@"; do    # the viewer is no target where its packages are missing
+  for target in "$@"; do    # without the viewer's packages, there is no target for it
     [[ $target == lockstep_view ]] && ! grep -q "$target" "$build/build.ninja" || targets+=("$target")
   done
   (( ${#targets[@]} )) || return 0
   if ! cmake --build "$build" --target "${targets[@]}" --parallel "$(jobs_at_once)" 2>&1 |
     tee "$log" | progress "${targets[*]}"; then
-    # Ninja prints FAILED, the command on the next line, and then what the compiler said.
+    # Ninja prints FAILED, then the command on the next line, and then the compiler's output.
     awk '/^\[[0-9]+\/[0-9]+\]/ {show = 0} show; /^FAILED: / {getline; show = 1}' "$log" | head -n 60 >&2
     fail "building ${targets[*]} failed; all of it is in build/$preset/build.log"
   fi
 }
 
-# `view` in one terminal and `lesson` in another may both want to build: one after the other.
+# `view` in one terminal and `lesson` in another may both need to build. The lock makes them build one after the other.
 build() { # TARGET...
   (
     mkdir -p "$build"
@@ -249,7 +250,7 @@ build() { # TARGET...
 
 # --- Tests ---------------------------------------------------------------------------------------
 
-# Counts as one test: every source is as clang-format 14 writes it (other versions differ).
+# Checks that every source has clang-format 14's layout (other versions' differs). Counts as one test.
 check_layout() {
   local tool files wrong
   for tool in clang-format-14 clang-format ''; do
@@ -282,15 +283,15 @@ run_tests() { # CTEST ARGUMENTS
   if [[ -e $results ]]; then
     count() { grep -c -- "$1" "$results" || true; }
     ran=$(count ' status="run"')
-    left_out=$(count '<skipped message="SKIP_\|status="disabled"')    # not: its program is missing
+    left_out=$(count '<skipped message="SKIP_\|status="disabled"')    # does not match tests whose program is missing
     bad=$(($(count '<testcase ') - ran - left_out))
   fi
-  if (( status != 0 && bad == 0 )); then bad=1; fi    # ctest itself went wrong
+  if (( status != 0 && bad == 0 )); then bad=1; fi    # ctest itself failed
   passed=$((passed + ran)) failed=$((failed + bad)) skipped=$((skipped + left_out))
 }
 
-# The N files, tests and cases that took longest, of the last build and the last run. Seconds are wall
-# time, beside whatever else ran; a file's are of the last time that it was compiled.
+# Lists the N files, tests and cases that took longest in the last build and the last run. Seconds are wall-clock time,
+# affected by whatever else was running; those of a file are from the last time that it was compiled.
 list_slowest() { # N
   local log=$build/Testing/Temporary/LastTest.log
   slowest() { sort -rn | sed -n "1,$1p"; }
@@ -301,7 +302,7 @@ list_slowest() { # N
   [[ -e $log ]] || return 0
   printf '\nSlowest tests:\n'
   awk '/^[0-9]+\/[0-9]+ Test: / {name = $3} /^Test time = / {printf "%8.1f  %s\n", $4, name}' "$log" | slowest "$1"
-  printf '\nSlowest cases:\n'    # doctest's lines, which LOCKSTEP_TEST_DURATIONS asks for
+  printf '\nSlowest cases:\n'    # doctest prints these lines if LOCKSTEP_TEST_DURATIONS is set
   awk '/^[0-9]+\/[0-9]+ Test: / {name = $3}
     /^[0-9.]+ s: / {took = $1; sub(/^[0-9.]+ s: /, ""); printf "%8.1f  %s: %s\n", took, name, $0}' "$log" | slowest "$1"
   printf '\n'
