@@ -1,4 +1,4 @@
-"""One rank's backward pass and its buckets on the wire: sent after the backward pass, and during it."""
+"""One rank's backward pass and the transfer of its buckets: after the backward pass, and during it."""
 
 from svg import COLOURS, DIM, INK, Drawing
 

@@ -1,4 +1,4 @@
-"""One microbatch under the three modes of recomputation: its timeline and its peak of activations."""
+"""One microbatch under the three modes of recomputation: its timeline and its peak memory for activations."""
 
 from svg import COLOURS, DIM, INK, PALE, Drawing, kilobytes
 

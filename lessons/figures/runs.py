@@ -48,7 +48,7 @@ class Run:
         return next(entry['peak'] for entry in self.report['memory'] if entry['rank'] == rank)
 
     def bytes_sent(self, rank=0):
-        """Bytes that a rank sends per step."""
+        """The number of bytes that a rank sends per step."""
         sent = next(entry['bytes_sent'] for entry in self.report['communication'] if entry['rank'] == rank)
         return sum(sent.values())
 

@@ -48,7 +48,7 @@ def draw(runs):
 
 def draw_state(out, x, y, width, share, rank, ranks, state):
     """One kind of model state on one rank. `share` is its peak relative to the full size: 1 without
-    sharding, 1/ranks for a shard; anything above that is full layers, which exist for a moment."""
+    sharding, 1/ranks for a shard; any excess is due to layers that exist in full only briefly."""
     height, colour = 22, COLOURS['memory ' + state]
     out.rect(x + 1, y, width - 2, height, PALE, LINE)
     if share >= 1:

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# How long one waits for the compiler: a clean build of everything, with the sources that cost most, and
-# a lesson's first line after an edit. Seconds are this machine's, so its cores and load stand beside; and
-# for the build its processor time, which others on the same cores change less.
+# Measures how long a user waits for the compiler: for a clean build of everything (and which sources take longest), and
+# for a lesson's first line of output after an edit. Seconds depend on the machine, so its cores and load are printed
+# too. For the build, its CPU time is also printed, which other processes on the same cores affect less.
 #
-#   build_time.sh [--edit]       --edit: only the second
+#   build_time.sh [--edit]       --edit: measures only the latter
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 lesson=09_1f1b
@@ -37,7 +37,7 @@ edit_and_run() {
   for _ in 1 2 3; do
     touch "$root/lessons/$lesson/main.cpp"
     start=$(now)
-    # The pipe ends after one line, and the lesson may be told so by a signal.
+    # The pipe closes after one line, so the lesson may be ended by SIGPIPE.
     line=$("$root/lockstep" --no-install lesson "${lesson%%_*}" --steps 1 --trace none 2>/dev/null | head -n 1) || true
     echo "  $(since "$start") s; bound 5 s  (${line:0:60})"
   done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lesson 01 on the command line: bad flags get one line and exit code 2; good ones succeed and print
-# the expected lines. Prints "N passed, N failed".
+# Lesson 01 on the command line: invalid flags give a one-line error and exit code 2; valid ones succeed and print the
+# expected lines. Prints "N passed, N failed".
 #
 #   test_collectives.sh LESSON LAUNCH...      LESSON is lesson_01_collectives
 set -uo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Lessons 02 to 05 with their own defaults, for 50 steps on 1, 2, 3, 4 and 8 ranks: within the
-# lessons' stated bounds of one device, with a loss that falls by a fifth or more. Prints "N passed,
-# N failed".
+# Lessons 02 to 05 with their own defaults, for 50 steps on 1, 2, 3, 4 and 8 ranks: losses and parameters must be within
+# the lessons' stated bounds of a single-device run, and the loss must fall by a fifth or more. Prints "N passed, N
+# failed".
 #
 #   test_copies_parity.sh FOLDER LAUNCH...      FOLDER has the lessons' programs, LAUNCH is threads, mpi
 set -uo pipefail

@@ -124,7 +124,7 @@ if ((has_mpi == 1)); then
     claim "rank $victim killed: exit code 1" ended 1
     claim "rank $victim killed: it is named" complains "rank $victim "
     claim "rank $victim killed: by the signal" complains "signal 9"
-    # Ranks that were reading from it may cause messages of MPI's own too.
+    # Ranks that were reading from it may cause messages from MPI itself too.
     claim "rank $victim killed: once" [ "$(grep -c 'the run failed' <<<"$err")" = 1 ]
     claim "rank $victim killed: where the trace is" complains "the trace up to that point is in"
     claim "rank $victim killed: nobody stays" within 30 nobody
@@ -142,8 +142,8 @@ if ((has_mpi == 1)); then
   for rank in 0 1 2 3; do claim "and rank $rank's trace is readable" is_readable $rank; done
 fi
 
-# Interrupted as soon as it catches signals, while still reading the text (before that, the system
-# handles signals): the exit code is 130 too, with however many ranks there are by then.
+# A run that is interrupted as soon as it catches signals, while it is still reading the text (before that, the system
+# handles signals), also exits with 130, however many ranks exist by then.
 catches() { # SIGNAL
   local mask
   [[ /proc/$run/exe -ef $lesson ]] || return
@@ -193,7 +193,7 @@ for launch in $launches; do
     claim "a rank throws under $launch, others $others: where the trace is" complains 'the trace up to that point is in'
     claim "a rank throws under $launch, others $others: it is merged" test -s "$trace/trace.json"
   done
-  # A stalled rank is given up by the first rank that has waited for --timeout.
+  # The first rank that has waited for --timeout reports a stalled rank.
   for how in sleep compute; do
     what="a rank stalls under $launch ($how)"
     fails "$what, after 3 s of patience" --launch "$launch" --how $how --timeout 3

@@ -65,7 +65,7 @@ while (($#)); do
   shift
 done
 END
-  # A benchmark, the table maker and the measurement in one: it records its arguments. bench_bad
+  # One script stands for the benchmarks, the table program and the measurement; it records its arguments. bench_bad
   # fails if $BENCH_FAILS is set.
   cat >"$house/bench" <<'END'
 #!/bin/bash

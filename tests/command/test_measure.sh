@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `./lockstep measure` writes a cluster file that a modelled run accepts. Does not test whether its
-# figures are accurate.
+# `./lockstep measure` writes a cluster file that a modelled run accepts. Does not test whether the numbers in the file
+# are accurate.
 #
 #   test_measure.sh MEASURE LESSON LAUNCH...      LESSON is a pipeline's
 set -uo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lesson 14 on the command line: its output about overflows, the 16 bytes, and the end. Prints "N
-# passed, N failed".
+# Lesson 14 on the command line: its output about overflows, the table of 16 bytes per parameter, and how runs end.
+# Prints "N passed, N failed".
 #
 #   test_mixed_precision.sh LESSON
 set -uo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The viewer of a run under Xvfb, through restarts and bad input: killed and restarted five times
-# during the run, it has every span in the end; it skips and counts malformed lines.
+# A run's viewer under Xvfb, with restarts and bad input. If it is killed and restarted five times during the run, it
+# has every span in the end. It skips and counts malformed lines.
 #
 #   test_stream.sh LESSON_BINARY VIEWER_BINARY
 set -euo pipefail

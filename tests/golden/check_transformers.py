@@ -1,9 +1,9 @@
-"""Holds our checkpoints against transformers, both ways: what Lockstep saves, from_pretrained loads
-and gives the same logits; what save_pretrained writes, Lockstep loads and gives the same logits.
+"""Checks checkpoints against transformers in both directions: from_pretrained loads a checkpoint that
+Lockstep has saved, Lockstep loads one that save_pretrained has written, and the logits must be equal.
 
     python tests/golden/check_transformers.py build/release/tests/test_model
 
-Needs torch, transformers and safetensors; not part of the suites."""
+Needs torch, transformers and safetensors. Not part of the test suites."""
 import os
 import pathlib
 import subprocess

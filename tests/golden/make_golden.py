@@ -1,13 +1,12 @@
-"""Writes golden.safetensors and saved_by_transformers/: what PyTorch and transformers say of a small
-GPT-2. Run by hand when the golden numbers are to be made anew; nothing here is needed to build or
-test Lockstep.
+"""Writes golden.safetensors and saved_by_transformers/: the results of PyTorch and transformers for a
+small GPT-2. Run this by hand to regenerate the golden numbers; building and testing Lockstep does not need it.
 
 golden.safetensors, all F32 and I32:
-  transformer.* and lm_head.weight         parameters (the tied model has no use of lm_head.weight)
+  transformer.* and lm_head.weight         parameters (the tied model does not use lm_head.weight)
   tokens, targets                          (b, s)
   {tied,untied}.loss, .logits, .gradient.* the mean loss, logits (b, s, V), every gradient
-saved_by_transformers/                     what save_pretrained writes of a smaller, tied model, and
-                                           in expected.safetensors its tokens and logits
+saved_by_transformers/                     the output of save_pretrained for a smaller, tied model;
+                                           its tokens and logits are in expected.safetensors
 """
 import json
 import os
@@ -32,7 +31,7 @@ def build(layers, hidden, heads, sequence, vocabulary, tied):
 
 
 def shake(model):
-    """Larger and less regular than at the start of a training: every term of every gradient counts."""
+    """Larger and less regular than initial values, so that every term of every gradient matters."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.15 + (1.0 if ".ln_" in name and name.endswith("weight") else 0.0))

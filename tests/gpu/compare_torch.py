@@ -89,7 +89,7 @@ def main():
     for compiled, autocast in ways:
         try:
             measure(options, compiled, autocast)
-        except Exception as error:  # torch.compile wants a compiler, memory may not do
+        except Exception as error:  # for example, no compiler for torch.compile, or too little memory
             print(f"PyTorch, compiled {compiled}, autocast {autocast}: {error}".splitlines()[0], flush=True)
         torch.cuda.empty_cache()
 

@@ -79,7 +79,7 @@ if (($(includes "$here/../.." | wc -l) < 500)); then
   fail=1
 fi
 
-# Trees with one fault each: the line that is expected to name it, then the files, each with what it includes.
+# Trees with one fault each: the line that is expected to name the fault, then the files, each with its includes.
 finds() { # EXPECTED FILE:INCLUDED...
   local expected=$1 tree=$scratch/tree pair found
   shift
