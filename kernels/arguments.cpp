@@ -26,7 +26,7 @@ Matrix matrix(const View& view) {
   return {view.shape.rows(), view.shape.last()};
 }
 
-/// Checks the three matrices of a linear layer against each other and returns their sizes. `x` is x
+/// Checks that the three matrices of a linear layer fit together, and returns their sizes. `x` is x
 /// or dx, `y` is y or dy, `w` is w or dw.
 Linear linear(const char* kernel, Named x, Named w, Named y, WeightLayout layout) {
   want_strided(kernel, {x, y});

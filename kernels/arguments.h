@@ -1,6 +1,6 @@
 #pragma once
 
-/// Argument checks for the kernels of kernels.h, shared by all devices. Each function has the name
+/// Argument checks for the kernels in kernels.h, shared by all devices. Each function has the name
 /// of a kernel, returns the sizes that the kernel needs, and throws std::invalid_argument, with the
 /// kernel's name and both shapes, if an argument does not fit. Element values are not checked.
 
@@ -47,7 +47,8 @@ Matrix cross_entropy_backward(View logits, View targets, View lse, View dlogits)
 std::int64_t gelu_forward(View x, View y);
 std::int64_t gelu_backward(View x, View dy, View dx);
 std::int64_t add(View a, View b, View y);
-/// For the kernels that take one view: scale, fill, sum and so on. Error messages name `kernel`.
+/// The check for kernels that take one view: scale, fill, sum and so on. Error messages name
+/// `kernel`.
 std::int64_t one_view(const char* kernel, View x);
 Matrix copy(View from, View to);
 Matrix convert(View from, View to);

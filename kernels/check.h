@@ -31,8 +31,8 @@ void want_indices(const char* kernel, Named indices);
 /// Throws std::invalid_argument unless all non-empty views have the same type.
 void want_one_type(const char* kernel, std::initializer_list<Named> views);
 
-/// Checks a copy's arguments: same dtype (any), same rows and columns, memory present, and no
-/// overlapping rows.
+/// Checks a copy's arguments: same dtype (any), same rows and columns, memory for all elements, and
+/// no overlapping rows.
 void want_copyable(const char* kernel, Named from, Named to);
 
 /// Throws std::invalid_argument with both shapes and the violated `rule`, unless `fits`.

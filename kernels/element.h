@@ -53,8 +53,8 @@ LOCKSTEP_HOST_DEVICE inline std::uint16_t to_bf16(float value) {
 LOCKSTEP_HOST_DEVICE inline float from_f16(std::uint16_t bits) {
   const std::uint32_t magnitude = bits & 0x7fffU;
   // Shifted to their places in f32, the exponent and fraction represent the number times 2^-112,
-  // because the exponent biases differ by 112. The product is exact, even if the f16 (and so the
-  // shifted f32) is subnormal.
+  // because the exponent biases differ by 112. The product is exact even if the f16, and therefore
+  // the shifted f32, is subnormal.
   const std::uint32_t finite = to_bits(from_bits(magnitude << 13U) * 0x1p112F);
   const std::uint32_t other = 0x7f800000U | (magnitude << 13U);
   return from_bits((magnitude < 0x7c00U ? finite : other) |

@@ -23,9 +23,9 @@ struct AdamWStep {
   std::int64_t step = 1;        ///< counted from 1, for the bias corrections 1 - beta^step
 };
 
-/// The arithmetic of a GPT's forward and backward passes, on Views. Independent of ranks, tensors
-/// and time; allocates no memory that outlives a call. Call a member like a function:
-/// kernels.add(queue, a, b, y).
+/// The arithmetic of a GPT's forward and backward passes, on Views. The kernels do not depend on
+/// ranks, tensors or time, and allocate no memory that outlives a call. Call a member like a
+/// function: kernels.add(queue, a, b, y).
 ///
 /// Argument types (kernel.h): a kernel reads In, overwrites Out, and updates InOut in place.
 /// Gradients of parameters (`dw`, `db`, `dgain` and so on) are InOut: a kernel *adds to* them, so
@@ -80,7 +80,7 @@ struct Kernels {
   // -- embedding ----------------------------------------------------------------------------------
   /// x (b, s, h) = tokens_table[tokens] + positions_table[0 .. s), with tokens (b, s) i32,
   /// tokens_table (V, h), positions_table (at least s, h). A token outside [0, V) throws
-  /// std::out_of_range on the CPU; on a GPU its row of x is the position embedding alone.
+  /// std::out_of_range on the CPU; on a GPU, its row of x is just the position embedding.
   Kernel<void(Queue, Indices tokens, In tokens_table, In positions_table, Out x)> embedding_forward;
   /// Adds each row of dx (b, s, h) to the gradients of the two table rows that embedding_forward
   /// added, in ascending order of (b, s).
@@ -120,8 +120,8 @@ struct Kernels {
   Kernel<double(Queue, In x)> sum;
 };
 
-/// The list of all kernels, for code that treats them alike. Calls visit("add", &Kernels::add) and
-/// likewise for every other kernel.
+/// The list of all kernels, for code that treats them alike. Calls visit("add", &Kernels::add), and
+/// does the same for every other kernel.
 template <class Visit>
 constexpr void for_each_kernel(Visit visit) {
   visit("linear_forward", &Kernels::linear_forward);

@@ -13,8 +13,8 @@ namespace {
 using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
 
 /// tables[0][b] is the checksum of byte b, and tables[k][b] is the checksum of b followed by k zero
-/// bytes. With these tables, eight bytes take eight independent look-ups ("slicing by 8", Kounavis
-/// and Berry 2005).
+/// bytes. With these tables, processing eight bytes takes eight independent look-ups ("slicing by
+/// 8", Kounavis and Berry 2005).
 constexpr Tables make_tables() {
   Tables tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// Thrown when the user asks for something impossible. The one-line message says what was asked,
-/// what is wrong, and what would work. The process exits with code 2.
+/// Thrown when the user requests something impossible. The one-line message says what was
+/// requested, what is wrong, and what would work. The process exits with code 2.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -21,8 +21,8 @@ inline constexpr std::array all_memory_categories{
     MemoryCategory::activations, MemoryCategory::communication};
 const char* name_of(MemoryCategory category);
 
-/// Bytes in use per category, or each category's peak. The numbers are exact, because a rank
-/// allocates and frees memory on its own thread, in program order.
+/// The number of bytes in use per category, or each category's peak. The numbers are exact, because
+/// a rank allocates and frees memory on its own thread, in program order.
 struct MemoryUse {
   std::array<std::int64_t, memory_category_count> bytes{};
   std::int64_t of(MemoryCategory category) const {

@@ -176,8 +176,8 @@ void recursive_doubling_all_reduce(Peers& peers, View data) {
 }
 
 // Each round halves the range of elements that a member owns: it sends its partner the half that it
-// gives up, and adds the partner's values to the half that it keeps. The same rounds in reverse
-// then double the completed range.
+// gives up, and adds the partner's values to the half that it keeps. Then the same rounds, in
+// reverse order, double the completed range.
 void rabenseifner_all_reduce(Peers& peers, View data) {
   Core core{peers};
   core.fold(data);

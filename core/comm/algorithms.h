@@ -20,8 +20,8 @@ enum class Algorithm {
   rabenseifner,  ///< 2log₂P α + 2((P−1)/P)nβ + 2r(α + nβ): recursive halving, then doubling
 };
 const char* name_of(Algorithm algorithm);
-/// Looks up an algorithm by name, with - or _ between words. Throws UsageError with the list of
-/// names.
+/// Looks up an algorithm by name; words may be separated by - or _. Throws UsageError with the list
+/// of names.
 Algorithm algorithm_of(const std::string& name);
 constexpr Algorithm all_reduce_algorithms[] = {Algorithm::ring, Algorithm::naive, Algorithm::tree,
                                                Algorithm::recursive_doubling,

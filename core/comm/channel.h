@@ -53,10 +53,11 @@ class Channel {
   /// Sends `data` to rank `to` of the whole run once `ready` has occurred. Throws
   /// std::invalid_argument if the view is not contiguous.
   Work send(View data, int to, Event ready, const Part& part);
-  /// Receives into a contiguous view from rank `from` of the whole run. Nothing else uses the view
-  /// after `free`. For `combine`, see Transport::receive().
+  /// Receives into a contiguous view from rank `from` of the whole run. The view is no longer in
+  /// use after `free`. For `combine`, see Transport::receive().
   Work receive(View into, int from, const Part& part, Combine combine, const Event& free);
-  /// Receives into a view that nothing uses after the work launched so far on the compute stream.
+  /// Receives into a view that is no longer in use once the work launched so far on the compute
+  /// stream is done.
   Work receive(View into, int from, const Part& part);
 
   // These functions record in the trace a message that was evaluated but not sent (see
@@ -71,7 +72,8 @@ class Channel {
  private:
   class Message;
 
-  /// One direction of the stream. Its lane is added to the trace with its first message.
+  /// One direction of the stream. The direction's lane is added to the trace with the first
+  /// message.
   struct Lane {
     std::string name;
     int id = -1;

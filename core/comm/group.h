@@ -25,12 +25,12 @@ namespace lockstep {
 ///
 /// On the meta device a group sends no messages; see MetaCollectives.
 ///
-/// Collectives run one after another on the group's own communication stream. Each starts when the
-/// compute stream reaches the point of the call, and overlaps with compute until wait(). Additions
-/// cost nothing on the modelled clock (there is no γ term). In a group of one rank, every operation
-/// ends immediately and sends nothing. After a collective fails, or its Work is dropped before it
-/// is done, the group runs no further collectives, and the wait() of each later collective throws
-/// an error with the reason.
+/// Collectives run one after another on the group's own communication stream. Each collective
+/// starts when the compute stream reaches the point of the call, and overlaps with compute until
+/// wait(). Additions cost nothing on the modelled clock (there is no γ term). In a group of one
+/// rank, every operation ends immediately and sends nothing. After a collective fails, or its Work
+/// is dropped before it is done, the group runs no further collectives, and the wait() of each
+/// later collective throws an error with the reason.
 class Group {
  public:
   /// The number of channels that a group uses.
@@ -38,8 +38,8 @@ class Group {
   /// `ranks` are ranks of the whole run, and include this rank. `channels` is the first of
   /// `channels_taken` numbers from Transport::open_channels(). All members pass the same `ranks`,
   /// `name` and `channels`. With the backend's own collectives, the constructor is itself
-  /// collective. Throws std::invalid_argument if this rank is not a member, or already belongs to a
-  /// live group of that name.
+  /// collective. Throws std::invalid_argument if this rank is not a member, or already belongs to
+  /// an existing group with that name.
   Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int channels);
   ~Group();
 
@@ -58,15 +58,15 @@ class Group {
 
   /// Copies the root's elements to every member (binomial tree).
   Work broadcast(View data, int root, std::source_location where = std::source_location::current());
-  /// Leaves the sum over all members on every member, with identical bits.
+  /// Leaves the sum over all members on every member; the sums are bitwise identical.
   Work all_reduce(View data, Algorithm algorithm = Algorithm::ring,
                   std::source_location where = std::source_location::current());
-  /// Divides `data` into size() chunks (see chunk()). On member i, chunk i of `data` ends as the
-  /// sum over all members, and the other chunks end as partial sums (ring).
+  /// Divides `data` into size() chunks (see chunk()). On member i, chunk i of `data` becomes the
+  /// sum over all members, and the other chunks are left with partial sums (ring).
   Work reduce_scatter(View data, std::source_location where = std::source_location::current());
-  /// Member i contributes chunk i of `data`; every member ends with all chunks (ring).
+  /// Member i contributes chunk i of `data`; afterwards, every member has all chunks (ring).
   Work all_gather(View data, std::source_location where = std::source_location::current());
-  /// Member i contributes chunk i of `data`; the root ends with all chunks (one message per
+  /// Member i contributes chunk i of `data`; afterwards, the root has all chunks (one message per
   /// member).
   Work gather(View data, int root, std::source_location where = std::source_location::current());
   /// Sends chunk i of `out` to member i and receives that member's chunk into chunk i of `in`
@@ -108,7 +108,7 @@ class Group {
   Event run_native(ChannelPeers& peers, const Span& span, NativeCollectives& backend,
                    const std::function<void(NativeCollectives&)>& work);
   std::vector<int> chunk_counts(View data) const;
-  // Each of these validates an operation's argument and returns it, or throws
+  // Each of these functions validates an operation's argument and returns it, or throws
   // std::invalid_argument.
   View checked(const char* operation, View data) const;
   int member(const char* operation, int i) const;

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// A collective in flight, and its scratch buffer. The scratch is allocated and released on the
-/// rank's own thread, in program order.
+/// A collective in flight, and its scratch buffer. The scratch buffer is allocated and released on
+/// the rank's own thread, in program order.
 class Group::CollectiveTask final : public Task {
  public:
   CollectiveTask(Stream& compute, Worker& worker, std::shared_ptr<Worker::Job> job, Tensor scratch)
@@ -27,8 +27,8 @@ class Group::CollectiveTask final : public Task {
 };
 
 /// A collective on the meta device. settle() counts its bytes and records its messages in the
-/// trace, on the rank's own thread. A lane's events must stay in order, so all earlier collectives
-/// are settled first.
+/// trace, on the rank's own thread. A lane's events must stay in order, so it first settles all
+/// earlier collectives.
 class Group::MetaTask final : public Task {
  public:
   MetaTask(Group& group, Channel::Part part, MetaCall call, Tensor scratch)

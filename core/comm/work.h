@@ -33,8 +33,8 @@ class [[nodiscard]] Work {
   Work(Stream& compute, Span span, Event done);
 
   /// Blocks until the operation is done; on a GPU, blocks only the compute stream. On the modelled
-  /// clock the compute stream's time becomes the later of its own and the operation's end. The time
-  /// spent waiting becomes a `wait` span.
+  /// clock, the compute stream's time becomes the operation's end, unless it is already later. The
+  /// time spent waiting becomes a `wait` span.
   void wait();
   /// Blocks until the operation is done and returns the event at which it ended, without holding up
   /// the compute stream. On a GPU, the buffers may be released after Stream::follow() with that

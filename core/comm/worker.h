@@ -57,8 +57,8 @@ class Worker {
   /// Blocks until the job is done and returns the event at which it ended; rethrows the job's
   /// exception. Called by the rank's own thread.
   Event wait(Job& job);
-  /// Removes the job if it has not begun, or makes its waits fail if it has. Returns when the job
-  /// no longer uses its buffers.
+  /// Removes the job if it has not begun; otherwise, makes its waits fail. Returns when the job no
+  /// longer uses its buffers.
   void drop(Job& job) noexcept;
 
  private:

@@ -7,9 +7,9 @@
 
 namespace lockstep::cuda {
 
-/// Throws GpuError naming the call, the GPU and CUDA's error, unless `status` is cudaSuccess.
+/// Throws GpuError, naming the call, the GPU and CUDA's error, unless `status` is cudaSuccess.
 /// Clears the error, so that the next call does not report it again. (CUDA does not clear an error
-/// from which the GPU cannot recover.) Kernel launches use check() of kernels/cuda/check.h, because
+/// from which the GPU cannot recover.) Kernel launches use check() in kernels/cuda/check.h, because
 /// launch code does not know the GPU's number.
 inline void expect_success(cudaError_t status, const char* call, int gpu) {
   if (status == cudaSuccess) return;

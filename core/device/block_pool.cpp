@@ -71,7 +71,8 @@ void* BlockPool::take(std::size_t bytes) {
     if (found->second.empty()) by_size_.erase(found);
     idle_ -= size;
   } else {
-    // The system would grant more memory than it has, and would later swap or kill this process.
+    // Refuses the block, because the system would grant more memory than it has, and would later
+    // swap or kill this process.
     if (size >= checked_from &&
         size > static_cast<std::size_t>(available_memory()) + (sanitized ? 0 : idle_))
       throw std::bad_alloc{};

@@ -32,7 +32,7 @@ class GpuCommunicator;
 /// One rank's interface to a GPU: memory, queues and their marks, copies, and kernels. core/cuda
 /// implements it with CUDA, and gpu_library() loads that implementation at run time, so that the
 /// rest of Lockstep builds and starts without CUDA. Any of the rank's threads may call any
-/// function. On failure, functions throw std::runtime_error with the call, the GPU and CUDA's
+/// function. On failure, functions throw std::runtime_error, naming the call, the GPU and CUDA's
 /// error.
 class Gpu {
  public:

@@ -43,8 +43,8 @@ class GpuTimeline {
     std::uint64_t flow = 0;    ///< see Recorder::flow_start
     enum class Flow { none, starts, ends } kind = Flow::none;
   };
-  /// Adds a span. If it has no step, it gets the recorder's current step. Before recording other
-  /// events on the span's lane, the caller must call drain().
+  /// Adds a span. If the span has no step, it gets the recorder's current step. Before recording
+  /// other events on the span's lane, the caller must call drain().
   void span(Entry entry);
 
   /// Returns when all spans added so far are recorded. The GPU must have completed their work.

@@ -34,7 +34,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   /// Runs one kernel by calling `work(kernels, queue)`. On the modelled clock the kernel takes the
-  /// cluster's time for `cost`. On the meta device the kernel is charged but not run.
+  /// cluster's time for `cost`. On the meta device, the kernel is charged for but not run.
   template <class Work>
   void launch(const Span& span, const Cost& cost, Work&& work) {
     if (before_launch_) std::exchange(before_launch_, nullptr)();
@@ -69,9 +69,9 @@ class Stream {
   /// nothing on the CPU.
   void follow(const Event& event);
 
-  // Copy between the host and a contiguous view on the device, after all work launched so far. They
-  // block the host, take no modelled time, are not traced, and do nothing on a view without
-  // storage.
+  // These functions copy between the host and a contiguous view on the device, after all work
+  // launched so far. They block the host, take no modelled time, are not traced, and do nothing on
+  // a view without storage.
   void read(View from, void* into);
   void write(const void* from, View into);
   /// Blocks until the device has done all work launched so far. Throws RunError if the run fails

@@ -50,7 +50,7 @@ struct LinearSpec {
 
 /// Builds the layers of a model. A lesson that changes the model derives from this class, overrides
 /// the functions that build the changed layers, and passes the builder to its Plan. The run, the
-/// reference on one device, predictions, sampling and the meta device then all use this builder.
+/// single-device reference, predictions, sampling and the meta device then all use this builder.
 class ModelBuilder {
  public:
   virtual ~ModelBuilder() = default;

@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-// A checkpoint's folder is complete or absent. A new one is first written beside it, as
-// NAME.partial, with manifest.json as its last file. Only then does it replace NAME, in one step.
-// So even if the process is killed, it leaves either the old checkpoint or the new one.
+// A checkpoint's folder is complete or absent. A new checkpoint is first written beside the old
+// one, as NAME.partial, with manifest.json as its last file. Only then does it replace NAME, in one
+// step. Even if the process is killed, either the old checkpoint or the new one is there.
 
-/// The content of manifest.json: the list of files that belong together.
+/// The contents of manifest.json: the list of the files that belong together.
 struct Manifest {
   struct File {
     std::uint64_t bytes = 0;

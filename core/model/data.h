@@ -29,7 +29,7 @@ class Corpus {
   /// Throws UsageError if `text` has fewer than sequence + 1 tokens, or tokens outside the
   /// vocabulary. `name` identifies the text in messages.
   Corpus(std::string text, const GptConfig& config, const std::string& name = "the text");
-  /// Reads the file of --data FILE. Throws UsageError if it is missing, not a regular file,
+  /// Reads the file of --data FILE. Throws UsageError if the file is missing, not a regular file,
   /// unreadable, empty, too short, or too large for memory.
   static Corpus from_file(const std::string& path, const GptConfig& config);
 

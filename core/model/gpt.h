@@ -49,10 +49,11 @@ class Gpt {
   Tensor backward_input(Tensor dy, Stash& stash);
   void backward_weight(Stash& stash);
 
-  /// Adds the tied head's gradient to the token table's gradient from the embedding, at most once
-  /// between two calls to zero_gradients(). backward() calls this function for a batch's last
-  /// microbatch. Does nothing if head and embedding are on different stages: then those stages'
-  /// ranks sum the two gradients with an all-reduce, and the result is bitwise identical.
+  /// Adds the tied head's gradient to the token table's gradient from the embedding. Has an effect
+  /// at most once between two calls of zero_gradients(). backward() calls this function for a
+  /// batch's last microbatch. Does nothing if head and embedding are on different stages: then
+  /// those stages' ranks sum the two gradients with an all-reduce, and the result is bitwise
+  /// identical.
   void finish_gradients();
   void zero_gradients();
 
@@ -79,8 +80,8 @@ class Gpt {
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
       const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices);
 
-  /// Call `hook` for every technique. inwards() starts with the outermost technique, outwards()
-  /// with the innermost.
+  /// These functions call `hook` for every technique. inwards() starts with the outermost
+  /// technique, outwards() with the innermost.
   void inwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
   void outwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit);
   void weight_half_done(const Unit& unit, bool last);

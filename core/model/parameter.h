@@ -23,8 +23,8 @@ enum class Storage {
 /// value and gradient have shape slice.local().
 struct Parameter : ParameterSpec {
   Parameter() = default;
-  /// Creates a parameter without storage: value and gradient stay empty until they are pointed at a
-  /// buffer. An empty slice means the whole tensor.
+  /// Creates a parameter without storage: value and gradient stay empty until they are set to views
+  /// of a buffer. An empty slice means the whole tensor.
   explicit Parameter(const ParameterSpec& spec, Slice slice = {});
   /// Allocates value and gradient (charged to parameters and gradients), fills the value with its
   /// initial values, which are the same for every split, and zeros the gradient. A frozen parameter

@@ -41,7 +41,7 @@ class SafetensorsFile {
   /// tensor ends before `to` is full.
   void read_part(const std::string& name, std::int64_t first, View to);
   /// Throws UsageError if the f32 tensor has an element that is not a finite number, or that is
-  /// negative although `may_be_negative` is false.
+  /// negative if `may_be_negative` is false.
   void check_values(const std::string& name, bool may_be_negative = true);
 
  private:

@@ -11,7 +11,8 @@ namespace {
 
 using Message = MessagePlan::Message;
 
-/// Returns the message from stage `from` to stage `to`, or nothing beyond the ends of the model.
+/// Returns the message from stage `from` to stage `to`, or nothing if one of the two stages does
+/// not exist.
 std::optional<Message> message(const Schedule& schedule, int from, int to, int microbatch) {
   if (std::min(from, to) < 0 || std::max(from, to) >= schedule.stages) return {};
   const auto rank_of = [&](int stage) {
@@ -84,7 +85,7 @@ class MessagePlan::Builder {
 
   int home(int stage) const { return schedule_.rank_of_stage[static_cast<std::size_t>(stage)]; }
 
-  /// Returns an index for a message that this rank sends or receives. It is unique among the
+  /// Returns an index for a message that this rank sends or receives. The index is unique among the
   /// messages sent, and among the messages received. `stage` is the sending or the receiving stage,
   /// whichever is on this rank.
   std::size_t number(int stage, const Message& message) const {

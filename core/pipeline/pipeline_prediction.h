@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// Returns the times of a stage's actions on the plan's cluster, or the plan's fixed times, for a
-/// step of m microbatches. Runs the model on the meta device, which computes nothing but charges
+/// step with m microbatches. Runs the model on the meta device, which computes nothing but charges
 /// all costs to the clock. All times are zero on the wall clock.
 StageTimes stage_times(const Plan& plan, int stage, int microbatches);
 
@@ -34,8 +34,8 @@ std::int64_t peak_activations(const Schedule& schedule, int rank,
 /// all ranks share. The lesson adds the closed form of the bubble.
 class PipelinePrediction {
  public:
-  /// Throws ScheduleError for an invalid schedule, and std::invalid_argument if the schedule places
-  /// stages on other ranks than the plan does.
+  /// Throws ScheduleError for an invalid schedule, and std::invalid_argument if the schedule and
+  /// the plan place stages on different ranks.
   PipelinePrediction(const Plan& plan, Schedule schedule);
 
   /// Returns the prediction for one rank. Takes time linear in the number of actions of that rank

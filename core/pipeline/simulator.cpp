@@ -72,7 +72,7 @@ class Connections {
     Picoseconds sent = 0;
     Picoseconds arrived = 0;
   };
-  /// Sends data that is available from time `ready` on. Call this in the sender's program order.
+  /// Sends data that becomes available at time `ready`. Call this in the sender's program order.
   Passage send(const Hop& hop, Picoseconds ready) {
     Ends& free = free_[hop.connection];
     const Picoseconds start = std::max(ready, free.sender);

@@ -53,14 +53,16 @@ struct TimedMessage {
 /// The simulated times of a schedule.
 struct Simulation {
   std::vector<std::vector<TimedAction>> actions;  ///< parallel to Schedule::actions
-  /// All messages, if requested, by sending rank; each rank's messages are in its program order.
+  /// All messages, if requested, sorted by sending rank; each rank's messages are in its program
+  /// order.
   std::vector<TimedMessage> messages;
   Picoseconds makespan = 0;  ///< from the first start to the last end
   /// The fraction of the makespan in which a rank runs no action, averaged over all ranks.
   double bubble = 0;
-  /// The zero-bubble paper's figure (Qi 2023, Table 5): the idle fraction of the rank whose own
-  /// window (from its first start to its last end) is the longest; ties go to the lowest rank.
-  /// Equals (cost - work) / cost, with work = m (T_F + T_B + T_W) for one stage per rank.
+  /// The bubble as the zero-bubble paper defines it (Qi 2023, Table 5): the idle fraction of the
+  /// rank whose own window (from its first start to its last end) is the longest; ties go to the
+  /// lowest rank. Equals (cost - work) / cost, with work = m (T_F + T_B + T_W) for one stage per
+  /// rank.
   double internal_bubble = 0;
 };
 

@@ -16,7 +16,7 @@ bool has_two_tables(const Plan& plan) {
   return plan.model().tied && !plan.model().is_frozen(0) && plan.stages() > 1;
 }
 
-/// A double is sent as the bits of two f32 numbers, which are only copied.
+/// A double is sent as two f32 numbers with the same bits; they are only copied.
 constexpr std::int64_t floats_per_square = sizeof(double) / sizeof(float);
 /// Marks a tensor that a rank does not have. (A sum of squares may be NaN, but not negative.)
 constexpr double absent = -1;
@@ -86,7 +86,7 @@ double PipelineUpdate::global_norm() {
   return gradient_norm({squares.begin(), squares.end()});
 }
 
-// Each rank contributes one row, with a double per tensor of the whole model.
+// Each rank contributes one row, with one double for each tensor of the whole model.
 std::map<int, double> PipelineUpdate::gathered_squares() {
   const std::vector<ParameterSpec>& specs = plan_.parameters();
   std::map<int, std::size_t> place;
@@ -114,7 +114,8 @@ std::map<int, double> PipelineUpdate::gathered_squares() {
   return squares;
 }
 
-// The tied gradients and the norm are exchanged one after the other, so the peak is their maximum.
+// The tied gradients and the norm are exchanged one after the other, so the peak is the larger of
+// the two.
 UpdateMessages update_messages(const Plan& plan, const Place& place) {
   UpdateMessages messages;
   const int rank = place.coordinate(Axis::pp);

@@ -98,7 +98,7 @@ void check_actions(const Schedule& schedule) {
   check_placement(schedule);
   const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
   const std::size_t cells = static_cast<std::size_t>(schedule.stages) * microbatches;
-  // Also prevents a stray number in a file from causing an allocation of that size.
+  // This check also prevents a stray number in a file from causing an allocation of that size.
   if (schedule.action_count() < cells)
     fail(schedule,
          "has {} actions; {} stages and {} microbatches take at least {} (a forward and a backward "

@@ -23,11 +23,11 @@ inline int stage_waited_for(const Action& action, int stages) {
   return action.stage + 1;
 }
 
-/// Calls visit(rank, action, position) for every action, after all actions that it waits for; used
-/// for validation and simulation. Each rank advances until its next action must wait, and resumes
-/// when the awaited action completes. Takes time linear in the number of actions. The order of the
-/// visits is deterministic. `schedule` must have passed check_actions(). Throws ScheduleError if
-/// the schedule deadlocks.
+/// Calls visit(rank, action, position) for every action, after all actions that this action waits
+/// for. Used for validation and simulation. Each rank advances until its next action must wait, and
+/// resumes when the awaited action completes. Takes time linear in the number of actions. The order
+/// of the visits is deterministic. `schedule` must have passed check_actions(). Throws
+/// ScheduleError if the schedule deadlocks.
 template <class Visit>
 void walk(const Schedule& schedule, Visit&& visit) {
   const std::size_t microbatches = static_cast<std::size_t>(schedule.microbatches);

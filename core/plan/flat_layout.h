@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-/// The layout of a rank's parameters, or their gradients, in flat buffers: buckets of whole units,
-/// in the order in which the backward pass completes the units' gradients (the head first). Each
-/// bucket is one message, divided into as many equal shards as there are ranks.
+/// The layout of a rank's parameters, or of their gradients, in flat buffers: buckets of whole
+/// units, in the order in which the backward pass completes the units' gradients (the head first).
+/// Each bucket is one message, divided into as many equal shards as there are ranks.
 ///
 /// A ring sums each chunk in an order that depends on the chunk's position. Data parallelism and
 /// all ZeRO stages use this one layout, so their sums are bitwise identical.

@@ -38,7 +38,7 @@ struct Held {
   bool operator==(const Held&) const = default;
 };
 
-/// One parameter as a rank stores it, derived from a Plan or a Gpt.
+/// One parameter in the form in which a rank stores it, derived from a Plan or a Gpt.
 struct StoredParameter {
   int order = 0;  ///< ParameterSpec::order
   Slice slice;
@@ -81,7 +81,7 @@ struct Plan {
   Plan(const GptConfig& config = {}, const Mesh& mesh_ = {});
 
   Mesh mesh;
-  /// For each stage, the coordinate on the pipeline axis of the rank that holds it.
+  /// For each stage, the rank that holds it, as a coordinate on the pipeline axis.
   std::vector<int> rank_of_stage;
   BatchGeometry batch;
   AdamWOptions optimizer;
@@ -130,7 +130,7 @@ struct Plan {
   int microbatch_size(int microbatches) const {
     return batch.sequences / mesh.size(Axis::dp) / microbatches;
   }
-  /// Returns the tensor sent from one stage to the next: (b, s / cp, h).
+  /// Returns a description of the tensor sent from one stage to the next: (b, s / cp, h).
   Boundary boundary(int microbatches) const;
 
   Clock clock() const;

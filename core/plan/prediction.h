@@ -24,7 +24,7 @@ struct Phase {
 };
 
 /// A predicted number of bytes, or the reason why there is none. A run rejects a Figure that has
-/// neither bytes nor a reason, so that no check is skipped by omission.
+/// neither bytes nor a reason, so that a check can't be skipped by accident.
 class Figure {
  public:
   Figure() = default;
@@ -69,10 +69,10 @@ struct Predicted {
   /// The bubble according to the simulator, which uses each stage's own costs and the cluster's
   /// link speeds.
   std::optional<double> bubble_simulated;
-  /// Bytes sent per step. Operations that a lesson does not set default to zero.
+  /// Bytes sent per step. The figures default to zero; a lesson sets those that are not.
   PerOperation<Figure> bytes_sent = nothing_sent();
-  /// Peak bytes per category. A lesson must set every category, or give a reason why one is not
-  /// predicted.
+  /// Peak bytes per category. For every category, a lesson must set a figure or give a reason why
+  /// there is none.
   PerCategory<Figure> peak_bytes{};
   std::string schedule;  ///< name of the schedule, if the steps follow one
   int stages = 0;

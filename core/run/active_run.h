@@ -31,8 +31,8 @@ struct ActiveRun {
   /// called.
   ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_);
 
-  /// Keeps other runs from writing to this run's --save until this object is destroyed. Only one of
-  /// the run's processes calls this. Throws UsageError if another run holds the lock.
+  /// Keeps other runs from writing to this run's --save path until this object is destroyed. Only
+  /// one of the run's processes calls this. Throws UsageError if another run holds the lock.
   void lock_save();
   /// Starts writing the run's output, including the trace, to `folder_`.
   void open(RunFolder folder_);

@@ -56,7 +56,7 @@ class Lesson {
   /// invalid.
   void check(std::function<void(const Options&)> check) { checks_.push_back(std::move(check)); }
 
-  /// Sets the builder of a model other than plain GPT-2. `builder` is called after the flags are
+  /// Sets the builder for a model other than plain GPT-2. `builder` is called after the flags are
   /// parsed; the ranks, the single-device reference and sampling use its result.
   void build(std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder) {
     builder_ = std::move(builder);
@@ -103,8 +103,8 @@ class Lesson {
   /// order. Throws std::logic_error if a peak has neither a prediction nor a reason for lacking
   /// one.
   Batches batches(Rank& rank, const Phase& phase, const Predicted& predicted);
-  /// Records the step's loss; ranks that do not know the loss pass nothing. If there are several
-  /// replicas, each passes its share; the shares add up to the batch's mean.
+  /// Records the step's loss; a rank that does not know the loss passes nothing. If there are
+  /// several replicas, each passes its share; the shares add up to the batch's mean.
   void record_loss(const Rank& rank, std::optional<double> loss);
   /// Every rank must call this once, with the parameters (or slices) that it trained. Collects them
   /// for the comparison with a single-device run and, with the optimizer's moments, for --save.

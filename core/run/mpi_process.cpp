@@ -39,7 +39,7 @@ void agree_on_clock(Transport& transport, Options& options) {
   options.platform.why_this_clock = found.substr(found.find('\n') + 1) + " on one of the hosts";
 }
 
-/// Throws RunError if another run replaced the checkpoint of --load after some ranks had checked
+/// Throws RunError if another run has replaced the checkpoint to load after some ranks had checked
 /// it.
 void agree_on_checkpoint(Transport& transport, const RunConfig& run) {
   if (run.load.empty() || broadcast_from_root(transport, run.loaded_state) == run.loaded_state)

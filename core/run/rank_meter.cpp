@@ -26,8 +26,8 @@ void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
                       name_of(category)));
   results_.phases.push_back({phase, predicted, {}, {}, {}});
   if (rank_.id == 0) {
-    // The order in which a library's collectives add is not known, and ranks on the meta device add
-    // nothing.
+    // The order in which a library's collectives add is not known, and ranks on the meta device do
+    // not add at all.
     const Platform& platform = run_.options.platform;
     const bool in_order = predicted.sum_order && run_.options.output.parity &&
                           !run_.info.f32_reference && platform.comm == Collectives::built_in &&

@@ -129,7 +129,7 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
   else
     fmt::print(stderr, "the run failed: {}\nthe last operations of each rank, newest last:\n{}",
                with_epilogue(failure, run.folder.where_the_trace_is()), operations);
-  // A rank that keeps running can be ended only with the process.
+  // A rank that keeps running can be ended only by ending the process.
   std::fflush(stdout);
   if (!all_ended) std::_Exit(refusal ? 2 : 1);
   watch.set_handler([](int) { std::_Exit(130); });

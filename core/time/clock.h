@@ -36,7 +36,7 @@ class FixedTimes {
 };
 
 /// The clock of a run's timeline. The wall clock is this machine's steady clock, measured from the
-/// run's start. The modelled clock gives the time that the run would take on a given cluster. Each
+/// run's start. The modelled clock shows the times that the run would have on a given cluster. Each
 /// Stream keeps its own modelled time; the Clock only computes costs.
 class Clock {
  public:

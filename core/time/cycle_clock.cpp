@@ -26,8 +26,8 @@ std::int64_t system_nanoseconds() {
 #if defined(__x86_64__)
 /// Reads both clocks together. Keeps the fastest of a few attempts, and retries if all attempts
 /// were interrupted. The cycles are read first, so a map is never behind the steady clock, and at
-/// most a few nanoseconds ahead of it. A thread that has just read the steady clock therefore does
-/// not see time go backwards.
+/// most a few nanoseconds ahead of it. For a thread that has just read the steady clock, time
+/// therefore does not go backwards.
 CycleCalibration::Pair read_both() {
   CycleCalibration::Pair best;
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();

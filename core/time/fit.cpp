@@ -90,7 +90,7 @@ FittedLine fit_largest_error(std::span<const MessageTime> times) {
 }
 
 /// Returns the line through one point, with n in bytes, that has the given α. If the measured time
-/// is less than α, the line's α is the measured time.
+/// is less than the given α, the line's α is the measured time.
 FittedLine line_through(const MessageTime& time, double alpha) {
   alpha = std::min(alpha, time.seconds);
   return {alpha, time.bytes > 0 ? (time.seconds - alpha) / static_cast<double>(time.bytes) : 0};

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// All timeline metrics are defined here, each one once. Sums are in whole picoseconds; fractions
-// are computed last.
+// This file is the only place where timeline metrics are defined. Sums are in whole picoseconds;
+// fractions are computed last.
 
 /// Adds two times. If the sum of times from a hostile trace overflows, returns the limit of
 /// Picoseconds.
@@ -43,7 +43,7 @@ Picoseconds length(const Intervals& intervals);
 /// of these categories, and either a stage or a name that starts with "PP:".
 bool is_pipeline_action(const Timeline& timeline, const TimelineSpan& span);
 
-/// Returns the intervals in which one rank ran pipeline actions of a step.
+/// Returns the intervals in which one rank ran pipeline actions in a step.
 Intervals pipeline_actions(const Timeline& timeline, const RankTimeline& rank, int step);
 
 /// A window of time on one or more ranks, and the time within the window during which the ranks

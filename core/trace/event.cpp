@@ -38,7 +38,7 @@ struct EventReader::Event {
 
 namespace {
 
-/// Times beyond this (46 days) are calendar times; the first such time becomes the origin.
+/// Times larger than this (46 days) are calendar times; the first such time becomes the origin.
 constexpr std::int64_t calendar_microseconds = latest_time / 1'000'000;
 constexpr std::int64_t latest_calendar_microseconds = std::numeric_limits<std::int64_t>::max() / 2;
 constexpr std::size_t longest_cluster_description = 1 << 16;
@@ -131,7 +131,7 @@ void read_predicted(json::value value, Prediction& predicted) {
   }
 }
 
-/// Returns the text of an object, or "" if the value is no object or too long.
+/// Returns the text of an object, or "" if the value is not an object, or is too long.
 std::string description_of(json::value& value) {
   json::object object;
   std::string_view text;

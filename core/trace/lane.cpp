@@ -112,7 +112,7 @@ void Lane::BandRows::settle() {
   Picoseconds earliest = pending.front().start;
   for (const TimelineSpan& span : pending) earliest = std::min(earliest, span.start);
   // Re-insert the spans that may contain, be contained in or follow a new span; spans that ended
-  // before the earliest new start stay.
+  // before the earliest new start stay where they are.
   constexpr Picoseconds unused = std::numeric_limits<Picoseconds>::min();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     SpanRow& row = rows[i];

@@ -51,7 +51,7 @@ struct ReadReport {
   std::string first_malformed;  ///< with the file's name
 };
 
-/// Returns the traces that a path refers to: a file refers to itself; a directory to its
+/// Returns the traces that a path refers to: a file refers to itself; a directory refers to its
 /// trace.json, or to all its rank*.json files if it has no trace.json. Throws UsageError if there
 /// are no traces.
 std::vector<std::filesystem::path> trace_files(const std::filesystem::path& path);

@@ -43,7 +43,7 @@ struct Record {
   static Picoseconds start(const Words& words) { return static_cast<Picoseconds>(words[1]); }
   static Picoseconds end(const Words& words) { return static_cast<Picoseconds>(words[2]); }
   static void set_end(Words& words, Picoseconds end) { words[2] = static_cast<std::uint64_t>(end); }
-  /// Turns the record of an announced span into one that withdraws the announcement.
+  /// Turns the record of an announced span into a record that withdraws the announcement.
   static void withdraw(Words& words) {
     words[7] |= static_cast<std::uint64_t>(Kind::withdrawn) << 32;
   }

@@ -91,7 +91,8 @@ class Recorder {
   void metadata(const char* name, std::string args_json);
 
   /// Returns the rank's last operations and the ones in progress: at most `count` spans that have
-  /// ended, in order, then all open spans, with the innermost last. Each takes one line, such as
+  /// ended, in order, then all open spans, with the innermost last. Each operation takes one line,
+  /// such as
   ///
   ///   step 3, PP:1F2 on compute: 12.3 ms, ended 4.0 s ago
   ///   step 3, recv from rank 2 on compute: open for 61 s
@@ -108,7 +109,8 @@ class Recorder {
 
   // Called by the writer's thread.
   using Take = std::function<void(const TraceEvent&)>;
-  /// Takes all events since the last call, lane by lane. The reference is valid only during `each`.
+  /// Takes all events since the last call, lane by lane. The event is valid only during the call of
+  /// `each`.
   void take(const Take& each);
   /// Like take(), but returns copies.
   std::vector<TraceEvent> drain();

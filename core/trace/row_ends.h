@@ -8,7 +8,7 @@
 namespace lockstep {
 
 /// Holds the end of the last span in each row of a lane, and finds the first row that is free at a
-/// given time. This takes logarithmic time, because a trace may have any number of overlapping
+/// given time. This takes only logarithmic time, because a trace may have any number of overlapping
 /// spans.
 class RowEnds {
  public:

@@ -109,7 +109,7 @@ class Timeline {
   Picoseconds longest_message() const { return longest_message_; }
   const std::vector<StepWindow>& steps() const { return steps_; }  ///< ascending by step
   const StepWindow* find_step(int step) const;
-  /// Returns the predictions by first step. A run with one phase has one prediction.
+  /// Returns the predictions by first step. A run with one phase has a single prediction.
   const std::map<int, Prediction>& predictions() const { return predictions_; }
   /// Returns the prediction for a step, or an empty one.
   const Prediction& prediction(int step) const;
@@ -130,8 +130,8 @@ class Timeline {
     int rank = 0;
     Picoseconds end = 0;
   };
-  /// From now on add() also appends each span to `fresh`, which must outlive the timeline; null
-  /// stops this.
+  /// After this call, add() also appends each span to `fresh`, which must outlive the timeline.
+  /// Null turns this off.
   void watch(std::vector<FreshSpan>* fresh) { fresh_ = fresh; }
 
   // Called by the reader.

@@ -26,8 +26,8 @@ void format_onto(std::string& text, fmt::format_string<Args...> format, Args&&..
   fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
 }
 
-/// Writes `text` and returns the number of bytes written. If that is fewer than all, errno holds
-/// the reason.
+/// Writes `text` and returns the number of bytes written. If not all bytes were written, errno
+/// holds the reason.
 std::size_t write_all(int descriptor, std::string_view text) {
   std::size_t done = 0;
   while (done < text.size()) {

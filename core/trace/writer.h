@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// The content of a rank's first event, which is also the hello on the wire (core/README.md, "The
+/// The contents of a rank's first event, which is also the hello on the wire (core/README.md, "The
 /// trace"). `mesh`, `predicted` and `cluster_description`, a cluster file's text or "", are JSON.
 struct TraceHello {
   std::string run;

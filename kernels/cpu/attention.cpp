@@ -1,4 +1,4 @@
-/// Causal attention, head by head, over blocks of query rows.
+/// Causal attention, computed head by head, in blocks of query rows.
 ///
 /// A block of 64 queries attends to the keys up to its own last row, so only the scores below the
 /// diagonal or in a diagonal block are computed, not the whole (s, s) matrix. The forward pass

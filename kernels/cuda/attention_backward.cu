@@ -1,4 +1,4 @@
-/// Causal attention backward for bf16 and f16, on tensor cores.
+/// Causal attention's backward pass for bf16 and f16, on tensor cores.
 ///
 /// The forward pass did not keep the (s, s) probabilities P, but only each row's log-sum-exp. The
 /// backward pass recomputes P tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each
@@ -111,8 +111,8 @@ __global__ void __launch_bounds__(threads, 2)
   const InShared<T, M, D> my_keys{own_keys}, my_values{own_values};
   Sums<M, D> dk_sums = {}, dv_sums = {};
   for (int first_query = first, odd = 0; first_query < n.s; first_query += tile, odd ^= 1) {
-    // After this, all threads see the tile, and all have finished with the previous one, whose
-    // buffer the next load overwrites.
+    // After this, the tile is visible to all threads, and all have finished with the previous tile,
+    // whose buffer the next load overwrites.
     ptx::cp_async_wait<0>();
     __syncthreads();
     if (first_query + tile < n.s)

@@ -1,4 +1,4 @@
-/// Causal attention backward in f32, in plain CUDA (Dao 2022, algorithm 4, in two kernels).
+/// Causal attention's backward pass in f32, in plain CUDA (Dao 2022, algorithm 4, in two kernels).
 ///
 /// The forward pass did not keep the (s, s) probabilities P, but only each row's log-sum-exp. The
 /// backward pass recomputes P tile by tile, P = e^(scale q kᵀ - lse). With dots = Σ dy * y for each

@@ -1,4 +1,4 @@
-/// Causal attention forward in f32: the idea of FlashAttention (Dao 2022) in plain CUDA.
+/// Causal attention's forward pass in f32: the idea of FlashAttention (Dao 2022) in plain CUDA.
 ///
 /// For one head, softmax(q kᵀ / √d) v consists of two products, with an (s, s) matrix as the
 /// intermediate result. At s = 1024 and d = 64 that matrix is 16 times as large as q, so it is
@@ -19,11 +19,11 @@
 /// Causality: query i attends to the keys up to i, so the loop ends at the diagonal and only its
 /// last tile is masked. Blocks with the most tiles start first.
 ///
-/// Per head: 2 s² d (1 + 64 / s) FLOPs. Bytes: q and y once, k and v s / 128 times, mostly from the
-/// L2 cache. Tiles are 64 x 64, or 32 x 32 for d > 64, and take 65 KB of shared memory at d = 64,
-/// 53 KB at 128. All FMA operands come from shared memory (8 reads for 16 FMAs), which limits the
-/// kernel to about half of the peak FMA rate. The 16-bit kernels, which are written for speed, use
-/// tensor cores.
+/// Per head: 2 s² d (1 + 64 / s) FLOPs. Bytes: q is read and y is written once; k and v are read s
+/// / 128 times, mostly from the L2 cache. Tiles are 64 x 64, or 32 x 32 for d > 64, and take 65 KB
+/// of shared memory at d = 64, 53 KB at 128. All FMA operands come from shared memory (8 reads for
+/// 16 FMAs), which limits the kernel to about half of the peak FMA rate. The 16-bit kernels, which
+/// are written for speed, use tensor cores.
 
 #include "kernels/cuda/attention_f32_tile.cuh"
 #include "kernels/cuda/attention_launch.cuh"
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(f32_threads)
         scores[i][j] = sees ? scores[i][j] * n.scale : -infinity;
         highest = fmaxf(highest, scores[i][j]);
       }
-      // The maximum is finite from the first tile on, because every query sees key 0.
+      // The maximum is finite from the first tile on, because every query attends to key 0.
       highest = row_max(highest);
       const float factor = element::exp(maximum[i] - highest);
       maximum[i] = highest;

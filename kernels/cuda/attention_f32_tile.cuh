@@ -72,8 +72,8 @@ __device__ void load_tile(float* tile, Matrix<const float> matrix, int first, co
   }
 }
 
-/// Multiplies each row of a tile's result by its `factor`, and stores the rows to rows [first, ...)
-/// of a matrix.
+/// Multiplies each row of a tile's result by its `factor`, and stores the result to rows [first,
+/// ...) of a matrix.
 template <int I, int J>
 __device__ void store_rows(const float (&c)[I][J], const float (&factor)[I], Matrix<float> matrix,
                            int first, const Problem& n) {

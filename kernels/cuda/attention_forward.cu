@@ -1,4 +1,4 @@
-/// Causal attention forward for bf16 and f16, on tensor cores: FlashAttention-2 (Dao 2023).
+/// Causal attention's forward pass for bf16 and f16, on tensor cores: FlashAttention-2 (Dao 2023).
 ///
 /// Read attention_f32_forward.cu first; the algorithm is the same. A block takes 128 queries of one
 /// head, 32 for each warp, and iterates over the keys tile by tile up to the diagonal. Tensor cores
@@ -9,15 +9,17 @@
 ///     then each lane sums its own columns, rescaling as the maximum grows.
 ///   - The exponentials, rounded to 16 bits, already have the layout of the second product's left
 ///     operand (see ptx::mma_m16n8k16). They never go through shared memory.
-///   - While one tile is computed, cp.async loads the next: keys and values are double-buffered.
+///   - While one tile is being computed, cp.async loads the next one: keys and values are
+///     double-buffered.
 ///   - e^x is computed as 2^(x log2 e). The scale 1 / √d is folded into the same multiply-add, and
 ///     the special function unit does the rest. The unit's relative error, 2^-22, is far below that
 ///     of rounding a probability to 16 bits.
 ///
 /// Per head: 4 s² d FLOPs without causality, 2 s² d (1 + 64 / s) here, because blocks skip tiles
 /// above the diagonal, and each warp skips the last tiles if none of its queries attends to them.
-/// Bytes: q is read and y written once, k and v are read s / 256 times, mostly from the L2 cache.
-/// If k and v stay in that cache, memory traffic is 8 s d bytes, which gives s / 4 FLOPs per byte.
+/// Bytes: q is read and y is written once; k and v are read s / 256 times, mostly from the L2
+/// cache. If k and v stay in that cache, memory traffic is 8 s d bytes, which gives s / 4 FLOPs per
+/// byte.
 ///
 ///     d       tile   shared memory   registers per thread (of 255)
 ///     64      64     54 KB           y 64, scores 64, q 32
@@ -82,7 +84,7 @@ __device__ void softmax_step(Sums<strips, N>& scores, Softmax& row, Sums<strips,
 #pragma unroll
       for (int j = 0; j < N / 8; ++j)
         maximum = fmaxf(maximum, fmaxf(scores[m][j][2 * half], scores[m][j][2 * half + 1]));
-      // The maximum is finite from the first tile on, because every query sees key 0.
+      // The maximum is finite from the first tile on, because every query attends to key 0.
       maximum = row_max(maximum);
       const float factor = ptx::exp2_approximate((row.maximum[m][half] - maximum) * scale_log2_e);
       row.maximum[m][half] = maximum;
@@ -140,8 +142,8 @@ __global__ void __launch_bounds__(threads, 2)
 
   const int tiles = blocks_of(min(first + block_rows, n.s), tile);
   for (int t = 0; t < tiles; ++t) {
-    // After this, all threads see tile t, and all have finished with tile t - 1, whose buffer tile
-    // t + 1 overwrites.
+    // After this, tile t is visible to all threads, and all have finished with tile t - 1, whose
+    // buffer tile t + 1 overwrites.
     ptx::cp_async_wait<0>();
     __syncthreads();
     const int current = t % 2 * elements, next = elements - current;

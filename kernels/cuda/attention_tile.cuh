@@ -179,8 +179,8 @@ __device__ void multiply_transposed(Sums<M, N>& sums, const Left& a, const T* b)
 }
 
 /// Computes sums (16 M, D) += a (16 M, K) b, with b (K, D) the rows of a tile. A column of b
-/// crosses rows, so ldmatrix transposes. The four matrices are rows 0-7 and 8-15 (lane bit 3) by
-/// columns 0-7 and 8-15 (lane bit 4).
+/// crosses rows, so ldmatrix must transpose. The four matrices are rows 0-7 and 8-15 (lane bit 3)
+/// by columns 0-7 and 8-15 (lane bit 4).
 template <class T, int M, int K, int D>
 __device__ void multiply(Sums<M, D>& sums, const Registers<T, M, K>& a, const T* b) {
   const T* const row = b + lane() % 16 * pitch<D> + lane() / 16 * 8;

@@ -4,8 +4,8 @@
 /// instruction.
 ///
 /// A view may begin at any multiple of its element size, and an odd number of columns (50257
-/// logits) leaves nearly every row unaligned. Reading such a row element by element takes four or
-/// eight times as many instructions. Instead, a thread reads the two aligned 16-byte words that
+/// logits) leaves nearly every row unaligned. Reading such a row element by element would take four
+/// or eight times as many instructions. Instead, a thread reads the two aligned 16-byte words that
 /// contain its 16 bytes, and extracts those bytes by shifting. This doubles the number of loads,
 /// but the second load hits in the L1 cache, because a neighbouring thread has fetched that word.
 /// Each word is still read from memory only once. As a result, neither the assignment of elements

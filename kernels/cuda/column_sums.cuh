@@ -2,13 +2,13 @@
 
 /// Sums over rows, such as the gradients of biases and gains: out[c] += Σ_r value(r, c).
 ///
-/// To fix the summation order and still have enough blocks to saturate a GPU's memory, each column
-/// is split into pieces of rows and summed in two steps. First, each block takes 32 chunks of
-/// columns, one per lane, and one piece of rows. Each of its warps takes every eighth row of the
-/// piece. The block adds its warps' sums in order and writes them in f32. Second, the pieces' sums
-/// are added in double, in order, and their total is added to `out`. The split depends only on the
-/// shape. The values are read once. A piece has at least 64 rows, so the partial sums add only a
-/// few percent to the traffic.
+/// To fix the summation order and still have enough blocks to saturate a GPU's memory bandwidth,
+/// each column is split into pieces of rows and summed in two steps. First, each block takes 32
+/// chunks of columns, one per lane, and one piece of rows. Each of its warps takes every eighth row
+/// of the piece. The block adds its warps' sums in order and writes them in f32. Second, the
+/// pieces' sums are added in double, in order, and their total is added to `out`. The split depends
+/// only on the shape. The values are read once. A piece has at least 64 rows, so the partial sums
+/// add only a few percent to the traffic.
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/chunk.cuh"

@@ -3,8 +3,8 @@
 /// The forward pass reads the N V logits once: each thread keeps a running maximum and the sum of
 /// exponentials relative to that maximum (online softmax, Milakov & Gimelshein 2018), and the block
 /// merges its threads' results. The backward pass needs only lse from the forward pass; it reads
-/// the logits once and writes as many elements. With a vocabulary of 50257 nearly every row is
-/// unaligned, but is still read and written 16 bytes at a time (chunk.cuh).
+/// the logits once and writes the same number of elements. With a vocabulary of 50257 nearly every
+/// row is unaligned, but is still read and written 16 bytes at a time (chunk.cuh).
 ///
 /// Exponentials use the hardware approximation: computing an exact exponential takes as long as
 /// moving ten bytes. The relative error is about 1e-6 for terms that matter. The terms' errors are

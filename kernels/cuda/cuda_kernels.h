@@ -12,8 +12,8 @@ namespace lockstep {
 /// f32 products are computed in f32 unless `allow_tf32` is true, which lets tensor cores round the
 /// products' inputs to 10 fraction bits. Errors throw cuda::GpuError (kernels/cuda/check.h). A
 /// token or target outside [0, V) does not throw, because the host cannot check it. Instead, the
-/// kernel accesses no memory for that index: for such a token the row of x is the position
-/// embedding alone, and for such a target the loss is NaN.
+/// kernel accesses no memory for that index: for such a token the row of x is just the position
+/// embedding, and for such a target the loss is NaN.
 Kernels make_cuda_kernels(bool allow_tf32 = false);
 
 }  // namespace lockstep

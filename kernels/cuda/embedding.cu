@@ -6,9 +6,9 @@
 /// blocks run. It therefore first sorts the row numbers by token with CUB's radix sort, which is
 /// stable. (The N pairs of 4-byte numbers that it sorts are few compared with the N h elements.)
 /// The block at the start of each run of equal tokens then adds the run to the token's table row,
-/// which it reads and writes once. The rows of one position are s apart, one per sequence, so they
-/// need no sorting. Traffic: dx is read twice, and each table row that occurs is read once and
-/// written once.
+/// which it reads and writes once. The rows that belong to one position are s apart, one per
+/// sequence, so they need no sorting. Traffic: dx is read twice, and each table row that occurs is
+/// read once and written once.
 ///
 /// A token outside [0, V) has no table row: for such a token the forward pass writes only the
 /// position embedding, and the backward pass adds nothing to the token table.

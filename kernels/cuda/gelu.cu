@@ -6,8 +6,8 @@
 /// form takes about fifty instructions per element, which a GPU can hide while it moves 8 or 12
 /// bytes per element, but not while it moves 4 or 6. 16-bit types therefore use the logistic form,
 /// 0.5 (1 + tanh u) = 1 / (1 + e^-2u), with the hardware's exponential and reciprocal. The relative
-/// error of this form is about 1e-6, even for tiny results. That is far below the rounding error of
-/// 16 bits.
+/// error of this form is about 1e-6, even for tiny results. This error is far below the rounding
+/// error of 16-bit types.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"

@@ -26,7 +26,7 @@ void launch(const Launch& how, void (*kernel)(Parameters...), Arguments&&... arg
   const auto want = [&how](cudaError_t status) {
     if (status != cudaSuccess) check(status, (std::string("launching ") + how.name).c_str());
   };
-  // More than 48 KiB requires opting in for each kernel.
+  // To use more than 48 KiB of shared memory, each kernel must opt in.
   constexpr std::size_t without_opt_in = 48 * 1024;
   if (how.shared_bytes > without_opt_in)
     want(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

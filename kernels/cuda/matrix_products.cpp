@@ -63,7 +63,7 @@ bool aligned(const View& view) {
          (bytes % alignment == 0 || view.shape.rows() <= 1);
 }
 
-/// Holds the given view if that view is aligned, and otherwise an aligned copy.
+/// Holds the given view if it is aligned, or else an aligned copy.
 class Aligned {
  public:
   Aligned(const Copy& copy, Queue queue, const View& view, bool filled)

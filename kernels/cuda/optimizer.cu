@@ -1,6 +1,6 @@
-/// AdamW: each thread updates chunks of four parameters with their momenta and variances. Reads
-/// four arrays and writes three: 28 bytes per element in f32, 22 with a 16-bit parameter and
-/// gradient. Memory-bound, despite a square root and two divisions.
+/// AdamW: each thread updates chunks of four parameters with their momenta and variances. The
+/// kernel reads four arrays and writes three: 28 bytes per element in f32, 22 with a 16-bit
+/// parameter and gradient. It is memory-bound, despite a square root and two divisions.
 ///
 /// The kernel uses the arithmetic of kernels/element.h, and its results are bitwise identical to
 /// the CPU's, because this file is compiled without fused multiply-adds.

@@ -30,8 +30,8 @@ __device__ __forceinline__ T from_lane_above(T value, unsigned distance) {
   return value;
 }
 
-/// Reduces over a block of whole warps with at most `most_threads` threads, in x only. All threads
-/// must call it. Each Storage supports one reduction at a time.
+/// Reduces over a one-dimensional block of whole warps, with at most `most_threads` threads. All
+/// threads must call it. Each Storage supports one reduction at a time.
 template <class T, int most_threads>
 class BlockReduction {
   static_assert(most_threads % 32 == 0, "whole warps");
@@ -62,7 +62,7 @@ class BlockReduction {
     return value;
   }
 
-  /// Like on_first_thread, but returns the result on all threads. It may be called again
+  /// Like on_first_thread, but returns the result on all threads, and may be called again
   /// immediately.
   template <class Combine>
   __device__ T operator()(T value, Combine combine) const {

@@ -1,8 +1,8 @@
 /// Sums over an array in double, in an order that depends only on the number of elements: chunk i
 /// goes to thread i modulo the total number of threads; each thread adds its chunks in ascending
 /// order; each block adds its threads' sums (reduce.cuh), and one block adds the blocks' sums.
-/// Reads each element once and writes 8 bytes per block. An atomic addition would avoid the second
-/// step, but its order would be arbitrary.
+/// Reads each element once and writes 8 bytes per block. Atomic additions would avoid the second
+/// step, but their order would be arbitrary.
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/chunk.cuh"
@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(threads) add_blocks(double* block_sums, int bl
   using Sums = BlockReduction<double, threads>;
   __shared__ Sums::Storage storage;
   sum = Sums(storage).on_first_thread(sum, Sum{});
-  // The first element may be overwritten: every thread has read its elements and passed its sum to
-  // the reduction.
+  // The first element may be overwritten now, because every thread has read its elements and passed
+  // its sum to the reduction.
   if (threadIdx.x == 0) block_sums[0] = sum;
 }
 

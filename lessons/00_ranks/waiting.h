@@ -20,7 +20,7 @@ struct StepTimes {
 };
 
 /// The share of all ranks' time lost to waiting if N - 1 ranks need time T each and one straggler
-/// needs kT. Every rank takes as long as the slowest.
+/// needs kT. Every rank's step takes as long as that of the slowest rank.
 inline double lost_share(int N, double k) {
   return k >= 1 ? (N - 1) * (k - 1) / (N * k) : (1 - k) / N;
 }

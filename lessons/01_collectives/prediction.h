@@ -44,7 +44,8 @@ inline std::int64_t elements_sent(Algorithm algorithm, std::int64_t n, int N, in
       return (std::bit_width(static_cast<unsigned>(P)) - 1 + (paired ? 1 : 0)) * n;
     case Algorithm::rabenseifner: {
       if (place < 0) return n;
-      // Halving sends all but the rank's own 1/P; doubling forwards everything complete so far.
+      // Halving sends everything except the rank's own 1/P; doubling sends all sums that are
+      // complete so far.
       std::int64_t sent = n - chunk_elements(n, P, place) + (paired ? n : 0);
       for (int have = 1; have < P; have *= 2)
         for (int i = 0; i < have; ++i) sent += chunk_elements(n, P, place / have * have + i);
@@ -142,10 +143,10 @@ class MessageByMessage {
     int from, to;
     std::int64_t elements;
   };
-  /// Plays messages that do not wait for one another. First all messages leave; then each receiver
-  /// takes the messages sent to it, in the order of `messages`. A rank is ready for the next round
-  /// when its last message has arrived; it does not wait until the messages that it sent have
-  /// arrived, or until their receivers are ready.
+  /// Simulates messages that do not wait for one another. First all messages leave; then each
+  /// receiver takes the messages sent to it, in the order of `messages`. A rank is ready for the
+  /// next round when its last message has arrived; it does not wait until the messages that it sent
+  /// have arrived, or until their receivers are ready.
   void round(const std::vector<Message>& messages) {
     std::vector<AllReduceTime> sent;
     for (const auto& [from, to, elements] : messages) {
@@ -187,7 +188,7 @@ class MessageByMessage {
   std::vector<Rank> ranks_;
 };
 
-/// Plays the messages of an algorithm, round by round.
+/// Simulates the messages of an algorithm, round by round.
 inline AllReduceTime play_messages(Algorithm algorithm, std::int64_t n, int N,
                                    const Cluster& cluster) {
   MessageByMessage play{N, cluster};

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// When and in which units the replicas sum (synchronize) their gradients.
+/// How the replicas sum (synchronize) their gradients: when, and in which units.
 enum class GradientSync {
   none,     ///< after backward, one all-reduce per tensor
   bucket,   ///< after backward, one all-reduce per bucket of neighbouring tensors

@@ -57,7 +57,7 @@ class NaivePipeline {
     return data;
   }
 
-  /// Runs `work` as an action of the pipeline, which the timeline shows.
+  /// Runs `work` as a pipeline action, which appears in the timeline.
   template <class Work>
   Tensor compute(Category category, int microbatch, const Work& work) {
     Tensor output = stage_.device().compute.range({.name = "action",

@@ -60,7 +60,7 @@ class LossScaler {
 
   int growth_interval() const { return growth_interval_; }
   const std::vector<Change>& changes() const { return changes_; }
-  /// The latest change, for the trace.
+  /// The latest change of the scale, for the trace.
   std::string json() const {
     const Change& last = changes_.back();
     return fmt::format(R"({{"step":{},"from":{},"to":{}}})", last.step, last.from, last.to);

@@ -10,8 +10,8 @@
 using namespace lockstep;
 
 // Weights, gradients and activations are stored in 16 bits; the optimizer keeps an f32 master copy
-// of each weight. In f16 the loss is scaled to keep small gradients from underflowing. One device
-// trains on the same batches entirely in f32, and the losses are compared.
+// of each weight. In f16 the loss is scaled to keep small gradients from underflowing. For
+// comparison, one device trains on the same batches entirely in f32.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "14 mixed precision",
                  .question = "Which numbers may be stored in 16 bits, and what does that save?",
@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
       const double loss = accumulate_gradients(model, scaled(mine, larger)) / larger;
       replicas.sum_gradients();
 
-      // Only f16 can overflow when f32 would not.
+      // Only f16 can overflow in cases in which f32 would not.
       const float unscale = scaler.unscale();
       const bool good = dtype != DType::f16 || optimizer.finite();
       if (scaler.take(step, good))

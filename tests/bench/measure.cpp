@@ -2,7 +2,8 @@
 // measure`.
 //
 // Messages are measured between two ranks. Compute and memory are measured with every core busy, as
-// in a real run. In the cluster file each rank has a core to itself, whatever the number of ranks.
+// in a real run. The cluster file assumes that each rank has a core to itself, whatever the number
+// of ranks.
 
 #include <fmt/format.h>
 

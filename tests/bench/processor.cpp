@@ -45,8 +45,8 @@ double best_rate(double flops, Round round) {
   return best;
 }
 
-// Each of these executes `instruction` on `sums` registers repeatedly. The empty assembler text
-// keeps the compiler from merging equal sums into one.
+// The code of this macro repeatedly executes `instruction` on `sums` registers. The empty assembler
+// text keeps the compiler from merging equal sums into one.
 #define LOCKSTEP_FILL_CORE(registers, one, instruction)                                           \
   registers sum[sums];                                                                            \
   _Pragma("GCC unroll 12") for (int i = 0; i < sums; ++i) {                                       \

@@ -21,7 +21,7 @@ double peak_flops(DType dtype);
 double thread_seconds_now();
 
 /// Returns the CPU time that the calling thread spends in `work`, in seconds. Unlike wall-clock
-/// time, it does not grow if other processes share the core.
+/// time, CPU time does not grow if other processes share the core.
 template <class Work>
 double thread_seconds_of(Work&& work) {
   const double start = thread_seconds_now();

@@ -3,7 +3,7 @@
 //   lockstep_bench_table OUTPUT.json INPUT.json ...
 //
 // The counters `value`, `at_least`, `at_most`, `low` and `high` have columns of their own; all
-// others follow on lines below. Inputs without benchmarks are skipped.
+// other counters follow on separate lines. Inputs without benchmarks are skipped.
 
 #include <fmt/format.h>
 

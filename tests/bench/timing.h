@@ -18,7 +18,8 @@ double seconds_of(Work&& work) {
   return seconds_now() - start;
 }
 
-/// Returns the value below which `share` of the values lie; 0 if there are none.
+/// Returns the quantile: the value below which a fraction `share` of the values lies; 0 if there
+/// are no values.
 inline double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());

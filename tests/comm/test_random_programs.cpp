@@ -101,7 +101,7 @@ bool names(const std::string& failure, int rank) {
 
 namespace {
 
-/// Injects one fault into a random program. Returns "" if the run ended as it should, or a
+/// Injects one fault into a random program. Returns "" if the run ended as expected, or else a
 /// description of the error.
 std::string wrong_with(unsigned seed, const char* device, Fault& fault) {
   const Program program = random_program(seed + 5000);

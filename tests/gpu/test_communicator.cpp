@@ -1,5 +1,5 @@
 // The guarantees of core/comm/transport/gpu_communicator.h, tested with one thread per GPU. Cases
-// that need more GPUs than there are use fewer ranks.
+// that need more GPUs than the machine has use fewer ranks.
 
 #include "tests/gpu/communicator_ranks.h"
 

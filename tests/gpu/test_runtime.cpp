@@ -1,6 +1,6 @@
 // Tests the guarantees of core/device/gpu.h about memory, queues and marks, on a GPU and on the
-// emulator. An error that a GPU shows once in a million runs appears on the emulator within a few
-// runs.
+// emulator. An error that occurs once in a million runs on a GPU occurs within a few runs on the
+// emulator.
 
 #include <algorithm>
 #include <numeric>
@@ -79,7 +79,7 @@ TEST_CASE("work on one queue runs in order") {
 
 namespace {
 
-/// Writes on one queue and reads on another; returns whether the reader got the new data.
+/// Writes on one queue and reads on another; returns whether the reader read the new data.
 bool hand_over(Gpu& gpu, int first, bool waits) {
   Scope scope{gpu};
   const Queue writer = scope.queue();

@@ -12,8 +12,8 @@
 #include "tests/support/portion.h"
 #include "tests/support/ranks.h"
 
-// Training on all GPUs of the library that $LOCKSTEP_GPU_LIBRARY names. If there are more ranks
-// than GPUs, ranks share GPUs and run on the modelled clock, as with --clock auto.
+// Tests training on all GPUs of the library that $LOCKSTEP_GPU_LIBRARY names. If there are more
+// ranks than GPUs, ranks share GPUs and run on the modelled clock, as with --clock auto.
 
 using namespace lockstep;
 using namespace lockstep::testing;

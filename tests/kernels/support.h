@@ -1,7 +1,7 @@
 #pragma once
 
-/// Utilities of the kernel tests: arrays that detect stray writes, random numbers, and relative
-/// errors in norm.
+/// Utilities for the kernel tests: arrays that detect stray writes, random numbers, and relative
+/// errors in the 2-norm.
 
 #include <algorithm>
 #include <cmath>

@@ -65,7 +65,7 @@ TEST_CASE("linear_backward_input and linear_backward_weight are linear's gradien
     kernels().linear_backward_weight({}, x, dy, dw, db, c.layout);
     CHECK(error(dw, plus(dw_before, want.dw)) < tolerance);
     CHECK(error(db, plus(db_before, want.db)) < tolerance);
-    // This call has no db and adds to dw a second time.
+    // This call passes no db, and adds to dw a second time.
     kernels().linear_backward_weight({}, x, dy, dw, View{}, c.layout);
     CHECK(error(dw, plus(plus(dw_before, want.dw), want.dw)) < tolerance);
     CHECK(error(db, plus(db_before, want.db)) < tolerance);

@@ -22,7 +22,7 @@ std::uint16_t rounded(DType dtype, float value) {
 }
 
 /// The same elements in f32 and, rounded, in a 16-bit type. After a kernel has run on both, the
-/// 16-bit elements should equal the rounded f32 elements. Kernels must not touch the gaps between
+/// 16-bit elements should equal the rounded f32 elements. Kernels must not change the gaps between
 /// rows.
 struct Pair {
   Pair(DType dtype_, Shape shape_, Random& random, std::int64_t gap = 0)

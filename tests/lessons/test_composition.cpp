@@ -62,8 +62,8 @@ struct Replicated {
   std::vector<Parameter*> parameters;
 };
 
-/// Trains dp replicas of a pipeline and, on rank 0, a one-device reference that adds gradients in
-/// the order of the replicas' rings. Returns a description of any difference.
+/// Trains dp replicas of a pipeline and, on rank 0, a single-device reference that adds gradients
+/// in the order of the replicas' rings. Returns a description of any difference.
 std::string check_replicated(Rank& rank, const Options& options, const Schedule& schedule,
                              GradientSync sync) {
   Plan plan = rank.plan;

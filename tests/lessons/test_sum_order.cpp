@@ -13,8 +13,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Runs data parallelism on 3 ranks as a lesson that tolerates no difference from one device.
-/// Returns its exit code.
+/// Runs data parallelism on 3 ranks as a lesson that tolerates no difference from a single-device
+/// run. Returns its exit code.
 int run_strictly(bool with_sum_order) {
   const TemporaryFolder folder;
   std::string text;

@@ -175,8 +175,8 @@ struct Stages {
     return to;
   }
 
-  /// Returns all gradients. As in a pipeline, the tied table's two gradients are added, starting
-  /// with the first stage's.
+  /// Returns all gradients. Adds the tied table's two gradients, starting with the first stage's,
+  /// as a pipeline does.
   std::vector<Named> all_gradients() {
     std::vector<Named> result;
     for (auto& model : models) {

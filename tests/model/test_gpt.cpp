@@ -193,7 +193,7 @@ TEST_CASE(
 
 TEST_CASE("FLOPs are the model FLOPs of the literature") {
   // Without recomputation, Narayanan 2021 gives 72 b s L h² (1 + s/(6h) + V/(12 h L)), counting
-  // attention in full and a backward pass as two forward passes. Lockstep counts half of causal
+  // attention in full, and each backward pass as two forward passes. Lockstep counts half of causal
   // attention, and counts its backward pass as 2.5 times its forward pass (the scores are
   // recomputed).
   std::mt19937 random{8};

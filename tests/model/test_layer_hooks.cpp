@@ -66,8 +66,8 @@ TEST_CASE("hooks run around every unit, in order") {
                                     {'b', 1},
                                     {'b', 0}}));
 
-  // Together the units hold every parameter once, except a tied head's token table, which appears
-  // twice.
+  // Each parameter belongs to exactly one unit, except a tied head's token table, which belongs to
+  // two.
   std::size_t count = 0;
   for (const Unit& unit : model.units()) count += unit.parameters.size();
   CHECK(count == model.parameters().size() + 1);

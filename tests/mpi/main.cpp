@@ -1,6 +1,5 @@
 // Checks pipelines, data parallelism and ZeRO with one process per rank; ctest runs it as mpirun -n
-// P test_mpi. Prints the errors and exits with 1 if there are any. Also prints the number of
-// checks.
+// P test_mpi. Prints the number of checks and any errors. Exits with 1 if there are errors.
 
 #include <fmt/format.h>
 

@@ -9,9 +9,9 @@
 
 #include "core/pipeline/schedule.h"
 
-/// Schedules with several stages per rank, valid by construction. Every stage runs its backward
-/// passes in ascending order of microbatches, so the results of training with these schedules are
-/// bitwise identical to those of one device.
+/// Schedules with several stages per rank, which are valid by construction. Every stage runs its
+/// backward passes in ascending order of microbatches, so the results of training with these
+/// schedules are bitwise identical to those of one device.
 namespace lockstep {
 
 /// Places stage s on rank s mod p, as in interleaved 1F1B.

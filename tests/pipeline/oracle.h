@@ -28,8 +28,8 @@ struct Timed {
   std::map<Result, Message> messages;
 };
 
-/// Returns the times of a complete schedule, or nothing if it deadlocks. (In a deadlock, times
-/// would grow forever.) (This requires that no action takes zero time.)
+/// Returns the times of a complete schedule, or nothing if it deadlocks. A deadlock is recognised
+/// because times grow forever, which requires that no action takes zero time.
 inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes& times) {
   Timed timed;
   std::map<Result, Picoseconds> made;                                       // time of each result

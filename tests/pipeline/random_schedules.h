@@ -29,8 +29,8 @@ inline std::vector<int> random_placement(std::mt19937& random, int ranks, int st
 }
 
 /// Returns a schedule in a random topological order of the dependency graph, built by repeatedly
-/// appending a ready action to its rank's list. Each stage and microbatch uses either B, or I and
-/// W, at random.
+/// appending a ready action to its rank's list. For each stage and microbatch, chooses at random
+/// between B, and I with W.
 inline Schedule random_schedule(std::mt19937& random) {
   Schedule schedule;
   schedule.name = "random";

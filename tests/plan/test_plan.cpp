@@ -201,14 +201,14 @@ TEST_CASE("a checkpoint that one plan saves loads in another: every element has 
     GptConfig in_f32 = saver.model();
     in_f32.dtype = DType::f32;
     set_model(saver, in_f32, saver.builder());
-    // The same model on another mesh that fits it.
+    // The same model on another mesh that is valid for it.
     Plan loader = random_plan(random);
     while (loader.stages() > saver.model().layers ||
            saver.model().heads % loader.mesh.size(Axis::tp) != 0)
       loader = random_plan(random);
     set_model(loader, saver.model(), saver.builder());
 
-    // The ranks of the first plan hold values that are all different.
+    // The values that the ranks of the first plan hold are all different.
     std::map<int, std::vector<float>> whole;
     for (const ParameterSpec& spec : saver.parameters())
       whole[spec.order] = whole_values(spec, 1000 + static_cast<std::uint64_t>(round));

@@ -36,7 +36,7 @@ Plan plan_of_1024(int dp, int pp) {
 
 }  // namespace
 
-// Prints the time but does not check it: the machine may be busy.
+// Prints the time, but does not check it, because the machine may be busy.
 TEST_CASE("1,024 ranks are predicted without running any") {
   const Plan sharded = plan_of_1024(1024, 1);
   std::int64_t states = 0, sent = 0;

@@ -61,7 +61,7 @@ TEST_CASE("stages with different times are uneven") {
 }
 
 TEST_CASE("an action that took longer than its peers makes actions uneven") {
-  // The second forward of stage 1 takes 3 instead of 1: of 2 * 11 units, 6 + 8 are work.
+  // The second forward of stage 1 takes 3 instead of 1: of 2 * 11 units, 6 + 8 are spent working.
   HandWritten written;
   written.forward(0, 0, 0, 1).forward(0, 1, 1, 2).forward(1, 0, 1, 2).forward(1, 1, 2, 5);
   written.backward(1, 0, 5, 7).backward(1, 1, 7, 9).backward(0, 0, 7, 9).backward(0, 1, 9, 11);
@@ -69,7 +69,7 @@ TEST_CASE("an action that took longer than its peers makes actions uneven") {
 }
 
 TEST_CASE("the remainder is messages") {
-  // A message takes 1 in each direction: of 2 * 11 units, 12 are work.
+  // A message takes 1 in each direction: of 2 * 11 units, 12 are spent working.
   HandWritten written;
   write_equal_stages(written, 1);
   check_parts(written, 0, 0, 10.0 / 22 - formula);

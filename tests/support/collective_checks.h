@@ -88,8 +88,8 @@ class CollectiveChecks {
         fmt::format("{} of {} elements, rank {} of {}: {}\n", what, n_, rank_.id, ranks_, why);
   }
 
-  /// Runs one collective and compares the elements it sent and its scratch memory, in elements,
-  /// with the expected numbers.
+  /// Runs one collective, and compares the number of elements that it sent and the size of its
+  /// scratch memory, in elements, with the expected numbers.
   void run(const std::string& what, const char* counted_as, std::int64_t sends,
            std::int64_t scratch, const std::function<Work()>& issue) {
     auto expected = rank_.transport->bytes_sent();

@@ -13,7 +13,7 @@
 namespace lockstep::testing::oracle {
 
 /// Number of elements in chunk i if n elements are divided among `ranks` ranks. Each of the first n
-/// mod ranks chunks has one element more than the others.
+/// mod `ranks` chunks has one extra element.
 inline std::int64_t chunk(std::int64_t n, int ranks, int i) {
   return n / ranks + (i < n % ranks ? 1 : 0);
 }
@@ -180,9 +180,9 @@ inline Rounds barrier_rounds(int ranks) {
   return rounds;
 }
 
-/// Rounds among a power-of-two number of members. The remaining members are folded in beforehand
-/// and folded out afterwards. `sends(place, mask, k)` is the number of elements that `place` sends
-/// in exchange k to the place whose index differs in the bit `mask`.
+/// The rounds among a power-of-two number of members. The remaining members are folded in
+/// beforehand and folded out afterwards. `sends(place, mask, k)` is the number of elements that
+/// `place` sends in exchange k to the place whose index differs in the bit `mask`.
 template <class Sends>
 Rounds folded(std::int64_t n, int ranks, const std::vector<int>& masks, Sends sends) {
   Rounds rounds;

@@ -169,7 +169,7 @@ struct Outcome {
   std::vector<double> losses;
   std::vector<NamedValues> parameters;
   std::vector<NamedValues> gradients;  ///< of the first step
-  /// A one-device reference that adds gradients in this run's order.
+  /// A single-device reference that adds gradients in this run's order.
   Reference in_order;
 };
 
@@ -223,7 +223,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
                               {copies.order})};
 }
 
-/// Returns the whole model's gradients of the first step on one device.
+/// Returns the whole model's gradients in the first step, computed on one device.
 inline std::vector<NamedValues> first_gradients(const Options& options) {
   const Corpus corpus = copies_corpus(options.run.model);
   SoloDevice device{options.platform.on_gpus()};

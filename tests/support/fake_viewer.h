@@ -76,7 +76,7 @@ class FakeViewer {
     std::lock_guard lock{mutex_};
     return received_;
   }
-  /// Returns whether the viewer receives exactly these bytes within `seconds`.
+  /// Returns whether the viewer has received exactly these bytes within `seconds`.
   bool gets(const std::string& bytes, double seconds = 60) const {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (received().size() < bytes.size() && std::chrono::steady_clock::now() < until)

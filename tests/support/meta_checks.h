@@ -20,7 +20,7 @@ inline Options on_meta(Options options) {
   return options;
 }
 
-/// What one rank observed in a run.
+/// One rank's observations in a run.
 struct Seen {
   std::vector<Picoseconds> times;  ///< as recorded by the program
   BytesSent bytes_sent;

@@ -149,8 +149,9 @@ inline std::vector<TraceEvent> spans_named(const std::vector<TraceEvent>& events
   return found;
 }
 
-/// Runs two steps of a schedule and compares every action, send and receive of the first with the
-/// simulator, to the picosecond. The second step must equal the first, shifted in time.
+/// Runs two steps of a schedule and compares every action, send and receive in the first step with
+/// the simulator, to the picosecond. The second step must be the same as the first, only shifted in
+/// time.
 inline std::string check_timeline(Rank& rank, const GptConfig& config, const Schedule& schedule,
                                   int batch) {
   const PipelineTimes times =

@@ -81,12 +81,12 @@ TEST_CASE("a pace slows a modelled run, and nothing else") {
     clock.keep_pace(reached);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
-  // If modelled time runs twice as fast as the wall clock, 60 ms of it take 30 ms. The test has no
-  // upper bound, because a busy machine could exceed it.
+  // If modelled time runs twice as fast as the wall clock, 60 ms of modelled time take 30 ms. The
+  // test has no upper bound, because a busy machine could exceed it.
   CHECK(seconds_for(Clock::modelled({}, {}, 2), 60'000'000'000) >= 0.029);
-  // If modelled time runs 100,000 times as fast, 1000 s of it take 10 ms. Without a pace, on the
-  // wall clock, or for a time that has already passed, there is no wait. The bounds only exclude a
-  // wait for the full modelled time.
+  // If modelled time runs 100,000 times as fast, 1000 s of modelled time take 10 ms. Without a
+  // pace, on the wall clock, or for a time that has already passed, there is no wait. The bounds
+  // only exclude a wait for the full modelled time.
   CHECK(seconds_for(Clock::modelled({}, {}, 1e5), 1'000'000'000'000'000) < 500);
   const Picoseconds hour = 3'600'000'000'000'000;
   CHECK(seconds_for(Clock::modelled({}), hour) < 1000);

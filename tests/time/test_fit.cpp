@@ -105,7 +105,7 @@ TEST_CASE("times that no line can fit are rejected") {
 
 namespace {
 
-/// A machine whose protocol changes at 4 KB and whose caches end at 1 MB.
+/// A machine that changes its protocol at 4 KB, and whose caches hold 1 MB.
 double time_by_protocol(std::int64_t bytes) {
   const auto n = static_cast<double>(bytes);
   if (bytes < 4 << 10) return 2e-6 + n / 4e9;

@@ -146,7 +146,7 @@ TEST_CASE("a span open for 100 ms of wall time is announced, again after twice t
                   lane,
                   {.name = "recv", .category = Category::wait, .peer = 2, .group = "pp"},
                   start};
-    // Polls like a writer; the duration depends on the machine.
+    // Polls as a writer does; the number of polls depends on the machine.
     std::vector<std::chrono::milliseconds> when;
     std::vector<TraceEvent> announced;
     while (when.size() < 3 && when.size() == announced.size() &&

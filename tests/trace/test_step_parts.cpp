@@ -98,7 +98,7 @@ TEST_CASE("a message behind a late one on its lane is not latency meanwhile") {
   barrier.message(0, {9, 9}, 1, {12, 12}).message(2, {0, 0}, 1, {12, 12});
   check_parts(step_parts(barrier.done(), 0)[1], 2, 0, 3, 7, 0);
 
-  // A slow message is in flight the whole time, even beside a message that was sent later.
+  // A slow message is in flight the whole time, even if another message was sent later.
   Written far{"modelled"};
   far.span(1, 0, Category::forward, 0, 2).span(1, 0, Category::wait, 2, 20);
   far.message(0, {9, 10}, 1, {10, 11}).message(2, {0, 1}, 1, {19, 20});

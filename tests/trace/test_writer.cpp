@@ -140,7 +140,7 @@ TEST_CASE("everything that threads record while the writer runs is in the files,
     CHECK(next == std::map<int, int>{{1, count}, {2, count}, {3, count}});
   }
 
-  // The merge is a single trace, strictly valid, with all of the lines.
+  // The merged file is a single, strictly valid trace with all of the lines.
   merge_traces(files, folder.path() / "trace.json");
   const std::string merged = read_file(folder.path() / "trace.json");
   std::string lines = "[\n";

@@ -17,7 +17,7 @@ inline double thread_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// The viewer without a window: builds every frame's draw lists but hands them to no GPU.
+/// The viewer without a window: builds every frame's draw lists, but does not pass them to a GPU.
 class Headless {
  public:
   Headless() {

@@ -58,7 +58,7 @@ class FakeRank {
     while (::recv(socket_, &c, 1, 0) == 1 && c != '\n') text += c;
     return text;
   }
-  /// Returns whether the viewer closes the connection, within a minute.
+  /// Returns whether the viewer closes the connection within a minute.
   bool is_closed() const {
     char c = 0;
     for (;;) {

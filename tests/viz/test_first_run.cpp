@@ -30,7 +30,8 @@ TEST_CASE("of several runs, the first is opened and the others are named") {
         "the viewer shows one run at a time: " + c.string() +
             " and 1 more belong to other runs and are not shown");
 
-  // Traces from other tools name no run: together they form one run, separate from all named runs.
+  // Traces from other tools do not name a run. Together they form one run, separate from all named
+  // runs.
   CHECK(first_run_of({other, other}).paths.size() == 2);
   CHECK(first_run_of({other, a0}).left_out == std::vector{a0});
   CHECK_THROWS_AS(first_run_of({folder.path() / "nothing"}), UsageError);

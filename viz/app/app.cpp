@@ -225,7 +225,7 @@ void App::frame(double seconds) {
   draw();
   build_seconds_ += seconds_between(begin, Clock::now());
   if (due && frames_ == 0) {
-    // Dear ImGui computes the layout in the first frame; only the second is correct.
+    // Dear ImGui computes the layout during the first frame, so only the second frame is correct.
     window_->render();
     window_->swap();
     window_->begin_frame();

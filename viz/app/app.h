@@ -18,7 +18,7 @@ namespace lockstep::viz {
 /// The viewer: receives events, redraws when something has changed, and otherwise sleeps.
 class App {
  public:
-  /// Reads the files or starts listening. Throws UsageError if that fails.
+  /// Reads the files, or starts listening. Throws UsageError on failure.
   explicit App(const ViewerOptions& options);
   ~App();
 

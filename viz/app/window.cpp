@@ -201,7 +201,7 @@ std::vector<std::uint8_t> Window::pixels(int& width, int& height) const {
   glPixelStorei(GL_PACK_ALIGNMENT, 1);
   glReadBuffer(GL_BACK);
   glReadPixels(0, 0, width, height, GL_RGB, GL_UNSIGNED_BYTE, rows.data());
-  // OpenGL rows start at the bottom.
+  // OpenGL's first row is at the bottom, so swap the rows.
   for (std::size_t top = 0, bottom = static_cast<std::size_t>(height) - 1; top < bottom;
        ++top, --bottom) {
     std::swap_ranges(rows.begin() + static_cast<std::ptrdiff_t>(top * stride),

@@ -36,9 +36,9 @@ struct LabAnswer {
 };
 
 /// Builds a question from a step of the timeline: its stages, microbatches, schedule, mean times
-/// per stage, message size and cluster. Uses textbook values (backward = 2 forward) where the step
-/// has none, and fewer stages or microbatches (see `limits`) if the step has too many. Opens no
-/// file: the cluster is described in the trace, or is a preset.
+/// per stage, message size and cluster. Uses textbook values (backward = 2 forward) if the step has
+/// none, and fewer stages or microbatches (see `limits`) if the step has too many. Opens no file:
+/// the cluster is described in the trace, or is a preset.
 LabQuestion question_from(const Timeline& timeline, int step);
 
 LabAnswer answer(const LabQuestion& question);

@@ -35,7 +35,7 @@ struct Admission {
   uid_t user = ::getuid();
   std::chrono::milliseconds hello_within{5000};  ///< the deadline for a hello, after connecting
   /// The largest number of connections without a hello. Another connection evicts the oldest of
-  /// them, so idle connections cannot keep a rank out, because a rank sends its hello immediately.
+  /// them, so idle connections cannot keep a rank out: a rank sends its hello immediately.
   std::size_t most_strangers = 128;
 };
 

@@ -177,7 +177,7 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
 }
 
 std::string idle_reason(const Timeline& timeline, int rank, Picoseconds start, Picoseconds end) {
-  // The last message to arrive in the gap ended it.
+  // The last message to arrive in the gap ended the gap.
   const auto& messages = timeline.messages();
   const Picoseconds earliest = start - timeline.longest_message();
   auto at = std::partition_point(messages.begin(), messages.end(),

@@ -116,7 +116,7 @@ void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model
     x += size + painter.px(5);
     x += painter.text(x, top, name, colours::text_dim, look.small) + painter.px(gap);
   };
-  // The first rank shows which kinds of backward action the run has.
+  // The first rank's spans show which kinds of backward action the run has.
   bool has_halves = false;
   if (!model.timeline.ranks().empty()) {
     const Lane* compute = model.timeline.ranks().front()->compute();

@@ -117,7 +117,7 @@ constexpr ImU32 mixed(ImU32 a, ImU32 b, float share) {
   return result;
 }
 
-/// Applies a matching style to Dear ImGui.
+/// Gives Dear ImGui's own widgets a matching style.
 void apply_theme(float scale);
 
 }  // namespace lockstep::viz

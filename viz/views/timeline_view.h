@@ -74,7 +74,7 @@ class TimelineView {
   std::size_t boxes_left_ = 0;
   std::vector<Box> boxes_;  ///< boxes of the row being drawn; a member to reuse its memory
   /// The overview's boxes. Folding visits every span of the run, so while spans are arriving it is
-  /// repeated only rarely, so that it takes only a small share of the time.
+  /// repeated only rarely, to limit its share of the time.
   struct Overview {
     std::vector<std::vector<Box>> boxes;  ///< by rank
     TimeWindow window;                    ///< of the whole run when they were folded

@@ -17,10 +17,10 @@ namespace lockstep {
 // in a ring of N ranks. The meta device moves no data. In modelled time, the outcome depends only
 // on the algorithm, the times of the members' calls, and the times at which their lanes become
 // free. The members therefore send no messages. Each member submits its call
-// (MetaCollectives::issue), and the last member to do so evaluates the collective for all members.
-// It runs the algorithm once per member with a StepRecorder, and a StepPlayer then simulates all
-// recorded steps together. Times, byte counts and trace events are exactly as if the messages had
-// been sent.
+// (MetaCollectives::issue), and the last member to submit one evaluates the collective for all
+// members. It runs the algorithm once per member with a StepRecorder, and a StepPlayer then
+// simulates all recorded steps together. Times, byte counts and trace events are exactly those that
+// sending the messages would have produced.
 //
 // One difference remains: on the CPU a member may finish a broadcast, for example, before the last
 // member has called it. On the meta device no member finishes that early. MPI and NCCL permit both
@@ -34,7 +34,7 @@ struct MetaCall {
   bool traced = false;  ///< whether the outcome must include steps and passages
 };
 
-/// One member's result of a collective.
+/// The result of a collective for one member.
 struct MetaOutcome {
   Picoseconds end = 0;
   std::optional<std::int64_t> bytes_sent;  ///< empty if the member sends no message

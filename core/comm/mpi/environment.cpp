@@ -19,7 +19,7 @@ int number(std::initializer_list<const char*> names, int otherwise) {
 }
 
 // Slurm also sets its step variables in a batch script, which is a single process and not a rank.
-// It sets PMIx's variables only for ranks.
+// Slurm sets PMIx's variables only for ranks.
 bool in_slurm_step() {
   return is_set("PMIX_RANK") && is_set("SLURM_PROCID") &&
          (is_set("SLURM_STEP_NUM_TASKS") || is_set("SLURM_NTASKS"));

@@ -9,13 +9,14 @@ namespace lockstep {
 bool under_mpi();
 int mpi_rank_from_environment();
 int mpi_size_from_environment();
-/// The number of ranks on this host; the number of all ranks if the launcher does not set it.
+/// The number of ranks on this host, or the total number of ranks if the launcher does not provide
+/// it.
 int mpi_local_size_from_environment();
 /// This rank's index among the ranks on this host.
 int mpi_local_rank_from_environment();
 /// Whether this is the rank that prints the output common to all ranks on its host.
 bool mpi_first_on_host();
-/// Whether the launcher is OpenMPI's mpirun. Unlike srun, it ends all ranks when one fails.
+/// Whether the launcher is OpenMPI's mpirun. Unlike srun, mpirun ends all ranks when one fails.
 bool under_mpirun();
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Throws RunError with the call, MPI's error and the rank, unless `status` is MPI_SUCCESS.
+/// Throws RunError, naming the call, MPI's error and the rank, unless `status` is MPI_SUCCESS.
 inline void check_mpi(int status, const char* call, int rank) {
   if (status == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING];
@@ -21,7 +21,8 @@ inline void check_mpi(int status, const char* call, int rank) {
                              std::string(text, static_cast<std::size_t>(length))));
 }
 
-/// Converts a number of bytes or elements to MPI's int; throws RunError if it does not fit.
+/// Converts a number of bytes or elements to the int that MPI takes; throws RunError if it does not
+/// fit.
 inline int mpi_count(std::size_t size) {
   if (size > static_cast<std::size_t>(std::numeric_limits<int>::max()))
     throw RunError(

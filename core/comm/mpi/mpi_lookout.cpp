@@ -156,9 +156,9 @@ void MpiLookout::take_answers() {
   }
 }
 
-// In each round, this rank asks the ranks that it waits for, and then the ranks for which those
-// ranks wait. The next round starts when all ranks asked have answered, or after a third of the
-// time-out.
+// In each round, this rank asks the ranks that it is waiting for, and then the ranks that those
+// ranks are waiting for. The next round starts when all of them have answered, or after a third of
+// the time-out.
 void MpiLookout::ask() {
   using Seconds = std::chrono::duration<double>;
   const Time now = SteadyClock::now();

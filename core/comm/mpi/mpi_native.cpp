@@ -76,8 +76,8 @@ class MpiCollectives final : public NativeCollectives {
 
   void all_to_all(View out, std::span<const int> send_counts, View in,
                   std::span<const int> receive_counts) override {
-    // MPI silently accepts fewer elements than expected, so the members first exchange their counts
-    // and check them.
+    // MPI silently accepts fewer elements than expected, so the members first exchange and check
+    // their counts.
     std::vector<int> sent(send_counts.size());
     check(MPI_Alltoall(send_counts.data(), 1, MPI_INT, sent.data(), 1, MPI_INT, communicator_),
           "MPI_Alltoall");

@@ -56,7 +56,7 @@ Head head_of(const Route& route, std::size_t bytes, Picoseconds departure) {
   return head;
 }
 
-/// Each channel has two MPI tags: one for heads and one for payloads.
+/// Each channel has two MPI tags: one for headers and one for payloads.
 int tag_of(int channel, bool head) {
   return 2 * channel + (head ? 1 : 0);
 }
@@ -254,7 +254,7 @@ class MpiTransport final : public Transport {
 };
 
 // Only time slept counts towards the time-out, so a process that is stopped in a debugger does not
-// time out. It restarts when the lookout finds a computing rank.
+// time out. The time-out restarts when the lookout finds a computing rank.
 void MpiPending::wait() {
   Polling polling;
   double patience = agent_.patience_seconds();

@@ -14,8 +14,8 @@ namespace lockstep {
 
 namespace {
 
-/// struct sched_attr of sched_setattr(2), in its first version. The C library declares it only
-/// since glibc 2.41.
+/// The struct sched_attr of sched_setattr(2), in its first version. glibc declares it only since
+/// version 2.41.
 struct SchedulingAttributes {
   std::uint32_t size = sizeof(SchedulingAttributes);
   std::uint32_t policy = 0;
@@ -28,7 +28,7 @@ struct SchedulingAttributes {
 };
 
 /// How long a wait polls without a pause: 20 µs if each rank on this host has a core of its own,
-/// otherwise 0, because the awaited rank may need this core.
+/// otherwise 0, because the rank that it waits for may need this core.
 std::chrono::microseconds spinning() {
   static const bool own_core = static_cast<unsigned>(mpi_local_size_from_environment()) <=
                                std::thread::hardware_concurrency();

@@ -100,8 +100,8 @@ struct Shared {
     return *found->second;
   }
 
-  /// Dummy elements, sent or received for an empty message so that the message still synchronizes
-  /// its two sides.
+  /// Dummy elements, which are sent or received in place of an empty message, so that it still
+  /// synchronizes its two sides.
   View dummy_out() const { return {dummies, {1}, DType::i32}; }
   View dummy_in() const { return {static_cast<std::byte*>(dummies) + word, {1}, DType::i32}; }
 

@@ -15,8 +15,8 @@ namespace lockstep {
 /// a kernel on the GPU, or a host thread inside an NCCL call, waits forever. When the run has
 /// failed, or NCCL reports an error, or no operation has completed for `patience_seconds`, the
 /// watchdog aborts all communicators (ncclCommAbort). Blocked threads then continue, and check()
-/// throws the failure. The failure is recorded before the first abort, so that a thread whose NCCL
-/// call fails because of the abort finds the cause in check().
+/// throws an error with the cause. The failure is recorded before the first abort, so that a thread
+/// whose NCCL call fails because of the abort finds the cause in check().
 class NcclWatchdog {
  public:
   /// `control` and `gpu` must outlive the watchdog.
@@ -37,7 +37,7 @@ class NcclWatchdog {
 
  private:
   void work();
-  /// Throws RunError for the first problem that it finds.
+  /// Looks for problems once, and throws RunError for the first one.
   void look();
   void look_for_progress();
   void give_up(const std::string& why);

@@ -56,8 +56,8 @@ struct MetaRendezvous::MetaGroup {
     }
     return rounds[static_cast<std::size_t>(number - first)];
   }
-  /// Sets round.missing. Prefers a rank that has finished without calling, so that the run fails
-  /// immediately.
+  /// Sets round.missing. Prefers a rank that has finished without calling the collective, so that
+  /// the run fails immediately.
   void choose_missing(Round& round) const {
     std::optional<std::size_t> missing;
     for (std::size_t i = 0; i < ranks.size(); ++i) {

@@ -135,7 +135,7 @@ void ThreadFabric::wait(Message& message) {
 }
 
 // Only time slept here counts towards the time-out, so a program that is stopped in a debugger does
-// not time out. It restarts whenever a check finds a computing rank.
+// not time out. The time-out restarts whenever a check finds a computing rank.
 void ThreadFabric::sleep(std::unique_lock<std::mutex>& lock, int agent,
                          const std::function<bool()>& over) {
   const std::chrono::duration<double> slice{look_seconds_};

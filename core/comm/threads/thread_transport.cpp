@@ -102,7 +102,7 @@ class ThreadTransport final : public Transport {
  protected:
   std::unique_ptr<Pending> post_send(const Route& route, std::span<const std::byte> data,
                                      const Event& ready) override {
-    // The fabric only reads a send's data.
+    // For a send, the fabric only reads the data.
     return post(route, Direction::send, const_cast<std::byte*>(data.data()), data.size(), nullptr,
                 ready);
   }

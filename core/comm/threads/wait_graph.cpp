@@ -119,8 +119,8 @@ std::optional<std::string> WaitGraph::deadlock(int agent) const {
   return text;
 }
 
-// If the two agents wait for each other in different calls, returns a text that explains this;
-// otherwise "".
+// If the two agents are waiting for each other in different calls, returns a text that explains
+// this; otherwise "".
 std::string WaitGraph::disagreement(int agent, int other) const {
   const auto* mine = std::get_if<ForMessage>(&at(agent).waits);
   const auto* theirs = std::get_if<ForMessage>(&at(other).waits);

@@ -29,7 +29,7 @@ class WaitGraph {
     std::int64_t bytes = 0;
     Route route;
   };
-  /// Another rank's call to the same collective (see MetaRendezvous).
+  /// Another rank's call of the same collective (see MetaRendezvous).
   struct ForMember {
     const int* missing;  ///< the other rank; it may change while the agent waits
     Route route;
@@ -58,8 +58,8 @@ class WaitGraph {
   /// Removes one job. No agent waits for that job, because only the rank's own thread drops jobs.
   /// Returns whether the worker has become passive, which may complete a deadlock.
   bool job_dropped(int worker);
-  /// Counts a job as done, and marks an agent that waited for it as running. Returns whether the
-  /// worker has become passive.
+  /// Counts a job as done, and marks an agent that was waiting for it as running. Returns whether
+  /// the worker has become passive.
   bool job_done(int worker);
   /// Marks the rank as finished: its own thread no longer sends or receives.
   void finished(int rank);

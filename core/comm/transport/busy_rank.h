@@ -24,7 +24,7 @@ class BusyRank {
   bool is_busy();
   /// Polls once, and returns whether a poll within the last `seconds` found the rank busy.
   bool busy_within(double seconds);
-  /// Records that the rank's own thread no longer waits for other ranks.
+  /// Records that the rank's own thread has stopped waiting for other ranks.
   void stopped_waiting() { waited_until_ = std::chrono::steady_clock::now(); }
   /// Returns whether the rank is sleeping because of --pace; if so, the user needs no notice.
   bool sleeps_for_pace() const;

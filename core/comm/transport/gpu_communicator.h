@@ -34,7 +34,7 @@ class GpuCommunicator {
   /// Sums `data` over all members, in place.
   virtual void all_reduce(Queue queue, View data) = 0;
   /// Divides `data` into size() equal chunks and writes the sum of this member's chunk to `own`,
-  /// which is that chunk's place in `data`. Leaves the other chunks unchanged.
+  /// which is a view of that chunk in `data`. Leaves the other chunks unchanged.
   virtual void reduce_scatter(Queue queue, View data, View own) = 0;
   /// Gathers size() equal chunks into `data`; this member's own chunk is already in place.
   virtual void all_gather(Queue queue, View data) = 0;

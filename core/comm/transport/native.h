@@ -11,8 +11,8 @@ namespace lockstep {
 
 /// The collectives of a backend's library (MPI or NCCL). Like Group's, they work in place on
 /// contiguous views. Only one agent at a time may call them, and all members call them in the same
-/// order. If gpu_queue() is null, each call returns when this member's part is done; otherwise it
-/// enqueues that part and returns. Calls throw RunError if the backend reports an error.
+/// order. If gpu_queue() is null, each call returns when this member's part is done; otherwise,
+/// each call enqueues that part and returns. Calls throw RunError if the backend reports an error.
 class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;

@@ -13,7 +13,7 @@ bool is_collective(const Route& route) {
   return std::strcmp(route.operation, "send") != 0 && std::strcmp(route.operation, "recv") != 0;
 }
 
-/// Compares names up to the length that MPI transmits with a message.
+/// Compares only the part of the names that MPI transmits with a message.
 bool same_name(const char* a, const char* b) {
   constexpr std::size_t travels = 23;
   return std::strncmp(a != nullptr ? a : "", b != nullptr ? b : "", travels) == 0;

@@ -10,7 +10,8 @@
 namespace lockstep {
 
 /// A pool of pinned host buffers, which a GPU reads and writes while the host continues. The memory
-/// account does not include them: on a GPU it covers only GPU memory. Belongs to one agent.
+/// account does not include these buffers: for a rank on a GPU, it covers only GPU memory. Belongs
+/// to one agent.
 class PinnedBuffers {
  public:
   explicit PinnedBuffers(Gpu& gpu) : gpu_(gpu) {}

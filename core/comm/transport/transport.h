@@ -96,7 +96,8 @@ class Transport {
   GpuQueue* gpu_queue() const { return gpu_queue_.get(); }
 
   /// Sets the stream on which this rank's own thread computes. The stream must outlive the
-  /// transport. Ranks that wait for this rank do not time out while it launches or runs kernels.
+  /// transport. Ranks that are waiting for this rank do not time out while it is launching or
+  /// running kernels.
   virtual void computes_on(const Stream& /*compute*/) {}
 
   /// Throws RunError if the run has failed. Agents call this while they are waiting for something
@@ -108,14 +109,13 @@ class Transport {
   /// passed.
   virtual void expect(MarkPtr /*done*/) {}
 
-  /// Posts a send and returns; if the data are on a GPU and staged through the host, returns once
-  /// they are on the host. The data are ready at `ready`, whose modelled time travels with the
-  /// message.
+  /// Posts a send and returns; if the data is on a GPU and is staged through the host, returns once
+  /// it is on the host. The data is ready at `ready`, whose modelled time travels with the message.
   std::unique_ptr<Pending> send(const Route& route, std::span<const std::byte> data,
                                 const Event& ready);
   /// Posts a receive and returns. Without `combine`, the bytes overwrite `into`. With `combine`
   /// (only if combines() is true), they are combined with `into` directly from the sender's buffer.
-  /// On a GPU, nothing else uses `into` after `free`.
+  /// On a GPU, `into` is no longer in use after `free`.
   virtual std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into,
                                            Combine combine = nullptr, const Event& free = {}) = 0;
   /// Whether a receive can combine directly from the sender's buffer.

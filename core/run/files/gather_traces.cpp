@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A file's size and first two lines. The second is the hello, which names the run and the rank.
+/// A file's size and its first two lines. The second line is the hello, which names the run and the
+/// rank.
 std::string description(const fs::path& path) {
   std::error_code error;
   const auto size = fs::file_size(path, error);
@@ -60,8 +61,8 @@ int gather_traces(Transport& transport, const RunFolder& folder, std::size_t pie
   const bool sends = std::find(missing.begin(), missing.end(), transport.rank()) != missing.end();
   std::ifstream source;
   if (sends) source.open(mine, std::ios::binary);
-  // Files arrive under a temporary name. On a shared file system that is merely slow to show new
-  // files, the final name would be the rank's own file.
+  // Files arrive under a temporary name. If the hosts do share a file system, which is merely slow
+  // to show new files, the final name would be that of the rank's own file.
   const auto arriving = [&](int rank) { return folder.path / fmt::format(".rank{}.json", rank); };
   std::vector<std::ofstream> files;
   if (transport.rank() == 0)

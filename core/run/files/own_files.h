@@ -8,7 +8,7 @@ namespace lockstep {
 /// Returns whether a run writes files with this name, such as rank0.json, trace.json or
 /// report.json.
 bool is_run_file(const std::string& name);
-/// Returns whether a run of Lockstep wrote the file, judging by its first line (for a trace) or its
+/// Returns whether a Lockstep run wrote the file, judging by the file's first line (for a trace) or
 /// fields (for a report). Returns true for an empty file.
 bool is_own(const std::filesystem::path& file);
 /// Returns why a run may not write its files to this folder: it would replace a file that is not

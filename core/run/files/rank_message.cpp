@@ -35,7 +35,8 @@ std::string RankMessage::to_line() const {
   std::string rest = text;
   std::replace(rest.begin(), rest.end(), '\n', line_break);
   const std::size_t room = PIPE_BUF - line.size() - 1;
-  // The newest operation comes last, but a failure's cause comes first.
+  // Keep the end of a list of operations, which has the newest one, but the beginning of an error
+  // message, which has the cause.
   if (rest.size() > room)
     rest = kind == Kind::last_operations ? rest.substr(rest.size() - room) : rest.substr(0, room);
   return line + rest + "\n";
@@ -81,8 +82,8 @@ std::string RankMessage::shown() const {
 
 void write_message(const RankMessage& message) {
   const std::string words = messages_are_collected() ? message.to_line() : message.shown();
-  // Makes a single write that bypasses stdio, because other threads of this process may be in any
-  // state.
+  // Makes a single write that bypasses stdio, because another thread of this process may hold
+  // stdio's lock.
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, words.data(), words.size());
 }
 

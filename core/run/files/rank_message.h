@@ -32,7 +32,7 @@ struct RankMessage {
   std::string to_line() const;
   /// Returns nothing if `line` is not such a line.
   static std::optional<RankMessage> from_line(const std::string& line);
-  /// Returns the text to print for a person if no process collects messages.
+  /// Returns the text to print for the user if no process collects messages.
   std::string shown() const;
 };
 

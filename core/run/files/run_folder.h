@@ -49,7 +49,7 @@ struct RunFolder {
   std::string how_to_look(const std::string& viewer) const;
 };
 
-/// Returns whether files can be created in `folder`. Creates and deletes a file to find out.
+/// Returns whether files can be created in `folder`. Tests this by creating and deleting a file.
 bool can_write_in(const std::filesystem::path& folder);
 
 /// Writes the whole file. Throws RunError on failure.

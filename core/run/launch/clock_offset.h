@@ -29,7 +29,7 @@ struct ClockExchange {
 ///   offset = (t₀ + t₁) / 2 − T,   uncertainty = (t₁ − t₀) / 2
 ///
 /// T was read at some moment between t₀ and t₁, so the error is at most half the round trip,
-/// however asymmetric the travel times in the two directions are. Returns zero and zero if there
+/// however asymmetric the travel times in the two directions are. Returns zero for both if there
 /// are no exchanges.
 ClockOffset best_offset(const std::vector<ClockExchange>& exchanges);
 

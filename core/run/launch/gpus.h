@@ -22,8 +22,8 @@ struct RankPlace {
   static RankPlace from_bytes(const std::string& bytes);
 };
 
-/// The place of this process's rank, the `local`-th on its host. With `cuda`, a host's ranks are
-/// assigned its GPUs round-robin; throws UsageError if the host has none.
+/// The place of this process's rank, which is the `local`-th rank on its host. With `cuda`, a
+/// host's ranks are assigned its GPUs round-robin; throws UsageError if the host has none.
 RankPlace this_place(bool cuda, int local);
 
 /// How the ranks share the GPUs.
@@ -44,7 +44,8 @@ struct GpuPlan {
 };
 
 /// Resolves the choices that the flags left open: the clock (wall if each rank has its own GPU) and
-/// the collectives (NCCL's if by_nccl()). Throws UsageError for impossible combinations.
+/// the collectives (NCCL's if by_nccl()). Throws UsageError for combinations that are not
+/// supported.
 void settle_on_gpus(const GpuPlan& plan, Options& options);
 
 /// Whether ranks communicate over NCCL: NCCL is available, each rank has its own GPU, and the wall

@@ -135,8 +135,9 @@ class Lines {
   std::string text_;
 };
 
-/// Ensures that mpirun ends soon once it has a reason to. If mpirun does not end by itself, sends
-/// it SIGTERM and finally SIGKILL. Its daemons and ranks end when they lose the connection to it.
+/// Ensures that mpirun ends soon after the first reason for it to end. If mpirun does not end by
+/// itself, sends it SIGTERM and finally SIGKILL. Its daemons and ranks end when they lose the
+/// connection to it.
 class Deadline {
  public:
   /// If `other_hosts`, allows more time, because connections to other hosts take longer to end.
@@ -216,7 +217,8 @@ int run_under_mpirun(
   child = process;
   if (interrupted) ::kill(process, SIGTERM);  // the interruption came before the process existed
 
-  // Slightly less than the ranks' interval, because the arrival times of notices vary.
+  // The interval is slightly shorter than the ranks' own, because the arrival times of notices
+  // vary.
   Aftermath aftermath{ranks, 0.9 * patience_seconds};
   Lines lines{errors};
   Deadline deadline{process, hosts.any()};

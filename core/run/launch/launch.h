@@ -15,18 +15,19 @@ namespace lockstep {
 void find_mpirun();
 
 /// Restarts this program as `ranks` processes under mpirun, with the same arguments, and waits for
-/// them. Works as root and with more ranks than cores. If the run fails, prints the first cause to
-/// stderr, followed by the text of `epilogue` and by each rank's last operations. `epilogue` is
-/// called once all ranks have ended, with the host of every rank that has reported its host. An
-/// interruption that `watch` sees ends the ranks. If mpirun or a rank on this host has been stopped
-/// for `patience_seconds`, ends the run and names the stopped process. Throws UsageError if there
-/// is no mpirun. Returns the exit code: the ranks' own code if that is 0, 1 or 2; 130 after an
-/// interruption; otherwise 1. Prints at most one notice about a busy rank per `patience_seconds`.
+/// them. Works even as root, and even with more ranks than cores. If the run fails, prints the
+/// first cause to stderr, followed by the text of `epilogue` and by each rank's last operations.
+/// `epilogue` is called once all ranks have ended, with the host of every rank that has reported
+/// its host. An interruption that `watch` sees ends the ranks. If mpirun or a rank on this host has
+/// been stopped for `patience_seconds`, ends the run and names the stopped process. Throws
+/// UsageError if there is no mpirun. Returns the exit code: the ranks' own code if that is 0, 1 or
+/// 2; 130 after an interruption; otherwise 1. Prints at most one notice about a busy rank per
+/// `patience_seconds`.
 int run_under_mpirun(int ranks, double patience_seconds, const HostChoice& hosts, int argc,
                      char** argv, SignalWatch& watch,
                      const std::function<std::string(const std::map<int, std::string>&)>& epilogue);
 
-/// Does the same on this host, for a program that keeps no traces.
+/// Does the same on this host, for a program that writes no traces.
 int run_under_mpirun(int ranks, int argc, char** argv);
 
 /// After an interruption, run_under_mpirun() sends its ranks this signal to ask them to end their

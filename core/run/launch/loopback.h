@@ -11,7 +11,7 @@ namespace lockstep {
 /// system named hosts.
 bool is_one_host(const HostChoice& hosts);
 
-/// Keeps the ranks of one host from listening on any network; their messages go through shared
+/// Keeps the ranks on one host from listening on any network; their messages go through shared
 /// memory. Does not change settings that the user has made.
 void keep_off_the_network();
 

@@ -13,7 +13,7 @@ namespace lockstep {
 /// Returns the direct children of a process on this host.
 std::vector<pid_t> children_of(pid_t process);
 /// Returns whether a signal such as SIGSTOP has stopped a process. Returns false if a debugger has
-/// stopped it.
+/// stopped the process.
 bool is_stopped(pid_t process);
 /// Returns the value of a variable in the environment that a process started with.
 std::optional<std::string> variable_of(pid_t process, const std::string& name);

@@ -49,8 +49,7 @@ bool is_mount_point(const std::string& folder) {
          (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
-/// A checkpoint is first written beside its final place, so the folder that contains it must be
-/// writable too.
+/// A checkpoint is first written beside its final path, so the parent folder must be writable too.
 void check_save(const std::string& save) {
   const Refusal refuse{"--save", save};
   const bool is_file = save.ends_with(".safetensors");

@@ -16,7 +16,7 @@ namespace lockstep {
 
 namespace {
 
-/// A check as CLI11 expects it: returns an error message, or "".
+/// A check in CLI11's form: returns an error message, or "".
 using Check = std::function<std::string(const std::string&)>;
 
 Check at_least(int least) {

@@ -15,7 +15,8 @@ class FlagParser {
   explicit FlagParser(const LessonInfo& info);
   ~FlagParser();
 
-  /// Adds a lesson-specific flag; `value` holds the default and receives the given value.
+  /// Adds a lesson-specific flag; `value` holds the default, and is overwritten with the user's
+  /// value.
   void add(const std::string& name, int& value, const std::string& help);
   void add(const std::string& name, double& value, const std::string& help);
   void add(const std::string& name, std::string& value, const std::string& help);

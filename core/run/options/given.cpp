@@ -186,7 +186,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
                     platform.hosts.hosts.empty() ? platform.hosts.hostfile : platform.hosts.hosts));
   if (!under_mpi())
     platform.hosts.check(run.ranks);  // not on ranks, which may be unable to read the file
-  // Size 0: Mesh gives the lesson's first axis the ranks that remain.
+  // If the size is 0, Mesh gives the remaining ranks to this axis, the lesson's first.
   for (auto [axis, size, asked] : {std::tuple{Axis::dp, &run.dp, given.dp},
                                    {Axis::pp, &run.pp, given.pp},
                                    {Axis::cp, &run.cp, given.cp},

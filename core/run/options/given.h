@@ -34,7 +34,7 @@ std::optional<int> whole_number(const std::string& text, int least);
 std::vector<int> number_list(const std::string& flag, const std::string& text, int least);
 
 /// Resolves the flags that depend on one another: ranks and mesh, the clock, the sweep. Throws
-/// UsageError with one line for impossible combinations.
+/// UsageError with one line for combinations that are not supported.
 void settle(const Given& given, const LessonInfo& info, Options& options);
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ namespace lockstep {
 namespace {
 
 /// Returns whether `host` can be a host's name or address. Rejects texts that mpirun or ssh would
-/// take as options.
+/// interpret as options.
 bool is_host(const std::string& host) {
   const auto may_be_in_it = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == ':' || c == '[' ||

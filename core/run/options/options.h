@@ -22,7 +22,7 @@ struct RunConfig {
   std::string order = "tp,cp,dp,pp";  ///< the mesh's axes from the innermost
 
   GptConfig model;
-  /// Builds the model, on the ranks and elsewhere; null for plain GPT-2.
+  /// Builds the model, on ranks and for the single-device reference; null for plain GPT-2.
   std::shared_ptr<const ModelBuilder> builder;
   AdamWOptions optimizer;
   int steps = 30;

@@ -18,7 +18,7 @@ std::optional<Op> op_of(Category category) {
   return {};
 }
 
-/// One step as it ran: each rank's actions, in order, with their durations.
+/// One step as observed: each rank's actions, in order, with their durations.
 struct Ran {
   Schedule schedule;
   std::vector<std::vector<Picoseconds>> durations;  ///< parallel to the schedule's actions
@@ -101,7 +101,7 @@ ObservedBubble observe_bubble(const Timeline& timeline, const Phase& phase,
     observed.parts =
         take_apart(read_step(timeline, middle->second), *predicted.bubble, middle->first);
   } catch (const ScheduleError&) {
-    // A trace with missing actions does not form a schedule.
+    // If actions are missing from the trace, there is no valid schedule.
   }
   return observed;
 }

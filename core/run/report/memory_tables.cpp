@@ -22,7 +22,7 @@ std::string compared(const Figure& predicted, std::int64_t observed) {
   return human_bytes(*predicted) + " / " + human_bytes(observed);
 }
 
-/// One line for each reason why figures are missing, with the names of those figures.
+/// One line for each reason why figures are not predicted, with the names of those figures.
 std::string what_is_not_compared(const Report& report) {
   std::map<std::string, std::set<std::string>> missing;  // by reason
   for (const RankResults& rank : report.ranks)

@@ -13,7 +13,7 @@ std::string varying_memory(const Report& report);
 /// resident memory, and every phase's deviations from the prediction.
 std::string memory_table(const Report& report);
 
-/// The memory in use as GPUs report it, next to the ranks' allocations; empty on the CPU.
+/// The memory in use according to the GPUs, next to the ranks' allocations; empty on the CPU.
 std::string gpu_table(const Report& report);
 
 }  // namespace lockstep

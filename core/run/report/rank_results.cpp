@@ -197,7 +197,7 @@ struct Assembly {
   std::vector<bool> here;  ///< by element
 };
 
-/// Assembles every tensor once, from the slices of all ranks.
+/// Assembles each tensor, once, from the slices of all ranks.
 std::vector<NamedValues> put_together(const std::vector<RankResults>& ranks,
                                       std::vector<NamedValues> RankResults::*tensors) {
   std::map<int, Assembly> assemblies;  // by order

@@ -61,9 +61,9 @@ struct RankResults {
 /// Losses by step, summed over the ranks that know a share of the loss. Throws RunError if a step
 /// has none.
 std::vector<double> collect_losses(const std::vector<RankResults>& ranks, int steps);
-/// Every parameter once, in the model's order, assembled from all ranks' slices. Throws RunError if
-/// two ranks have different values for an element (replicas must be bitwise identical), or if no
-/// rank has a value for it.
+/// All parameters, each one once, in the model's order, assembled from all ranks' slices. Throws
+/// RunError if two ranks have different values for an element (replicas must be bitwise identical),
+/// or if no rank has a value for it.
 std::vector<NamedValues> collect_parameters(const std::vector<RankResults>& ranks);
 /// The optimizer's moments, assembled in the same way.
 std::vector<NamedValues> collect_moments(const std::vector<RankResults>& ranks);

@@ -45,7 +45,7 @@ std::string bubble_table(const Report& report) {
 }
 
 /// The breakdown of a step's time, averaged over ranks, with the parts of exposed communication.
-/// Empty for pipelines, which have the bubble table.
+/// Empty for pipelines, for which the bubble table is printed instead.
 std::string exposure_table(const Report& report) {
   if (report.timeline.ranks().empty() || report.ranks.front().phases.empty() ||
       report.ranks.front().phases.front().predicted.bubble)

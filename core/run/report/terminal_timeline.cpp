@@ -38,8 +38,8 @@ char label(const Timeline& timeline, const TimelineSpan& span) {
   return span.microbatch < 36 ? static_cast<char>('a' + span.microbatch - 10) : '#';
 }
 
-/// One rank's compute in a step, in order of time: its pipeline actions or, if the lesson has none,
-/// the spans that the lesson named.
+/// One rank's compute spans in a step, in order of time: its pipeline actions or, if the lesson has
+/// none, the spans that the lesson named.
 std::vector<const TimelineSpan*> actions_of(const Timeline& timeline, const RankTimeline& rank,
                                             int step, bool pipeline) {
   std::vector<const TimelineSpan*> actions;

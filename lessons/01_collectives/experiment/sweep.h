@@ -57,8 +57,8 @@ class Sweep {
                                 : "MPI's own, with --comm native");
   }
 
-  /// Times all algorithms on all ranks. Prints the fastest algorithm at each size, and the
-  /// algorithm predicted to be fastest.
+  /// Times all algorithms on all ranks. For each size, prints the algorithm that was fastest and
+  /// the one predicted to be fastest.
   void over_algorithms() {
     const int N = rank_.count;
     Members members{*this, N};
@@ -127,7 +127,7 @@ class Sweep {
     json_ += lockstep::json(measured, N);
   }
 
-  /// The first N ranks, which work while the others wait.
+  /// The first N ranks, which run the all-reduces while the others wait.
   class Members {
    public:
     Members(Sweep& sweep, int N) : sweep_(sweep) {

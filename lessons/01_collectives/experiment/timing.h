@@ -27,7 +27,7 @@ inline Picoseconds time_when_done(Rank& rank) {
 }
 
 /// Makes all ranks' times comparable. On the modelled clock, their times become equal; on the wall
-/// clock, the call returns once all ranks have made it.
+/// clock, the call returns once all ranks have made the call.
 inline void start_together(Rank& rank) {
   const Picoseconds latest = largest_of_all(*rank.transport, time_when_done(rank));
   if (rank.clock.is_modelled())

@@ -13,9 +13,9 @@
 
 namespace lockstep {
 
-/// Returns the bytes of a whole model on one device as the allocator counts them after building the
-/// model and its optimizer. Uses the meta device, so any size can be counted. The activations are
-/// those at the peak of one microbatch of `batch` sequences.
+/// Returns the memory of a whole model on one device, as counted by the allocator after building
+/// the model and its optimizer. Uses the meta device, so any size can be counted. The activations
+/// are those at the peak of one microbatch of `batch` sequences.
 inline MemoryUse counted_states(GptConfig config, DType dtype, int batch) {
   config.dtype = dtype;
   Memory memory{DeviceKind::meta};

@@ -4,7 +4,7 @@
 //
 //   bench_gpu [--gpu N] [--samples N] [--tiny] [--list]
 //
-// --tiny uses shapes that only test that the program runs. --list prints the GPUs and exits.
+// --tiny uses small shapes, only to test that the program runs. --list prints the GPUs and exits.
 
 #include <fmt/format.h>
 

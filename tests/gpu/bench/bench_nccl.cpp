@@ -7,7 +7,7 @@
 //   bench_nccl --processes N [--gpu N]
 //
 // With --processes, several processes share one GPU, and NCCL sees each as a host of its own. This
-// mode only tests that the program works.
+// mode serves only to test that the program works.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -141,8 +141,8 @@ std::vector<std::byte> from_hex(const std::string& text) {
   return bytes;
 }
 
-/// Starts this program once per rank and waits for all of them. The ranks meet through NCCL's id,
-/// which this process creates.
+/// Starts this program once per rank and waits for all of them. The ranks find each other through
+/// NCCL's id, which this process creates.
 int in_processes(int processes, int index, std::int64_t largest) {
   const std::string id = to_hex(gpu_library().open(index)->make_communicator_id());
   std::vector<pid_t> children;

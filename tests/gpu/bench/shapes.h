@@ -14,7 +14,7 @@ struct Shapes {
   std::int64_t between_uses = 512 << 20;  ///< bytes used before a buffer is reused
   std::int64_t rows() const { return batch * sequence; }
 };
-/// Shapes that only test that the program runs.
+/// Small shapes, which serve only to test that the program runs.
 constexpr Shapes tiny{.batch = 2,
                       .sequence = 16,
                       .hidden = 64,

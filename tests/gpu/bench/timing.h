@@ -61,8 +61,8 @@ class Bench {
   int most_calls_;
   Queue queue_;
   std::vector<void*> taken_;
-  /// Patterns that fill memory repeatedly: generating gigabytes would take longer than the
-  /// measurement.
+  /// Patterns that are copied repeatedly to fill memory, because generating gigabytes would take
+  /// longer than the measurement.
   void* normal_f32_;
   void* normal_bf16_;
   void* scratch_;

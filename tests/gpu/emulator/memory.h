@@ -15,7 +15,7 @@ namespace emulator {
 enum class Where { pageable, pinned, gpu };
 
 /// The emulated memory: an address arena per GPU, and pinned host memory. Each block has two
-/// states. The host's state (handed out or not) changes when the host calls; the streams' state
+/// states. The host's state (handed out or not) changes at the host's call; the streams' state
 /// (valid or not) changes when a stream reaches the queued call. All functions are called under the
 /// machine's lock, or by work that runs on a stream.
 ///

@@ -177,7 +177,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   return cudaSuccess;
 }
 
-/// Waits for all work on the GPU first, as CUDA does.
+/// First waits for all work on the GPU, as CUDA does.
 cudaError_t cudaFree(void* data) {
   if (data == nullptr) return cudaSuccess;
   if (const cudaError_t error = cudaDeviceSynchronize()) return error;

@@ -1,4 +1,5 @@
-// CUDA's streams and events. Only calls that wait run work on streams; queries run a little of it.
+// CUDA's streams and events. Calls that wait run the work on streams; queries run only a little of
+// that work.
 #include <fmt/format.h>
 
 #include <set>

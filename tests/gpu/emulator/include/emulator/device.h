@@ -326,7 +326,8 @@ namespace emulator {
 /// Returns an error if a GPU would immediately refuse the launch; otherwise enqueues the launch.
 cudaError_t launch(const void* kernel, const cudaLaunchConfig_t& config,
                    std::function<void()> thread);
-/// Allows `kernel` this much dynamic shared memory; 48 KiB need no permission.
+/// Allows `kernel` to use this many bytes of dynamic shared memory. (Up to 48 KiB are always
+/// allowed.)
 cudaError_t allow_shared(const void* kernel, int bytes);
 
 }  // namespace emulator
