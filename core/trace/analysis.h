@@ -67,8 +67,8 @@ std::optional<Bubble> bubble(const Timeline& timeline, int step);
 std::optional<Bubble> internal_bubble(const Timeline& timeline, int step, int rank);
 
 /// Returns the bubble as the zero-bubble paper defines it (Qi 2023, Table 5): (cost - work) / cost.
-/// This is the internal bubble of the rank with the longest window, because that window is the
-/// cost.
+/// This is the internal bubble of the rank with the longest window, because that window's length is
+/// the cost.
 std::optional<Bubble> internal_bubble(const Timeline& timeline, int step);
 
 /// Overlap of communication with compute; intervals are merged first, as in HolisticTraceAnalysis.

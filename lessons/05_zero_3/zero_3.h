@@ -78,8 +78,8 @@ class ShardedParameters {
   const std::vector<Use>& uses() const { return uses_; }
 
   /// Returns the uses of one microbatch, in order. Adjacent units in the same bucket are one use.
-  /// The use of a tied head includes the token table's bucket, which is also unsharded for the
-  /// embedding.
+  /// A tied head's use includes the token table's bucket, although that bucket is unsharded for the
+  /// embedding as well.
   static std::vector<Use> uses_of(const std::vector<StoredUnit>& units, const FlatLayout& layout) {
     std::vector<Use> forward;
     for (const StoredUnit& unit : units) {

@@ -23,8 +23,8 @@ constexpr double fold_below = 3;
 
 /// Computes the boxes of a row, in order, for a window `pixels` wide. Small spans are folded into
 /// whole pixel columns with a fill fraction, so idle time is preserved: the sum of width · cover
-/// over the boxes is the total time of the spans, in pixels. Linear in the number of spans in the
-/// window.
+/// over the boxes is the total time of the spans, in pixels. Takes time linear in the number of
+/// spans in the window.
 void fold(const SpanRow& row, const TimeWindow& window, double pixels, std::vector<Box>& boxes);
 
 /// Returns the first span of the row that ends after `time`, or row.end().

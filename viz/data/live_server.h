@@ -34,8 +34,9 @@ struct Admission {
   /// because another user's ranks could replace the run that is shown.
   uid_t user = ::getuid();
   std::chrono::milliseconds hello_within{5000};  ///< the deadline for a hello, after connecting
-  /// The largest number of connections without a hello. Another connection evicts the oldest of
-  /// them, so idle connections cannot keep a rank out: a rank sends its hello immediately.
+  /// The largest number of connections that have not sent a hello yet. Another connection evicts
+  /// the oldest of them, so idle connections cannot keep a rank out: a rank sends its hello
+  /// immediately.
   std::size_t most_strangers = 128;
 };
 

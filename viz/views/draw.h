@@ -33,7 +33,7 @@ std::string_view beginning(std::string_view text);
 
 enum class Align { left, centre, right };
 
-/// Draws into a draw list in a given look. Cheap enough to be created for every frame.
+/// Draws into a draw list in a given look. It is cheap enough to be created for every frame.
 class Painter {
  public:
   Painter(ImDrawList* list, const Look& look) : list_(list), look_(look) {}
