@@ -17,9 +17,9 @@ namespace lockstep {
 StageTimes stage_times(const Plan& plan, int stage, int microbatches);
 
 /// Returns the inputs of simulate(): the times of all stages, the boundary's bytes, and the links
-/// of the first replica's pipeline. Runs stages with the same layers only once. Ignores one cost:
-/// if a tied table is used twice on one stage, that stage's last backward also adds the two
-/// gradients.
+/// of the first replica's pipeline. Of several stages with the same layers, runs only one. Ignores
+/// one cost: if a tied table is used twice on one stage, that stage's last backward also adds the
+/// two gradients.
 PipelineTimes pipeline_times(const Plan& plan, int microbatches);
 
 /// Returns the peak of MemoryCategory::activations on `rank`, in bytes, for a valid schedule.

@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-/// The part of std::vector that a timeline needs, for plain data. It grows by std::realloc, for
-/// which the system moves a large block's pages and copies nothing: while a std::vector grows, it
-/// has its old and its new elements in memory at the same time.
+/// The part of std::vector that a timeline needs, for plain data. It grows with std::realloc, which
+/// moves a large block's pages instead of copying them. A std::vector, in contrast, holds both its
+/// old and its new elements in memory while it grows.
 template <class T>
 class GrowingArray {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
@@ -73,7 +73,7 @@ class GrowingArray {
   }
 
  private:
-  // Out of line: GCC 12 takes an index computed before for a pointer used after realloc.
+  // Out of line, because GCC 12 mistakes an index computed before realloc for a pointer used after.
   [[gnu::noinline]] void grow(std::size_t least) {
     const std::size_t capacity = least + least / 2 + 16;
     void* moved = std::realloc(static_cast<void*>(data_), capacity * sizeof(T));

@@ -53,7 +53,7 @@ claim "the viewer says that it reads no more" within 500 says_full
 sleep 2
 peak=$(memory_peak)
 echo "$empty MB before the flood, $peak MB at its peak, with a limit of $limit MB"
-# What the viewer has received but not yet parsed comes on top of the limit.
+# The limit does not cover what the viewer has received but not yet parsed.
 claim "its memory stays near the limit" [ "$peak" -lt $((limit + 64)) ]
 client spans "$port" after 0 1
 if [ -n "$full" ]; then client lines "$port" after 1 3000; client lines "$port" after 2 3000; sleep 20; fi

@@ -90,7 +90,7 @@ TEST_CASE("blocks of rows of narrow elements give what all rows give") {
   Random random{22};
   for (const DType dtype : narrow_types)
     for (const std::int64_t h : {1, 37, 700}) {  // many, some and few rows per block
-      // (A GPU has no blocks of rows.)
+      // (A GPU does not divide the rows into blocks.)
       const std::int64_t rows = (on_cpu() ? 40'000 : 4'000) / h + 3;
       CAPTURE(h);
       const auto of = [&](Shape shape) { return Pair{dtype, shape, random}; };

@@ -195,8 +195,8 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   const TimelineSpan& span = finding.span;
   std::vector<std::string> lines;
   const auto length = duration_words(static_cast<double>(span.duration()));
-  // Show as many digits as three significant digits of the duration need, so that start and end
-  // differ.
+  // Both times have as many decimal places as three significant digits of the duration require, so
+  // that start and end differ.
   const double grain =
       std::pow(10, std::floor(std::log10(std::max(static_cast<double>(span.duration()), 1.0))) - 2);
   const auto times = fmt::format("{} to {}", axis_words(static_cast<double>(span.start), grain),

@@ -36,7 +36,7 @@ class MetaRendezvous {
   class Issued;
 
   ThreadFabric& fabric_;
-  /// By channel and ranks: groups that some members have not joined yet.
+  /// The groups that some members have not joined yet, by channel and ranks.
   std::map<std::pair<int, std::vector<int>>, std::vector<std::shared_ptr<MetaGroup>>> open_;
   std::map<int, std::vector<std::weak_ptr<MetaGroup>>> of_rank_;
 };

@@ -34,7 +34,7 @@ class Memory {
   void* hand_out(int device, std::size_t bytes, std::uintptr_t stream);
   /// Performs the host's side of a free. If `stream` is 0, the free is not stream-ordered.
   void take_back(void* data, std::uintptr_t stream);
-  /// These perform the streams' side of allocating and freeing.
+  /// These two functions perform the stream's side of an allocation and of a free.
   void become_valid(void* data, std::size_t bytes);
   void become_free(void* data);
 
