@@ -93,7 +93,7 @@ LOCKSTEP_HOST_DEVICE inline Reduced reduce(float x) {
   constexpr float rounder = 12582912.0F;
   const float rounded = x * 1.44269504F + rounder;
   const float n = rounded - rounder;
-  // ln 2 is split into two parts. The first has 9 significant bits, so n times it is exact.
+  // ln 2 is split into two parts. The first has 9 significant bits, so its product with n is exact.
   const float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;
   // (e^r - 1 - r) / r² as a polynomial of degree 5, fitted to minimize the largest error of e^r - 1
   // (2.4e-10) for |r| <= ln 2 / 2.

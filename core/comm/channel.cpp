@@ -51,7 +51,7 @@ std::span<std::byte> bytes_of(View view) {
 
 }  // namespace
 
-/// A message, and a callback that is called when the message is done, records it in the trace, and
+/// A message and its callback. When the message is done, the callback records it in the trace and
 /// returns the event at which it ended. The messages of a lane complete in the order in which they
 /// were issued, because finish() first finishes all earlier messages.
 class Channel::Message final : public Task {

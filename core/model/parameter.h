@@ -31,8 +31,8 @@ struct Parameter : ParameterSpec {
   /// has no gradient. Fills nothing on the meta device.
   Parameter(const ParameterSpec& spec, Slice slice, Device device, std::uint64_t seed);
 
-  /// Allocate the parameter's own storage again, uninitialised, after its value or gradient was
-  /// moved elsewhere.
+  /// These functions allocate the parameter's own storage again, uninitialised, after its value or
+  /// gradient has been moved elsewhere.
   void allocate_value(Device device);
   void allocate_gradient(Device device);
 

@@ -111,7 +111,7 @@ void Lane::BandRows::settle() {
   if (pending.empty()) return;
   Picoseconds earliest = pending.front().start;
   for (const TimelineSpan& span : pending) earliest = std::min(earliest, span.start);
-  // Re-insert the spans that may contain, be contained in or follow a new span; spans that ended
+  // Re-insert the spans that may contain a new span, lie within one or follow one; spans that ended
   // before the earliest new start stay where they are.
   constexpr Picoseconds unused = std::numeric_limits<Picoseconds>::min();
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -24,7 +24,7 @@ class GpuCommunicator {
   /// (ncclCommSplit). Collective. Returns null on a member that passes -1.
   virtual std::unique_ptr<GpuCommunicator> split(int color, int key) = 0;
 
-  /// NCCL submits the sends and receives between these two calls together; see GpuGroup.
+  /// Sends and receives between these two calls are submitted together; see GpuGroup.
   virtual void begin_group() = 0;
   virtual void end_group() = 0;
   virtual void send(Queue queue, View data, int to) = 0;

@@ -14,8 +14,8 @@ namespace lockstep {
 struct BubbleParts {
   double formula = 0;  ///< equal stages, free messages
   double uneven = 0;   ///< each stage's fastest forward and backward, instead of equal ones
-  /// Each action has its own duration. Durations vary from one action to the next; on a busy
-  /// machine, this is mostly because actions wait for a core.
+  /// Each action's own duration, instead of its stage's fastest. Durations vary from one action to
+  /// the next; on a busy machine, this is mostly because actions wait for a core.
   double actions = 0;
   double messages = 0;  ///< the rest: messages, and waiting for them
 };
