@@ -11,7 +11,8 @@ import time
 
 class Viewer:
     """Listens on the loopback interface. `manner` is 'good', 'deaf' (answers, then reads nothing), 'half-open' (accepts,
-    never answers) or 'backlog' (never accepts). Keeps the bytes received from each rank over all of the rank's connections."""
+    never answers) or 'backlog' (never accepts). Keeps the bytes received from each rank over
+    all of the rank's connections."""
 
     def __init__(self, manner='good', port=0):
         self.manner, self.files = manner, {}

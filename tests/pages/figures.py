@@ -1,4 +1,4 @@
-"""Figures in texts: numbers that a reader would take for measured or computed values, and the arithmetic between them."""
+"""Figures in texts: numbers that a reader takes for measured or computed values, and the arithmetic between them."""
 
 import ast
 import math
