@@ -82,8 +82,8 @@ struct Kernels {
   /// tokens_table (V, h), positions_table (at least s, h). A token outside [0, V) throws
   /// std::out_of_range on the CPU; on a GPU, its row of x is just the position embedding.
   Kernel<void(Queue, Indices tokens, In tokens_table, In positions_table, Out x)> embedding_forward;
-  /// Adds each row of dx (b, s, h) to the gradients of the two table rows that embedding_forward
-  /// added, in ascending order of (b, s).
+  /// In ascending order of (b, s), adds each row of dx (b, s, h) to the gradients of the two table
+  /// rows of which embedding_forward made that row of x.
   Kernel<void(Queue, Indices tokens, In dx, InOut dtokens_table, InOut dpositions_table)>
       embedding_backward;
 

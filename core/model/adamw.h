@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A parameter's order number in the whole model, and the sum of the squares of its gradient's
+/// A parameter's ParameterSpec::order, and the sum of the squares of its gradient's
 /// elements.
 using OrderedSquare = std::pair<int, double>;
 

@@ -67,8 +67,8 @@ class Gpt {
   /// Returns the units as plain values, from which layouts are built. The result equals that of
   /// Plan::units for the model's plan.
   std::vector<StoredUnit> stored_units() const;
-  /// Returns the parameter with this order number. Throws std::out_of_range if the model has no
-  /// such parameter.
+  /// Returns the parameter whose ParameterSpec::order is `order`. Throws std::out_of_range if the
+  /// model has no such parameter.
   Parameter& parameter(int order) const;
 
   const GptConfig& config() const { return config_; }

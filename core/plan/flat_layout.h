@@ -56,8 +56,8 @@ class FlatLayout {
   /// Returns the indices of the buckets that hold a unit's own parameters, ascending. There is
   /// nearly always just one. Throws std::out_of_range if the unit is not in this layout.
   std::vector<std::size_t> buckets_of(int unit) const;
-  /// Returns the index of the bucket that holds the parameter with this order number. Throws
-  /// std::out_of_range if none does.
+  /// Returns the index of the bucket that holds the parameter whose ParameterSpec::order is
+  /// `order`. Throws std::out_of_range if none does.
   std::size_t bucket_holding(int order) const;
   /// Returns the pieces of parameters in shard i of the bucket, in order.
   std::vector<Piece> shard(const Bucket& bucket, int i) const;

@@ -40,7 +40,7 @@ struct Footprint {
   /// keeps N h.
   std::int64_t pending = 0;
 
-  // Peak memory during an action beyond the stashes of all held microbatches. The current
+  // Peak memory during an action, in addition to the stashes of all held microbatches. The current
   // microbatch is counted with its full stash, and x or dy are counted from their arrival.
   /// The forward pass only allocates, so its peak is at its end. The peak is the size of the
   /// output, N h, if the stage sends one.

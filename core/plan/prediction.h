@@ -76,9 +76,9 @@ struct Predicted {
   PerCategory<Figure> peak_bytes{};
   std::string schedule;  ///< name of the schedule, if the steps follow one
   int stages = 0;
-  /// Computes the order in which replicas' gradients are added; unset if replicas are added one
-  /// after another. If the run's results differ from those of a single-device run, the order helps
-  /// to distinguish rounding errors from mistakes.
+  /// Computes the order in which replicas' gradients are added; unset if it is the order of the
+  /// replicas, starting with replica 0. If the run's results differ from those of a single-device
+  /// run, the order helps to distinguish rounding errors from mistakes.
   std::function<SumOrder()> sum_order;
 
   /// Returns the names of the figures that are not predicted, such as "all_reduce" or "peak

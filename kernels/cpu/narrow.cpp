@@ -44,7 +44,8 @@ class Widened {
     // The f32 kernel reports missing memory and overlapping rows.
     if (view.data == nullptr || view.elements() == 0 || view.row_stride < view.shape.last())
       return wide;
-    // The copy keeps the row stride, because the f32 kernel checks contiguity.
+    // The copy keeps the row stride, so that the f32 kernel still rejects a view that is not
+    // contiguous but must be.
     const std::int64_t rows = view.shape.rows();
     const std::int64_t elements = (rows - 1) * view.row_stride + view.shape.last();
     auto& memory = memory_.at(taken_++);

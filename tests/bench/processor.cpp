@@ -30,8 +30,8 @@ double thread_seconds_now() {
 
 namespace {
 
-/// Independent sums, enough to hide the latency of the instruction (4 cycles, with two instructions
-/// per cycle).
+/// The number of independent accumulators. Hiding a latency of 4 cycles at two multiply-adds per
+/// cycle takes at least 8.
 constexpr int sums = 12;
 constexpr int repetitions = 200'000;
 

@@ -346,7 +346,8 @@ TEST_CASE("emulated: new memory is filled with 0xff bytes") {
   const auto gpu = library().open(0);
   Scope scope{*gpu};
   const Queue queue = scope.queue();
-  // Starts with a size not used before.
+  // No earlier test allocates this size, so the first iteration gets new memory; the later ones
+  // may reuse it.
   std::vector<int> host(13 * n, 5);
   const std::size_t size = 13 * bytes;
   for (int i = 0; i < 3; ++i) {

@@ -51,7 +51,7 @@ struct Random {
   int below(int n) { return static_cast<int>(engine() % static_cast<unsigned>(n)); }
 };
 
-/// Returns up to two cuts, whose numbers of parts need not divide the tensor's dimensions.
+/// Returns up to two random cuts. The number of parts need not divide the dimension.
 std::vector<DimensionCut> any_cuts(Random& random, const Shape& shape, std::vector<int>& parts) {
   std::vector<DimensionCut> cuts;
   for (int n = random.below(3); n > 0; --n) {

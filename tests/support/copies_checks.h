@@ -257,8 +257,9 @@ inline double worst_difference(const std::vector<NamedValues>& a,
 }
 
 /// Runs all schemes on this run's ranks. Their results must be bitwise identical to each other and
-/// to those of one device that adds in their order, and close to those of one device that adds one
-/// replica after another. The final loss must be below `left` times the initial loss.
+/// to a single-device run that sums the replicas' gradients in the same order. They must be close
+/// to a single-device run that sums the gradients in the order of the replicas. The final loss must
+/// be below `left` times the initial loss.
 inline std::string check_copies(Rank& rank, const Options& options, std::int64_t bucket_bytes,
                                 double left = 0.8) {
   std::string wrong;

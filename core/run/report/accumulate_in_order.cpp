@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-/// All gradients of a model, keyed by their parameters' order numbers.
+/// All gradients of a model, keyed by ParameterSpec::order.
 using Gradients = std::map<int, Tensor>;
 
 /// Moves the gradients out of the model and leaves zeros in their place. Does not touch a tied

@@ -9,9 +9,9 @@
 namespace lockstep {
 
 /// Throws UsageError unless the checkpoint of --load can be loaded into the run's model. Sets
-/// `trained_steps` (0 if the checkpoint has no optimizer state) and `loaded_state`. A rank that
-/// this program started under mpirun does not check the values, because the launching process has
-/// done so.
+/// `trained_steps` (0 if the checkpoint has no optimizer state) and `loaded_state`. Also
+/// verifies the contents of the files, except on a rank that this program started under mpirun: the
+/// launching process has already verified them.
 void check_checkpoint(Options& options);
 
 /// Loads the trained parameters into a whole model, saves it if --save is given (with the

@@ -1,10 +1,10 @@
 #pragma once
 
 /// Replaces kernels/cuda/ptx.cuh with the same functions, written only from the tables and figures
-/// of the PTX ISA manual. A warp's registers are gathered into whole matrices by the manual's
-/// formulas, the operation is applied to the matrices, and the result is distributed to the
-/// registers. A kernel that confuses two elements therefore computes a wrong result on the emulator
-/// too.
+/// of the PTX ISA manual. Each function gathers a warp's registers into whole matrices
+/// according to the manual's formulas, applies the operation to the matrices, and distributes the
+/// result back to the registers. A kernel that confuses two elements therefore computes a wrong
+/// result on the emulator too.
 ///
 /// Asynchronous copies complete as late as allowed. When a copy starts, it fills its destination
 /// with NaN; the copied bytes arrive when the thread that started the copy waits for the copy's
@@ -65,8 +65,8 @@ void finish_mma(unsigned, void* const* lanes) {
     const int group = lane >> 2, in_group = lane % 4;
     for (int i = 0; i < 4; ++i) {
       const int row = i < 2 ? group : group + 8, column = in_group * 2 + (i & 1);
-      // The order of the hardware's sums is unspecified; here products are exact and sums are in
-      // f32.
+      // The hardware's summation order is unspecified. The emulator adds exact products in f32, in
+      // ascending order of k.
       float sum = c[row][column];
       for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
       mine.d[i] = sum;
