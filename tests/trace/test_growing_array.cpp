@@ -9,21 +9,6 @@
 
 using namespace lockstep;
 
-namespace {
-
-long peak_kilobytes() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;
-}
-
-struct Element {
-  long number = 0;
-  char rest[56] = {};
-};
-
-}  // namespace
-
 TEST_CASE("a growing array holds what a vector holds") {
   std::mt19937 random{1};
   GrowingArray<int> array;
@@ -62,6 +47,21 @@ TEST_CASE("a growing array holds what a vector holds") {
 }
 
 #ifndef __SANITIZE_ADDRESS__  // whose realloc copies
+namespace {
+
+long peak_kilobytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+struct Element {
+  long number = 0;
+  char rest[56] = {};
+};
+
+}  // namespace
+
 TEST_CASE("a growing array is never in memory twice") {
   constexpr std::size_t count = (1 << 22) + 1000;  // a vector would just have doubled
   const long before = peak_kilobytes();
