@@ -85,6 +85,27 @@ TEST_CASE("a window stays wide enough for doubles to tell its pixels apart") {
   check();
 }
 
+TEST_CASE("between distant times, a window is never empty") {
+  Timeline timeline;
+  for (const double far : {1e15, 1e18, 9e18, -1e18}) {
+    CAPTURE(far);
+    Viewport viewport;
+    viewport.go_to({far, far + 1e12});
+    viewport.advance(timeline, 0, true);
+    viewport.go_to({3, 1003});
+    for (int frame = 0; frame < 100; ++frame) {
+      viewport.advance(timeline, 0.1, false);
+      REQUIRE(viewport.window().width() >= 99);
+    }
+    CHECK(viewport.window().width() == doctest::Approx(1000));
+    viewport.go_to({far, far + 1e12});
+    viewport.advance(timeline, 0, true);
+    viewport.go_to({3, 1003});
+    viewport.advance(timeline, 0, true);
+    CHECK(viewport.window().width() == doctest::Approx(1000));
+  }
+}
+
 TEST_CASE("step by step") {
   Timeline timeline;
   read(sample_traces(sample_1f1b(4, 8, 5)), timeline);

@@ -103,9 +103,15 @@ void Viewport::advance(const Timeline& timeline, double seconds, bool at_once) {
     const double width = window_.width();
     window_ = {target_.end - width, target_.end};
   }
-  const double share = at_once ? 1 : 1 - std::exp(-seconds / glide_seconds);
+  if (at_once) {
+    window_ = target_;
+    return;
+  }
+  const double share = 1 - std::exp(-seconds / glide_seconds);
   window_.begin += share * (target_.begin - window_.begin);
   window_.end += share * (target_.end - window_.end);
+  // A glide that crosses distant times rounds both ends, perhaps to the same number.
+  window_ = resolvable(window_);
   const double near = arrived * target_.width();
   if (std::abs(window_.begin - target_.begin) + std::abs(window_.end - target_.end) < near) {
     window_ = target_;
