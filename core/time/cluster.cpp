@@ -67,6 +67,14 @@ const std::vector<Cluster>& all_presets() {
   return presets;
 }
 
+/// Returns a wrong value for an error message. The text of an array or an object could be very
+/// long, and computing it takes a stack as deep as the value.
+std::string shown(const json& value) {
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "an object";
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 /// Reads numbers from a JSON object and records which keys were read, so that an unknown key can be
 /// reported as an error.
 class Reader {
@@ -82,7 +90,7 @@ class Reader {
     if (null_is_infinite && value.is_null()) return std::numeric_limits<double>::infinity();
     if (!value.is_number() || !(value.get<double>() >= least))
       throw UsageError(fmt::format("{}: '{}' is {}; wants a number {} {}{}", where_, key,
-                                   value.dump(), least > 0 ? "of at least" : "not below", least,
+                                   shown(value), least > 0 ? "of at least" : "not below", least,
                                    null_is_infinite ? ", or null for infinite" : ""));
     return value.get<double>();
   }
@@ -90,7 +98,7 @@ class Reader {
     const double value = number(key, 1);
     if (value != std::floor(value) || value > most_ranks)
       throw UsageError(fmt::format("{}: '{}' is {}; wants a whole number of at most {}", where_,
-                                   key, object_.at(key).dump(), most_ranks));
+                                   key, shown(object_.at(key)), most_ranks));
     return static_cast<int>(value);
   }
   /// Reads a duration of at most one day, which exceeds any real latency and keeps sums of
@@ -99,7 +107,7 @@ class Reader {
     const double value = number(key, 0);
     if (value > longest_seconds)
       throw UsageError(fmt::format("{}: '{}' is {}; wants a number of at most {} seconds", where_,
-                                   key, object_.at(key).dump(), longest_seconds));
+                                   key, shown(object_.at(key)), longest_seconds));
     return value;
   }
   Link link(const char* key) {
@@ -126,7 +134,7 @@ class Reader {
           (!found.empty() && bytes <= static_cast<double>(found.back().from_bytes)))
         throw UsageError(
             fmt::format("{}: '{}': 'from_bytes' is {}; wants whole numbers that ascend, at most {}",
-                        where_, key, each.at("from_bytes").dump(), most_bytes));
+                        where_, key, shown(each.at("from_bytes")), most_bytes));
       found.push_back({static_cast<std::int64_t>(bytes), inner.seconds("latency_seconds"),
                        inner.number("bandwidth", 1, true)});
       inner.no_others();
