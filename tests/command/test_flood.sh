@@ -22,6 +22,8 @@ clients=()
 shown=''
 trap 'kill -9 $shown "${clients[@]}" 2>/dev/null; rm -rf "$scratch"' EXIT
 client() { perl "$here/flood.pl" "$@" 2>>"$scratch/clients" & clients+=($!); }
+# The address sanitizer keeps freed memory, and takes more than --memory allows from the start.
+sanitized=$(grep -c __asan_init "$viewer")
 memory_now() { awk '/^VmRSS:/ {print int($2 / 1024)}' "/proc/$shown/status"; }
 memory_peak() { awk '/^VmHWM:/ {print int($2 / 1024)}' "/proc/$shown/status"; }
 
@@ -54,11 +56,11 @@ sleep 2
 peak=$(memory_peak)
 echo "$empty MB before the flood, $peak MB at its peak, with a limit of $limit MB"
 # The limit does not cover what the viewer has received but not yet parsed.
-claim "its memory stays near the limit" [ "$peak" -lt $((limit + 64)) ]
+[ "$sanitized" -gt 0 ] || claim "its memory stays near the limit" [ "$peak" -lt $((limit + 64)) ]
 client spans "$port" after 0 1
 if [ -n "$full" ]; then client lines "$port" after 1 3000; client lines "$port" after 2 3000; sleep 20; fi
 smaller() { [ "$(memory_now)" -lt $((empty + 100)) ]; }
-claim "a new run frees the memory" within 60 smaller
+[ "$sanitized" -gt 0 ] || claim "a new run frees the memory" within 60 smaller
 echo "$(memory_now) MB with the next run"
 client spans "$port" again 0 $flood
 if [ -n "$full" ]; then sleep 15; else sleep 1; fi
