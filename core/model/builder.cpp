@@ -24,7 +24,7 @@ std::unique_ptr<Layer> ModelBuilder::layernorm(const LayerSite& site, const Para
   return std::make_unique<LayerNorm>(site, gain, bias);
 }
 std::unique_ptr<Layer> ModelBuilder::attention_core(const LayerSite& site) const {
-  return std::make_unique<AttentionCore>(site, site.config.heads);
+  return std::make_unique<AttentionCore>(site, heads(site));
 }
 std::unique_ptr<Layer> ModelBuilder::mlp(const LayerSite& site) const {
   return std::make_unique<Mlp>(site, *this);

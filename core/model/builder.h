@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/comm/axis_groups.h"
 #include "core/model/layer.h"
 #include "core/plan/plan.h"
 
@@ -21,6 +22,14 @@ struct LayerSite {
   /// The slice of each parameter that the rank holds, by parameter order; null if the rank holds
   /// all parameters in full.
   const std::map<int, Slice>* slices = nullptr;
+  /// The groups of the rank on which the layer runs; null on one device. A layer that communicates
+  /// keeps its Group, which must outlive the layer.
+  AxisGroups* groups = nullptr;
+
+  /// Returns this rank's group along `axis`, or null if the axis has only one rank.
+  Group* group(Axis axis) const {
+    return groups != nullptr && groups->size(axis) > 1 ? &(*groups)[axis] : nullptr;
+  }
 
   /// Creates the parameter, or the rank's slice of it.
   Parameter parameter(const ParameterSpec& spec) const {
@@ -42,6 +51,9 @@ struct LinearSpec {
   int out = 0;
   WeightLayout layout = WeightLayout::in_out;
   LinearSplit split = LinearSplit::column;
+  /// Whether the forward pass adds the bias. False if this layer's output is one term of a sum over
+  /// ranks, and another rank adds the bias. The layer computes the bias's gradient in any case.
+  bool adds_bias = true;
   /// Set for a tied head: the Linear reads this parameter's value, adds the gradient to
   /// `tied_gradient`, and owns neither.
   Parameter* tied = nullptr;
@@ -61,7 +73,9 @@ class ModelBuilder {
   virtual std::unique_ptr<Layer> linear(const LayerSite& site, const LinearSpec& spec) const;
   virtual std::unique_ptr<Layer> layernorm(const LayerSite& site, const ParameterSpec& gain,
                                            const ParameterSpec& bias) const;
-  /// Maps queries, keys and values (b, s, 3h) to (b, s, h).
+  /// Returns the number of attention heads on this rank.
+  virtual int heads(const LayerSite& site) const { return site.config.heads; }
+  /// Maps the rank's queries, keys and values side by side, (b, s, 3w), to (b, s, w).
   virtual std::unique_ptr<Layer> attention_core(const LayerSite& site) const;
   virtual std::unique_ptr<Layer> mlp(const LayerSite& site) const;
   /// Builds a whole block, (b, s, h) -> (b, s, h), from the layers above.

@@ -30,10 +30,17 @@ Unit unit_of(int index, Part& part) {
 }  // namespace
 
 Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
-         const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices)
+         const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices,
+         AxisGroups* groups)
     : config_(valid(config)), device_(device), stage_(stage) {
   const auto site = [&](int layer) {
-    return LayerSite{config_, device_, seed, layer, storage, slices.empty() ? nullptr : &slices};
+    return LayerSite{.config = config_,
+                     .device = device_,
+                     .seed = seed,
+                     .layer = layer,
+                     .storage = storage,
+                     .slices = slices.empty() ? nullptr : &slices,
+                     .groups = groups};
   };
   const LayerSite ends = site(-1);
   if (stage_.embedding) {
@@ -64,7 +71,7 @@ Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_
 
 Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
          const ModelBuilder& builder, Storage storage)
-    : Gpt(config, device, stage, seed, builder, storage, {}) {}
+    : Gpt(config, device, stage, seed, builder, storage, {}, nullptr) {}
 
 namespace {
 
@@ -78,12 +85,13 @@ std::map<int, Slice> slices_of(const Plan& plan, const Place& place, int stage) 
 
 }  // namespace
 
-Gpt::Gpt(const Plan& plan, const Place& place, int stage, Device device, Storage storage)
+Gpt::Gpt(const Plan& plan, const Place& place, int stage, Device device, Storage storage,
+         AxisGroups* groups)
     : Gpt(plan.model(), device, plan.layers_of(stage), plan.seed, builder_of(plan), storage,
-          slices_of(plan, place, stage)) {}
+          slices_of(plan, place, stage), groups) {}
 
-Gpt::Gpt(const Plan& plan, const Place& place, Device device, Storage storage)
-    : Gpt(plan, place, place.only_stage(), device, storage) {}
+Gpt::Gpt(const Plan& plan, const Place& place, Device device, Storage storage, AxisGroups* groups)
+    : Gpt(plan, place, place.only_stage(), device, storage, groups) {}
 
 Gpt::~Gpt() = default;
 

@@ -23,11 +23,13 @@ class Gpt {
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
       const ModelBuilder& builder = {}, Storage storage = Storage::own);
   /// Builds one of the stages that a rank of the plan holds, with the rank's slices of the
-  /// parameters and the plan's builder.
+  /// parameters and the plan's builder. `groups` is for layers that communicate, whose ranks must
+  /// build them at the same point of the program; it must outlive the model.
   Gpt(const Plan& plan, const Place& place, int stage, Device device,
-      Storage storage = Storage::own);
+      Storage storage = Storage::own, AxisGroups* groups = nullptr);
   /// Builds the stage of a rank that holds exactly one (Place::only_stage).
-  Gpt(const Plan& plan, const Place& place, Device device, Storage storage = Storage::own);
+  Gpt(const Plan& plan, const Place& place, Device device, Storage storage = Storage::own,
+      AxisGroups* groups = nullptr);
   ~Gpt();
   Gpt(const Gpt&) = delete;
   Gpt& operator=(const Gpt&) = delete;
@@ -78,7 +80,8 @@ class Gpt {
  private:
   friend class HookScope;
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
-      const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices);
+      const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices,
+      AxisGroups* groups);
 
   /// These functions call `hook` for every technique. inwards() starts with the outermost
   /// technique, outwards() with the innermost.

@@ -6,6 +6,7 @@ Linear::Linear(const LayerSite& site, const LinearSpec& spec)
     : ops_(site.device, site.layer, site.config.dtype),
       in_(spec.in),
       out_(spec.out),
+      adds_bias_(spec.adds_bias),
       layout_(spec.layout),
       tied_(spec.tied),
       tied_gradient_(spec.tied_gradient) {
@@ -15,7 +16,7 @@ Linear::Linear(const LayerSite& site, const LinearSpec& spec)
 
 Tensor Linear::forward(Tensor x, Stash& stash) {
   Tensor y = ops_.activation({x.shape()[0], x.shape()[1], out_});
-  ops_.linear_forward(x, weight(), bias_.value, y, layout_);
+  ops_.linear_forward(x, weight(), adds_bias_ ? bias_.value : View{}, y, layout_);
   stash.of<Saved>(this).x = std::move(x);
   return y;
 }

@@ -16,6 +16,10 @@ class Linear : public Layer {
   void backward_weight(Stash& stash) override;
   void collect(std::vector<Parameter*>& parameters) override;
 
+  /// Releases the saved x. Put an equal x back with restore_input() before the weight half.
+  void release_input(Stash& stash) { stash.saved<Saved>(this).x.reset(); }
+  void restore_input(Tensor x, Stash& stash) { stash.saved<Saved>(this).x = std::move(x); }
+
  private:
   struct Saved {
     Tensor x;
@@ -27,6 +31,7 @@ class Linear : public Layer {
 
   Ops ops_;
   int in_, out_;
+  bool adds_bias_;
   WeightLayout layout_;
   Parameter weight_, bias_;
   Parameter* tied_;

@@ -58,7 +58,7 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
       place(plan.place(id)),
       endpoint{*transport, device, options.platform.comm},
       world(endpoint, all_ranks(count), "world", transport->open_channels(Group::channels_taken)),
-      axis_channels_(transport->open_channels(axes_with_experts * Group::channels_taken)) {
+      groups(endpoint, place, world) {
   trace.set_kernels(options.output.kernels);
   transport->computes_on(compute);
   if (!gpu) return;
@@ -80,16 +80,6 @@ std::string Rank::cause(const std::exception& error) const {
     return first.what();
   }
   return error.what();
-}
-
-Group& Rank::group(Axis axis) {
-  if (place.size(axis) == count) return world;
-  const auto i = static_cast<std::size_t>(axis);
-  if (!axis_groups_[i])
-    axis_groups_[i] =
-        std::make_unique<Group>(endpoint, place.group(axis), name_of(axis),
-                                axis_channels_ + static_cast<int>(i) * Group::channels_taken);
-  return *axis_groups_[i];
 }
 
 }  // namespace lockstep

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <array>
 #include <exception>
 #include <memory>
 #include <string>
 
-#include "core/comm/group.h"
+#include "core/comm/axis_groups.h"
 #include "core/plan/plan.h"
 #include "core/run/launch/gpus.h"
 #include "core/run/options/options.h"
@@ -22,11 +21,8 @@ struct Rank {
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
-  /// The group of ranks that differ from this one on one axis only, in order of their coordinate on
-  /// that axis: for example, this rank's replicas (dp), or the stages of its pipeline (pp). The
-  /// first call creates the group; all members must make this call at the same point in the
-  /// program.
-  Group& group(Axis axis);
+  /// Returns this rank's group along one axis of the mesh; see AxisGroups.
+  Group& group(Axis axis) { return groups[axis]; }
 
   const int id;  ///< 0 .. count - 1
   const int count;
@@ -40,15 +36,12 @@ struct Rank {
   const Plan plan;    ///< the run's plan, the same on every rank
   const Place place;  ///< this rank's coordinates and its part of the model
   Endpoint endpoint;
-  Group world;  ///< all ranks
+  Group world;        ///< all ranks
+  AxisGroups groups;  ///< for the layers that communicate (LayerSite::groups)
 
   /// Returns why the run failed, given that `error` ended this rank. If the transport already knew
   /// of a failure, that failure is the cause, and `error` is only a consequence.
   std::string cause(const std::exception& error) const;
-
- private:
-  int axis_channels_;  ///< the first channel of the axes' groups
-  std::array<std::unique_ptr<Group>, axes_with_experts> axis_groups_;
 };
 
 }  // namespace lockstep

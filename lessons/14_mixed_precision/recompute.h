@@ -129,7 +129,7 @@ class Recomputing : public Base {
 
   std::unique_ptr<Layer> attention_core(const LayerSite& site) const override {
     if (mode_ != Recompute::none) return Base::attention_core(site);
-    return std::make_unique<KeepingAttentionCore>(site, site.config.heads);
+    return std::make_unique<KeepingAttentionCore>(site, this->heads(site));
   }
 
   std::unique_ptr<Layer> block(const LayerSite& site) const override {

@@ -1,0 +1,20 @@
+#include "core/comm/axis_groups.h"
+
+namespace lockstep {
+
+AxisGroups::AxisGroups(Endpoint endpoint, const Place& place, Group& world)
+    : endpoint_(endpoint),
+      place_(place),
+      world_(world),
+      channels_(endpoint.transport.open_channels(axes_with_experts * Group::channels_taken)) {}
+
+Group& AxisGroups::operator[](Axis axis) {
+  if (place_.size(axis) == world_.size()) return world_;
+  const auto i = static_cast<std::size_t>(axis);
+  if (!groups_[i])
+    groups_[i] = std::make_unique<Group>(endpoint_, place_.group(axis), name_of(axis),
+                                         channels_ + static_cast<int>(i) * Group::channels_taken);
+  return *groups_[i];
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "core/comm/group.h"
+#include "core/plan/plan.h"
+
+namespace lockstep {
+
+/// One rank's process groups: along each axis of the mesh, the ranks that differ from this rank on
+/// that axis only. These are the rank's replicas along dp, the stages of its pipeline along pp, and
+/// the ranks that share its layers along tp.
+class AxisGroups {
+ public:
+  /// `place` and `world`, the group of all ranks, must outlive this object. All ranks of the run
+  /// must create their AxisGroups at the same point of the program.
+  AxisGroups(Endpoint endpoint, const Place& place, Group& world);
+
+  /// Returns the number of ranks along the axis, without creating their group.
+  int size(Axis axis) const { return place_.size(axis); }
+  /// Returns the group, whose members are in order of their coordinate. The first call creates the
+  /// group; all members must make this call at the same point of the program.
+  Group& operator[](Axis axis);
+
+ private:
+  Endpoint endpoint_;
+  const Place& place_;
+  Group& world_;
+  int channels_;  ///< the first channel of the groups
+  std::array<std::unique_ptr<Group>, axes_with_experts> groups_;
+};
+
+}  // namespace lockstep
