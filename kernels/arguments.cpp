@@ -71,16 +71,32 @@ void want_lse(const char* kernel, const Attention& n, Named lse, Named q) {
   want(kernel, lse.view.shape == Shape{n.b, n.heads, n.s}, lse, q, "lse must be (b, heads, s)");
 }
 
-Embedding embedding(const char* kernel, Named tokens, Named table, Named positions, Named x) {
+Embedding embedding_without_positions(const char* kernel, Named tokens, Named table, Named x) {
   want_indices(kernel, tokens);
-  want_contiguous(kernel, {table, positions, x});
+  want_contiguous(kernel, {table, x});
   const Embedding n{x.view.shape.rows(), tokens.view.shape.last(), x.view.shape.last(),
                     table.view.shape.rows()};
   want(kernel, tokens.view.elements() == n.rows, tokens, x, "there must be one token for each row");
   want(kernel, table.view.shape.last() == n.h, table, x, "both must have h columns");
+  return n;
+}
+
+Embedding embedding(const char* kernel, Named tokens, Named table, Named positions, Named x) {
+  want_indices(kernel, tokens);
+  want_contiguous(kernel, {table, positions, x});
+  const Embedding n = embedding_without_positions(kernel, tokens, table, x);
   want(kernel, positions.view.shape.last() == n.h, positions, x, "both must have h columns");
   want(kernel, positions.view.shape.rows() >= n.s, positions, tokens,
        "there must be a position for each of the s tokens of a sequence");
+  return n;
+}
+
+Embedding embedding_part(const char* kernel, Named tokens, const VocabularyPart& part, Named table,
+                         Named positions, Named x) {
+  const Embedding n = positions.view ? embedding(kernel, tokens, table, positions, x)
+                                     : embedding_without_positions(kernel, tokens, table, x);
+  want(kernel, part.first >= 0 && part.count >= 0 && part.count <= n.vocabulary, table, x,
+       "the table must have a row for each token of the part");
   return n;
 }
 
@@ -173,6 +189,20 @@ Embedding embedding_backward(View tokens, View dx, View dtokens_table, View dpos
                    {"dpositions_table", dpositions_table}, {"dx", dx});
 }
 
+Embedding embedding_part_forward(View tokens, const VocabularyPart& part, View tokens_table,
+                                 View positions_table, View x) {
+  return embedding_part("embedding_part_forward", {"tokens", tokens}, part,
+                        {"tokens_table", tokens_table}, {"positions_table", positions_table},
+                        {"x", x});
+}
+
+Embedding embedding_part_backward(View tokens, const VocabularyPart& part, View dx,
+                                  View dtokens_table, View dpositions_table) {
+  return embedding_part("embedding_part_backward", {"tokens", tokens}, part,
+                        {"dtokens_table", dtokens_table}, {"dpositions_table", dpositions_table},
+                        {"dx", dx});
+}
+
 Matrix cross_entropy_forward(View logits, View targets, View losses, View lse) {
   constexpr const char* kernel = "cross_entropy_forward";
   want_contiguous(kernel, {{"logits", logits}});
@@ -190,6 +220,44 @@ Matrix cross_entropy_backward(View logits, View targets, View lse, View dlogits)
   want_targets(kernel, {"targets", targets}, {"logits", logits});
   want_same_elements(kernel, {"lse", lse}, {"targets", targets});
   want_same_rows(kernel, {"dlogits", dlogits}, {"logits", logits});
+  return matrix(logits);
+}
+
+Matrix cross_entropy_part_forward(View logits, View targets, const VocabularyPart& part,
+                                  View statistics) {
+  constexpr const char* kernel = "cross_entropy_part_forward";
+  want_contiguous(kernel, {{"logits", logits}});
+  want_statistics(kernel, {{"statistics", statistics}});
+  want_targets(kernel, {"targets", targets}, {"logits", logits});
+  want(kernel, statistics.elements() == 3 * logits.shape.rows(), {"statistics", statistics},
+       {"logits", logits}, "there must be three statistics for each row");
+  want(kernel, part.first >= 0 && part.count >= 0 && part.count <= logits.shape.last(),
+       {"logits", logits}, {"statistics", statistics},
+       "there must be a column for each token of the part");
+  return matrix(logits);
+}
+
+Matrix cross_entropy_merge(View statistics, View losses, View lse) {
+  constexpr const char* kernel = "cross_entropy_merge";
+  want_statistics(kernel, {{"statistics", statistics}, {"losses", losses}, {"lse", lse}});
+  want_same_elements(kernel, {"lse", lse}, {"losses", losses});
+  const std::int64_t each = 3 * losses.elements();
+  want(kernel, each > 0 && statistics.elements() % each == 0, {"statistics", statistics},
+       {"losses", losses}, "each rank must have three statistics for each loss");
+  return {statistics.elements() / each, losses.elements()};
+}
+
+Matrix cross_entropy_part_backward(View logits, View targets, const VocabularyPart& part, View lse,
+                                   View dlogits) {
+  constexpr const char* kernel = "cross_entropy_part_backward";
+  want_contiguous(kernel, {{"logits", logits}, {"dlogits", dlogits}});
+  want_statistics(kernel, {{"lse", lse}});
+  want_targets(kernel, {"targets", targets}, {"logits", logits});
+  want_same_elements(kernel, {"lse", lse}, {"targets", targets});
+  want_same_rows(kernel, {"dlogits", dlogits}, {"logits", logits});
+  want(kernel, part.first >= 0 && part.count >= 0 && part.count <= logits.shape.last(),
+       {"logits", logits}, {"dlogits", dlogits},
+       "there must be a column for each token of the part");
   return matrix(logits);
 }
 

@@ -40,8 +40,21 @@ Attention attention_backward(View dy, View q, View k, View v, View y, View lse, 
 Embedding embedding_forward(View tokens, View tokens_table, View positions_table, View x);
 Embedding embedding_backward(View tokens, View dx, View dtokens_table, View dpositions_table);
 
+/// `positions_table` and its gradient may be empty.
+Embedding embedding_part_forward(View tokens, const VocabularyPart& part, View tokens_table,
+                                 View positions_table, View x);
+Embedding embedding_part_backward(View tokens, const VocabularyPart& part, View dx,
+                                  View dtokens_table, View dpositions_table);
+
 Matrix cross_entropy_forward(View logits, View targets, View losses, View lse);
 Matrix cross_entropy_backward(View logits, View targets, View lse, View dlogits);
+
+Matrix cross_entropy_part_forward(View logits, View targets, const VocabularyPart& part,
+                                  View statistics);
+/// Returns (ranks, N).
+Matrix cross_entropy_merge(View statistics, View losses, View lse);
+Matrix cross_entropy_part_backward(View logits, View targets, const VocabularyPart& part, View lse,
+                                   View dlogits);
 
 // The checks of elementwise kernels return the number of elements.
 std::int64_t gelu_forward(View x, View y);

@@ -23,6 +23,13 @@ struct AdamWStep {
   std::int64_t step = 1;        ///< counted from 1, for the bias corrections 1 - beta^step
 };
 
+/// The part of a vocabulary that one rank holds: tokens [first, first + count). The rank's rows of
+/// the token table, and its columns of the logits, may be followed by padding.
+struct VocabularyPart {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
 /// The arithmetic of a GPT's forward and backward passes, on Views. The kernels do not depend on
 /// ranks, tensors or time, and allocate no memory that outlives a call. Call a member like a
 /// function: kernels.add(queue, a, b, y).
@@ -87,6 +94,18 @@ struct Kernels {
   Kernel<void(Queue, Indices tokens, In dx, InOut dtokens_table, InOut dpositions_table)>
       embedding_backward;
 
+  /// Computes one rank's term of embedding_forward's result; the sum over ranks is the result.
+  /// `tokens_table` (rows, h) has the rows of the tokens in `part`, and other tokens add nothing.
+  /// `positions_table` may be empty, because only one rank may add the positions.
+  Kernel<void(Queue, Indices tokens, VocabularyPart part, In tokens_table, In positions_table,
+              Out x)>
+      embedding_part_forward;
+  /// Adds each row of dx (b, s, h) to the gradient of its token's row, if the token is in `part`,
+  /// and to that of its position's row, in ascending order of (b, s).
+  Kernel<void(Queue, Indices tokens, VocabularyPart part, In dx, InOut dtokens_table,
+              InOut dpositions_table)>
+      embedding_part_backward;
+
   // -- loss ---------------------------------------------------------------------------------------
   /// losses (N) = -log softmax(logits (N, V))[targets (N) i32]; lse (N) is kept for the backward
   /// pass.
@@ -94,6 +113,19 @@ struct Kernels {
   /// dlogits (N, V) = (softmax(logits) - onehot(targets)) * scale. dlogits may be logits.
   Kernel<void(Queue, In logits, Indices targets, In32 lse, float scale, Out dlogits)>
       cross_entropy_backward;
+
+  /// Computes three statistics (3, N) of one rank's columns of the logits (N, columns): each row's
+  /// maximum m, its Σ exp(logit - m), and its target's logit, which is 0 if the target is not in
+  /// `part`. Padding is not read. With no tokens in `part`, m is -∞ and the sum 0.
+  Kernel<void(Queue, In logits, Indices targets, VocabularyPart part, Out32 statistics)>
+      cross_entropy_part_forward;
+  /// Merges the ranks' `statistics` (ranks, 3, N), in order, into cross_entropy_forward's results.
+  Kernel<void(Queue, In32 statistics, Out32 losses, Out32 lse)> cross_entropy_merge;
+  /// Computes one rank's columns of cross_entropy_backward's result, and zeros for padding. dlogits
+  /// may be logits.
+  Kernel<void(Queue, In logits, Indices targets, VocabularyPart part, In32 lse, float scale,
+              Out dlogits)>
+      cross_entropy_part_backward;
 
   // -- elementwise --------------------------------------------------------------------------------
   /// y = a + b; y may be a or b.
@@ -136,8 +168,13 @@ constexpr void for_each_kernel(Visit visit) {
   visit("attention_backward", &Kernels::attention_backward);
   visit("embedding_forward", &Kernels::embedding_forward);
   visit("embedding_backward", &Kernels::embedding_backward);
+  visit("embedding_part_forward", &Kernels::embedding_part_forward);
+  visit("embedding_part_backward", &Kernels::embedding_part_backward);
   visit("cross_entropy_forward", &Kernels::cross_entropy_forward);
   visit("cross_entropy_backward", &Kernels::cross_entropy_backward);
+  visit("cross_entropy_part_forward", &Kernels::cross_entropy_part_forward);
+  visit("cross_entropy_merge", &Kernels::cross_entropy_merge);
+  visit("cross_entropy_part_backward", &Kernels::cross_entropy_part_backward);
   visit("add", &Kernels::add);
   visit("scale", &Kernels::scale);
   visit("fill", &Kernels::fill);

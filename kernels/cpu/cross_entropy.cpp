@@ -76,11 +76,65 @@ void cross_entropy_backward(Queue, In logits, Indices targets, In32 lse, float s
   }
 }
 
+void cross_entropy_part_forward(Queue, In logits, Indices targets, VocabularyPart part,
+                                Out32 statistics) {
+  const auto [rows, columns] =
+      arguments::cross_entropy_part_forward(logits, targets, part, statistics);
+  float* const maxima = statistics.f32();
+  float* const sums = maxima + rows;
+  float* const target_logits = sums + rows;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* const in = logits.f32() + row * columns;
+    const element::SoftmaxPart mine = softmax_part(in, part.count);
+    const std::int64_t target = targets.i32()[row] - part.first;
+    maxima[row] = mine.maximum;
+    sums[row] = mine.sum;
+    target_logits[row] = target >= 0 && target < part.count ? in[target] : 0.0F;
+  }
+}
+
+void cross_entropy_merge(Queue, In32 statistics, Out32 losses, Out32 lse) {
+  const auto [ranks, rows] = arguments::cross_entropy_merge(statistics, losses, lse);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    element::SoftmaxPart whole;
+    float target_logit = 0;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const float* const of_rank = statistics.f32() + 3 * rank * rows + row;
+      whole = merge(whole, {of_rank[0], of_rank[rows]});
+      target_logit += of_rank[2 * rows];
+    }
+    const float log_sum = std::log(whole.sum);
+    lse.f32()[row] = whole.maximum + log_sum;
+    losses.f32()[row] = log_sum + (whole.maximum - target_logit);
+  }
+}
+
+void cross_entropy_part_backward(Queue, In logits, Indices targets, VocabularyPart part, In32 lse,
+                                 float scale, Out dlogits) {
+  const auto [rows, columns] =
+      arguments::cross_entropy_part_backward(logits, targets, part, lse, dlogits);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* const in = logits.f32() + row * columns;
+    float* const out = dlogits.f32() + row * columns;
+    const float log_sum = lse.f32()[row];
+    const std::int64_t target = targets.i32()[row] - part.first;
+    const bool mine = target >= 0 && target < part.count;
+    const float target_probability = mine ? element::exp(in[target] - log_sum) : 0.0F;
+#pragma GCC ivdep  // dlogits may be logits
+    for (std::int64_t i = 0; i < part.count; ++i) out[i] = element::exp(in[i] - log_sum) * scale;
+    std::fill(out + part.count, out + columns, 0.0F);
+    if (mine) out[target] = (target_probability - 1.0F) * scale;
+  }
+}
+
 }  // namespace
 
 void set_cross_entropy(Kernels& kernels) {
   kernels.cross_entropy_forward = cross_entropy_forward;
   kernels.cross_entropy_backward = cross_entropy_backward;
+  kernels.cross_entropy_part_forward = cross_entropy_part_forward;
+  kernels.cross_entropy_merge = cross_entropy_merge;
+  kernels.cross_entropy_part_backward = cross_entropy_part_backward;
 }
 
 }  // namespace lockstep::cpu

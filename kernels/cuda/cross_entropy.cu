@@ -45,35 +45,42 @@ __device__ element::SoftmaxPart take(element::SoftmaxPart part, const Chunk<T, s
   return {largest, sum};
 }
 
+/// Computes the softmax statistics of the first `count` logits of a row, with all of the block's
+/// threads. The result is on the first thread.
+template <class T>
+__device__ element::SoftmaxPart part_of_row(const T* in, int count) {
+  using Merged = BlockReduction<element::SoftmaxPart, threads>;
+  __shared__ typename Merged::Storage storage;
+  constexpr int size = per_vector<T>;
+  const Source<T> source{in, in + count};
+
+  element::SoftmaxPart part;
+  for (int first = static_cast<int>(threadIdx.x) * size; first < count;
+       first += chunks * threads * size) {
+    Chunk<T, size> chunk[chunks];
+    int here[chunks];
+#pragma unroll
+    for (int c = 0; c < chunks; ++c) {
+      const int left = count - (first + c * threads * size);
+      here[c] = left >= size ? size : (left > 0 ? left : 0);
+      chunk[c] = source.template load<size>(first + c * threads * size, here[c], T{});
+    }
+#pragma unroll
+    for (int c = 0; c < chunks; ++c)
+      if (here[c] > 0) part = take(part, chunk[c], here[c]);
+  }
+  return Merged(storage).on_first_thread(
+      part,
+      [](const element::SoftmaxPart& a, const element::SoftmaxPart& b) { return merge(a, b); });
+}
+
 template <class T>
 __global__ void __launch_bounds__(threads)
     forward_kernel(const T* logits, const std::int32_t* targets, float* losses, float* lse,
                    int vocabulary) {
-  using Merged = BlockReduction<element::SoftmaxPart, threads>;
-  __shared__ typename Merged::Storage storage;
-  constexpr int size = per_vector<T>;
   const std::int64_t row = blockIdx.x;
   const T* const in = logits + row * vocabulary;
-  const Source<T> source{in, in + vocabulary};
-
-  element::SoftmaxPart part;
-  for (int first = static_cast<int>(threadIdx.x) * size; first < vocabulary;
-       first += chunks * threads * size) {
-    Chunk<T, size> chunk[chunks];
-    int count[chunks];
-#pragma unroll
-    for (int c = 0; c < chunks; ++c) {
-      const int left = vocabulary - (first + c * threads * size);
-      count[c] = left >= size ? size : (left > 0 ? left : 0);
-      chunk[c] = source.template load<size>(first + c * threads * size, count[c], T{});
-    }
-#pragma unroll
-    for (int c = 0; c < chunks; ++c)
-      if (count[c] > 0) part = take(part, chunk[c], count[c]);
-  }
-  part = Merged(storage).on_first_thread(
-      part,
-      [](const element::SoftmaxPart& a, const element::SoftmaxPart& b) { return merge(a, b); });
+  const element::SoftmaxPart part = part_of_row(in, vocabulary);
   if (threadIdx.x != 0) return;
   const float log_sum = logf(part.sum);
   const std::int32_t target = targets[row];
@@ -86,23 +93,55 @@ __global__ void __launch_bounds__(threads)
 
 template <class T>
 __global__ void __launch_bounds__(threads)
+    part_forward_kernel(const T* logits, const std::int32_t* targets, float* statistics,
+                        VocabularyPart part, int columns) {
+  const std::int64_t row = blockIdx.x, rows = gridDim.x;
+  const T* const in = logits + row * columns;
+  const element::SoftmaxPart mine = part_of_row(in, static_cast<int>(part.count));
+  if (threadIdx.x != 0) return;
+  const std::int64_t target = targets[row] - part.first;
+  statistics[row] = mine.maximum;
+  statistics[rows + row] = mine.sum;
+  statistics[2 * rows + row] = target >= 0 && target < part.count ? widen(in[target]) : 0.0F;
+}
+
+/// One thread per row.
+__global__ void __launch_bounds__(threads)
+    merge_kernel(const float* statistics, float* losses, float* lse, arguments::Matrix n) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (row >= n.columns) return;
+  element::SoftmaxPart whole;
+  float target_logit = 0.0F;
+  for (std::int64_t rank = 0; rank < n.rows; ++rank) {
+    const float* const of_rank = statistics + 3 * rank * n.columns + row;
+    whole = merge(whole, {of_rank[0], of_rank[n.columns]});
+    target_logit += of_rank[2 * n.columns];
+  }
+  const float log_sum = logf(whole.sum);
+  lse[row] = whole.maximum + log_sum;
+  losses[row] = log_sum + (whole.maximum - target_logit);
+}
+
+/// Columns from `part.count` on are padding.
+template <class T>
+__global__ void __launch_bounds__(threads)
     backward_kernel(const T* logits, const std::int32_t* targets, const float* lse, float scale,
-                    T* dlogits, int vocabulary) {
+                    T* dlogits, VocabularyPart part, int columns) {
   constexpr int size = per_vector<T>;
   const std::int64_t row = blockIdx.x;
-  const T* const in = logits + row * vocabulary;
-  T* const out = dlogits + row * vocabulary;
-  const Source<T> source{in, in + vocabulary};
+  const T* const in = logits + row * columns;
+  T* const out = dlogits + row * columns;
+  const Source<T> source{in, in + columns};
   const float log_sum = lse[row];
-  const std::int32_t target = targets[row];
+  const std::int64_t target = targets[row] - part.first;
 
-  const std::int64_t end = vocabulary + size - 1;  // alignment may add one chunk
+  const std::int64_t end = columns + size - 1;  // alignment may add one chunk
   for (std::int64_t chunk = threadIdx.x; chunk * size < end; chunk += chunks * threads) {
     Cut cut[chunks];
     Chunk<T, size> x[chunks];
 #pragma unroll
     for (int c = 0; c < chunks; ++c) {
-      cut[c] = Cut::chunk<size>(chunk + c * threads, out, vocabulary);
+      cut[c] = Cut::chunk<size>(chunk + c * threads, out, columns);
       x[c] = source.template load<size>(cut[c].first, cut[c].count, T{});
     }
 #pragma unroll
@@ -110,8 +149,10 @@ __global__ void __launch_bounds__(threads)
       Chunk<T, size> dx;
 #pragma unroll
       for (int i = 0; i < size; ++i) {
-        const float hit = cut[c].first + i == target ? 1.0F : 0.0F;
-        dx.at[i] = rounded<T>((__expf(widen(x[c].at[i]) - log_sum) - hit) * scale);
+        const std::int64_t column = cut[c].first + i;
+        const float hit = column == target ? 1.0F : 0.0F;
+        const float gradient = (__expf(widen(x[c].at[i]) - log_sum) - hit) * scale;
+        dx.at[i] = rounded<T>(column < part.count ? gradient : 0.0F);
       }
       store(out + cut[c].first, dx, cut[c].count);
     }
@@ -128,16 +169,47 @@ void cross_entropy_forward(Queue queue, In logits, Indices targets, Out32 losses
   });
 }
 
+void cross_entropy_part_forward(Queue queue, In logits, Indices targets, VocabularyPart part,
+                                Out32 statistics) {
+  constexpr const char* name = "cross_entropy_part_forward";
+  const auto n = arguments::cross_entropy_part_forward(logits, targets, part, statistics);
+  with_type_of(logits.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({name, queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)},
+           part_forward_kernel<T>, data_of<T>(logits), targets.i32(), statistics.f32(), part,
+           static_cast<int>(n.columns));
+  });
+}
+
+void cross_entropy_merge(Queue queue, In32 statistics, Out32 losses, Out32 lse) {
+  const auto n = arguments::cross_entropy_merge(statistics, losses, lse);
+  launch({"cross_entropy_merge", queue, dim3(static_cast<unsigned>(groups_of(threads, n.columns))),
+          dim3(threads)},
+         merge_kernel, statistics.f32(), losses.f32(), lse.f32(), n);
+}
+
+void backward(const char* name, Queue queue, In logits, Indices targets, VocabularyPart part,
+              In32 lse, float scale, Out dlogits, arguments::Matrix n) {
+  want_one_type(name, {{"logits", logits}, {"dlogits", dlogits}});
+  with_type_of(logits.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({name, queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)}, backward_kernel<T>,
+           data_of<T>(logits), targets.i32(), lse.f32(), scale, data_of<T>(dlogits), part,
+           static_cast<int>(n.columns));
+  });
+}
+
 void cross_entropy_backward(Queue queue, In logits, Indices targets, In32 lse, float scale,
                             Out dlogits) {
   const auto n = arguments::cross_entropy_backward(logits, targets, lse, dlogits);
-  want_one_type("cross_entropy_backward", {{"logits", logits}, {"dlogits", dlogits}});
-  with_type_of(logits.dtype, [&](auto type) {
-    using T = Pointee<decltype(type)>;
-    launch({"cross_entropy_backward", queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)},
-           backward_kernel<T>, data_of<T>(logits), targets.i32(), lse.f32(), scale,
-           data_of<T>(dlogits), static_cast<int>(n.columns));
-  });
+  backward("cross_entropy_backward", queue, logits, targets, {0, n.columns}, lse, scale, dlogits,
+           n);
+}
+
+void cross_entropy_part_backward(Queue queue, In logits, Indices targets, VocabularyPart part,
+                                 In32 lse, float scale, Out dlogits) {
+  const auto n = arguments::cross_entropy_part_backward(logits, targets, part, lse, dlogits);
+  backward("cross_entropy_part_backward", queue, logits, targets, part, lse, scale, dlogits, n);
 }
 
 }  // namespace
@@ -145,6 +217,9 @@ void cross_entropy_backward(Queue queue, In logits, Indices targets, In32 lse, f
 void set_cross_entropy(Kernels& kernels) {
   kernels.cross_entropy_forward = cross_entropy_forward;
   kernels.cross_entropy_backward = cross_entropy_backward;
+  kernels.cross_entropy_part_forward = cross_entropy_part_forward;
+  kernels.cross_entropy_merge = cross_entropy_merge;
+  kernels.cross_entropy_part_backward = cross_entropy_part_backward;
 }
 
 }  // namespace lockstep::cuda

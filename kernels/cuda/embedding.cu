@@ -10,9 +10,11 @@
 /// sequence, so they need no sorting. Traffic: dx is read twice, and each table row that occurs is
 /// read once and written once.
 ///
-/// A token outside [0, V) has no table row: for such a token the forward pass writes only the
-/// position embedding, and the backward pass adds nothing to the token table.
+/// A token outside the table's part of the vocabulary (a rank's part, or all of [0, V)) has no
+/// table row: for such a token the forward pass writes only the position embedding, and the
+/// backward pass adds nothing to the token table.
 
+#include <algorithm>
 #include <bit>
 #include <cub/device/device_radix_sort.cuh>
 
@@ -28,39 +30,50 @@ namespace {
 constexpr int threads = 128;
 constexpr int rows_at_once = 4;  // rows of dx that a thread loads before it adds them
 
+/// The sizes of a call whose table has the rows of `part`.
+struct Problem {
+  arguments::Embedding n;
+  VocabularyPart part;
+
+  /// Returns the table row of a token, or part.count if there is none.
+  __device__ std::int64_t table_row(std::int64_t token) const {
+    const std::int64_t row = token - part.first;
+    return row >= 0 && row < part.count ? row : part.count;
+  }
+};
+
+/// `positions` may be null.
 template <class T>
 __global__ void __launch_bounds__(threads)
     forward_kernel(const std::int32_t* tokens, const T* table, const T* positions, T* x,
-                   arguments::Embedding n) {
+                   Problem problem) {
   constexpr int size = per_vector<T>;
+  const arguments::Embedding& n = problem.n;
   const std::int64_t row = blockIdx.x;
-  const std::int64_t token = tokens[row];
-  const bool known = token >= 0 && token < n.vocabulary;
+  const std::int64_t token = problem.table_row(tokens[row]);
+  const bool known = token < problem.part.count;
   T* const out = x + row * n.h;
   const Rows<const T> words{table, n.h}, places{positions, n.h};
   for (std::int64_t i = threadIdx.x; i * size < n.h + size - 1; i += threads) {
     const Cut cut = Cut::chunk<size>(i, out, n.h);
-    const Chunk<T, size> place =
-        places.row(row % n.s, n.h).template load<size>(cut.first, cut.count, T{});
-    Chunk<T, size> sum = place;
+    Chunk<T, size> sum{};
+    if (positions != nullptr)
+      sum = places.row(row % n.s, n.h).template load<size>(cut.first, cut.count, T{});
     if (known) {
       const Chunk<T, size> word =
           words.row(token, n.h).template load<size>(cut.first, cut.count, T{});
-      for (int k = 0; k < size; ++k) sum.at[k] = rounded<T>(widen(word.at[k]) + widen(place.at[k]));
+      for (int k = 0; k < size; ++k) sum.at[k] = rounded<T>(widen(word.at[k]) + widen(sum.at[k]));
     }
     store(out + cut.first, sum, cut.count);
   }
 }
 
-/// Writes the sort input: each row's token as the key (V if out of range) and its row number.
-__global__ void __launch_bounds__(threads)
-    keys_kernel(const std::int32_t* tokens, arguments::Embedding n, std::uint32_t* keys,
-                std::int32_t* rows) {
+/// Writes the sort input: the table row of each row's token as the key, and the row number.
+__global__ void __launch_bounds__(threads) keys_kernel(const std::int32_t* tokens, Problem problem,
+                                                       std::uint32_t* keys, std::int32_t* rows) {
   const std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x;
-  if (i >= n.rows) return;
-  const std::int64_t token = tokens[i];
-  const bool known = token >= 0 && token < n.vocabulary;
-  keys[i] = static_cast<std::uint32_t>(known ? token : n.vocabulary);
+  if (i >= problem.n.rows) return;
+  keys[i] = static_cast<std::uint32_t>(problem.table_row(tokens[i]));
   rows[i] = static_cast<std::int32_t>(i);
 }
 
@@ -95,10 +108,11 @@ __device__ void add_rows(const T* dx, T* to, std::int64_t h, std::int64_t count,
 template <class T>
 __global__ void __launch_bounds__(threads)
     tokens_kernel(const std::uint32_t* keys, const std::int32_t* rows, const T* dx, T* dtable,
-                  arguments::Embedding n) {
+                  Problem problem) {
+  const arguments::Embedding& n = problem.n;
   const std::int64_t first = blockIdx.x;
   const std::uint32_t token = keys[first];
-  if (token >= n.vocabulary || (first > 0 && keys[first - 1] == token)) return;
+  if (token >= problem.part.count || (first > 0 && keys[first - 1] == token)) return;
   // Binary search for the run's end: keys[end - 1] is this token, keys[beyond] is not.
   std::int64_t end = first + 1, beyond = n.rows;
   while (end < beyond) {
@@ -120,22 +134,21 @@ __global__ void __launch_bounds__(threads)
            [=](std::int64_t k) { return k * n.s + position; });
 }
 
-void embedding_forward(Queue queue, Indices tokens, In tokens_table, In positions_table, Out x) {
-  const auto n = arguments::embedding_forward(tokens, tokens_table, positions_table, x);
-  want_one_type("embedding_forward",
+void forward(const char* name, Queue queue, Indices tokens, In tokens_table, In positions_table,
+             Out x, const Problem& problem) {
+  want_one_type(name,
                 {{"tokens_table", tokens_table}, {"positions_table", positions_table}, {"x", x}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"embedding_forward", queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)},
+    launch({name, queue, dim3(static_cast<unsigned>(problem.n.rows)), dim3(threads)},
            forward_kernel<T>, tokens.i32(), data_of<T>(tokens_table), data_of<T>(positions_table),
-           data_of<T>(x), n);
+           data_of<T>(x), problem);
   });
 }
 
-void embedding_backward(Queue queue, Indices tokens, In dx, InOut dtokens_table,
-                        InOut dpositions_table) {
-  constexpr const char* name = "embedding_backward";
-  const auto n = arguments::embedding_backward(tokens, dx, dtokens_table, dpositions_table);
+void backward(const char* name, Queue queue, Indices tokens, In dx, InOut dtokens_table,
+              InOut dpositions_table, const Problem& problem) {
+  const arguments::Embedding& n = problem.n;
   want_one_type(
       name, {{"dx", dx}, {"dtokens_table", dtokens_table}, {"dpositions_table", dpositions_table}});
   if (n.rows == 0) return;
@@ -143,13 +156,13 @@ void embedding_backward(Queue queue, Indices tokens, In dx, InOut dtokens_table,
   const Scratch<std::uint32_t> keys(queue, 2 * rows);
   const Scratch<std::int32_t> numbers(queue, 2 * rows);
   launch({name, queue, dim3(static_cast<unsigned>(groups_of(threads, n.rows))), dim3(threads)},
-         keys_kernel, tokens.i32(), n, keys.data(), numbers.data());
+         keys_kernel, tokens.i32(), problem, keys.data(), numbers.data());
 
-  const int bits = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(n.vocabulary)));
+  const int bits = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(problem.part.count)));
   const auto sort = [&](void* storage, std::size_t& bytes) {
     LOCKSTEP_CUDA(cub::DeviceRadixSort::SortPairs(
         storage, bytes, keys.data(), keys.data() + rows, numbers.data(), numbers.data() + rows,
-        static_cast<int>(n.rows), 0, bits, stream_of(queue)));
+        static_cast<int>(n.rows), 0, std::max(bits, 1), stream_of(queue)));
   };
   std::size_t bytes = 0;
   sort(nullptr, bytes);
@@ -159,10 +172,39 @@ void embedding_backward(Queue queue, Indices tokens, In dx, InOut dtokens_table,
   with_type_of(dx.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
     launch({name, queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)}, tokens_kernel<T>,
-           keys.data() + rows, numbers.data() + rows, data_of<T>(dx), data_of<T>(dtokens_table), n);
-    launch({name, queue, dim3(static_cast<unsigned>(n.s)), dim3(threads)}, positions_kernel<T>,
-           data_of<T>(dx), data_of<T>(dpositions_table), n);
+           keys.data() + rows, numbers.data() + rows, data_of<T>(dx), data_of<T>(dtokens_table),
+           problem);
+    if (dpositions_table)
+      launch({name, queue, dim3(static_cast<unsigned>(n.s)), dim3(threads)}, positions_kernel<T>,
+             data_of<T>(dx), data_of<T>(dpositions_table), n);
   });
+}
+
+void embedding_forward(Queue queue, Indices tokens, In tokens_table, In positions_table, Out x) {
+  const auto n = arguments::embedding_forward(tokens, tokens_table, positions_table, x);
+  forward("embedding_forward", queue, tokens, tokens_table, positions_table, x,
+          {n, {0, n.vocabulary}});
+}
+
+void embedding_backward(Queue queue, Indices tokens, In dx, InOut dtokens_table,
+                        InOut dpositions_table) {
+  const auto n = arguments::embedding_backward(tokens, dx, dtokens_table, dpositions_table);
+  backward("embedding_backward", queue, tokens, dx, dtokens_table, dpositions_table,
+           {n, {0, n.vocabulary}});
+}
+
+void embedding_part_forward(Queue queue, Indices tokens, VocabularyPart part, In tokens_table,
+                            In positions_table, Out x) {
+  const auto n = arguments::embedding_part_forward(tokens, part, tokens_table, positions_table, x);
+  forward("embedding_part_forward", queue, tokens, tokens_table, positions_table, x, {n, part});
+}
+
+void embedding_part_backward(Queue queue, Indices tokens, VocabularyPart part, In dx,
+                             InOut dtokens_table, InOut dpositions_table) {
+  const auto n =
+      arguments::embedding_part_backward(tokens, part, dx, dtokens_table, dpositions_table);
+  backward("embedding_part_backward", queue, tokens, dx, dtokens_table, dpositions_table,
+           {n, part});
 }
 
 }  // namespace
@@ -170,6 +212,8 @@ void embedding_backward(Queue queue, Indices tokens, In dx, InOut dtokens_table,
 void set_embedding(Kernels& kernels) {
   kernels.embedding_forward = embedding_forward;
   kernels.embedding_backward = embedding_backward;
+  kernels.embedding_part_forward = embedding_part_forward;
+  kernels.embedding_part_backward = embedding_part_backward;
 }
 
 }  // namespace lockstep::cuda

@@ -141,6 +141,18 @@ inline View indices(std::vector<std::int32_t>& values, Shape shape) {
   return View{values.data(), shape, DType::i32};
 }
 
+/// Divides a vocabulary among `ranks` ranks with `rows` rows each; the last rows may be padding.
+inline std::vector<VocabularyPart> vocabulary_parts(std::int64_t vocabulary, std::int64_t ranks,
+                                                    std::int64_t& rows) {
+  rows = (vocabulary + ranks - 1) / ranks;
+  std::vector<VocabularyPart> parts;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const std::int64_t first = std::min(vocabulary, rank * rows);
+    parts.push_back({first, std::min(rows, vocabulary - first)});
+  }
+  return parts;
+}
+
 inline constexpr double tolerance = 1e-5;
 
 /// The kernels that this program tests.

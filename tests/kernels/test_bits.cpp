@@ -60,6 +60,11 @@ std::vector<Array> run_all(std::int64_t offset, std::int64_t gap) {
     kernels().cross_entropy_forward({}, logits, indices(targets, {rows}), output({rows}), lse);
     kernels().cross_entropy_backward({}, logits, indices(targets, {rows}), lse, 0.1F,
                                      output({rows, out}));
+    Array &parts = output({3, rows}), &merged = output({rows});
+    kernels().cross_entropy_part_forward({}, logits, indices(targets, {rows}), {20, 50}, parts);
+    kernels().cross_entropy_merge({}, parts, output({rows}), merged);
+    kernels().cross_entropy_part_backward({}, logits, indices(targets, {rows}), {20, 50}, merged,
+                                          0.1F, output({rows, out}));
     Array& sums = output({2});
     sums[0] = static_cast<float>(kernels().sum({}, logits));
     sums[1] = static_cast<float>(kernels().sum_of_squares({}, logits));

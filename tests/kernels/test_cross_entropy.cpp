@@ -92,6 +92,55 @@ TEST_CASE("a logit of minus infinity has no probability") {
   CHECK(t.dlogits[520] == doctest::Approx(1.0 / 80.0).epsilon(1e-5));
 }
 
+TEST_CASE("cross-entropy divided by vocabulary: no part needs another part's logits") {
+  Random random{45};
+  for (int trial = 0; trial < 60; ++trial) {
+    const std::int64_t n = random.between(1, 30), ranks = random.between(1, 6);
+    CrossEntropy t{n, random.between(1, trial % 3 == 0 ? 7 : 1700), random,
+                   trial % 2 ? 1.0F : 8.0F};
+    CAPTURE(t.vocabulary);
+    CAPTURE(ranks);
+    std::int64_t columns = 0;
+    const auto parts = vocabulary_parts(t.vocabulary, ranks, columns);
+    Array statistics{{ranks, 3, n}};
+    std::vector<Array> shards;
+    const auto of_rank = [&](std::size_t rank) {
+      View view = statistics;
+      view.data = view.f32() + static_cast<std::int64_t>(rank) * 3 * n;
+      view.shape = {3, n};
+      return view;
+    };
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      Array& shard = shards.emplace_back(Array{{n, columns}}.set(not_a_number));
+      for (std::int64_t i = 0; i < n * columns; ++i)
+        if (i % columns < parts[rank].count)
+          shard[i] = t.logits[i / columns * t.vocabulary + parts[rank].first + i % columns];
+      kernels().cross_entropy_part_forward({}, shard, t.target_view(), parts[rank], of_rank(rank));
+    }
+    CHECK(statistics.untouched());
+    kernels().cross_entropy_merge({}, statistics, t.losses, t.lse);
+    const auto want = oracle::cross_entropy(t.logits.doubles(), t.targets, t.size());
+    CHECK(error(t.losses, want.losses) < tolerance);
+    CHECK(error(t.lse, want.lse) < tolerance);
+
+    for (std::size_t rank = 0; rank < parts.size(); ++rank)  // in place
+      kernels().cross_entropy_part_backward({}, shards[rank], t.target_view(), parts[rank], t.lse,
+                                            0.125F, shards[rank]);
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+      CHECK(shards[rank].untouched());
+      for (std::int64_t i = 0; i < n * columns; ++i) {
+        if (i % columns < parts[rank].count)
+          t.dlogits[i / columns * t.vocabulary + parts[rank].first + i % columns] = shards[rank][i];
+        else
+          CHECK(shards[rank][i] == 0.0F);  // padding has no gradient
+      }
+    }
+    if (t.vocabulary > 1)
+      CHECK(error(t.dlogits, oracle::cross_entropy_backward(t.logits.doubles(), t.targets, t.size(),
+                                                            0.125)) < tolerance);
+  }
+}
+
 TEST_CASE("a target outside the vocabulary is named") {
   if (!on_cpu()) return;
   Random random{44};

@@ -183,12 +183,28 @@ TEST_CASE("a kernel on narrow elements is the f32 kernel on them, rounded once")
       CHECK(wrong_after({of(bsh), of({11, h}), of({s + 2, h})},
                         [&](Views v) { k.embedding_backward({}, t, v[0], v[1], v[2]); }) == 0);
 
+      const VocabularyPart part{3, 7};
+      CHECK(wrong_after({of({8, h}), of({s + 2, h}), of(bsh)}, [&](Views v) {
+              k.embedding_part_forward({}, t, part, v[0], v[1], v[2]);
+            }) == 0);
+      CHECK(wrong_after({of(bsh), of({8, h}), of({s + 2, h})}, [&](Views v) {
+              k.embedding_part_backward({}, t, part, v[0], v[1], v[2]);
+            }) == 0);
+
       Array losses{{rows}}, sums{{rows}};
       const Pair logits = of({rows, 11});
       CHECK(wrong_after({logits},
                         [&](Views v) { k.cross_entropy_forward({}, v[0], t, losses, sums); }) == 0);
       CHECK(wrong_after({logits}, [&](Views v) {
               k.cross_entropy_backward({}, v[0], t, sums, 0.25F, v[0]);
+            }) == 0);
+
+      Array statistics{{3, rows}};
+      CHECK(wrong_after({of({rows, 8})}, [&](Views v) {
+              k.cross_entropy_part_forward({}, v[0], t, part, statistics);
+            }) == 0);
+      CHECK(wrong_after({of({rows, 8})}, [&](Views v) {
+              k.cross_entropy_part_backward({}, v[0], t, part, sums, 0.25F, v[0]);
             }) == 0);
 
       CHECK(wrong_after({of({rows}), of({rows})},
