@@ -117,6 +117,19 @@ void Ops::embedding_backward(View tokens, View dx, View dtokens_table,
          tokens, dx, dtokens_table, dpositions_table);
 }
 
+void Ops::embedding_part_forward(View tokens, VocabularyPart part, View tokens_table,
+                                 View positions_table, View x) const {
+  // As if every token were in the part, because the cost must not depend on the tokens' values.
+  launch("embedding_part",
+         moved(tokens.bytes() + (positions_table.elements() > 0 ? 3 : 2) * x.bytes()),
+         &Kernels::embedding_part_forward, tokens, part, tokens_table, positions_table, x);
+}
+void Ops::embedding_part_backward(View tokens, VocabularyPart part, View dx, View dtokens_table,
+                                  View dpositions_table) const {
+  launch("embedding_part_backward", moved(tokens.bytes() + 5 * dx.bytes()),
+         &Kernels::embedding_part_backward, tokens, part, dx, dtokens_table, dpositions_table);
+}
+
 void Ops::cross_entropy_forward(View logits, View targets, View losses, View lse) const {
   launch("cross_entropy", &Kernels::cross_entropy_forward, logits, targets, losses, lse);
 }
@@ -125,9 +138,25 @@ void Ops::cross_entropy_backward(View logits, View targets, View lse, float scal
   launch("cross_entropy_backward", &Kernels::cross_entropy_backward, logits, targets, lse, scale,
          dlogits);
 }
+void Ops::cross_entropy_part_forward(View logits, View targets, VocabularyPart part,
+                                     View statistics) const {
+  launch("cross_entropy_part", &Kernels::cross_entropy_part_forward, logits, targets, part,
+         statistics);
+}
+void Ops::cross_entropy_merge(View statistics, View losses, View lse) const {
+  launch("cross_entropy_merge", &Kernels::cross_entropy_merge, statistics, losses, lse);
+}
+void Ops::cross_entropy_part_backward(View logits, View targets, VocabularyPart part, View lse,
+                                      float scale, View dlogits) const {
+  launch("cross_entropy_part_backward", &Kernels::cross_entropy_part_backward, logits, targets,
+         part, lse, scale, dlogits);
+}
 
 void Ops::add(View a, View b, View y) const {
   launch("add", &Kernels::add, a, b, y);
+}
+void Ops::copy(View from, View to) const {
+  launch("copy", &Kernels::copy, from, to);
 }
 double Ops::sum(View x) const {
   if (!x) return 0;

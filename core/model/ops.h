@@ -76,10 +76,21 @@ class Ops {
   void embedding_forward(View tokens, View tokens_table, View positions_table, View x) const;
   void embedding_backward(View tokens, View dx, View dtokens_table, View dpositions_table) const;
 
+  void embedding_part_forward(View tokens, VocabularyPart part, View tokens_table,
+                              View positions_table, View x) const;
+  void embedding_part_backward(View tokens, VocabularyPart part, View dx, View dtokens_table,
+                               View dpositions_table) const;
+
   void cross_entropy_forward(View logits, View targets, View losses, View lse) const;
   void cross_entropy_backward(View logits, View targets, View lse, float scale, View dlogits) const;
+  void cross_entropy_part_forward(View logits, View targets, VocabularyPart part,
+                                  View statistics) const;
+  void cross_entropy_merge(View statistics, View losses, View lse) const;
+  void cross_entropy_part_backward(View logits, View targets, VocabularyPart part, View lse,
+                                   float scale, View dlogits) const;
 
   void add(View a, View b, View y) const;
+  void copy(View from, View to) const;
   /// Returns the sum of x, for reports, without charging the clock. Waits for the device. Returns 0
   /// on the meta device.
   double sum(View x) const;

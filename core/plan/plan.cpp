@@ -146,14 +146,48 @@ Clock Plan::clock() const {
   return modelled ? Clock::modelled(modelled->cluster, modelled->times) : Clock::wall();
 }
 
+namespace {
+
+/// Returns the values nearest to `tp` and to the model's heads with which tp divides the heads,
+/// such as "--tp 3, --tp 6, --heads 4 or --heads 8".
+std::string divisions_of_heads(const GptConfig& model, int tp) {
+  std::vector<std::string> ways;
+  const auto divides = [&](int t) { return model.heads % t == 0; };
+  for (int t = std::min(tp, model.heads); t > 1; --t)
+    if (divides(t)) {
+      ways.push_back(fmt::format("--tp {}", t));
+      break;
+    }
+  for (int t = tp; t <= model.heads; ++t)
+    if (divides(t)) {
+      ways.push_back(fmt::format("--tp {}", t));
+      break;
+    }
+  const int fewer = model.heads / tp * tp, more = fewer + tp;
+  bool any = false;
+  for (const int heads : {fewer, more})
+    if (heads > 0 && model.hidden % heads == 0) {
+      ways.push_back(fmt::format("--heads {}", heads));
+      any = true;
+    }
+  if (!any)
+    ways.push_back(
+        fmt::format("--heads {} with --hidden {}", more, (model.hidden + more - 1) / more * more));
+  std::string text = ways.back();
+  ways.pop_back();
+  return ways.empty() ? text : fmt::format("{} or {}", fmt::join(ways, ", "), text);
+}
+
+}  // namespace
+
 void Plan::validate() const {
   model_.validate();
   StageLayers::of(model_, 0, stages());
   if (const int tp = mesh.size(Axis::tp); model_.heads % tp != 0)
     throw UsageError(
-        fmt::format("--heads {} with --tp {}: {} ranks need equal numbers of heads; "
-                    "use --heads {}",
-                    model_.heads, tp, tp, (model_.heads + tp - 1) / tp * tp));
+        fmt::format("--tp {} with --heads {}: every rank takes the same number of whole heads; use "
+                    "{}",
+                    tp, model_.heads, divisions_of_heads(model_, tp)));
   if (const int cp = mesh.size(Axis::cp); cp > 1)
     context_positions(batch.context, model_.sequence, 0, cp);
   const int pieces = mesh.size(Axis::dp) * batch.microbatches;

@@ -13,19 +13,26 @@ inline FlatLayout layout_of_replicas(const Plan& plan, const Place& place,
   return {plan.units(place, place.only_stage()), place.size(Axis::dp), bucket_bytes};
 }
 
-/// Elements that one replica sends in a ring all-reduce of n elements: all chunks except one in
-/// each half, in total 2 (N-1)/N n if N divides n.
-inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Place& place) {
-  const int n = place.size(Axis::dp), i = place.coordinate(Axis::dp);
+/// Elements that member i of n ranks sends in a ring all-reduce: all chunks except one in
+/// each half, in total 2 (n-1)/n of the elements if n divides them.
+inline std::int64_t ring_all_reduce_sends(std::int64_t elements, int n, int i) {
   const auto chunk = [&](int which) { return elements / n + (which < elements % n ? 1 : 0); };
   return 2 * elements - chunk(i) - chunk((i + 1) % n);
 }
 
-/// Elements of scratch memory that a ring's reduction needs for incoming data.
-inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan) {
-  const int n = plan.mesh.size(Axis::dp);
+/// Elements that one replica sends in a ring all-reduce.
+inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Place& place) {
+  return ring_all_reduce_sends(elements, place.size(Axis::dp), place.coordinate(Axis::dp));
+}
+
+/// Elements of scratch memory that a ring's reduction among n ranks needs for incoming data.
+inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan, int n) {
   if (n == 1 || plan.collectives != Collectives::built_in) return 0;
   return all_reduce_scratch(Algorithm::ring, elements, n, plan.receives_combine);
+}
+
+inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan) {
+  return ring_scratch(elements, plan, plan.mesh.size(Axis::dp));
 }
 
 /// Bytes per parameter value, and per gradient.

@@ -1,0 +1,285 @@
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "tests/model/fixture.h"
+#include "tests/support/meta_checks.h"
+#include "tests/support/tensor_checks.h"
+
+// Tensor and sequence parallelism with ranks as threads. tests/mpi runs the same checks with ranks
+// as processes.
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// Prints the deviations from one device, for the record, if LOCKSTEP_SHOW_PARITY is set.
+void show(const Options& options, Sharing sharing, const Deviation& deviation) {
+  if (std::getenv("LOCKSTEP_SHOW_PARITY") == nullptr) return;
+  fmt::print("{:<10} t {} {}{}: losses {:.1e}, parameters {:.1e}, first gradients {:.1e}\n",
+             name_of(sharing), options.run.tp, name_of(options.run.model.dtype),
+             options.run.model.tied ? ", tied" : "", deviation.loss, deviation.parameter,
+             deviation.gradient);
+}
+
+/// Checks a run against one device, and against a second run, which must have the same bits.
+void check_twice(const Options& options, Sharing sharing) {
+  Outcome outcomes[2];
+  Deviation deviation;
+  for (Outcome& outcome : outcomes)
+    CHECK(on_all(options, [&](Rank& rank) {
+            return check_tensors(rank, options, sharing, rank.id == 0 ? &outcome : nullptr,
+                                 rank.id == 0 ? &deviation : nullptr);
+          }) == "");
+  CHECK(compare(outcomes[0].losses, outcomes[0].parameters,
+                {outcomes[1].losses, outcomes[1].parameters})
+            .bitwise);
+  show(options, sharing, deviation);
+}
+
+}  // namespace
+
+TEST_CASE("tensor and sequence parallelism: near one device, bytes and memory as derived") {
+  for (const Sharing sharing : all_sharings)
+    for (const int t : {1, 2, 3, 4, 8}) {
+      CAPTURE(name_of(sharing));
+      CAPTURE(t);
+      check_twice(small_tensors(t, sharing), sharing);
+    }
+}
+
+TEST_CASE("... with tied weights, several microbatches, and a hidden size t does not divide") {
+  for (const Sharing sharing : all_sharings)
+    for (const int t : {2, 3}) {
+      CAPTURE(name_of(sharing));
+      CAPTURE(t);
+      Options options = small_tensors(t, sharing);
+      options.run.model.tied = true;
+      options.run.model.vocabulary = 256;
+      options.run.microbatches = {2};
+      options.run.model.layers = 3;
+      check_twice(options, sharing);
+    }
+}
+
+TEST_CASE("... and in bf16") {
+  for (const Sharing sharing : all_sharings)
+    for (const int t : {2, 3, 8}) {
+      CAPTURE(name_of(sharing));
+      CAPTURE(t);
+      Options options = small_tensors(t, sharing);
+      options.run.model.dtype = DType::bf16;
+      check_twice(options, sharing);
+    }
+}
+
+TEST_CASE("bytes per rank, layer and microbatch: 8 b s h (t-1)/t elements; regathered: 10") {
+  for (const Sharing sharing : all_sharings)
+    for (const int t : {2, 3, 4, 8})
+      for (const int m : {1, 2}) {
+        const auto sent = [&](int layers) {
+          Options options = small_tensors(t, sharing);
+          options.run.model.layers = layers;
+          options.run.microbatches = {m};
+          std::vector<std::int64_t> totals(static_cast<std::size_t>(t));
+          CHECK(on_threads(options, [&](Rank& rank) {
+                  SharedLayers shared{rank, options, sharing};
+                  shared.backward(copies_corpus(options.run.model), 0);
+                  totals[static_cast<std::size_t>(rank.id)] = total(rank.transport->bytes_sent());
+                }) == "");
+          return totals;
+        };
+        const auto three = sent(3), two = sent(2);
+        const Options options = small_tensors(t, sharing);
+        const std::int64_t b = options.run.batch / m, s = options.run.model.sequence,
+                           h = options.run.model.hidden;
+        const std::int64_t per_microbatch =
+            (sharing == Sharing::regathered ? 10 : 8) * b * s * h * (t - 1) / t;
+        // Once per step, sequence parallelism sums the gradients of two LayerNorms, 4 h elements.
+        const std::int64_t per_step = sharing == Sharing::tensor ? 0 : 2 * 4 * h * (t - 1) / t;
+        for (std::size_t rank = 0; rank < three.size(); ++rank)
+          CHECK(three[rank] - two[rank] == 4 * (m * per_microbatch + per_step));
+      }
+}
+
+TEST_CASE("padding of the vocabulary stays zero, in the values and in the gradients") {
+  Options options = small_tensors(3, Sharing::tensor);  // 257 tokens are padded to 258
+  std::int64_t padding = 0;
+  CHECK(on_threads(options, [&](Rank& rank) {
+          SharedLayers shared{rank, options, Sharing::tensor};
+          for (int step = 0; step < 3; ++step) {
+            shared.backward(copies_corpus(options.run.model), step);
+            shared.update();
+          }
+          if (rank.id != 2) return;
+          for (const Parameter* each : shared.model().parameters()) {
+            if (each->slice.elements() == each->slice.local().elements()) continue;
+            for (const View& view : {each->value, each->gradient}) {
+              const std::vector<float> all = to_host(rank.device, view);
+              for (std::int64_t i = each->slice.elements(); i < view.elements(); ++i) {
+                if (all[static_cast<std::size_t>(i)] != 0) throw RunError("padding was trained");
+                ++padding;
+              }
+            }
+          }
+        }) == "");
+  CHECK(padding == 2 * 2 * 48);  // one row in the table and in the head, value and gradient
+}
+
+TEST_CASE("a rank's stage: stash, pending and peaks match the closed forms, to the byte") {
+  std::mt19937 random{21};
+  const auto up_to = [&](int n) {
+    return 1 + static_cast<int>(random() % static_cast<unsigned>(n));
+  };
+  for (int trial = 0; trial < 60; ++trial) {
+    const Sharing sharing = all_sharings[trial % 3];
+    const int t = up_to(6), p = up_to(3), m = 2;
+    Options options = on_meta(small_tensors(t, sharing));
+    options.output.trace = "none";
+    options.run.ranks = t * p;
+    options.run.pp = p;
+    options.run.model = {.layers = p + up_to(3) - 1,
+                         .hidden = 0,
+                         .heads = t * up_to(3),
+                         .sequence = t * up_to(5),
+                         .vocabulary = 256 + up_to(200),
+                         .tied = up_to(2) == 1};
+    options.run.model.hidden = options.run.model.heads * up_to(9);
+    options.run.model.dtype = trial % 2 == 0 ? DType::f32 : DType::bf16;
+    options.run.microbatches = {m};
+    options.run.batch = m * up_to(3);
+    CAPTURE(trial);
+    CAPTURE(name_of(sharing));
+    CAPTURE(t);
+    CAPTURE(p);
+    CHECK(on_all(options, [&](Rank& rank) {
+            const GptConfig& config = rank.plan.model();
+            const int stage = rank.place.only_stage();
+            const StageLayers layers = rank.plan.layers_of(stage);
+            const TensorFootprint tensor{rank.plan, rank.place, stage, m};
+            const Footprint footprint =
+                sharing == Sharing::tensor
+                    ? Footprint{tensor}
+                    : Footprint{SequenceFootprint{rank.plan, rank.place, stage, m,
+                                                  sharing == Sharing::regathered}};
+            Gpt model{rank.plan, rank.place, rank.device, Storage::own, &rank.groups};
+            const AdamW optimizer{model.parameters(), rank.device};
+            const Batch batch = copies_corpus(config).batch(1, 0, rank.plan.samples(rank.place));
+            const std::int64_t b = options.run.batch / m;
+            const std::int64_t s = config.sequence / (sharing == Sharing::tensor ? 1 : t);
+            const auto boundary = [&](bool there) {
+              return there ? Tensor{rank.memory,
+                                    {b, s, config.hidden},
+                                    MemoryCategory::activations,
+                                    config.dtype}
+                           : Tensor{};
+            };
+            std::string wrong;
+            const auto expect = [&](const char* what, std::int64_t seen, std::int64_t derived) {
+              if (seen != derived)
+                wrong += fmt::format("{} on stage {} (head {}), rank {}: {} bytes, derived {}\n",
+                                     what, stage, layers.head, rank.id, seen, derived);
+            };
+            const auto use = [&](MemoryCategory category) {
+              return rank.memory.current().of(category);
+            };
+            const auto activations = [&] { return use(MemoryCategory::activations); };
+            const auto peak = [&] { return rank.memory.peak().of(MemoryCategory::activations); };
+            expect("parameters", use(MemoryCategory::parameters), footprint.parameters);
+            expect("gradients", use(MemoryCategory::gradients), footprint.gradients);
+            expect("optimizer", use(MemoryCategory::optimizer), footprint.optimizer);
+
+            Stash stashes[m];
+            for (int i = 0; i < m; ++i) {
+              rank.memory.reset_peak();
+              model.forward(batch.microbatches[static_cast<std::size_t>(i)],
+                            boundary(!layers.embedding), stashes[i]);
+              expect("stash", activations(), (i + 1) * footprint.stash);
+              expect("forward's peak", peak(),
+                     (i + 1) * footprint.stash + footprint.forward_working);
+            }
+            rank.memory.reset_peak();
+            model.backward(boundary(!layers.head), stashes[0]);
+            expect("backward's peak", peak(), m * footprint.stash + footprint.backward_working);
+            rank.memory.reset_peak();
+            model.backward_input(boundary(!layers.head), stashes[1]);
+            expect("the input half's peak", peak(),
+                   footprint.stash + footprint.backward_input_working);
+            expect("pending", activations(), footprint.pending);
+            model.backward_weight(stashes[1]);
+            expect("what is left", activations(), 0);
+            return wrong;
+          }) == "");
+  }
+}
+
+TEST_CASE("the paper's five formulas for activations, at the 22B and 530B shapes") {
+  struct Shape_ {
+    GptConfig config;
+    int batch;
+  };
+  const Shape_ shapes[] = {
+      {{.layers = 48, .hidden = 6144, .heads = 64, .sequence = 2048, .vocabulary = 51200}, 4},
+      {{.layers = 105, .hidden = 20480, .heads = 128, .sequence = 2048, .vocabulary = 51200}, 1}};
+  constexpr int t = 8;
+  for (const auto& [config, batch] : shapes) {
+    const double s = config.sequence, b = batch, h = config.hidden, a = config.heads;
+    const double sbh = s * b * h;
+    CHECK(paper_bytes(config, batch, t, Saving::none) == sbh * (34 + 5 * a * s / h));
+    CHECK(paper_bytes(config, batch, t, Saving::tensor) ==
+          sbh * (10 + 24.0 / t + 5 * a * s / (h * t)));
+    CHECK(paper_bytes(config, batch, t, Saving::sequence) == sbh / t * (34 + 5 * a * s / h));
+    CHECK(paper_bytes(config, batch, t, Saving::selective) == 34 * sbh / t);
+    CHECK(paper_bytes(config, batch, t, Saving::full) == 2 * sbh);
+  }
+  // Per layer and sequence, from the formulas: 22B without parallelism is 2048 * 6144 * (34 + 5 *
+  // 64 * 2048 / 6144) bytes.
+  CHECK(paper_bytes(shapes[0].config, 1, t, Saving::none) == doctest::Approx(1'769'996'288.0));
+}
+
+TEST_CASE("meta: tensor and sequence parallelism match the CPU's times, bytes, memory and trace") {
+  for (const Sharing sharing : all_sharings)
+    for (const int t : {1, 2, 3}) {
+      CAPTURE(name_of(sharing));
+      CAPTURE(t);
+      Options options = small_tensors(t, sharing);
+      options.run.steps = 2;
+      options.run.model.tied = t == 2;
+      options.run.microbatches = {t == 3 ? 2 : 1};
+      options.output.kernels = true;
+      Cluster cluster = Cluster::load("classroom");
+      cluster.ranks_per_node = 2;
+      options.platform.clock = Clock::modelled(cluster);
+      CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
+              const Corpus corpus = copies_corpus(options.run.model);
+              SharedLayers shared{rank, options, sharing};
+              for (int step = 0; step < options.run.steps; ++step) {
+                rank.trace.set_step(step);
+                shared.backward(corpus, step);
+                note();
+                shared.update();
+                note();
+              }
+            }) == "");
+    }
+}
+
+TEST_CASE("impossible divisions: the message names the flags and the nearest values that work") {
+  const auto complaint = [](int heads, int hidden, int t) {
+    Plan plan{{.hidden = hidden, .heads = heads}, Mesh{t, {t, 1, 1, 1}}};
+    return lockstep::test::usage_error([&] { plan.validate(); });
+  };
+  CHECK(complaint(6, 96, 4) ==
+        "--tp 4 with --heads 6: every rank takes the same number of whole heads; use --tp 3, --tp "
+        "6, --heads 4 or --heads 8");
+  CHECK(
+      complaint(4, 64, 3) ==
+      "--tp 3 with --heads 4: every rank takes the same number of whole heads; use --tp 2, --tp 4 "
+      "or --heads 6 with --hidden 66");
+  CHECK(complaint(2, 64, 4) ==
+        "--tp 4 with --heads 2: every rank takes the same number of whole heads; use --tp 2 or "
+        "--heads 4");
+}

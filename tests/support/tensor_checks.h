@@ -1,0 +1,167 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lessons/07_sequence_parallel/experiment/paper_activations.h"
+#include "lessons/07_sequence_parallel/prediction.h"
+#include "lessons/07_sequence_parallel/sequence_parallel.h"
+#include "tests/support/copies_checks.h"
+
+/// Requirements on tensor and sequence parallelism, in a form that both threads and processes can
+/// run.
+namespace lockstep::testing {
+
+enum class Sharing { tensor, sequence, regathered };
+constexpr Sharing all_sharings[] = {Sharing::tensor, Sharing::sequence, Sharing::regathered};
+
+inline const char* name_of(Sharing sharing) {
+  constexpr const char* names[] = {"tensor", "sequence", "regathered"};
+  return names[static_cast<int>(sharing)];
+}
+
+inline std::shared_ptr<const ModelBuilder> builder_of(Sharing sharing) {
+  if (sharing == Sharing::tensor) return std::make_shared<const TensorParallel>();
+  return std::make_shared<const SequenceParallel>(sharing == Sharing::regathered);
+}
+
+inline Predicted predicted_of(Sharing sharing, const Plan& plan, const Place& place) {
+  if (sharing == Sharing::tensor) return predict_tensor_parallel(plan, place);
+  return predict_sequence_parallel(plan, place, sharing == Sharing::regathered);
+}
+
+/// A model that is small enough to train a few times but still learns. t may be 1, 2, 3, 4 or 8; it
+/// divides the heads and the sequence, but not the vocabulary.
+inline Options small_tensors(int t, Sharing sharing) {
+  Options options;
+  options.run.ranks = options.run.tp = t;
+  options.run.model = {.layers = 2, .hidden = 48, .heads = 24, .sequence = 24, .vocabulary = 257};
+  options.run.builder = builder_of(sharing);
+  options.run.microbatches = {1};
+  options.run.batch = 4;
+  options.run.steps = 20;
+  options.run.optimizer.learning_rate = 1e-3F;  // the lessons' default
+  options.run.optimizer.clip = 0;
+  options.platform.clock = Clock::modelled(Cluster::load("classroom"));
+  return options;
+}
+
+/// One rank of a run.
+class SharedLayers {
+ public:
+  SharedLayers(Rank& rank, const Options& options, Sharing sharing)
+      : predicted(predicted_of(sharing, rank.plan, rank.place)),
+        rank_(rank),
+        options_(options),
+        model_(rank.plan, rank.place, rank.device, Storage::own, &rank.groups),
+        optimizer_(model_.parameters(), rank.device, options.run.optimizer) {
+    if (sharing != Sharing::tensor) sums_.emplace(model_, rank.group(Axis::tp));
+  }
+
+  /// Computes the gradients of a step, and returns the loss.
+  double backward(const Corpus& corpus, int step) {
+    model_.zero_gradients();
+    Batch batch = corpus.batch(options_.run.seed, step, rank_.plan.samples(rank_.place));
+    move_to(rank_.device, batch);
+    return accumulate_gradients(model_, batch);
+  }
+  void update() { optimizer_.step(); }
+  Gpt& model() { return model_; }
+
+  Predicted predicted;
+
+ private:
+  Rank& rank_;
+  const Options& options_;
+  Gpt model_;
+  AdamW optimizer_;
+  std::optional<LayerNormSums> sums_;
+};
+
+/// Trains, and compares each step's bytes and memory peaks with the derived values. Appends errors
+/// to `wrong`. Returns the results on rank 0.
+inline Outcome train_tensors(Rank& rank, const Options& options, Sharing sharing,
+                             std::string& wrong) {
+  const Corpus corpus = copies_corpus(options.run.model);
+  SharedLayers layers{rank, options, sharing};
+  RankResults record{.rank = rank.id}, first{.rank = rank.id};
+  const auto complain = [&](const std::string& what) {
+    wrong += fmt::format("{}, rank {} of {}: {}\n", name_of(sharing), rank.id, rank.count, what);
+  };
+  for (int step = 0; step < options.run.steps; ++step) {
+    const auto before = rank.transport->bytes_sent();
+    rank.memory.reset_peak();
+    const double loss = layers.backward(corpus, step);
+    // Every rank knows the loss; the report takes it from one of them.
+    if (rank.place.coordinate(Axis::tp) == 0) record.losses.emplace_back(step, loss);
+    if (step == 0)
+      for (const Parameter* each : layers.model().parameters())
+        first.parameters.push_back(named(rank.device, *each, each->gradient));
+    layers.update();
+    if (step > 1) continue;  // later steps do not differ
+    for (const MemoryCategory category : all_memory_categories) {
+      const std::int64_t seen = rank.memory.peak().of(category);
+      if (const std::int64_t derived = *layers.predicted.peak_bytes[category]; seen != derived)
+        complain(fmt::format("{} peak at {} bytes, derived {}", lockstep::name_of(category), seen,
+                             derived));
+    }
+    const BytesSent sent = rank.transport->bytes_sent() - before;
+    if (const BytesSent derived = bytes_of(layers.predicted); sent != derived)
+      complain(fmt::format("sent {}, derived {}", text_of(sent), text_of(derived)));
+  }
+  for (const Parameter* each : layers.model().parameters())
+    record.parameters.push_back(
+        named(rank.device, *each, each->master ? each->master : each->value));
+
+  std::vector<RankResults> records, firsts;
+  for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
+    records.push_back(RankResults::from_bytes(bytes));
+  for (const std::string& bytes : gather_to_root(*rank.transport, first.to_bytes()))
+    firsts.push_back(RankResults::from_bytes(bytes));
+  if (rank.id != 0) return {};
+  // collect_parameters() fails if replicas (LayerNorm, biases, positions) are not bitwise equal.
+  return {collect_losses(records, options.run.steps),
+          collect_parameters(records),
+          collect_parameters(firsts),
+          {}};
+}
+
+/// How far a run is from one device.
+struct Deviation {
+  double loss = 0, parameter = 0, gradient = 0;
+};
+
+/// Trains, and compares the results with one device's. The deviation is returned on rank 0 only.
+inline std::string check_tensors(Rank& rank, const Options& options, Sharing sharing,
+                                 Outcome* outcome = nullptr, Deviation* deviation = nullptr) {
+  std::string wrong;
+  const Outcome mine = train_tensors(rank, options, sharing, wrong);
+  if (rank.id != 0) return wrong;
+  const Reference expected =
+      train_on_one_device(options, copies_corpus(options.run.model),
+                          {{"", 0, options.run.steps, options.run.microbatches.front()}});
+  const auto complain = [&](const std::string& what) {
+    wrong += fmt::format("{} on {} ranks: {}\n", name_of(sharing), rank.count, what);
+  };
+  const bool narrow = is_narrow(options.run.model.dtype);
+  const Parity parity = compare(mine.losses, mine.parameters, expected);
+  const Tolerance tolerance = narrow ? Tolerance{.loss = 1e-2, .parameter = 0.1}
+                                     : Tolerance{.loss = 1e-5, .parameter = 1e-4};
+  if (!parity.within(tolerance))
+    complain(fmt::format("losses {:.1e}, parameters {:.1e} ({}) from one device",
+                         parity.max_relative_loss, parity.max_relative_parameter,
+                         parity.worst_parameter));
+  const double off = worst_difference(mine.gradients, first_gradients(options));
+  if (!(off <= (narrow ? 5e-2 : 1e-5)))
+    complain(fmt::format("first gradients {:.1e} from one device", off));
+  if (!(mine.losses.back() < 0.8 * mine.losses.front()))
+    complain(
+        fmt::format("the loss fell only from {} to {}", mine.losses.front(), mine.losses.back()));
+  if (outcome != nullptr) *outcome = mine;
+  if (deviation != nullptr)
+    *deviation = {parity.max_relative_loss, parity.max_relative_parameter, off};
+  return wrong;
+}
+
+}  // namespace lockstep::testing
