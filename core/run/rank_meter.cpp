@@ -115,14 +115,14 @@ void RankMeter::record_loss(double loss) {
   const Place& place = rank_.place;
   const int step = rank_.trace.step();
   const int steps = options.run.steps;
-  if (options.platform.on_meta()) {  // no loss on the meta device
+  // The ranks of a tensor-parallel group know the same share of the loss, so only one of them
+  // reports it.
+  if (place.coordinate(Axis::tp) > 0) return;
+  if (options.platform.on_meta()) {  // there is no loss
     if (place.coordinate(Axis::dp) == 0)
       run_.progress.show(step + 1, fmt::format("step {:>3}/{}", step + 1, steps));
     return;
   }
-  // The ranks of a tensor-parallel group know the same share of the loss, so only one of them
-  // reports it.
-  if (place.coordinate(Axis::tp) > 0) return;
   results_.losses.emplace_back(step, loss);
   // Each replica knows only its share of the batch's mean loss, so the progress line shows the mean
   // over the first replica's own tokens.

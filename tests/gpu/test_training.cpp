@@ -11,6 +11,7 @@
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/portion.h"
 #include "tests/support/ranks.h"
+#include "tests/support/tensor_checks.h"
 
 // Tests training on all GPUs of the library that $LOCKSTEP_GPU_LIBRARY names. If there are more
 // ranks than GPUs, ranks share GPUs and run on the modelled clock, as with --clock auto.
@@ -234,6 +235,21 @@ TEST_CASE("data parallelism and ZeRO 1, 2, 3 on GPUs have the bits of one GPU ad
     CHECK(on_all(options, [&](Rank& rank) { return check_copies(rank, options, 1 << 12, 1.0); }) ==
           "");
   }
+}
+
+TEST_CASE("tensor and sequence parallelism on GPUs: near one GPU, bytes and memory as derived") {
+  for (const auto& [ranks, dtype] : {std::pair{2, DType::f32}, {3, DType::f32}, {2, DType::bf16}})
+    for (const Sharing sharing : all_sharings) {
+      Options options = on_gpus(small_tensors(ranks, sharing));
+      options.run.model = {
+          .layers = 2, .hidden = 12, .heads = 6, .sequence = 6, .vocabulary = 257, .dtype = dtype};
+      options.run.model.tied = ranks == 3;
+      options.run.batch = 2;
+      options.run.steps = 4;
+      CHECK(on_all(options, [&](Rank& rank) {
+              return check_tensors(rank, options, sharing, nullptr, nullptr, 1.0);
+            }) == "");
+    }
 }
 
 TEST_CASE("20 steps on a GPU and on the CPU give nearly the same result") {

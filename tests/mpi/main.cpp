@@ -1,5 +1,6 @@
-// Checks pipelines, data parallelism and ZeRO with one process per rank; ctest runs it as mpirun -n
-// P test_mpi. Prints the number of checks and any errors. Exits with 1 if there are errors.
+// Checks pipelines, data parallelism, ZeRO, tensor and sequence parallelism with one process per
+// rank; ctest runs it as mpirun -n P test_mpi. Prints the errors and exits with 1 if there are any.
+// Also prints the number of checks.
 
 #include <fmt/format.h>
 
@@ -8,6 +9,7 @@
 #include "tests/pipeline/multi_stage_schedules.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/pipeline_checks.h"
+#include "tests/support/tensor_checks.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -99,6 +101,13 @@ int main() {
     check(options, [&](Rank& rank) { return check_copies(rank, options, 40'000); });
     options.run.model.dtype = DType::bf16;
     check(options, [&](Rank& rank) { return check_copies(rank, options, 10'000'000); });
+    for (const Sharing sharing : all_sharings)
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Options shared = small_tensors(p, sharing);
+        shared.platform.launch = Launch::mpi;
+        shared.run.model.dtype = dtype;
+        check(shared, [&](Rank& rank) { return check_tensors(rank, shared, sharing); });
+      }
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());
     session.abort(1);

@@ -132,9 +132,11 @@ struct Deviation {
   double loss = 0, parameter = 0, gradient = 0;
 };
 
-/// Trains, and compares the results with one device's. The deviation is returned on rank 0 only.
+/// Trains, and compares the results with one device's. The final loss must be below `left` times
+/// the initial loss. The deviation is returned on rank 0 only.
 inline std::string check_tensors(Rank& rank, const Options& options, Sharing sharing,
-                                 Outcome* outcome = nullptr, Deviation* deviation = nullptr) {
+                                 Outcome* outcome = nullptr, Deviation* deviation = nullptr,
+                                 double left = 0.8) {
   std::string wrong;
   const Outcome mine = train_tensors(rank, options, sharing, wrong);
   if (rank.id != 0) return wrong;
@@ -155,7 +157,7 @@ inline std::string check_tensors(Rank& rank, const Options& options, Sharing sha
   const double off = worst_difference(mine.gradients, first_gradients(options));
   if (!(off <= (narrow ? 5e-2 : 1e-5)))
     complain(fmt::format("first gradients {:.1e} from one device", off));
-  if (!(mine.losses.back() < 0.8 * mine.losses.front()))
+  if (!(mine.losses.back() < left * mine.losses.front()))
     complain(
         fmt::format("the loss fell only from {} to {}", mine.losses.front(), mine.losses.back()));
   if (outcome != nullptr) *outcome = mine;

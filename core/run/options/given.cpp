@@ -160,10 +160,32 @@ std::vector<int> number_list(const std::string& flag, const std::string& text, i
   return numbers;
 }
 
+namespace {
+
+/// Returns the number of ranks if --ranks is not given: the product of the sizes of the lesson's
+/// axes, or, if the first axis has no size, the lesson's own number.
+int ranks_of_sizes(const Given& given, const LessonInfo& info) {
+  const auto asked = [&](Axis axis) {
+    return axis == Axis::dp   ? given.dp
+           : axis == Axis::pp ? given.pp
+           : axis == Axis::cp ? given.cp
+                              : given.tp;
+  };
+  if (!asked(info.axes.front())) return info.ranks;
+  std::int64_t product = 1;
+  for (const Axis axis : info.axes)
+    if (axis != Axis::ep)
+      product = std::min<std::int64_t>(product * asked(axis).value_or(1), 1 << 28);
+  return static_cast<int>(product);
+}
+
+}  // namespace
+
 void settle(const Given& given, const LessonInfo& info, Options& options) {
   auto& [run, platform, output] = options;
   platform.launch = given.launch == "mpi" || under_mpi() ? Launch::mpi : Launch::threads;
-  run.ranks = given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : info.ranks);
+  run.ranks =
+      given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : ranks_of_sizes(given, info));
   if (under_mpi() && run.ranks != mpi_size_from_environment())
     throw UsageError(fmt::format("--ranks {}: the launcher started {} processes", run.ranks,
                                  mpi_size_from_environment()));
