@@ -104,7 +104,6 @@ int main() {
     for (const Sharing sharing : all_sharings)
       for (const DType dtype : {DType::f32, DType::bf16}) {
         Options shared = small_tensors(p, sharing);
-        shared.platform.launch = Launch::mpi;
         shared.run.model.dtype = dtype;
         check(shared, [&](Rank& rank) { return check_tensors(rank, shared, sharing); });
       }
