@@ -89,12 +89,13 @@ inline std::string slices_grid(const Plan& plan) {
     std::string name = spec.name;
     for (const char* prefix : {"transformer.", "h.0."})
       if (name.starts_with(prefix)) name.erase(0, std::string{prefix}.size());
-    const std::string shape = spec.shape.rank() == 2
-                                  ? fmt::format("{} x {}", spec.shape[0], spec.shape[1])
-                                  : fmt::format("{}", spec.shape[0]);
+    std::string shape = spec.shape.rank() == 2
+                            ? fmt::format("{} x {}", spec.shape[0], spec.shape[1])
+                            : fmt::format("{}", spec.shape[0]);
     for (const std::string& line : drawing(spec, slices)) {
       text += fmt::format("  {:<20} {:>14}   {}\n", name, shape, line);
       name.clear();
+      shape.clear();
     }
   }
   return text;
