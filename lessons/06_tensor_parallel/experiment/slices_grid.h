@@ -60,8 +60,8 @@ inline std::string slices_grid(const Plan& plan) {
   std::string text;
   if (config.vocabulary % t != 0)
     text += fmt::format(
-        "  vocabulary padded from {} to {} tokens, a multiple of --tp {}: padding is never read, "
-        "and its gradient is 0\n",
+        "  vocabulary padded from {} to {} tokens, a multiple of --tp {}: no token uses "
+        "the padding, and its gradient is 0\n",
         config.vocabulary, t * part_of(config.vocabulary, t), t);
   constexpr int most = 16;
   if (t > most) return text + fmt::format("  (slices are drawn for at most {} ranks)\n", most);
