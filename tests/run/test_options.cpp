@@ -62,6 +62,15 @@ TEST_CASE("without flags a lesson uses its defaults") {
   CHECK(options->output.view.empty());
 }
 
+TEST_CASE("without --ranks, the sizes of the lesson's axes determine the number of ranks") {
+  CHECK(parse({"--pp", "3"})->run.ranks == 3);
+  const LessonInfo two_axes{.name = "15 3D", .question = "?", .axes = {Axis::dp, Axis::tp}};
+  const auto options = parse({"--dp", "2", "--tp", "4"}, two_axes);
+  CHECK(options->run.ranks == 8);
+  CHECK(options->run.tp == 4);
+  CHECK(parse({"--tp", "2"}, two_axes)->run.dp == 2);  // the lesson's 4 ranks
+}
+
 TEST_CASE("only some lessons have a precision flag") {
   const LessonInfo narrow{
       .name = "14 mixed precision", .question = "?", .narrow = true, .precision = "bf16"};
@@ -169,7 +178,7 @@ TEST_CASE("an impossible request gives one line with the flag, the value and a r
       {{"--seed", "x"}, {"--seed x", "whole number"}},
       {{"--dp", "2"}, {"--dp 2", "pp", "leave it out"}},
       {{"--tp", "4"}, {"--tp 4", "pp", "leave it out"}},
-      {{"--pp", "3"}, {"--ranks 4", "--pp 3"}},
+      {{"--pp", "3", "--ranks", "4"}, {"--ranks 4", "--pp 3"}},
       {{"--order", "tp,dp"}, {"--order tp,dp", "tp,cp,dp,pp"}},
       {{"--launch", "ssh"}, {"--launch ssh", "threads, mpi"}},
       {{"--device", "tpu"}, {"--device tpu", "cpu"}},
