@@ -72,6 +72,20 @@ TEST_CASE("tensor and sequence parallelism with tied weights and several microba
     }
 }
 
+TEST_CASE("replicas of tensor- and sequence-parallel ranks, in any order of the axes") {
+  for (const Sharing sharing : all_sharings)
+    for (const char* order : {"tp,cp,dp,pp", "dp,tp,cp,pp"}) {
+      CAPTURE(name_of(sharing));
+      CAPTURE(order);
+      Options options = small_tensors(2, sharing);
+      options.run.ranks = 6;
+      options.run.dp = 3;
+      options.run.order = order;
+      options.run.batch = 6;
+      check_twice(options, sharing);
+    }
+}
+
 TEST_CASE("tensor and sequence parallelism in bf16") {
   for (const Sharing sharing : all_sharings)
     for (const int t : {2, 3, 8}) {

@@ -47,7 +47,8 @@ inline Options small_tensors(int t, Sharing sharing) {
   return options;
 }
 
-/// One rank of a run.
+/// One rank of a run. With several replicas (dp), their gradients are summed during the backward
+/// pass; `predicted` is then without these sums.
 class SharedLayers {
  public:
   SharedLayers(Rank& rank, const Options& options, Sharing sharing)
@@ -56,6 +57,9 @@ class SharedLayers {
         options_(options),
         model_(rank.plan, rank.place, rank.device, Storage::own, &rank.groups),
         optimizer_(model_.parameters(), rank.device, options.run.optimizer) {
+    if (rank.place.size(Axis::dp) > 1)
+      replicas_.emplace(model_, rank.group(Axis::dp), unit_buckets);
+    // After the replicas' hooks, so that they see the summed gradients.
     if (sharing != Sharing::tensor) sums_.emplace(model_, rank.group(Axis::tp));
   }
 
@@ -66,7 +70,10 @@ class SharedLayers {
     move_to(rank_.device, batch);
     return accumulate_gradients(model_, batch);
   }
-  void update() { optimizer_.step(); }
+  void update() {
+    if (replicas_) replicas_->sum_gradients();
+    optimizer_.step();
+  }
   Gpt& model() { return model_; }
 
   Predicted predicted;
@@ -76,6 +83,7 @@ class SharedLayers {
   const Options& options_;
   Gpt model_;
   AdamW optimizer_;
+  std::optional<DataParallel> replicas_;
   std::optional<LayerNormSums> sums_;
 };
 
@@ -95,11 +103,11 @@ inline Outcome train_tensors(Rank& rank, const Options& options, Sharing sharing
     const double loss = layers.backward(corpus, step);
     // Every rank knows the loss; the report takes it from one of them.
     if (rank.place.coordinate(Axis::tp) == 0) record.losses.emplace_back(step, loss);
+    layers.update();
     if (step == 0)
       for (const Parameter* each : layers.model().parameters())
         first.parameters.push_back(named(rank.device, *each, each->gradient));
-    layers.update();
-    if (step > 1) continue;  // later steps do not differ
+    if (step > 1 || rank.place.size(Axis::dp) > 1) continue;  // later steps do not differ
     for (const MemoryCategory category : all_memory_categories) {
       const std::int64_t seen = rank.memory.peak().of(category);
       if (const std::int64_t derived = *layers.predicted.peak_bytes[category]; seen != derived)
