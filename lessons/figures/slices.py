@@ -8,6 +8,7 @@ PATH = ('wte.weight', 'g', 'h.0.ln_1.weight', 'f', 'h.0.attn.c_attn.weight', 'h.
         'h.0.ln_2.weight', 'f', 'h.0.mlp.c_fc.weight', 'h.0.mlp.c_proj.weight', 'g', 'ln_f.weight', 'f',
         'lm_head.weight')
 SCALE = 0.58  # pixels per element
+MIDDLE, BELOW = 106, 198  # of the matrices; of their captions
 
 
 def draw(runs):
@@ -17,24 +18,24 @@ def draw(runs):
     held = [{each['name'].removeprefix('transformer.'): each['slice'] for each in plan['parameters']}
             for plan in plans]
     sizes = [size(held[0][name]) if name not in 'fg' else (22, 22) for name in PATH]
-    gap, left, middle = 20, 26, 132
+    gap, left = 20, 26
     width = left + sum(w for w, _ in sizes) + gap * (len(PATH) - 1) + 26
-    out = Drawing(round(width), 290, 'Which rank holds which part of each matrix')
-    out.line(left, middle, width - 26, middle, LINE, 1.5)
+    out = Drawing(round(width), 264, 'Which rank holds which part of each matrix')
+    out.line(left, MIDDLE, width - 26, MIDDLE, LINE, 1.5)
 
     x = left
     for name, (w, h) in zip(PATH, sizes):
-        y = middle - h / 2
+        y = MIDDLE - h / 2
         if name in 'fg':
             out.rect(x, y, w, h, '#ffffff', INK, radius=11)
-            out.text(x + w / 2, middle + 5, name, 14, INK, 'middle', bold=True)
+            out.text(x + w / 2, MIDDLE + 5, name, 14, INK, 'middle', bold=True)
         else:
             parts = [slices[name] for slices in held]
             draw_parameter(out, x, y, w, h, parts)
             caption(out, x + w / 2, name, parts[0]['whole'])
         x += w + gap
 
-    y, x = 262, left
+    y, x = 236, left
     for rank, colour in enumerate(RANKS[:len(held)]):
         out.rect(x, y, 14, 14, colour)
         out.text(x + 20, y + 12, f'rank {rank}', 12, DIM)
@@ -70,7 +71,6 @@ def box_of(box, whole):
 
 def caption(out, x, name, whole):
     short = name.removeprefix('h.0.').removeprefix('attn.').removesuffix('.weight')
-    below = 222 if not short.startswith('ln') else 240
-    out.text(x, below, short, 12, INK, 'middle')
+    out.text(x, BELOW, short, 12, INK, 'middle')
     if len(whole) == 2:
-        out.text(x, below + 16, f'{whole[0]} x {whole[1]}', 11, DIM, 'middle')
+        out.text(x, BELOW + 16, f'{whole[0]} x {whole[1]}', 11, DIM, 'middle')
