@@ -11,11 +11,14 @@ shift
 
 text=$scratch/text
 for ((i = 0; i < 600; ++i)); do echo "rank $((i % 7)) has head $((i * i % 11)) now"; done >"$text"
-lesson() { # NUMBER_NAME FLAGS...
-  local name=$1
+lesson() { # NUMBER_NAME FLAGS...: with a small model and no trace, unless FLAGS say otherwise
+  local name=$1 flag small=()
   shift
-  run "$folder/lesson_$name" --data "$text" --trace none --clock modelled --layers 2 --batch 4 --heads 12 \
-    --hidden 48 --sequence 24 "$@"
+  for flag in '--trace none' '--clock modelled' '--layers 2' '--batch 4' '--heads 12' '--hidden 48' '--sequence 24'; do
+    # shellcheck disable=SC2206  # a flag and its value
+    [[ " $* " == *" ${flag% *} "* ]] || small+=($flag)
+  done
+  run "$folder/lesson_$name" --data "$text" "${small[@]}" "$@"
 }
 # Every predicted figure was observed: no cell reads "predicted / observed".
 as_predicted() {
