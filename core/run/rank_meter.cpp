@@ -118,7 +118,7 @@ void RankMeter::record_loss(double loss) {
   // The ranks of a tensor-parallel group know the same share of the loss, so only one of them
   // reports it.
   if (place.coordinate(Axis::tp) > 0) return;
-  if (options.platform.on_meta()) {  // there is no loss
+  if (options.platform.on_meta()) {  // no loss on the meta device
     if (place.coordinate(Axis::dp) == 0)
       run_.progress.show(step + 1, fmt::format("step {:>3}/{}", step + 1, steps));
     return;
