@@ -26,7 +26,7 @@ lesson() { # NAME LAYERS FLAGS...: runs it with "${small[@]}"; sets $out, $err a
 }
 gpus() { export LOCKSTEP_EMULATED_GPUS=$1; }
 has_mpi=1
-[[ $("$lessons"/lesson_09_* --launch mpi --heads 7 2>&1) != *'without MPI'* ]] || has_mpi=0
+[[ $("$lessons"/lesson_09_1f1b --launch mpi --heads 7 2>&1) != *'without MPI'* ]] || has_mpi=0
 launches=threads
 ((has_mpi == 0)) || launches='threads mpi'
 
@@ -62,9 +62,9 @@ claim 'GPipe on three GPUs: every bit' says 'bitwise equal'
 lesson 14 2 --precision bf16 --batch 4 --parity off
 claim 'lesson 14 on a GPU' ended 0
 
-run "$lessons"/lesson_01_* --device cuda --trace none --ranks 4 --steps 1 --quiet
+run "$lessons"/lesson_01_collectives --device cuda --trace none --ranks 4 --steps 1 --quiet
 claim 'lesson 01 by NCCL' ended 0
-run "$lessons"/lesson_00_* --device cuda --trace none --ranks 3 --steps 2 --quiet
+run "$lessons"/lesson_00_ranks --device cuda --trace none --ranks 3 --steps 2 --quiet
 claim 'lesson 00 on GPUs' ended 0
 
 # Impossible requests.
