@@ -1,6 +1,6 @@
 // Checks pipelines, data parallelism, ZeRO, tensor and sequence parallelism with one process per
-// rank; ctest runs it as mpirun -n P test_mpi. Prints the number of checks and any errors. Exits with 1
-// if there are errors.
+// rank; ctest runs it as mpirun -n P test_mpi. Prints the number of checks and any errors. Exits
+// with 1 if there are errors.
 
 #include <fmt/format.h>
 

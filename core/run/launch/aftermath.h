@@ -34,7 +34,7 @@ class Aftermath {
   bool failed() const { return failed_; }
   /// Whether anything that explains a failure has been reported, or will be by end() and text().
   bool explains_failure() const {
-    return failed_ || ended_ || already_reported_ || !refusals_.empty() || !unexplained_.empty();
+    return already_reported_ || !refusals_.empty() || !unexplained_.empty() || !text("").empty();
   }
   /// Whether a rank reported a usage error before anything else failed. If so, the exit code is 2,
   /// whichever rank's exit code mpirun returns.
