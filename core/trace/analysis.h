@@ -87,7 +87,7 @@ Intervals communication(const Timeline& timeline, const RankTimeline& rank, int 
 /// all-reduce does not count as computing.
 Intervals computation(const RankTimeline& rank, const Interval& window);
 
-/// Returns one rank's overlap. Communication can be hidden by compute of any step.
+/// Returns one rank's overlap. Compute of any step can hide a step's communication.
 Overlap communication_overlap(const Timeline& timeline, const RankTimeline& rank, int step = -1);
 /// Returns the overlap summed over all ranks.
 Overlap communication_overlap(const Timeline& timeline, int step = -1);

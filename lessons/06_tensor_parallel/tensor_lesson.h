@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 
 #include "core/base/error.h"
@@ -26,16 +25,6 @@ inline void check_tensor_lesson(const Options& options) {
   if (options.run.optimizer.clip > 0)
     throw UsageError(fmt::format("--clip {}: this lesson does not clip gradients; leave it out",
                                  options.run.optimizer.clip));
-}
-
-/// Throws UsageError if the ranks' shards of the tokens would not be equal.
-inline void check_sequence(const Options& options) {
-  const int s = options.run.model.sequence, t = options.run.tp;
-  if (s % t != 0)
-    throw UsageError(fmt::format(
-        "--sequence {} with --tp {}: each rank takes an equal part of the tokens; use --sequence "
-        "{} or --sequence {}",
-        s, t, std::max(1, s / t) * t, (s + t - 1) / t * t));
 }
 
 }  // namespace lockstep

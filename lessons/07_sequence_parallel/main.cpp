@@ -1,8 +1,8 @@
 #include "core/model/adamw.h"
 #include "core/run/lesson.h"
-#include "lessons/06_tensor_parallel/tensor_lesson.h"
 #include "lessons/07_sequence_parallel/experiment/paper_activations.h"
 #include "lessons/07_sequence_parallel/prediction.h"
+#include "lessons/07_sequence_parallel/sequence_lesson.h"
 #include "lessons/07_sequence_parallel/sequence_parallel.h"
 
 using namespace lockstep;
@@ -17,10 +17,7 @@ int main(int argc, char** argv) {
   const bool& regather = lesson.flag(
       "--regather", false,
       "keep only a shard of each column-parallel layer's input, and gather it again in backward");
-  lesson.check([](const Options& options) {
-    check_tensor_lesson(options);
-    check_sequence(options);
-  });
+  lesson.check(check_sequence_lesson);
   lesson.build([&](const Options&) { return std::make_shared<const SequenceParallel>(regather); });
 
   return lesson.run([&](Rank& rank) {

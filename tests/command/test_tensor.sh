@@ -93,4 +93,7 @@ done
 lesson 07_sequence_parallel --tp 4 --sequence 22
 claim "a sequence that t does not divide is refused" ended 2
 claim "... with the nearest lengths" complains '--sequence 20 or --sequence 24'
+lesson 07_sequence_parallel --tp 4 --sequence 3
+claim "a sequence shorter than t is refused" ended 2
+claim "... with the one length that is near" complains 'tokens; use --sequence 4'
 conclude

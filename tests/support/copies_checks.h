@@ -173,6 +173,30 @@ struct Outcome {
   Reference in_order;
 };
 
+/// Compares the rank's memory peaks, and the bytes that it has sent since it had sent `before`,
+/// with the prediction of one step. Calls `complain` for each difference.
+template <class Complain>
+void compare_with_prediction(Rank& rank, const BytesSent& before, const Predicted& predicted,
+                             const Complain& complain) {
+  for (const MemoryCategory category : all_memory_categories) {
+    const std::int64_t seen = rank.memory.peak().of(category);
+    if (const std::int64_t derived = *predicted.peak_bytes[category]; seen != derived)
+      complain(fmt::format("{} peak at {} bytes, derived {}", lockstep::name_of(category), seen,
+                           derived));
+  }
+  const BytesSent sent = rank.transport->bytes_sent() - before;
+  if (const BytesSent derived = bytes_of(predicted); sent != derived)
+    complain(fmt::format("sent {}, derived {}", text_of(sent), text_of(derived)));
+}
+
+/// Collective: returns the results of all ranks on rank 0, and nothing on other ranks.
+inline std::vector<RankResults> gathered(Rank& rank, const RankResults& mine) {
+  std::vector<RankResults> all;
+  for (const std::string& bytes : gather_to_root(*rank.transport, mine.to_bytes()))
+    all.push_back(RankResults::from_bytes(bytes));
+  return all;
+}
+
 /// Trains, and compares each step's bytes and memory peaks with the derived values. Appends errors
 /// to `wrong`.
 inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
@@ -193,16 +217,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
       for (const Parameter* part : copies.updated())
         if (!part->frozen) first.parameters.push_back(named(rank.device, *part, part->gradient));
     if (step > 1) continue;  // later steps give the same values
-    for (int i = 0; i < memory_category_count; ++i) {
-      const auto category = static_cast<MemoryCategory>(i);
-      const std::int64_t seen = rank.memory.peak().of(category);
-      if (const std::int64_t derived = *copies.predicted.peak_bytes[category]; seen != derived)
-        complain(fmt::format("{} peak at {} bytes, derived {}", lockstep::name_of(category), seen,
-                             derived));
-    }
-    const BytesSent sent = rank.transport->bytes_sent() - before;
-    if (const BytesSent derived = bytes_of(copies.predicted); sent != derived)
-      complain(fmt::format("sent {}, derived {}", text_of(sent), text_of(derived)));
+    compare_with_prediction(rank, before, copies.predicted, complain);
   }
   // For 16-bit types, compares the master weights, which only their owners have.
   for (const Parameter* parameter :
@@ -210,11 +225,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
     record.parameters.push_back(
         named(rank.device, *parameter, parameter->master ? parameter->master : parameter->value));
 
-  std::vector<RankResults> records, firsts;
-  for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
-    records.push_back(RankResults::from_bytes(bytes));
-  for (const std::string& bytes : gather_to_root(*rank.transport, first.to_bytes()))
-    firsts.push_back(RankResults::from_bytes(bytes));
+  const std::vector<RankResults> records = gathered(rank, record), firsts = gathered(rank, first);
   if (rank.id != 0) return {};
   return {collect_losses(records, options.run.steps), collect_parameters(records),
           collect_parameters(firsts),

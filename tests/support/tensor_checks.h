@@ -108,25 +108,13 @@ inline Outcome train_tensors(Rank& rank, const Options& options, Sharing sharing
       for (const Parameter* each : layers.model().parameters())
         first.parameters.push_back(named(rank.device, *each, each->gradient));
     if (step > 1 || rank.place.size(Axis::dp) > 1) continue;  // later steps do not differ
-    for (const MemoryCategory category : all_memory_categories) {
-      const std::int64_t seen = rank.memory.peak().of(category);
-      if (const std::int64_t derived = *layers.predicted.peak_bytes[category]; seen != derived)
-        complain(fmt::format("{} peak at {} bytes, derived {}", lockstep::name_of(category), seen,
-                             derived));
-    }
-    const BytesSent sent = rank.transport->bytes_sent() - before;
-    if (const BytesSent derived = bytes_of(layers.predicted); sent != derived)
-      complain(fmt::format("sent {}, derived {}", text_of(sent), text_of(derived)));
+    compare_with_prediction(rank, before, layers.predicted, complain);
   }
   for (const Parameter* each : layers.model().parameters())
     record.parameters.push_back(
         named(rank.device, *each, each->master ? each->master : each->value));
 
-  std::vector<RankResults> records, firsts;
-  for (const std::string& bytes : gather_to_root(*rank.transport, record.to_bytes()))
-    records.push_back(RankResults::from_bytes(bytes));
-  for (const std::string& bytes : gather_to_root(*rank.transport, first.to_bytes()))
-    firsts.push_back(RankResults::from_bytes(bytes));
+  const std::vector<RankResults> records = gathered(rank, record), firsts = gathered(rank, first);
   if (rank.id != 0) return {};
   // collect_parameters() fails if replicas (LayerNorm, biases, positions) are not bitwise equal.
   return {collect_losses(records, options.run.steps),

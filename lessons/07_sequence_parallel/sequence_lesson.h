@@ -1,0 +1,21 @@
+#pragma once
+
+#include "lessons/06_tensor_parallel/tensor_lesson.h"
+
+namespace lockstep {
+
+/// Throws UsageError for options that sequence parallelism does not support: those of tensor
+/// parallelism, and a sequence that the ranks cannot divide into equal shards.
+inline void check_sequence_lesson(const Options& options) {
+  check_tensor_lesson(options);
+  const int s = options.run.model.sequence, t = options.run.tp;
+  if (s % t == 0) return;
+  const int shorter = s / t * t, longer = shorter + t;
+  const std::string shorter_flag = shorter > 0 ? fmt::format("--sequence {} or ", shorter) : "";
+  throw UsageError(
+      fmt::format("--sequence {} with --tp {}: each rank takes an equal part of the tokens; use "
+                  "{}--sequence {}",
+                  s, t, shorter_flag, longer));
+}
+
+}  // namespace lockstep
