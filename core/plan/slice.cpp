@@ -25,6 +25,12 @@ Shape shape_of(std::span<const std::int64_t> extents) {
   }
 }
 
+std::vector<std::int64_t> extents_of(const Shape& shape) {
+  std::vector<std::int64_t> extents;
+  for (int d = 0; d < shape.rank(); ++d) extents.push_back(shape[d]);
+  return extents;
+}
+
 namespace {
 
 using Strides = std::array<std::int64_t, Shape::max_rank>;
@@ -188,34 +194,39 @@ std::int64_t Slice::elements() const {
   return sum;
 }
 
-std::vector<Slice::Run> Slice::runs() const {
+std::vector<Slice::Run> Slice::runs(const Box& frame) const {
   std::vector<Run> runs;
-  const Strides whole = row_major(whole_);
+  const Strides rows = row_major(frame.extent);
   for (const Piece& piece : pieces_) {
-    const Shape& extent = piece.box.extent;
+    const std::optional<Box> both = intersection(piece.box, frame);
+    if (!both) continue;
+    const Shape& extent = both->extent;
     // Merge trailing dimensions that are contiguous on both sides into one run.
     int inner = extent.rank();
     std::int64_t length = 1;
-    while (inner > 0 && (extent[inner - 1] == 1 || (whole[at(inner - 1)] == length &&
-                                                    piece.strides[at(inner - 1)] == length)))
+    while (inner > 0 && (extent[inner - 1] == 1 ||
+                         (rows[at(inner - 1)] == length && piece.strides[at(inner - 1)] == length)))
       length *= extent[--inner];
-    std::int64_t in_whole = 0;
-    for (int d = 0; d < extent.rank(); ++d) in_whole += piece.box.begin[at(d)] * whole[at(d)];
-    Strides index{};
+    std::int64_t in_box = 0;
     std::int64_t in_local = piece.offset;
+    for (int d = 0; d < extent.rank(); ++d) {
+      in_box += (both->begin[at(d)] - frame.begin[at(d)]) * rows[at(d)];
+      in_local += (both->begin[at(d)] - piece.box.begin[at(d)]) * piece.strides[at(d)];
+    }
+    Strides index{};
     for (bool more = true; more;) {
-      if (!runs.empty() && runs.back().in_whole + runs.back().elements == in_whole &&
+      if (!runs.empty() && runs.back().in_box + runs.back().elements == in_box &&
           runs.back().in_local + runs.back().elements == in_local)
         runs.back().elements += length;
       else
-        runs.push_back({in_whole, in_local, length});
+        runs.push_back({in_box, in_local, length});
       more = false;
       for (int d = inner; d-- > 0 && !more;) {
-        in_whole += whole[at(d)];
+        in_box += rows[at(d)];
         in_local += piece.strides[at(d)];
         more = ++index[at(d)] < extent[d];
         if (more) break;
-        in_whole -= extent[d] * whole[at(d)];
+        in_box -= extent[d] * rows[at(d)];
         in_local -= extent[d] * piece.strides[at(d)];
         index[at(d)] = 0;
       }
@@ -224,28 +235,12 @@ std::vector<Slice::Run> Slice::runs() const {
   return runs;
 }
 
-namespace {
-
-std::vector<std::int64_t> list(const Shape& shape) {
-  std::vector<std::int64_t> extents;
-  for (int d = 0; d < shape.rank(); ++d) extents.push_back(shape[d]);
-  return extents;
-}
-
-}  // namespace
-
 std::string Slice::text() const {
   std::vector<std::string> boxes;
-  for (const Piece& piece : pieces_) {
-    std::vector<std::string> ranges;
-    for (int d = 0; d < piece.box.extent.rank(); ++d)
-      ranges.push_back(fmt::format("{}:{}", piece.box.begin[at(d)],
-                                   piece.box.begin[at(d)] + piece.box.extent[d]));
-    boxes.push_back(fmt::format("[{}]", fmt::join(ranges, ", ")));
-  }
+  for (const Piece& piece : pieces_) boxes.push_back(piece.box.text());
   return fmt::format("{} of [{}]",
                      boxes.empty() ? "nothing" : fmt::format("{}", fmt::join(boxes, " + ")),
-                     fmt::join(list(whole_), ", "));
+                     fmt::join(extents_of(whole_), ", "));
 }
 
 std::string Slice::json() const {
@@ -253,10 +248,11 @@ std::string Slice::json() const {
   for (const Piece& piece : pieces_) {
     const std::span begin{piece.box.begin.data(), at(piece.box.extent.rank())};
     boxes.push_back(fmt::format(R"({{"begin":[{}],"extent":[{}]}})", fmt::join(begin, ","),
-                                fmt::join(list(piece.box.extent), ",")));
+                                fmt::join(extents_of(piece.box.extent), ",")));
   }
-  return fmt::format(R"({{"whole":[{}],"local":[{}],"boxes":[{}]}})", fmt::join(list(whole_), ","),
-                     fmt::join(list(local_), ","), fmt::join(boxes, ","));
+  return fmt::format(R"({{"whole":[{}],"local":[{}],"boxes":[{}]}})",
+                     fmt::join(extents_of(whole_), ","), fmt::join(extents_of(local_), ","),
+                     fmt::join(boxes, ","));
 }
 
 }  // namespace lockstep

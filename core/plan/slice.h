@@ -6,19 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/box.h"
 #include "kernels/view.h"
 
 namespace lockstep {
 
 /// Returns a shape with these extents. Throws std::invalid_argument for more than four.
 Shape shape_of(std::span<const std::int64_t> extents);
-
-/// Elements [begin, begin + extent) of a tensor in each dimension.
-struct Box {
-  std::array<std::int64_t, Shape::max_rank> begin{};
-  Shape extent;
-  bool operator==(const Box&) const = default;
-};
+/// Returns a shape's extents.
+std::vector<std::int64_t> extents_of(const Shape& shape);
 
 /// How one dimension of a tensor is divided among `parts` ranks.
 struct DimensionCut {
@@ -48,9 +44,10 @@ class Slice {
     std::array<std::int64_t, Shape::max_rank> strides{};
     bool operator==(const Piece&) const = default;
   };
-  /// Elements that are contiguous both in the whole tensor (row-major) and in local storage.
+  /// Elements that are contiguous both in a box of the whole tensor, usually all of it, and in
+  /// local storage.
   struct Run {
-    std::int64_t in_whole = 0;
+    std::int64_t in_box = 0;  ///< offset in the box's elements, which are row-major
     std::int64_t in_local = 0;
     std::int64_t elements = 0;
     bool operator==(const Run&) const = default;
@@ -81,7 +78,9 @@ class Slice {
   std::int64_t elements() const;
   bool is_whole() const { return elements() == whole_.elements() && local_ == whole_; }
   /// Returns the positions of all elements as the fewest possible runs, in the order of the pieces.
-  std::vector<Run> runs() const;
+  std::vector<Run> runs() const { return runs({.begin = {}, .extent = whole_}); }
+  /// Returns the positions of this slice's elements in `box`, a box of the whole tensor.
+  std::vector<Run> runs(const Box& box) const;
 
   bool operator==(const Slice&) const = default;
 

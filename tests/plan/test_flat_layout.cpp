@@ -240,7 +240,7 @@ TEST_CASE("parameters built in a flat buffer, and their parts, equal those of a 
           const Parameter& whole = model.parameter(parts[p].order);
           CHECK(parts[p].name == whole.name);
           CHECK(parts[p].decay == whole.decay);
-          CHECK(parts[p].value.f32() == whole.value.f32() + parts[p].slice.runs().front().in_whole);
+          CHECK(parts[p].value.f32() == whole.value.f32() + parts[p].slice.runs().front().in_box);
           CHECK(parts[p].gradient.elements() == 0);
           // The initial values are generated in place and equal those of the whole tensor.
           CHECK(fresh[p].slice == parts[p].slice);

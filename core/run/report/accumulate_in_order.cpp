@@ -28,7 +28,7 @@ Gradients taken(Gpt& model) {
 }
 
 View part_of(View whole, const Slice::Run& run) {
-  return whole.reshaped({whole.elements()}).columns(run.in_whole, run.elements);
+  return whole.reshaped({whole.elements()}).columns(run.in_box, run.elements);
 }
 
 }  // namespace
