@@ -1,46 +1,15 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <optional>
 #include <string>
-#include <vector>
 
+#include "core/model/manifest.h"
 #include "core/model/new_file.h"
 
 namespace lockstep {
 
 // A checkpoint's folder is complete or absent. A new checkpoint is first written beside the old
-// one, as NAME.partial, with manifest.json as its last file. Only then does it replace NAME, in one
-// step. Even if the process is killed, either the old checkpoint or the new one is there.
-
-/// The contents of manifest.json: the list of the files that belong together.
-struct Manifest {
-  struct File {
-    std::uint64_t bytes = 0;
-    std::string crc32;  ///< eight hexadecimal digits
-    bool operator==(const File&) const = default;
-  };
-  std::int64_t step = 0;  ///< optimizer steps taken
-  std::map<std::string, File> files;
-
-  std::string to_json() const;
-  bool operator==(const Manifest&) const = default;
-};
-
-/// Reads a folder's manifest, or returns nothing if there is none. Throws UsageError, naming
-/// --load, if it is malformed.
-std::optional<Manifest> read_manifest(const std::string& folder);
-/// Throws UsageError, naming --load and the file, unless each file that the manifest lists has the
-/// listed size and checksum.
-void verify_files(const std::string& folder, const Manifest& manifest);
-
-/// A file to write.
-struct CheckpointFile {
-  std::string name;
-  std::function<void(NewFile&)> fill;
-};
+// one, as NAME.partial. Only when it is complete does it replace NAME, in one step. Even if a
+// process is killed, either the old checkpoint or the new one is there.
 
 /// How a new folder replaces an old one.
 enum class Replacement {
@@ -48,13 +17,32 @@ enum class Replacement {
   rename     ///< renames the old folder to NAME.previous first; NAME is absent in between
 };
 
-/// Writes the folder `path` completely or not at all; creates its parent folders. Throws UsageError
-/// if NAME.partial cannot be created, and RunError if the files cannot be written. Also throws
-/// RunError, and leaves the complete checkpoint in NAME.partial, if `path` cannot be replaced or
-/// contains other files.
-void write_checkpoint_folder(const std::string& path, std::int64_t step,
-                             const std::vector<CheckpointFile>& files,
-                             Replacement replacement = Replacement::exchange);
+/// A folder that is being written. One process has it; other processes may write files to
+/// partial().
+class NewFolder {
+ public:
+  /// Creates the empty folder NAME.partial, and parent folders. `flag` is the flag that names
+  /// `path`, for messages. Throws UsageError if the folder cannot be created.
+  NewFolder(std::string flag, std::string path);
+  /// Deletes NAME.partial, unless it has taken its place or is kept.
+  ~NewFolder();
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  const std::string& partial() const { return partial_; }
+  /// Writes one file. Throws RunError if the disk does not take it.
+  Manifest::File write(const std::string& name, const std::string& text);
+  /// Syncs the folder to the disk and gives it the name `path`. Throws RunError, and leaves the
+  /// complete folder in NAME.partial, if `path` contains other files or cannot be replaced.
+  void take_place(Replacement replacement = Replacement::exchange);
+
+ private:
+  std::string flag_, path_;  ///< as given
+  std::string target_;       ///< resolved_folder(path)
+  std::string partial_;
+  int descriptor_ = -1;
+  bool keep_ = false;
+};
 
 /// Returns the folder to read for `path`: NAME.previous if a run was killed between the two steps
 /// of Replacement::rename, otherwise `path` itself.

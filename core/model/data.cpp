@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -27,27 +28,39 @@ std::string Tokenizer::decode(const std::vector<std::int32_t>& tokens) {
   return text;
 }
 
-Corpus::Corpus(std::string text, const GptConfig& config, const std::string& name)
-    : text_(std::move(text)), sequence_(config.sequence) {
+Corpus::Corpus(std::string text, std::size_t width, const GptConfig& config,
+               const std::string& flag, const std::string& name)
+    : text_(std::move(text)), width_(width), sequence_(config.sequence) {
+  const char* const unit = width == 1 ? "bytes" : "tokens";
   const std::size_t wanted = static_cast<std::size_t>(sequence_) + 1;
-  if (text_.size() < wanted) {
+  if (tokens() < wanted) {
     throw UsageError{
-        fmt::format("--data: {} has {} bytes, and one sample takes --sequence + 1 = {}; use a "
+        fmt::format("{}: {} has {} {}, and one sample takes --sequence + 1 = {}; use a "
                     "longer text or a shorter --sequence",
-                    name, text_.size(), wanted)};
+                    flag, name, tokens(), unit, wanted)};
   }
-  const auto highest = static_cast<unsigned char>(
-      *std::ranges::max_element(text_, {}, [](char c) { return static_cast<unsigned char>(c); }));
+  std::int32_t highest = 0;
+  for (std::size_t i = 0; i < tokens(); ++i) highest = std::max(highest, token(i));
   if (highest >= config.vocabulary) {
     throw UsageError{
-        fmt::format("--vocab {}: {} contains the byte {}; use --vocab {}, or {} for any text",
-                    config.vocabulary, name, highest, highest + 1, Tokenizer::vocabulary)};
+        width == 1
+            ? fmt::format("--vocab {}: {} contains the byte {}; use --vocab {}, or {} for any text",
+                          config.vocabulary, name, highest, highest + 1, Tokenizer::vocabulary)
+            : fmt::format("--vocab {}: {} contains the token {}; use --vocab {} or more",
+                          config.vocabulary, name, highest, highest + 1)};
   }
 }
 
-Corpus Corpus::from_file(const std::string& path, const GptConfig& config) {
+Corpus::Corpus(std::string text, const GptConfig& config, const std::string& name)
+    : Corpus(std::move(text), 1, config, "--data", name) {}
+
+namespace {
+
+/// Reads a file. `shown` is its flag and path; `remedy` ends the message of a UsageError.
+std::string content_of(const std::string& path, const std::string& shown,
+                       const std::string& remedy) {
   const auto unfit = [&](const std::string& why) {
-    return UsageError{fmt::format("--data {}: {}; give any readable text file", path, why)};
+    return UsageError{fmt::format("{}: {}; {}", shown, why, remedy)};
   };
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
@@ -67,7 +80,40 @@ Corpus Corpus::from_file(const std::string& path, const GptConfig& config) {
   std::string text(size, '\0');
   file.read(text.data(), static_cast<std::streamsize>(size));
   if (file.gcount() != static_cast<std::streamsize>(size)) throw unfit("can't be read");
-  return Corpus{std::move(text), config, path};
+  return text;
+}
+
+}  // namespace
+
+Corpus Corpus::from_file(const std::string& path, const GptConfig& config) {
+  return Corpus{content_of(path, "--data " + path, "give any readable text file"), config, path};
+}
+
+Corpus Corpus::from_tokens(const std::string& path, const GptConfig& config) {
+  const std::string remedy =
+      "give a file of uint16 tokens, as nanoGPT or llm.c write for GPT-2; --data takes a text";
+  std::string text = content_of(path, "--tokens " + path, remedy);
+  const auto unfit = [&](const std::string& why) {
+    return UsageError{fmt::format("--tokens {}: {}; {}", path, why, remedy)};
+  };
+  // No GPT-2 token is in the magic number's lower half, 55432, so a plain stream can't begin so.
+  constexpr std::size_t header_bytes = 256 * sizeof(std::int32_t);
+  constexpr std::int32_t magic_of_gpt2 = 20240520, magic_of_llama3 = 20240801;
+  std::int32_t header[3]{};  // magic number, version, tokens
+  std::memcpy(header, text.data(), std::min(text.size(), sizeof header));
+  if (header[0] == magic_of_llama3)
+    throw unfit("is llm.c's format for Llama 3, which has uint32 tokens");
+  if (header[0] == magic_of_gpt2) {
+    if (header[1] != 1) throw unfit(fmt::format("has version {} of llm.c's format", header[1]));
+    if (header[2] < 0 || text.size() != header_bytes + 2 * static_cast<std::size_t>(header[2]))
+      throw unfit(fmt::format("has {} bytes, but its header says {} tokens, which take {}",
+                              text.size(), header[2],
+                              static_cast<std::int64_t>(header_bytes) + 2LL * header[2]));
+    text.erase(0, header_bytes);
+  }
+  if (text.size() % 2 != 0)
+    throw unfit(fmt::format("has {} bytes, not a whole number of tokens", text.size()));
+  return Corpus{std::move(text), 2, config, "--tokens", path};
 }
 
 void move_to(Device device, Batch& batch) {
@@ -100,15 +146,16 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
   batch.tokens.reserve(static_cast<std::size_t>(m * b * s));
   batch.targets.reserve(batch.tokens.capacity());
   const RandomStream random{seed, Purpose::data, static_cast<std::uint32_t>(step)};
-  const std::uint64_t windows = text_.size() - static_cast<std::size_t>(sequence_);
+  const std::uint64_t windows = tokens() - static_cast<std::size_t>(sequence_);
   for (std::int64_t sample = 0; sample < m * b; ++sample) {
     const auto bits = random.bits(static_cast<std::uint64_t>(shape.replica * m * b + sample));
     const std::uint64_t wide = (std::uint64_t{bits[0]} << 32) | bits[1];
-    const auto* const start = reinterpret_cast<const unsigned char*>(text_.data()) + wide % windows;
-    for (const auto [begin, end] : positions) {
-      batch.tokens.insert(batch.tokens.end(), start + begin, start + end);
-      batch.targets.insert(batch.targets.end(), start + begin + 1, start + end + 1);
-    }
+    const std::size_t start = wide % windows;
+    for (const auto [begin, end] : positions)
+      for (std::int64_t i = begin; i < end; ++i) {
+        batch.tokens.push_back(token(start + static_cast<std::size_t>(i)));
+        batch.targets.push_back(token(start + static_cast<std::size_t>(i) + 1));
+      }
   }
   const float scale = 1.0F / static_cast<float>(shape.replicas * m * b * sequence_);
   for (std::int64_t i = 0; i < m; ++i) {

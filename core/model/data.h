@@ -23,7 +23,7 @@ struct Tokenizer {
 /// on the CPU. Destroy the batch before the device's stream.
 void move_to(Device device, Batch& batch);
 
-/// A training text.
+/// A training text: bytes, each of which is a token, or 16-bit tokens.
 class Corpus {
  public:
   /// Throws UsageError if `text` has fewer than sequence + 1 tokens, or tokens outside the
@@ -32,6 +32,11 @@ class Corpus {
   /// Reads the file of --data FILE. Throws UsageError if the file is missing, not a regular file,
   /// unreadable, empty, too short, or too large for memory.
   static Corpus from_file(const std::string& path, const GptConfig& config);
+  /// Reads the file of --tokens FILE, which holds little-endian uint16 tokens: alone, as nanoGPT
+  /// writes them, or after the 1024-byte header of llm.c's GPT-2 files (256 int32: 20240520, the
+  /// version 1, the number of tokens, zeros). Throws UsageError as from_file() does, and if the
+  /// file has the header of another format.
+  static Corpus from_tokens(const std::string& path, const GptConfig& config);
 
   /// Returns this replica's part of the batch of `step`. Each sample is a window of sequence + 1
   /// tokens whose position in the text depends only on the seed, the step and the sample's number.
@@ -41,10 +46,18 @@ class Corpus {
   /// whole batch's mean loss, and their gradients add up to the gradient of that mean.
   Batch batch(std::uint64_t seed, int step, const BatchShape& shape) const;
 
-  std::size_t tokens() const { return text_.size(); }
+  std::size_t tokens() const { return text_.size() / width_; }
+  std::int32_t token(std::size_t i) const {
+    const auto* const bytes = reinterpret_cast<const unsigned char*>(text_.data()) + i * width_;
+    return width_ == 1 ? bytes[0] : bytes[0] | bytes[1] << 8;
+  }
 
  private:
-  std::string text_;  ///< token i is byte i
+  Corpus(std::string text, std::size_t width, const GptConfig& config, const std::string& flag,
+         const std::string& name);
+
+  std::string text_;
+  std::size_t width_;  ///< bytes per token: 1 or 2, little-endian
   int sequence_;
 };
 

@@ -6,21 +6,21 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "core/base/error.h"
 
 namespace lockstep {
 
-NewFile::NewFile(int folder, const std::string& name, std::string shown)
+NewFile::NewFile(const std::string& path, Mode mode, std::string shown)
     : shown_(std::move(shown)),
-      descriptor_(::openat(folder, name.c_str(),
-                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666)) {
+      descriptor_(
+          ::open(path.c_str(),
+                 O_WRONLY | O_NOFOLLOW | O_CLOEXEC | (mode == Mode::create ? O_CREAT | O_EXCL : 0),
+                 0666)) {
   if (descriptor_ < 0)
     throw UsageError{fmt::format(
-        "--save {}: can't be written: {}; give a name in a folder that exists and may be written "
-        "to",
+        "{}: can't be written: {}; give a name in a folder that exists and may be written to",
         shown_, std::strerror(errno))};
 }
 
@@ -30,17 +30,20 @@ NewFile::~NewFile() {
 
 void NewFile::fail() const {
   throw RunError{
-      fmt::format("--save {}: could not be written completely: {}", shown_, std::strerror(errno))};
+      fmt::format("{}: could not be written completely: {}", shown_, std::strerror(errno))};
 }
 
-void NewFile::write(const void* data, std::size_t bytes) {
-  checksum_.add(data, bytes);
-  bytes_ += bytes;
+void NewFile::resize(std::uint64_t bytes) {
+  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) fail();
+}
+
+void NewFile::write_at(std::uint64_t offset, const void* data, std::size_t bytes) {
   for (const auto* at = static_cast<const char*>(data); bytes > 0;) {
-    const ssize_t count = ::write(descriptor_, at, bytes);
+    const ssize_t count = ::pwrite(descriptor_, at, bytes, static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail();
     at += count;
+    offset += static_cast<std::uint64_t>(count);
     bytes -= static_cast<std::size_t>(count);
   }
 }
@@ -49,23 +52,6 @@ void NewFile::finish() {
   // EINVAL means that this is not a file on a disk.
   if (::fsync(descriptor_) != 0 && errno != EINVAL) fail();
   if (::close(std::exchange(descriptor_, -1)) != 0) fail();
-}
-
-void write_whole_file(const std::string& path, const std::function<void(NewFile&)>& fill) {
-  const std::string partial = path + ".partial";
-  ::unlink(partial.c_str());  // deletes a symbolic link itself, not its target
-  NewFile file{AT_FDCWD, partial, path};
-  try {
-    fill(file);
-    file.finish();
-    if (::rename(partial.c_str(), path.c_str()) != 0)
-      throw UsageError{
-          fmt::format("--save {}: {}; give the name of a file", path, std::strerror(errno))};
-  } catch (...) {
-    ::unlink(partial.c_str());
-    throw;
-  }
-  sync_folder(std::filesystem::absolute(path).parent_path().string());
 }
 
 void sync_folder(const std::string& path) {

@@ -4,45 +4,39 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
-
-#include "core/base/crc32.h"
 
 namespace lockstep {
 
-/// A file that is being written for --save. Counts its bytes and computes their checksum.
+/// A function that writes `bytes` bytes at an offset of a file.
+using WriteAt = std::function<void(std::uint64_t offset, const void* data, std::size_t bytes)>;
+
+/// A file that is being written for --save or --export.
 class NewFile {
  public:
-  /// Creates the file in `folder` (a descriptor, or AT_FDCWD). Nothing may exist under that name,
-  /// not even a symbolic link. `shown` is the path for messages. Throws UsageError if the file
-  /// cannot be created.
-  NewFile(int folder, const std::string& name, std::string shown);
+  enum class Mode {
+    create,   ///< nothing of that name may exist, not even a symbolic link
+    existing  ///< another rank has created the file
+  };
+  /// `shown` is the flag and its path, for messages. Throws UsageError if the file cannot be
+  /// opened.
+  NewFile(const std::string& path, Mode mode, std::string shown);
   ~NewFile();
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
+  /// Sets the size. Bytes that are never written are zeros, or stay as they are.
+  void resize(std::uint64_t bytes);
   /// Throws RunError if not all bytes can be written.
-  void write(const void* data, std::size_t bytes);
-  void write(std::string_view text) { write(text.data(), text.size()); }
+  void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
   /// Waits until the bytes are on the disk, and closes the file. Throws RunError on failure.
   void finish();
-
-  std::uint64_t bytes() const { return bytes_; }
-  const Crc32& checksum() const { return checksum_; }
 
  private:
   [[noreturn]] void fail() const;
 
   std::string shown_;
   int descriptor_;
-  std::uint64_t bytes_ = 0;
-  Crc32 checksum_;
 };
-
-/// Writes a file completely or not at all: `fill` writes PATH.partial, which then replaces `path`
-/// in one step. Deletes a file named PATH.partial that an interrupted run has left. Throws
-/// UsageError or RunError, naming --save and the file, on failure.
-void write_whole_file(const std::string& path, const std::function<void(NewFile&)>& fill);
 
 /// Waits until the folder's directory entries are on the disk.
 void sync_folder(const std::string& path);

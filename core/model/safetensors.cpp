@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "core/model/new_file.h"
+#include "core/plan/slice.h"
 
 namespace lockstep {
 
@@ -44,12 +44,6 @@ const char* dtype_name(DType dtype) {
       break;
   }
   return "I32";
-}
-
-std::vector<std::int64_t> extents(const Shape& shape) {
-  std::vector<std::int64_t> result;
-  for (int i = 0; i < shape.rank(); ++i) result.push_back(shape[i]);
-  return result;
 }
 
 /// Returns whether the data has the size that dtype and shape require; false if that size exceeds
@@ -162,9 +156,9 @@ void SafetensorsFile::read_bytes(const Entry& entry, std::uint64_t offset, View 
 
 void SafetensorsFile::read(const std::string& name, View to) {
   const Entry& entry = entry_of(name, to.dtype);
-  if (entry.shape != extents(to.shape)) {
+  if (entry.shape != extents_of(to.shape)) {
     unfit(fmt::format("tensor {}: has shape [{}], not [{}]", name, fmt::join(entry.shape, ", "),
-                      fmt::join(extents(to.shape), ", ")));
+                      fmt::join(extents_of(to.shape), ", ")));
   }
   read_bytes(entry, 0, to);
 }
@@ -177,13 +171,15 @@ void SafetensorsFile::read_part(const std::string& name, std::int64_t first, Vie
   read_bytes(entry, offset, to);
 }
 
-void SafetensorsFile::check_values(const std::string& name, bool may_be_negative) {
+Crc32 SafetensorsFile::check_values(const std::string& name, bool may_be_negative) {
   const Entry& entry = entry_of(name, DType::f32);
   const auto elements = static_cast<std::int64_t>((entry.end - entry.begin) / sizeof(float));
   std::vector<float> values(static_cast<std::size_t>(std::min<std::int64_t>(elements, 1 << 18)));
+  Crc32 checksum;
   for (std::int64_t first = 0; first < elements;) {
     const auto n = std::min(elements - first, static_cast<std::int64_t>(values.size()));
     read_bytes(entry, static_cast<std::uint64_t>(first) * sizeof(float), View{values.data(), {n}});
+    checksum.add(values.data(), static_cast<std::size_t>(n) * sizeof(float));
     const auto end = values.begin() + static_cast<std::ptrdiff_t>(n);
     const auto bad = std::find_if(values.begin(), end, [&](float value) {
       return !std::isfinite(value) || (!may_be_negative && value < 0);
@@ -195,29 +191,28 @@ void SafetensorsFile::check_values(const std::string& name, bool may_be_negative
                       name, first + (bad - values.begin()), *bad));
     first += n;
   }
+  return checksum;
 }
 
-void write_safetensors(NewFile& file, const std::vector<NamedView>& tensors) {
-  nlohmann::ordered_json header;
+SafetensorsHeader::SafetensorsHeader(const std::vector<Entry>& tensors) {
+  json header;
   header["__metadata__"] = {{"format", "pt"}};
   std::uint64_t offset = 0;
-  for (const auto& [name, view] : tensors) {
-    header[name] = {{"dtype", dtype_name(view.dtype)},
-                    {"shape", extents(view.shape)},
-                    {"data_offsets", {offset, offset + view.bytes()}}};
-    offset += view.bytes();
+  for (const Entry& tensor : tensors) {
+    offsets_.push_back(offset);
+    const std::uint64_t end =
+        offset + static_cast<std::uint64_t>(tensor.shape.elements()) * size_of(tensor.dtype);
+    header[tensor.name] = {{"dtype", dtype_name(tensor.dtype)},
+                           {"shape", extents_of(tensor.shape)},
+                           {"data_offsets", {offset, end}}};
+    offset = end;
   }
+  offsets_.push_back(offset);
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // pads the header, to align the data
-
   const std::uint64_t length = text.size();
-  file.write(&length, sizeof length);
-  file.write(text);
-  for (const NamedView& tensor : tensors) file.write(tensor.view.data, tensor.view.bytes());
-}
-
-void write_safetensors(const std::string& path, const std::vector<NamedView>& tensors) {
-  write_whole_file(path, [&](NewFile& file) { write_safetensors(file, tensors); });
+  bytes_.assign(reinterpret_cast<const char*>(&length), sizeof length);
+  bytes_ += text;
 }
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/new_file.h"
+#include "core/base/crc32.h"
 #include "kernels/view.h"
 
 namespace lockstep {
@@ -40,14 +40,15 @@ class SafetensorsFile {
   /// tensor's shape. Throws UsageError if the tensor's dtype differs from that of `to`, or if the
   /// tensor ends before `to` is full.
   void read_part(const std::string& name, std::int64_t first, View to);
-  /// Throws UsageError if the f32 tensor has an element that is not a finite number, or that is
-  /// negative if `may_be_negative` is false.
-  void check_values(const std::string& name, bool may_be_negative = true);
+  /// Reads an f32 tensor and returns its checksum. Throws UsageError if an element is not a finite
+  /// number, or is negative although it may not be.
+  Crc32 check_values(const std::string& name, bool may_be_negative = true);
+  /// Throws UsageError, naming the file and the remedy, because of `what`.
+  [[noreturn]] void unfit(const std::string& what) const;
 
  private:
   const Entry& entry_of(const std::string& name, DType wanted) const;
   void read_bytes(const Entry& entry, std::uint64_t offset, View to);
-  [[noreturn]] void unfit(const std::string& what) const;
   void parse(const std::string& header, std::uint64_t data_bytes);
 
   std::string path_;
@@ -56,14 +57,25 @@ class SafetensorsFile {
   std::vector<Entry> entries_;  ///< sorted by position in the data
 };
 
-/// A tensor to write. The view must be host memory, contiguous, f32 or i32.
-struct NamedView {
-  std::string name;
-  View view;
-};
+/// The header of a file that is to be written, in which tensors follow one another.
+class SafetensorsHeader {
+ public:
+  struct Entry {
+    std::string name;
+    Shape shape;
+    DType dtype = DType::f32;
+  };
+  explicit SafetensorsHeader(const std::vector<Entry>& tensors);
 
-void write_safetensors(NewFile& file, const std::vector<NamedView>& tensors);
-/// Writes the file completely or not at all; see write_whole_file().
-void write_safetensors(const std::string& path, const std::vector<NamedView>& tensors);
+  /// Returns the bytes that begin the file: the length, and the JSON.
+  const std::string& bytes() const { return bytes_; }
+  /// Returns the offset of the i-th tensor's data in the file.
+  std::uint64_t offset(std::size_t i) const { return bytes_.size() + offsets_.at(i); }
+  std::uint64_t file_bytes() const { return bytes_.size() + offsets_.back(); }
+
+ private:
+  std::string bytes_;
+  std::vector<std::uint64_t> offsets_;  ///< in the data; the last one is the size of the data
+};
 
 }  // namespace lockstep

@@ -29,11 +29,12 @@ std::int32_t draw(std::span<const float> logits, float temperature, double unifo
 
 }  // namespace
 
-std::string generate(Gpt& model, const std::string& prompt, const SampleOptions& options) {
+std::vector<std::int32_t> generate(Gpt& model, const std::vector<std::int32_t>& prompt,
+                                   const SampleOptions& options) {
   if (prompt.empty()) throw std::invalid_argument{"generate: the prompt is empty"};
   if (model.device().memory.device() == DeviceKind::meta) return {};
   const RandomStream random{options.seed, Purpose::sampling, 0};
-  std::vector<std::int32_t> text = Tokenizer::encode(prompt);
+  std::vector<std::int32_t> text = prompt;
   const auto context = static_cast<std::size_t>(model.config().sequence);
   for (int i = 0; i < options.tokens; ++i) {
     const std::size_t length = std::min(text.size(), context);
@@ -54,7 +55,11 @@ std::string generate(Gpt& model, const std::string& prompt, const SampleOptions&
             : static_cast<std::int32_t>(std::ranges::max_element(last) - last.begin());
     text.push_back(next);
   }
-  return Tokenizer::decode({text.begin() + std::ssize(prompt), text.end()});
+  return {text.begin() + std::ssize(prompt), text.end()};
+}
+
+std::string generate(Gpt& model, const std::string& prompt, const SampleOptions& options) {
+  return Tokenizer::decode(generate(model, Tokenizer::encode(prompt), options));
 }
 
 }  // namespace lockstep

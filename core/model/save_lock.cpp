@@ -44,20 +44,19 @@ std::string owner(int descriptor) {
 
 }  // namespace
 
-SaveLock::SaveLock(const std::string& path) : file_(lock_file(path)) {
+SaveLock::SaveLock(const std::string& flag, const std::string& path) : file_(lock_file(path)) {
   while (true) {
     descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor_ < 0)
-      throw UsageError{fmt::format("--save {}: can't create {}: {}; name another place", path,
+      throw UsageError{fmt::format("{} {}: can't create {}: {}; name another place", flag, path,
                                    file_, std::strerror(errno))};
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return;  // this file system has no locks
       const std::string other = owner(descriptor_);
       ::close(descriptor_);
       throw UsageError{fmt::format(
-          "--save {}: {} is a run that writes there too; wait until it ends, or name another "
-          "place",
-          path, other)};
+          "{} {}: {} is a run that writes there too; wait until it ends, or name another place",
+          flag, path, other)};
     }
     if (is_named(descriptor_, file_)) break;
     ::close(descriptor_);

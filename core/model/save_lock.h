@@ -4,14 +4,15 @@
 
 namespace lockstep {
 
-/// Keeps other runs from writing to the same --save path. A run holds the lock from before its
-/// first step until it ends; the kernel releases the lock if the run is killed. The lock is the
-/// file .NAME.lock beside the checkpoint, locked with flock(2). If the file system does not support
+/// Keeps other runs from writing to the same place. A run holds the lock from before its first
+/// step until it ends; the kernel releases the lock if the run is killed. The lock is the file
+/// .NAME.lock beside the checkpoint, locked with flock(2). If the file system does not support
 /// locks, does nothing.
 class SaveLock {
  public:
-  /// Throws UsageError if another run holds the lock, naming that run's process and host.
-  explicit SaveLock(const std::string& path);
+  /// `flag` names `path`: --save or --export. Throws UsageError if another run holds the lock,
+  /// naming that run's process and host.
+  SaveLock(const std::string& flag, const std::string& path);
   ~SaveLock();
   SaveLock(const SaveLock&) = delete;
   SaveLock& operator=(const SaveLock&) = delete;

@@ -11,10 +11,12 @@ ActiveRun::ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& c
       corpus(corpus_),
       console(Console::detect()),
       progress(console, options.run.steps, options.output.quiet),
+      stop(!options.output.save.empty(), options.platform.launch == Launch::mpi),
       meters(static_cast<std::size_t>(options.run.ranks)) {}
 
 void ActiveRun::lock_save() {
-  if (!options.output.save.empty()) save_lock_.emplace(options.output.save);
+  if (!options.output.save.empty()) save_lock_.emplace("--save", options.output.save);
+  if (!options.output.export_to.empty()) export_lock_.emplace("--export", options.output.export_to);
 }
 
 void ActiveRun::open(RunFolder folder_) {

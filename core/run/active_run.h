@@ -20,6 +20,7 @@
 #include "core/run/report/console.h"
 #include "core/run/report/process_memory.h"
 #include "core/run/report/rank_results.h"
+#include "core/run/stop.h"
 #include "core/trace/writer.h"
 
 namespace lockstep {
@@ -31,8 +32,9 @@ struct ActiveRun {
   /// called.
   ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_);
 
-  /// Keeps other runs from writing to this run's --save path until this object is destroyed. Only
-  /// one of the run's processes calls this. Throws UsageError if another run holds the lock.
+  /// Keeps other runs from writing to this run's --save and --export until this object is
+  /// destroyed. Only one of the run's processes calls this. Throws UsageError if another run holds
+  /// the lock.
   void lock_save();
   /// Starts writing the run's output, including the trace, to `folder_`.
   void open(RunFolder folder_);
@@ -59,6 +61,7 @@ struct ActiveRun {
   const Corpus& corpus;
   Console console;
   Progress progress;
+  Stop stop;
   bool opened = false;
   RunFolder folder;
   std::unique_ptr<TraceWriter> writer;    ///< null without a trace
@@ -70,12 +73,13 @@ struct ActiveRun {
   // Only rank 0 accesses these.
   std::vector<SumOrder> orders;                    ///< by phase
   std::map<std::string, std::string> lesson_json;  ///< the lesson's additions to the report
+  std::string not_saved;  ///< why --save or --export has written nothing, if so
 
  private:
   mutable std::mutex mutex_;
   std::atomic<bool> warned_of_trace_{false};
   std::map<int, const Recorder*> traces_;  ///< by rank; protected by the mutex
-  std::optional<SaveLock> save_lock_;
+  std::optional<SaveLock> save_lock_, export_lock_;
 };
 
 }  // namespace lockstep

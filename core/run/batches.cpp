@@ -5,24 +5,23 @@
 namespace lockstep {
 
 Batches::Iterator Batches::begin() {
-  begin_step(phase_.first_step);
-  return {this, phase_.first_step};
+  return {this, begin_step(phase_.first_step)};
 }
 
-void Batches::begin_step(int step) {
+int Batches::begin_step(int step) {
+  const int end = phase_.first_step + phase_.steps;
+  if (step == end || !run_.stop.may_begin(rank_, step)) return end;
   run_.meter(rank_).begin_step(step);
   batch_ = run_.batch(rank_, step, phase_.microbatches);
   move_to(rank_.device, batch_);
+  return step;
 }
 
 Batches::Iterator& Batches::Iterator::operator++() {
   RankMeter& meter = batches_->run_.meter(batches_->rank_);
   meter.end_step();
-  ++step_;
-  if (step_ < batches_->phase_.first_step + batches_->phase_.steps)
-    batches_->begin_step(step_);
-  else
-    meter.end_phase();
+  step_ = batches_->begin_step(step_ + 1);
+  if (*this == batches_->end()) meter.end_phase();
   return *this;
 }
 

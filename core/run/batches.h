@@ -9,7 +9,8 @@ namespace lockstep {
 struct ActiveRun;
 
 /// The steps of a phase, as a range of batches. Each iteration begins a step, and the end of the
-/// loop closes the phase.
+/// loop closes the phase. An interruption ends the range early, on all ranks after the same step
+/// (see Stop).
 class Batches {
  public:
   class Iterator {
@@ -30,7 +31,8 @@ class Batches {
   Iterator end() { return {this, phase_.first_step + phase_.steps}; }
 
  private:
-  void begin_step(int step);
+  /// Begins a step. Returns it, or the phase's end if there is no further step.
+  int begin_step(int step);
 
   ActiveRun& run_;
   Rank& rank_;

@@ -103,9 +103,10 @@ int conclude(ActiveRun& run) {
   if (!report.ranks.front().parameters.empty()) {  // a model was trained
     report.losses = collect_losses(report.ranks, options.run.steps);
     check_finite(report.losses, options.run);
+    if (!run.not_saved.empty()) throw RunError(run.not_saved);
     const auto parameters = collect_parameters(report.ranks);
     if (output.parity) parity = check_parity(run, parameters, tolerance, report);
-    report.sample = use_trained_model(options, parameters, collect_moments(report.ranks));
+    report.sample = sample_of(options, run.corpus, parameters);
   }
 
   if (!output.quiet) fmt::print("{}", report.text(run.console));

@@ -22,6 +22,7 @@
 #include "core/run/options/memory_needed.h"
 #include "core/run/report/trained_model.h"
 #include "core/run/run_threads.h"
+#include "core/run/save.h"
 
 namespace lockstep {
 
@@ -42,12 +43,15 @@ int launch_processes(const Options& options, const std::string& lesson, int argc
                      SignalWatch& watch) {
   const auto& [run, platform, output] = options;
   find_mpirun();
-  if (!output.save.empty()) SaveLock{output.save};  // only checks; rank 0 will hold the lock
+  // These only check; rank 0 will hold the locks.
+  if (!output.save.empty()) SaveLock{"--save", output.save};
+  if (!output.export_to.empty()) SaveLock{"--export", output.export_to};
   const RunFolder folder = RunFolder::create(output.trace, lesson);
   folder.pass_on();
   Console::detect().pass_on();
   if (!output.view_token.empty()) ::setenv(token_variable, output.view_token.c_str(), 1);
-  return run_under_mpirun(run.ranks, platform.patience_seconds, platform.hosts, argc, argv, watch,
+  return run_under_mpirun(run.ranks, platform.patience_seconds, platform.hosts,
+                          !output.save.empty(), argc, argv, watch,
                           [&, ranks = run.ranks](const std::map<int, std::string>& hosts) {
                             folder.keep_whole_lines(ranks);
                             folder.merge(ranks);  // merges the files that exist
@@ -67,12 +71,12 @@ int Lesson::run(const std::function<void(Rank&)>& body) {
   try {
     // Watches for signals from the start; each launcher replaces the function.
     SignalWatch watch{[process](int signal) {
-      if (signal == end_traces_signal) return;
+      if (signal == end_traces_signal || signal == save_signal) return;
       if (!process) fmt::print(stderr, "\ninterrupted\n");
       std::_Exit(signal == SIGCONT ? 1 : 130);
     }};
-    if (process) watch.add(end_traces_signal);
-    if (process) watch.add(SIGCONT);
+    if (process)
+      for (const int signal : {end_traces_signal, save_signal, SIGCONT}) watch.add(signal);
     return run_checked(body, watch);
   } catch (const UsageError& error) {
     report_failure(RankMessage::Kind::usage_error, error.what());
@@ -95,9 +99,11 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
     options.plan().validate();
     if (!under_mpi()) check_memory(options, available_memory());
   }
-  corpus_ = std::make_unique<Corpus>(run.data.empty()
-                                         ? Corpus{default_corpus(), run.model, "the lessons' texts"}
-                                         : Corpus::from_file(run.data, run.model));
+  corpus_ = std::make_unique<Corpus>(
+      !run.tokens.empty() ? Corpus::from_tokens(run.tokens, run.model)
+      : run.data.empty()  ? Corpus{default_corpus(), run.model, "the lessons' texts"}
+                          : Corpus::from_file(run.data, run.model));
+  if (!options.output.export_to.empty()) check_export(options);
   if (!run.load.empty()) check_checkpoint(options);
 
   if (options.platform.launch == Launch::mpi && !under_mpi())
@@ -158,9 +164,9 @@ void Lesson::record_loss(const Rank& rank, std::optional<double> loss) {
   if (loss) active_->meter(rank).record_loss(*loss);
 }
 
-void Lesson::finish(const Rank& rank, const std::vector<Parameter*>& parameters,
-                    const AdamW& optimizer) {
-  active_->meter(rank).record_values(parameters, optimizer);
+void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer) {
+  save(*active_, rank, parameters, optimizer);
+  if (!active_->stop.ended_early()) active_->meter(rank).record_values(parameters);
 }
 
 void Lesson::add_to_report(const Rank& rank, const std::string& name, const std::string& json) {

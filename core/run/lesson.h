@@ -106,9 +106,10 @@ class Lesson {
   /// Records the step's loss; a rank that does not know the loss passes nothing. If there are
   /// several replicas, each passes its share; the shares add up to the batch's mean.
   void record_loss(const Rank& rank, std::optional<double> loss);
-  /// Every rank must call this once, with the parameters (or slices) that it trained. Collects them
-  /// for the comparison with a single-device run and, with the optimizer's moments, for --save.
-  void finish(const Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer);
+  /// Every rank must call this once, with the parameters (or slices) that it trained and their
+  /// optimizer. Saves and exports them, as --save and --export say, and collects them for the
+  /// comparison with a single-device run.
+  void finish(Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer);
   /// Adds the lesson's own JSON to the report, as results.`name`. Only rank 0's JSON is kept.
   void add_to_report(const Rank& rank, const std::string& name, const std::string& json);
 

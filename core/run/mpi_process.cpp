@@ -20,6 +20,7 @@
 #include "core/run/introduction.h"
 #include "core/run/launch/clock_offset.h"
 #include "core/run/launch/launch.h"
+#include "core/run/save.h"
 
 namespace lockstep {
 
@@ -121,6 +122,12 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
     if (!reported.exchange(true) && run.opened)
       report(RankMessage::Kind::last_operations, run.last_operations_of(id));
   };
+  // For a run that is over: the state that the handler below uses is gone.
+  const auto end_on_signals = [&watch] {
+    watch.set_handler([](int signal) {
+      if (signal == SIGINT || signal == SIGTERM) std::_Exit(interrupted_code);
+    });
+  };
   try {
     auto transport =
         session.endpoint(options.platform.patience_seconds, [&](const std::string& line) {
@@ -147,6 +154,10 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
     run.clock_uncertainty_ns = mine.uncertainty_ns;
     rank = std::make_unique<Rank>(options, std::move(transport), plan);
     watch.set_handler([&](int signal) {
+      if (signal == SIGCONT && !under_mpirun()) return;  // Slurm sends it with SIGTERM
+      if ((signal == save_signal || signal == SIGTERM || signal == SIGINT) && run.stop.request())
+        return;
+      if (signal == save_signal) return;
       // After an interruption, no rank reports its operations.
       if (signal == end_traces_signal || signal == SIGINT)
         reported = true;
@@ -157,9 +168,23 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
       if (signal != end_traces_signal) std::_Exit(signal == SIGCONT ? 1 : 130);
       if (messages_are_collected()) report(RankMessage::Kind::trace_ended, "");
     });
+    report(RankMessage::Kind::ready, "");
     if (root) introduce(run.info, options, plan, hosts_summary(clocks));
 
     run.train(*rank, body);
+    if (run.stop.any_requested(*rank)) {
+      run.progress.end();
+      if (run.writer) run.writer->finish();
+      gather_traces(*rank->transport, run.folder, 4 << 20,
+                    [&](const std::string& why) { run.warn_of_trace(why); });
+      if (root) {
+        run.folder.merge(options.run.ranks);
+        report(RankMessage::Kind::interrupted, interruption(run) + run.folder.where_the_trace_is());
+      }
+      end_on_signals();
+      // The process that started mpirun gives the code; mpirun would report one other than 0.
+      return messages_are_collected() ? 0 : interrupted_code;
+    }
     const std::string results = run.meter(*rank).results().to_bytes();
     for (const std::string& bytes : gather_to_root(*rank->transport, results))
       run.results.push_back(RankResults::from_bytes(bytes));
@@ -170,9 +195,7 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
     int code = root ? conclude(run) : 0;
     if (code != 0) report(RankMessage::Kind::already_reported, "");
     code = std::stoi(broadcast_from_root(*rank->transport, std::to_string(code)));
-    watch.set_handler([](int signal) {
-      if (signal == SIGINT || signal == SIGTERM) std::_Exit(130);
-    });
+    end_on_signals();
     return code;
   } catch (const UsageError& error) {
     report(RankMessage::Kind::usage_error, error.what());

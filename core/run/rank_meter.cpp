@@ -5,10 +5,8 @@
 
 #include <stdexcept>
 
-#include "core/device/host_copy.h"
 #include "core/run/active_run.h"
 #include "core/run/files/rank_message.h"
-#include "core/run/report/trained_model.h"
 
 namespace lockstep {
 
@@ -137,22 +135,13 @@ void RankMeter::record_loss(double loss) {
                             options.run.dp > 1 ? "rank 0's " : "", own_mean, tokens / seconds));
 }
 
-void RankMeter::record_values(const std::vector<Parameter*>& parameters, const AdamW& optimizer) {
+void RankMeter::record_values(const std::vector<Parameter*>& parameters) {
   if (run_.options.platform.on_meta()) return;  // no values on the meta device
   for (const Parameter* parameter : parameters)
     results_.parameters.push_back({.name = parameter->name,
                                    .order = parameter->order,
                                    .values = parameter->f32_values(rank_.device),
                                    .slice = parameter->slice});
-  if (!saves_moments(run_.options)) return;
-  for (const auto& [parameter, momentum, variance] : optimizer.moments()) {
-    int order = 2 * parameter->order;
-    for (const auto& [name, view] : {std::pair{".momentum", momentum}, {".variance", variance}})
-      results_.moments.push_back({.name = parameter->name + name,
-                                  .order = order++,
-                                  .values = to_host(rank_.device, view),
-                                  .slice = parameter->slice});
-  }
 }
 
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/comm/transport/transport.h"
-#include "core/model/adamw.h"
+#include "core/model/parameter.h"
 #include "core/run/rank.h"
 #include "core/run/report/rank_results.h"
 
@@ -26,8 +26,8 @@ class RankMeter {
 
   /// Records the current step's loss, or this rank's share of it (Lesson::record_loss).
   void record_loss(double loss);
-  /// Records the final values of `parameters` and, if --save needs them, the optimizer's moments.
-  void record_values(const std::vector<Parameter*>& parameters, const AdamW& optimizer);
+  /// Records the final values of `parameters`, for the comparison with one device.
+  void record_values(const std::vector<Parameter*>& parameters);
 
   const RankResults& results() const { return results_; }
 

@@ -12,7 +12,9 @@
 #include "core/run/conclusion.h"
 #include "core/run/files/rank_message.h"
 #include "core/run/introduction.h"
+#include "core/run/launch/launch.h"
 #include "core/run/launch/signal_watch.h"
+#include "core/run/save.h"
 #include "core/run/thread_ranks.h"
 
 namespace lockstep {
@@ -71,6 +73,10 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
   run.open(RunFolder::create(options.output.trace, run.info.name));
   run.folder.begin();
   watch.set_handler([&](int) {
+    if (run.stop.request()) {
+      fmt::print(stderr, "\n{}\n", stop_notice);
+      return;
+    }
     // Keeps the traces written so far, without the help of the ranks.
     run.keep_traces();
     run.folder.merge(options.run.ranks);
@@ -116,6 +122,12 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
   const std::string failure = fabric.failure();
   if (failure.empty()) {
     if (run.writer) run.writer->finish();
+    if (run.stop.requested()) {
+      run.folder.merge(count);
+      fmt::print(stderr, "{}{}\n", interruption(run), run.folder.where_the_trace_is());
+      watch.set_handler([](int) { std::_Exit(interrupted_code); });
+      return interrupted_code;
+    }
     for (const auto& meter : run.meters) run.results.push_back(meter->results());
     const int code = conclude(run);
     watch.set_handler([](int) { std::_Exit(130); });

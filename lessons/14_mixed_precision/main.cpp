@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
       last = &mine;
     }
     lesson.finish(rank, model.parameters(), optimizer);
-    if (rank.id != 0 || options.output.quiet) return;
+    if (rank.id != 0 || options.output.quiet || last == nullptr) return;
     const int sequences = rank.plan.microbatch_size(phase.microbatches);
     print_states(lesson.model(), is_narrow(dtype) ? dtype : DType::bf16, sequences);
     if (!options.platform.on_meta()) {  // the meta device computes no gradients

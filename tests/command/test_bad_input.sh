@@ -80,6 +80,15 @@ printf 'short' >"$scratch/short"
 for data in none empty short folder; do refuse --data "$scratch/$data" "$data"; done
 refuse --data /proc/self/mem '/proc/self/mem'
 mkfifo "$scratch/pipe"
+refuse_words() { # WORD... -- FLAGS...
+  local words=() word
+  for (( ; $# > 0; )); do [[ $1 == -- ]] && shift && break; words+=("$1"); shift; done
+  run "$lesson" --data "$text" --trace "$trace" "$@"
+  is_refused "$*"
+  for word in "${words[@]}"; do claim "$*: says $word" complains "$word"; done
+  claim "$* leaves no folder" [ ! -e "$trace" ]
+}
+refuse_words '--tokens' 'leave one out' -- --tokens "$text"
 for data in /dev/zero "$scratch/pipe"; do refuse --data "$data" "$data" 'regular file'; done
 printf 'not JSON' >"$scratch/words.json"
 printf '{"name": "x", "nodes": 2}' >"$scratch/missing.json"
@@ -105,19 +114,11 @@ for file in none cut half length header; do refuse --load "$scratch/$file.safete
 refuse --load "$scratch/good.safetensors --hidden 32" 'good.safetensors' 'shape' '--hidden 32'
 refuse --load "$scratch/folder" 'folder'
 
-refuse_words() { # WORD... -- FLAGS...
-  local words=() word
-  for (( ; $# > 0; )); do [[ $1 == -- ]] && shift && break; words+=("$1"); shift; done
-  run "$lesson" --data "$text" --trace "$trace" "$@"
-  is_refused "$*"
-  for word in "${words[@]}"; do claim "$*: says $word" complains "$word"; done
-  claim "$* leaves no folder" [ ! -e "$trace" ]
-}
 # The meta device, which computes nothing.
 refuse_words '--device meta' '--clock wall' '--clock modelled' -- --device meta --clock wall
 refuse_words '--device meta' '--comm native' 'leave --comm out' -- --device meta --comm native
 refuse_words '--device meta' '--tf32' '--device cuda' -- --device meta --tf32
-for flag in --save --load; do
+for flag in --save --load --export; do
   refuse_words '--device meta' "$flag $scratch/good" '--device cpu' -- --device meta "$flag" "$scratch/good"
 done
 
@@ -138,6 +139,10 @@ mkdir "$scratch/full"
 echo mine >"$scratch/full/notes.txt"
 refuse --save "$scratch/full" 'notes.txt' 'no part of a checkpoint'
 refuse --save "$text" 'this is a file'
+refuse --export "$scratch/none/a" 'no folder'
+refuse --export "$scratch/a.safetensors" 'names a file'
+refuse --export "$scratch/full" 'notes.txt' 'no part of a checkpoint'
+refuse --export "$scratch/both --save $scratch/both" 'holds nothing else'
 refuse --trace "$scratch/full" 'notes.txt' 'no run'
 echo '[1, 2]' >"$scratch/full/rank0.json"
 refuse --trace "$scratch/full" 'rank0.json' 'not written by Lockstep'

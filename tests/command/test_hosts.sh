@@ -104,6 +104,17 @@ claim 'it says where ranks are' says 'on 2 hosts: host-a (ranks 0, 1), host-b (r
 claim 'it says how well clocks agree' grep -qE 'aligned to within [0-9.]+ µs' <<<"$out"
 claim 'it is what one device computes, to the bit' grep -q '"bitwise": true' "$scratch/report.json"
 
+# The hosts have no common file system: the ranks of host b send their parts to rank 0.
+saves=(--data "$scratch/text" --trace none --steps 3 --clock modelled --parity off --quiet)
+run on a "$lesson" "${saves[@]}" --launch mpi --hostfile "$scratch/hosts" --save "$runs/saved" --export "$runs/gpt2"
+claim 'a run over two hosts saves and exports' ended 0
+on a cp -r "$runs/saved" "$runs/gpt2" "$scratch"
+run "$lesson" "${saves[@]}" --save "$scratch/here/saved" --export "$scratch/here/gpt2"
+claim 'a run on one host does, too' ended 0
+claim 'both have saved the same files' diff -r "$scratch/here/saved" "$scratch/saved"
+claim 'and exported the same files' diff -r "$scratch/here/gpt2" "$scratch/gpt2"
+claim 'nothing is on the other host' [ -z "$(on b sh -c "cd '$runs' && ls -d saved* gpt2*" 2>/dev/null)" ]
+
 on a cp -r "$trace" "$scratch/of-a"
 on b cp -r "$trace" "$scratch/of-b"
 claim 'each host has its own ranks'\'' traces' [ "$(cd "$scratch/of-b" && echo *)" = 'rank2.json rank3.json' ]

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Kills runs while they save. The folder of --save must then hold either the old checkpoint or the new one in full, and
-# it must load. Prints "N passed, N failed".
+# Runs that are interrupted while they save: the place of --save then holds the old checkpoint or the
+# new one, complete, and it loads. Prints "N passed, N failed".
 #
-#   test_save_interrupted.sh LESSON COUNT [LAUNCH...]    LESSON is lesson_02_data_parallel; kills COUNT
-#                                                        runs per LAUNCH (threads, mpi), half with
-#                                                        SIGKILL, half with SIGTERM
+#   test_save_interrupted.sh LESSON COUNT [LAUNCH...]    LESSON is lesson_03_zero_1, in which all ranks write;
+#                                                        interrupts COUNT runs per LAUNCH (threads, mpi): half
+#                                                        with SIGKILL, a quarter with SIGTERM, and a quarter
+#                                                        with two SIGTERMs, the second of which does not wait
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
@@ -32,7 +33,11 @@ my $is_saving = sub { my @inside = glob("$folder/*.partial"); -e "$folder.partia
 until ($over = waitpid($child, 1) > 0) {
   if ($is_saving->()) {
     $began //= time;
-    if ($signal ne 'none' && time - $began >= $delay / 1e6) { kill $signal, $child; last }
+    if ($signal ne 'none' && time - $began >= $delay / 1e6) {
+      kill 'TERM', $child and usleep(2000) if $signal eq 'TWICE';
+      kill $signal eq 'TWICE' ? 'TERM' : $signal, $child;
+      last;
+    }
   } elsif ($began && $signal eq 'none') { last }
   usleep($began ? 50 : 500);
 }
@@ -57,12 +62,12 @@ for launch in "$@"; do
   claim "the two checkpoints differ" [ "$old" != "$new" ]
 
   RANDOM=14    # the same delays each time
-  found_old=0 found_new=0 mixed=0 unloadable=0 range=$took
+  found_old=0 found_new=0 mixed=0 lost=0 unloadable=0 range=$took
   for ((i = 0; i < count; ++i)); do
-    rm -rf "$place"
+    rm -rf "$place" "$place.partial" "$place.previous"
     cp -r "$scratch/old" "$place"
-    signal=KILL
-    (( i % 2 )) && signal=TERM
+    signals=(KILL TERM KILL TWICE)
+    signal=${signals[i % 4]}
     # The range of random delays depends on the machine's speed, so that both outcomes occur.
     perl "$scratch/interrupt" "$place" "$signal" $(((RANDOM * 32768 + RANDOM) % (range + 1))) "$lesson" "${flags[@]}" \
       --launch "$launch" --load "$place" --save "$place" --seed 2 >/dev/null
@@ -74,11 +79,14 @@ for launch in "$@"; do
       "$new") found_new=$((found_new + 1)) range=$((range * 4 / 5)) ;;
       *) mixed=$((mixed + 1)) ;;
     esac
+    # The first SIGTERM lets the run save.
+    [[ $signal != TERM || $(contents "$place") == "$new" ]] || lost=$((lost + 1))
     run "$lesson" "${flags[@]}" --load "$place"
     ended 0 || unloadable=$((unloadable + 1))
   done
   out='' err=$(tail -n 3 "$place.err" 2>/dev/null)
   claim "no folder is a mixture ($launch): $mixed of $count; $found_old old, $found_new new" [ "$mixed" = 0 ]
+  claim "a run that gets SIGTERM while it saves, saves ($launch): $lost do not" [ "$lost" = 0 ]
   claim "every folder loads ($launch): $unloadable of $count do not" [ "$unloadable" = 0 ]
   printf '%s: %d runs killed while saving (%d µs): %d left the old checkpoint, %d the new one, %d a mixture\n' \
     "$launch" "$count" "$took" "$found_old" "$found_new" "$mixed"

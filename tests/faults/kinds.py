@@ -394,7 +394,7 @@ class Faults:
         self.good(run, result)
         warnings = [line for line in run.errors.split('\n') if 'trace' in line]
         result.check(len(warnings) == 1, f'{len(warnings)} warnings: {run.errors[:300]!r}')
-        result.check((saved / 'model.safetensors').exists(), 'the trained model is lost')
+        result.check((saved / 'manifest.json').exists(), 'the trained model is lost')
         for rank in range(run.count):
             content = run.rank_file(rank).read_bytes() if run.size(rank) else b''
             result.check(not content or content.endswith(b'\n'), f"rank {rank}'s trace ends within a line")

@@ -5,11 +5,18 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/comm/threads/thread_fabric.h"
 #include "core/model/checkpoint.h"
 #include "core/model/safetensors.h"
 #include "tests/model/fixture.h"
+#include "tests/support/whole_checkpoint.h"
 
 namespace lockstep::test {
+
+using testing::NamedMoment;
+using testing::OptimizerState;
+using testing::save_whole;
+using testing::write_safetensors;
 
 inline GptConfig tiny(bool tied) {
   return {.layers = 1, .hidden = 8, .heads = 2, .sequence = 6, .vocabulary = 16, .tied = tied};
@@ -22,12 +29,22 @@ struct Model {
   void load(const std::string& path) {
     load_checkpoint(path, gpt.config(), one.device(), gpt.parameters());
   }
+  /// Saves the model in the older form, or as a file.
   void save(const std::string& path) const {
-    save_checkpoint(path, gpt.config(), gpt.device(), gpt.parameters());
+    save_whole(path, gpt.config(), gpt.device(), gpt.parameters());
   }
   OneDevice one;
   Gpt gpt;
 };
+
+/// Exports a model that one rank holds.
+inline void export_alone(const Model& model, const std::string& flag, const std::string& path) {
+  ThreadFabric fabric{1};
+  const std::unique_ptr<Transport> rank = fabric.endpoint(0);
+  const AdamW optimizer{model.gpt.parameters(), model.gpt.device()};
+  export_model(*rank, flag, path, model.gpt.config(),
+               {model.gpt.device(), model.gpt.parameters(), optimizer});
+}
 
 /// Returns the contents of a file.
 inline std::string slurp(const std::string& path) {

@@ -20,7 +20,7 @@ TEST_CASE("a saved model is loaded bit for bit, as a folder and as a file") {
   for (bool tied : {false, true}) {
     for (const char* name : {"run", "deep/er/run", "one.safetensors"}) {
       const Model saved{tiny(tied), 1};
-      saved.save(folder / name);
+      export_alone(saved, "--export", folder / name);
       Model loaded{tiny(tied), 2};
       CHECK_FALSE(values(loaded.gpt) == values(saved.gpt));
       loaded.load(folder / name);
@@ -63,6 +63,51 @@ TEST_CASE("a file that transformers wrote gives transformers' logits") {
     most = std::max(most, std::abs(ours[i] - logits[i]));
   CHECK(most < 1e-5F);
   MESSAGE("largest difference of a logit: " << most);
+}
+
+TEST_CASE("a model that transformers has saved in several files is read through its index") {
+  const TemporaryFolder folder;
+  const Model saved{tiny(false), 1};
+  json index = {{"metadata", {{"total_size", 1}}}, {"weight_map", json::object()}};
+  const auto& parameters = saved.gpt.parameters();
+  for (std::size_t part = 0; part < 3; ++part) {
+    std::vector<testing::NamedView> tensors;
+    const std::string file = "model-0000" + std::to_string(part + 1) + "-of-00003.safetensors";
+    for (std::size_t i = part; i < parameters.size(); i += 3) {
+      tensors.push_back({parameters[i]->name, parameters[i]->value});
+      index["weight_map"][parameters[i]->name] = file;
+    }
+    write_safetensors(folder / file, tensors);
+  }
+  spill(folder / "model.safetensors.index.json", index.dump());
+  Model loaded{tiny(false), 2};
+  loaded.load(folder.path);
+  CHECK(values(loaded.gpt) == values(saved.gpt));
+  std::filesystem::remove(folder / "model-00002-of-00003.safetensors");
+  CHECK(contains(usage_error([&] { loaded.load(folder.path); }),
+                 "model-00002-of-00003.safetensors: no such file"));
+  spill(folder / "model.safetensors.index.json", "{}");
+  CHECK(contains(usage_error([&] { loaded.load(folder.path); }), "index.json is damaged"));
+}
+
+TEST_CASE("a config.json of another model than GPT-2 is refused, and names the difference") {
+  const TemporaryFolder folder;
+  export_alone(Model{tiny(true)}, "--export", folder / "run");
+  const json good = json::parse(slurp(folder / "run/config.json"));
+  const auto described = described_model(folder / "run");
+  REQUIRE(described);
+  CHECK(*described == tiny(true));
+  CHECK_FALSE(described_model(folder / "run/model.safetensors"));
+  CHECK_FALSE(described_model(folder / "none"));
+  for (const auto& [key, value] : {std::pair{"activation_function", json("relu")},
+                                   {"layer_norm_epsilon", json(1e-6)},
+                                   {"scale_attn_by_inverse_layer_idx", json(true)}}) {
+    json other = good;
+    other[key] = value;
+    spill(folder / "run/config.json", other.dump());
+    Model model{tiny(true), 2};
+    CHECK(contains(usage_error([&] { model.load(folder / "run"); }), key));
+  }
 }
 
 TEST_CASE("names without `transformer.` and transformers' buffers are accepted") {
@@ -110,16 +155,17 @@ TEST_CASE("a path that cannot be written gives one line, and leaves nothing behi
   const TemporaryFolder folder;
   const Model model{tiny(false)};
   const std::string absent = folder / "absent/model.safetensors";
-  const std::string message = usage_error([&] { model.save(absent); });
+  const std::string message = usage_error([&] { export_alone(model, "--save", absent); });
   CHECK(contains(message, "--save " + absent));
   std::filesystem::create_directory(folder / "folder.safetensors");
   spill(folder / "folder.safetensors/full", "");
-  CHECK(contains(usage_error([&] { model.save(folder / "folder.safetensors"); }), "--save"));
+  CHECK(contains(usage_error([&] { export_alone(model, "--save", folder / "folder.safetensors"); }),
+                 "--save"));
   CHECK_FALSE(std::filesystem::exists(folder / "folder.safetensors.partial"));
   // A file occupies the folder's path.
   spill(folder / "file", "");
-  CHECK(unlike(complaint_of<RunError>([&] { model.save(folder / "file"); }),
-               {"--save", "file.partial"}) == "");
+  CHECK(unlike(complaint_of<RunError>([&] { export_alone(model, "--export", folder / "file"); }),
+               {"--export", "file.partial"}) == "");
 }
 
 // Run by tests/golden/check_transformers.py.
@@ -139,7 +185,7 @@ TEST_CASE("exchange with transformers" * doctest::skip()) {
     for (Parameter* parameter : ours.gpt.parameters())  // as if trained: biases are not zero
       for (std::int64_t i = 0; i < parameter->value.elements(); ++i)
         parameter->value.f32()[i] += 0.1F * std::sin(static_cast<float>(i));
-    ours.save(folder + "/ours_" + kind);
+    export_alone(ours, "--export", folder + "/ours_" + kind);
     write_safetensors(folder + "/ours_" + kind + "_logits.safetensors",
                       {{"logits", ours.gpt.logits(view)}});
 

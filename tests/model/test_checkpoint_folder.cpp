@@ -27,11 +27,12 @@ namespace {
 /// Writes a folder whose files all contain `letter`, many times.
 void write_state(const std::string& folder, char letter, Replacement replacement) {
   const std::string text(50'000, letter);
-  const auto fill = [&](NewFile& file) { file.write(text); };
-  write_checkpoint_folder(
-      folder, letter,
-      {{"config.json", fill}, {"model.safetensors", fill}, {"optimizer.safetensors", fill}},
-      replacement);
+  NewFolder fresh{"--save", folder};
+  Manifest manifest{.step = letter, .files = {}, .tensors = {}, .moments = {}};
+  for (const char* name : {"config.json", "model.safetensors", "optimizer.safetensors"})
+    manifest.files[name] = fresh.write(name, text);
+  fresh.write(manifest_name, manifest.to_json());
+  fresh.take_place(replacement);
 }
 
 /// Returns the letter that write_state() wrote to the folder that a loader would read.
@@ -39,7 +40,6 @@ char state_of(const std::string& path) {
   const std::string folder = folder_to_load(path);
   const auto manifest = read_manifest(folder);
   REQUIRE(manifest);
-  verify_files(folder, *manifest);
   REQUIRE(manifest->files.size() == 3);
   for (const auto& [name, file] : manifest->files)
     CHECK(slurp(folder + "/" + name) == std::string(50'000, static_cast<char>(manifest->step)));
@@ -65,8 +65,8 @@ OptimizerState some_moments(const Model& model) {
 }
 
 void save_with_moments(const std::string& folder, const Model& model) {
-  save_checkpoint(folder, model.gpt.config(), model.gpt.device(), model.gpt.parameters(),
-                  some_moments(model));
+  save_whole(folder, model.gpt.config(), model.gpt.device(), model.gpt.parameters(),
+             some_moments(model));
 }
 
 std::string complaint(const std::string& path) {
@@ -150,7 +150,7 @@ TEST_CASE("no link is followed and no other file is deleted at the partial name"
   spill(folder / "target", "mine");
   fs::create_symlink(folder / "target", folder / "one.safetensors.partial");
   const Model model{tiny(false)};
-  model.save(folder / "one.safetensors");
+  export_alone(model, "--save", folder / "one.safetensors");
   CHECK(slurp(folder / "target") == "mine");
   Model{tiny(false), 2}.load(folder / "one.safetensors");
 
@@ -258,8 +258,8 @@ TEST_CASE("a value that is not a number is refused, and the line names file and 
   }
   const Model model{tiny(false)};
   OptimizerState state = some_moments(model);
-  state.moments[1].values[4] = -1;  // a variance must not be negative
-  save_checkpoint(run, model.gpt.config(), model.gpt.device(), model.gpt.parameters(), state);
+  state.moments[1].values[4] = -1;  // of a variance
+  save_whole(run, model.gpt.config(), model.gpt.device(), model.gpt.parameters(), state);
   CHECK(unlike(complaint(run), {"--load " + run + "/optimizer.safetensors", state.moments[1].name,
                                 "element 4 is -1"}) == "");
 }
@@ -268,27 +268,28 @@ TEST_CASE("one run at a time holds a place for its checkpoint") {
   const TemporaryFolder folder;
   const std::string run = folder / "run";
   {
-    const SaveLock lock{run};
-    CHECK(unlike(complaint_of<UsageError>([&] { SaveLock{run + "/"}; }),
+    const SaveLock lock{"--save", run};
+    CHECK(unlike(complaint_of<UsageError>([&] { SaveLock("--save", run + "/"); }),
                  {"--save " + run, "process " + std::to_string(::getpid()), "another place"}) ==
           "");
-    CHECK_NOTHROW(SaveLock{folder / "other"});
+    CHECK_NOTHROW(SaveLock("--save", folder / "other"));
   }
-  CHECK_NOTHROW(SaveLock{run});
+  CHECK_NOTHROW(SaveLock("--save", run));
   CHECK(names_in(folder.path).empty());
   // The kernel releases a killed run's lock.
   const pid_t holder = ::fork();
   REQUIRE(holder >= 0);
   if (holder == 0) {
-    const SaveLock lock{run};
+    const SaveLock lock{"--save", run};
     ::kill(::getpid(), SIGKILL);
   }
   ::waitpid(holder, nullptr, 0);
   CHECK(names_in(folder.path) == std::vector<std::string>{".run.lock"});
-  CHECK_NOTHROW(SaveLock{run});
+  CHECK_NOTHROW(SaveLock("--save", run));
   CHECK(names_in(folder.path).empty());
   // SaveLock does not follow a symbolic link.
   fs::create_symlink(folder / "elsewhere", folder / ".run.lock");
-  CHECK(unlike(complaint_of<UsageError>([&] { SaveLock{run}; }), {"--save " + run}) == "");
+  CHECK(unlike(complaint_of<UsageError>([&] { SaveLock("--save", run); }), {"--save " + run}) ==
+        "");
   CHECK_FALSE(fs::exists(folder / "elsewhere"));
 }

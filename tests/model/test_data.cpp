@@ -104,3 +104,68 @@ TEST_CASE("an unusable text gives a one-line message") {
   CHECK(contains(vocabulary, "--vocab 50"));
   CHECK(contains(vocabulary, "use --vocab 58"));
 }
+
+namespace {
+
+/// Little-endian uint16 tokens.
+std::string stream_of(const std::vector<int>& tokens) {
+  std::string bytes;
+  for (const int token : tokens) {
+    bytes += static_cast<char>(token & 0xff);
+    bytes += static_cast<char>(token >> 8);
+  }
+  return bytes;
+}
+
+/// The header of llm.c's token files: 256 int32.
+std::string header_of(std::int32_t magic, std::int32_t version, std::int32_t tokens) {
+  std::int32_t header[256] = {magic, version, tokens};
+  return {reinterpret_cast<const char*>(header), sizeof header};
+}
+
+}  // namespace
+
+TEST_CASE("--tokens reads uint16 tokens, plain or after llm.c's header") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "tokens.bin";
+  const GptConfig config{.sequence = 4, .vocabulary = 50257};
+  const std::vector<int> tokens{0, 50256, 255, 256, 257, 40000, 1};
+  const auto write = [&](const std::string& bytes) {
+    std::ofstream{path, std::ios::binary} << bytes;
+  };
+  for (const std::string& header : {std::string{}, header_of(20240520, 1, 7)}) {
+    write(header + stream_of(tokens));
+    const Corpus corpus = Corpus::from_tokens(path, config);
+    REQUIRE(corpus.tokens() == tokens.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) CHECK(corpus.token(i) == tokens[i]);
+    const Batch batch = corpus.batch(3, 0, {.microbatches = 2, .size = 3});
+    for (std::size_t sample = 0; sample < 6; ++sample) {
+      const auto first = std::ranges::find(tokens, batch.tokens[4 * sample]) - tokens.begin();
+      for (std::size_t i = 0; i < 4; ++i) {
+        CHECK(batch.tokens[4 * sample + i] == tokens[static_cast<std::size_t>(first) + i]);
+        CHECK(batch.targets[4 * sample + i] == tokens[static_cast<std::size_t>(first) + i + 1]);
+      }
+    }
+  }
+  const auto complaint = [&](const std::string& bytes, GptConfig of) {
+    write(bytes);
+    return usage_error([&] { Corpus::from_tokens(path, of); });
+  };
+  const auto says = [&](const std::string& bytes, const std::string& words) {
+    const std::string text = complaint(bytes, config);
+    CHECK(contains(text, "--tokens " + path));
+    CHECK(contains(text, words));
+  };
+  says(stream_of(tokens) + "x", "15 bytes, not a whole number of tokens");
+  says(header_of(20240801, 7, 7) + stream_of(tokens), "Llama 3");
+  says(header_of(20240520, 2, 7) + stream_of(tokens), "version 2");
+  says(header_of(20240520, 1, 8) + stream_of(tokens), "its header says 8 tokens");
+  says(header_of(20240520, 1, -1) + stream_of(tokens), "its header says -1 tokens");
+  says("", "is empty");
+  CHECK(contains(complaint(stream_of({1, 2, 3, 4}), config), "has 4 tokens"));
+  GptConfig small = config;
+  small.vocabulary = 50256;
+  const std::string text = complaint(stream_of(tokens), small);
+  CHECK(contains(text, "the token 50256"));
+  CHECK(contains(text, "--vocab 50257"));
+}

@@ -3,12 +3,15 @@
 #include "core/model/flat_buffer.h"
 #include "tests/model/fixture.h"
 #include "tests/support/complaints.h"
+#include "tests/support/whole_checkpoint.h"
 
 // Tests checkpoints that contain the optimizer's moments.
 
 using namespace lockstep;
 using namespace lockstep::test;
 using lockstep::testing::complaint_of;
+using lockstep::testing::OptimizerState;
+using lockstep::testing::save_whole;
 using lockstep::testing::unlike;
 
 namespace {
@@ -34,7 +37,7 @@ struct Trained {
       state.moments.push_back({parameter->name + ".momentum", floats(momentum)});
       state.moments.push_back({parameter->name + ".variance", floats(variance)});
     }
-    save_checkpoint(folder, gpt.config(), gpt.device(), gpt.parameters(), state);
+    save_whole(folder, gpt.config(), gpt.device(), gpt.parameters(), state);
   }
 
   OneDevice one;
@@ -94,8 +97,8 @@ TEST_CASE("moments are restored bit for bit, for whole parameters and for a rank
 TEST_CASE("a checkpoint without optimizer state has no steps, and leaves the optimizer unchanged") {
   const TemporaryFolder folder;
   Trained trained{tiny()};
-  save_checkpoint(folder / "alone", trained.gpt.config(), trained.gpt.device(),
-                  trained.gpt.parameters());
+  save_whole(folder / "alone", trained.gpt.config(), trained.gpt.device(),
+             trained.gpt.parameters());
   CHECK_FALSE(trained_steps(folder / "alone", tiny()));
   trained.save(folder / "run");
   CHECK_FALSE(trained_steps(folder / "run/model.safetensors", tiny()));

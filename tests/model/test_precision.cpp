@@ -3,9 +3,11 @@
 #include "core/model/safetensors.h"
 #include "core/model/sample.h"
 #include "tests/model/fixture.h"
+#include "tests/support/whole_checkpoint.h"
 
 using namespace lockstep;
 using namespace lockstep::test;
+using lockstep::testing::save_whole;
 
 namespace {
 
@@ -165,8 +167,7 @@ TEST_CASE("a 16-bit model's checkpoint stores and restores its masters as F32") 
     const std::string path = folder / "model.safetensors";
     Trained trained{small(dtype)};
     for (int step = 0; step < 3; ++step) trained.step(step);
-    save_checkpoint(path, trained.model.config(), trained.model.device(),
-                    trained.model.parameters());
+    save_whole(path, trained.model.config(), trained.model.device(), trained.model.parameters());
     SafetensorsFile file{path};
     for (const auto& entry : file.entries()) CHECK(entry.dtype == "F32");
 

@@ -18,8 +18,10 @@
 #include "core/run/report/rank_results.h"
 #include "lessons/05_zero_3/prediction.h"
 #include "tests/model/fixture.h"
-#include "tests/plan/random_plans.h"
+#include "tests/support/random_plans.h"
+#include "tests/support/stored_parts.h"
 #include "tests/support/complaints.h"
+#include "tests/support/whole_checkpoint.h"
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -30,55 +32,6 @@ namespace {
 
 std::size_t at(int i) {
   return static_cast<std::size_t>(i);
-}
-
-/// The initial values of a whole tensor, generated at once.
-std::vector<float> whole_values(const ParameterSpec& spec, std::uint64_t seed) {
-  std::vector<float> values(at(static_cast<int>(spec.shape.elements())), spec.mean);
-  if (spec.deviation != 0)
-    fill_normal(View{values.data(), {spec.shape.elements()}},
-                {seed, Purpose::initial_values, static_cast<std::uint32_t>(spec.order)}, spec.mean,
-                spec.deviation, spec.shape.elements());
-  return values;
-}
-
-/// Copies a slice of a tensor; padding is zero.
-std::vector<float> cut_of(const std::vector<float>& whole, const Slice& slice) {
-  std::vector<float> values(at(static_cast<int>(slice.local().elements())));
-  for (const auto& [in_whole, in_local, n] : slice.runs())
-    std::copy_n(whole.begin() + in_whole, n, values.begin() + in_local);
-  return values;
-}
-
-/// Returns whether the ranks of each dp group hold the same slices and so can share a layout.
-bool can_shard(const Plan& plan) {
-  return plan.mesh.size(Axis::ep) == 1 || plan.mesh.experts_within() == ExpertsWithin::tp;
-}
-
-/// The parameters that a rank stores: its slices or, if ZeRO can shard them, its shards.
-std::vector<StoredParameter> stored_by(const Plan& plan, int rank, bool sharded) {
-  std::vector<StoredParameter> stored;
-  sharded = sharded && can_shard(plan);
-  const Place place = plan.place(rank);
-  for (const int stage : place.stages) {
-    const std::vector<StoredUnit> units = plan.units(place, stage);
-    if (!sharded) {
-      std::set<int> seen;
-      for (const StoredUnit& unit : units)
-        for (const StoredParameter& parameter : unit.parameters)
-          if (seen.insert(parameter.order).second) stored.push_back(parameter);
-      continue;
-    }
-    const FlatLayout layout{units, place.size(Axis::dp),
-                            static_cast<std::int64_t>(1 + 977 * (plan.seed % 3))};
-    for (const FlatLayout::Bucket& bucket : layout.buckets())
-      for (const FlatLayout::Piece& piece : layout.shard(bucket, place.coordinate(Axis::dp))) {
-        StoredParameter part = bucket.slots[piece.slot].parameter;
-        part.slice = FlatLayout::slice(bucket, piece);
-        stored.push_back(std::move(part));
-      }
-  }
-  return stored;
 }
 
 }  // namespace
@@ -235,7 +188,7 @@ TEST_CASE("a checkpoint that one plan saves loads in another: every element has 
       pointers.push_back(&parameter);
     }
     const std::string path = folder / fmt::format("model{}.safetensors", round % 2);
-    save_checkpoint(path, saver, one.device(), pointers);
+    save_whole(path, saver, one.device(), pointers);
 
     bool same = true;
     for (int rank = 0; rank < loader.mesh.ranks(); ++rank) {

@@ -184,3 +184,18 @@ TEST_CASE("the launching process's own cause comes before those that ranks repor
   CHECK(without_rank.text("; EPILOGUE")
             .starts_with("the run failed: mpirun was killed by signal 9 (Killed); EPILOGUE\n"));
 }
+
+TEST_CASE("an interrupted run that has saved says so at once, and nothing has failed") {
+  Aftermath aftermath{2};
+  CHECK_FALSE(aftermath.line(line_of(Kind::ready, 1, "a", "")));
+  CHECK(aftermath.ready() == 1);
+  CHECK_FALSE(aftermath.line(line_of(Kind::ready, 0, "a", "")));
+  CHECK(aftermath.ready() == 2);
+  CHECK_FALSE(aftermath.saved_and_ended());
+  CHECK(aftermath.line(line_of(Kind::interrupted, 0, "a", "interrupted after 3 of 9 steps")) ==
+        "interrupted after 3 of 9 steps");
+  CHECK(aftermath.saved_and_ended());
+  CHECK_FALSE(aftermath.failed());
+  CHECK(aftermath.end() == "");
+  CHECK(aftermath.text("; EPILOGUE") == "");
+}

@@ -17,6 +17,7 @@
 #include "core/run/report/trained_model.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/whole_checkpoint.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -356,7 +357,7 @@ TEST_CASE("an unusable checkpoint gives one line that names file and tensor") {
     Memory memory;
     Stream compute{clock, silent, 0, DeviceKind::cpu};
     Gpt model{config, {memory, compute}, StageLayers::whole(config), 1};
-    save_checkpoint(good, config, model.device(), model.parameters());
+    save_whole(good, config, model.device(), model.parameters());
   }
   CHECK_NOTHROW(check_checkpoint_fits(good, config));
   const std::string bytes = read_file(good);

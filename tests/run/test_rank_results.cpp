@@ -193,12 +193,12 @@ TEST_CASE("slices of parameters are assembled, whichever ranks hold them") {
             {from, from + static_cast<std::ptrdiff_t>(count)},
             all.range(static_cast<std::int64_t>(at), static_cast<std::int64_t>(count))};
         for (auto copies = 1 + random() % 2; copies > 0; --copies)
-          records[random() % records.size()].moments.push_back(part);
+          records[random() % records.size()].parameters.push_back(part);
         at += count;
       }
       whole.push_back(tensor);
     }
-    const auto together = collect_moments(records);
+    const auto together = collect_parameters(records);
     REQUIRE(together.size() == whole.size());
     for (std::size_t i = 0; i < whole.size(); ++i) {
       CHECK(together[i].name == whole[i].name);
@@ -206,11 +206,10 @@ TEST_CASE("slices of parameters are assembled, whichever ranks hold them") {
       CHECK(together[i].slice.is_whole());
       CHECK(bits_of(together[i].values) == bits_of(whole[i].values));
     }
-    CHECK(collect_parameters(records).empty());
     const RankResults copy = RankResults::from_bytes(records[0].to_bytes());
-    REQUIRE(copy.moments.size() == records[0].moments.size());
-    for (std::size_t i = 0; i < copy.moments.size(); ++i)
-      CHECK(copy.moments[i].slice == records[0].moments[i].slice);
+    REQUIRE(copy.parameters.size() == records[0].parameters.size());
+    for (std::size_t i = 0; i < copy.parameters.size(); ++i)
+      CHECK(copy.parameters[i].slice == records[0].parameters[i].slice);
   }
 }
 

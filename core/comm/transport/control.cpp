@@ -9,8 +9,6 @@ Route control_route(int peer) {
   return {.peer = peer, .channel = Transport::control_channel, .operation = "control"};
 }
 
-namespace {
-
 void send_text(Transport& transport, int to, const std::string& text) {
   const std::uint64_t size = text.size();
   auto head = transport.send(control_route(to), std::as_bytes(std::span{&size, 1}), 0);
@@ -27,8 +25,6 @@ std::string receive_text(Transport& transport, int from) {
   return text;
 }
 
-}  // namespace
-
 std::vector<std::string> gather_to_root(Transport& transport, const std::string& mine) {
   if (transport.rank() != 0) {
     send_text(transport, 0, mine);
@@ -37,6 +33,13 @@ std::vector<std::string> gather_to_root(Transport& transport, const std::string&
   std::vector<std::string> all{mine};
   for (int rank = 1; rank < transport.size(); ++rank) all.push_back(receive_text(transport, rank));
   return all;
+}
+
+std::string scatter_from_root(Transport& transport, const std::vector<std::string>& texts) {
+  if (transport.rank() != 0) return receive_text(transport, 0);
+  for (int rank = 1; rank < transport.size(); ++rank)
+    send_text(transport, rank, texts.at(static_cast<std::size_t>(rank)));
+  return texts.at(0);
 }
 
 std::string broadcast_from_root(Transport& transport, std::string text) {

@@ -22,9 +22,9 @@ std::string indented(const std::string& lines) {
   return text;
 }
 
-constexpr const char* kinds[] = {"location",        "usage_error",      "failure",
-                                 "last_operations", "already_reported", "busy",
-                                 "trace_warning",   "trace_ended"};
+constexpr const char* kinds[] = {
+    "location", "usage_error",   "failure",     "last_operations", "already_reported",
+    "busy",     "trace_warning", "trace_ended", "ready",           "interrupted"};
 
 }  // namespace
 
@@ -66,10 +66,12 @@ std::string RankMessage::shown() const {
     case Kind::location:
     case Kind::already_reported:
     case Kind::trace_ended:
+    case Kind::ready:
       return "";
     case Kind::usage_error:
     case Kind::busy:
     case Kind::trace_warning:
+    case Kind::interrupted:
       return text + "\n";
     case Kind::failure:
       return fmt::format("the run failed: rank {} on {}: {}\n", rank, host, text);

@@ -20,6 +20,8 @@ struct RankMessage {
     busy,              ///< the rank is computing while others are waiting for it
     trace_warning,     ///< a trace can't be written; the run continues
     trace_ended,       ///< after an interruption, the rank has ended its trace
+    ready,             ///< the rank is about to train, and takes save_signal
+    interrupted,       ///< an interruption has ended the run, which has saved
   };
   Kind kind = Kind::location;
   int rank = 0;

@@ -45,6 +45,13 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
         break;
       case RankMessage::Kind::trace_ended:
         ++traces_ended_;
+        break;
+      case RankMessage::Kind::ready:
+        ++ready_;
+        break;
+      case RankMessage::Kind::interrupted:
+        saved_and_ended_ = true;
+        return message->text;
     }
     return {};
   }

@@ -46,6 +46,10 @@ class Aftermath {
   const std::map<int, std::string>& hosts() const { return hosts_; }
   /// Returns how many ranks have ended their traces after an interruption.
   int traces_ended() const { return traces_ended_; }
+  /// Returns how many ranks are about to train.
+  int ready() const { return ready_; }
+  /// Returns whether an interruption has ended the run after it had saved.
+  bool saved_and_ended() const { return saved_and_ended_; }
 
  private:
   void end_block();
@@ -57,6 +61,8 @@ class Aftermath {
   bool failed_ = false;
   bool already_reported_ = false;  ///< rank 0 has already reported the failure itself
   int traces_ended_ = 0;
+  int ready_ = 0;
+  bool saved_and_ended_ = false;
   bool warned_of_trace_ = false;  ///< all ranks may write to the same full disk
   bool inside_ = false;
   std::string block_;

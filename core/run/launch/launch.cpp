@@ -192,7 +192,7 @@ void find_mpirun() {
 }
 
 int run_under_mpirun(
-    int ranks, double patience_seconds, const HostChoice& hosts, int argc, char** argv,
+    int ranks, double patience_seconds, const HostChoice& hosts, bool saves, int argc, char** argv,
     SignalWatch& watch,
     const std::function<std::string(const std::map<int, std::string>&)>& epilogue) {
   collect_messages();
@@ -203,7 +203,14 @@ int run_under_mpirun(
   // Between SIGTERM and SIGKILL, mpirun gives its ranks only a few milliseconds, so this process
   // first asks the ranks to end their traces (mpirun forwards SIGUSR1), and waits until they have.
   std::atomic<int> traces_ended{0};
-  watch.set_handler([&interrupted, &child, &traces_ended, ranks](int) {
+  // Before training, there is nothing to save.
+  std::atomic<bool> could_save{false};
+  watch.set_handler([&interrupted, &child, &traces_ended, &could_save, ranks](int) {
+    if (could_save.exchange(false)) {
+      ::kill(child, save_signal);  // which mpirun forwards
+      fmt::print(stderr, "\n{}\n", stop_notice);
+      return;
+    }
     const bool first = !interrupted.exchange(true);
     if (child == 0) return;
     if (first) {
@@ -226,7 +233,9 @@ int run_under_mpirun(
   StoppedEnd stopped_end{process};
   bool silent = true;
   const auto take = [&](const std::string& text) {
+    const int ready_before = aftermath.ready();
     const auto shown = aftermath.line(text);
+    if (saves && ready_before < ranks && aftermath.ready() == ranks) could_save = true;
     traces_ended = aftermath.traces_ended();
     if (!shown || interrupted) return;
     silent = false;
@@ -259,14 +268,15 @@ int run_under_mpirun(
     aftermath.set_cause({}, fmt::format("mpirun was killed by signal {} ({})", WTERMSIG(status),
                                         ::strsignal(WTERMSIG(status))));
   const bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  if (good && !interrupted && !aftermath.has_own_cause()) return 0;
+  if (good && !interrupted && !aftermath.has_own_cause())
+    return aftermath.saved_and_ended() ? interrupted_code : 0;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) throw UsageError(no_mpirun);
   if (WIFEXITED(status) && silent && !aftermath.explains_failure())
     aftermath.set_cause({}, silent_end(WEXITSTATUS(status)));
   const std::string more = epilogue(aftermath.hosts());
   if (interrupted) {
     fmt::print(stderr, "\ninterrupted{}\n", more);
-    return 130;
+    return interrupted_code;
   }
   fmt::print(stderr, "{}{}", unexplained, aftermath.text(more));
   if (aftermath.refused()) return 2;
@@ -276,7 +286,7 @@ int run_under_mpirun(
 
 int run_under_mpirun(int ranks, int argc, char** argv) {
   SignalWatch watch{[](int) {}};
-  return run_under_mpirun(ranks, 60, {}, argc, argv, watch,
+  return run_under_mpirun(ranks, 60, {}, /*saves=*/false, argc, argv, watch,
                           [](const std::map<int, std::string>&) { return std::string{}; });
 }
 

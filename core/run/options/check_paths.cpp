@@ -50,9 +50,11 @@ bool is_mount_point(const std::string& folder) {
 }
 
 /// A checkpoint is first written beside its final path, so the parent folder must be writable too.
-void check_save(const std::string& save) {
-  const Refusal refuse{"--save", save};
+void check_save(const std::string& flag, const std::string& save) {
+  const Refusal refuse{flag, save};
   const bool is_file = save.ends_with(".safetensors");
+  if (is_file && flag == "--export")
+    refuse("names a file; name a folder, or give --save this name");
   const std::string path = is_file ? fs::absolute(save).string() : resolved_folder(save);
   const fs::path around = fs::path{path}.parent_path();
   std::error_code error;
@@ -80,18 +82,20 @@ void check_save(const std::string& save) {
                       path, foreign));
 }
 
-/// A checkpoint's folder must contain nothing else, such as a trace or a report.
-void check_apart(const Output& output) {
-  if (output.save.empty() || output.save.ends_with(".safetensors")) return;
-  for (const auto& [flag, file] :
-       {std::pair{"--trace", output.trace}, {"--report", output.report}}) {
-    if (file.empty() || file == "none") continue;
-    const std::string inner = resolved_folder(file) + "/", outer = resolved_folder(output.save);
+/// The folder of --save or --export must contain nothing else, such as a trace or a report.
+void check_apart(const Output& output, const std::string& of, const std::string& folder) {
+  if (folder.empty() || folder.ends_with(".safetensors")) return;
+  for (const auto& [flag, file] : {std::pair{"--trace", output.trace},
+                                   {"--report", output.report},
+                                   {"--save", output.save},
+                                   {"--export", output.export_to}}) {
+    if (file.empty() || file == "none" || flag == of) continue;
+    const std::string inner = resolved_folder(file) + "/", outer = resolved_folder(folder);
     if (inner.starts_with(outer + "/"))
       throw UsageError(
-          fmt::format("{} {} with --save {}: a checkpoint's folder holds nothing else; name "
+          fmt::format("{} {} with {} {}: a checkpoint's folder holds nothing else; name "
                       "another place for one of them",
-                      flag, file, output.save));
+                      flag, file, of, folder));
   }
 }
 
@@ -99,9 +103,11 @@ void check_apart(const Output& output) {
 
 void check_paths(const Options& options) {
   const Output& output = options.output;
-  if (!output.save.empty()) check_save(output.save);
+  if (!output.save.empty()) check_save("--save", output.save);
+  if (!output.export_to.empty()) check_save("--export", output.export_to);
   if (!output.report.empty()) check_report(output.report);
-  check_apart(output);
+  check_apart(output, "--save", output.save);
+  check_apart(output, "--export", output.export_to);
   if (!output.view.empty()) Streamer::check_address(output.view);
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/token.h"
+#include "core/model/checkpoint.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/options/given.h"
 
@@ -95,6 +96,7 @@ struct FlagParser::Impl {
         });
   }
   void shared_flags();
+  void adopt_model();
   void leave_out_the_model();
 };
 
@@ -190,12 +192,21 @@ void FlagParser::Impl::shared_flags() {
       })
       ->capture_default_str();
   word("--data", run.data, "the file to train on [lessons/corpus.txt, the text of the lessons]");
-  word("--load", run.load,
-       "start from this safetensors file (with GPT-2's names), or resume from a folder that --save "
-       "wrote");
+  word("--tokens", run.tokens,
+       "train on this file of little-endian uint16 tokens instead of a text: plain, as nanoGPT "
+       "writes them, or with the header of llm.c's GPT-2 files (1024 bytes, version 1); GPT-2's "
+       "tokens need --vocab 50257");
+  word(
+      "--load", run.load,
+      "resume from a folder that --save wrote, on any mesh; or start from a GPT-2 of transformers: "
+      "its folder, or a safetensors file. A folder's config.json sets the model's flags that are "
+      "not given");
   word("--save", output.save,
-       "write the trained model to this safetensors file, or to this folder, with the "
-       "optimizer's state, so that training can resume; an interrupted save leaves the old one");
+       "write a checkpoint to this folder: each rank's part of the parameters and of the "
+       "optimizer's state. SIGTERM or Ctrl-C then ends the run after the current step and saves. "
+       "An interrupted save leaves the old checkpoint. To a .safetensors file: the weights only");
+  word("--export", output.export_to,
+       "write the trained model to this folder for transformers' GPT2LMHeadModel.from_pretrained");
 
   app.option_defaults()->group("Output");
   word("--trace", output.trace, "the folder for the run's trace, or none [runs/TIME-LESSON]");
@@ -220,11 +231,25 @@ void FlagParser::Impl::shared_flags() {
   app.option_defaults()->group("This lesson");
 }
 
+/// Gives the model the shape of the checkpoint to load, except for flags that are given.
+void FlagParser::Impl::adopt_model() {
+  RunConfig& run = options->run;
+  const auto saved = run.load.empty() ? std::nullopt : described_model(run.load);
+  if (!saved) return;
+  for (auto [flag, value, theirs] : {std::tuple{"--layers", &run.model.layers, saved->layers},
+                                     {"--hidden", &run.model.hidden, saved->hidden},
+                                     {"--heads", &run.model.heads, saved->heads},
+                                     {"--sequence", &run.model.sequence, saved->sequence},
+                                     {"--vocab", &run.model.vocabulary, saved->vocabulary}})
+    if (app.count(flag) == 0) *value = theirs;
+  if (app.count("--tied") == 0) run.model.tied = saved->tied;
+}
+
 /// Removes the shared flags that shape or train a model.
 void FlagParser::Impl::leave_out_the_model() {
-  for (const char* flag :
-       {"--batch", "--microbatches", "--layers", "--hidden", "--heads", "--sequence", "--vocab",
-        "--tied", "--lr", "--clip", "--data", "--load", "--save", "--parity"})
+  for (const char* flag : {"--batch", "--microbatches", "--layers", "--hidden", "--heads",
+                           "--sequence", "--vocab", "--tied", "--lr", "--clip", "--data",
+                           "--tokens", "--load", "--save", "--export", "--parity"})
     app.remove_option(app.get_option(flag));
   app.get_option("--steps")->description("number of repetitions")->group("Run");
   app.get_option("--seed")->description("seed of the random numbers")->group("Run");
@@ -295,6 +320,7 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
     impl_->options->output.view = "127.0.0.1:7077";
   impl_->options->output.view_token = find_token("--view-token", impl_->given.view_token,
                                                  "--view-token-file", impl_->given.view_token_file);
+  impl_->adopt_model();
   settle(impl_->given, impl_->info, *impl_->options);
   return std::move(impl_->options);
 }

@@ -50,8 +50,9 @@ void check_meta(const Given& given, const Options& options) {
            "the meta device computes nothing, so it has no wall time; use --clock modelled");
   if (given.comm == "native")
     refuse("--comm native", "no library has collectives for the meta device; leave --comm out");
-  for (const auto& [flag, file] :
-       {std::pair{"--save", options.output.save}, {"--load", options.run.load}})
+  for (const auto& [flag, file] : {std::pair{"--save", options.output.save},
+                                   {"--export", options.output.export_to},
+                                   {"--load", options.run.load}})
     if (!file.empty())
       refuse(
           fmt::format("{} {}", flag, file),
@@ -234,7 +235,11 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   output.parity = given.parity == "on";
   platform.pace = given.pace;
   run.model.validate();
-  if (run.model.vocabulary < Tokenizer::vocabulary)
+  if (!run.tokens.empty() && !run.data.empty())
+    throw UsageError(
+        fmt::format("--tokens {} with --data {}: a run trains on one of them; leave one out",
+                    run.tokens, run.data));
+  if (run.tokens.empty() && run.model.vocabulary < Tokenizer::vocabulary)
     throw UsageError(
         fmt::format("--vocab {}: must be at least {}, because text is read byte by byte",
                     run.model.vocabulary, Tokenizer::vocabulary));

@@ -30,7 +30,8 @@ struct RunConfig {
   std::vector<int> microbatches{8};  ///< m; several values are a sweep, which divides the steps
                                      ///< among them
   std::uint64_t seed = 1;
-  std::string data;          ///< a file, or empty for the default corpus
+  std::string data;          ///< a text, or empty for the default corpus
+  std::string tokens;        ///< a file of 16-bit tokens, instead of a text
   std::string load;          ///< the checkpoint to start from
   int trained_steps = 0;     ///< steps of the loaded checkpoint; the data continues after them
   std::string loaded_state;  ///< identifies the checkpoint's state, for check_unchanged()
@@ -68,7 +69,8 @@ struct Output {
   std::string view_token;       ///< the token that the viewer requires, or empty
   bool parity = true;           ///< compare the run with a single-device run
   std::string report;           ///< a file for the report as JSON
-  std::string save;             ///< where to write the trained model
+  std::string save;             ///< where to write a checkpoint
+  std::string export_to;        ///< where to write the trained model for transformers
   bool quiet = false;
   bool verbose = false;  ///< print where every rank runs
 };

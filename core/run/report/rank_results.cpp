@@ -149,7 +149,6 @@ std::string RankResults::to_bytes() const {
   document["phases"] = json::array();
   for (const PhaseResults& phase : phases) document["phases"].push_back(to_json(phase));
   document["parameters"] = to_json(parameters);
-  document["moments"] = to_json(moments);
   document["gpu"] = {gpu.address, gpu.in_use, gpu.ours, gpu.late, gpu.least_delay};
   document["process"] = {process.id, process.program, process.resident};
   std::string bytes;
@@ -164,7 +163,6 @@ RankResults RankResults::from_bytes(const std::string& bytes) {
                       .phases = {},
                       .losses = document["losses"],
                       .parameters = tensors_from(document["parameters"]),
-                      .moments = tensors_from(document["moments"]),
                       .train_seconds = document["train_seconds"]};
   for (const json& phase : document["phases"]) results.phases.push_back(phase_from(phase));
   const json& gpu = document["gpu"];
@@ -197,12 +195,12 @@ struct Assembly {
   std::vector<bool> here;  ///< by element
 };
 
-/// Assembles each tensor, once, from the slices of all ranks.
-std::vector<NamedValues> put_together(const std::vector<RankResults>& ranks,
-                                      std::vector<NamedValues> RankResults::*tensors) {
+}  // namespace
+
+std::vector<NamedValues> collect_parameters(const std::vector<RankResults>& ranks) {
   std::map<int, Assembly> assemblies;  // by order
   for (const RankResults& rank : ranks) {
-    for (const NamedValues& part : rank.*tensors) {
+    for (const NamedValues& part : rank.parameters) {
       const auto stored = static_cast<std::int64_t>(part.values.size());
       const Slice slice = part.slice.whole().rank() > 0 ? part.slice : Slice{Shape{stored}};
       Assembly& whole = assemblies[part.order];
@@ -239,16 +237,6 @@ std::vector<NamedValues> put_together(const std::vector<RankResults>& ranks,
     all.push_back(std::move(whole.tensor));
   }
   return all;
-}
-
-}  // namespace
-
-std::vector<NamedValues> collect_parameters(const std::vector<RankResults>& ranks) {
-  return put_together(ranks, &RankResults::parameters);
-}
-
-std::vector<NamedValues> collect_moments(const std::vector<RankResults>& ranks) {
-  return put_together(ranks, &RankResults::moments);
 }
 
 }  // namespace lockstep

@@ -49,7 +49,6 @@ struct RankResults {
   std::vector<PhaseResults> phases;
   std::vector<std::pair<int, double>> losses;  ///< (step, loss), if this rank knows them
   std::vector<NamedValues> parameters;
-  std::vector<NamedValues> moments;  ///< of the optimizer, if they are to be saved
   double train_seconds = 0;  ///< wall time from the start of the first step to the end of the last
   RankGpu gpu;
   RankProcess process;  ///< only with --device cpu
@@ -65,8 +64,6 @@ std::vector<double> collect_losses(const std::vector<RankResults>& ranks, int st
 /// RunError if two ranks have different values for an element (replicas must be bitwise identical),
 /// or if no rank has a value for it.
 std::vector<NamedValues> collect_parameters(const std::vector<RankResults>& ranks);
-/// The optimizer's moments, assembled in the same way.
-std::vector<NamedValues> collect_moments(const std::vector<RankResults>& ranks);
 
 /// The trace's description of a phase, as JSON: the hello's `predicted` for the first phase, an
 /// event for each later one.

@@ -1,6 +1,7 @@
 #include "core/run/report/trained_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -57,12 +58,20 @@ void check_checkpoint(Options& options) {
   run.trained_steps = static_cast<int>(trained_steps(run.load, plan).value_or(0));
 }
 
-bool saves_moments(const Options& options) {
-  return !options.output.save.empty() && !options.output.save.ends_with(".safetensors");
+void check_export(const Options& options) {
+  const Plan plan = options.plan();
+  const std::vector<ParameterSpec> gpt2 = gpt_parameters(plan.model());
+  for (const ParameterSpec& spec : plan.parameters()) {
+    const auto same = std::ranges::find(gpt2, spec.name, &ParameterSpec::name);
+    if (same == gpt2.end() || same->shape != spec.shape)
+      throw UsageError(fmt::format(
+          "--export {}: this model has a parameter {} that a GPT-2 does not have; use --save",
+          options.output.export_to, spec.name));
+  }
 }
 
-std::string use_trained_model(const Options& options, const std::vector<NamedValues>& parameters,
-                              const std::vector<NamedValues>& moments) {
+std::string sample_of(const Options& options, const Corpus& corpus,
+                      const std::vector<NamedValues>& parameters) {
   PlainModel plain{options};
   const auto& targets = plain.model.parameters();
   if (targets.size() != parameters.size())
@@ -74,16 +83,14 @@ std::string use_trained_model(const Options& options, const std::vector<NamedVal
                                  targets[i]->value.elements()));
   for (std::size_t i = 0; i < targets.size(); ++i)
     std::copy(parameters[i].values.begin(), parameters[i].values.end(), targets[i]->value.f32());
-  std::optional<OptimizerState> optimizer;
-  if (saves_moments(options)) {
-    optimizer.emplace();
-    optimizer->steps = options.run.trained_steps + options.run.steps;
-    for (const NamedValues& moment : moments)
-      optimizer->moments.push_back({moment.name, moment.values});
-  }
-  if (!options.output.save.empty())
-    save_checkpoint(options.output.save, plain.plan, plain.model.device(), targets, optimizer);
-  return one_line(generate(plain.model, "The ", {.tokens = 96, .temperature = 0.6F, .seed = 1}));
+  SampleOptions sample{.tokens = 96, .temperature = 0.6F, .seed = 1};
+  if (options.run.tokens.empty()) return one_line(generate(plain.model, "The ", sample));
+  std::vector<std::int32_t> prompt;
+  for (std::size_t i = 0; i < std::min<std::size_t>(8, corpus.tokens()); ++i)
+    prompt.push_back(corpus.token(i));
+  sample.tokens = 16;
+  return fmt::format("tokens {}, then {}", fmt::join(prompt, " "),
+                     fmt::join(generate(plain.model, prompt, sample), " "));
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/model/data.h"
 #include "core/run/options/options.h"
 #include "core/run/report/rank_results.h"
 
@@ -14,13 +15,13 @@ namespace lockstep {
 /// launching process has already verified them.
 void check_checkpoint(Options& options);
 
-/// Loads the trained parameters into a whole model, saves it if --save is given (with the
-/// optimizer's moments if there are any), and returns one line of text that it generates. Throws
-/// RunError if the parameters do not form a whole model.
-std::string use_trained_model(const Options& options, const std::vector<NamedValues>& parameters,
-                              const std::vector<NamedValues>& moments);
+/// Throws UsageError if the run's model is no GPT-2, which is what --export writes.
+void check_export(const Options& options);
 
-/// Whether --save names a folder, which can also hold the optimizer's state.
-bool saves_moments(const Options& options);
+/// Loads the trained parameters into a whole model, and returns one line that it generates: a text
+/// or, with --tokens, the continuation of the first tokens of `corpus`. Throws RunError if the
+/// parameters do not form a whole model.
+std::string sample_of(const Options& options, const Corpus& corpus,
+                      const std::vector<NamedValues>& parameters);
 
 }  // namespace lockstep

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model/manifest.h"
+#include "core/model/safetensors.h"
+#include "core/plan/slice.h"
+
+namespace lockstep {
+
+/// The tensors of a checkpoint, in any of these forms:
+///
+/// - a folder that --save has written: shards and a manifest;
+/// - a folder of an older Lockstep: whole tensors and a manifest;
+/// - a folder that --export or transformers' save_pretrained has written: model.safetensors, or
+///   several files and model.safetensors.index.json;
+/// - a single .safetensors file.
+///
+/// Each tensor is a list of boxes, and each box is a tensor of some file, so reading a slice is the
+/// same in all forms. Files are opened when they are needed.
+class SavedTensors {
+ public:
+  /// Reads the manifest, the index, or the file's header. Throws UsageError, in one line that names
+  /// --load and the file, if there is none or if it is malformed.
+  explicit SavedTensors(const std::string& path);
+
+  const std::optional<Manifest>& manifest() const { return manifest_; }
+  /// Names are as in the files. Moments of the older form are flat, (elements).
+  const std::vector<SavedTensor>& tensors() const { return tensors_; }
+  const std::vector<SavedTensor>& moments() const { return moments_; }
+  /// Returns nullptr if there is no such tensor.
+  const SavedTensor* find(const std::string& name) const;
+  const SavedTensor* find_moment(const std::string& name) const;
+  /// Returns the number of optimizer steps taken, or nothing without an optimizer's state.
+  std::optional<std::int64_t> optimizer_steps();
+
+  /// Reads a slice of a tensor into `values`, (slice.local()): only the bytes that the slice needs.
+  /// Leaves padding alone. Throws UsageError, naming the file and the tensor, if a file is missing
+  /// or lacks what the manifest says.
+  void read(const SavedTensor& tensor, const Slice& slice, float* values);
+  /// Reads everything once. Throws UsageError, naming the file and the tensor, if a file is
+  /// missing, has another size or other bytes than the manifest says, or has an element that is not
+  /// a finite number.
+  void check_values();
+
+ private:
+  std::string path_of(const std::string& file) const;
+  /// Opens one of the files, whose tensors must be the manifest's.
+  SafetensorsFile& open(const std::string& file);
+  void check_file(const std::string& name, const Manifest::File& expected) const;
+  void check_value(const SavedTensor& tensor, const SavedBox& saved, bool may_be_negative);
+  /// Returns, for messages, which tensors a file holds.
+  std::string contents_of(const std::string& file) const;
+  /// Adds the tensors of a file that holds whole ones.
+  void add_whole_tensors(const std::string& file, std::vector<SavedTensor>& to);
+  void read_index(const std::string& index);
+
+  std::string path_;    ///< as given
+  std::string folder_;  ///< empty for a single file
+  std::optional<Manifest> manifest_;
+  std::vector<SavedTensor> tensors_, moments_;
+  std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,204 @@
+#include "core/model/sharded_checkpoint.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/base/crc32.h"
+#include "core/base/error.h"
+#include "core/model/checkpoint_folder.h"
+#include "core/model/common_folder.h"
+#include "core/model/ownership.h"
+#include "core/model/safetensors.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Calls write(box, its values) for each of this rank's boxes, part by part. The rank counts as
+/// computing meanwhile, so that the others do not take it for stalled.
+void for_each_box(Device device, const std::vector<TensorPart>& parts,
+                  const std::vector<OwnedBox>& mine,
+                  const std::function<void(std::size_t, const std::vector<float>&)>& write) {
+  std::optional<std::size_t> known;
+  std::vector<float> values;
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    const TensorPart& part = parts[mine[i].part];
+    if (known != mine[i].part) values = part.read();
+    known = mine[i].part;
+    const std::vector<float> elements = part.elements(mine[i].box, values);
+    device.compute.launch(Span{.name = "save"}, {},
+                          [&](const Kernels&, Queue) { write(i, elements); });
+  }
+}
+
+std::size_t bytes_of(const std::vector<float>& values) {
+  return values.size() * sizeof(float);
+}
+
+/// Writes this rank's shard. Returns the boxes' checksums, eight digits each.
+std::string write_shard(Device device, const std::vector<TensorPart>& parts,
+                        const std::vector<OwnedBox>& mine, const WriteAt& write_at) {
+  std::vector<SafetensorsHeader::Entry> entries;
+  for (const OwnedBox& each : mine)
+    entries.push_back({shard_name(parts[each.part].name, each.box), each.box.extent});
+  const SafetensorsHeader header{entries};
+  write_at(0, header.bytes().data(), header.bytes().size());
+  std::string checksums;
+  for_each_box(device, parts, mine, [&](std::size_t i, const std::vector<float>& values) {
+    write_at(header.offset(i), values.data(), bytes_of(values));
+    Crc32 checksum;
+    if (mine[i].crc32.empty()) checksum.add(values.data(), bytes_of(values));
+    checksums += mine[i].crc32.empty() ? checksum.text() : mine[i].crc32;
+  });
+  return checksums;
+}
+
+/// Fills in the checksums that the ranks have returned, each for its own boxes in order.
+void set_checksums(std::vector<SavedTensor>& tensors, const std::vector<std::string>& checksums,
+                   int ranks, std::map<std::string, std::size_t>& next) {
+  std::map<std::string, const std::string*> of_file;
+  for (int rank = 0; rank < ranks; ++rank)
+    of_file[shard_file(rank, ranks)] = &checksums[static_cast<std::size_t>(rank)];
+  for (SavedTensor& tensor : tensors)
+    for (SavedBox& box : tensor.boxes)
+      box.crc32 = of_file.at(box.file)->substr(8 * next[box.file]++, 8);
+}
+
+}  // namespace
+
+std::string config_json(const GptConfig& config) {
+  const nlohmann::ordered_json document = {{"architectures", {"GPT2LMHeadModel"}},
+                                           {"model_type", "gpt2"},
+                                           {"vocab_size", config.vocabulary},
+                                           {"n_positions", config.sequence},
+                                           {"n_embd", config.hidden},
+                                           {"n_layer", config.layers},
+                                           {"n_head", config.heads},
+                                           {"activation_function", "gelu_new"},
+                                           {"layer_norm_epsilon", 1e-5},
+                                           {"tie_word_embeddings", config.tied},
+                                           {"resid_pdrop", 0.0},
+                                           {"embd_pdrop", 0.0},
+                                           {"attn_pdrop", 0.0},
+                                           {"bos_token_id", nullptr},
+                                           {"eos_token_id", nullptr},
+                                           {"torch_dtype", "float32"}};
+  return document.dump(2) + "\n";
+}
+
+std::string save_checkpoint(Transport& ranks, const std::string& path, const Plan& plan,
+                            const TrainingState& state) {
+  const std::vector<TensorPart> parts =
+      tensor_parts(state.device, state.parameters, &state.optimizer);
+  Ownership owners = agree_on_owners(ranks, plan, parts, state.unsound);
+  if (!owners.unsound.empty()) return owners.unsound;
+
+  std::optional<NewFolder> fresh;  // on rank 0
+  if (ranks.rank() == 0) fresh.emplace("--save", path);
+  CommonFolder folder{ranks, fresh ? fresh->partial() : ""};
+  const std::vector<std::string> checksums =
+      folder.write(owners.mine.empty() ? "" : shard_file(ranks.rank(), ranks.size()),
+                   NewFile::Mode::create, "--save " + path, [&](const WriteAt& write_at) {
+                     return write_shard(state.device, parts, owners.mine, write_at);
+                   });
+  if (!fresh) return "";
+
+  Manifest manifest{.step = state.step,
+                    .optimizer_steps = state.optimizer.steps(),
+                    .files = {},
+                    .tensors = std::move(owners.tensors),
+                    .moments = std::move(owners.moments)};
+  std::map<std::string, std::size_t> next;  // of each file's checksums
+  set_checksums(manifest.tensors, checksums, ranks.size(), next);
+  set_checksums(manifest.moments, checksums, ranks.size(), next);
+  for (const auto& [file, boxes] : next)
+    manifest.files[file] = {std::filesystem::file_size(fresh->partial() + "/" + file), ""};
+  manifest.files["config.json"] = fresh->write("config.json", config_json(plan.model()));
+  fresh->write(manifest_name, manifest.to_json());
+  fresh->take_place();
+  return "";
+}
+
+namespace {
+
+/// Collective: all ranks write the whole model's tensors into one file, which rank 0 has created.
+void write_whole_model(CommonFolder& folder, const std::string& name, const std::string& shown,
+                       Device device, const SafetensorsHeader& header,
+                       const std::vector<ParameterSpec>& specs,
+                       const std::vector<TensorPart>& parts, const std::vector<OwnedBox>& mine) {
+  folder.write(
+      mine.empty() ? "" : name, NewFile::Mode::existing, shown, [&](const WriteAt& write_at) {
+        for_each_box(device, parts, mine, [&](std::size_t i, const std::vector<float>& values) {
+          const auto spec =
+              std::ranges::find(specs, parts[mine[i].part].name, &ParameterSpec::name);
+          const std::uint64_t begin = header.offset(static_cast<std::size_t>(spec - specs.begin()));
+          for (const auto& [in_box, in_whole, elements] : Slice{spec->shape}.runs(mine[i].box))
+            write_at(begin + static_cast<std::uint64_t>(in_whole) * sizeof(float),
+                     values.data() + in_box, static_cast<std::size_t>(elements) * sizeof(float));
+        });
+        return std::string{};
+      });
+}
+
+/// Creates the file with its header and its final size.
+void begin_file(const std::string& path, const std::string& shown,
+                const SafetensorsHeader& header) {
+  NewFile file{path, NewFile::Mode::create, shown};
+  file.resize(header.file_bytes());
+  file.write_at(0, header.bytes().data(), header.bytes().size());
+  file.finish();
+}
+
+}  // namespace
+
+std::string export_model(Transport& ranks, const std::string& flag, const std::string& path,
+                         const Plan& plan, const TrainingState& state) {
+  const std::vector<TensorPart> parts = tensor_parts(state.device, state.parameters, nullptr);
+  const Ownership owners = agree_on_owners(ranks, plan, parts, state.unsound);
+  if (!owners.unsound.empty()) return owners.unsound;
+
+  std::vector<SafetensorsHeader::Entry> entries;
+  for (const ParameterSpec& spec : plan.parameters()) entries.push_back({spec.name, spec.shape});
+  const SafetensorsHeader header{entries};
+  const std::string shown = fmt::format("{} {}", flag, path);
+  const auto write = [&](const std::string& folder, const std::string& name) {
+    if (ranks.rank() == 0) begin_file(folder + "/" + name, shown, header);
+    CommonFolder common{ranks, folder};
+    write_whole_model(common, name, shown, state.device, header, plan.parameters(), parts,
+                      owners.mine);
+  };
+  if (!path.ends_with(".safetensors")) {
+    std::optional<NewFolder> fresh;  // on rank 0
+    if (ranks.rank() == 0) fresh.emplace(flag, path);
+    write(fresh ? fresh->partial() : "", "model.safetensors");
+    if (!fresh) return "";
+    fresh->write("config.json", config_json(plan.model()));
+    fresh->take_place();
+    return "";
+  }
+  const std::filesystem::path place = std::filesystem::absolute(path);
+  const std::string partial = place.string() + ".partial";
+  if (ranks.rank() == 0) ::unlink(partial.c_str());  // a symbolic link itself, not its target
+  try {
+    write(place.parent_path().string(), place.filename().string() + ".partial");
+    if (ranks.rank() != 0) return "";
+    if (std::rename(partial.c_str(), place.c_str()) != 0)
+      throw UsageError{fmt::format("{}: {}; give the name of a file", shown, std::strerror(errno))};
+  } catch (...) {
+    if (ranks.rank() == 0) ::unlink(partial.c_str());
+    throw;
+  }
+  sync_folder(place.parent_path().string());
+  return "";
+}
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/model/adamw.h"
+#include "core/model/parameter.h"
+
+namespace lockstep {
+
+struct ActiveRun;
+struct Rank;
+
+/// Collective: saves and exports what the ranks have trained, as --save and --export say. A run
+/// that ends early exports nothing. If the state is unsound (a loss or a value is not a finite
+/// number), saves nothing and sets ActiveRun::not_saved on rank 0.
+void save(ActiveRun& run, Rank& rank, const std::vector<Parameter*>& parameters,
+          const AdamW& optimizer);
+
+/// Returns the line that reports an interruption: after which step, and how to continue.
+std::string interruption(const ActiveRun& run);
+
+}  // namespace lockstep
