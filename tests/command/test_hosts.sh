@@ -109,6 +109,7 @@ saves=(--data "$scratch/text" --trace none --steps 3 --clock modelled --parity o
 run on a "$lesson" "${saves[@]}" --launch mpi --hostfile "$scratch/hosts" --save "$runs/saved" --export "$runs/gpt2"
 claim 'a run over two hosts saves and exports' ended 0
 on a cp -r "$runs/saved" "$runs/gpt2" "$scratch"
+mkdir "$scratch/here"
 run "$lesson" "${saves[@]}" --save "$scratch/here/saved" --export "$scratch/here/gpt2"
 claim 'a run on one host does, too' ended 0
 claim 'both have saved the same files' diff -r "$scratch/here/saved" "$scratch/saved"
