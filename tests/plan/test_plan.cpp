@@ -18,9 +18,9 @@
 #include "core/run/report/rank_results.h"
 #include "lessons/05_zero_3/prediction.h"
 #include "tests/model/fixture.h"
+#include "tests/support/complaints.h"
 #include "tests/support/random_plans.h"
 #include "tests/support/stored_parts.h"
-#include "tests/support/complaints.h"
 #include "tests/support/whole_checkpoint.h"
 
 using namespace lockstep;
