@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/pipeline/pipeline_prediction.h"
+#include "core/pipeline/update.h"
 #include "lessons/08_gpipe/gpipe.h"
 
 namespace lockstep {
@@ -13,12 +14,12 @@ inline Predicted predict_gpipe(const Plan& plan, const Place& place, const Sched
   return predicted;
 }
 
-/// Makes the same prediction for NaivePipeline, which has no buffers in flight. There is no
-/// simulated bubble, because the simulator's sends do not block.
+/// Makes the same prediction for NaivePipeline, which has no buffers in flight: only the update's
+/// messages need any. There is no simulated bubble, because the simulator's sends do not block.
 inline Predicted predict_naive(const Plan& plan, const Place& place, const Schedule& schedule) {
   Predicted predicted = predict_gpipe(plan, place, schedule);
   predicted.bubble_simulated.reset();
-  predicted.peak_bytes[MemoryCategory::communication] = 0;
+  predicted.peak_bytes[MemoryCategory::communication] = update_messages(plan, place).peak_bytes;
   return predicted;
 }
 

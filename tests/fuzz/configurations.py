@@ -1,0 +1,145 @@
+"""Draws random configurations of the lessons: possible ones, and ones with a value that is impossible."""
+
+import random
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Configuration:
+    lesson: str
+    flags: dict                # by flag; the value is None for a flag without one
+    axes: dict                 # sizes of the mesh's axes
+    impossible: str = ''       # the flag whose value is impossible
+
+    @property
+    def ranks(self):
+        product = 1
+        for size in self.axes.values():
+            product *= size
+        return product
+
+    def words(self):
+        return [word for flag, value in self.flags.items() for word in ((flag,) if value is None else (flag, str(value)))]
+
+    def __str__(self):
+        return ' '.join([self.lesson, *self.words()])
+
+
+@dataclass
+class Family:
+    """What distinguishes a lesson's configurations from those of the others."""
+    lesson: str
+    axes: dict                                       # by axis, how often each size is drawn
+    flags: dict = field(default_factory=dict)        # the lesson's own flags, by functions of (draw, model)
+    precisions: tuple = ('f32', 'f32', 'bf16')       # () for a lesson without --precision
+    clips: bool = False
+    sweeps: bool = False                             # whether --microbatches may be a list
+    sharded_sequence: bool = False                   # whether tp must divide --sequence
+    trains: bool = True                              # whether the lesson trains a model
+
+
+def _bucket(draw, model):
+    return int(10 ** draw.uniform(2, 6))
+
+
+def _prefetch(draw, model):
+    return ','.join(map(str, sorted(draw.sample(range(4), draw.randint(1, 2)))))
+
+
+FEW = (1, 2, 2, 3, 4, 5, 8)
+FAMILIES = {
+    'collectives': Family('lesson_01_collectives', {'': (2, 3, 4, 5, 6, 7, 8)}, {
+        '--algorithm': lambda draw, model: draw.choice(('ring', 'naive', 'tree', 'recursive_doubling', 'rabenseifner')),
+        '--elements': lambda draw, model: int(10 ** draw.uniform(0, 5))}, trains=False),
+    'data parallel': Family('lesson_02_data_parallel', {'dp': FEW}, {
+        '--overlap': lambda draw, model: draw.choice(('all', 'none', 'bucket', 'overlap')), '--bucket': _bucket}),
+    'ZeRO-1': Family('lesson_03_zero_1', {'dp': FEW}, {'--bucket': _bucket}),
+    'ZeRO-2': Family('lesson_04_zero_2', {'dp': FEW}, {'--bucket': _bucket}),
+    'ZeRO-3': Family('lesson_05_zero_3', {'dp': FEW}, {'--bucket': _bucket, '--prefetch': _prefetch}),
+    'tensor parallel': Family('lesson_06_tensor_parallel', {'tp': FEW}),
+    'sequence parallel': Family('lesson_07_sequence_parallel', {'tp': FEW}, {
+        '--regather': lambda draw, model: draw.random() < 0.5}, sharded_sequence=True),
+    'GPipe': Family('lesson_08_gpipe', {'pp': FEW}, {
+        '--executor': lambda draw, model: draw.choice(('scheduled', 'scheduled', 'naive'))}, precisions=(), clips=True, sweeps=True),
+    '1F1B': Family('lesson_09_1f1b', {'pp': FEW}, {
+        '--compare': lambda draw, model: draw.randint(0, model['--steps'])}, precisions=(), clips=True),
+    'mixed precision': Family('lesson_14_mixed_precision', {'dp': (1, 2, 3, 4)}, {
+        '--recompute': lambda draw, model: draw.choice(('none', 'selective', 'full')), '--bucket': _bucket},
+        precisions=('f32', 'bf16', 'f16')),
+}
+
+
+def draw_configuration(kind, seed, launches):
+    """Returns the possible configuration that `kind` and `seed` determine."""
+    draw = random.Random(f'{kind} {seed}')
+    family = FAMILIES[kind]
+    axes = {axis: draw.choice(sizes) for axis, sizes in family.axes.items()}
+    flags = {'--seed': draw.randint(1, 1000), '--steps': draw.randint(1, 3)}
+    if family.trains:
+        _draw_model(draw, family, axes, flags)
+    for flag, value in family.flags.items():
+        drawn = value(draw, flags)
+        if drawn is not False:
+            flags[flag] = None if drawn is True else drawn
+    configuration = Configuration(family.lesson, flags, axes)
+    flags['--ranks'] = configuration.ranks
+    if len(axes) > 1:
+        flags.update({f'--{axis}': size for axis, size in axes.items()})
+    flags['--launch'] = draw.choice(launches)
+    flags['--clock'] = draw.choice(('wall', 'modelled'))
+    if flags['--clock'] == 'modelled':
+        flags['--cluster'] = draw.choice(('free', 'classroom', 'ethernet', 'a100'))
+    counts_own = '--algorithm' in flags or flags.get('--precision', 'f32') != 'f32'    # MPI has no 16-bit floats
+    if flags['--launch'] == 'mpi' and flags['--clock'] == 'wall' and not counts_own and draw.random() < 0.3:
+        flags['--comm'] = 'native'
+    return configuration
+
+
+def _draw_model(draw, family, axes, flags):
+    tp, pp, dp = (axes.get(axis, 1) for axis in ('tp', 'pp', 'dp'))
+    heads = tp * draw.choice((1, 1, 2, 3))
+    microbatches = draw.sample((1, 2, 3, 4, 6), 2 if family.sweeps and draw.random() < 0.3 else 1)
+    batch = dp * draw.randint(1, 3)
+    for m in microbatches:
+        batch *= m
+    sequence = draw.randint(2, 40)
+    if family.sharded_sequence:
+        sequence = tp * draw.randint(1, 8)
+    flags.update({
+        '--layers': pp + draw.randint(0, 4),
+        '--heads': heads,
+        '--hidden': heads * draw.choice((2, 4, 5, 8, 16)),
+        '--sequence': sequence,
+        '--vocab': draw.choice((256, 256, 257, 300, 391)),
+        '--microbatches': ','.join(map(str, microbatches)),
+        '--batch': batch})
+    if family.precisions:
+        flags['--precision'] = draw.choice(family.precisions)
+    flags['--steps'] = max(flags['--steps'], len(microbatches))
+    if draw.random() < 0.4:
+        flags['--tied'] = None
+    if family.clips and draw.random() < 0.4:
+        flags['--clip'] = draw.choice((0.1, 1, 10))
+
+
+def make_impossible(configuration, seed):
+    """Changes one value so that the configuration is impossible."""
+    draw = random.Random(f'impossible {seed}')
+    flags, axes = configuration.flags, configuration.axes
+    ways = {'--heads': flags['--hidden'] + 1, '--vocab': draw.randint(1, 255), '--steps': 0, '--sequence': 0,
+            '--ranks': 0, '--microbatches': flags['--batch'] + 1, '--layers': 0, '--batch': 0, '--cluster': 'al00'}
+    if '--precision' in flags:
+        ways['--precision'] = 'fp32'
+    if axes.get('dp', 1) > 1:
+        ways['--batch'] = flags['--batch'] + draw.randint(1, axes['dp'] - 1)
+    if axes.get('tp', 1) > 1:
+        ways['--heads'] = flags['--heads'] + draw.randint(1, axes['tp'] - 1)
+        if '--regather' in flags:
+            ways['--sequence'] = flags['--sequence'] + draw.randint(1, axes['tp'] - 1)
+    if axes.get('pp', 1) > 1:
+        ways['--layers'] = draw.randint(1, axes['pp'] - 1)
+    if len(axes) > 1:
+        ways['--tp'] = flags['--ranks'] + 1
+    configuration.impossible = draw.choice(sorted(ways))
+    flags[configuration.impossible] = ways[configuration.impossible]
+    return configuration
