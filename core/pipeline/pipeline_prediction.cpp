@@ -11,6 +11,7 @@
 #include "core/pipeline/message_plan.h"
 #include "core/pipeline/update.h"
 #include "core/pipeline/validate.h"
+#include "core/plan/ranks_of_model.h"
 
 namespace lockstep {
 
@@ -72,7 +73,7 @@ PipelineTimes pipeline_times(const Plan& plan, int microbatches) {
 }
 
 std::int64_t peak_activations(const Schedule& schedule, int rank,
-                              const std::vector<Footprint>& footprints) {
+                              const std::map<int, Footprint>& footprints) {
   const auto is_here = [&](int stage) {
     return stage >= 0 && stage < schedule.stages &&
            schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank;
@@ -80,7 +81,7 @@ std::int64_t peak_activations(const Schedule& schedule, int rank,
   std::int64_t held = 0;
   std::int64_t peak = 0;
   for (const Action& action : schedule.actions[static_cast<std::size_t>(rank)]) {
-    const Footprint& stage = footprints[static_cast<std::size_t>(action.stage)];
+    const Footprint& stage = footprints.at(action.stage);
     const bool forward = action.op == Op::forward;
     const bool crosses = action.op != Op::backward_weight;
     // A footprint already counts the action's input, as part of the stash or of the working set.
@@ -107,20 +108,23 @@ std::int64_t peak_activations(const Schedule& schedule, int rank,
   return peak;
 }
 
-PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
+Footprint whole_layers(const Plan& plan, const Place&, int stage, int microbatches) {
+  return {plan.model(), plan.layers_of(stage), plan.microbatch_size(microbatches)};
+}
+
+PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule,
+                                       StageFootprint footprint)
     : plan_(plan),
       schedule_(std::move(schedule)),
-      boundary_bytes_(plan.boundary(schedule_.microbatches).bytes()) {
+      boundary_bytes_(plan.boundary(schedule_.microbatches).bytes()),
+      footprint_(std::move(footprint)) {
   if (schedule_.rank_of_stage != plan.rank_of_stage)
     throw std::invalid_argument(
         fmt::format("schedule {} places its stages on other ranks than the plan", schedule_.name));
-  const int batch = plan.microbatch_size(schedule_.microbatches);
-  if (plan.modelled)
+  if (plan.modelled && !divides_layers(plan))
     bubble_simulated_ = simulate(schedule_, pipeline_times(plan, schedule_.microbatches)).bubble;
   else
     validate(schedule_);
-  for (int stage = 0; stage < schedule_.stages; ++stage)
-    footprints_.emplace_back(plan.model(), plan.layers_of(stage), batch);
 }
 
 Predicted PipelinePrediction::of(const Place& place) const {
@@ -136,8 +140,11 @@ Predicted PipelinePrediction::of(const Place& place) const {
   predicted.bytes_sent[Operation::send] = messages.messages_sent() * boundary_bytes_;
 
   std::int64_t parameters = 0, gradients = 0, states = 0;
+  std::map<int, Footprint> footprints;
   for (const int stage : place.stages) {
-    const Footprint& footprint = footprints_[static_cast<std::size_t>(stage)];
+    const Footprint& footprint =
+        footprints.emplace(stage, footprint_(plan_, place, stage, schedule_.microbatches))
+            .first->second;
     parameters += footprint.parameters;
     gradients += footprint.gradients;
     states += footprint.optimizer;
@@ -145,15 +152,15 @@ Predicted PipelinePrediction::of(const Place& place) const {
   predicted.peak_bytes[MemoryCategory::parameters] = parameters;
   predicted.peak_bytes[MemoryCategory::gradients] = gradients;
   predicted.peak_bytes[MemoryCategory::optimizer] = states;
-  predicted.peak_bytes[MemoryCategory::activations] =
-      peak_activations(schedule_, rank, footprints_);
+  predicted.peak_bytes[MemoryCategory::activations] = peak_activations(schedule_, rank, footprints);
   predicted.peak_bytes[MemoryCategory::communication] =
       std::max(messages.peak_buffers() * boundary_bytes_, update.peak_bytes);
   return predicted;
 }
 
-Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule) {
-  return PipelinePrediction{plan, schedule}.of(place);
+Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule,
+                           const StageFootprint& footprint) {
+  return PipelinePrediction{plan, schedule, footprint}.of(place);
 }
 
 }  // namespace lockstep

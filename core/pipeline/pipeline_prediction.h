@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -23,20 +25,28 @@ StageTimes stage_times(const Plan& plan, int stage, int microbatches);
 PipelineTimes pipeline_times(const Plan& plan, int microbatches);
 
 /// Returns the peak of MemoryCategory::activations on `rank`, in bytes, for a valid schedule.
-/// `footprints` has one entry per stage. At any time the rank holds the stashes of its microbatches
+/// `footprints` has the rank's stages. At any time the rank holds the stashes of its microbatches
 /// in flight, the tensors pending between I and W, and the boundary tensors that one of its stages
 /// has passed to another and that have not been used yet. The current action adds its working set.
 std::int64_t peak_activations(const Schedule& schedule, int rank,
-                              const std::vector<Footprint>& footprints);
+                              const std::map<int, Footprint>& footprints);
 
-/// Predicts a pipeline whose stages hold whole layers: bytes sent, peak memory by category, and the
-/// simulator's bubble. Needs no rank and no transport. The constructor computes the parts that
-/// all ranks share. The lesson adds the closed form of the bubble.
+/// Computes the memory of one stage on one rank, for a step of m microbatches.
+using StageFootprint =
+    std::function<Footprint(const Plan& plan, const Place& place, int stage, int microbatches)>;
+/// The memory of a stage that holds whole layers.
+Footprint whole_layers(const Plan& plan, const Place& place, int stage, int microbatches);
+
+/// Predicts a pipeline: bytes sent between stages and by the update, peak memory by category, and
+/// the simulator's bubble. (The simulator knows only layers that do not communicate; if layers are
+/// divided among ranks, there is no simulated bubble.) Needs no rank and no transport. The
+/// constructor computes the parts that all ranks share. The lesson adds the closed form of the
+/// bubble and, if layers are divided, their communication.
 class PipelinePrediction {
  public:
   /// Throws ScheduleError for an invalid schedule, and std::invalid_argument if the schedule and
   /// the plan place stages on different ranks.
-  PipelinePrediction(const Plan& plan, Schedule schedule);
+  PipelinePrediction(const Plan& plan, Schedule schedule, StageFootprint footprint = whole_layers);
 
   /// Returns the prediction for one rank. Takes time linear in the number of actions of that rank
   /// and of its peers.
@@ -46,11 +56,12 @@ class PipelinePrediction {
   Plan plan_;
   Schedule schedule_;
   std::int64_t boundary_bytes_;
-  std::vector<Footprint> footprints_;       ///< (stages)
+  StageFootprint footprint_;
   std::optional<double> bubble_simulated_;  ///< on the modelled clock
 };
 
 /// Returns the prediction for one rank; to predict several ranks, use PipelinePrediction.
-Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule);
+Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule,
+                           const StageFootprint& footprint = whole_layers);
 
 }  // namespace lockstep

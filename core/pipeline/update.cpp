@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "core/model/ops.h"
+#include "core/plan/ranks_of_model.h"
 
 namespace lockstep {
 
@@ -48,11 +49,9 @@ PipelineUpdate::PipelineUpdate(Endpoint endpoint, const Group& pipeline, const P
           endpoint, std::vector{pipeline.world_rank(first), pipeline.world_rank(last)}, "ends",
           ends_channel);
   }
-  if (optimizer.options().clip > 0 && pipeline.size() > 1) {
-    std::vector<int> ranks;
-    for (int i = 0; i < pipeline.size(); ++i) ranks.push_back(pipeline.world_rank(i));
-    all_ = std::make_unique<Group>(endpoint, ranks, "norm", norm_channel);
-  }
+  if (optimizer.options().clip <= 0) return;
+  const std::vector<int> ranks = ranks_of_model(plan, endpoint.transport.rank());
+  if (ranks.size() > 1) all_ = std::make_unique<Group>(endpoint, ranks, "norm", norm_channel);
 }
 
 void PipelineUpdate::step() {
@@ -86,6 +85,14 @@ double PipelineUpdate::global_norm() {
   return gradient_norm({squares.begin(), squares.end()});
 }
 
+// Ranks that differ only in their coordinate on an axis that does not cut the parameter have the
+// same gradient.
+bool PipelineUpdate::counts(const ParameterSpec& spec) const {
+  if (spec.order == token_table_order && last_table_ != nullptr && first_table_ == nullptr)
+    return false;
+  return is_first_holder(plan_, spec, endpoint_.transport.rank());
+}
+
 // Each rank contributes one row, with one double for each tensor of the whole model.
 std::map<int, double> PipelineUpdate::gathered_squares() {
   const std::vector<ParameterSpec>& specs = plan_.parameters();
@@ -93,7 +100,8 @@ std::map<int, double> PipelineUpdate::gathered_squares() {
   for (std::size_t i = 0; i < specs.size(); ++i) place[specs[i].order] = i;
 
   std::vector<double> mine(specs.size(), absent);
-  for (const auto& [order, square] : optimizer_.squares()) mine[place.at(order)] = square;
+  for (const auto& [order, square] : optimizer_.squares())
+    if (const std::size_t i = place.at(order); counts(specs[i])) mine[i] = square;
   const auto ranks = static_cast<std::int64_t>(all_->size());
   Tensor table{endpoint_.device.memory,
                {ranks, floats_per_square * static_cast<std::int64_t>(specs.size())},
@@ -109,7 +117,7 @@ std::map<int, double> PipelineUpdate::gathered_squares() {
   for (int rank = 0; rank < all_->size(); ++rank) {
     compute.read(row(rank), mine.data());
     for (std::size_t i = 0; i < specs.size(); ++i)
-      if (mine[i] != absent) squares.emplace(specs[i].order, mine[i]);
+      if (mine[i] != absent) squares[specs[i].order] += mine[i];
   }
   return squares;
 }
@@ -133,7 +141,8 @@ UpdateMessages update_messages(const Plan& plan, const Place& place) {
     messages.peak_bytes =
         width * all_reduce_scratch(Algorithm::ring, elements, 2, plan.receives_combine);
   }
-  if (const int ranks = plan.mesh.size(Axis::pp); plan.optimizer.clip > 0 && ranks > 1) {
+  const auto ranks = static_cast<std::int64_t>(ranks_of_model(plan, place.rank).size());
+  if (plan.optimizer.clip > 0 && ranks > 1) {
     const auto row = static_cast<std::int64_t>(plan.parameters().size() * sizeof(double));
     if (ours) messages.bytes_sent[Operation::all_gather] = row * (ranks - 1);
     messages.peak_bytes = std::max(messages.peak_bytes, row * ranks);

@@ -31,11 +31,14 @@ UpdateMessages update_messages(const Plan& plan, const Place& place);
 ///   own use of it. Both tables receive the sum of the two gradients: by an all-reduce if the
 ///   stages are on different ranks, otherwise by a local addition. A single-device run adds the
 ///   same two terms, so the results are bitwise identical.
-/// - Clipping: the gradient norm covers all stages. Every rank gathers all tensors' sums of squares
-///   and adds them in model order, counting a tied table only once, so the norm is bitwise
+/// - Clipping: the gradient norm covers the whole model, whose gradients are divided among the
+///   stages and, if layers are divided (divides_layers), among the ranks of each stage. Every rank
+///   gathers all tensors' sums of squares and adds them in model order. A gradient that several of
+///   these ranks have counts only once: a tied table's on the first stage, and a replicated
+///   parameter's on the rank with coordinate 0. If each rank has whole tensors, the norm is bitwise
 ///   identical to that of a single-device run.
 ///
-/// With an untied head and without clipping, or on a pipeline of one rank, nothing is sent.
+/// With an untied head and without clipping, or if one rank has the whole model, nothing is sent.
 class PipelineUpdate {
  public:
   /// `pipeline` holds the pipeline's ranks; stage i is on its member plan.rank_of_stage[i].
@@ -54,6 +57,7 @@ class PipelineUpdate {
   void add_tied_gradients();
   double global_norm();
   std::map<int, double> gathered_squares();
+  bool counts(const ParameterSpec& spec) const;
 
   Endpoint endpoint_;
   Plan plan_;
@@ -63,7 +67,8 @@ class PipelineUpdate {
   Parameter* first_table_ = nullptr;
   Parameter* last_table_ = nullptr;
   std::unique_ptr<Group> ends_;  ///< the ranks of the two tables, if the ranks differ
-  std::unique_ptr<Group> all_;   ///< all ranks, if there are several and gradients are clipped
+  /// The ranks that together hold the model, if there are several and gradients are clipped.
+  std::unique_ptr<Group> all_;
 };
 
 }  // namespace lockstep

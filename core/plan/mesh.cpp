@@ -36,6 +36,14 @@ std::array<Axis, axis_count> parse_order(const std::string& text) {
   return order;
 }
 
+/// Returns the numbers of ranks nearest to `ranks` that axes whose sizes have this product can
+/// have, with or without an axis that takes the ranks that remain.
+std::string ranks_that_work(int ranks, int product, bool with_rest) {
+  const int fewer = ranks / product * product;
+  if (!with_rest || fewer == 0) return fmt::format("--ranks {}", product);
+  return fmt::format("--ranks {} or --ranks {}", fewer, fewer + product);
+}
+
 }  // namespace
 
 const char* name_of(Axis axis) {
@@ -63,8 +71,10 @@ Mesh::Mesh(int ranks, std::array<int, axis_count> sizes, const std::string& orde
     return;
   }
   if (product != ranks || open > 0)
-    throw UsageError(fmt::format("--ranks {}{}: {} ranks have no such layout; the sizes must {} {}",
-                                 ranks, asked, ranks, open > 0 ? "divide" : "multiply to", ranks));
+    throw UsageError(
+        fmt::format("--ranks {}{}: {} ranks have no such layout; the sizes must {} {}; use {}",
+                    ranks, asked, ranks, open > 0 ? "divide" : "multiply to", ranks,
+                    ranks_that_work(ranks, product, open > 0)));
 }
 
 Mesh Mesh::with_experts(int size, ExpertsWithin within) const {

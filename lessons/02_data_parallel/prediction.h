@@ -41,9 +41,10 @@ inline std::int64_t width_of(const Plan& plan) {
 }
 
 /// Predicts one step of one rank. Buckets are sent with their padding. Each rank needs as much
-/// memory for model states as a single device that trains alone, however large N is.
+/// memory for model states as a single device that trains alone (`footprint`), however large N is.
 inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
-                                       const FlatLayout& layout, GradientSync sync) {
+                                       const FlatLayout& layout, GradientSync sync,
+                                       const Footprint& footprint) {
   Predicted predicted;
   std::int64_t sent = 0, scratch = 0;
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
@@ -61,8 +62,6 @@ inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
   const std::int64_t width = width_of(plan);
   predicted.bytes_sent[Operation::all_reduce] = width * sent;
 
-  const Footprint footprint{plan.model(), plan.layers_of(place.only_stage()),
-                            plan.microbatch_size(plan.batch.microbatches)};
   const std::int64_t tied = footprint.gradients - width * layout.used(false);
   predicted.peak_bytes[MemoryCategory::parameters] = footprint.parameters;
   predicted.peak_bytes[MemoryCategory::gradients] = width * layout.elements(false) + tied;
@@ -71,6 +70,13 @@ inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
   predicted.peak_bytes[MemoryCategory::communication] = width * scratch;
   predicted.sum_order = [layout, sync] { return ring_order(layout, sync); };
   return predicted;
+}
+
+inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
+                                       const FlatLayout& layout, GradientSync sync) {
+  return predict_data_parallel(plan, place, layout, sync,
+                               Footprint{plan.model(), plan.layers_of(place.only_stage()),
+                                         plan.microbatch_size(plan.batch.microbatches)});
 }
 
 inline Predicted predict_data_parallel(const Plan& plan, const Place& place, GradientSync sync,

@@ -98,12 +98,20 @@ inline std::int64_t loss_sends(const TensorFootprint& footprint) {
   return loss_statistics(footprint) / footprint.t * (footprint.t - 1);
 }
 
-/// Elements that a rank sends per layer and microbatch: four all-reduces of N h elements, g twice
-/// in the forward pass and f twice in the backward pass. This is 8 b s h (t-1)/t if t divides N h.
-inline std::int64_t layer_sends(const TensorFootprint& footprint, const Place& place,
-                                std::int64_t hidden) {
-  return 4 *
+/// Elements that a rank sends per microbatch in all-reduces of N h elements. A layer has four, g
+/// twice in the forward pass and f twice in the backward pass: 8 b s h (t-1)/t elements if t
+/// divides N h. The embedding's g and the head's f are one each.
+inline std::int64_t tensor_sends(const TensorFootprint& footprint, const Place& place,
+                                 std::int64_t hidden) {
+  const StageLayers& layers = footprint.layers;
+  const int exchanges = 4 * layers.count() + (layers.embedding ? 1 : 0) + (layers.head ? 1 : 0);
+  return exchanges *
          ring_all_reduce_sends(footprint.tokens * hidden, footprint.t, place.coordinate(Axis::tp));
+}
+
+/// Bytes of scratch memory that one of these all-reduces needs.
+inline std::int64_t tensor_scratch(const TensorFootprint& footprint, const Plan& plan) {
+  return width_of(plan) * ring_scratch(footprint.tokens * plan.model().hidden, plan, footprint.t);
 }
 
 /// The peaks of all categories but communication, for one microbatch at a time.
@@ -117,19 +125,16 @@ inline Predicted predict_memory(const TensorFootprint& footprint) {
 }
 
 /// Predicts one step of one rank with the whole model on each tensor-parallel group. Beyond the
-/// layers, the embedding's g and the head's f are one half of a layer's exchange, 2 b s h (t-1)/t
-/// each, and the loss gathers its statistics.
+/// all-reduces, the loss gathers its statistics.
 inline Predicted predict_tensor_parallel(const Plan& plan, const Place& place) {
   const int m = plan.batch.microbatches;
   const std::int64_t width = width_of(plan), h = plan.model().hidden;
   const TensorFootprint footprint{plan, place, place.only_stage(), m};
   Predicted predicted = predict_memory(footprint);
-  const std::int64_t per_layer = layer_sends(footprint, place, h);
-  predicted.bytes_sent[Operation::all_reduce] =
-      m * width * (footprint.layers.count() * per_layer + per_layer / 2);
+  predicted.bytes_sent[Operation::all_reduce] = m * width * tensor_sends(footprint, place, h);
   predicted.bytes_sent[Operation::all_gather] = m * loss_sends(footprint);
-  predicted.peak_bytes[MemoryCategory::communication] = std::max(
-      width * ring_scratch(footprint.tokens * h, plan, footprint.t), loss_statistics(footprint));
+  predicted.peak_bytes[MemoryCategory::communication] =
+      std::max(tensor_scratch(footprint, plan), loss_statistics(footprint));
   return predicted;
 }
 

@@ -34,8 +34,9 @@ int main(int argc, char** argv) {
 
     for (const Phase& phase : lesson.phases()) {  // m = 1, 2, 4, 8, 16
       const Schedule schedule = gpipe(ranks.size(), phase.microbatches);
-      const auto predict = executor == "naive" ? predict_naive : predict_gpipe;
-      const Predicted predicted = predict(rank.plan, rank.place, schedule);
+      const Predicted predicted = executor == "naive"
+                                      ? predict_naive(rank.plan, rank.place, schedule)
+                                      : predict_gpipe(rank.plan, rank.place, schedule);
 
       const Boundary boundary = rank.plan.boundary(phase.microbatches);
       PipelineExecutor pipeline{rank.endpoint, ranks, schedule, {&stage}, boundary};

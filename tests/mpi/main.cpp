@@ -1,6 +1,6 @@
-// Checks pipelines, data parallelism, ZeRO, tensor and sequence parallelism with one process per
-// rank; ctest runs it as mpirun -n P test_mpi. Prints the number of checks and any errors. Exits
-// with 1 if there are errors.
+// Checks pipelines, data parallelism, ZeRO, tensor and sequence parallelism, alone and on one mesh,
+// with one process per rank; ctest runs it as mpirun -n P test_mpi. Prints the number of checks and
+// any errors. Exits with 1 if there are errors.
 
 #include <fmt/format.h>
 
@@ -8,6 +8,7 @@
 #include "core/comm/transport/control.h"
 #include "tests/pipeline/multi_stage_schedules.h"
 #include "tests/support/copies_checks.h"
+#include "tests/support/mesh_checks.h"
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/tensor_checks.h"
 
@@ -107,6 +108,14 @@ int main() {
         shared.run.model.dtype = dtype;
         check(shared, [&](Rank& rank) { return check_tensors(rank, shared, sharing); });
       }
+    for (const MeshShape& shape :
+         {MeshShape{2, 2, 2}, {1, 2, 4}, {1, 2, 2}, {1, 3, 1}, {2, 2, 1}}) {
+      if (shape.dp * shape.pp * shape.tp != p) continue;
+      for (const bool tied : {false, true}) {
+        const Options mesh = small_mesh(shape, tied, tied ? 0.5F : 0);
+        check(mesh, [&](Rank& rank) { return check_mesh(rank, mesh); });
+      }
+    }
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());
     session.abort(1);

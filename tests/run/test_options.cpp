@@ -72,6 +72,33 @@ TEST_CASE("without --ranks, the sizes of the lesson's axes determine the number 
   CHECK(parse({"--tp", "2"}, two_axes)->run.dp == 2);  // the lesson's 4 ranks
 }
 
+TEST_CASE("a lesson's own sizes of its axes apply if no flag gives a size") {
+  const LessonInfo three_axes{.name = "15 3D",
+                              .question = "?",
+                              .ranks = 8,
+                              .axes = {Axis::dp, Axis::pp, Axis::tp},
+                              .sizes = {{Axis::pp, 2}, {Axis::tp, 2}}};
+  const auto is = [&](const std::vector<std::string>& flags, int dp, int pp, int tp) {
+    const auto options = parse(flags, three_axes);
+    CHECK(options->run.dp == dp);
+    CHECK(options->run.pp == pp);
+    CHECK(options->run.tp == tp);
+  };
+  is({}, 2, 2, 2);
+  is({"--ranks", "16", "--batch", "64"}, 4, 2, 2);
+  is({"--tp", "4"}, 2, 1, 4);
+  is({"--dp", "4"}, 4, 1, 1);
+  CHECK(refusal({"--ranks", "10"}, three_axes) ==
+        "--ranks 10 --tp 2 --pp 2: 10 ranks have no such layout; the sizes must divide 10; use "
+        "--ranks 8 or --ranks 12");
+  CHECK(refusal({"--ranks", "8", "--dp", "2", "--pp", "2", "--tp", "3"}, three_axes) ==
+        "--ranks 8 --tp 3 --dp 2 --pp 2: 8 ranks have no such layout; the sizes must multiply to "
+        "8; use --ranks 12");
+  CHECK(refusal({"--tp", "4", "--pp", "4"}, three_axes) ==
+        "--ranks 8 --tp 4 --pp 4: 8 ranks have no such layout; the sizes must divide 8; use "
+        "--ranks 16");
+}
+
 TEST_CASE("only some lessons have a precision flag") {
   const LessonInfo narrow{
       .name = "14 mixed precision", .question = "?", .narrow = true, .precision = "bf16"};

@@ -209,13 +209,18 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
                     platform.hosts.hosts.empty() ? platform.hosts.hostfile : platform.hosts.hosts));
   if (!under_mpi())
     platform.hosts.check(run.ranks);  // not on ranks, which may be unable to read the file
+  const bool any_size = given.dp || given.pp || given.cp || given.tp || given.ep;
+  const auto default_size = [&](Axis axis) {
+    const auto size = info.sizes.find(axis);
+    return size == info.sizes.end() ? 1 : size->second;
+  };
   // If the size is 0, Mesh gives the remaining ranks to this axis, the lesson's first.
   for (auto [axis, size, asked] : {std::tuple{Axis::dp, &run.dp, given.dp},
                                    {Axis::pp, &run.pp, given.pp},
                                    {Axis::cp, &run.cp, given.cp},
                                    {Axis::tp, &run.tp, given.tp},
                                    {Axis::ep, &run.ep, given.ep}}) {
-    *size = asked.value_or(info.axes.front() == axis ? 0 : 1);
+    *size = asked.value_or(info.axes.front() == axis ? 0 : any_size ? 1 : default_size(axis));
     if (std::ranges::count(info.axes, axis) == 0 && *size > 1)
       throw UsageError(
           fmt::format("--{} {}: this lesson puts all ranks on the {} axis; leave it out",

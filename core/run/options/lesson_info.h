@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct LessonInfo {
   /// The mesh axes that the lesson uses. The first axis takes the ranks that the flags do not
   /// assign.
   std::vector<Axis> axes{Axis::pp};
+  /// The sizes of the other axes if the flags give none to any axis; an axis not listed has size 1.
+  std::map<Axis, int> sizes{};
   Tolerance tolerance{};
   /// The tolerance for runs in 16 bits, in which the order of additions matters more.
   Tolerance narrow_tolerance{};

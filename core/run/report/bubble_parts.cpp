@@ -24,9 +24,10 @@ struct Ran {
   std::vector<std::vector<Picoseconds>> durations;  ///< parallel to the schedule's actions
 };
 
-Ran read_step(const Timeline& timeline, int step) {
+Ran read_step(const Timeline& timeline, int step, const std::vector<int>& pipeline) {
   Ran ran;
   for (const auto& rank : timeline.ranks()) {
+    if (!pipeline.empty() && std::ranges::count(pipeline, rank->rank) == 0) continue;
     std::vector<const TimelineSpan*> spans;
     if (const Lane* lane = rank->compute())
       for (const SpanRow& row : lane->rows(Band::action))
@@ -86,7 +87,7 @@ BubbleParts take_apart(const Ran& ran, double formula, double observed) {
 }  // namespace
 
 ObservedBubble observe_bubble(const Timeline& timeline, const Phase& phase,
-                              const Predicted& predicted) {
+                              const Predicted& predicted, const std::vector<int>& pipeline) {
   std::vector<std::pair<double, int>> shares;
   for (int step = phase.first_step; step < phase.first_step + phase.steps; ++step)
     if (const auto seen = bubble(timeline, step)) shares.emplace_back(seen->share(), step);
@@ -99,7 +100,7 @@ ObservedBubble observe_bubble(const Timeline& timeline, const Phase& phase,
   if (!predicted.bubble) return observed;
   try {
     observed.parts =
-        take_apart(read_step(timeline, middle->second), *predicted.bubble, middle->first);
+        take_apart(read_step(timeline, middle->second, pipeline), *predicted.bubble, middle->first);
   } catch (const ScheduleError&) {
     // If actions are missing from the trace, there is no valid schedule.
   }

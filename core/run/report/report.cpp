@@ -139,7 +139,8 @@ std::string parity_text(const Report& report) {
 
 void Report::look_at_timeline() {
   for (const PhaseResults& results : ranks.front().phases) {
-    bubbles.push_back(observe_bubble(timeline, results.phase, results.predicted));
+    bubbles.push_back(observe_bubble(timeline, results.phase, results.predicted,
+                                     options.run.mesh().group(0, Axis::pp)));
     overlaps.push_back(observe_overlap(timeline, results.phase));
   }
 }
