@@ -18,8 +18,7 @@ StageLayers StageLayers::of(const GptConfig& config, int stage, int stages) {
     throw std::invalid_argument{fmt::format("no stage {} in a pipeline of {}", stage, stages)};
   if (config.layers < stages) {
     throw UsageError{fmt::format(
-        "--layers {}: {} pipeline stages need at least one layer each; use --layers {} or "
-        "at most {} stages",
+        "--layers {}: {} pipeline stages need at least one layer each; use --layers {} or --pp {}",
         config.layers, stages, stages, config.layers)};
   }
   const int each = config.layers / stages, left_over = config.layers % stages;

@@ -5,6 +5,7 @@
 #include "lessons/02_data_parallel/data_parallel.h"
 #include "lessons/06_tensor_parallel/tensor_parallel.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
+#include "lessons/15_3d/experiment/axis_traffic.h"
 #include "lessons/15_3d/prediction.h"
 #include "lessons/15_3d/three_axes.h"
 
@@ -47,5 +48,6 @@ int main(int argc, char** argv) {
       }
     }
     lesson.finish(rank, stage.parameters(), optimizer);
+    if (rank.id == 0 && !lesson.options().output.quiet) print_axis_traffic(rank.plan, bucket);
   });
 }

@@ -14,7 +14,8 @@
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/ranks.h"
 
-// Combines techniques from several lessons on one mesh, as lesson 15 (planned) will do.
+// Combines data parallelism and pipelines on one mesh, also with several stages per rank. (Lesson
+// 15 has one stage per rank.)
 using namespace lockstep;
 using namespace lockstep::testing;
 

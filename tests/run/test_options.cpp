@@ -76,6 +76,7 @@ TEST_CASE("a lesson's own sizes of its axes apply if no flag gives a size") {
   const LessonInfo three_axes{.name = "15 3D",
                               .question = "?",
                               .ranks = 8,
+                              .batch = 64,
                               .axes = {Axis::dp, Axis::pp, Axis::tp},
                               .sizes = {{Axis::pp, 2}, {Axis::tp, 2}}};
   const auto is = [&](const std::vector<std::string>& flags, int dp, int pp, int tp) {

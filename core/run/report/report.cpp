@@ -45,11 +45,11 @@ std::string bubble_table(const Report& report) {
 }
 
 /// The breakdown of a step's time, averaged over ranks, with the parts of exposed communication.
-/// Empty for pipelines, for which the bubble table is printed instead.
+/// Empty if all ranks form one pipeline; the bubble table then says where the time goes.
 std::string exposure_table(const Report& report) {
-  if (report.timeline.ranks().empty() || report.ranks.front().phases.empty() ||
-      report.ranks.front().phases.front().predicted.bubble)
-    return {};
+  if (report.timeline.ranks().empty() || report.ranks.front().phases.empty()) return {};
+  const RunConfig& run = report.options.run;
+  if (report.ranks.front().phases.front().predicted.bubble && run.ranks == run.pp) return {};
   TableRows rows{{"ms per rank and step", "step", "compute", "exposed", "transfer", "latency",
                   "late peer", "idle", "communication", "hidden"}};
   for (const ObservedOverlap& seen : report.overlaps) {
