@@ -31,16 +31,19 @@ void check_parts(HandWritten& written, double uneven, double actions, double mes
   CHECK(*share == doctest::Approx(formula + uneven + actions + messages).epsilon(1e-12));
 }
 
-/// Writes a step of equal stages. A forward takes 1, a backward takes 2, and each message is
-/// delayed by `delay`.
-void write_equal_stages(HandWritten& written, int delay = 0, int begin = 0, int step = 0) {
+/// Writes a step of equal stages on ranks `first` and `first` + 1. A forward takes 1, a backward
+/// takes 2, and each message is delayed by `delay`.
+void write_equal_stages(HandWritten& written, int delay = 0, int begin = 0, int step = 0,
+                        int first = 0) {
   const int b = begin;
   const int d = delay;
-  written.forward(0, 0, b, b + 1, step).forward(0, 1, b + 1, b + 2, step);
-  written.forward(1, 0, b + 1 + d, b + 2 + d, step).forward(1, 1, b + 2 + d, b + 3 + d, step);
-  written.backward(1, 0, b + 3 + d, b + 5 + d, step).backward(1, 1, b + 5 + d, b + 7 + d, step);
-  written.backward(0, 0, b + 5 + 2 * d, b + 7 + 2 * d, step);
-  written.backward(0, 1, b + 7 + 2 * d, b + 9 + 2 * d, step);
+  const int last = first + 1;
+  written.forward(first, 0, b, b + 1, step).forward(first, 1, b + 1, b + 2, step);
+  written.forward(last, 0, b + 1 + d, b + 2 + d, step).forward(last, 1, b + 2 + d, b + 3 + d, step);
+  written.backward(last, 0, b + 3 + d, b + 5 + d, step);
+  written.backward(last, 1, b + 5 + d, b + 7 + d, step);
+  written.backward(first, 0, b + 5 + 2 * d, b + 7 + 2 * d, step);
+  written.backward(first, 1, b + 7 + 2 * d, b + 9 + 2 * d, step);
 }
 
 }  // namespace
@@ -135,6 +138,20 @@ TEST_CASE("the parts add up, whatever happened") {
     CHECK(*share == bubble(written.done(), 0)->share());
     CHECK(window == bubble(written.done(), 0)->window);
   }
+}
+
+TEST_CASE("of several pipelines, the parts are those of the one asked for") {
+  HandWritten written;
+  write_equal_stages(written);
+  write_equal_stages(written, 0, 0, 0, /*first=*/2);
+  const auto parts_of = [&](const std::vector<int>& pipeline) {
+    return observe_bubble(written.done(), {.steps = 1, .microbatches = 2}, {.bubble = formula},
+                          pipeline)
+        .parts;
+  };
+  REQUIRE(parts_of({0, 1}));
+  CHECK(parts_of({0, 1})->uneven == doctest::Approx(0).epsilon(1e-12));
+  CHECK(parts_of({0, 1})->messages == doctest::Approx(0).epsilon(1e-12));
 }
 
 TEST_CASE("without a formula or pipeline actions there is nothing to break down") {
