@@ -99,9 +99,12 @@ std::vector<StoredUnit> Gpt::stored_units() const {
   std::vector<StoredUnit> stored;
   for (const Unit& unit : units_) {
     stored.push_back({.index = unit.index});
-    for (const Parameter* parameter : unit.parameters)
+    for (const Parameter* parameter : unit.parameters) {
+      const bool on_two_stages = config_.tied && parameter->order == token_table_order &&
+                                 !(stage_.embedding && stage_.head);
       stored.back().parameters.push_back(
-          {parameter->order, parameter->slice, parameter->dtype, parameter->frozen});
+          {parameter->order, parameter->slice, parameter->dtype, parameter->frozen, on_two_stages});
+    }
   }
   return stored;
 }

@@ -65,7 +65,8 @@ void PipelineExecutor::check(const Batch& batch) const {
   for (const Microbatch& microbatch : batch.microbatches) {
     const Shape& tokens = microbatch.tokens.shape;
     const Shape& shape = boundary_.shape;
-    if (shape.rank() != 3 || tokens.rank() != 2 || tokens[0] != shape[0] || tokens[1] != shape[1])
+    if (shape.rank() != 3 || tokens.rank() != 2 || tokens[0] != shape[0] ||
+        tokens[1] != shape[1] * boundary_.token_parts)
       throw std::invalid_argument(
           fmt::format("microbatches of ({}, {}) tokens for a boundary of ({}, {}, {})", tokens[0],
                       tokens[1], shape[0], shape[1], shape[2]));

@@ -113,11 +113,11 @@ Footprint whole_layers(const Plan& plan, const Place&, int stage, int microbatch
 }
 
 PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule,
-                                       StageFootprint footprint)
+                                       StageFootprint footprint, int shards)
     : plan_(plan),
       schedule_(std::move(schedule)),
-      boundary_bytes_(plan.boundary(schedule_.microbatches).bytes()),
-      footprint_(std::move(footprint)) {
+      footprint_(std::move(footprint)),
+      shards_(shards) {
   if (schedule_.rank_of_stage != plan.rank_of_stage)
     throw std::invalid_argument(
         fmt::format("schedule {} places its stages on other ranks than the plan", schedule_.name));
@@ -134,33 +134,34 @@ Predicted PipelinePrediction::of(const Place& place) const {
   predicted.schedule = schedule_.name;
   predicted.stages = schedule_.stages;
   const MessagePlan messages{schedule_, rank};
-  const UpdateMessages update = update_messages(plan_, place);
+  const UpdateMessages update = update_messages(plan_, place, shards_);
   for (const Operation operation : all_operations)
     predicted.bytes_sent[operation] = update.bytes_sent[operation];
-  predicted.bytes_sent[Operation::send] = messages.messages_sent() * boundary_bytes_;
 
-  std::int64_t parameters = 0, gradients = 0, states = 0;
+  std::int64_t parameters = 0, gradients = 0, states = 0, boundary = 0;
   std::map<int, Footprint> footprints;
   for (const int stage : place.stages) {
     const Footprint& footprint =
         footprints.emplace(stage, footprint_(plan_, place, stage, schedule_.microbatches))
             .first->second;
+    boundary = footprint.boundary;  // the same for all stages
     parameters += footprint.parameters;
     gradients += footprint.gradients;
     states += footprint.optimizer;
   }
+  predicted.bytes_sent[Operation::send] = messages.messages_sent() * boundary;
   predicted.peak_bytes[MemoryCategory::parameters] = parameters;
   predicted.peak_bytes[MemoryCategory::gradients] = gradients;
   predicted.peak_bytes[MemoryCategory::optimizer] = states;
   predicted.peak_bytes[MemoryCategory::activations] = peak_activations(schedule_, rank, footprints);
   predicted.peak_bytes[MemoryCategory::communication] =
-      std::max(messages.peak_buffers() * boundary_bytes_, update.peak_bytes);
+      std::max(messages.peak_buffers() * boundary, update.peak_bytes);
   return predicted;
 }
 
 Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule,
-                           const StageFootprint& footprint) {
-  return PipelinePrediction{plan, schedule, footprint}.of(place);
+                           const StageFootprint& footprint, int shards) {
+  return PipelinePrediction{plan, schedule, footprint, shards}.of(place);
 }
 
 }  // namespace lockstep

@@ -46,7 +46,9 @@ class PipelinePrediction {
  public:
   /// Throws ScheduleError for an invalid schedule, and std::invalid_argument if the schedule and
   /// the plan place stages on different ranks.
-  PipelinePrediction(const Plan& plan, Schedule schedule, StageFootprint footprint = whole_layers);
+  /// `shards`: see PipelineUpdate.
+  PipelinePrediction(const Plan& plan, Schedule schedule, StageFootprint footprint = whole_layers,
+                     int shards = 1);
 
   /// Returns the prediction for one rank. Takes time linear in the number of actions of that rank
   /// and of its peers.
@@ -55,13 +57,13 @@ class PipelinePrediction {
  private:
   Plan plan_;
   Schedule schedule_;
-  std::int64_t boundary_bytes_;
   StageFootprint footprint_;
+  int shards_;
   std::optional<double> bubble_simulated_;  ///< on the modelled clock
 };
 
 /// Returns the prediction for one rank; to predict several ranks, use PipelinePrediction.
 Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule,
-                           const StageFootprint& footprint = whole_layers);
+                           const StageFootprint& footprint = whole_layers, int shards = 1);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "core/model/ops.h"
+#include "core/plan/flat_layout.h"
 #include "core/plan/ranks_of_model.h"
 
 namespace lockstep {
@@ -25,7 +26,7 @@ constexpr double absent = -1;
 }  // namespace
 
 PipelineUpdate::PipelineUpdate(Endpoint endpoint, const Group& pipeline, const Plan& plan,
-                               std::vector<Gpt*> stages, AdamW& optimizer)
+                               std::vector<Gpt*> stages, AdamW& optimizer, int shards)
     : endpoint_(endpoint), plan_(plan), optimizer_(optimizer) {
   const int rank = pipeline.rank();
   const std::vector<int>& rank_of_stage = plan.rank_of_stage;
@@ -41,16 +42,18 @@ PipelineUpdate::PipelineUpdate(Endpoint endpoint, const Group& pipeline, const P
   const int first = rank_of_stage.front();
   const int last = rank_of_stage.back();
   if (has_two_tables(plan)) {
-    const auto table_of = [&](const Gpt& stage) { return &stage.parameter(token_table_order); };
-    if (rank == first) first_table_ = table_of(*stages.front());
-    if (rank == last) last_table_ = table_of(*stages.back());
-    if (first != last && (rank == first || rank == last))
+    std::vector<Parameter*> tables;  // by stage
+    for (Parameter* parameter : optimizer.parameters())
+      if (parameter->order == token_table_order) tables.push_back(parameter);
+    if (rank == first && !tables.empty()) first_table_ = tables.front();
+    if (rank == last && !tables.empty()) last_table_ = tables.back();
+    if (first != last && !tables.empty())
       ends_ = std::make_unique<Group>(
           endpoint, std::vector{pipeline.world_rank(first), pipeline.world_rank(last)}, "ends",
           ends_channel);
   }
   if (optimizer.options().clip <= 0) return;
-  const std::vector<int> ranks = ranks_of_model(plan, endpoint.transport.rank());
+  const std::vector<int> ranks = ranks_of_model(plan, endpoint.transport.rank(), shards);
   if (ranks.size() > 1) all_ = std::make_unique<Group>(endpoint, ranks, "norm", norm_channel);
 }
 
@@ -122,9 +125,23 @@ std::map<int, double> PipelineUpdate::gathered_squares() {
   return squares;
 }
 
+namespace {
+
+/// Returns the number of elements of the tied table that one of the ranks at the ends updates.
+std::int64_t elements_of_table(const Plan& plan, const Place& place, int stage, int shards) {
+  const FlatLayout layout{plan.units(place, stage), shards, 1};
+  const FlatLayout::Bucket& table = layout.buckets()[layout.bucket_holding(token_table_order)];
+  std::int64_t elements = 0;
+  for (const FlatLayout::Piece& piece : layout.shard(table, place.coordinate(Axis::dp) % shards))
+    elements += piece.elements;
+  return elements;
+}
+
+}  // namespace
+
 // The tied gradients and the norm are exchanged one after the other, so the peak is the larger of
 // the two.
-UpdateMessages update_messages(const Plan& plan, const Place& place) {
+UpdateMessages update_messages(const Plan& plan, const Place& place, int shards) {
   UpdateMessages messages;
   const int rank = place.coordinate(Axis::pp);
   const bool ours = plan.collectives == Collectives::built_in;
@@ -133,15 +150,13 @@ UpdateMessages update_messages(const Plan& plan, const Place& place) {
     // In a ring of two, each rank sends one half before it is reduced, and the other half after it
     // is reduced.
     const auto width = static_cast<std::int64_t>(size_of(plan.model().dtype));
-    const auto table = std::ranges::find_if(place.held, [&](const Held& held) {
-      return plan.parameters()[static_cast<std::size_t>(held.parameter)].order == token_table_order;
-    });
-    const std::int64_t elements = table->slice.local().elements();
+    const int stage = rank == first ? 0 : plan.stages() - 1;
+    const std::int64_t elements = elements_of_table(plan, place, stage, shards);
     messages.bytes_sent[Operation::all_reduce] = width * elements;
     messages.peak_bytes =
         width * all_reduce_scratch(Algorithm::ring, elements, 2, plan.receives_combine);
   }
-  const auto ranks = static_cast<std::int64_t>(ranks_of_model(plan, place.rank).size());
+  const auto ranks = static_cast<std::int64_t>(ranks_of_model(plan, place.rank, shards).size());
   if (plan.optimizer.clip > 0 && ranks > 1) {
     const auto row = static_cast<std::int64_t>(plan.parameters().size() * sizeof(double));
     if (ours) messages.bytes_sent[Operation::all_gather] = row * (ranks - 1);

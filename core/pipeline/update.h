@@ -22,7 +22,7 @@ struct UpdateMessages {
 /// Returns the bytes that PipelineUpdate::step() sends and allocates on one rank. The transport
 /// does not count the bytes of a library's own collectives (Collectives::native), and those
 /// collectives need no scratch here.
-UpdateMessages update_messages(const Plan& plan, const Place& place);
+UpdateMessages update_messages(const Plan& plan, const Place& place, int shards = 1);
 
 /// Runs the optimizer step of a model whose stages are distributed over the ranks of a group, with
 /// any number of stages per rank. Performs the exchanges that the stages need:
@@ -30,9 +30,11 @@ UpdateMessages update_messages(const Plan& plan, const Place& place);
 /// - Tied head: the first and the last stage each have a token table and the gradient from their
 ///   own use of it. Both tables receive the sum of the two gradients: by an all-reduce if the
 ///   stages are on different ranks, otherwise by a local addition. A single-device run adds the
-///   same two terms, so the results are bitwise identical.
+///   same two terms, so the results are bitwise identical. If ZeRO has divided the gradients,
+///   each rank exchanges only its shard of the table, which is the same on both stages.
 /// - Clipping: the gradient norm covers the whole model, whose gradients are divided among the
-///   stages and, if layers are divided (divides_layers), among the ranks of each stage. Every rank
+///   stages, among the ranks of each stage if layers are divided (divides_layers), and among the
+///   ranks that share a copy of the stage's states if ZeRO divides them (sharers). Every rank
 ///   gathers all tensors' sums of squares and adds them in model order. A gradient that several of
 ///   these ranks have counts only once: a tied table's on the first stage, and a replicated
 ///   parameter's on the rank with coordinate 0. If each rank has whole tensors, the norm is bitwise
@@ -43,11 +45,13 @@ class PipelineUpdate {
  public:
   /// `pipeline` holds the pipeline's ranks; stage i is on its member plan.rank_of_stage[i].
   /// `stages` are the models of this rank's stages, in ascending stage order, and `optimizer`
-  /// updates the parameters of all of them. Group, models and optimizer must outlive the update.
+  /// updates the parameters of all of them, or, with ZeRO, this rank's parts of them. `shards` is
+  /// the number of dp ranks among which ZeRO divides the parameters that each updates, 1 without
+  /// ZeRO. Group, models and optimizer must outlive the update.
   /// All ranks of the run must create their updates in the same order. Throws std::invalid_argument
   /// if the number of models is not the number of this rank's stages, or is 0.
   PipelineUpdate(Endpoint endpoint, const Group& pipeline, const Plan& plan,
-                 std::vector<Gpt*> stages, AdamW& optimizer);
+                 std::vector<Gpt*> stages, AdamW& optimizer, int shards = 1);
 
   /// Completes the gradients, clips them if clipping is enabled, and updates the parameters. Call
   /// it after PipelineExecutor::step, on every rank.
@@ -62,8 +66,9 @@ class PipelineUpdate {
   Endpoint endpoint_;
   Plan plan_;
   AdamW& optimizer_;
-  /// A tied head's token tables. A pointer is null if its stage is on another rank, if a single
-  /// stage uses the table twice (that stage adds the gradients itself), or if the table is frozen.
+  /// A tied head's token tables, or this rank's shards of them. A pointer is null if its stage is
+  /// on another rank, if a single stage uses the table twice (that stage adds the gradients
+  /// itself), if the table is frozen, or if no element of it is in this rank's shard.
   Parameter* first_table_ = nullptr;
   Parameter* last_table_ = nullptr;
   std::unique_ptr<Group> ends_;  ///< the ranks of the two tables, if the ranks differ

@@ -11,8 +11,9 @@ namespace lockstep {
 /// and gradients of the same shape and dtype in the backward pass. All boundaries of a pipeline
 /// have the same shape and dtype.
 struct Boundary {
-  Shape shape;  ///< (b, s, h)
+  Shape shape;  ///< (b, s, h), or (b, s/n, h) if n ranks divide the tokens
   DType dtype = DType::f32;
+  int token_parts = 1;  ///< n
 
   std::int64_t bytes() const {
     return static_cast<std::int64_t>(size_of(dtype)) * shape.elements();

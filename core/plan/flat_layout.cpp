@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <stdexcept>
+#include <tuple>
 
 #include "core/base/error.h"
 
@@ -37,14 +39,18 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
   bool open = false;  // the last bucket still accepts parameters
   for (std::size_t u = units.size(); u-- > 0;) {
     const auto continues = [&](const StoredParameter& parameter) {
-      return open && buckets_.back().frozen == parameter.frozen &&
+      return open && !parameter.on_two_stages && buckets_.back().frozen == parameter.frozen &&
              (buckets_.back().slots.empty() || buckets_.back().dtype == parameter.dtype);
     };
+    // A unit with a table that is on two stages shares its buckets with no other unit.
+    const bool has_table = std::ranges::any_of(own[u], &StoredParameter::on_two_stages);
+    if (has_table) open = false;
     // Group the parameters by kind, starting with the kind of the unit's first parameter, and keep
     // their order within a kind.
     const bool first_is_frozen = !own[u].empty() && own[u].front()->frozen;
     std::ranges::stable_sort(own[u], {}, [&](const StoredParameter* parameter) {
-      return std::pair{parameter->frozen != first_is_frozen, parameter->dtype};
+      return std::tuple{parameter->on_two_stages, parameter->frozen != first_is_frozen,
+                        parameter->dtype};
     });
     if (own[u].empty() && !open) buckets_.emplace_back();
     for (const StoredParameter* parameter : own[u]) {
@@ -60,7 +66,8 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
     }
     if (own[u].empty()) buckets_.back().units.push_back(units[u].index);
     const Bucket& last = buckets_.back();
-    open = last.elements * static_cast<std::int64_t>(size_of(last.dtype)) < bucket_bytes;
+    open =
+        !has_table && last.elements * static_cast<std::int64_t>(size_of(last.dtype)) < bucket_bytes;
   }
   std::int64_t all = 0;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -73,6 +80,12 @@ FlatLayout::FlatLayout(const std::vector<StoredUnit>& units, int shards, std::in
   if (all < shards)
     throw UsageError(fmt::format(
         "--ranks {}: the model has {} parameters to divide; use fewer ranks", shards, all));
+}
+
+std::vector<int> FlatLayout::units() const {
+  std::set<int, std::greater<>> units;
+  for (const Bucket& bucket : buckets_) units.insert(bucket.units.begin(), bucket.units.end());
+  return {units.begin(), units.end()};
 }
 
 std::vector<std::size_t> FlatLayout::buckets_of(int unit) const {

@@ -47,12 +47,16 @@ class FlatLayout {
   /// Lays out the units of one stage (Plan::units, Gpt::stored_units). A bucket ends with the unit
   /// that brings it to at least `bucket_bytes`; a value of 1 gives each unit a bucket of its own. A
   /// tied table belongs to the embedding if the embedding is on the same stage. A unit's parameters
-  /// go to different buckets if they differ in dtype or if only some of them are frozen. Throws
-  /// UsageError if bucket_bytes < 1, or if there are more shards than elements.
+  /// go to different buckets if they differ in dtype or if only some of them are frozen. A tied
+  /// table that is on two stages has a bucket of its own on both, so that the two stages divide it
+  /// into the same shards. Throws UsageError if bucket_bytes < 1, or if there are more shards than
+  /// elements.
   FlatLayout(const std::vector<StoredUnit>& units, int shards, std::int64_t bucket_bytes);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int shards() const { return shards_; }
+  /// Returns the units in the order of the backward pass, descending.
+  std::vector<int> units() const;
   /// Returns the indices of the buckets that hold a unit's own parameters, ascending. There is
   /// nearly always just one. Throws std::out_of_range if the unit is not in this layout.
   std::vector<std::size_t> buckets_of(int unit) const;

@@ -112,7 +112,10 @@ std::vector<StoredUnit> Plan::units(const Place& place, int stage) const {
   const Held* table = nullptr;  // the table of a tied head
   const auto store = [&](int unit, const Held& held) {
     const ParameterSpec& spec = parameters()[static_cast<std::size_t>(held.parameter)];
-    unit_at(unit).parameters.push_back({spec.order, held.slice, spec.dtype, spec.frozen});
+    const bool on_two_stages =
+        model_.tied && spec.order == token_table_order && !(layers.embedding && layers.head);
+    unit_at(unit).parameters.push_back(
+        {spec.order, held.slice, spec.dtype, spec.frozen, on_two_stages});
   };
   for (const Held& held : place.held) {
     if (held.stage != stage) continue;

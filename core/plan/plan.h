@@ -44,6 +44,7 @@ struct StoredParameter {
   Slice slice;
   DType dtype = DType::f32;
   bool frozen = false;
+  bool on_two_stages = false;  ///< a tied table whose other use is on another stage
   bool operator==(const StoredParameter&) const = default;
 };
 

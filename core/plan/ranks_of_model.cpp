@@ -11,9 +11,29 @@ bool divides_layers(const Plan& plan) {
   });
 }
 
-std::vector<int> ranks_of_model(const Plan& plan, int rank) {
-  return divides_layers(plan) ? plan.mesh.group(rank, {Axis::tp, Axis::pp})
-                              : plan.mesh.group(rank, Axis::pp);
+std::vector<int> sharers(const Place& place, int shards) {
+  const auto first = place.group(Axis::dp).begin() + place.coordinate(Axis::dp) / shards * shards;
+  return {first, first + shards};
+}
+
+std::vector<int> replicas_of_shard(const Place& place, int shards) {
+  const std::vector<int>& group = place.group(Axis::dp);
+  std::vector<int> replicas;
+  for (int i = place.coordinate(Axis::dp) % shards; i < place.size(Axis::dp); i += shards)
+    replicas.push_back(group[static_cast<std::size_t>(i)]);
+  return replicas;
+}
+
+std::vector<int> ranks_of_model(const Plan& plan, int rank, int shards) {
+  const bool divides = divides_layers(plan);
+  std::vector<int> ranks;
+  for (const int sharer : sharers(plan.place(rank), shards)) {
+    const std::vector<int> more =
+        divides ? plan.mesh.group(sharer, {Axis::tp, Axis::pp}) : plan.mesh.group(sharer, Axis::pp);
+    ranks.insert(ranks.end(), more.begin(), more.end());
+  }
+  std::ranges::sort(ranks);
+  return ranks;
 }
 
 bool is_first_holder(const Plan& plan, const ParameterSpec& spec, int rank) {

@@ -9,9 +9,19 @@ namespace lockstep {
 /// Returns whether the mesh divides single layers: whether any parameter is cut among ranks.
 bool divides_layers(const Plan& plan);
 
+// ZeRO can divide a stage's states among all ranks of the dp axis, or among every `shards`
+// consecutive ones: with hybrid sharding, dp ranks 0 and 1 may share one copy of the states, and
+// ranks 2 and 3 another. `shards` must divide the size of the axis.
+
+/// Returns the ranks with which a rank shares one copy of its stage's states: its block of `shards`
+/// members of its dp group.
+std::vector<int> sharers(const Place& place, int shards);
+/// Returns the ranks of its dp group that have the same shard: one of each block.
+std::vector<int> replicas_of_shard(const Place& place, int shards);
+
 /// Returns the ranks among which the model's parameters are divided and which include `rank`: its
-/// pipeline and, if layers are divided, the ranks that share its layers. Ascending.
-std::vector<int> ranks_of_model(const Plan& plan, int rank);
+/// pipeline, the ranks that share its layers if layers are divided, and its sharers. Ascending.
+std::vector<int> ranks_of_model(const Plan& plan, int rank, int shards = 1);
 
 /// Returns whether `rank` is the first of the ranks_of_model() on its stage that hold the same
 /// slice of a parameter: the only one if the parameter is cut, else the one with coordinate 0.

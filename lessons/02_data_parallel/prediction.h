@@ -72,16 +72,16 @@ inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
   return predicted;
 }
 
-inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
-                                       const FlatLayout& layout, GradientSync sync) {
-  return predict_data_parallel(plan, place, layout, sync,
-                               Footprint{plan.model(), plan.layers_of(place.only_stage()),
-                                         plan.microbatch_size(plan.batch.microbatches)});
+/// The memory of a replica whose ranks divide nothing.
+inline Footprint footprint_of_replica(const Plan& plan, const Place& place) {
+  return {plan.model(), plan.layers_of(place.only_stage()),
+          plan.microbatch_size(plan.batch.microbatches)};
 }
 
 inline Predicted predict_data_parallel(const Plan& plan, const Place& place, GradientSync sync,
                                        std::int64_t bucket_bytes) {
-  return predict_data_parallel(plan, place, layout_of_replicas(plan, place, bucket_bytes), sync);
+  return predict_data_parallel(plan, place, layout_of_replicas(plan, place, bucket_bytes), sync,
+                               footprint_of_replica(plan, place));
 }
 
 }  // namespace lockstep

@@ -15,9 +15,12 @@ inline StateBytes state_bytes(const Plan& plan) {
   return plan.model().dtype == DType::f32 ? f32_states : mixed_states;
 }
 
-/// Predicts one step of one rank. There are no optimizer states for padding.
-inline Predicted predict_zero_1(const Plan& plan, const Place& place, const FlatLayout& layout) {
-  Predicted predicted = predict_data_parallel(plan, place, layout, GradientSync::overlap);
+/// Predicts one step of one rank. There are no optimizer states for padding. `footprint` is the
+/// memory of a rank that trains alone.
+inline Predicted predict_zero_1(const Plan& plan, const Place& place, const FlatLayout& layout,
+                                const Footprint& footprint) {
+  Predicted predicted =
+      predict_data_parallel(plan, place, layout, GradientSync::overlap, footprint);
   const int n = layout.shards();
   const std::int64_t trained = layout.elements(false), frozen = layout.elements() - trained;
   const std::int64_t half = width_of(plan) * ring_half_sends(trained, n);
@@ -28,12 +31,13 @@ inline Predicted predict_zero_1(const Plan& plan, const Place& place, const Flat
   predicted.peak_bytes[MemoryCategory::parameters] =
       zero_states(1, trained, n, each).parameters + each.value * frozen;
   predicted.peak_bytes[MemoryCategory::optimizer] =
-      each.optimizer * layout.owned(place.coordinate(Axis::dp));
+      each.optimizer * layout.owned(place.coordinate(Axis::dp) % n);
   return predicted;
 }
 
 inline Predicted predict_zero_1(const Plan& plan, const Place& place, std::int64_t bucket_bytes) {
-  return predict_zero_1(plan, place, layout_of_replicas(plan, place, bucket_bytes));
+  return predict_zero_1(plan, place, layout_of_replicas(plan, place, bucket_bytes),
+                        footprint_of_replica(plan, place));
 }
 
 }  // namespace lockstep

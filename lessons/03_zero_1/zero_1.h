@@ -64,7 +64,7 @@ class Zero1 : public LayerHooks {
       }
       optimizer_.add_shard(model, layout_, bucket, ranks.rank(),
                            ranks.chunk(flat.values, ranks.rank()),
-                           bucket.frozen ? View{} : ranks.chunk(flat.gradients, ranks.rank()));
+                           gradient_shard(buckets_.size() - 1));
     }
     optimizer_.begin(model.device(), options);
     hooks_ = HookScope{model, *this};
@@ -87,20 +87,31 @@ class Zero1 : public LayerHooks {
     }
   }
 
+  void zero_gradients() { model_.zero_gradients(); }
+
   /// Call this after the backward pass. Each rank then has the sum of its own shard's gradients.
   void wait() {
     for (Bucket& flat : buckets_) flat.work.wait();
   }
-  /// Waits, then updates. Every rank then has the same updated parameters.
-  void step() {
-    wait();
-    optimizer_.step();
+  /// Call this after the update. Every rank then has the same updated parameters.
+  void gather() {
     for (Bucket& flat : buckets_)
       if (flat.gradients) flat.work = ranks_.all_gather(flat.values);
     for (Bucket& flat : buckets_) flat.work.wait();
   }
+  /// Waits, updates and gathers.
+  void step() {
+    wait();
+    optimizer_.step();
+    gather();
+  }
 
   const FlatLayout& layout() const { return layout_; }
+  /// This rank's shard of a bucket's gradients; empty if the bucket is frozen.
+  View gradient_shard(std::size_t bucket) const {
+    const Tensor& gradients = buckets_[bucket].gradients;
+    return gradients ? ranks_.chunk(gradients, ranks_.rank()) : View{};
+  }
   /// This rank's parts of the parameters.
   const std::vector<Parameter*>& parts() const { return optimizer_.parts(); }
   AdamW& adamw() { return optimizer_.adamw(); }

@@ -137,17 +137,23 @@ class Zero2 : public LayerHooks {
 
   /// Call this after the backward pass. Each rank then has the sum of its own shard's gradients.
   void wait() { gradients_.wait(); }
-  /// Waits, then updates. Every rank then has the same updated parameters.
-  void step() {
-    wait();
-    optimizer_.step();
+  /// Call this after the update. Every rank then has the same updated parameters.
+  void gather() {
     std::vector<Work> gathers;
     for (std::size_t b = 0; b < values_.size(); ++b)
       if (!layout_.buckets()[b].frozen) gathers.push_back(ranks_.all_gather(values_[b]));
     for (Work& gather : gathers) gather.wait();
   }
+  /// Waits, updates and gathers.
+  void step() {
+    wait();
+    optimizer_.step();
+    gather();
+  }
 
   const FlatLayout& layout() const { return layout_; }
+  /// This rank's shard of a bucket's gradients.
+  View gradient_shard(std::size_t bucket) const { return gradients_.shard(bucket); }
   /// This rank's parts of the parameters.
   const std::vector<Parameter*>& parts() const { return optimizer_.parts(); }
   AdamW& adamw() { return optimizer_.adamw(); }

@@ -7,12 +7,12 @@ namespace lockstep {
 
 /// Predicts one step of one rank. Parameter memory holds this rank's shards and, in full, the
 /// buckets in use and those being prefetched. All parameters are unsharded for the forward pass and
-/// again for the backward pass. A tied token table is also unsharded for the head.
-inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64_t bucket_bytes,
-                                int prefetch) {
+/// again for the backward pass. A tied token table is also unsharded for the head. `footprint` is
+/// the memory of a rank that trains alone.
+inline Predicted predict_zero_3(const Plan& plan, const Place& place, const FlatLayout& layout,
+                                const Footprint& footprint, int prefetch, PrefetchTo prefetch_to) {
   const auto units = plan.units(place, place.only_stage());
-  const FlatLayout layout{units, place.size(Axis::dp), bucket_bytes};
-  Predicted predicted = predict_zero_2(plan, place, layout);
+  Predicted predicted = predict_zero_2(plan, place, layout, footprint);
   std::vector<std::int64_t> sizes;
   std::int64_t all_gathered = 0;
   for (const auto& use : ShardedParameters::uses_of(units, layout)) {
@@ -24,9 +24,12 @@ inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64
   }
   std::int64_t most = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::size_t forward = sizes.size() / 2;  // uses of the forward pass
+    const bool stops = prefetch_to == PrefetchTo::end_of_pass && i < forward;
+    const std::size_t end =
+        std::min(i + static_cast<std::size_t>(prefetch) + 1, stops ? forward : sizes.size());
     std::int64_t here = 0;
-    for (std::size_t k = i; k < sizes.size() && k <= i + static_cast<std::size_t>(prefetch); ++k)
-      here += sizes[k];
+    for (std::size_t k = i; k < end; ++k) here += sizes[k];
     most = std::max(most, here);
   }
   const StateBytes each = state_bytes(plan);
@@ -34,6 +37,12 @@ inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64
   predicted.peak_bytes[MemoryCategory::parameters] = shards + each.value * most;
   predicted.bytes_sent[Operation::all_gather] = each.value * all_gathered * plan.batch.microbatches;
   return predicted;
+}
+
+inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64_t bucket_bytes,
+                                int prefetch) {
+  return predict_zero_3(plan, place, layout_of_replicas(plan, place, bucket_bytes),
+                        footprint_of_replica(plan, place), prefetch, PrefetchTo::end_of_microbatch);
 }
 
 }  // namespace lockstep

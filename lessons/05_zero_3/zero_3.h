@@ -9,6 +9,10 @@
 
 namespace lockstep {
 
+/// The last use for which parameters are prefetched. In a pipeline, the pass after a microbatch's
+/// forward pass is often another microbatch's, so nothing is prefetched for its backward pass.
+enum class PrefetchTo { end_of_microbatch, end_of_pass };
+
 /// Parameters that exist in full only while they are used, in the terms of PyTorch's FSDP. Each
 /// rank keeps its own shard of every bucket. The ranks **unshard** a bucket (all-gather it) before
 /// its layers run, and **reshard** it (free the gathered values) afterwards.
@@ -35,7 +39,10 @@ class ShardedParameters {
   }
 
   /// Sets the number of uses to prefetch.
-  void set_prefetch(int prefetch) { prefetch_ = static_cast<std::size_t>(prefetch); }
+  void set_prefetch(int uses, PrefetchTo to) {
+    prefetch_ = static_cast<std::size_t>(uses);
+    prefetch_to_ = to;
+  }
 
   /// Makes the unit's parameters available in full. Call it before each unit's forward or backward,
   /// in the order of Gpt::forward or Gpt::backward; any other order throws std::logic_error.
@@ -46,7 +53,7 @@ class ShardedParameters {
     if (uses_[use_].units.at(unit_) != unit.index)
       throw std::logic_error{"ShardedParameters: a unit ran out of the order of its pass"};
     if (unit_ == 0) {  // first unit of a use: wait for its buckets, prefetch those of the next uses
-      const std::size_t last = std::min(use_ + prefetch_, uses_.size() - 1);
+      const std::size_t last = std::min(use_ + prefetch_, last_to_prefetch());
       while (started_ <= last) start_unshard(uses_[started_++]);
       for (Unsharded& bucket : unsharded_.front()) {
         bucket.work.wait();
@@ -118,6 +125,12 @@ class ShardedParameters {
     }
   }
 
+  /// Returns the index of the last use for which to prefetch.
+  std::size_t last_to_prefetch() const {
+    const std::size_t forward = uses_.size() / 2;
+    return (prefetch_to_ == PrefetchTo::end_of_pass && use_ < forward ? forward : uses_.size()) - 1;
+  }
+
   void start_unshard(const Use& use) {
     std::vector<Unsharded>& buckets = unsharded_.emplace_back();
     for (const std::size_t b : use.buckets) {
@@ -140,6 +153,7 @@ class ShardedParameters {
   const FlatLayout& layout_;
   std::vector<Use> uses_;
   std::size_t prefetch_ = 1;
+  PrefetchTo prefetch_to_ = PrefetchTo::end_of_microbatch;
   std::vector<Tensor> shards_;  ///< by bucket
 
   std::size_t use_ = 0;      ///< index of the current use
@@ -174,7 +188,9 @@ class Zero3 : public LayerHooks {
   }
 
   /// Sets the number of uses to prefetch.
-  void set_prefetch(int uses) { parameters_.set_prefetch(uses); }
+  void set_prefetch(int uses, PrefetchTo to = PrefetchTo::end_of_microbatch) {
+    parameters_.set_prefetch(uses, to);
+  }
 
   void before_forward(const Unit& unit) override { parameters_.unshard(unit); }
   void after_forward(const Unit&) override { parameters_.reshard(); }
@@ -192,13 +208,17 @@ class Zero3 : public LayerHooks {
 
   /// Call this after the backward pass. Each rank then has the sum of its own shard's gradients.
   void wait() { gradients_.wait(); }
-  /// Waits, then updates. No all-gather follows: ranks unshard parameters when they use them.
+  /// Does nothing after the update: ranks unshard parameters when they use them.
+  void gather() {}
+  /// Waits, then updates.
   void step() {
     wait();
     optimizer_.step();
   }
 
   const FlatLayout& layout() const { return layout_; }
+  /// This rank's shard of a bucket's gradients.
+  View gradient_shard(std::size_t bucket) const { return gradients_.shard(bucket); }
   /// This rank's parts of the parameters.
   const std::vector<Parameter*>& parts() const { return optimizer_.parts(); }
   AdamW& adamw() { return optimizer_.adamw(); }

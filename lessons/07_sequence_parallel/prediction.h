@@ -75,22 +75,32 @@ inline SequenceSends sequence_layer_sends(const TensorFootprint& footprint, std:
   return {.reduce_scatter = 4 * half, .all_gather = (regather ? 6 : 4) * half};
 }
 
-/// Predicts one step of one rank with the whole model on each tensor-parallel group. The embedding
-/// scatters forward and gathers backward, the head the reverse. Once per step, each unit's
-/// LayerNorms sum their gradients: 4 h elements per block, and 2 h for the head.
+/// Elements that a rank sends per microbatch. The embedding scatters forward and gathers backward,
+/// the head the reverse.
+inline SequenceSends sequence_sends(const TensorFootprint& footprint, std::int64_t hidden,
+                                    bool regather) {
+  SequenceSends sends = sequence_layer_sends(footprint, hidden, regather);
+  const StageLayers& layers = footprint.layers;
+  const std::int64_t half = ring_half_sends(footprint.tokens * hidden, footprint.t);
+  const std::int64_t ends = (layers.embedding ? 1 : 0) + (layers.head ? 1 : 0);
+  sends.reduce_scatter = layers.count() * sends.reduce_scatter + ends * half;
+  sends.all_gather =
+      layers.count() * sends.all_gather + (ends + (regather && layers.head ? 1 : 0)) * half;
+  return sends;
+}
+
+/// Predicts one step of one rank with the whole model on each tensor-parallel group. Once per step,
+/// each unit's LayerNorms sum their gradients: 4 h elements per block, and 2 h for the head.
 inline Predicted predict_sequence_parallel(const Plan& plan, const Place& place, bool regather) {
   const int m = plan.batch.microbatches;
   const std::int64_t width = width_of(plan), h = plan.model().hidden;
   const SequenceFootprint footprint{plan, place, place.only_stage(), m, regather};
   const std::int64_t blocks = footprint.layers.count();
   Predicted predicted = predict_memory(footprint);
-  const SequenceSends layer = sequence_layer_sends(footprint, h, regather);
-  const SequenceSends twice = sequence_layer_sends(footprint, h, false);
-  const std::int64_t half = twice.all_gather / 4;
-  predicted.bytes_sent[Operation::reduce_scatter] =
-      m * width * (blocks * layer.reduce_scatter + 2 * half);
+  const SequenceSends sends = sequence_sends(footprint, h, regather);
+  predicted.bytes_sent[Operation::reduce_scatter] = m * width * sends.reduce_scatter;
   predicted.bytes_sent[Operation::all_gather] =
-      m * (width * (blocks * layer.all_gather + (regather ? 3 : 2) * half) + loss_sends(footprint));
+      m * (width * sends.all_gather + loss_sends(footprint));
   const auto sums = [&](std::int64_t elements) {
     return ring_all_reduce_sends(elements, footprint.t, place.coordinate(Axis::tp));
   };

@@ -4,10 +4,8 @@
 
 namespace lockstep {
 
-/// Throws UsageError for options that sequence parallelism does not support: those of tensor
-/// parallelism, and a sequence that the ranks cannot divide into equal shards.
-inline void check_sequence_lesson(const Options& options) {
-  check_tensor_lesson(options);
+/// Throws UsageError for a sequence that the ranks cannot divide into equal shards.
+inline void check_sequence_shards(const Options& options) {
   const int s = options.run.model.sequence, t = options.run.tp;
   if (s % t == 0) return;
   const int shorter = s / t * t, longer = shorter + t;
@@ -16,6 +14,13 @@ inline void check_sequence_lesson(const Options& options) {
       fmt::format("--sequence {} with --tp {}: each rank takes an equal part of the tokens; use "
                   "{}--sequence {}",
                   s, t, shorter_flag, longer));
+}
+
+/// Throws UsageError for options that sequence parallelism does not support: those of tensor
+/// parallelism, and a sequence that the ranks cannot divide.
+inline void check_sequence_lesson(const Options& options) {
+  check_tensor_lesson(options);
+  check_sequence_shards(options);
 }
 
 }  // namespace lockstep

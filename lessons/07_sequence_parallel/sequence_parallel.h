@@ -141,10 +141,59 @@ class SequenceParallel : public TensorParallel {
   bool regather_;
 };
 
+/// The tensor between two stages of a pipeline whose ranks divide the tokens: a shard.
+inline Boundary sequence_boundary(const Plan& plan, int microbatches) {
+  Boundary boundary = plan.boundary(microbatches);
+  boundary.token_parts = plan.mesh.size(Axis::tp);
+  boundary.shape = {boundary.shape[0], boundary.shape[1] / boundary.token_parts, boundary.shape[2]};
+  return boundary;
+}
+
+/// Returns whether the parameter of this order (ParameterSpec::order) is a LayerNorm's gain or
+/// bias.
+inline bool is_layernorm(const GptConfig& config, int order) {
+  const int layer = order / orders_of_a_unit - 1;
+  if (layer < 0) return false;
+  if (layer == config.layers) return order != head_spec(config).order;  // the final LayerNorm
+  const auto slot = static_cast<BlockSlot>(order - block_order(layer, 0));
+  return slot == BlockSlot::ln_1_weight || slot == BlockSlot::ln_1_bias ||
+         slot == BlockSlot::ln_2_weight || slot == BlockSlot::ln_2_bias;
+}
+
 /// Sums the gradients of LayerNorm's gains and biases over the ranks of the tp axis. Each rank has
 /// computed them from its own tokens only. (All other gradients are complete: they are computed
-/// from gathered tensors.) Other techniques' hooks that read gradients must be registered before
-/// these, so that they see the sums.
+/// from gathered tensors.) `parameters`, whole or in parts, are the same on all these ranks; those
+/// of no LayerNorm are left alone. `layer` is for the trace.
+inline void sum_layernorms(const Gpt& model, const std::vector<Parameter*>& parameters,
+                           Group& ranks, int layer = -1) {
+  std::vector<View> gradients;
+  std::int64_t elements = 0;
+  for (const Parameter* parameter : parameters)
+    if (is_layernorm(model.config(), parameter->order) && !parameter->frozen) {
+      gradients.push_back(parameter->gradient);
+      elements += parameter->gradient.elements();
+    }
+  if (gradients.empty() || ranks.size() == 1) return;
+  const Device device = model.device();
+  const DType dtype = gradients.front().dtype;
+  const Ops ops{device, layer, dtype};
+  // one message for all vectors
+  Tensor all{device.memory, {elements}, MemoryCategory::communication, dtype};
+  const auto copy = [&](bool out) {
+    std::int64_t first = 0;
+    for (const View& gradient : gradients) {
+      const View place = all.view().columns(first, gradient.elements());
+      ops.copy(out ? place : gradient, out ? gradient : place);
+      first += gradient.elements();
+    }
+  };
+  copy(/*out=*/false);
+  ranks.all_reduce(all).wait();
+  copy(/*out=*/true);
+}
+
+/// Sums each unit's LayerNorm gradients as soon as they are complete. Other techniques' hooks that
+/// read gradients must be registered before these, so that they see the sums.
 class LayerNormSums : public LayerHooks {
  public:
   /// Model and group must outlive this object.
@@ -154,35 +203,10 @@ class LayerNormSums : public LayerHooks {
 
   /// Called in the last microbatch's backward pass, when the unit's gradients are complete.
   void gradients_ready(const Unit& unit) override {
-    std::vector<View> gradients;
-    for (const Parameter* parameter : unit.parameters)
-      if (is_layernorm(*parameter) && !parameter->frozen) gradients.push_back(parameter->gradient);
-    if (gradients.empty() || ranks_.size() == 1) return;
-    const Device device = model_.device();
-    const Ops ops{device, unit.index - 1, gradients.front().dtype};
-    const std::int64_t h = model_.config().hidden;
-    Tensor all{device.memory,
-               {static_cast<std::int64_t>(gradients.size()) * h},
-               MemoryCategory::communication,
-               gradients.front().dtype};  // one message for the unit's vectors
-    for (std::size_t i = 0; i < gradients.size(); ++i)
-      ops.copy(gradients[i], all.view().columns(static_cast<std::int64_t>(i) * h, h));
-    ranks_.all_reduce(all).wait();
-    for (std::size_t i = 0; i < gradients.size(); ++i)
-      ops.copy(all.view().columns(static_cast<std::int64_t>(i) * h, h), gradients[i]);
+    sum_layernorms(model_, unit.parameters, ranks_, unit.index - 1);
   }
 
  private:
-  bool is_layernorm(const ParameterSpec& spec) const {
-    const int layer = spec.unit() - 1;
-    if (layer < 0) return false;
-    if (layer == model_.config().layers)
-      return spec.order != head_spec(model_.config()).order;  // the final LayerNorm
-    const auto slot = static_cast<BlockSlot>(spec.order - block_order(layer, 0));
-    return slot == BlockSlot::ln_1_weight || slot == BlockSlot::ln_1_bias ||
-           slot == BlockSlot::ln_2_weight || slot == BlockSlot::ln_2_bias;
-  }
-
   Gpt& model_;
   Group& ranks_;
   HookScope hooks_;

@@ -8,8 +8,8 @@ namespace lockstep {
 
 /// Predicts one step of one rank for GPipe or 1F1B, which have the same bubble.
 inline Predicted predict_gpipe(const Plan& plan, const Place& place, const Schedule& schedule,
-                               const StageFootprint& footprint = whole_layers) {
-  Predicted predicted = predict_pipeline(plan, place, schedule, footprint);
+                               const StageFootprint& footprint = whole_layers, int shards = 1) {
+  Predicted predicted = predict_pipeline(plan, place, schedule, footprint, shards);
   predicted.bubble = gpipe_bubble(schedule.stages, schedule.microbatches);
   predicted.formula = "(p-1)/(m+p-1)";
   return predicted;

@@ -4,78 +4,174 @@
 
 #include "core/pipeline/message_plan.h"
 #include "core/pipeline/update.h"
-#include "lessons/02_data_parallel/prediction.h"
-#include "lessons/06_tensor_parallel/prediction.h"
+#include "lessons/05_zero_3/prediction.h"
+#include "lessons/07_sequence_parallel/prediction.h"
 #include "lessons/08_gpipe/prediction.h"
+#include "lessons/15_3d/composition.h"
 
 namespace lockstep {
 
-/// The memory of lesson 6's stage, in the form that pipelines need it.
-inline Footprint tensor_stage(const Plan& plan, const Place& place, int stage, int microbatches) {
-  return TensorFootprint{plan, place, stage, microbatches};
+/// Returns the memory of one stage's layers: lesson 6's or lesson 7's.
+inline TensorFootprint stage_footprint(const Plan& plan, const Place& place, int stage,
+                                       int microbatches, const Composition& chosen) {
+  if (!chosen.sequence_parallel) return {plan, place, stage, microbatches};
+  return SequenceFootprint{plan, place, stage, microbatches, /*regather=*/false};
+}
+
+/// Returns the prediction of the technique along dp, within one group of sharers.
+inline Predicted predict_sharers(const Plan& plan, const Place& place, const FlatLayout& layout,
+                                 const Footprint& stage, const Composition& chosen) {
+  switch (chosen.zero) {
+    case 1:
+      return predict_zero_1(plan, place, layout, stage);
+    case 2:
+      return predict_zero_2(plan, place, layout, stage);
+    case 3:
+      return predict_zero_3(plan, place, layout, stage, /*prefetch=*/1, prefetch_on(plan, place));
+    default:
+      return predict_data_parallel(plan, place, layout, GradientSync::overlap, stage);
+  }
+}
+
+/// What hybrid sharding's all-reduces of all shards need on one rank.
+struct ReplicaSums {
+  std::int64_t bytes_sent = 0;
+  std::int64_t scratch = 0;  ///< bytes of scratch memory; the all-reduces run at the same time
+};
+inline ReplicaSums replica_sums(const Plan& plan, const Place& place, const FlatLayout& layout) {
+  ReplicaSums sums;
+  const int replicas = place.size(Axis::dp) / layout.shards();
+  for (const FlatLayout::Bucket& bucket : layout.buckets()) {
+    const std::int64_t shard = bucket.frozen ? 0 : bucket.elements / layout.shards();
+    sums.bytes_sent +=
+        width_of(plan) *
+        ring_all_reduce_sends(shard, replicas, place.coordinate(Axis::dp) / layout.shards());
+    sums.scratch += width_of(plan) * ring_scratch(shard, plan, replicas);
+  }
+  return sums;
+}
+
+/// Returns the number of elements of LayerNorms that this rank updates.
+inline std::int64_t layernorm_elements(const Plan& plan, const Place& place,
+                                       const FlatLayout& layout, const Composition& chosen) {
+  std::int64_t elements = 0;
+  const int mine = place.coordinate(Axis::dp) % layout.shards();
+  for (const FlatLayout::Bucket& bucket : layout.buckets())
+    for (int i = 0; i < layout.shards(); ++i)
+      for (const FlatLayout::Piece& piece : layout.shard(bucket, i))
+        if ((chosen.zero == 0 || i == mine) &&
+            is_layernorm(plan.model(), bucket.slots[piece.slot].parameter.order))
+          elements += piece.elements;
+  return elements;
+}
+
+/// Returns the bytes that a rank sends along tp in a step with m microbatches. Lesson 15 sums the
+/// gradients of a rank's LayerNorms in one all-reduce.
+inline BytesSent sent_along_tp(const Plan& plan, const Place& place, const FlatLayout& layout,
+                               const TensorFootprint& stage, int m, const Composition& chosen) {
+  BytesSent sent;
+  const std::int64_t width = width_of(plan), h = plan.model().hidden;
+  sent[Operation::all_gather] = m * loss_sends(stage);
+  if (!chosen.sequence_parallel) {
+    sent[Operation::all_reduce] = m * width * tensor_sends(stage, place, h);
+    return sent;
+  }
+  const SequenceSends exchanges = sequence_sends(stage, h, /*regather=*/false);
+  sent[Operation::reduce_scatter] = m * width * exchanges.reduce_scatter;
+  sent[Operation::all_gather] += m * width * exchanges.all_gather;
+  sent[Operation::all_reduce] =
+      width * ring_all_reduce_sends(layernorm_elements(plan, place, layout, chosen), stage.t,
+                                    place.coordinate(Axis::tp));
+  return sent;
 }
 
 /// Returns the peak of MemoryCategory::communication during the forward and backward passes, in
-/// bytes, which is the only peak that is neither a sum nor a maximum of the three techniques' own:
-/// pipeline messages are in flight while a layer exchanges its terms, and the buckets of gradients
-/// are in flight while the last backward pass continues below them. For schedules with one stage
-/// per rank whose last action is the last microbatch's backward pass.
+/// bytes. This peak is neither a sum nor a maximum of the techniques' own: pipeline messages are in
+/// flight while a layer exchanges its terms, and buckets of gradients are in flight while the
+/// backward pass continues below them. For schedules with one stage per rank whose last action is
+/// the last microbatch's backward pass.
 inline std::int64_t peak_in_flight(const Plan& plan, const Place& place, const Schedule& schedule,
-                                   const FlatLayout& layout, const TensorFootprint& stage) {
+                                   const FlatLayout& layout, const TensorFootprint& stage,
+                                   const Composition& chosen) {
   const auto rank = static_cast<std::size_t>(place.coordinate(Axis::pp));
   const std::vector<Action>& actions = schedule.actions[rank];
-  const MessagePlan messages{schedule, place.coordinate(Axis::pp)};
-  const std::int64_t boundary = plan.boundary(schedule.microbatches).bytes();
+  const MessagePlan plan_of_messages{schedule, place.coordinate(Axis::pp)};
+  const auto boundaries = [&](std::size_t count) {
+    return stage.boundary * static_cast<std::int64_t>(count);
+  };
   const std::int64_t exchange = tensor_scratch(stage, plan);
-  std::int64_t peak = messages.peak_buffers() * boundary;
-  std::int64_t in_flight = boundary * static_cast<std::int64_t>(messages.post_first().size());
-  const auto reach = [&](std::int64_t more) { peak = std::max(peak, in_flight + more); };
+  std::int64_t peak = 0, messages = 0, reducing = 0;
+  const auto change = [&](std::int64_t bytes) {
+    messages += bytes;
+    peak = std::max(peak, messages + reducing);
+  };
+  const auto reach = [&](std::int64_t more) { peak = std::max(peak, messages + reducing + more); };
 
-  for (std::size_t i = 0; i < actions.size(); ++i) {
-    const MessagePlan::Around& around = messages.around(i);
-    const auto count = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
-    in_flight += boundary * (count(around.post_before) - (around.input ? 1 : 0) -
-                             count(around.release) + (around.post_after ? 1 : 0));
-    if (actions[i].op == Op::forward) {
-      reach(std::max(exchange, loss_statistics(stage)));
-    } else if (i + 1 < actions.size()) {
-      reach(exchange);
-    } else {
-      for (const FlatLayout::Bucket& bucket : layout.buckets()) {
-        // f of the bucket's units, before their bucket leaves
-        if (bucket.first_unit() > 0) reach(exchange);
-        in_flight += width_of(plan) * ring_scratch(bucket.elements, plan);
+  const auto reduce_buckets = [&] {
+    // ZeRO-2 and 3 have one bucket in flight; the first bucket waits for the last microbatch's
+    if (chosen.zero >= 2) reducing = 0;
+    for (const int unit : layout.units()) {
+      if (unit > 0) reach(exchange);  // of the unit's own backward pass
+      for (const std::size_t b : layout.buckets_of(unit)) {
+        const FlatLayout::Bucket& bucket = layout.buckets()[b];
+        if (bucket.last_unit() != unit) continue;
+        if (chosen.zero >= 2) reducing = 0;
+        reducing += width_of(plan) * ring_scratch(bucket.elements, plan, layout.shards());
+        reach(0);
       }
     }
-    if (around.output) in_flight += boundary;
-    reach(0);
+  };
+
+  change(boundaries(plan_of_messages.post_first().size()));
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const MessagePlan::Around& around = plan_of_messages.around(i);
+    change(boundaries(around.post_before.size()));
+    change(-boundaries(around.input ? 1 : 0) - boundaries(around.release.size()));
+    change(boundaries(around.post_after ? 1 : 0));
+    if (actions[i].op == Op::forward)
+      reach(std::max(exchange, loss_statistics(stage)));
+    else if (chosen.zero >= 2 || i + 1 == actions.size())
+      reduce_buckets();
+    else
+      reach(exchange);
+    change(boundaries(around.output ? 1 : 0));
   }
   return peak;
 }
 
-/// Predicts one step of one rank: the memory of lesson 6's layers on the stages of lesson 9's
-/// pipeline with the buckets of lesson 2, and the sum of the three techniques' messages.
+/// Predicts one step of one rank. Messages and model states are the sums of the techniques' own,
+/// and activations are those of lesson 6's or 7's layers on a stage of lesson 9's pipeline.
 inline Predicted predict_3d(const Plan& plan, const Place& place, const Schedule& schedule,
-                            std::int64_t bucket_bytes) {
+                            const Composition& chosen) {
   const int m = schedule.microbatches;
-  const TensorFootprint stage{plan, place, place.only_stage(), m};
-  const FlatLayout layout = layout_of_replicas(plan, place, bucket_bytes);
-  const Predicted replicas =
-      predict_data_parallel(plan, place, layout, GradientSync::overlap, stage);
-  Predicted predicted = predict_gpipe(plan, place, schedule, tensor_stage);
+  const TensorFootprint stage = stage_footprint(plan, place, place.only_stage(), m, chosen);
+  const FlatLayout layout = layout_of(plan, place, chosen);
+  const Predicted sharers = predict_sharers(plan, place, layout, stage, chosen);
+  const ReplicaSums replicas = replica_sums(plan, place, layout);
+  const BytesSent along_tp = sent_along_tp(plan, place, layout, stage, m, chosen);
+  Predicted predicted = predict_gpipe(
+      plan, place, schedule,
+      [&chosen](const Plan& each, const Place& its, int number, int microbatches) -> Footprint {
+        return stage_footprint(each, its, number, microbatches, chosen);
+      },
+      chosen.shards(place));
 
-  const auto add = [&](Operation operation, std::int64_t bytes) {
+  for (const Operation operation : all_operations) {
     Figure& sent = predicted.bytes_sent[operation];
-    sent = *sent + bytes;
-  };
-  add(Operation::all_reduce, *replicas.bytes_sent[Operation::all_reduce]);
-  add(Operation::all_reduce, m * width_of(plan) * tensor_sends(stage, place, plan.model().hidden));
-  add(Operation::all_gather, m * loss_sends(stage));
+    sent = *sent + *sharers.bytes_sent[operation] + along_tp[operation];
+  }
+  Figure& all_reduced = predicted.bytes_sent[Operation::all_reduce];
+  all_reduced = *all_reduced + replicas.bytes_sent;
 
-  predicted.peak_bytes[MemoryCategory::gradients] = replicas.peak_bytes[MemoryCategory::gradients];
+  for (const MemoryCategory category :
+       {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer})
+    predicted.peak_bytes[category] = sharers.peak_bytes[category];
+  const std::int64_t norms =
+      chosen.sequence_parallel && stage.t > 1 ? layernorm_elements(plan, place, layout, chosen) : 0;
   predicted.peak_bytes[MemoryCategory::communication] =
-      std::max(peak_in_flight(plan, place, schedule, layout, stage),
-               update_messages(plan, place).peak_bytes);
+      std::max({peak_in_flight(plan, place, schedule, layout, stage, chosen), replicas.scratch,
+                width_of(plan) * (norms + ring_scratch(norms, plan, stage.t)),
+                update_messages(plan, place, chosen.shards(place)).peak_bytes});
   return predicted;
 }
 

@@ -6,6 +6,8 @@
 
 #include "core/base/error.h"
 #include "core/run/lesson.h"
+#include "lessons/07_sequence_parallel/sequence_lesson.h"
+#include "lessons/15_3d/composition.h"
 
 namespace lockstep {
 
@@ -22,17 +24,79 @@ inline LessonInfo three_axes(const std::string& name, const std::string& questio
           .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
 }
 
+/// Throws UsageError unless groups of --shard ranks can share the states of a stage.
+inline void check_shard(const Options& options, const Composition& chosen) {
+  const int dp = options.run.dp, shard = chosen.shard;
+  if (shard == 0) return;
+  if (chosen.zero == 0)
+    throw UsageError(fmt::format(
+        "--shard {} with --zero 0: plain data parallelism divides nothing; leave --shard out, or "
+        "use --zero 1, 2 or 3",
+        shard));
+  if (shard > 1 && dp % shard == 0) return;
+  std::string ways;
+  const auto offer = [&](int size) {
+    ways += fmt::format("{}--shard {}", ways.empty() ? "" : " or ", size);
+  };
+  const auto works = [&](int size) { return size > 1 && dp % size == 0; };
+  int fewer = std::min(shard, dp), more = shard;
+  while (fewer > 1 && !works(fewer)) --fewer;
+  while (more <= dp && !works(more)) ++more;
+  if (works(fewer)) offer(fewer);
+  if (more != fewer && works(more)) offer(more);
+  if (dp == 1) ways = "--dp 2 or more, or leave it out";
+  throw UsageError(
+      fmt::format("--shard {} with --dp {}: the ranks of dp form equal groups of at least two that "
+                  "share the states; use {}",
+                  shard, dp, ways));
+}
+
 /// Throws UsageError for options that the lesson does not support.
-inline void check_three_axes(const Options& options, int bucket_bytes) {
-  if (bucket_bytes < 1)
+inline void check_three_axes(const Options& options, const Composition& chosen) {
+  if (chosen.bucket_bytes < 1)
     throw UsageError(
         fmt::format("--bucket {}: a bucket has at least one layer's gradients; give at least "
                     "1 byte, such as --bucket 200000",
-                    bucket_bytes));
+                    chosen.bucket_bytes));
+  if (chosen.zero < 0 || chosen.zero > 3)
+    throw UsageError(
+        fmt::format("--zero {}: ZeRO has stages 1 to 3, and 0 is plain data parallelism; use "
+                    "--zero {}",
+                    chosen.zero, chosen.zero < 0 ? 0 : 3));
+  check_shard(options, chosen);
+  if (chosen.sequence_parallel) check_sequence_shards(options);
   if (options.platform.clock.times().any())
     throw UsageError(
         "--time: the time of a whole action does not determine when its layers communicate; leave "
         "it out, and set the costs with --cluster");
 }
+
+/// The lesson's own flags.
+class Flags3D {
+ public:
+  /// Adds the flags and their checks to a lesson, which must outlive this object.
+  explicit Flags3D(Lesson& lesson)
+      : sequence_(lesson.flag("--sequence-parallel", false,
+                              "tp ranks also divide the tokens between the products (lesson 7)")),
+        zero_(lesson.flag("--zero", 0,
+                          "dp ranks divide the optimizer's states (1), also the gradients (2), "
+                          "also the parameters (3), or nothing (0)")),
+        shard_(lesson.flag("--shard", 0,
+                           "with --zero: how many neighbouring dp ranks share one copy of the "
+                           "states; the others replicate it (0: all of dp share one copy)")),
+        bucket_(lesson.flag("--bucket", 50'000, "minimum bytes of gradients in a bucket")) {
+    lesson.check([this](const Options& options) { check_three_axes(options, chosen()); });
+  }
+
+  /// Returns the values, once the lesson has parsed its flags.
+  Composition chosen() const {
+    return {
+        .sequence_parallel = sequence_, .zero = zero_, .shard = shard_, .bucket_bytes = bucket_};
+  }
+
+ private:
+  const bool& sequence_;
+  const int &zero_, &shard_, &bucket_;
+};
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <random>
+
 #include "tests/support/mesh_checks.h"
 #include "tests/support/meta_checks.h"
 
@@ -12,58 +14,141 @@ using namespace lockstep::testing;
 namespace {
 
 /// Checks a run against one device, and against a second run, which must have the same bits.
-void check_twice(const Options& options) {
+void check_twice(const Options& options, const Composition& chosen) {
   Outcome outcomes[2];
   for (Outcome& outcome : outcomes)
     CHECK(on_all(options, [&](Rank& rank) {
-            return check_mesh(rank, options, rank.id == 0 ? &outcome : nullptr);
+            return check_mesh(rank, options, chosen, rank.id == 0 ? &outcome : nullptr);
           }) == "");
   CHECK(compare(outcomes[0].losses, outcomes[0].parameters,
                 {outcomes[1].losses, outcomes[1].parameters})
             .bitwise);
 }
+void check_twice(const MeshShape& shape, const Composition& chosen, bool tied = false,
+                 float clip = 0) {
+  check_twice(small_mesh(shape, tied, clip, chosen), chosen);
+}
 
 constexpr MeshShape shapes[] = {{2, 2, 2}, {1, 2, 4}, {4, 1, 2}, {2, 4, 1}};
+
+Composition with_zero(int stage, int shard = 0) {
+  return {.zero = stage, .shard = shard, .bucket_bytes = small_buckets};
+}
 
 }  // namespace
 
 TEST_CASE("dp x pp x tp: near one device, bytes and memory as derived, repeatable") {
-  for (const MeshShape& shape : shapes) check_twice(small_mesh(shape));
+  for (const int zero : {0, 1, 2, 3})
+    for (const MeshShape& shape : shapes) check_twice(shape, with_zero(zero));
 }
 
 // The momentum after one step shows the clipped gradients, and so the norm: it must count each
-// element once, although tp ranks have replicas of some parameters, dp ranks of all, and both ends
-// of the pipeline have the tied table.
+// element once, although tp ranks have replicas of some parameters, dp ranks of all or of none, and
+// both ends of the pipeline have the tied table.
 TEST_CASE("dp x pp x tp with the norm of the whole model, and with tied weights") {
-  for (const MeshShape& shape : shapes) {
-    check_twice(small_mesh(shape, /*tied=*/false, /*clip=*/0.5F));
-    check_twice(small_mesh(shape, /*tied=*/true, /*clip=*/0.5F));
-  }
-  check_twice(small_mesh({1, 3, 3}, /*tied=*/true));
+  for (const int zero : {0, 1, 2, 3})
+    for (const MeshShape& shape : shapes) {
+      check_twice(shape, with_zero(zero), /*tied=*/false, /*clip=*/0.5F);
+      check_twice(shape, with_zero(zero), /*tied=*/true, /*clip=*/0.5F);
+    }
+  check_twice(MeshShape{1, 3, 3}, with_zero(0), /*tied=*/true);
+  check_twice(MeshShape{3, 2, 1}, with_zero(3), /*tied=*/true);
 }
 
 TEST_CASE("dp x pp x tp in any order of the axes, and in bf16") {
-  Options options = small_mesh({2, 2, 2}, /*tied=*/true, /*clip=*/0.5F);
-  options.run.order = "pp,dp,tp,cp";
-  check_twice(options);
-  options.run.model.dtype = DType::bf16;
-  check_twice(options);
+  for (const int zero : {0, 1, 2, 3}) {
+    Options options = small_mesh({2, 2, 2}, /*tied=*/true, /*clip=*/0.5F);
+    options.run.order = "pp,dp,tp,cp";
+    check_twice(options, with_zero(zero));
+    options.run.model.dtype = DType::bf16;
+    check_twice(options, with_zero(zero));
+  }
+}
+
+TEST_CASE("hybrid sharding: rows of dp ranks share the states, columns replicate them") {
+  for (const int zero : {1, 2, 3})
+    for (const bool tied : {false, true}) {
+      const float clip = tied ? 0.5F : 0;
+      check_twice(MeshShape{4, 1, 2}, with_zero(zero, 2), tied, clip);
+      check_twice(MeshShape{4, 2, 1}, with_zero(zero, 2), tied, clip);
+    }
+  check_twice(MeshShape{6, 1, 1}, with_zero(3, 3));
+}
+
+TEST_CASE("sequence parallelism on the mesh") {
+  for (const int zero : {0, 1, 2, 3})
+    for (const MeshShape& shape : {MeshShape{2, 2, 2}, {1, 2, 4}, {4, 1, 2}}) {
+      Composition chosen = with_zero(zero, shape.dp == 4 && zero > 0 ? 2 : 0);
+      chosen.sequence_parallel = true;
+      const bool tied = zero % 2 == 1;
+      check_twice(shape, chosen, tied, tied ? 0.5F : 0);
+    }
 }
 
 TEST_CASE("meta: dp x pp x tp matches the CPU's times, bytes, memory and trace") {
-  for (const bool tied : {false, true}) {
-    Options options = small_mesh({2, 2, 2}, tied, tied ? 0.5F : 0);
+  for (const int zero : {0, 1, 2, 3}) {
+    const bool tied = zero % 2 == 1;
+    Composition chosen = with_zero(zero, zero == 3 ? 2 : 0);
+    chosen.sequence_parallel = zero >= 2;
+    Options options = small_mesh({zero == 3 ? 4 : 2, 2, 2}, tied, tied ? 0.5F : 0, chosen);
     Cluster cluster = Cluster::load("classroom");
     cluster.ranks_per_node = 2;
     options.platform.clock = Clock::modelled(cluster);
     CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
             const Corpus corpus = copies_corpus(options.run.model);
-            OnMesh mine{rank, options};
+            OnMesh mine{rank, options, chosen};
             for (int step = 0; step < 2; ++step) {
               rank.trace.set_step(step);
               mine.train(corpus, step);
               note();
             }
+          }) == "");
+  }
+}
+
+// On the meta device, which counts every byte but computes nothing.
+TEST_CASE("random meshes and techniques: bytes and peaks as derived") {
+  std::mt19937 random{15};
+  const auto up_to = [&](int n) {
+    return 1 + static_cast<int>(random() % static_cast<unsigned>(n));
+  };
+  for (int trial = 0; trial < 200; ++trial) {
+    const MeshShape shape{up_to(6), up_to(4), up_to(4)};
+    Composition chosen{.sequence_parallel = up_to(2) == 1,
+                       .zero = up_to(4) - 1,
+                       .bucket_bytes = up_to(3) == 1 ? 1 : 1000 * up_to(60)};
+    if (const int size = up_to(shape.dp); chosen.zero > 0 && shape.dp % size == 0)
+      chosen.shard = size;
+    Options options = on_meta(small_mesh(shape, up_to(2) == 1, up_to(2) == 1 ? 0.5F : 0, chosen));
+    options.output.trace = "none";
+    const char* orders[] = {"tp,cp,dp,pp", "pp,dp,cp,tp", "dp,tp,pp,cp"};
+    options.run.order = orders[up_to(3) - 1];
+    options.run.model = {.layers = shape.pp + up_to(4) - 1,
+                         .hidden = 0,
+                         .heads = shape.tp * up_to(2),
+                         .sequence = shape.tp * up_to(4),
+                         .vocabulary = 256 + up_to(30),
+                         .tied = options.run.model.tied,
+                         .dtype = up_to(3) == 1 ? DType::bf16 : DType::f32};
+    options.run.model.hidden = options.run.model.heads * up_to(9);
+    options.run.microbatches = {up_to(5)};
+    options.run.batch = shape.dp * options.run.microbatches.front() * up_to(2);
+    CAPTURE(trial);
+    CHECK(on_all(options, [&](Rank& rank) {
+            std::string wrong;
+            const Corpus corpus = copies_corpus(options.run.model);
+            OnMesh mine{rank, options, chosen};
+            for (int step = 0; step < 2; ++step) {
+              const BytesSent before = rank.transport->bytes_sent();
+              rank.memory.reset_peak();
+              mine.train(corpus, step);
+              compare_with_prediction(rank, before, mine.predicted, [&](const std::string& what) {
+                wrong +=
+                    fmt::format("{}, {}, m {}, rank {}: {}\n", rank.plan.mesh.json(),
+                                text_of(chosen), options.run.microbatches.front(), rank.id, what);
+              });
+            }
+            return wrong;
           }) == "");
   }
 }

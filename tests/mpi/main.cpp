@@ -109,12 +109,17 @@ int main() {
         check(shared, [&](Rank& rank) { return check_tensors(rank, shared, sharing); });
       }
     for (const MeshShape& shape :
-         {MeshShape{2, 2, 2}, {1, 2, 4}, {1, 2, 2}, {1, 3, 1}, {2, 2, 1}}) {
+         {MeshShape{2, 2, 2}, {4, 1, 2}, {1, 2, 2}, {1, 3, 1}, {2, 2, 1}, {2, 1, 1}}) {
       if (shape.dp * shape.pp * shape.tp != p) continue;
-      for (const bool tied : {false, true}) {
-        const Options mesh = small_mesh(shape, tied, tied ? 0.5F : 0);
-        check(mesh, [&](Rank& rank) { return check_mesh(rank, mesh); });
-      }
+      for (const bool tied : {false, true})
+        for (const int zero : {0, 1, 2, 3}) {
+          const Composition chosen{.sequence_parallel = tied && shape.tp > 1 && zero % 2 == 1,
+                                   .zero = zero,
+                                   .shard = shape.dp == 4 && zero > 0 ? 2 : 0,
+                                   .bucket_bytes = small_buckets};
+          const Options mesh = small_mesh(shape, tied, tied ? 0.5F : 0, chosen);
+          check(mesh, [&](Rank& rank) { return check_mesh(rank, mesh, chosen); });
+        }
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());

@@ -4,13 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "core/model/adamw.h"
 #include "core/pipeline/executor.h"
 #include "core/pipeline/update.h"
-#include "lessons/02_data_parallel/data_parallel.h"
-#include "lessons/06_tensor_parallel/tensor_parallel.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "lessons/15_3d/prediction.h"
+#include "lessons/15_3d/replicas.h"
 #include "tests/support/copies_checks.h"
 
 /// Requirements on data, pipeline and tensor parallelism on one mesh, in a form that both threads
@@ -23,7 +21,8 @@ struct MeshShape {
 
 /// A model that is small enough to train a few times but still learns. tp may be 1, 2, 3, 4 or 8,
 /// and pp at most 4; neither divides the vocabulary or the layers.
-inline Options small_mesh(const MeshShape& mesh, bool tied = false, float clip = 0) {
+inline Options small_mesh(const MeshShape& mesh, bool tied = false, float clip = 0,
+                          const Composition& chosen = {}) {
   Options options;
   options.run.ranks = mesh.dp * mesh.pp * mesh.tp;
   options.run.dp = mesh.dp;
@@ -31,7 +30,7 @@ inline Options small_mesh(const MeshShape& mesh, bool tied = false, float clip =
   options.run.tp = mesh.tp;
   options.run.model = {
       .layers = 5, .hidden = 48, .heads = 24, .sequence = 12, .vocabulary = 257, .tied = tied};
-  options.run.builder = std::make_shared<const TensorParallel>();
+  options.run.builder = lockstep::builder_of(chosen);
   options.run.microbatches = {3};
   options.run.batch = 12;
   options.run.steps = 20;
@@ -41,30 +40,39 @@ inline Options small_mesh(const MeshShape& mesh, bool tied = false, float clip =
   return options;
 }
 
+/// A bucket size that gives a stage of small_mesh() several buckets.
+constexpr std::int64_t small_buckets = 20'000;
+
+inline std::string text_of(const Composition& chosen) {
+  return fmt::format("--zero {} --shard {} --bucket {}{}", chosen.zero, chosen.shard,
+                     chosen.bucket_bytes, chosen.sequence_parallel ? " --sequence-parallel" : "");
+}
+
 /// One rank of a run, as in the lesson.
 class OnMesh {
  public:
-  static constexpr std::int64_t bucket_bytes = 20'000;
-
-  OnMesh(Rank& rank, const Options& options)
+  OnMesh(Rank& rank, const Options& options, const Composition& chosen)
       : schedule(one_f_one_b(options.run.pp, options.run.microbatches.front())),
-        predicted(predict_3d(rank.plan, rank.place, schedule, bucket_bytes)),
+        predicted(predict_3d(rank.plan, rank.place, schedule, chosen)),
         rank_(rank),
         options_(options),
-        stage(rank.plan, rank.place, rank.device, Storage::own, &rank.groups),
-        optimizer(stage.parameters(), rank.device, options.run.optimizer),
-        replicas_(stage, rank.group(Axis::dp), bucket_bytes),
-        update_(rank.endpoint, rank.group(Axis::pp), rank.plan, {&stage}, optimizer),
+        chosen_(chosen),
+        stage(rank.plan, rank.place, rank.device, storage_of(chosen), &rank.groups),
+        replicas(stage, rank.endpoint, rank.groups, rank.plan, rank.place, chosen),
+        update_(rank.endpoint, rank.group(Axis::pp), rank.plan, {&stage}, replicas.adamw(),
+                chosen.shards(rank.place)),
         pipeline_(rank.endpoint, rank.group(Axis::pp), schedule, {&stage},
-                  rank.plan.boundary(schedule.microbatches)) {}
+                  boundary_of(rank.plan, schedule.microbatches, chosen)) {}
 
   std::optional<double> train(const Corpus& corpus, int step) {
-    stage.zero_gradients();
+    replicas.zero_gradients();
     Batch mine = corpus.batch(options_.run.seed, step, rank_.plan.samples(rank_.place));
     move_to(rank_.device, mine);
     const std::optional<double> loss = pipeline_.step(mine);
-    replicas_.sum_gradients();
+    replicas.sum_gradients();
+    if (chosen_.sequence_parallel) sum_layernorms(stage, replicas.parts(), rank_.group(Axis::tp));
     update_.step();
+    replicas.share_parameters();
     return loss;
   }
 
@@ -74,13 +82,13 @@ class OnMesh {
  private:
   Rank& rank_;
   const Options& options_;
+  Composition chosen_;
 
  public:
   Gpt stage;
-  AdamW optimizer;
+  Replicas replicas;
 
  private:
-  DataParallel replicas_;
   PipelineUpdate update_;
   PipelineExecutor pipeline_;
 };
@@ -116,13 +124,15 @@ inline std::vector<NamedValues> first_momentum(const Options& options) {
 
 /// Trains, and compares the results with one device's and each step's bytes and memory peaks with
 /// the derived values. Returns the errors found on this rank. The results are returned on rank 0.
-inline std::string check_mesh(Rank& rank, const Options& options, Outcome* outcome = nullptr) {
+inline std::string check_mesh(Rank& rank, const Options& options, const Composition& chosen,
+                              Outcome* outcome = nullptr) {
   std::string wrong;
   const auto complain = [&](const std::string& what) {
-    wrong += fmt::format("{}, rank {}: {}\n", rank.plan.mesh.json(), rank.id, what);
+    wrong +=
+        fmt::format("{}, {}, rank {}: {}\n", rank.plan.mesh.json(), text_of(chosen), rank.id, what);
   };
   const Corpus corpus = copies_corpus(options.run.model);
-  OnMesh mine{rank, options};
+  OnMesh mine{rank, options, chosen};
   RankResults record{.rank = rank.id};
   std::vector<NamedValues> momentum;
   for (int step = 0; step < options.run.steps; ++step) {
@@ -131,7 +141,7 @@ inline std::string check_mesh(Rank& rank, const Options& options, Outcome* outco
     const std::optional<double> loss = mine.train(corpus, step);
     if (loss && rank.place.coordinate(Axis::tp) == 0) record.losses.emplace_back(step, *loss);
     if (step == 0)
-      for (const AdamW::Moments& each : mine.optimizer.moments())
+      for (const AdamW::Moments& each : mine.replicas.adamw().moments())
         momentum.push_back(named(rank.device, *each.parameter, each.momentum));
     if (step > 1) continue;  // later steps do not differ
     for (const MemoryCategory category : all_memory_categories) {
@@ -145,7 +155,7 @@ inline std::string check_mesh(Rank& rank, const Options& options, Outcome* outco
       complain(fmt::format("sent {}, derived {}", text_of(sent), text_of(derived)));
   }
   std::vector<NamedValues> values;
-  for (const Parameter* each : mine.stage.parameters())
+  for (const Parameter* each : mine.replicas.parts())
     values.push_back(named(rank.device, *each, each->master ? each->master : each->value));
 
   std::vector<RankResults> records;

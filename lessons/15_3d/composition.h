@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/plan/flat_layout.h"
+#include "lessons/05_zero_3/zero_3.h"
+#include "lessons/07_sequence_parallel/sequence_parallel.h"
+
+namespace lockstep {
+
+/// The techniques that a run uses along each axis of its mesh. (Along pp, it is always 1F1B.)
+struct Composition {
+  bool sequence_parallel = false;  ///< along tp: lesson 7's layers, otherwise lesson 6's
+  int zero = 0;                    ///< along dp: lesson 2, or ZeRO 1, 2 or 3 (lessons 3 to 5)
+  int shard = 0;                   ///< dp ranks that share one copy of the states; 0: all of them
+  std::int64_t bucket_bytes = 50'000;
+
+  /// Returns the number of ranks in each group that shares or, without ZeRO, sums gradients.
+  int sharers(const Place& place) const { return shard > 0 ? shard : place.size(Axis::dp); }
+  /// Returns the number of ranks among which each stage's optimizer states are divided.
+  int shards(const Place& place) const { return zero > 0 ? sharers(place) : 1; }
+};
+
+inline std::shared_ptr<const ModelBuilder> builder_of(const Composition& chosen) {
+  if (chosen.sequence_parallel) return std::make_shared<const SequenceParallel>();
+  return std::make_shared<const TensorParallel>();
+}
+
+/// Returns the layout of a stage's parameters, which is the same on all its replicas.
+inline FlatLayout layout_of(const Plan& plan, const Place& place, const Composition& chosen) {
+  return {plan.units(place, place.only_stage()), chosen.sharers(place), chosen.bucket_bytes};
+}
+
+/// Returns the tensor that the ranks of one stage send to the ranks of the next.
+inline Boundary boundary_of(const Plan& plan, int microbatches, const Composition& chosen) {
+  return chosen.sequence_parallel ? sequence_boundary(plan, microbatches)
+                                  : plan.boundary(microbatches);
+}
+
+/// Returns how far ZeRO-3 prefetches on a stage of a 1F1B pipeline. Only on the last stage is each
+/// microbatch's backward pass certain to follow its forward pass.
+inline PrefetchTo prefetch_on(const Plan& plan, const Place& place) {
+  return place.only_stage() + 1 == plan.stages() ? PrefetchTo::end_of_microbatch
+                                                 : PrefetchTo::end_of_pass;
+}
+
+}  // namespace lockstep
