@@ -21,13 +21,13 @@ int main(int argc, char** argv) {
   return lesson.run([&](Rank& rank) {
     const Composition chosen = flags.chosen();
     Group& stages = rank.group(Axis::pp);
-    Gpt stage{rank.plan, rank.place, rank.device, storage_of(chosen), &rank.groups};  // 6 or 7
-    Replicas replicas{stage,     rank.endpoint, rank.groups,
-                      rank.plan, rank.place,    chosen};  // lesson 2, 3, 4 or 5
+    const int shards = chosen.shards(rank.place);
+    // Lesson 6 or 7 along tp, lesson 2, 3, 4 or 5 along dp, and lesson 9 along pp.
+    Gpt stage{rank.plan, rank.place, rank.device, storage_of(chosen), &rank.groups};
+    Replicas replicas{stage, rank.endpoint, rank.groups, rank.plan, rank.place, chosen};
     AdamW& optimizer = replicas.adamw();
     lesson.load(rank, replicas.held(), optimizer);
-    PipelineUpdate update{rank.endpoint, stages,    rank.plan,
-                          {&stage},      optimizer, chosen.shards(rank.place)};  // lesson 9
+    PipelineUpdate update{rank.endpoint, stages, rank.plan, {&stage}, optimizer, shards};
     rank.trace.metadata("plan", rank.plan.json(rank.place));
 
     for (const Phase& phase : lesson.phases()) {

@@ -59,6 +59,14 @@ claim 'a trace of GPUs has messages' grep -q '"name":"recv"' "$scratch/run/trace
 lesson 08 3 --ranks 3 --microbatches 2 --batch 4 --clock modelled
 claim 'GPipe on three GPUs, on the modelled clock: good' ended 0
 claim 'GPipe on three GPUs: every bit' says 'bitwise equal'
+for flags in '--dp 2 --pp 2 --tp 1 --zero 3' '--dp 2 --pp 1 --tp 2 --zero 1 --sequence-parallel' \
+  '--dp 1 --pp 2 --tp 2 --tied --clip 0.5' '--dp 2 --pp 2 --tp 1 --zero 2 --tied --clip 0.5' \
+  '--dp 4 --pp 1 --tp 1 --zero 3 --shard 2'; do
+  # shellcheck disable=SC2086  # several flags
+  lesson 15 2 --ranks 4 --microbatches 1 --batch 4 $flags
+  claim "lesson 15 by NCCL, $flags: good" ended 0
+  claim "lesson 15, $flags: parity" says 'parity with one device over 3 steps'
+done
 lesson 14 2 --precision bf16 --batch 4 --parity off
 claim 'lesson 14 on a GPU' ended 0
 

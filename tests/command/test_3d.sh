@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Lesson 15 on the command line: each technique along dp and tp, and the flags it refuses. Prints
+# "N passed, N failed".
+#
+#   test_3d.sh FOLDER LAUNCH...      FOLDER has the lessons' programs, LAUNCH is threads, mpi
+set -uo pipefail
+# shellcheck source=claims.sh
+source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
+folder=$1
+shift
+
+lesson() { # FLAGS...: with a small model
+  run "$folder/lesson_15_3d" --trace none --clock modelled --layers 4 --hidden 32 --sequence 32 --steps 6 "$@"
+}
+# Every predicted figure was observed: no cell reads "predicted / observed".
+as_predicted() {
+  local rows
+  rows=$(grep -E '^  ranks? [0-9]+ ' <<<"$out" | grep 'B =') && [[ -n $rows && $rows != *' / '* ]]
+}
+
+for launch in "$@"; do
+  for flags in '--zero 1 --tied --clip 0.5' '--zero 2 --sequence-parallel' '--zero 3 --tied --clip 0.5 --sequence-parallel' \
+    '--zero 3 --dp 4 --tp 2 --shard 2' '--sequence-parallel --precision bf16'; do
+    # shellcheck disable=SC2086  # several flags
+    lesson --launch "$launch" $flags
+    claim "$flags ($launch) ends well" ended 0
+    claim "$flags ($launch): bytes and memory are as predicted" as_predicted
+    claim "$flags ($launch) tells its parity" says 'parity with one device over 6 steps'
+  done
+done
+lesson --device meta --zero 3 --ranks 16 --dp 4 --pp 2 --tp 2 --shard 2
+claim "the meta device: ends well" ended 0
+claim "the meta device: bytes and memory are as predicted" as_predicted
+
+refuse() { # FLAGS... -- WORDS...
+  local flags=() word
+  while [[ $1 != -- ]]; do flags+=("$1"); shift; done
+  shift
+  lesson "${flags[@]}"
+  claim "${flags[*]} is refused" ended 2
+  claim "${flags[*]} is refused in one line" complains_in_one_line
+  claim "${flags[*]} is refused on stderr alone" says_nothing
+  for word in "$@"; do claim "${flags[*]}: says $word" complains "$word"; done
+}
+refuse --zero 4 -- '--zero 4' 'use --zero 3'
+refuse --zero -1 -- '--zero -1' 'use --zero 0'
+refuse --shard 2 -- '--shard 2 with --zero 0' 'leave --shard out'
+refuse --zero 3 --dp 6 --shard 4 -- '--shard 4 with --dp 6' 'use --shard 3 or --shard 6'
+refuse --zero 1 --dp 6 --shard 1 -- '--shard 1 with --dp 6' 'use --shard 2'
+refuse --zero 1 --dp 4 --shard 9 -- '--shard 9 with --dp 4' 'use --shard 4'
+refuse --zero 1 --dp 1 --tp 2 --shard 2 -- '--shard 2 with --dp 1' 'leave it out'
+refuse --sequence-parallel --tp 4 --sequence 30 -- '--sequence 30 with --tp 4' '--sequence 28 or --sequence 32'
+refuse --bucket 0 -- '--bucket 0' 'at least 1 byte'
+refuse --dp 2 --pp 2 --tp 3 -- '--tp 3 with --heads 4' '--tp 2'
+conclude
