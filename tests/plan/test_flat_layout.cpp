@@ -194,6 +194,36 @@ TEST_CASE("a unit's frozen and trained parameters, or different dtypes, get sepa
   CHECK_THROWS_AS(layout.buckets_of(2), std::out_of_range);
 }
 
+TEST_CASE("a tied table on two stages has the same shards on both, beside nothing else") {
+  for (const int shards : {2, 3, 4})
+    for (const std::int64_t bytes : {1, 3'000, 1'000'000}) {
+      GptConfig config{.layers = 3, .hidden = 8, .heads = 2, .sequence = 4, .vocabulary = 21};
+      config.tied = true;
+      const Plan plan{config, Mesh{2, {1, 1, 1, 2}}};
+      const FlatLayout first{plan.units(plan.place(0), 0), shards, bytes};
+      const FlatLayout last{plan.units(plan.place(1), 1), shards, bytes};
+      const auto table_of = [](const FlatLayout& layout) {
+        return layout.buckets()[layout.bucket_holding(token_table_order)];
+      };
+      const FlatLayout::Bucket ours = table_of(first), theirs = table_of(last);
+      CHECK(ours.slots.size() == 1);
+      CHECK(ours.elements == theirs.elements);
+      for (int i = 0; i < shards; ++i) {
+        const auto mine = first.shard(ours, i), other = last.shard(theirs, i);
+        REQUIRE(mine.size() == other.size());
+        for (std::size_t p = 0; p < mine.size(); ++p)
+          CHECK(FlatLayout::slice(ours, mine[p]) == FlatLayout::slice(theirs, other[p]));
+      }
+      // The unit's other parameters are in a bucket that they share with no other unit.
+      CHECK(first.buckets_of(0).size() == 2);
+      CHECK(last.buckets_of(config.layers + 1).size() == 2);
+      for (const FlatLayout* layout : {&first, &last})
+        for (const FlatLayout::Bucket& bucket : layout->buckets())
+          CHECK((bucket.units.size() == 1 || bucket.last_unit() > 0));
+      CHECK(first.units() == std::vector{2, 1, 0});
+    }
+}
+
 TEST_CASE("an impossible layout gives one line") {
   std::mt19937 random{12};
   const AnyUnits any{random};

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/plan/mesh.h"
+#include "core/plan/ranks_of_model.h"
 
 using namespace lockstep;
 
@@ -40,6 +41,28 @@ TEST_CASE("every axis divides the ranks into groups, whatever the order") {
       CHECK(std::set<int>(seen.begin(), seen.end()).size() == 24);
     }
   }
+}
+
+TEST_CASE("rows of dp ranks share one copy of the states, columns have the same shard") {
+  GptConfig config;
+  Plan plan{config, Mesh{16, sizes(2, 1, 4, 2)}};
+  const auto sharers_of = [&](int rank, int shards) { return sharers(plan.place(rank), shards); };
+  CHECK(sharers_of(0, 2) == std::vector{0, 2});
+  CHECK(sharers_of(7, 2) == std::vector{5, 7});
+  CHECK(replicas_of_shard(plan.place(7), 2) == std::vector{3, 7});
+  CHECK(sharers_of(8, 4) == std::vector{8, 10, 12, 14});
+  CHECK(replicas_of_shard(plan.place(8), 4) == std::vector{8});
+  CHECK(replicas_of_shard(plan.place(8), 1) == std::vector{8, 10, 12, 14});
+  // Plain layers are not divided among tp ranks, so a model is on the stages and the sharers.
+  CHECK(ranks_of_model(plan, 0) == std::vector{0, 8});
+  CHECK(ranks_of_model(plan, 0, 2) == std::vector{0, 2, 8, 10});
+  for (int rank = 0; rank < 16; ++rank)
+    for (const int shards : {1, 2, 4}) {
+      for (const int member : sharers_of(rank, shards))
+        CHECK(sharers_of(member, shards) == sharers_of(rank, shards));
+      for (const int member : ranks_of_model(plan, rank, shards))
+        CHECK(ranks_of_model(plan, member, shards) == ranks_of_model(plan, rank, shards));
+    }
 }
 
 TEST_CASE("an omitted axis gets the remaining ranks; an impossible mesh is an error") {
