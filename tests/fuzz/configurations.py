@@ -46,6 +46,12 @@ def _prefetch(draw, model):
     return ','.join(map(str, sorted(draw.sample(range(4), draw.randint(1, 2)))))
 
 
+def _shard(draw, model):
+    dp = model['--dp']
+    rows = [size for size in range(2, dp + 1) if dp % size == 0]
+    return draw.choice(rows) if model['--zero'] > 0 and rows and draw.random() < 0.5 else False
+
+
 FEW = (1, 2, 2, 3, 4, 5, 8)
 FAMILIES = {
     'collectives': Family('lesson_01_collectives', {'': (2, 3, 4, 5, 6, 7, 8)}, {
@@ -66,6 +72,9 @@ FAMILIES = {
     'mixed precision': Family('lesson_14_mixed_precision', {'dp': (1, 2, 3, 4)}, {
         '--recompute': lambda draw, model: draw.choice(('none', 'selective', 'full')), '--bucket': _bucket},
         precisions=('f32', 'bf16', 'f16')),
+    '3D': Family('lesson_15_3d', {'dp': (1, 2, 2, 3, 4), 'pp': (1, 2, 2), 'tp': (1, 2, 2)}, {
+        '--zero': lambda draw, model: draw.randint(0, 3), '--shard': _shard, '--bucket': _bucket,
+        '--sequence-parallel': lambda draw, model: draw.random() < 0.5}, clips=True, sharded_sequence=True),
 }
 
 
@@ -77,14 +86,14 @@ def draw_configuration(kind, seed, launches):
     flags = {'--seed': draw.randint(1, 1000), '--steps': draw.randint(1, 3)}
     if family.trains:
         _draw_model(draw, family, axes, flags)
+    if len(axes) > 1:
+        flags.update({f'--{axis}': size for axis, size in axes.items()})
     for flag, value in family.flags.items():
         drawn = value(draw, flags)
         if drawn is not False:
             flags[flag] = None if drawn is True else drawn
     configuration = Configuration(family.lesson, flags, axes)
     flags['--ranks'] = configuration.ranks
-    if len(axes) > 1:
-        flags.update({f'--{axis}': size for axis, size in axes.items()})
     flags['--launch'] = draw.choice(launches)
     flags['--clock'] = draw.choice(('wall', 'modelled'))
     if flags['--clock'] == 'modelled':
@@ -134,12 +143,16 @@ def make_impossible(configuration, seed):
         ways['--batch'] = flags['--batch'] + draw.randint(1, axes['dp'] - 1)
     if axes.get('tp', 1) > 1:
         ways['--heads'] = flags['--heads'] + draw.randint(1, axes['tp'] - 1)
-        if '--regather' in flags:
+        if '--regather' in flags or '--sequence-parallel' in flags:
             ways['--sequence'] = flags['--sequence'] + draw.randint(1, axes['tp'] - 1)
     if axes.get('pp', 1) > 1:
         ways['--layers'] = draw.randint(1, axes['pp'] - 1)
     if len(axes) > 1:
         ways['--tp'] = flags['--ranks'] + 1
+    if '--zero' in flags:
+        ways['--zero'] = 4
+        if flags['--zero'] > 0 and axes['dp'] > 1:
+            ways['--shard'] = axes['dp'] + 1
     configuration.impossible = draw.choice(sorted(ways))
     flags[configuration.impossible] = ways[configuration.impossible]
     return configuration
