@@ -58,11 +58,10 @@ inline void check_three_axes(const Options& options, const Composition& chosen) 
         fmt::format("--bucket {}: a bucket has at least one layer's gradients; give at least "
                     "1 byte, such as --bucket 200000",
                     chosen.bucket_bytes));
-  if (chosen.zero < 0 || chosen.zero > 3)
-    throw UsageError(
-        fmt::format("--zero {}: ZeRO has stages 1 to 3, and 0 is plain data parallelism; use "
-                    "--zero {}",
-                    chosen.zero, chosen.zero < 0 ? 0 : 3));
+  if (chosen.zero > 3)
+    throw UsageError(fmt::format(
+        "--zero {}: ZeRO has stages 1 to 3, and 0 is plain data parallelism; use --zero 3",
+        chosen.zero));
   check_shard(options, chosen);
   if (chosen.sequence_parallel) check_sequence_shards(options);
   if (options.platform.clock.times().any())

@@ -9,8 +9,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
 folder=$1
 shift
 
-lesson() { # FLAGS...: with a small model
-  run "$folder/lesson_15_3d" --trace none --clock modelled --layers 4 --hidden 32 --sequence 32 --steps 6 "$@"
+lesson() { # FLAGS...: with a small model, unless FLAGS say otherwise
+  local small=(--trace none --clock modelled --layers 4 --hidden 32 --steps 6)
+  [[ " $* " == *' --sequence '* ]] || small+=(--sequence 32)
+  run "$folder/lesson_15_3d" "${small[@]}" "$@"
 }
 # Every predicted figure was observed: no cell reads "predicted / observed".
 as_predicted() {
@@ -43,10 +45,10 @@ refuse() { # FLAGS... -- WORDS...
   for word in "$@"; do claim "${flags[*]}: says $word" complains "$word"; done
 }
 refuse --zero 4 -- '--zero 4' 'use --zero 3'
-refuse --zero -1 -- '--zero -1' 'use --zero 0'
+refuse --zero -1 -- '--zero -1' 'at least 0'
 refuse --shard 2 -- '--shard 2 with --zero 0' 'leave --shard out'
-refuse --zero 3 --dp 6 --shard 4 -- '--shard 4 with --dp 6' 'use --shard 3 or --shard 6'
-refuse --zero 1 --dp 6 --shard 1 -- '--shard 1 with --dp 6' 'use --shard 2'
+refuse --zero 3 --dp 6 --batch 24 --shard 4 -- '--shard 4 with --dp 6' 'use --shard 3 or --shard 6'
+refuse --zero 1 --dp 6 --batch 24 --shard 1 -- '--shard 1 with --dp 6' 'use --shard 2'
 refuse --zero 1 --dp 4 --shard 9 -- '--shard 9 with --dp 4' 'use --shard 4'
 refuse --zero 1 --dp 1 --tp 2 --shard 2 -- '--shard 2 with --dp 1' 'leave it out'
 refuse --sequence-parallel --tp 4 --sequence 30 -- '--sequence 30 with --tp 4' '--sequence 28 or --sequence 32'
