@@ -10,15 +10,15 @@
 namespace lockstep {
 
 /// The two groups of hybrid sharding (PyTorch FSDP's HYBRID_SHARD: Zhao 2023, section 3.2.2). The
-/// ranks of the dp axis form a grid. A row has one copy of the model's states, divided among its
-/// `sharers`, usually the ranks of a node. A column has one shard, of which its ranks are
-/// `replicas`:
+/// ranks of the dp axis form a grid. The ranks of a row, usually those of a node, share one copy of
+/// the states (sharers). The ranks of a column have the same shard (replicas):
 ///
-///               node 0          node 1
-///     sharers   shard 0, 1      shard 0, 1
+///                     shard 0    shard 1
+///     row of node 0   dp rank 0  dp rank 1
+///     row of node 1   dp rank 2  dp rank 3
 ///
-/// ZeRO's own collectives run within a row. Once per step, each column sums its gradients: an
-/// all-reduce of 1/N of the model is all that the slow links between nodes carry.
+/// ZeRO's own collectives run within a row. Once per step, each column sums its gradients. With N
+/// ranks in a row, this all-reduce of 1/N of the gradients is all that a rank sends between nodes.
 class HybridGroups {
  public:
   /// All ranks of the run must create their HybridGroups at the same point of the program. `size`,

@@ -108,10 +108,11 @@ inline std::int64_t peak_in_flight(const Plan& plan, const Place& place, const S
   const auto reach = [&](std::int64_t more) { peak = std::max(peak, messages + reducing + more); };
 
   const auto reduce_buckets = [&] {
-    // ZeRO-2 and 3 have one bucket in flight; the first bucket waits for the last microbatch's
+    // ZeRO-2 and 3 have one bucket in flight. Before the first bucket, they wait for the previous
+    // microbatch's last one.
     if (chosen.zero >= 2) reducing = 0;
     for (const int unit : layout.units()) {
-      if (unit > 0) reach(exchange);  // of the unit's own backward pass
+      if (unit > 0) reach(exchange);  // the unit's layers, before its buckets leave
       for (const std::size_t b : layout.buckets_of(unit)) {
         const FlatLayout::Bucket& bucket = layout.buckets()[b];
         if (bucket.last_unit() != unit) continue;
