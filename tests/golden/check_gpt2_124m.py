@@ -17,9 +17,11 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 RATE, DECAY = 1e-4, 0.1
-# lesson, ranks, sequences per step (all the same), microbatches
-RUNS = [("02_data_parallel", 1, 1, 1), ("09_1f1b", 3, 1, 1), ("02_data_parallel", 2, 2, 1), ("05_zero_3", 3, 3, 1),
-        ("08_gpipe", 2, 2, 2), ("09_1f1b", 4, 1, 1)]
+# The lesson and its flags; all sequences of a batch are the same.
+RUNS = ["02_data_parallel --ranks 1 --batch 1 --overlap overlap", "15_3d --dp 1 --pp 1 --tp 1 --batch 1 --microbatches 1",
+        "15_3d --dp 2 --pp 2 --tp 2 --batch 4 --microbatches 2", "15_3d --dp 1 --pp 3 --tp 4 --batch 1 --microbatches 1",
+        "15_3d --dp 2 --pp 1 --tp 2 --batch 2 --microbatches 1 --zero 3 --sequence-parallel",
+        "05_zero_3 --ranks 3 --batch 3 --prefetch 1", "09_1f1b --ranks 4 --batch 1 --microbatches 1 --compare 0"]
 
 
 def make_oracle(folder):
@@ -55,15 +57,12 @@ with tempfile.TemporaryDirectory(dir=sys.argv[2] if len(sys.argv) > 2 else None)
     loss, stepped = make_oracle(folder)
     print(f"transformers: {sum(p.numel() for p in stepped.values()):,} parameters, loss {loss:.7f}", flush=True)
     first, worst = None, 0.0
-    for lesson, ranks, batch, microbatches in RUNS:
+    for run in RUNS:
         ours = folder / "ours"
-        subprocess.run([str(build / "lessons" / f"lesson_{lesson}"), "--load", str(folder / "theirs"), "--tokens",
-                        str(folder / "tokens.bin"), "--ranks", str(ranks), "--batch", str(batch), "--microbatches",
-                        str(microbatches), "--steps", "1", "--lr", str(RATE), "--parity", "off", "--trace", "none", "--quiet",
-                        "--report", str(folder / "report.json"), "--export", str(ours),
-                        *(["--overlap", "overlap"] if lesson.startswith("02") else []),
-                        *(["--prefetch", "1"] if lesson.startswith("05") else []),
-                        *(["--compare", "0"] if lesson.startswith("09") else [])], check=True)
+        lesson, *flags = run.split()
+        subprocess.run([str(build / "lessons" / f"lesson_{lesson}"), *flags, "--load", str(folder / "theirs"), "--tokens",
+                        str(folder / "tokens.bin"), "--steps", "1", "--lr", str(RATE), "--parity", "off", "--trace", "none",
+                        "--quiet", "--report", str(folder / "report.json"), "--export", str(ours)], check=True)
         observed = json.loads((folder / "report.json").read_text())["losses"][0]
         read, info = GPT2LMHeadModel.from_pretrained(ours, output_loading_info=True)
         assert not info["missing_keys"] and not info["unexpected_keys"], info
@@ -74,7 +73,7 @@ with tempfile.TemporaryDirectory(dir=sys.argv[2] if len(sys.argv) > 2 else None)
         first = first or values
         spread = max(distance(values[name], first[name]) for name in values)
         difference = abs(observed - loss) / loss
-        print(f"{lesson}, {ranks} ranks: loss {observed:.7f}, relative difference {difference:.1e}; after AdamW's step "
+        print(f"{run}: loss {observed:.7f}, relative difference {difference:.1e}; after AdamW's step "
               f"{by_tensor[farthest]:.1e} from PyTorch ({farthest}), {spread:.1e} from the first run", flush=True)
         worst = max(worst, difference / 1e-5, by_tensor[farthest] / 1e-4, spread / 1e-4)
 print("good" if worst <= 1 else "BAD")
