@@ -27,7 +27,7 @@ build() {
 NOT_RUN = [
     (r'--device[ =]cuda', 'needs a GPU'),
     (r'tests/gpu/(run|pack)', 'needs a GPU, or packages from the network'),
-    (r'--hosts?(file)? |--token|srun |ssh ', 'needs other hosts'),
+    (r'--hosts?(file)? |--token-file|srun |ssh ', 'needs other hosts'),
     (r'docker |cmake ', 'builds everything'),
     (r'\./lockstep test', 'runs the tests, of which this is one'),
     (r'\./lockstep bench', 'needs an idle machine'),
