@@ -1,9 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "tests/support/mesh_checks.h"
 #include "tests/support/meta_checks.h"
+#include "tests/support/portion.h"
 
 // Data, pipeline and tensor parallelism on one mesh, with ranks as threads. tests/mpi runs the same
 // checks with ranks as processes.
@@ -34,7 +37,16 @@ void check_twice(const MeshShape& shape, const Composition& chosen, bool tied = 
   CHECK(compare(first.losses, first.parameters, {second.losses, second.parameters}).bitwise);
 }
 
-constexpr MeshShape shapes[] = {{2, 2, 2}, {1, 2, 4}, {4, 1, 2}, {2, 4, 1}};
+/// Returns each ZeRO stage with each shape. Of four in a row, each has another stage and another
+/// shape.
+std::vector<std::pair<int, MeshShape>> stages_and_shapes(const std::vector<MeshShape>& shapes) {
+  std::vector<std::pair<int, MeshShape>> all;
+  for (std::size_t first = 0; first < shapes.size(); ++first)
+    for (std::size_t zero = 0; zero < 4; ++zero)
+      all.emplace_back(static_cast<int>(zero), shapes[(first + zero) % shapes.size()]);
+  return all;
+}
+const std::vector<MeshShape> shapes = {{2, 2, 2}, {1, 2, 4}, {4, 1, 2}, {2, 4, 1}};
 
 Composition with_zero(int stage, int shard = 0) {
   return {.zero = stage, .shard = shard, .bucket_bytes = small_buckets};
@@ -43,17 +55,16 @@ Composition with_zero(int stage, int shard = 0) {
 }  // namespace
 
 TEST_CASE("dp x pp x tp: near one device, bytes and memory as derived, repeatable") {
-  for (const int zero : {0, 1, 2, 3})
-    for (const MeshShape& shape : shapes) check_twice(shape, with_zero(zero));
+  for (const auto& [zero, shape] : portion(stages_and_shapes(shapes), 4))
+    check_twice(shape, with_zero(zero));
 }
 
 // The momentum after one step shows the clipped gradients, and so the norm: it must count each
 // element once, although tp ranks have replicas of some parameters, dp ranks of all or of none, and
 // both ends of the pipeline have the tied table.
 TEST_CASE("dp x pp x tp with the norm of the whole model, and with tied weights") {
-  for (const int zero : {0, 1, 2, 3})
-    for (const MeshShape& shape : shapes)
-      check(shape, with_zero(zero), /*tied=*/true, /*clip=*/0.5F);
+  for (const auto& [zero, shape] : portion(stages_and_shapes(shapes), 8))
+    check(shape, with_zero(zero), /*tied=*/true, /*clip=*/0.5F);
   check(MeshShape{2, 2, 2}, with_zero(0), /*tied=*/false, /*clip=*/0.5F);
   check(MeshShape{1, 3, 3}, with_zero(0), /*tied=*/true);
   check(MeshShape{2, 3, 1}, with_zero(3), /*tied=*/true);
@@ -80,13 +91,13 @@ TEST_CASE("hybrid sharding: rows of dp ranks share the states, columns replicate
 }
 
 TEST_CASE("sequence parallelism on the mesh") {
-  for (const int zero : {0, 1, 2, 3})
-    for (const MeshShape& shape : {MeshShape{2, 2, 2}, {1, 2, 4}, {4, 1, 2}}) {
-      Composition chosen = with_zero(zero, shape.dp == 4 && zero > 0 ? 2 : 0);
-      chosen.sequence_parallel = true;
-      const bool tied = zero % 2 == 1;
-      check(shape, chosen, tied, tied ? 0.5F : 0);
-    }
+  for (const auto& [zero, shape] :
+       portion(stages_and_shapes({{2, 2, 2}, {1, 2, 4}, {4, 1, 2}}), 4)) {
+    Composition chosen = with_zero(zero, shape.dp == 4 && zero > 0 ? 2 : 0);
+    chosen.sequence_parallel = true;
+    const bool tied = zero % 2 == 1;
+    check(shape, chosen, tied, tied ? 0.5F : 0);
+  }
 }
 
 TEST_CASE("meta: dp x pp x tp matches the CPU's times, bytes, memory and trace") {
@@ -116,7 +127,7 @@ TEST_CASE("random meshes and techniques: bytes and peaks as derived") {
   const auto up_to = [&](int n) {
     return 1 + static_cast<int>(random() % static_cast<unsigned>(n));
   };
-  for (int trial = 0; trial < 200; ++trial) {
+  for (int trial = 0; trial < portion_of(200, 60); ++trial) {
     const MeshShape shape{up_to(6), up_to(4), up_to(4)};
     Composition chosen{.sequence_parallel = up_to(2) == 1,
                        .zero = up_to(4) - 1,
