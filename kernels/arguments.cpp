@@ -71,6 +71,29 @@ void want_lse(const char* kernel, const Attention& n, Named lse, Named q) {
   want(kernel, lse.view.shape == Shape{n.b, n.heads, n.s}, lse, q, "lse must be (b, heads, s)");
 }
 
+/// Checks that the block's rows are rows of q and k, and that the others have the shape of k.
+BlockOfAttention block_of_attention(const char* kernel, Named q, Named k,
+                                    std::initializer_list<Named> same_as_k, int heads,
+                                    const AttentionBlock& block) {
+  const Shape &of_q = q.view.shape, &of_k = k.view.shape;
+  want(kernel, of_q.rank() == 3 && of_k.rank() == 3 && of_k[0] == of_q[0] && of_k[2] == of_q[2], k,
+       q, "both must be (b, s, h), and may differ only in s");
+  BlockOfAttention n{attention(kernel, q, {}, {"probabilities", View{}}, heads), block.keys};
+  attention(kernel, k, same_as_k, {"probabilities", View{}}, heads);
+  const auto inside = [](std::int64_t first, std::int64_t count, const Shape& shape) {
+    return first >= 0 && count >= 0 && first + count <= shape[1];
+  };
+  if (!inside(block.first_query, block.queries, of_q) ||
+      !inside(block.first_key, block.keys, of_k) || block.keys == 0)
+    throw std::invalid_argument(fmt::format(
+        "{}: the block of queries [{}, {}) and keys [{}, {}) does not fit q ({}, {}, {}) and k "
+        "({}, {}, {}): its rows must be theirs, and there must be a key",
+        kernel, block.first_query, block.first_query + block.queries, block.first_key,
+        block.first_key + block.keys, of_q[0], of_q[1], of_q[2], of_k[0], of_k[1], of_k[2]));
+  n.s = block.queries;
+  return n;
+}
+
 Embedding embedding_without_positions(const char* kernel, Named tokens, Named table, Named x) {
   want_indices(kernel, tokens);
   want_contiguous(kernel, {table, x});
@@ -176,6 +199,48 @@ Attention attention_backward(View dy, View q, View k, View v, View y, View lse, 
                 {{"k", k}, {"v", v}, {"y", y}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}},
                 {"probabilities", probabilities}, heads);
   if (!n.probabilities) want_lse(kernel, n, {"lse", lse}, {"q", q});
+  return n;
+}
+
+BlockOfAttention attention_block_forward(View q, View k, View v, int heads,
+                                         const AttentionBlock& block, View y, View lse) {
+  constexpr const char* kernel = "attention_block_forward";
+  const BlockOfAttention n =
+      block_of_attention(kernel, {"q", q}, {"k", k}, {{"v", v}}, heads, block);
+  want_strided(kernel, {{"y", y}});
+  want(kernel, y.shape == Shape{n.b, n.s, q.shape.last()}, {"y", y}, {"q", q},
+       "y must be (b, queries, h)");
+  want_lse(kernel, n, {"lse", lse}, {"y", y});
+  return n;
+}
+
+Merge attention_merge(View y_part, View lse_part, int heads, std::int64_t first, View y, View lse) {
+  constexpr const char* kernel = "attention_merge";
+  const Shape &whole = y.shape, &part = y_part.shape;
+  want(kernel,
+       whole.rank() == 3 && part.rank() == 3 && whole[0] == part[0] && whole[2] == part[2] &&
+           first >= 0 && first + part[1] <= whole[1],
+       {"y_part", y_part}, {"y", y}, "its rows must be rows of y, from row `first`");
+  Merge n{attention(kernel, {"y_part", y_part}, {}, {"probabilities", View{}}, heads), first, 0};
+  want_lse(kernel, n, {"lse_part", lse_part}, {"y_part", y_part});
+  want_contiguous(kernel, {{"y_part", y_part}, {"y", y}});
+  n.rows = whole[1];
+  want_statistics(kernel, {{"lse", lse}});
+  want(kernel, lse.shape == Shape{n.b, n.heads, n.rows}, {"lse", lse}, {"y", y},
+       "lse must be (b, heads, s)");
+  return n;
+}
+
+BlockOfAttention attention_block_backward(View dy, View q, View k, View v, View y, View lse,
+                                          int heads, const AttentionBlock& block, View dq, View dk,
+                                          View dv) {
+  constexpr const char* kernel = "attention_block_backward";
+  attention(kernel, {"q", q}, {{"y", y}, {"dy", dy}, {"dq", dq}}, {"probabilities", View{}}, heads);
+  const BlockOfAttention n = block_of_attention(kernel, {"q", q}, {"k", k},
+                                                {{"v", v}, {"dk", dk}, {"dv", dv}}, heads, block);
+  want_statistics(kernel, {{"lse", lse}});
+  want(kernel, lse.shape == Shape{n.b, n.heads, q.shape[1]}, {"lse", lse}, {"q", q},
+       "lse must be (b, heads, s)");
   return n;
 }
 

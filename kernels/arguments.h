@@ -20,6 +20,14 @@ struct Attention {
   float scale;         ///< 1 / √d
   bool probabilities;  ///< whether the caller passed memory for the probabilities
 };
+/// A block of attention: `s` is the number of the block's queries.
+struct BlockOfAttention : Attention {
+  std::int64_t keys;
+};
+/// A merge of `s` rows per sequence, from row `first`, into sequences of `rows` rows.
+struct Merge : Attention {
+  std::int64_t first, rows;
+};
 struct Embedding {
   std::int64_t rows, s, h, vocabulary;
 };
@@ -36,6 +44,13 @@ Attention attention_forward(View q, View k, View v, int heads, View y, View lse,
                             View probabilities);
 Attention attention_backward(View dy, View q, View k, View v, View y, View lse, View probabilities,
                              int heads, View dq, View dk, View dv);
+
+BlockOfAttention attention_block_forward(View q, View k, View v, int heads,
+                                         const AttentionBlock& block, View y, View lse);
+Merge attention_merge(View y_part, View lse_part, int heads, std::int64_t first, View y, View lse);
+BlockOfAttention attention_block_backward(View dy, View q, View k, View v, View y, View lse,
+                                          int heads, const AttentionBlock& block, View dq, View dk,
+                                          View dv);
 
 Embedding embedding_forward(View tokens, View tokens_table, View positions_table, View x);
 Embedding embedding_backward(View tokens, View dx, View dtokens_table, View dpositions_table);

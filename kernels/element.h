@@ -170,6 +170,22 @@ LOCKSTEP_HOST_DEVICE inline SoftmaxPart merge(SoftmaxPart a, SoftmaxPart b) {
   return {maximum, a.sum * exp(a.maximum - maximum) + b.sum * exp(b.maximum - maximum)};
 }
 
+/// Two parts of one softmax, merged: the weight of each part's result in the whole row's result,
+/// and the row's log-sum-exp.
+struct MergedPart {
+  float first, second;
+  float log_sum;
+};
+
+/// Merges two parts of one row, known by their log-sum-exps.
+LOCKSTEP_HOST_DEVICE inline MergedPart merge_log_sums(float first, float second) {
+  const SoftmaxPart whole = merge({first, 1.0F}, {second, 1.0F});
+  // Relative to the maximum, because the rounding error of a large log-sum-exp would become a
+  // relative error of the weights.
+  return {exp(first - whole.maximum) / whole.sum, exp(second - whole.maximum) / whole.sum,
+          whole.maximum + std::log(whole.sum)};
+}
+
 // -- AdamW ----------------------------------------------------------------------------------------
 
 /// The scalars of one AdamW step, shared by all elements and rounded to f32 once.

@@ -30,6 +30,15 @@ struct VocabularyPart {
   std::int64_t count = 0;
 };
 
+/// A rectangle of attention scores: in every sequence, each of `queries` rows of q, from row
+/// `first_query`, attends to all of `keys` rows of k and v, from row `first_key`.
+struct AttentionBlock {
+  std::int64_t first_query = 0;
+  std::int64_t queries = 0;
+  std::int64_t first_key = 0;
+  std::int64_t keys = 0;
+};
+
 /// The arithmetic of a GPT's forward and backward passes, on Views. The kernels do not depend on
 /// ranks, tensors or time, and allocate no memory that outlives a call. Call a member like a
 /// function: kernels.add(queue, a, b, y).
@@ -83,6 +92,23 @@ struct Kernels {
   Kernel<void(Queue, In dy, In q, In k, In v, In y, In32 lse, In32 probabilities, int heads, Out dq,
               Out dk, Out dv)>
       attention_backward;
+
+  // -- attention in blocks: the keys of one softmax are on several ranks --------------------------
+  /// y (b, queries, h) = softmax(q kᵀ / √(h / heads)) v over the block's queries and keys only,
+  /// with the rows' log-sum-exps in `lse` (b, heads, queries). There is no causal mask. q is (b, s,
+  /// h), k and v are (b, s', h), all strided.
+  Kernel<void(Queue, In q, In k, In v, int heads, const AttentionBlock&, Out y, Out32 lse)>
+      attention_block_forward;
+  /// Merges y_part (b, n, h) and lse_part (b, heads, n), the same queries' attention to other keys,
+  /// into rows [first, first + n) of every sequence of y (b, s, h) and lse (b, heads, s). With L =
+  /// log(exp(lse) + exp(lse_part)): y = exp(lse - L) y + exp(lse_part - L) y_part, lse = L.
+  Kernel<void(Queue, In y_part, In32 lse_part, int heads, std::int64_t first, InOut y, InOut32 lse)>
+      attention_merge;
+  /// Adds the block's part of the gradients to dq (b, s, h), dk and dv (b, s', h), all strided. dy,
+  /// y (b, s, h) and lse (b, heads, s) are those of the complete softmax, merged over all keys.
+  Kernel<void(Queue, In dy, In q, In k, In v, In y, In32 lse, int heads, const AttentionBlock&,
+              InOut dq, InOut dk, InOut dv)>
+      attention_block_backward;
 
   // -- embedding ----------------------------------------------------------------------------------
   /// x (b, s, h) = tokens_table[tokens] + positions_table[0 .. s), with tokens (b, s) i32,
@@ -166,6 +192,9 @@ constexpr void for_each_kernel(Visit visit) {
   visit("gelu_backward", &Kernels::gelu_backward);
   visit("attention_forward", &Kernels::attention_forward);
   visit("attention_backward", &Kernels::attention_backward);
+  visit("attention_block_forward", &Kernels::attention_block_forward);
+  visit("attention_merge", &Kernels::attention_merge);
+  visit("attention_block_backward", &Kernels::attention_block_backward);
   visit("embedding_forward", &Kernels::embedding_forward);
   visit("embedding_backward", &Kernels::embedding_backward);
   visit("embedding_part_forward", &Kernels::embedding_part_forward);

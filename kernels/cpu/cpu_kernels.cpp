@@ -11,6 +11,7 @@ Kernels make_cpu_kernels() {
   cpu::set_linear(f32);
   cpu::set_layernorm(f32);
   cpu::set_attention(f32);
+  cpu::set_attention_block(f32);
   cpu::set_embedding(f32);
   cpu::set_cross_entropy(f32);
   cpu::set_elementwise(f32);

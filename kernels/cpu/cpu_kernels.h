@@ -11,6 +11,7 @@ namespace lockstep::cpu {
 void set_linear(Kernels& kernels);
 void set_layernorm(Kernels& kernels);
 void set_attention(Kernels& kernels);
+void set_attention_block(Kernels& kernels);
 void set_embedding(Kernels& kernels);
 void set_cross_entropy(Kernels& kernels);
 void set_elementwise(Kernels& kernels);

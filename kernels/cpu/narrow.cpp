@@ -153,6 +153,8 @@ Kernels with_narrow_types(const Kernels& f32) {
   kernels.convert = f32.convert;
   kernels.attention_forward = f32.attention_forward;
   kernels.attention_backward = f32.attention_backward;
+  kernels.attention_block_forward = f32.attention_block_forward;
+  kernels.attention_block_backward = f32.attention_block_backward;
   return kernels;
 }
 

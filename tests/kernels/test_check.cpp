@@ -81,6 +81,20 @@ std::vector<Call> calls(DType dtype = DType::f32) {
        [&](Views v) {
          k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], {}, v[5], 2, v[6], v[7], v[8]);
        }},
+      {"attention_block_forward",
+       {bsh, f({2, 5, 4}), f({2, 5, 4}), f({2, 2, 4}), view_of({2, 2, 2})},
+       [&](Views v) {
+         k.attention_block_forward({}, v[0], v[1], v[2], 2, {1, 2, 1, 3}, v[3], v[4]);
+       }},
+      {"attention_merge",
+       {f({2, 2, 4}), view_of({2, 2, 2}), bsh, lse},
+       [&](Views v) { k.attention_merge({}, v[0], v[1], 2, 1, v[2], v[3]); }},
+      {"attention_block_backward",
+       {bsh, bsh, f({2, 5, 4}), f({2, 5, 4}), bsh, lse, bsh, f({2, 5, 4}), f({2, 5, 4})},
+       [&](Views v) {
+         k.attention_block_backward({}, v[0], v[1], v[2], v[3], v[4], v[5], 2, {1, 2, 1, 3}, v[6],
+                                    v[7], v[8]);
+       }},
       {"embedding_forward",
        {i({2, 3}), f({7, 4}), f({3, 4}), bsh},
        [&](Views v) { k.embedding_forward({}, v[0], v[1], v[2], v[3]); }},

@@ -176,6 +176,23 @@ TEST_CASE("a kernel on narrow elements is the f32 kernel on them, rounded once")
                                                heads, v[5], v[6], v[7]);
                         }) == 0);
 
+      const AttentionBlock block{s / 2, s - s / 2, 1, s - 1};
+      if (block.keys > 0) {
+        Array part_lse{{b, heads, block.queries}};
+        CHECK(wrong_after({q, key, value, of({b, block.queries, h})}, [&](Views v) {
+                k.attention_block_forward({}, v[0], v[1], v[2], heads, block, v[3], part_lse);
+              }) == 0);
+        CHECK(wrong_after({of({b, block.queries, h}), of(bsh)}, [&](Views v) {
+                Array merged = lse;
+                k.attention_merge({}, v[0], part_lse, heads, s / 2, v[1], merged);
+              }) == 0);
+        CHECK(wrong_after({of(bsh), q, key, value, of(bsh), of(bsh, 7), of(bsh, 7), of(bsh, 7)},
+                          [&](Views v) {
+                            k.attention_block_backward({}, v[0], v[1], v[2], v[3], v[4], lse, heads,
+                                                       block, v[5], v[6], v[7]);
+                          }) == 0);
+      }
+
       auto tokens = random_indices(random, rows, 11);
       const View t = indices(tokens, {b, s});
       CHECK(wrong_after({of({11, h}), of({s + 2, h}), of(bsh)},

@@ -1,0 +1,193 @@
+#pragma once
+
+/// The attention of up to 64 rows of queries of one head, of which the attention kernels are made.
+///
+/// A block of rows attends to all keys or, in causal attention, to the keys up to each row. The
+/// scores of one block (64 s floats) stay in the L2 cache. The full (s, s) probabilities are stored
+/// only if the caller asks for them. Otherwise the forward pass keeps each row's log-sum-exp, from
+/// which the backward pass recomputes the probabilities (Dao 2022, "FlashAttention", algorithm 4).
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "kernels/arguments.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/reduce.h"
+#include "kernels/element.h"
+
+namespace lockstep::cpu {
+
+inline constexpr std::int64_t block_rows = 64;
+
+using AttentionSizes = arguments::Attention;
+
+/// The (s, d) matrix of one sequence and head, in f32 and without gaps between its rows.
+struct Head {
+  float* data;
+  std::int64_t stride;
+
+  float* row(std::int64_t r) const { return data + r * stride; }
+  Matrix from(std::int64_t r) const { return {row(r), stride}; }
+  Matrix transposed(std::int64_t r) const { return {row(r), stride, true}; }
+};
+
+/// Rows [first, first + count) of each sequence of a (b, s, h) view.
+struct Rows {
+  View view;
+  std::int64_t first, count;
+  explicit Rows(const View& all) : Rows(all, 0, all.shape[1]) {}
+  Rows(const View& view_, std::int64_t first_, std::int64_t count_)
+      : view(view_), first(first_), count(count_) {}
+};
+
+/// Memory for the matrices of one sequence and head. In a (b, s, h) view, a head's rows are h or 3
+/// h elements apart, and their elements may be 16-bit. A product copies a matrix whose rows have
+/// gaps (gemm.h). Every block of queries multiplies by the same keys and values, so they are copied
+/// once for all blocks.
+class Heads {
+ public:
+  /// `rows` is the largest number of rows of any of the `count` matrices.
+  Heads(std::int64_t rows, std::int64_t d, int count)
+      : elements_(rows * d),
+        d_(d),
+        memory_(
+            std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(count * elements_))) {}
+
+  void select(std::int64_t sequence, std::int64_t head) {
+    sequence_ = sequence;
+    head_ = head;
+  }
+  /// Returns matrix i.
+  Head operator[](int i) const { return {memory_.get() + i * elements_, d_}; }
+  /// Returns matrix i, copied from the selected head of a (b, s, h) view.
+  Head read(const View& view, int i) const { return read(Rows{view}, i); }
+  Head read(const Rows& rows, int i) const {
+    convert({}, part(rows), dense(i, rows.count));
+    return (*this)[i];
+  }
+  /// Copies matrix i to the selected head of a (b, s, h) view.
+  void write(int i, const View& view) const { write(i, Rows{view}); }
+  void write(int i, const Rows& rows) const { convert({}, dense(i, rows.count), part(rows)); }
+
+ private:
+  View dense(int i, std::int64_t rows) const { return {(*this)[i].data, {rows, d_}}; }
+  View part(const Rows& rows) const {
+    const View& view = rows.view;
+    const std::int64_t row = sequence_ * view.shape[1] + rows.first;
+    View part{
+        static_cast<std::byte*>(view.data) +
+            static_cast<std::size_t>(row * view.row_stride + head_ * d_) * size_of(view.dtype),
+        {rows.count, d_},
+        view.dtype};
+    part.row_stride = view.row_stride;
+    return part;
+  }
+
+  std::int64_t elements_, d_;
+  std::unique_ptr<float[]> memory_;
+  std::int64_t sequence_ = 0, head_ = 0;
+};
+
+/// Query rows [first, end), which attend to keys [0, keys).
+struct Block {
+  std::int64_t first, end, keys;
+  bool causal = false;  ///< query i attends only to the keys up to i
+  std::int64_t rows() const { return end - first; }
+  /// Returns the number of keys visible to row i of the block.
+  std::int64_t visible(std::int64_t i) const { return causal ? first + i + 1 : keys; }
+};
+
+/// Returns the causal block of query rows [first, end).
+inline Block causal(std::int64_t first, std::int64_t end) {
+  return {first, end, end, true};
+}
+
+/// Allocates scores for one block: (64, keys).
+inline std::unique_ptr<float[]> scores(std::int64_t keys) {
+  return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(block_rows * keys));
+}
+
+/// Converts a score to a probability. The forward and backward passes share this function, so their
+/// probabilities are bitwise identical.
+inline float probability(float score, float log_sum) {
+  return element::exp(score - log_sum);
+}
+
+/// Computes y = softmax(scale q kᵀ) v and lse for one block of queries. Also writes the
+/// probabilities to `kept` (s, s) unless it is null. `p` is scratch.
+inline void forward_block(const AttentionSizes& n, Block block, Head q, Head k, Head v, Head y,
+                          float* lse, float* kept, float* p) {
+  const std::int64_t keys = block.keys;
+  gemm({block.rows(), keys, n.d}, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
+  float inverse_sum[block_rows];
+  for (std::int64_t i = 0; i < block.rows(); ++i) {
+    float* const row = p + i * keys;
+    const std::int64_t visible = block.visible(i);
+    float* const kept_row = kept == nullptr ? nullptr : kept + (block.first + i) * n.s;
+    if (kept_row != nullptr) std::copy(row, row + visible, kept_row);
+    const float maximum = lane_max(visible, row);
+    for (std::int64_t j = 0; j < visible; ++j) row[j] = element::exp(row[j] - maximum);
+    std::fill(row + visible, row + keys, 0.0F);
+    const float sum = lane_sum(visible, [row](std::int64_t j) { return row[j]; });
+    const float log_sum = lse[block.first + i] = maximum + std::log(sum);
+    inverse_sum[i] = 1.0F / sum;
+    if (kept_row == nullptr) continue;
+    // Computes the probabilities from the scores, as the backward pass does; row[j] / sum could
+    // differ from the backward pass's result in the last bits.
+    for (std::int64_t j = 0; j < visible; ++j) kept_row[j] = probability(kept_row[j], log_sum);
+    std::fill(kept_row + visible, kept_row + n.s, 0.0F);
+  }
+  gemm({block.rows(), n.d, keys}, 1.0F, {p, keys}, v.from(0), 0.0F, y.row(block.first), y.stride);
+  // Scaling y takes d multiplications per row; scaling p would take s of them.
+  for (std::int64_t i = 0; i < block.rows(); ++i) {
+    float* const row = y.row(block.first + i);
+    for (std::int64_t c = 0; c < n.d; ++c) row[c] *= inverse_sum[i];
+  }
+}
+
+/// Recomputes the probabilities of one block of queries from lse; masked entries are zero.
+inline void recompute_probabilities(const AttentionSizes& n, Block block, Head q, Head k,
+                                    const float* lse, float* p) {
+  const std::int64_t keys = block.keys;
+  gemm({block.rows(), keys, n.d}, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
+  for (std::int64_t i = 0; i < block.rows(); ++i) {
+    float* const row = p + i * keys;
+    const std::int64_t visible = block.visible(i);
+    const float log_sum = lse[block.first + i];
+    for (std::int64_t j = 0; j < visible; ++j) row[j] = probability(row[j], log_sum);
+    std::fill(row + visible, row + keys, 0.0F);
+  }
+}
+
+/// Computes the gradients that one block of queries contributes. `p` holds the block's
+/// probabilities, starting at its first row; `dp` is scratch. Adds to each gradient if its factor
+/// is 1, and overwrites it if the factor is 0.
+inline void backward_block(const AttentionSizes& n, Block block, Head dy, Head q, Head k, Head v,
+                           Head y, Matrix p, Head dq, Head dk, Head dv, float* dp, float add_to_dq,
+                           float add_to_dk_dv) {
+  const std::int64_t keys = block.keys;
+  gemm({block.rows(), keys, n.d}, 1.0F, dy.from(block.first), v.transposed(0), 0.0F, dp, keys);
+  for (std::int64_t i = 0; i < block.rows(); ++i) {
+    const float* const p_row = p.data + i * p.row_stride;
+    float* const ds_row = dp + i * keys;
+    const float* const dy_row = dy.row(block.first + i);
+    const float* const y_row = y.row(block.first + i);
+    const std::int64_t visible = block.visible(i);
+    // The backward pass of softmax needs Σ_j p_j dp_j, which equals dy · y. The latter takes d
+    // multiplications instead of s.
+    const float dot = lane_sum(n.d, [=](std::int64_t c) { return dy_row[c] * y_row[c]; });
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < visible; ++j) ds_row[j] = p_row[j] * (ds_row[j] - dot) * n.scale;
+    std::fill(ds_row + visible, ds_row + keys, 0.0F);
+  }
+  gemm({keys, n.d, block.rows()}, 1.0F, {p.data, p.row_stride, true}, dy.from(block.first),
+       add_to_dk_dv, dv.data, dv.stride);
+  gemm({keys, n.d, block.rows()}, 1.0F, {dp, keys, true}, q.from(block.first), add_to_dk_dv,
+       dk.data, dk.stride);
+  gemm({block.rows(), n.d, keys}, 1.0F, {dp, keys}, k.from(0), add_to_dq, dq.row(block.first),
+       dq.stride);
+}
+
+}  // namespace lockstep::cpu
