@@ -2,16 +2,6 @@
 
 namespace lockstep {
 
-namespace {
-
-/// Returns the queries, keys or values: a third of the columns.
-View third(View qkv, int which) {
-  const std::int64_t width = qkv.shape.last() / 3;
-  return qkv.columns(which * width, width);
-}
-
-}  // namespace
-
 Tensor AttentionCore::forward(Tensor qkv, Stash& stash) {
   const std::int64_t b = qkv.shape()[0], s = qkv.shape()[1], width = qkv.shape()[2] / 3;
   Tensor y = ops_.activation({b, s, width});

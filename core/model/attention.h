@@ -5,6 +5,12 @@
 
 namespace lockstep {
 
+/// Returns the queries (0), keys (1) or values (2): a third of the columns of qkv (b, s, 3w).
+inline View third(View qkv, int which) {
+  const std::int64_t width = qkv.shape.last() / 3;
+  return qkv.columns(which * width, width);
+}
+
 /// Causal attention without parameters: maps queries, keys and values, side by side in one tensor
 /// (b, s, 3w), to (b, s, w). Ring attention can replace this layer. The stash keeps the input and
 /// the log-sum-exps (3 b s w + a b s elements), and shares the output with the output projection,

@@ -25,6 +25,8 @@ struct LayerSite {
   /// The groups of the rank on which the layer runs; null on one device. A layer that communicates
   /// keeps its Group, which must outlive the layer.
   AxisGroups* groups = nullptr;
+  /// How the ranks of the cp axis divide the positions of each sequence (context_positions).
+  ContextLayout context = ContextLayout::contiguous;
 
   /// Returns this rank's group along `axis`, or null if the axis has only one rank.
   Group* group(Axis axis) const {

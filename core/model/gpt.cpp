@@ -31,7 +31,7 @@ Unit unit_of(int index, Part& part) {
 
 Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
          const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices,
-         AxisGroups* groups)
+         AxisGroups* groups, ContextLayout context)
     : config_(valid(config)), device_(device), stage_(stage) {
   const auto site = [&](int layer) {
     return LayerSite{.config = config_,
@@ -40,7 +40,8 @@ Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_
                      .layer = layer,
                      .storage = storage,
                      .slices = slices.empty() ? nullptr : &slices,
-                     .groups = groups};
+                     .groups = groups,
+                     .context = context};
   };
   const LayerSite ends = site(-1);
   if (stage_.embedding) {
@@ -71,7 +72,7 @@ Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_
 
 Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
          const ModelBuilder& builder, Storage storage)
-    : Gpt(config, device, stage, seed, builder, storage, {}, nullptr) {}
+    : Gpt(config, device, stage, seed, builder, storage, {}, nullptr, ContextLayout::contiguous) {}
 
 namespace {
 
@@ -88,7 +89,7 @@ std::map<int, Slice> slices_of(const Plan& plan, const Place& place, int stage) 
 Gpt::Gpt(const Plan& plan, const Place& place, int stage, Device device, Storage storage,
          AxisGroups* groups)
     : Gpt(plan.model(), device, plan.layers_of(stage), plan.seed, builder_of(plan), storage,
-          slices_of(plan, place, stage), groups) {}
+          slices_of(plan, place, stage), groups, plan.batch.context) {}
 
 Gpt::Gpt(const Plan& plan, const Place& place, Device device, Storage storage, AxisGroups* groups)
     : Gpt(plan, place, place.only_stage(), device, storage, groups) {}

@@ -81,7 +81,7 @@ class Gpt {
   friend class HookScope;
   Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
       const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices,
-      AxisGroups* groups);
+      AxisGroups* groups, ContextLayout context);
 
   /// These functions call `hook` for every technique. inwards() starts with the outermost
   /// technique, outwards() with the innermost.

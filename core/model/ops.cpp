@@ -52,6 +52,30 @@ Cost cost::attention_backward(const Shape& y, int heads, std::size_t width, bool
           bytes_of(8 * y.elements(), width) + bytes_of(probabilities ? rows * y[1] : rows, 4)};
 }
 
+namespace {
+
+/// Returns the FLOPs of one product between the block's queries and keys, over all heads.
+double block_product_flops(const Shape& q, const AttentionBlock& block) {
+  return product_flops(q[0] * block.queries, q[2], block.keys);
+}
+
+}  // namespace
+
+Cost cost::attention_block_forward(const Shape& q, int heads, const AttentionBlock& block,
+                                   std::size_t width) {
+  // The kernel reads q, k, v; it writes y and lse.
+  return {2 * block_product_flops(q, block),
+          bytes_of(q[0] * q[2] * (2 * block.queries + 2 * block.keys), width) +
+              bytes_of(q[0] * heads * block.queries, 4)};
+}
+Cost cost::attention_block_backward(const Shape& q, int heads, const AttentionBlock& block,
+                                    std::size_t width) {
+  // The kernel reads dy, q, y, k, v and lse; it reads and writes dq, dk, dv.
+  return {5 * block_product_flops(q, block),
+          bytes_of(q[0] * q[2] * (5 * block.queries + 6 * block.keys), width) +
+              bytes_of(q[0] * heads * block.queries, 4)};
+}
+
 void Ops::linear_forward(View x, View w, View bias, View y, WeightLayout layout) const {
   launch("linear",
          cost::linear_forward(x.shape.rows(), x.shape.last(), y.shape.last(), bias.elements() > 0,
@@ -103,6 +127,24 @@ void Ops::attention_backward(View dy, View q, View k, View v, View y, View lse, 
   launch("attention_backward",
          cost::attention_backward(y.shape, heads, size_of(y.dtype), probabilities.elements() > 0),
          &Kernels::attention_backward, dy, q, k, v, y, lse, probabilities, heads, dq, dk, dv);
+}
+
+void Ops::attention_block_forward(View q, View k, View v, int heads, const AttentionBlock& block,
+                                  View y, View lse) const {
+  launch("attention_block", cost::attention_block_forward(q.shape, heads, block, size_of(y.dtype)),
+         &Kernels::attention_block_forward, q, k, v, heads, block, y, lse);
+}
+void Ops::attention_merge(View y_part, View lse_part, int heads, std::int64_t first, View y,
+                          View lse) const {
+  // Reads the part, and reads and writes the same number of rows of y and lse.
+  launch("attention_merge", moved(3 * (y_part.bytes() + lse_part.bytes())),
+         &Kernels::attention_merge, y_part, lse_part, heads, first, y, lse);
+}
+void Ops::attention_block_backward(View dy, View q, View k, View v, View y, View lse, int heads,
+                                   const AttentionBlock& block, View dq, View dk, View dv) const {
+  launch("attention_block_backward",
+         cost::attention_block_backward(q.shape, heads, block, size_of(y.dtype)),
+         &Kernels::attention_block_backward, dy, q, k, v, y, lse, heads, block, dq, dk, dv);
 }
 
 void Ops::embedding_forward(View tokens, View tokens_table, View positions_table, View x) const {
@@ -157,6 +199,9 @@ void Ops::add(View a, View b, View y) const {
 }
 void Ops::copy(View from, View to) const {
   launch("copy", &Kernels::copy, from, to);
+}
+void Ops::fill(View x, float value) const {
+  launch("fill", &Kernels::fill, x, value);
 }
 double Ops::sum(View x) const {
   if (!x) return 0;

@@ -28,6 +28,12 @@ Cost attention_forward(const Shape& y, int heads, std::size_t width = 4,
 /// h.
 Cost attention_backward(const Shape& y, int heads, std::size_t width = 4,
                         bool probabilities = false);
+/// A block has no mask, so all of its products are counted: 4 b h · queries · keys FLOPs, and 2.5
+/// times as many in the backward pass. `q` is (b, s, h).
+Cost attention_block_forward(const Shape& q, int heads, const AttentionBlock& block,
+                             std::size_t width = 4);
+Cost attention_block_backward(const Shape& q, int heads, const AttentionBlock& block,
+                              std::size_t width = 4);
 /// Returns the bytes that a kernel moves for one argument: 0 if the argument is not a view.
 template <class T>
 double traffic(const T&) {
@@ -47,6 +53,7 @@ class Ops {
   Ops(Device device, int layer, DType dtype = DType::f32)
       : device_(device), layer_(layer), dtype_(dtype) {}
 
+  DType dtype() const { return dtype_; }
   /// Allocates an activation, uninitialised.
   Tensor activation(const Shape& shape) const {
     return Tensor{device_.memory, shape, MemoryCategory::activations, dtype_};
@@ -73,6 +80,13 @@ class Ops {
   void attention_backward(View dy, View q, View k, View v, View y, View lse, View probabilities,
                           int heads, View dq, View dk, View dv) const;
 
+  void attention_block_forward(View q, View k, View v, int heads, const AttentionBlock& block,
+                               View y, View lse) const;
+  void attention_merge(View y_part, View lse_part, int heads, std::int64_t first, View y,
+                       View lse) const;
+  void attention_block_backward(View dy, View q, View k, View v, View y, View lse, int heads,
+                                const AttentionBlock& block, View dq, View dk, View dv) const;
+
   void embedding_forward(View tokens, View tokens_table, View positions_table, View x) const;
   void embedding_backward(View tokens, View dx, View dtokens_table, View dpositions_table) const;
 
@@ -91,6 +105,7 @@ class Ops {
 
   void add(View a, View b, View y) const;
   void copy(View from, View to) const;
+  void fill(View x, float value) const;
   /// Returns the sum of x, for reports, without charging the clock. Waits for the device. Returns 0
   /// on the meta device.
   double sum(View x) const;

@@ -149,24 +149,20 @@ Clock Plan::clock() const {
   return modelled ? Clock::modelled(modelled->cluster, modelled->times) : Clock::wall();
 }
 
-namespace {
-
-/// Returns the values nearest to `tp` and to the model's heads with which tp divides the heads,
-/// such as "--tp 3, --tp 6, --heads 4 or --heads 8".
-std::string divisions_of_heads(const GptConfig& model, int tp) {
+std::string divisions_of_heads(const GptConfig& model, Axis axis, int size) {
   std::vector<std::string> ways;
   const auto divides = [&](int t) { return model.heads % t == 0; };
-  for (int t = std::min(tp, model.heads); t > 1; --t)
+  for (int t = std::min(size, model.heads); t > 1; --t)
     if (divides(t)) {
-      ways.push_back(fmt::format("--tp {}", t));
+      ways.push_back(fmt::format("--{} {}", name_of(axis), t));
       break;
     }
-  for (int t = tp; t <= model.heads; ++t)
+  for (int t = size; t <= model.heads; ++t)
     if (divides(t)) {
-      ways.push_back(fmt::format("--tp {}", t));
+      ways.push_back(fmt::format("--{} {}", name_of(axis), t));
       break;
     }
-  const int fewer = model.heads / tp * tp, more = fewer + tp;
+  const int fewer = model.heads / size * size, more = fewer + size;
   bool any = false;
   for (const int heads : {fewer, more})
     if (heads > 0 && model.hidden % heads == 0) {
@@ -181,8 +177,6 @@ std::string divisions_of_heads(const GptConfig& model, int tp) {
   return ways.empty() ? text : fmt::format("{} or {}", fmt::join(ways, ", "), text);
 }
 
-}  // namespace
-
 void Plan::validate() const {
   model_.validate();
   StageLayers::of(model_, 0, stages());
@@ -190,7 +184,7 @@ void Plan::validate() const {
     throw UsageError(
         fmt::format("--tp {} with --heads {}: every rank takes the same number of whole heads; use "
                     "{}",
-                    tp, model_.heads, divisions_of_heads(model_, tp)));
+                    tp, model_.heads, divisions_of_heads(model_, Axis::tp, tp)));
   if (const int cp = mesh.size(Axis::cp); cp > 1)
     context_positions(batch.context, model_.sequence, 0, cp);
   const int pieces = mesh.size(Axis::dp) * batch.microbatches;

@@ -156,4 +156,8 @@ struct Plan {
   std::shared_ptr<const std::vector<ParameterSpec>> parameters_;
 };
 
+/// Returns the values nearest to `size` and to the model's heads with which the size of `axis`
+/// divides the heads, such as "--tp 3, --tp 6, --heads 4 or --heads 8", for error messages.
+std::string divisions_of_heads(const GptConfig& model, Axis axis, int size);
+
 }  // namespace lockstep

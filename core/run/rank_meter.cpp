@@ -130,9 +130,10 @@ void RankMeter::record_loss(double loss) {
   const double seconds = static_cast<double>(steady_nanoseconds() - began_) * 1e-9;
   const double tokens =
       static_cast<double>(options.run.batch) * options.run.model.sequence * (step + 1);
-  run_.progress.show(
-      step + 1, fmt::format("step {:>3}/{}  {}loss {:.4f}  {:.0f} tokens/s", step + 1, steps,
-                            options.run.dp > 1 ? "rank 0's " : "", own_mean, tokens / seconds));
+  run_.progress.show(step + 1,
+                     fmt::format("step {:>3}/{}  {}loss {:.4f}  {:.0f} tokens/s", step + 1, steps,
+                                 options.run.dp * options.run.cp > 1 ? "rank 0's " : "", own_mean,
+                                 tokens / seconds));
 }
 
 void RankMeter::record_values(const std::vector<Parameter*>& parameters) {

@@ -7,6 +7,7 @@
 ///     attention_tile.cuh          tiles and products on tensor cores
 ///     attention_forward.cu        forward for bf16 and f16
 ///     attention_backward.cu       backward for bf16 and f16
+///     attention_block.cu          attention to a part of the keys, for all types
 ///
 /// A head may have at most 128 columns; a larger head throws std::invalid_argument. The backward
 /// pass allocates 4 bytes per row and head from the stream-ordered pool, and frees that memory on
@@ -91,11 +92,42 @@ void attention_backward(Queue queue, In dy, In q, In k, In v, In y, In32 lse, In
       dq, dk, dv);
 }
 
+void block_forward(Queue queue, In q, In k, In v, int heads, const AttentionBlock& block, Out y,
+                   Out32 lse) {
+  const auto sizes = arguments::attention_block_forward(q, k, v, heads, block, y, lse);
+  const Problem n = problem("attention_block_forward", sizes, {q, k, v, y});
+  if (y.elements() == 0) return;
+  attention_block_forward(queue, n, block, q, k, v, y, lse);
+}
+
+void merge(Queue queue, In y_part, In32 lse_part, int heads, std::int64_t first, InOut y,
+           InOut32 lse) {
+  const auto sizes = arguments::attention_merge(y_part, lse_part, heads, first, y, lse);
+  const Problem n = problem("attention_merge", sizes, {y_part, y});
+  if (y_part.elements() == 0) return;
+  attention_merge(queue, n, y_part, lse_part, first, y, lse);
+}
+
+void block_backward(Queue queue, In dy, In q, In k, In v, In y, In32 lse, int heads,
+                    const AttentionBlock& block, InOut dq, InOut dk, InOut dv) {
+  arguments::Attention sizes =
+      arguments::attention_block_backward(dy, q, k, v, y, lse, heads, block, dq, dk, dv);
+  sizes.s = q.shape[1];  // dots are computed for all rows
+  const Problem n = problem("attention_block_backward", sizes, {dy, q, k, v, y, dq, dk, dv});
+  if (sizes.b * block.queries == 0) return;
+  const Scratch<float> dots(queue, static_cast<std::size_t>(sizes.b * sizes.heads * sizes.s));
+  attention_dots(queue, n, dy, y, dots.data());
+  attention_block_backward(queue, n, block, dy, q, k, v, lse, dots.data(), dq, dk, dv);
+}
+
 }  // namespace
 
 void set_attention(Kernels& kernels) {
   kernels.attention_forward = attention_forward;
   kernels.attention_backward = attention_backward;
+  kernels.attention_block_forward = block_forward;
+  kernels.attention_merge = merge;
+  kernels.attention_block_backward = block_backward;
 }
 
 }  // namespace lockstep::cuda

@@ -28,19 +28,6 @@ struct Backward {
   const float *lse, *dots, *probabilities;
 };
 
-/// The layout of shared memory: one tile each of queries, dy, keys and values, and one tile of P or
-/// dS.
-template <int D>
-struct Tiles {
-  static constexpr int tile = f32_tile<D>, elements = tile * f32_pitch<D>;
-  static constexpr std::size_t bytes = (4 * elements + tile * f32_pitch<tile>)*sizeof(float);
-  float* const queries = dynamic_shared<float>();
-  float* const dys = queries + elements;
-  float* const keys = dys + elements;
-  float* const values = keys + elements;
-  float* const scores = values + elements;
-};
-
 /// Computes P and dS for one pair of tiles; queries and keys are in shared memory.
 template <int D, int I>
 __device__ void scores_backward(const Backward& in, const Tiles<D>& at, int matrix, int first_query,

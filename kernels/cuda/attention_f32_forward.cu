@@ -31,17 +31,6 @@
 namespace lockstep::cuda {
 namespace {
 
-/// These functions reduce a value over the 16 threads with the same y, which share a row.
-__device__ float row_max(float x) {
-  for (int other = side / 2; other > 0; other /= 2)
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, other));
-  return x;
-}
-__device__ float row_sum(float x) {
-  for (int other = side / 2; other > 0; other /= 2) x += __shfl_xor_sync(0xffffffffU, x, other);
-  return x;
-}
-
 template <int D>
 __global__ void __launch_bounds__(f32_threads)
     forward(Problem n, Strided<const float> q, Strided<const float> k, Strided<const float> v,

@@ -96,6 +96,30 @@ __device__ void share(const float (&c)[I][J], float* tile) {
       tile[(thread_y() + side * i) * f32_pitch<side * J> + thread_x() + side * j] = c[i][j];
 }
 
+/// These functions reduce a value over the 16 threads with the same y, which share a row.
+__device__ inline float row_max(float x) {
+  for (int other = side / 2; other > 0; other /= 2)
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, other));
+  return x;
+}
+__device__ inline float row_sum(float x) {
+  for (int other = side / 2; other > 0; other /= 2) x += __shfl_xor_sync(0xffffffffU, x, other);
+  return x;
+}
+
+/// The layout of the backward pass's shared memory: one tile each of queries, dy, keys and values,
+/// and one tile of P or dS.
+template <int D>
+struct Tiles {
+  static constexpr int tile = f32_tile<D>, elements = tile * f32_pitch<D>;
+  static constexpr std::size_t bytes = (4 * elements + tile * f32_pitch<tile>)*sizeof(float);
+  float* const queries = dynamic_shared<float>();
+  float* const dys = queries + elements;
+  float* const keys = dys + elements;
+  float* const values = keys + elements;
+  float* const scores = values + elements;
+};
+
 /// Converts a score to a probability. All kernels share this function, so their results are bitwise
 /// identical. (These files are compiled without contraction, because the compiler might fuse a
 /// multiply and an add in one kernel and not in another; code that wants an FMA calls fmaf.)

@@ -92,4 +92,13 @@ void attention_probabilities_narrow(Queue, const Problem&, View q, View k, View 
 void attention_backward_narrow(Queue, const Problem&, View dy, View q, View k, View v, View lse,
                                View probabilities, const float* dots, View dq, View dk, View dv);
 
+// Attention to a part of the keys, for all types. In `n`, s is the number of rows of q, or of
+// `y_part`; `dots` has one element for each row of q and head.
+void attention_block_forward(Queue, const Problem&, const AttentionBlock&, View q, View k, View v,
+                             View y, View lse);
+void attention_merge(Queue, const Problem&, View y_part, View lse_part, std::int64_t first, View y,
+                     View lse);
+void attention_block_backward(Queue, const Problem&, const AttentionBlock&, View dy, View q, View k,
+                              View v, View lse, const float* dots, View dq, View dk, View dv);
+
 }  // namespace lockstep::cuda

@@ -26,6 +26,9 @@ inline std::vector<GradientSync> gradient_syncs(const std::string& word) {
   return syncs;
 }
 
+/// A bucket size with which all gradients are in one bucket.
+constexpr std::int64_t one_bucket = std::int64_t{1} << 62;
+
 /// Data parallelism: every rank holds the whole model and computes the gradients of its own share
 /// of the batch. The loss is a mean over the whole batch. Each rank divides its share by the number
 /// of tokens on all ranks, so the batch's gradient is the sum of the ranks' gradients.

@@ -40,34 +40,49 @@ inline std::int64_t width_of(const Plan& plan) {
   return static_cast<std::int64_t>(size_of(plan.model().dtype));
 }
 
+/// Elements that one rank sends to sum the gradients of `layout`, and the scratch memory that this
+/// takes.
+struct GradientSums {
+  std::int64_t sent = 0;
+  std::int64_t scratch = 0;
+};
+/// The sums of member i of n ranks.
+inline GradientSums gradient_sums(const Plan& plan, const FlatLayout& layout, GradientSync sync,
+                                  int n, int i) {
+  GradientSums sums;
+  for (const FlatLayout::Bucket& bucket : layout.buckets()) {
+    if (bucket.frozen) continue;
+    if (sync == GradientSync::none) {
+      for (const FlatLayout::Slot& slot : bucket.slots) {
+        sums.sent += ring_all_reduce_sends(slot.elements(), n, i);
+        // One bucket at a time.
+        sums.scratch = std::max(sums.scratch, ring_scratch(slot.elements(), plan, n));
+      }
+    } else {
+      sums.sent += ring_all_reduce_sends(bucket.elements, n, i);
+      sums.scratch += ring_scratch(bucket.elements, plan, n);  // all at once
+    }
+  }
+  return sums;
+}
+
 /// Predicts one step of one rank. Buckets are sent with their padding. Each rank needs as much
 /// memory for model states as a single device that trains alone (`footprint`), however large N is.
 inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
                                        const FlatLayout& layout, GradientSync sync,
                                        const Footprint& footprint) {
   Predicted predicted;
-  std::int64_t sent = 0, scratch = 0;
-  for (const FlatLayout::Bucket& bucket : layout.buckets()) {
-    if (bucket.frozen) continue;
-    if (sync == GradientSync::none) {
-      for (const FlatLayout::Slot& slot : bucket.slots) {
-        sent += ring_all_reduce_sends(slot.elements(), place);
-        scratch = std::max(scratch, ring_scratch(slot.elements(), plan));  // one bucket at a time
-      }
-    } else {
-      sent += ring_all_reduce_sends(bucket.elements, place);
-      scratch += ring_scratch(bucket.elements, plan);  // all at once
-    }
-  }
+  const GradientSums sums =
+      gradient_sums(plan, layout, sync, place.size(Axis::dp), place.coordinate(Axis::dp));
   const std::int64_t width = width_of(plan);
-  predicted.bytes_sent[Operation::all_reduce] = width * sent;
+  predicted.bytes_sent[Operation::all_reduce] = width * sums.sent;
 
   const std::int64_t tied = footprint.gradients - width * layout.used(false);
   predicted.peak_bytes[MemoryCategory::parameters] = footprint.parameters;
   predicted.peak_bytes[MemoryCategory::gradients] = width * layout.elements(false) + tied;
   predicted.peak_bytes[MemoryCategory::optimizer] = footprint.optimizer;
   predicted.peak_bytes[MemoryCategory::activations] = footprint.peak(1);
-  predicted.peak_bytes[MemoryCategory::communication] = width * scratch;
+  predicted.peak_bytes[MemoryCategory::communication] = width * sums.scratch;
   predicted.sum_order = [layout, sync] { return ring_order(layout, sync); };
   return predicted;
 }

@@ -87,21 +87,21 @@ class SharedLayers {
   std::optional<LayerNormSums> sums_;
 };
 
-/// Trains, and compares each step's bytes and memory peaks with the derived values. Appends errors
-/// to `wrong`. Returns the results on rank 0.
-inline Outcome train_tensors(Rank& rank, const Options& options, Sharing sharing,
-                             std::string& wrong) {
+/// Trains with `layers`, which has the members of SharedLayers, and compares each step's bytes and
+/// memory peaks with the derived values. Appends errors to `wrong`. Returns the results on rank 0.
+template <class Layers>
+Outcome train_layers(Rank& rank, const Options& options, Layers& layers, const char* name,
+                     std::string& wrong) {
   const Corpus corpus = copies_corpus(options.run.model);
-  SharedLayers layers{rank, options, sharing};
   RankResults record{.rank = rank.id}, first{.rank = rank.id};
   const auto complain = [&](const std::string& what) {
-    wrong += fmt::format("{}, rank {} of {}: {}\n", name_of(sharing), rank.id, rank.count, what);
+    wrong += fmt::format("{}, rank {} of {}: {}\n", name, rank.id, rank.count, what);
   };
   for (int step = 0; step < options.run.steps; ++step) {
     const auto before = rank.transport->bytes_sent();
     rank.memory.reset_peak();
     const double loss = layers.backward(corpus, step);
-    // Every rank knows the loss; the report takes it from one of them.
+    // All ranks along tp know the loss; the report takes it from one of them.
     if (rank.place.coordinate(Axis::tp) == 0) record.losses.emplace_back(step, loss);
     layers.update();
     if (step == 0)
@@ -116,7 +116,7 @@ inline Outcome train_tensors(Rank& rank, const Options& options, Sharing sharing
 
   const std::vector<RankResults> records = gathered(rank, record), firsts = gathered(rank, first);
   if (rank.id != 0) return {};
-  // collect_parameters() fails if replicas (LayerNorm, biases, positions) are not bitwise equal.
+  // collect_parameters() fails if replicas of a parameter are not bitwise equal.
   return {collect_losses(records, options.run.steps),
           collect_parameters(records),
           collect_parameters(firsts),
@@ -128,19 +128,16 @@ struct Deviation {
   double loss = 0, parameter = 0, gradient = 0;
 };
 
-/// Trains, and compares the results with one device's. The final loss must be below `left` times
-/// the initial loss. The deviation is returned on rank 0 only.
-inline std::string check_tensors(Rank& rank, const Options& options, Sharing sharing,
-                                 Outcome* outcome = nullptr, Deviation* deviation = nullptr,
-                                 double left = 0.8) {
+/// Compares the results of train_layers() on rank 0 with one device's. The final loss must be below
+/// `left` times the initial loss.
+inline std::string check_outcome(const Options& options, const Outcome& mine, const char* name,
+                                 Deviation* deviation, double left) {
   std::string wrong;
-  const Outcome mine = train_tensors(rank, options, sharing, wrong);
-  if (rank.id != 0) return wrong;
   const Reference expected =
       train_on_one_device(options, copies_corpus(options.run.model),
                           {{"", 0, options.run.steps, options.run.microbatches.front()}});
   const auto complain = [&](const std::string& what) {
-    wrong += fmt::format("{} on {} ranks: {}\n", name_of(sharing), rank.count, what);
+    wrong += fmt::format("{} on {} ranks: {}\n", name, options.run.ranks, what);
   };
   const bool narrow = is_narrow(options.run.model.dtype);
   const Parity parity = compare(mine.losses, mine.parameters, expected);
@@ -156,10 +153,22 @@ inline std::string check_tensors(Rank& rank, const Options& options, Sharing sha
   if (!(mine.losses.back() < left * mine.losses.front()))
     complain(
         fmt::format("the loss fell only from {} to {}", mine.losses.front(), mine.losses.back()));
-  if (outcome != nullptr) *outcome = mine;
   if (deviation != nullptr)
     *deviation = {parity.max_relative_loss, parity.max_relative_parameter, off};
   return wrong;
+}
+
+/// Trains, and compares the results with one device's. The outcome and the deviation are returned
+/// on rank 0 only.
+inline std::string check_tensors(Rank& rank, const Options& options, Sharing sharing,
+                                 Outcome* outcome = nullptr, Deviation* deviation = nullptr,
+                                 double left = 0.8) {
+  std::string wrong;
+  SharedLayers layers{rank, options, sharing};
+  const Outcome mine = train_layers(rank, options, layers, name_of(sharing), wrong);
+  if (rank.id != 0) return wrong;
+  if (outcome != nullptr) *outcome = mine;
+  return wrong + check_outcome(options, mine, name_of(sharing), deviation, left);
 }
 
 }  // namespace lockstep::testing

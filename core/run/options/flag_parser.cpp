@@ -141,6 +141,10 @@ void FlagParser::Impl::shared_flags() {
                                   {"--tp", &given.tp, "tensor"},
                                   {"--ep", &given.ep, "expert"}})
     number(flag, *size, fmt::format("ranks along the {}-parallel axis", what));
+  if (std::ranges::count(info.axes, Axis::cp) > 0)
+    choice("--layout", given.layout, {"contiguous", "zigzag"},
+           "how the ranks of --cp divide each sequence: N chunks in order, or 2N chunks, of which "
+           "rank i takes the i-th from each end");
   word("--order", run.order, "the mesh's axes, innermost first");
 
   app.option_defaults()->group("Clock");

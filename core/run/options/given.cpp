@@ -232,6 +232,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   run.cp = mesh.size(Axis::cp);
   run.tp = mesh.size(Axis::tp);
 
+  run.context = given.layout == "zigzag" ? ContextLayout::zigzag : ContextLayout::contiguous;
   run.model.frozen = frozen_units(given.freeze, run.model.layers);
   run.microbatches = number_list("--microbatches", given.microbatches, 1);
   run.optimizer.learning_rate = static_cast<float>(given.learning_rate);

@@ -16,6 +16,7 @@ struct Given {
   std::string comm = "auto";
   std::string launch = "threads";
   std::string time;
+  std::string layout = "contiguous";
   std::string precision = "f32";
   std::string parity = "on";
   std::string freeze;

@@ -10,7 +10,8 @@ namespace lockstep {
 
 Plan Options::plan() const {
   Plan plan{run.model, run.mesh()};
-  plan.batch = {.sequences = run.batch, .microbatches = run.microbatches.front()};
+  plan.batch = {
+      .sequences = run.batch, .microbatches = run.microbatches.front(), .context = run.context};
   plan.optimizer = run.optimizer;
   plan.seed = run.seed;
   const Clock& clock = platform.clock;

@@ -19,7 +19,8 @@ enum class Launch { threads, mpi };
 struct RunConfig {
   int ranks = 4;
   int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1;
-  std::string order = "tp,cp,dp,pp";  ///< the mesh's axes from the innermost
+  ContextLayout context = ContextLayout::contiguous;  ///< of the ranks of cp
+  std::string order = "tp,cp,dp,pp";                  ///< the mesh's axes from the innermost
 
   GptConfig model;
   /// Builds the model, on ranks and for the single-device reference; null for plain GPT-2.

@@ -1,0 +1,200 @@
+#pragma once
+
+#include <utility>
+
+#include "core/comm/group.h"
+#include "core/model/attention.h"
+#include "core/model/builder.h"
+#include "core/model/ops.h"
+#include "core/plan/batch.h"
+
+namespace lockstep {
+
+// Context parallelism: N ranks share every sequence, and each has c = s/N of its tokens. All layers
+// but attention treat each token by itself, so a rank computes them for its own tokens as if it
+// were alone. Attention needs the keys and values of all earlier tokens, and these are on other
+// ranks.
+//
+// Ring attention (Liu 2023): the ranks form a ring. K and V travel around it, one rank per step.
+// While a rank computes the attention of its queries to the keys that it holds, it already sends
+// these keys to the next rank, and receives others from the previous rank. After N steps, its
+// queries have met all keys. No rank ever has more than two ranks' keys.
+//
+// A softmax over all keys is merged from softmaxes over parts of them: each part also yields the
+// log of its sum of exponentials, which determines the part's weight (Milakov & Gimelshein 2018).
+
+/// Returns the rows of rank `self` and the keys of another rank, `source`, between which causal
+/// attention is not masked, if each rank has c positions. It is a rectangle, or nothing (no
+/// queries).
+inline AttentionBlock visible_block(ContextLayout layout, int self, int source, std::int64_t c) {
+  const bool earlier = source < self;
+  if (layout == ContextLayout::contiguous)
+    return earlier ? AttentionBlock{0, c, 0, c} : AttentionBlock{};
+  // Zigzag: rank i has chunks i and 2N-1-i. Both chunks of `self` come after the first chunk of an
+  // earlier rank and before its second one. If `source` is later, both its chunks lie between those
+  // of `self`.
+  const std::int64_t chunk = c / 2;
+  return earlier ? AttentionBlock{0, c, 0, chunk} : AttentionBlock{chunk, chunk, 0, c};
+}
+
+/// One message: K and V, or dK and dV, of one rank's tokens, side by side. (2, b, c, w)
+inline Tensor keys_values_message(Memory& memory, View q) {
+  const Shape& one = q.shape;
+  return {memory, {2, one[0], one[1], one[2]}, MemoryCategory::communication, q.dtype};
+}
+/// Returns the first or the second (b, c, w) of such a message. `q` has that shape.
+inline View half_of(View message, int which, View q) {
+  const std::int64_t n = q.elements();
+  return message.reshaped({2 * n}).columns(which * n, n).reshaped(q.shape);
+}
+
+/// The causal attention of this rank's queries to one rank's keys at a time.
+class AttentionByRank {
+ public:
+  /// `heads` is the number of heads on this rank.
+  AttentionByRank(const LayerSite& site, Group& ranks, int heads)
+      : ops_(site.device, site.layer, site.config.dtype),
+        layout_(site.context),
+        rank_(ranks.rank()),
+        heads_(heads) {}
+
+  /// Computes y (b, c, w) and lse (b, heads, c) from this rank's own keys, or merges into them the
+  /// attention to the keys of `source`. Call it for this rank first.
+  void forward(int source, View q, View keys_values, View y, View lse) const {
+    const View k = half_of(keys_values, 0, q), v = half_of(keys_values, 1, q);
+    // In both layouts, a rank's own rows are in order, so the mask is the usual one.
+    if (source == rank_) return ops_.attention_forward(q, k, v, heads_, y, lse);
+    const AttentionBlock block = block_of(source, q);
+    if (block.queries == 0) return;
+    const Tensor part = ops_.activation({q.shape[0], block.queries, q.shape[2]});
+    const Tensor part_lse = ops_.statistic({q.shape[0], heads_, block.queries});
+    ops_.attention_block_forward(q, k, v, heads_, block, part, part_lse);
+    ops_.attention_merge(part, part_lse, heads_, block.first_query, y, lse);
+  }
+
+  /// The result of the forward passes, merged over all ranks, and its gradient.
+  struct Output {
+    View y, lse, dy;
+  };
+  /// Writes this rank's part of the gradients of the keys and values of `source`, and computes dq
+  /// for this rank's own keys, or adds to it. Returns false, and writes nothing, if the queries see
+  /// none of the keys. Call it for this rank first.
+  bool backward(int source, const Output& out, View q, View keys_values, View dq,
+                View gradients) const {
+    const View k = half_of(keys_values, 0, q), v = half_of(keys_values, 1, q);
+    const View dk = half_of(gradients, 0, q), dv = half_of(gradients, 1, q);
+    if (source == rank_) {
+      ops_.attention_backward(out.dy, q, k, v, out.y, out.lse, {}, heads_, dq, dk, dv);
+      return true;
+    }
+    const AttentionBlock block = block_of(source, q);
+    if (block.queries == 0) return false;
+    ops_.fill(gradients, 0);
+    ops_.attention_block_backward(out.dy, q, k, v, out.y, out.lse, heads_, block, dq, dk, dv);
+    return true;
+  }
+
+ private:
+  AttentionBlock block_of(int source, View q) const {
+    return visible_block(layout_, rank_, source, q.shape[1]);
+  }
+
+  Ops ops_;
+  ContextLayout layout_;
+  int rank_, heads_;
+};
+
+/// Attention whose keys and values travel around the ring of ranks. Saves what AttentionCore saves,
+/// for this rank's tokens: the others' keys come by again in the backward pass.
+class RingAttention : public Layer {
+ public:
+  RingAttention(const LayerSite& site, Group& ranks, int heads)
+      : memory_(site.device.memory),
+        ops_(site.device, site.layer, site.config.dtype),
+        ranks_(ranks),
+        attention_(site, ranks, heads),
+        heads_(heads) {}
+
+  Tensor forward(Tensor qkv, Stash& stash) override {
+    const View q = third(qkv, 0);
+    Tensor y = ops_.activation(q.shape);
+    Tensor lse = ops_.statistic({q.shape[0], heads_, q.shape[1]});
+    Tensor held = own_keys_values(qkv), arriving = keys_values_message(memory_, q);
+    for (int step = 0; step < ranks_.size(); ++step) {
+      Hop hop = is_last(step) ? Hop{} : pass_on(held, arriving);
+      attention_.forward(source_of(step), q, held, y, lse);
+      hop.wait();
+      std::swap(held, arriving);
+    }
+    stash.of<Saved>(this) = {std::move(qkv), y.share(), std::move(lse)};
+    return y;
+  }
+
+  /// The gradients of K and V follow them around the ring. Each rank adds its part and passes the
+  /// sums on; a last hop returns them to the rank of the keys. The sums are always one step behind:
+  /// they arrive while the rank computes its part.
+  Tensor backward_input(Tensor dy, Stash& stash) override {
+    const Saved& saved = stash.saved<Saved>(this);
+    const View q = third(saved.qkv, 0);
+    Tensor dqkv = ops_.activation(saved.qkv.shape());
+    Tensor held = own_keys_values(saved.qkv), arriving = keys_values_message(memory_, q);
+    Tensor part = keys_values_message(memory_, q), sums = keys_values_message(memory_, q),
+           arriving_sums = keys_values_message(memory_, q);
+    Hop sums_hop;
+    for (int step = 0; step < ranks_.size(); ++step) {
+      Hop hop = is_last(step) ? Hop{} : pass_on(held, arriving);
+      const bool sees = attention_.backward(source_of(step), {saved.y, saved.lse, dy}, q, held,
+                                            third(dqkv, 0), step == 0 ? sums : part);
+      if (step > 0) {
+        sums_hop.wait();
+        std::swap(sums, arriving_sums);
+        if (sees) ops_.add(sums, part, sums);
+      }
+      sums_hop = pass_on(sums, arriving_sums);
+      hop.wait();
+      std::swap(held, arriving);
+    }
+    sums_hop.wait();
+    for (const int i : {0, 1}) ops_.copy(half_of(arriving_sums, i, q), third(dqkv, 1 + i));
+    stash.drop(this);
+    return dqkv;
+  }
+  void backward_weight(Stash&) override {}
+
+ private:
+  struct Saved {
+    Tensor qkv, y, lse;
+  };
+  /// A message to the next rank, and one from the previous rank.
+  struct Hop {
+    Work sent, received;
+    void wait() {
+      sent.wait();
+      received.wait();
+    }
+  };
+
+  Hop pass_on(View out, View in) const {
+    const int n = ranks_.size(), rank = ranks_.rank();
+    return {ranks_.send(out, (rank + 1) % n), ranks_.receive(in, (rank + n - 1) % n)};
+  }
+  /// Returns the rank whose keys this rank holds in a step.
+  int source_of(int step) const { return (ranks_.rank() + ranks_.size() - step) % ranks_.size(); }
+  bool is_last(int step) const { return step + 1 == ranks_.size(); }
+
+  /// Messages must be contiguous, so K and V are copied from their columns.
+  Tensor own_keys_values(View qkv) const {
+    const View q = third(qkv, 0);
+    Tensor own = keys_values_message(memory_, q);
+    for (const int i : {0, 1}) ops_.copy(third(qkv, 1 + i), half_of(own, i, q));
+    return own;
+  }
+
+  Memory& memory_;
+  Ops ops_;
+  Group& ranks_;
+  AttentionByRank attention_;
+  int heads_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "core/comm/group.h"
+#include "core/model/attention.h"
+#include "core/model/builder.h"
+#include "core/model/ops.h"
+
+namespace lockstep {
+
+/// Ulysses (Jacobs 2023): heads are independent of each other, so an all-to-all exchanges tokens
+/// for heads. Before attention, every rank has all heads of its own tokens; during attention, all
+/// tokens of a/N heads. The attention itself is that of one device.
+class UlyssesAttention : public Layer {
+ public:
+  /// N must divide `heads`, the number of heads on this rank outside attention.
+  UlyssesAttention(const LayerSite& site, Group& ranks, int heads)
+      : memory_(site.device.memory),
+        ops_(site.device, site.layer, site.config.dtype),
+        ranks_(ranks),
+        core_(site, heads / ranks.size()) {
+    for (int rank = 0; rank < ranks.size(); ++rank)
+      positions_.push_back(
+          context_positions(site.context, site.config.sequence, rank, ranks.size()));
+  }
+
+  Tensor forward(Tensor qkv, Stash& stash) override {
+    return tokens_of(core_.forward(heads_of(std::move(qkv), 3), stash), 1);
+  }
+  Tensor backward_input(Tensor dy, Stash& stash) override {
+    return tokens_of(core_.backward_input(heads_of(std::move(dy), 1), stash), 3);
+  }
+  void backward_weight(Stash&) override {}
+
+ private:
+  /// Returns (b, s, n w/N), all tokens of this rank's heads, from (b, c, n w), all heads of its
+  /// tokens. `n` tensors lie side by side: q, k and v, or dy alone.
+  Tensor heads_of(Tensor tokens, int n) const {
+    const Shape& own = tokens.shape();
+    const Tensor out = message(own), in = message(own);
+    copy_heads(tokens, out, n, /*into_messages=*/true);
+    Tensor heads = ops_.activation({own[0], own[1] * ranks_.size(), own[2] / ranks_.size()});
+    tokens.reset();
+    ranks_.all_to_all(out, in).wait();
+    copy_positions(heads, in, /*into_messages=*/false);
+    return heads;
+  }
+  /// The inverse of heads_of.
+  Tensor tokens_of(Tensor heads, int n) const {
+    const Shape& all = heads.shape();
+    Tensor tokens = ops_.activation({all[0], all[1] / ranks_.size(), all[2] * ranks_.size()});
+    const Tensor out = message(tokens.shape()), in = message(tokens.shape());
+    copy_positions(heads, out, /*into_messages=*/true);
+    heads.reset();
+    ranks_.all_to_all(out, in).wait();
+    copy_heads(tokens, in, n, /*into_messages=*/false);
+    return tokens;
+  }
+
+  /// Allocates one chunk (b, c, n w/N) per rank.
+  Tensor message(const Shape& tokens) const {
+    return {memory_, tokens, MemoryCategory::communication, ops_.dtype()};
+  }
+  void copy(View tensor, View message, bool into_messages) const {
+    into_messages ? ops_.copy(tensor, message) : ops_.copy(message, tensor);
+  }
+  /// Copies between the columns of each rank's heads and that rank's chunk.
+  void copy_heads(View tokens, View messages, int n, bool into_messages) const {
+    const std::int64_t width = tokens.shape.last() / n, part = width / ranks_.size();
+    for (int rank = 0; rank < ranks_.size(); ++rank) {
+      const View chunk =
+          ranks_.chunk(messages, rank).reshaped({tokens.shape[0], tokens.shape[1], n * part});
+      for (int i = 0; i < n; ++i)
+        copy(tokens.columns(i * width + rank * part, part), chunk.columns(i * part, part),
+             into_messages);
+    }
+  }
+  /// Copies between the positions of each rank and that rank's chunk. A range of positions of every
+  /// sequence is a range of columns of (b, s w).
+  void copy_positions(View heads, View messages, bool into_messages) const {
+    const std::int64_t b = heads.shape[0], s = heads.shape[1], width = heads.shape[2];
+    const View sequences = heads.reshaped({b, s * width});
+    for (int rank = 0; rank < ranks_.size(); ++rank) {
+      const View chunk = ranks_.chunk(messages, rank).reshaped({b, s / ranks_.size() * width});
+      std::int64_t first = 0;
+      for (const auto& [begin, end] : positions_[static_cast<std::size_t>(rank)]) {
+        const std::int64_t count = end - begin;
+        copy(sequences.columns(begin * width, count * width),
+             chunk.columns(first * width, count * width), into_messages);
+        first += count;
+      }
+    }
+  }
+
+  Memory& memory_;
+  Ops ops_;
+  Group& ranks_;
+  AttentionCore core_;
+  std::vector<std::vector<Positions>> positions_;  ///< by rank
+};
+
+}  // namespace lockstep
