@@ -3,6 +3,7 @@
 #include "lessons/02_data_parallel/data_parallel.h"
 #include "lessons/13_ring_attention/context_lesson.h"
 #include "lessons/13_ring_attention/context_parallel.h"
+#include "lessons/13_ring_attention/experiment/attention_alone.h"
 #include "lessons/13_ring_attention/prediction.h"
 
 using namespace lockstep;
@@ -43,5 +44,6 @@ int main(int argc, char** argv) {
       }
     }
     lesson.finish(rank, model.parameters(), optimizer);
+    if (rank.id == 0 && !lesson.options().output.quiet) print_attention(rank.plan);
   });
 }

@@ -7,6 +7,7 @@
 #include "core/device/host_copy.h"
 #include "tests/gpu/gpu_under_test.h"
 #include "tests/pipeline/multi_stage_schedules.h"
+#include "tests/support/context_checks.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/portion.h"
@@ -248,6 +249,21 @@ TEST_CASE("tensor and sequence parallelism on GPUs: near one GPU, bytes and memo
       options.run.steps = 4;
       CHECK(on_all(options, [&](Rank& rank) {
               return check_tensors(rank, options, sharing, nullptr, nullptr, 1.0);
+            }) == "");
+    }
+}
+
+TEST_CASE("context parallelism on GPUs: near one GPU, bytes and memory as derived") {
+  for (const auto& [ranks, dtype] : {std::pair{2, DType::f32}, {3, DType::f32}, {2, DType::bf16}})
+    for (const Sequences& sequences : all_sequences) {
+      Options options = on_gpus(small_sequences(ranks, sequences));
+      options.run.model = {
+          .layers = 2, .hidden = 12, .heads = 6, .sequence = 12, .vocabulary = 257, .dtype = dtype};
+      options.run.model.tied = ranks == 3;
+      options.run.batch = 2;
+      options.run.steps = 4;
+      CHECK(on_all(options, [&](Rank& rank) {
+              return check_sequences(rank, options, sequences, nullptr, nullptr, 1.0);
             }) == "");
     }
 }

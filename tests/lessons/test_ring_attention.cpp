@@ -47,7 +47,10 @@ Outcome check_twice(const Options& options, const Sequences& sequences) {
 
 TEST_CASE("context parallelism: near one device, bytes and memory as derived") {
   for (const Sequences& sequences : all_sequences)
-    for (const int n : {1, 2, 3, 4, 8}) check_twice(small_sequences(n, sequences), sequences);
+    for (const int n : {1, 2, 3, 4, 8}) {
+      if (n == 1 && sequences.method != ContextMethod::ring) continue;  // the same run
+      check_twice(small_sequences(n, sequences), sequences);
+    }
 }
 
 TEST_CASE("context parallelism with tied weights and several microbatches") {
@@ -190,7 +193,6 @@ TEST_CASE("random shapes: bytes and every memory peak are as predicted") {
     options.run.model.dtype = trial % 4 < 2 ? DType::f32 : DType::bf16;
     options.run.microbatches = {m};
     options.run.batch = m * up_to(3);
-    // As under MPI, whose sums need scratch memory.
     CAPTURE(trial);
     CAPTURE(name_of(sequences));
     CAPTURE(n);

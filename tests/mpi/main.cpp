@@ -1,12 +1,13 @@
-// Checks pipelines, data parallelism, ZeRO, tensor and sequence parallelism, alone and on one mesh,
-// with one process per rank; ctest runs it as mpirun -n P test_mpi. Prints the number of checks and
-// any errors. Exits with 1 if there are errors.
+// Checks pipelines, data parallelism, ZeRO, tensor, sequence and context parallelism, and several
+// of them on one mesh, with one process per rank; ctest runs it as mpirun -n P test_mpi. Prints the
+// number of checks and any errors. Exits with 1 if there are errors.
 
 #include <fmt/format.h>
 
 #include "core/comm/mpi/mpi_transport.h"
 #include "core/comm/transport/control.h"
 #include "tests/pipeline/multi_stage_schedules.h"
+#include "tests/support/context_checks.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/mesh_checks.h"
 #include "tests/support/pipeline_checks.h"
@@ -107,6 +108,12 @@ int main() {
         Options shared = small_tensors(p, sharing);
         shared.run.model.dtype = dtype;
         check(shared, [&](Rank& rank) { return check_tensors(rank, shared, sharing); });
+      }
+    for (const Sequences& sequences : all_sequences)
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        Options shared = small_sequences(p, sequences);
+        shared.run.model.dtype = dtype;
+        check(shared, [&](Rank& rank) { return check_sequences(rank, shared, sequences); });
       }
     for (const MeshShape& shape :
          {MeshShape{2, 2, 2}, {4, 1, 2}, {1, 2, 2}, {1, 3, 1}, {2, 2, 1}, {2, 1, 1}}) {

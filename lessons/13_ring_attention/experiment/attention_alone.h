@@ -1,0 +1,152 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/run/thread_ranks.h"
+#include "lessons/13_ring_attention/context_parallel.h"
+
+namespace lockstep {
+
+/// One attention layer by itself: its cluster, its ranks and its tensors.
+struct AttentionAlone {
+  Cluster cluster;
+  int ranks = 4;
+  int batch = 1;
+  GptConfig model{};  ///< `sequence` is the length over all ranks
+  ContextMethod method = ContextMethod::ring;
+  ContextLayout layout = ContextLayout::contiguous;
+
+  /// Returns the tokens per rank.
+  std::int64_t block() const { return model.sequence / ranks; }
+  /// Returns the time of the layer's FLOPs, causal, if they were divided evenly. The backward pass
+  /// has 2.5 times as many FLOPs as the forward pass.
+  double ideal_seconds(bool with_backward) const {
+    const double s = model.sequence, b = batch, h = model.hidden;
+    return (with_backward ? 3.5 : 1.0) * 2 * b * s * s * h / ranks / cluster.flops;
+  }
+};
+
+/// When the last rank ends.
+struct AttentionTimes {
+  Picoseconds forward = 0;
+  Picoseconds with_backward = 0;
+};
+
+/// Runs the layer on meta ranks that are threads of this process, on the modelled clock. Kernels
+/// cost only their FLOPs: launches and memory traffic, and with them the merges, are free.
+inline AttentionTimes time_attention(const AttentionAlone& alone) {
+  Options options;
+  options.run.ranks = options.run.cp = alone.ranks;
+  options.run.model = alone.model;
+  options.run.context = alone.layout;
+  options.run.builder = std::make_shared<const ContextParallel>(alone.method);
+  options.run.batch = alone.batch;
+  options.run.microbatches = {1};
+  options.platform.device = "meta";
+  options.output.trace = "none";
+  Cluster cluster = alone.cluster;
+  cluster.launch_seconds = 0;
+  cluster.memory_bandwidth = std::numeric_limits<double>::infinity();
+  options.platform.clock = Clock::modelled(cluster);
+
+  ThreadFabric fabric{alone.ranks};
+  const GpuPlan no_gpus;
+  const ThreadRanks ranks{options, fabric, no_gpus};
+  std::vector<AttentionTimes> times(static_cast<std::size_t>(alone.ranks));
+  const auto run = [&](Rank& rank) {
+    const GptConfig& model = alone.model;
+    const auto layer = options.run.builder->attention_core({.config = model,
+                                                            .device = rank.device,
+                                                            .layer = 0,
+                                                            .groups = &rank.groups,
+                                                            .context = alone.layout});
+    const auto activation = [&](int width) {
+      return Tensor{rank.memory,
+                    {alone.batch, alone.block(), width},
+                    MemoryCategory::activations,
+                    model.dtype};
+    };
+    AttentionTimes& mine = times[static_cast<std::size_t>(rank.id)];
+    Stash stash;
+    layer->forward(activation(3 * model.hidden), stash);
+    mine.forward = rank.compute.now();
+    layer->backward_input(activation(model.hidden), stash);
+    mine.with_backward = rank.compute.now();
+  };
+  std::vector<std::thread> threads;
+  for (const auto& rank : ranks.all())
+    threads.emplace_back([&] {
+      try {
+        run(*rank);
+        fabric.finish(rank->id);
+      } catch (const std::exception& error) {
+        fabric.fail(error.what());
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  if (const std::string failure = fabric.failure(); !failure.empty()) throw RunError(failure);
+  AttentionTimes last;
+  for (const AttentionTimes& each : times) {
+    last.forward = std::max(last.forward, each.forward);
+    last.with_backward = std::max(last.with_backward, each.with_backward);
+  }
+  return last;
+}
+
+/// Returns a table of ring attention's efficiency, the ideal time by the modelled time, in both
+/// layouts. The sequence grows from row to row, until its hops are hidden.
+inline std::string attention_table(AttentionAlone alone) {
+  const double n = alone.ranks;
+  std::string text = fmt::format(
+      "  ring attention alone on {} ranks of cluster {}: share of the ideal time, without launches "
+      "and merges\n"
+      "  {:>10}  {:>10}  {:>10}   contiguous: forward  + backward   zigzag: forward  + backward\n",
+      alone.ranks, alone.cluster.name, "block c", "hop", "half block");
+  constexpr int most_rows = 12, longest = 1 << 24;
+  for (int row = 0; row < most_rows && alone.model.sequence <= longest; ++row) {
+    const std::int64_t c = alone.block();
+    const std::int64_t bytes = 2 * alone.batch * c * alone.model.hidden *
+                               static_cast<std::int64_t>(size_of(alone.model.dtype));
+    const double hop =
+        seconds(alone.cluster.transfer(0, 1, bytes) + alone.cluster.latency(0, 1, bytes));
+    // Half of the c x c scores: 4 b c² h FLOPs in all.
+    const double half =
+        2.0 * alone.batch * static_cast<double>(c * c) * alone.model.hidden / alone.cluster.flops;
+    std::string efficiencies;
+    for (const ContextLayout layout : {ContextLayout::contiguous, ContextLayout::zigzag}) {
+      alone.layout = layout;
+      const AttentionTimes times = time_attention(alone);
+      efficiencies += fmt::format("{:>{}.1f} %   {:>7.1f} %",
+                                  100 * alone.ideal_seconds(false) / seconds(times.forward),
+                                  layout == ContextLayout::contiguous ? 19 : 16,
+                                  100 * alone.ideal_seconds(true) / seconds(times.with_backward));
+    }
+    text += fmt::format("  {:>10}  {:>7.3f} µs  {:>7.3f} µs {}\n", c, hop * 1e6, half * 1e6,
+                        efficiencies);
+    if (hop <= half) break;
+    alone.model.sequence *= 2;
+  }
+  return text + fmt::format("  contiguous blocks whose hops are hidden: N/(2N-1) = {:.1f} %\n",
+                            100 * n / (2 * n - 1));
+}
+
+/// Prints the table for the run's model and cluster. On the wall clock, there is no cluster.
+inline void print_attention(const Plan& plan) {
+  const int n = plan.mesh.size(Axis::cp);
+  constexpr int most = 64;  // each rank is a thread
+  if (!plan.modelled || n == 1 || n > most) return;
+  fmt::print("\n{}", attention_table({.cluster = plan.modelled->cluster,
+                                        .ranks = n,
+                                        .batch = plan.microbatch_size(plan.batch.microbatches),
+                                        .model = plan.model()}));
+}
+
+}  // namespace lockstep
