@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/error.h"
 #include "lessons/13_ring_attention/gathered_attention.h"
 #include "lessons/13_ring_attention/ring_attention.h"
 #include "lessons/13_ring_attention/ulysses.h"
