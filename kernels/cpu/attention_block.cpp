@@ -2,6 +2,7 @@
 /// rectangle of scores without a mask, which takes 4 d FLOPs per query and key.
 
 #include "kernels/cpu/attention_rows.h"
+#include "kernels/element.h"
 
 namespace lockstep::cpu {
 namespace {

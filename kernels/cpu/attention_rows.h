@@ -8,14 +8,11 @@
 /// which the backward pass recomputes the probabilities (Dao 2022, "FlashAttention", algorithm 4).
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "kernels/arguments.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/reduce.h"
-#include "kernels/element.h"
 
 namespace lockstep::cpu {
 
@@ -109,85 +106,20 @@ inline std::unique_ptr<float[]> scores(std::int64_t keys) {
   return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(block_rows * keys));
 }
 
-/// Converts a score to a probability. The forward and backward passes share this function, so their
-/// probabilities are bitwise identical.
-inline float probability(float score, float log_sum) {
-  return element::exp(score - log_sum);
-}
-
 /// Computes y = softmax(scale q kᵀ) v and lse for one block of queries. Also writes the
 /// probabilities to `kept` (s, s) unless it is null. `p` is scratch.
-inline void forward_block(const AttentionSizes& n, Block block, Head q, Head k, Head v, Head y,
-                          float* lse, float* kept, float* p) {
-  const std::int64_t keys = block.keys;
-  gemm({block.rows(), keys, n.d}, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
-  float inverse_sum[block_rows];
-  for (std::int64_t i = 0; i < block.rows(); ++i) {
-    float* const row = p + i * keys;
-    const std::int64_t visible = block.visible(i);
-    float* const kept_row = kept == nullptr ? nullptr : kept + (block.first + i) * n.s;
-    if (kept_row != nullptr) std::copy(row, row + visible, kept_row);
-    const float maximum = lane_max(visible, row);
-    for (std::int64_t j = 0; j < visible; ++j) row[j] = element::exp(row[j] - maximum);
-    std::fill(row + visible, row + keys, 0.0F);
-    const float sum = lane_sum(visible, [row](std::int64_t j) { return row[j]; });
-    const float log_sum = lse[block.first + i] = maximum + std::log(sum);
-    inverse_sum[i] = 1.0F / sum;
-    if (kept_row == nullptr) continue;
-    // Computes the probabilities from the scores, as the backward pass does; row[j] / sum could
-    // differ from the backward pass's result in the last bits.
-    for (std::int64_t j = 0; j < visible; ++j) kept_row[j] = probability(kept_row[j], log_sum);
-    std::fill(kept_row + visible, kept_row + n.s, 0.0F);
-  }
-  gemm({block.rows(), n.d, keys}, 1.0F, {p, keys}, v.from(0), 0.0F, y.row(block.first), y.stride);
-  // Scaling y takes d multiplications per row; scaling p would take s of them.
-  for (std::int64_t i = 0; i < block.rows(); ++i) {
-    float* const row = y.row(block.first + i);
-    for (std::int64_t c = 0; c < n.d; ++c) row[c] *= inverse_sum[i];
-  }
-}
+void forward_block(const AttentionSizes& n, Block block, Head q, Head k, Head v, Head y, float* lse,
+                   float* kept, float* p);
 
 /// Recomputes the probabilities of one block of queries from lse; masked entries are zero.
-inline void recompute_probabilities(const AttentionSizes& n, Block block, Head q, Head k,
-                                    const float* lse, float* p) {
-  const std::int64_t keys = block.keys;
-  gemm({block.rows(), keys, n.d}, n.scale, q.from(block.first), k.transposed(0), 0.0F, p, keys);
-  for (std::int64_t i = 0; i < block.rows(); ++i) {
-    float* const row = p + i * keys;
-    const std::int64_t visible = block.visible(i);
-    const float log_sum = lse[block.first + i];
-    for (std::int64_t j = 0; j < visible; ++j) row[j] = probability(row[j], log_sum);
-    std::fill(row + visible, row + keys, 0.0F);
-  }
-}
+void recompute_probabilities(const AttentionSizes& n, Block block, Head q, Head k, const float* lse,
+                             float* p);
 
 /// Computes the gradients that one block of queries contributes. `p` holds the block's
 /// probabilities, starting at its first row; `dp` is scratch. Adds to each gradient if its factor
 /// is 1, and overwrites it if the factor is 0.
-inline void backward_block(const AttentionSizes& n, Block block, Head dy, Head q, Head k, Head v,
-                           Head y, Matrix p, Head dq, Head dk, Head dv, float* dp, float add_to_dq,
-                           float add_to_dk_dv) {
-  const std::int64_t keys = block.keys;
-  gemm({block.rows(), keys, n.d}, 1.0F, dy.from(block.first), v.transposed(0), 0.0F, dp, keys);
-  for (std::int64_t i = 0; i < block.rows(); ++i) {
-    const float* const p_row = p.data + i * p.row_stride;
-    float* const ds_row = dp + i * keys;
-    const float* const dy_row = dy.row(block.first + i);
-    const float* const y_row = y.row(block.first + i);
-    const std::int64_t visible = block.visible(i);
-    // The backward pass of softmax needs Σ_j p_j dp_j, which equals dy · y. The latter takes d
-    // multiplications instead of s.
-    const float dot = lane_sum(n.d, [=](std::int64_t c) { return dy_row[c] * y_row[c]; });
-#pragma GCC ivdep
-    for (std::int64_t j = 0; j < visible; ++j) ds_row[j] = p_row[j] * (ds_row[j] - dot) * n.scale;
-    std::fill(ds_row + visible, ds_row + keys, 0.0F);
-  }
-  gemm({keys, n.d, block.rows()}, 1.0F, {p.data, p.row_stride, true}, dy.from(block.first),
-       add_to_dk_dv, dv.data, dv.stride);
-  gemm({keys, n.d, block.rows()}, 1.0F, {dp, keys, true}, q.from(block.first), add_to_dk_dv,
-       dk.data, dk.stride);
-  gemm({block.rows(), n.d, keys}, 1.0F, {dp, keys}, k.from(0), add_to_dq, dq.row(block.first),
-       dq.stride);
-}
+void backward_block(const AttentionSizes& n, Block block, Head dy, Head q, Head k, Head v, Head y,
+                    Matrix p, Head dq, Head dk, Head dv, float* dp, float add_to_dq,
+                    float add_to_dk_dv);
 
 }  // namespace lockstep::cpu
