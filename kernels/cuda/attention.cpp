@@ -7,7 +7,7 @@
 ///     attention_tile.cuh          tiles and products on tensor cores
 ///     attention_forward.cu        forward for bf16 and f16
 ///     attention_backward.cu       backward for bf16 and f16
-///     attention_block.cu          attention to a part of the keys, for all types
+///     attention_block.cuh         attention to a part of the keys, for all types
 ///
 /// A head may have at most 128 columns; a larger head throws std::invalid_argument. The backward
 /// pass allocates 4 bytes per row and head from the stream-ordered pool, and frees that memory on

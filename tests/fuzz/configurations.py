@@ -69,6 +69,9 @@ FAMILIES = {
         '--executor': lambda draw, model: draw.choice(('scheduled', 'scheduled', 'naive'))}, precisions=(), clips=True, sweeps=True),
     '1F1B': Family('lesson_09_1f1b', {'pp': FEW}, {
         '--compare': lambda draw, model: draw.randint(0, model['--steps'])}, precisions=(), clips=True),
+    'ring attention': Family('lesson_13_ring_attention', {'cp': FEW}, {
+        '--layout': lambda draw, model: draw.choice(('contiguous', 'zigzag')),
+        '--method': lambda draw, model: draw.choice(('ring', 'ring', 'ulysses', 'gather'))}),
     'mixed precision': Family('lesson_14_mixed_precision', {'dp': (1, 2, 3, 4)}, {
         '--recompute': lambda draw, model: draw.choice(('none', 'selective', 'full')), '--bucket': _bucket},
         precisions=('f32', 'bf16', 'f16')),
@@ -106,7 +109,8 @@ def draw_configuration(kind, seed, launches):
 
 def _draw_model(draw, family, axes, flags):
     tp, pp, dp = (axes.get(axis, 1) for axis in ('tp', 'pp', 'dp'))
-    heads = tp * draw.choice((1, 1, 2, 3))
+    cp = axes.get('cp', 1)    # Ulysses divides the heads, zigzag the sequence into 2 cp chunks
+    heads = tp * cp * draw.choice((1, 1, 2, 3))
     microbatches = draw.sample((1, 2, 3, 4, 6), 2 if family.sweeps and draw.random() < 0.3 else 1)
     batch = dp * draw.randint(1, 3)
     for m in microbatches:
@@ -114,6 +118,8 @@ def _draw_model(draw, family, axes, flags):
     sequence = draw.randint(2, 40)
     if family.sharded_sequence:
         sequence = tp * draw.randint(1, 8)
+    if 'cp' in axes:
+        sequence = 2 * cp * draw.randint(1, 8)
     flags.update({
         '--layers': pp + draw.randint(0, 4),
         '--heads': heads,
@@ -145,6 +151,8 @@ def make_impossible(configuration, seed):
         ways['--heads'] = flags['--heads'] + draw.randint(1, axes['tp'] - 1)
         if '--regather' in flags or '--sequence-parallel' in flags:
             ways['--sequence'] = flags['--sequence'] + draw.randint(1, axes['tp'] - 1)
+    if axes.get('cp', 1) > 1:
+        ways['--sequence'] = flags['--sequence'] + draw.randint(1, axes['cp'] - 1)
     if axes.get('pp', 1) > 1:
         ways['--layers'] = draw.randint(1, axes['pp'] - 1)
     if len(axes) > 1:
