@@ -23,6 +23,11 @@ double causal_product_flops(const Shape& y) {
   return static_cast<double>(y.elements()) * static_cast<double>(y[1]);
 }
 
+/// Returns the FLOPs of one product between the block's queries and keys, over all heads.
+double block_product_flops(const Shape& q, const AttentionBlock& block) {
+  return product_flops(q[0] * block.queries, q[2], block.keys);
+}
+
 }  // namespace
 
 Cost cost::linear_forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
@@ -51,15 +56,6 @@ Cost cost::attention_backward(const Shape& y, int heads, std::size_t width, bool
   return {(probabilities ? 4 : 5) * causal_product_flops(y),
           bytes_of(8 * y.elements(), width) + bytes_of(probabilities ? rows * y[1] : rows, 4)};
 }
-
-namespace {
-
-/// Returns the FLOPs of one product between the block's queries and keys, over all heads.
-double block_product_flops(const Shape& q, const AttentionBlock& block) {
-  return product_flops(q[0] * block.queries, q[2], block.keys);
-}
-
-}  // namespace
 
 Cost cost::attention_block_forward(const Shape& q, int heads, const AttentionBlock& block,
                                    std::size_t width) {

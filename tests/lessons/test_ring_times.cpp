@@ -20,9 +20,8 @@ AttentionAlone alone_on(int n, int c, int h, int b, Picoseconds transfer, Picose
   alone.model = {.layers = 1, .hidden = h, .heads = 1, .sequence = n * c, .vocabulary = 256};
   alone.cluster.flops = 1e12;
   const double bytes = 2.0 * b * c * h * 4;
-  alone.cluster.within = {seconds(latency), transfer > 0
-                                                   ? bytes / seconds(transfer)
-                                                   : std::numeric_limits<double>::infinity()};
+  alone.cluster.within = {seconds(latency), transfer > 0 ? bytes / seconds(transfer)
+                                                         : std::numeric_limits<double>::infinity()};
   return alone;
 }
 

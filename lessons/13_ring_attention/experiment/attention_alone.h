@@ -144,9 +144,9 @@ inline void print_attention(const Plan& plan) {
   constexpr int most = 64;  // each rank is a thread
   if (!plan.modelled || n == 1 || n > most) return;
   fmt::print("\n{}", attention_table({.cluster = plan.modelled->cluster,
-                                        .ranks = n,
-                                        .batch = plan.microbatch_size(plan.batch.microbatches),
-                                        .model = plan.model()}));
+                                      .ranks = n,
+                                      .batch = plan.microbatch_size(plan.batch.microbatches),
+                                      .model = plan.model()}));
 }
 
 }  // namespace lockstep
