@@ -51,9 +51,19 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
                  colours::text_dim, look.small);
     y += look.large->FontSize + painter.px(6);
   };
-  const auto line = [&](const std::string& words) {
-    painter.text(inside.left, y, words, colours::text_dim, look.small);
-    y += look.small->FontSize + painter.px(5);
+  // Text that is too long for a line continues on the next one, after a comma.
+  const auto line = [&](std::string_view words) {
+    while (!words.empty()) {
+      std::size_t end = words.size();
+      while (painter.text_width(words.substr(0, end), look.small) > inside.width()) {
+        const std::size_t comma = words.substr(0, end - 1).rfind(", ");
+        if (comma == std::string_view::npos) break;
+        end = comma + 1;
+      }
+      painter.text(inside.left, y, words.substr(0, end), colours::text_dim, look.small);
+      y += look.small->FontSize + painter.px(5);
+      words.remove_prefix(std::min(end + 1, words.size()));
+    }
   };
   const auto ranks = static_cast<double>(std::max<std::size_t>(model.timeline.ranks().size(), 1));
   if (pipeline) {
