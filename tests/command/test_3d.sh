@@ -30,9 +30,10 @@ for launch in "$@"; do
     claim "$flags ($launch) tells its parity" says 'parity with one device over 6 steps'
   done
 done
-lesson --device meta --zero 3 --ranks 16 --dp 4 --pp 2 --tp 2 --shard 2
+lesson --device meta --zero 3 --ranks 16 --dp 4 --pp 2 --tp 2 --shard 2 --vocab 257
 claim "the meta device: ends well" ended 0
 claim "the meta device: bytes and memory are as predicted" as_predicted
+claim "the meta device: padding is announced" says 'vocabulary padded from 257 to 258 tokens, a multiple of --tp 2'
 
 refuse() { # FLAGS... -- WORDS...
   local flags=() word

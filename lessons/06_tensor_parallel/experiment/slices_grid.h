@@ -51,18 +51,24 @@ inline std::vector<std::string> drawing(const ParameterSpec& spec,
   return lines;
 }
 
+/// Returns a line that says how far the vocabulary is padded, or "".
+inline std::string padding_line(const Plan& plan) {
+  const int t = plan.mesh.size(Axis::tp);
+  const int vocabulary = plan.model().vocabulary;
+  if (vocabulary % t == 0) return "";
+  return fmt::format(
+      "  vocabulary padded from {} to {} tokens, a multiple of --tp {}: no token uses the padding, "
+      "and its gradient is 0\n",
+      vocabulary, t * part_of(vocabulary, t), t);
+}
+
 /// Returns which slices of which parameters each rank of rank 0's tensor-parallel group holds: a
 /// drawing of the embedding, the first block and the head.
 inline std::string slices_grid(const Plan& plan) {
   const std::vector<int> ranks = plan.mesh.group(0, Axis::tp);
   const int t = static_cast<int>(ranks.size());
   const GptConfig& config = plan.model();
-  std::string text;
-  if (config.vocabulary % t != 0)
-    text += fmt::format(
-        "  vocabulary padded from {} to {} tokens, a multiple of --tp {}: no token uses "
-        "the padding, and its gradient is 0\n",
-        config.vocabulary, t * part_of(config.vocabulary, t), t);
+  std::string text = padding_line(plan);
   constexpr int most = 16;
   if (t > most) return text + fmt::format("  (slices are drawn for at most {} ranks)\n", most);
   text += fmt::format("  who holds what: {}* all of them\n", [&] {

@@ -6,6 +6,7 @@
 
 #include "core/base/available_memory.h"
 #include "core/plan/ranks_of_model.h"
+#include "lessons/06_tensor_parallel/experiment/slices_grid.h"
 #include "lessons/15_3d/prediction.h"
 
 namespace lockstep {
@@ -58,10 +59,13 @@ inline AxisTraffic axis_traffic(const Plan& plan, const Composition& chosen, Axi
   return traffic;
 }
 
-/// Prints where each axis's messages travel on the modelled cluster.
+/// Prints whether the vocabulary is padded and, on the modelled clock, where each axis's messages
+/// travel on the cluster.
 inline void print_axis_traffic(const Plan& plan, const Composition& chosen) {
+  const std::string padding = padding_line(plan);
+  if (plan.modelled || !padding.empty()) fmt::print("\n{}", padding);
   if (!plan.modelled) return;
-  fmt::print("\n  sent per step, all ranks   within nodes   between nodes\n");
+  fmt::print("  sent per step, all ranks   within nodes   between nodes\n");
   for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp}) {
     const AxisTraffic traffic = axis_traffic(plan, chosen, axis);
     fmt::print("  {:<2} {:>22} {:>14} {:>15}\n", name_of(axis),
