@@ -48,9 +48,10 @@ struct AttentionBlock {
 /// that microbatches accumulate. N is the number of rows (b * s flattened). Views are contiguous
 /// unless a comment says "strided".
 ///
-/// Views are f32, or bf16 or f16 as storage types: a kernel widens its inputs, computes in f32, and
-/// rounds each output once (for gradients that accumulate, it rounds the sum). In32, Out32 and
-/// InOut32, which hold statistics and AdamW's moments, are always f32; Indices are i32.
+/// The elements of In, Out and InOut are f32, bf16 or f16. The 16-bit types are for storage only: a
+/// kernel widens its inputs, computes in f32, and rounds each output once (for gradients that
+/// accumulate, it rounds the sum). In32, Out32 and InOut32, which hold statistics and AdamW's
+/// moments, are always f32; Indices are i32.
 ///
 /// For the same shapes and inputs, results are bitwise identical at any address. Shapes that do not
 /// fit throw std::invalid_argument, naming the kernel and both shapes.

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Whether a checkpoint, an exported model, or an unfinished one has a file of this name.
+/// Whether a checkpoint or an exported model, complete or unfinished, may contain a file of this
+/// name.
 bool is_own_file(const std::string& name) {
   constexpr const char* names[] = {manifest_name, "model.safetensors", "config.json",
                                    "optimizer.safetensors"};

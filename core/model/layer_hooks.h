@@ -8,8 +8,8 @@ namespace lockstep {
 
 class Gpt;
 
-/// A part of the model that ZeRO-3 unshards, runs and reshards as one: the embedding, a block, or
-/// the head.
+/// A part of the model whose parameters ZeRO-3 unshards and reshards together: the embedding, a
+/// block, or the head.
 struct Unit {
   int index = 0;  ///< in the whole model: 0 is the embedding, 1 .. L the blocks, L + 1 the head
   /// The unit's parameters, in ascending order. If a tied head is on the same stage as the

@@ -53,7 +53,7 @@ std::vector<Cluster> make_presets() {
                .launch_seconds = 5e-6,
                .within = {3e-6, 3.0e11},
                .between = {1e-5, 2.5e10}};
-  // Like `classroom`, but each rank is a node of its own, and the nodes are connected at 100 Gb/s.
+  // Like `classroom`, but with one rank per node, and 100 Gb/s between nodes.
   Cluster ethernet = classroom;
   ethernet.name = "ethernet";
   ethernet.nodes = 128;

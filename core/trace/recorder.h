@@ -48,8 +48,8 @@ struct TraceEvent {
 
 /// Records one rank's trace. Recording a span or a message takes about ten nanoseconds and no
 /// system call. It takes a lock only if the group or the algorithm differs from the one in the
-/// lane's last span. Counters and metadata always take the lock. The TraceWriter's thread removes
-/// the events.
+/// lane's last span. Recording a counter or metadata always takes the lock. The TraceWriter's
+/// thread removes the events.
 ///
 /// A lane belongs to one thread at a time, and its transfer to another thread must be synchronized
 /// (for example by the lock of a work queue). Different threads may use different lanes

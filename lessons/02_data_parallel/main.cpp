@@ -8,7 +8,7 @@ using namespace lockstep;
 
 // Every rank holds the whole model and a share of the batch. Before the optimizer updates any
 // parameter, the ranks must sum their gradients. The lesson runs three ways of doing so: tensor by
-// tensor after backward, bucket by bucket after backward, and bucket by bucket during backward.
+// tensor after the backward pass, bucket by bucket after it, and bucket by bucket during it.
 int main(int argc, char** argv) {
   Lesson lesson{
       replica_lesson("02 data parallel", "When are gradients averaged, and what does that cost?"),

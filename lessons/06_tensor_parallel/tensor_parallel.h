@@ -68,9 +68,9 @@ inline VocabularyPart vocabulary_part(int vocabulary, const Group& ranks) {
   return {first, std::min(rows, vocabulary - first)};
 }
 
-/// An embedding whose token table is divided by tokens. Each rank looks up the tokens that it has,
-/// and g adds the ranks' results, of which all but one are zero. Every rank has the whole position
-/// table, which rank 0 adds.
+/// An embedding whose token table is split along the vocabulary. Each rank looks up the tokens
+/// whose rows it has, and g adds the ranks' results, of which all but one are zero. Every rank has
+/// the whole position table, which rank 0 adds.
 class VocabularyParallelEmbedding : public TokenLayer {
  public:
   VocabularyParallelEmbedding(const LayerSite& site, Group& ranks, std::unique_ptr<Layer> g)

@@ -6,16 +6,16 @@ namespace lockstep {
 
 /// GPipe (Huang et al. 2019, "GPipe: Efficient Training of Giant Neural Networks using Pipeline
 /// Parallelism"): the batch is cut into m microbatches, so p stages, one per rank, can work on
-/// different microbatches at the same time. All forwards run first, then all backwards:
+/// different microbatches at the same time. All forward passes run first, then all backward passes:
 ///
 ///     rank 0   F0 F1 F2 F3 F4                   B0    B1    B2    B3    B4
 ///     rank 1      F0 F1 F2 F3 F4          B0    B1    B2    B3    B4
 ///     rank 2         F0 F1 F2 F3 F4 B0    B1    B2    B3    B4
 ///
 /// Cost: each rank idles for (p - 1)(T_F + T_B) while the pipeline fills and drains. With free
-/// communication, this is (p - 1)/(m + p - 1) of the whole time, so more microbatches mean a
+/// communication, this is (p - 1)/(m + p - 1) of the step's time, so more microbatches mean a
 /// smaller bubble. But every rank holds the activations of all m microbatches until the first
-/// backward.
+/// backward pass.
 ///
 /// Backward passes run in ascending order, as in every schedule here, so gradients are always
 /// summed in the same order, and the results of all schedules are bitwise identical. (The paper's

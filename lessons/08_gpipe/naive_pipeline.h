@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-/// GPipe with explicit messages: one stage per rank, all forwards, then all backwards, each between
-/// a blocking receive and a blocking send. Losses and gradients are bitwise identical to those of
-/// PipelineExecutor with gpipe(), but a step takes longer if messages are expensive, because the
-/// rank computes nothing while it is sending.
+/// GPipe with explicit messages: one stage per rank, all forward passes, then all backward passes,
+/// each between a blocking receive and a blocking send. Losses and gradients are bitwise identical
+/// to those of PipelineExecutor with gpipe(), but a step takes longer if messages are expensive,
+/// because the rank computes nothing while it is sending.
 class NaivePipeline {
  public:
   /// `pipeline` holds the stages' ranks in order, `stage` is the model of this rank's stage, and

@@ -16,11 +16,11 @@ namespace lockstep {
 ///     rank 2         F0 B0    F1 B1    F2 B2    F3 B3    F4 B4
 ///
 /// 1F1B saves memory, not time: stage s stashes at most min(m, p - s) microbatches; GPipe stashes
-/// all m. With free communication the bubble equals GPipe's, (p - 1)/(m + p - 1) of the whole time.
-/// If messages take time, the bubble is often a little larger: in the steady state, a backward
-/// waits for a forward that waits for a backward, so every round trip to the neighbour costs time.
-/// In GPipe, the delay of messages occurs only once. (On slow links 1F1B's bubble can also be
-/// smaller, because gradients are sent as they are computed instead of queueing at the end.)
+/// all m. With free communication the bubble equals GPipe's, (p - 1)/(m + p - 1) of a step. If
+/// messages take time, the bubble is often a little larger: in the steady state, a backward pass
+/// waits for a forward pass that waits for a backward pass, so each round trip to the neighbour
+/// costs time. In GPipe, the delay of messages occurs once. (On slow links 1F1B's bubble can also
+/// be smaller, because gradients are sent as they are computed instead of queueing at the end.)
 ///
 /// Backward passes run in ascending order. Throws ScheduleError for fewer than one stage or
 /// microbatch.
@@ -44,7 +44,7 @@ inline Schedule one_f_one_b(int stages, int microbatches) {
       backward();
     }
 
-    // Cool-down: the backwards of the microbatches still in flight.
+    // Cool-down: the backward passes of the microbatches still in flight.
     while (backwards < microbatches) backward();
   }
   return schedule;

@@ -22,8 +22,9 @@ Options two_ranks() {
   return options;
 }
 
-/// Compares half a round trip between two ranks with a memcpy between the same two buffers. Rank
-/// 0's thread runs the memcpy while rank 1 waits.
+/// Compares the time of a message between two ranks, measured as half of a round trip, with the
+/// time of a memcpy between the same two buffers. Rank 0's thread runs the memcpy while rank 1
+/// waits.
 void send_against_memcpy(benchmark::State& state, std::int64_t bytes, double at_least) {
   const int rounds = 41;
   const int trips = 4;

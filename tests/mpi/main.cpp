@@ -67,8 +67,9 @@ int main() {
         return check_memory(rank, options, one_f_one_b(p, m), std::min(m, p - rank.id));
       });
     }
-    // Checks several stages per rank (8 layers), and the bytes and memory of the update with a
-    // transport that does not combine received bytes (Transport::combines).
+    // Checks schedules with several stages per rank (8 layers). Also checks the bytes and memory of
+    // the update: under MPI, a receive can't combine directly from the sender's buffer
+    // (Transport::combines).
     for (const auto& [tied, clip] : {std::pair{true, 0.0F}, {false, 0.5F}, {true, 0.5F}}) {
       constexpr int m = 4;
       const Options options = small_training(p, m, tied, clip);

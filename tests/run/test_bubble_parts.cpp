@@ -72,7 +72,7 @@ TEST_CASE("an action that took longer than its peers makes actions uneven") {
 }
 
 TEST_CASE("the remainder is messages") {
-  // A message takes 1 in each direction: of 2 * 11 units, 12 are spent working.
+  // Each message takes 1, so the step takes 11 instead of 9: of 2 * 11 units, 12 are spent working.
   HandWritten written;
   write_equal_stages(written, 1);
   check_parts(written, 0, 0, 10.0 / 22 - formula);

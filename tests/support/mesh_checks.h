@@ -122,8 +122,9 @@ inline std::vector<NamedValues> first_momentum(const Options& options) {
   return momentum;
 }
 
-/// Trains, and compares the results with one device's and each step's bytes and memory peaks with
-/// the derived values. Returns the errors found on this rank. The results are returned on rank 0.
+/// Trains the model on a mesh. Compares its results with those of one device, and the bytes sent
+/// and memory peaks of the first two steps with the derived values. Returns the errors found on
+/// this rank. On rank 0, `outcome` receives the results.
 inline std::string check_mesh(Rank& rank, const Options& options, const Composition& chosen,
                               Outcome* outcome = nullptr) {
   std::string wrong;

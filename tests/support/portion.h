@@ -12,8 +12,8 @@ inline bool all_cases() {
   return std::getenv("LOCKSTEP_TEST_ALL") != nullptr;
 }
 
-/// Returns the first `quick` cases, or all cases if all_cases() is true. List the cases that are
-/// most likely to fail first.
+/// Returns the first `quick` cases, or all cases if all_cases() is true. Put the cases that are
+/// most likely to fail at the beginning of the list.
 template <class Case>
 std::vector<Case> portion(std::vector<Case> cases, std::size_t quick) {
   if (!all_cases()) cases.resize(std::min(quick, cases.size()));

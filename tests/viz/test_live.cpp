@@ -126,8 +126,8 @@ TEST_CASE("a line that never ends takes no memory, and what follows it is read")
   FakeRank rank{viewer.port()};
   rank.send(sample_hello(run, 0));
   CHECK(rank.line() == "resume 0");
-  // This is more than the server and the kernel are certain to buffer, so the viewer must read at
-  // the same time.
+  // The server and the kernel may not be able to buffer all of this. Sending then blocks until the
+  // viewer reads, so a second thread sends while this one runs the viewer.
   std::thread sender{[&] {
     rank.send("[\n");
     for (int i = 0; i < 8; ++i) rank.send(std::string(1 << 20, 'x'));

@@ -181,8 +181,8 @@ void LiveServer::accept_some() {
     if (socket < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN) return;
-      // There are no more descriptors, or no more memory. A connection that was just accepted may
-      // hold a hello, so read it first.
+      // File descriptors or memory have run out. A connection that was just accepted may hold a
+      // hello, so read it first.
       Connection* oldest = oldest_stranger();
       if (oldest == nullptr) accept_again_ = begin + accept_pause;  // the listener stays readable
       if (oldest == nullptr || oldest->since >= begin) return;

@@ -11,8 +11,8 @@
 namespace lockstep {
 
 /// The activations that one transformer layer saves in Korthikanti 2022, section 4.1: 16-bit
-/// tensors, one-byte dropout masks, and stored probabilities. activation_bytes() adds them up, as
-/// it adds up those of our own layer.
+/// tensors, one-byte dropout masks, and stored probabilities. activation_bytes() returns their
+/// total, and also that of our own layer's activations.
 inline std::vector<SavedActivation> paper_activations(const GptConfig& config) {
   const double h = config.hidden, as = 1.0 * config.heads * config.sequence;
   constexpr bool probabilities = true;

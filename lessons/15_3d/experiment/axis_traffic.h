@@ -17,8 +17,9 @@ struct AxisTraffic {
   std::int64_t between = 0;  ///< to ranks of other nodes
 };
 
-/// Returns the predicted traffic of the layers (tp), the stages (pp) or the replicas (dp). A ring's
-/// member sends everything to the next member, and a stage to its two neighbours.
+/// Returns the predicted traffic of the layers (tp), the stages (pp) or the replicas (dp). In a
+/// ring, each rank sends all its bytes to the next rank. A stage sends to the stage after it and to
+/// the stage before it.
 inline AxisTraffic axis_traffic(const Plan& plan, const Composition& chosen, Axis axis) {
   AxisTraffic traffic;
   const int m = plan.batch.microbatches;

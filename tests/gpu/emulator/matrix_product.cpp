@@ -32,7 +32,8 @@ void store(void* data, std::int64_t i, int type, float value) {
 std::int64_t index(const Layout& x, std::int64_t row, std::int64_t column) {
   return x.order == CUBLASLT_ORDER_COL ? column * x.ld + row : row * x.ld + column;
 }
-/// Bytes of one matrix, from its first element to its last.
+/// Returns the number of bytes that one matrix of `x` spans: from the start of its first element to
+/// the end of its last, including the gaps between rows or columns.
 std::size_t span(const Layout& x) {
   if (x.rows == 0 || x.columns == 0) return 0;
   return static_cast<std::size_t>(index(x, x.rows - 1, x.columns - 1) + 1) * size_of(x.type);

@@ -8,8 +8,8 @@
 
 namespace emulator {
 
-/// Ends the process with a one-line message. Called for mistakes for which a GPU would give wrong
-/// numbers or no sign at all.
+/// Ends the process with a one-line message. Called for mistakes that would give wrong numbers on a
+/// GPU, or would not be noticed there at all.
 [[noreturn]] void give_up(const std::string& what);
 
 enum class Where { pageable, pinned, gpu };
