@@ -383,11 +383,11 @@ class Faults:
         size = draw.randrange(16, 120) * 1024
         mounted = draw.random() < 0.7 and subprocess.run(
             ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'none', str(small)], stderr=subprocess.DEVNULL).returncode == 0
-        flags = ['--parity', 'off', '--steps', '100', '--layers', '4', '--hidden', '16', '--save', str(saved)]
+        flags = ['--parity', 'off', '--steps', '200', '--layers', '4', '--hidden', '16', '--save', str(saved)]
         if mounted:
             run, result = self.start(draw, folder, draw.choice(('threads', 'mpi')), *flags, trace=small / 'trace')
         else:
-            size = 220 * 1024    # larger than a file of the checkpoint, smaller than a trace
+            size = 330 * 1024    # larger than a file of the checkpoint, smaller than a trace
             run, result = self.start(draw, folder, 'threads', *flags, file_limit=size)
         result.what += f': {"a disk" if mounted else "files"} of {size // 1024} KiB for the trace'
         self.finish(run, result, time.monotonic(), HANG)
