@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "core/model/checkpoint/save_lock.h"
 #include "core/model/data.h"
-#include "core/model/save_lock.h"
 #include "core/plan/sum_order.h"
 #include "core/run/files/run_folder.h"
 #include "core/run/options/lesson_info.h"

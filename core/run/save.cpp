@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/comm/transport/control.h"
-#include "core/model/sharded_checkpoint.h"
+#include "core/model/checkpoint/sharded_checkpoint.h"
 #include "core/run/active_run.h"
 
 namespace lockstep {

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "core/comm/threads/thread_fabric.h"
-#include "core/model/checkpoint.h"
-#include "core/model/safetensors.h"
+#include "core/model/checkpoint/checkpoint.h"
+#include "core/model/checkpoint/safetensors.h"
 #include "tests/model/fixture.h"
 #include "tests/support/whole_checkpoint.h"
 

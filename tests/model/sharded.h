@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "core/comm/threads/thread_fabric.h"
-#include "core/model/checkpoint.h"
-#include "core/model/saved_tensors.h"
-#include "core/model/sharded_checkpoint.h"
+#include "core/model/checkpoint/checkpoint.h"
+#include "core/model/checkpoint/saved_tensors.h"
+#include "core/model/checkpoint/sharded_checkpoint.h"
 #include "tests/model/fixture.h"
 #include "tests/support/random_plans.h"
 #include "tests/support/stored_parts.h"

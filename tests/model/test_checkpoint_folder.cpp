@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "core/base/crc32.h"
-#include "core/model/checkpoint_folder.h"
-#include "core/model/save_lock.h"
+#include "core/model/checkpoint/checkpoint_folder.h"
+#include "core/model/checkpoint/save_lock.h"
 #include "tests/model/checkpoint_files.h"
 #include "tests/support/complaints.h"
 

@@ -1,4 +1,4 @@
-#include "core/model/safetensors.h"
+#include "core/model/checkpoint/safetensors.h"
 #include "tests/model/fixture.h"
 
 using namespace lockstep;

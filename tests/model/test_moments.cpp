@@ -1,5 +1,5 @@
 #include "core/model/adamw.h"
-#include "core/model/checkpoint.h"
+#include "core/model/checkpoint/checkpoint.h"
 #include "core/model/flat_buffer.h"
 #include "tests/model/fixture.h"
 #include "tests/support/complaints.h"

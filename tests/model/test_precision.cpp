@@ -1,6 +1,6 @@
 #include "core/model/adamw.h"
-#include "core/model/checkpoint.h"
-#include "core/model/safetensors.h"
+#include "core/model/checkpoint/checkpoint.h"
+#include "core/model/checkpoint/safetensors.h"
 #include "core/model/sample.h"
 #include "tests/model/fixture.h"
 #include "tests/support/whole_checkpoint.h"

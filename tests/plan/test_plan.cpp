@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/model/checkpoint.h"
+#include "core/model/checkpoint/checkpoint.h"
+#include "core/model/checkpoint/safetensors.h"
 #include "core/model/data.h"
 #include "core/model/gpt.h"
 #include "core/model/philox.h"
-#include "core/model/safetensors.h"
 #include "core/plan/flat_layout.h"
 #include "core/run/report/rank_results.h"
 #include "lessons/05_zero_3/prediction.h"

@@ -9,7 +9,7 @@
 
 #include "core/base/available_memory.h"
 #include "core/base/error.h"
-#include "core/model/checkpoint.h"
+#include "core/model/checkpoint/checkpoint.h"
 #include "core/model/data.h"
 #include "core/run/lesson.h"
 #include "core/run/options/flag_parser.h"

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "core/base/crc32.h"
-#include "core/model/checkpoint_folder.h"
-#include "core/model/new_file.h"
+#include "core/model/checkpoint/checkpoint_folder.h"
+#include "core/model/checkpoint/new_file.h"
+#include "core/model/checkpoint/safetensors.h"
+#include "core/model/checkpoint/sharded_checkpoint.h"
 #include "core/model/parameter.h"
-#include "core/model/safetensors.h"
-#include "core/model/sharded_checkpoint.h"
 
 namespace lockstep::testing {
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "core/base/error.h"
-#include "core/model/checkpoint_folder.h"
+#include "core/model/checkpoint/checkpoint_folder.h"
 #include "core/run/files/run_folder.h"
 #include "core/trace/streamer.h"
 

@@ -9,7 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/token.h"
-#include "core/model/checkpoint.h"
+#include "core/model/checkpoint/checkpoint.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/options/given.h"
 

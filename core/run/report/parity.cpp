@@ -9,7 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/model/adamw.h"
-#include "core/model/checkpoint.h"
+#include "core/model/checkpoint/checkpoint.h"
 #include "core/model/gpt.h"
 #include "core/run/report/accumulate_in_order.h"
 #include "core/run/report/solo_device.h"

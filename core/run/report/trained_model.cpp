@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/comm/mpi/environment.h"
-#include "core/model/checkpoint.h"
+#include "core/model/checkpoint/checkpoint.h"
 #include "core/model/gpt.h"
 #include "core/model/sample.h"
 #include "core/run/files/rank_message.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/model/safetensors.h"
+#include "core/model/checkpoint/safetensors.h"
 
 using namespace lockstep;
 

@@ -1,4 +1,4 @@
-#include "core/model/checkpoint_folder.h"
+#include "core/model/checkpoint/checkpoint_folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 
 #include "core/base/crc32.h"
 #include "core/base/error.h"
-#include "core/model/common_folder.h"
+#include "core/model/checkpoint/common_folder.h"
 
 namespace lockstep {
 

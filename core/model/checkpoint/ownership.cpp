@@ -1,4 +1,4 @@
-#include "core/model/ownership.h"
+#include "core/model/checkpoint/ownership.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "core/model/saved_tensors.h"
+#include "core/model/checkpoint/saved_tensors.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 
 #include "core/base/error.h"
-#include "core/model/checkpoint_folder.h"
+#include "core/model/checkpoint/checkpoint_folder.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "core/model/safetensors.h"
+#include "core/model/checkpoint/safetensors.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/model/manifest.h"
-#include "core/model/safetensors.h"
+#include "core/model/checkpoint/manifest.h"
+#include "core/model/checkpoint/safetensors.h"
 #include "core/plan/slice.h"
 
 namespace lockstep {

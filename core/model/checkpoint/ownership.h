@@ -7,7 +7,7 @@
 
 #include "core/comm/transport/transport.h"
 #include "core/model/adamw.h"
-#include "core/model/manifest.h"
+#include "core/model/checkpoint/manifest.h"
 #include "core/model/parameter.h"
 #include "core/plan/plan.h"
 

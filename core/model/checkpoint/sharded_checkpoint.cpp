@@ -1,4 +1,4 @@
-#include "core/model/sharded_checkpoint.h"
+#include "core/model/checkpoint/sharded_checkpoint.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,10 +14,10 @@
 
 #include "core/base/crc32.h"
 #include "core/base/error.h"
-#include "core/model/checkpoint_folder.h"
-#include "core/model/common_folder.h"
-#include "core/model/ownership.h"
-#include "core/model/safetensors.h"
+#include "core/model/checkpoint/checkpoint_folder.h"
+#include "core/model/checkpoint/common_folder.h"
+#include "core/model/checkpoint/ownership.h"
+#include "core/model/checkpoint/safetensors.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "core/model/save_lock.h"
+#include "core/model/checkpoint/save_lock.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include <filesystem>
 
 #include "core/base/error.h"
-#include "core/model/checkpoint_folder.h"
+#include "core/model/checkpoint/checkpoint_folder.h"
 
 namespace lockstep {
 

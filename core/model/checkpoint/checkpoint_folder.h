@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "core/model/manifest.h"
-#include "core/model/new_file.h"
+#include "core/model/checkpoint/manifest.h"
+#include "core/model/checkpoint/new_file.h"
 
 namespace lockstep {
 

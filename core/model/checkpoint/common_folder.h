@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/comm/transport/transport.h"
-#include "core/model/new_file.h"
+#include "core/model/checkpoint/new_file.h"
 
 namespace lockstep {
 

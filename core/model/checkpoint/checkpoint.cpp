@@ -1,4 +1,4 @@
-#include "core/model/checkpoint.h"
+#include "core/model/checkpoint/checkpoint.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,8 +10,8 @@
 
 #include "core/base/error.h"
 #include "core/device/host_copy.h"
-#include "core/model/checkpoint_folder.h"
-#include "core/model/saved_tensors.h"
+#include "core/model/checkpoint/checkpoint_folder.h"
+#include "core/model/checkpoint/saved_tensors.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "core/model/new_file.h"
+#include "core/model/checkpoint/new_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

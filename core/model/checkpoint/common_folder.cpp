@@ -1,4 +1,4 @@
-#include "core/model/common_folder.h"
+#include "core/model/checkpoint/common_folder.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "core/model/manifest.h"
+#include "core/model/checkpoint/manifest.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
