@@ -33,6 +33,28 @@ complains() { [[ $err == *"$1"* ]]; }
 complains_in_one_line() { [[ -n $err && $err != *$'\n'* ]]; }
 says_nothing() { [[ -z $out ]]; }
 
+# Every predicted figure of a lesson's table was observed: no cell reads "predicted / observed".
+as_predicted() {
+  local rows
+  rows=$(grep -E '^  ranks? [0-9]' <<<"$out" | grep -E 'B [=/]') && [[ $rows == *'B ='* && $rows != *' / '* ]]
+}
+
+# The last run was refused, as impossible settings are.
+is_refused() { # WHAT
+  claim "$1 is refused" ended 2
+  claim "$1 is refused in one line" complains_in_one_line
+  claim "$1 is refused on stderr alone" says_nothing
+}
+# For scripts with a function `lesson`, which runs a lesson with flags: it refuses these, with a line that has all WORDS.
+lesson_refuses() { # FLAGS... -- WORDS...
+  local flags=() word
+  while [[ $1 != -- ]]; do flags+=("$1"); shift; done
+  shift
+  lesson "${flags[@]}"
+  is_refused "${flags[*]}"
+  for word in "$@"; do claim "${flags[*]}: says $word" complains "$word"; done
+}
+
 # Waits up to $1 seconds for a command to succeed.
 within() {
   local tenths=$(($1 * 10))

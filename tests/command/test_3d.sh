@@ -14,11 +14,6 @@ lesson() { # FLAGS...: with a small model, unless FLAGS say otherwise
   [[ " $* " == *' --sequence '* ]] || small+=(--sequence 32)
   run "$folder/lesson_15_3d" "${small[@]}" "$@"
 }
-# Every predicted figure was observed: no cell reads "predicted / observed".
-as_predicted() {
-  local rows
-  rows=$(grep -E '^  ranks? [0-9]+ ' <<<"$out" | grep 'B =') && [[ -n $rows && $rows != *' / '* ]]
-}
 
 for launch in "$@"; do
   for flags in '--zero 1 --tied --clip 0.5' '--zero 2 --sequence-parallel' '--zero 3 --tied --clip 0.5 --sequence-parallel' \
@@ -35,24 +30,14 @@ claim "the meta device: ends well" ended 0
 claim "the meta device: bytes and memory are as predicted" as_predicted
 claim "the meta device: padding is announced" says 'vocabulary padded from 257 to 258 tokens, a multiple of --tp 2'
 
-refuse() { # FLAGS... -- WORDS...
-  local flags=() word
-  while [[ $1 != -- ]]; do flags+=("$1"); shift; done
-  shift
-  lesson "${flags[@]}"
-  claim "${flags[*]} is refused" ended 2
-  claim "${flags[*]} is refused in one line" complains_in_one_line
-  claim "${flags[*]} is refused on stderr alone" says_nothing
-  for word in "$@"; do claim "${flags[*]}: says $word" complains "$word"; done
-}
-refuse --zero 4 -- '--zero 4' 'use --zero 3'
-refuse --zero -1 -- '--zero -1' 'at least 0'
-refuse --shard 2 -- '--shard 2 with --zero 0' 'leave --shard out'
-refuse --zero 3 --dp 6 --batch 24 --shard 4 -- '--shard 4 with --dp 6' 'use --shard 3 or --shard 6'
-refuse --zero 1 --dp 6 --batch 24 --shard 1 -- '--shard 1 with --dp 6' 'use --shard 2'
-refuse --zero 1 --dp 4 --shard 9 -- '--shard 9 with --dp 4' 'use --shard 4'
-refuse --zero 1 --dp 1 --tp 2 --shard 2 -- '--shard 2 with --dp 1' 'leave it out'
-refuse --sequence-parallel --tp 4 --sequence 30 -- '--sequence 30 with --tp 4' '--sequence 28 or --sequence 32'
-refuse --bucket 0 -- '--bucket 0' 'at least 1 byte'
-refuse --dp 2 --pp 2 --tp 3 -- '--tp 3 with --heads 4' '--tp 2'
+lesson_refuses --zero 4 -- '--zero 4' 'use --zero 3'
+lesson_refuses --zero -1 -- '--zero -1' 'at least 0'
+lesson_refuses --shard 2 -- '--shard 2 with --zero 0' 'leave --shard out'
+lesson_refuses --zero 3 --dp 6 --batch 24 --shard 4 -- '--shard 4 with --dp 6' 'use --shard 3 or --shard 6'
+lesson_refuses --zero 1 --dp 6 --batch 24 --shard 1 -- '--shard 1 with --dp 6' 'use --shard 2'
+lesson_refuses --zero 1 --dp 4 --shard 9 -- '--shard 9 with --dp 4' 'use --shard 4'
+lesson_refuses --zero 1 --dp 1 --tp 2 --shard 2 -- '--shard 2 with --dp 1' 'leave it out'
+lesson_refuses --sequence-parallel --tp 4 --sequence 30 -- '--sequence 30 with --tp 4' '--sequence 28 or --sequence 32'
+lesson_refuses --bucket 0 -- '--bucket 0' 'at least 1 byte'
+lesson_refuses --dp 2 --pp 2 --tp 3 -- '--tp 3 with --heads 4' '--tp 2'
 conclude

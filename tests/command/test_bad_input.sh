@@ -12,12 +12,6 @@ text=$scratch/text
 seq 1 2000 >"$text"
 trace=$scratch/run
 
-is_refused() { # WHAT
-  claim "$1 is refused" ended 2
-  claim "$1 is refused in one line" complains_in_one_line
-  claim "$1 is refused on stderr alone" says_nothing
-}
-
 # refuse FLAG VALUE WORDS...: `lesson FLAG VALUE` must fail with a line that contains FLAG, VALUE
 # and WORDS.
 refuse() {

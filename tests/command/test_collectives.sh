@@ -16,9 +16,7 @@ refuse() { # WORD... -- FLAGS...
   for (( ; $# > 0; )); do [[ $1 == -- ]] && shift && break; words+=("$1"); shift; done
   for launch in "${launches[@]}"; do
     run "$lesson" --trace "$scratch/run" --launch "$launch" "$@"
-    claim "$launch $* is refused" ended 2
-    claim "$launch $* is refused in one line" complains_in_one_line
-    claim "$launch $* is refused on stderr alone" says_nothing
+    is_refused "$launch $*"
     for word in "${words[@]}"; do claim "$launch $*: says $word" complains "$word"; done
     claim "$launch $* leaves no folder" [ ! -e "$scratch/run" ]
   done

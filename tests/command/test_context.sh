@@ -19,11 +19,6 @@ lesson() { # FLAGS...: with a small model and no trace, unless FLAGS say otherwi
   done
   run "$folder/lesson_13_ring_attention" --data "$text" "${small[@]}" "$@"
 }
-# Every predicted figure was observed: no cell reads "predicted / observed".
-as_predicted() {
-  local rows
-  rows=$(grep -E '^  rank [0-9]+ ' <<<"$out" | grep 'B =') && [[ -n $rows && $rows != *' / '* ]]
-}
 shows() { grep -qE -- "$1" <<<"$out"; }
 
 for launch in "$@"; do
@@ -65,23 +60,13 @@ lesson --ranks 3 --steps 6 --layout zigzag --load "$scratch/half"
 claim "a checkpoint of 4 ranks goes on with 3" ended 0
 claim "... and says where" says "resumes after the 6 steps of $scratch/half"
 
-refuse() { # FLAGS... -- WORDS...
-  local flags=() word
-  while [[ $1 != -- ]]; do flags+=("$1"); shift; done
-  shift
-  lesson "${flags[@]}"
-  claim "${flags[*]} is refused" ended 2
-  claim "${flags[*]} is refused in one line" complains_in_one_line
-  claim "${flags[*]} is refused on stderr alone" says_nothing
-  for word in "$@"; do claim "${flags[*]}: says $word" complains "$word"; done
-}
-refuse --cp 5 -- '--sequence 48 with --cp 5' '--sequence 45 or --sequence 50'
-refuse --cp 4 --sequence 52 --layout zigzag -- '8 equal chunks' '--sequence 48 or --sequence 56'
-refuse --cp 4 --sequence 3 -- 'use --sequence 4'
-refuse --cp 8 --method ulysses -- '--method ulysses with --cp 8 and --heads 12' '--cp 6' '--cp 12' '--heads 16' '--method ring'
-refuse --method star -- '--method' 'ring, ulysses, gather'
-refuse --layout spiral -- '--layout' 'contiguous, zigzag'
-refuse --ranks 4 --cp 3 -- '--ranks 4' '--cp 3'
-refuse --tp 2 -- '--tp 2' 'leave it out'
-refuse --clip 1 -- '--clip 1'
+lesson_refuses --cp 5 -- '--sequence 48 with --cp 5' '--sequence 45 or --sequence 50'
+lesson_refuses --cp 4 --sequence 52 --layout zigzag -- '8 equal chunks' '--sequence 48 or --sequence 56'
+lesson_refuses --cp 4 --sequence 3 -- 'use --sequence 4'
+lesson_refuses --cp 8 --method ulysses -- '--method ulysses with --cp 8 and --heads 12' '--cp 6' '--cp 12' '--heads 16' '--method ring'
+lesson_refuses --method star -- '--method' 'ring, ulysses, gather'
+lesson_refuses --layout spiral -- '--layout' 'contiguous, zigzag'
+lesson_refuses --ranks 4 --cp 3 -- '--ranks 4' '--cp 3'
+lesson_refuses --tp 2 -- '--tp 2' 'leave it out'
+lesson_refuses --clip 1 -- '--clip 1'
 conclude

@@ -17,11 +17,6 @@ lesson() { # NUMBER_NAME FLAGS...
   [[ " $* " != *' --layers '* ]] || size=()
   run "$folder/lesson_$name" --data "$text" --trace none --clock modelled "${size[@]}" "$@"
 }
-# Every predicted figure was observed: no cell reads "predicted / observed".
-as_predicted() {
-  local rows
-  rows=$(grep -E '^  rank [0-9]' <<<"$out") && [[ $rows == *' ='* && $rows != *' / '* ]]
-}
 
 lessons=(02_data_parallel 03_zero_1 04_zero_2 05_zero_3)
 for name in "${lessons[@]}"; do
@@ -79,36 +74,23 @@ lesson 09_1f1b --ranks 2 --steps 6 --batch 24 --load "$scratch/half"
 claim "a pipeline takes a checkpoint of ZeRO-3" ended 0
 claim "a pipeline that goes on has one device's bits" says 'bitwise equal'
 
-is_refused() { # WHAT
-  claim "$1 is refused" ended 2
-  claim "$1 is refused in one line" complains_in_one_line
-  claim "$1 is refused on stderr alone" says_nothing
-}
-refuse() { # LESSON FLAGS... -- WORDS...
-  local flags=() word
-  while [[ $1 != -- ]]; do flags+=("$1"); shift; done
-  shift
-  lesson "${flags[@]}"
-  is_refused "${flags[*]}"
-  for word in "$@"; do claim "${flags[*]}: says $word" complains "$word"; done
-}
 for name in "${lessons[@]}"; do
-  refuse "$name" --bucket 0 -- '--bucket 0' 'at least 1'
-  refuse "$name" --bucket -5 -- '--bucket'
-  refuse "$name" --clip 1 -- '--clip 1'
-  refuse "$name" --time backward=1ms -- '--time' '--cluster'
-  refuse "$name" --freeze 2 -- '--freeze 2' 'blocks 0 to 1'
-  refuse "$name" --freeze tail -- '--freeze tail' 'embedding'
-  refuse "$name" --freeze embedding,0,1,head -- '--freeze' 'leave at least one to train'
-  refuse "$name" --batch 25 --ranks 3 -- '--batch 25' '--batch 24'
-  refuse "$name" --precision f8 -- '--precision' 'bf16'
-  refuse "$name" --ranks 128 --batch 128 --layers 1 --hidden 1 --heads 1 --freeze embedding,head -- \
+  lesson_refuses "$name" --bucket 0 -- '--bucket 0' 'at least 1'
+  lesson_refuses "$name" --bucket -5 -- '--bucket'
+  lesson_refuses "$name" --clip 1 -- '--clip 1'
+  lesson_refuses "$name" --time backward=1ms -- '--time' '--cluster'
+  lesson_refuses "$name" --freeze 2 -- '--freeze 2' 'blocks 0 to 1'
+  lesson_refuses "$name" --freeze tail -- '--freeze tail' 'embedding'
+  lesson_refuses "$name" --freeze embedding,0,1,head -- '--freeze' 'leave at least one to train'
+  lesson_refuses "$name" --batch 25 --ranks 3 -- '--batch 25' '--batch 24'
+  lesson_refuses "$name" --precision f8 -- '--precision' 'bf16'
+  lesson_refuses "$name" --ranks 128 --batch 128 --layers 1 --hidden 1 --heads 1 --freeze embedding,head -- \
     '--ranks 128' '25 parameters'
-  refuse "$name" --load "$scratch/half" --freeze 1 -- '--load' '--freeze'
+  lesson_refuses "$name" --load "$scratch/half" --freeze 1 -- '--load' '--freeze'
 done
-refuse 02_data_parallel --overlap some -- '--overlap' 'bucket'
-refuse 05_zero_3 --prefetch 0,x -- '--prefetch 0,x' "'x'"
-refuse 05_zero_3 --prefetch -1 -- '--prefetch'
+lesson_refuses 02_data_parallel --overlap some -- '--overlap' 'bucket'
+lesson_refuses 05_zero_3 --prefetch 0,x -- '--prefetch 0,x' "'x'"
+lesson_refuses 05_zero_3 --prefetch -1 -- '--prefetch'
 lesson 05_zero_3 --ranks 4 --steps 6 --prefetch 1 --quiet --export "$scratch/weights"
 claim "a run exports its weights" ended 0
 lesson 05_zero_3 --ranks 2 --steps 3 --load "$scratch/weights/model.safetensors"

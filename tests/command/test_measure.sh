@@ -30,10 +30,8 @@ done
 
 refuse() { # FLAG...
   run "$measure" "$@"
-  claim "'$*' is refused" ended 2
-  claim "'$*' is refused in one line" complains_in_one_line
+  is_refused "'$*'"
   claim "'$*' is named" complains "$1"
-  claim "'$*' is refused on stderr alone" says_nothing
 }
 refuse --fast 1
 refuse --output

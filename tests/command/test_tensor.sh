@@ -20,11 +20,6 @@ lesson() { # NUMBER_NAME FLAGS...: with a small model and no trace, unless FLAGS
   done
   run "$folder/lesson_$name" --data "$text" "${small[@]}" "$@"
 }
-# Every predicted figure was observed: no cell reads "predicted / observed".
-as_predicted() {
-  local rows
-  rows=$(grep -E '^  rank [0-9]+ ' <<<"$out" | grep 'B =') && [[ -n $rows && $rows != *' / '* ]]
-}
 shows() { grep -qF -- "$1" <<<"$out"; }
 
 lessons=(06_tensor_parallel 07_sequence_parallel)
@@ -74,21 +69,11 @@ for name in "${lessons[@]}"; do
   claim "$name says where it goes on" says "resumes after the 6 steps of $scratch/half"
 done
 
-refuse() { # LESSON FLAGS... -- WORDS...
-  local flags=() word
-  while [[ $1 != -- ]]; do flags+=("$1"); shift; done
-  shift
-  lesson "${flags[@]}"
-  claim "${flags[*]} is refused" ended 2
-  claim "${flags[*]} is refused in one line" complains_in_one_line
-  claim "${flags[*]} is refused on stderr alone" says_nothing
-  for word in "$@"; do claim "${flags[*]}: says $word" complains "$word"; done
-}
 for name in "${lessons[@]}"; do
-  refuse "$name" --tp 8 -- '--tp 8' '--heads 12' '--tp 6' '--tp 12' '--heads 16'
-  refuse "$name" --ranks 4 --tp 2 -- '--ranks 4' '--tp 2'
-  refuse "$name" --dp 2 -- '--dp 2' 'leave it out'
-  refuse "$name" --clip 1 -- '--clip 1'
+  lesson_refuses "$name" --tp 8 -- '--tp 8' '--heads 12' '--tp 6' '--tp 12' '--heads 16'
+  lesson_refuses "$name" --ranks 4 --tp 2 -- '--ranks 4' '--tp 2'
+  lesson_refuses "$name" --dp 2 -- '--dp 2' 'leave it out'
+  lesson_refuses "$name" --clip 1 -- '--clip 1'
 done
 lesson 07_sequence_parallel --tp 4 --sequence 22
 claim "a sequence that t does not divide is refused" ended 2
