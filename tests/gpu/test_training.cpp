@@ -35,9 +35,15 @@ Options tiny(Options options, int layers) {
   options.run.model.hidden = 12;
   options.run.model.sequence = 7;
   options.run.batch = options.run.microbatches.front();
-  options.run.steps = 4;
+  options.run.steps = portion_of(4, 2);
   return options;
 }
+
+struct Size {
+  int ranks = 1;
+  DType dtype = DType::f32;
+};
+const std::vector<Size> sizes{{2, DType::f32}, {3, DType::f32}, {2, DType::bf16}};
 
 bool enough_for(int ranks) {
   return test::gpus() >= ranks;
@@ -196,7 +202,8 @@ TEST_CASE("GPipe and 1F1B on GPUs have the bits of one GPU") {
 
 TEST_CASE("several stages per rank on GPUs: the bits of one GPU, and the peaks derived") {
   constexpr int m = 3;
-  for (const auto& placement : {v_placement(2), loop_placement(2, 4), loop_placement(3, 4)}) {
+  for (const auto& placement :
+       portion<std::vector<int>>({v_placement(2), loop_placement(3, 4), loop_placement(2, 4)}, 2)) {
     const Schedule schedule = chunk_by_chunk(placement, m, true);
     const Options options =
         on_gpus(tiny(small_training(schedule.ranks, m, true, 1.0F), schedule.stages));
@@ -239,33 +246,31 @@ TEST_CASE("data parallelism and ZeRO 1, 2, 3 on GPUs have the bits of one GPU ad
 }
 
 TEST_CASE("tensor and sequence parallelism on GPUs: near one GPU, bytes and memory as derived") {
-  for (const auto& [ranks, dtype] : {std::pair{2, DType::f32}, {3, DType::f32}, {2, DType::bf16}})
-    for (const Sharing sharing : all_sharings) {
-      Options options = on_gpus(small_tensors(ranks, sharing));
-      options.run.model = {
-          .layers = 2, .hidden = 12, .heads = 6, .sequence = 6, .vocabulary = 257, .dtype = dtype};
-      options.run.model.tied = ranks == 3;
-      options.run.batch = 2;
-      options.run.steps = 4;
-      CHECK(on_all(options, [&](Rank& rank) {
-              return check_tensors(rank, options, sharing, nullptr, nullptr, 1.0);
-            }) == "");
-    }
+  for (const auto& [sharing, size] : portion(combinations(all_sharings, sizes), 3)) {
+    Options options = on_gpus(small_tensors(size.ranks, sharing));
+    options.run.model = {.layers = 2, .hidden = 12, .heads = 6, .sequence = 6, .vocabulary = 257};
+    options.run.model.dtype = size.dtype;
+    options.run.model.tied = size.ranks == 3;
+    options.run.batch = 2;
+    options.run.steps = portion_of(4, 2);
+    CHECK(on_all(options, [&, sharing = sharing](Rank& rank) {
+            return check_tensors(rank, options, sharing, nullptr, nullptr, 1.0);
+          }) == "");
+  }
 }
 
 TEST_CASE("context parallelism on GPUs: near one GPU, bytes and memory as derived") {
-  for (const auto& [ranks, dtype] : {std::pair{2, DType::f32}, {3, DType::f32}, {2, DType::bf16}})
-    for (const Sequences& sequences : all_sequences) {
-      Options options = on_gpus(small_sequences(ranks, sequences));
-      options.run.model = {
-          .layers = 2, .hidden = 12, .heads = 6, .sequence = 12, .vocabulary = 257, .dtype = dtype};
-      options.run.model.tied = ranks == 3;
-      options.run.batch = 2;
-      options.run.steps = 4;
-      CHECK(on_all(options, [&](Rank& rank) {
-              return check_sequences(rank, options, sequences, nullptr, nullptr, 1.0);
-            }) == "");
-    }
+  for (const auto& [sequences, size] : portion(combinations(all_sequences, sizes), 6)) {
+    Options options = on_gpus(small_sequences(size.ranks, sequences));
+    options.run.model = {.layers = 2, .hidden = 12, .heads = 6, .sequence = 12, .vocabulary = 257};
+    options.run.model.dtype = size.dtype;
+    options.run.model.tied = size.ranks == 3;
+    options.run.batch = 2;
+    options.run.steps = portion_of(4, 2);
+    CHECK(on_all(options, [&, sequences = sequences](Rank& rank) {
+            return check_sequences(rank, options, sequences, nullptr, nullptr, 1.0);
+          }) == "");
+  }
 }
 
 TEST_CASE("20 steps on a GPU and on the CPU give nearly the same result") {

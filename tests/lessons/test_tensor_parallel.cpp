@@ -6,6 +6,7 @@
 
 #include "tests/model/fixture.h"
 #include "tests/support/meta_checks.h"
+#include "tests/support/portion.h"
 #include "tests/support/tensor_checks.h"
 
 // Tensor and sequence parallelism with ranks as threads. tests/mpi runs the same checks with ranks
@@ -27,6 +28,8 @@ void show(const Options& options, Sharing sharing, const Deviation& deviation) {
 
 /// Checks a run against one device, and against a second run, which must have the same bits.
 Outcome check_twice(const Options& options, Sharing sharing) {
+  CAPTURE(name_of(sharing));
+  CAPTURE(options.run.tp);
   Outcome outcomes[2];
   Deviation deviation;
   for (Outcome& outcome : outcomes)
@@ -44,12 +47,9 @@ Outcome check_twice(const Options& options, Sharing sharing) {
 }  // namespace
 
 TEST_CASE("tensor and sequence parallelism: near one device, bytes and memory as derived") {
-  for (const Sharing sharing : all_sharings)
-    for (const int t : {1, 2, 3, 4, 8}) {
-      CAPTURE(name_of(sharing));
-      CAPTURE(t);
-      check_twice(small_tensors(t, sharing), sharing);
-    }
+  for (const auto& [sharing, t] :
+       portion(combinations(all_sharings, std::vector{3, 4, 2, 8, 1}), 6))
+    check_twice(small_tensors(t, sharing), sharing);
 }
 
 TEST_CASE("inputs that are gathered again have the bits of inputs that are kept") {
@@ -59,42 +59,35 @@ TEST_CASE("inputs that are gathered again have the bits of inputs that are kept"
 }
 
 TEST_CASE("tensor and sequence parallelism with tied weights and several microbatches") {
-  for (const Sharing sharing : all_sharings)
-    for (const int t : {2, 3}) {
-      CAPTURE(name_of(sharing));
-      CAPTURE(t);
-      Options options = small_tensors(t, sharing);
-      options.run.model.tied = true;
-      options.run.model.vocabulary = 256;
-      options.run.microbatches = {2};
-      options.run.model.layers = 3;
-      check_twice(options, sharing);
-    }
+  for (const auto& [sharing, t] : portion(combinations(all_sharings, std::vector{2, 3}), 3)) {
+    Options options = small_tensors(t, sharing);
+    options.run.model.tied = true;
+    options.run.model.vocabulary = 256;
+    options.run.microbatches = {2};
+    options.run.model.layers = 3;
+    check_twice(options, sharing);
+  }
 }
 
 TEST_CASE("replicas of tensor- and sequence-parallel ranks, in any order of the axes") {
-  for (const Sharing sharing : all_sharings)
-    for (const char* order : {"tp,cp,dp,pp", "dp,tp,cp,pp"}) {
-      CAPTURE(name_of(sharing));
-      CAPTURE(order);
-      Options options = small_tensors(2, sharing);
-      options.run.ranks = 6;
-      options.run.dp = 3;
-      options.run.order = order;
-      options.run.batch = 6;
-      check_twice(options, sharing);
-    }
+  const std::vector orders{"tp,cp,dp,pp", "dp,tp,cp,pp"};
+  for (const auto& [sharing, order] : portion(combinations(all_sharings, orders), 3)) {
+    CAPTURE(order);
+    Options options = small_tensors(2, sharing);
+    options.run.ranks = 6;
+    options.run.dp = 3;
+    options.run.order = order;
+    options.run.batch = 6;
+    check_twice(options, sharing);
+  }
 }
 
 TEST_CASE("tensor and sequence parallelism in bf16") {
-  for (const Sharing sharing : all_sharings)
-    for (const int t : {2, 3, 8}) {
-      CAPTURE(name_of(sharing));
-      CAPTURE(t);
-      Options options = small_tensors(t, sharing);
-      options.run.model.dtype = DType::bf16;
-      check_twice(options, sharing);
-    }
+  for (const auto& [sharing, t] : portion(combinations(all_sharings, std::vector{2, 3, 8}), 3)) {
+    Options options = small_tensors(t, sharing);
+    options.run.model.dtype = DType::bf16;
+    check_twice(options, sharing);
+  }
 }
 
 TEST_CASE("bytes per rank, layer and microbatch: 8 b s h (t-1)/t elements; regathered: 10") {

@@ -7,7 +7,7 @@ using namespace lockstep::test;
 
 namespace {
 
-GptConfig small(bool tied) {
+GptConfig five_blocks(bool tied) {
   return {.layers = 5, .hidden = 24, .heads = 3, .sequence = 10, .vocabulary = 40, .tied = tied};
 }
 
@@ -41,7 +41,7 @@ double distance(const Floats& a, const Floats& b) {
 TEST_CASE("composed stages give the bits of the whole model, halves separated or together") {
   for (bool tied : {false, true}) {
     CAPTURE(tied);
-    const GptConfig config = small(tied);
+    const GptConfig config = five_blocks(tied);
     const Batch batch = random_batch(config, 3, 2);
     const Result whole = run_stages(config, 1, batch, false);
     CHECK(whole.losses[0] > 0);
@@ -64,7 +64,7 @@ TEST_CASE("the same run twice gives the same bits") {
 
 TEST_CASE("microbatches add up to the batch") {
   for (bool tied : {false, true}) {
-    const GptConfig config = small(tied);
+    const GptConfig config = five_blocks(tied);
     const auto run = [&](int m) {
       OneDevice one;
       Gpt model{config, one.device(), StageLayers::whole(config), 3};
@@ -132,7 +132,7 @@ TEST_CASE("gradients match finite differences of the loss") {
 }
 
 TEST_CASE("the timeline records the memory of every forward and backward") {
-  const GptConfig config = small(false);
+  const GptConfig config = five_blocks(false);
   OneDevice one;
   Recorder trace;
   Stream stream{one.clock, trace, 0, DeviceKind::cpu};
@@ -151,7 +151,7 @@ TEST_CASE("the timeline records the memory of every forward and backward") {
 
 TEST_CASE("zero_gradients resets gradients") {
   for (bool tied : {false, true}) {
-    const GptConfig config = small(tied);
+    const GptConfig config = five_blocks(tied);
     const Batch batch = random_batch(config, 1, 2);
     OneDevice one;
     Gpt model{config, one.device(), StageLayers::whole(config), 3};
@@ -164,7 +164,7 @@ TEST_CASE("zero_gradients resets gradients") {
 }
 
 TEST_CASE("backward without forward is an error, not a crash") {
-  const GptConfig config = small(false);
+  const GptConfig config = five_blocks(false);
   OneDevice one;
   Gpt model{config, one.device(), StageLayers::whole(config), 3};
   Stash stash;

@@ -8,7 +8,7 @@ using namespace lockstep::test;
 
 namespace {
 
-GptConfig small(bool tied) {
+GptConfig two_blocks(bool tied) {
   return {.layers = 2, .hidden = 24, .heads = 3, .sequence = 10, .vocabulary = 40, .tied = tied};
 }
 
@@ -24,7 +24,7 @@ TEST_CASE("hooks run around every unit, in order") {
     void after_backward(const Unit& unit) override { log.emplace_back('b', unit.index); }
     Log log;
   } hooks;
-  const GptConfig config = small(true);
+  const GptConfig config = two_blocks(true);
   OneDevice one;
   Gpt model{config, one.device(), StageLayers::whole(config), 3};
   const HookScope scope{model, hooks};
@@ -86,7 +86,7 @@ TEST_CASE("hooks nest: the one added later is the inner one, and each can be rem
     std::string& log;
     char name;
   };
-  GptConfig config = small(false);
+  GptConfig config = two_blocks(false);
   config.layers = 1;
   OneDevice one;
   Gpt model{config, one.device(), {.first = 0, .last = 1}, 3};
@@ -132,7 +132,7 @@ TEST_CASE("gradients are ready once per step, after the last microbatch, and the
     std::vector<int> units;
     std::vector<Named> seen;
   };
-  const GptConfig config = small(true);
+  const GptConfig config = two_blocks(true);
   for (const int microbatches : {1, 3}) {
     for (const bool halves : {false, true}) {
       CAPTURE(microbatches);

@@ -11,6 +11,7 @@
 #include "tests/support/copies_checks.h"
 #include "tests/support/mesh_checks.h"
 #include "tests/support/pipeline_checks.h"
+#include "tests/support/portion.h"
 #include "tests/support/tensor_checks.h"
 
 using namespace lockstep;
@@ -49,7 +50,7 @@ int main() {
   const int p = session.size();
   const std::pair<const char*, Generator> generators[] = {{"GPipe", gpipe}, {"1F1B", one_f_one_b}};
   try {
-    for (const int m : {1, 2, 3, 4, 8, 16}) {
+    for (const int m : portion<int>({4, 1, 8, 2, 3, 16}, 3)) {
       const Options options = small_training(p, m);
       Reference reference;
       if (session.rank() == 0)
@@ -70,7 +71,8 @@ int main() {
     // Checks schedules with several stages per rank (8 layers). Also checks the bytes and memory of
     // the update: under MPI, a receive can't combine directly from the sender's buffer
     // (Transport::combines).
-    for (const auto& [tied, clip] : {std::pair{true, 0.0F}, {false, 0.5F}, {true, 0.5F}}) {
+    const std::vector<std::pair<bool, float>> updates{{true, 0.5F}, {true, 0}, {false, 0.5F}};
+    for (const auto& [tied, clip] : portion(updates, 1)) {
       constexpr int m = 4;
       const Options options = small_training(p, m, tied, clip);
       Reference reference;
@@ -104,30 +106,32 @@ int main() {
     check(options, [&](Rank& rank) { return check_copies(rank, options, 40'000); });
     options.run.model.dtype = DType::bf16;
     check(options, [&](Rank& rank) { return check_copies(rank, options, 10'000'000); });
-    for (const Sharing sharing : all_sharings)
-      for (const DType dtype : {DType::f32, DType::bf16}) {
-        Options shared = small_tensors(p, sharing);
-        shared.run.model.dtype = dtype;
-        check(shared, [&](Rank& rank) { return check_tensors(rank, shared, sharing); });
-      }
-    for (const Sequences& sequences : all_sequences)
-      for (const DType dtype : {DType::f32, DType::bf16}) {
-        Options shared = small_sequences(p, sequences);
-        shared.run.model.dtype = dtype;
-        check(shared, [&](Rank& rank) { return check_sequences(rank, shared, sequences); });
-      }
+    const std::vector dtypes{DType::f32, DType::bf16};
+    for (const auto& [sharing, dtype] : portion(combinations(all_sharings, dtypes), 3)) {
+      Options shared = small_tensors(p, sharing);
+      shared.run.model.dtype = dtype;
+      check(shared,
+            [&, sharing = sharing](Rank& rank) { return check_tensors(rank, shared, sharing); });
+    }
+    for (const auto& [sequences, dtype] : portion(combinations(all_sequences, dtypes), 6)) {
+      Options shared = small_sequences(p, sequences);
+      shared.run.model.dtype = dtype;
+      check(shared, [&, sequences = sequences](Rank& rank) {
+        return check_sequences(rank, shared, sequences);
+      });
+    }
     for (const MeshShape& shape :
          {MeshShape{2, 2, 2}, {4, 1, 2}, {1, 2, 2}, {1, 3, 1}, {2, 2, 1}, {2, 1, 1}}) {
       if (shape.dp * shape.pp * shape.tp != p) continue;
-      for (const bool tied : {false, true})
-        for (const int zero : {0, 1, 2, 3}) {
-          const Composition chosen{.sequence_parallel = tied && shape.tp > 1 && zero % 2 == 1,
-                                   .zero = zero,
-                                   .shard = shape.dp == 4 && zero > 0 ? 2 : 0,
-                                   .bucket_bytes = small_buckets};
-          const Options mesh = small_mesh(shape, tied, tied ? 0.5F : 0, chosen);
-          check(mesh, [&](Rank& rank) { return check_mesh(rank, mesh, chosen); });
-        }
+      const std::vector<int> zero_stages{0, 1, 2, 3};
+      for (const auto& [zero, tied] : portion(combinations(zero_stages, std::vector{1, 0}), 4)) {
+        const Composition chosen{.sequence_parallel = shape.tp > 1 && zero >= 2,
+                                 .zero = zero,
+                                 .shard = shape.dp == 4 && zero > 0 ? 2 : 0,
+                                 .bucket_bytes = small_buckets};
+        const Options mesh = small_mesh(shape, tied != 0, tied != 0 ? 0.5F : 0, chosen);
+        check(mesh, [&](Rank& rank) { return check_mesh(rank, mesh, chosen); });
+      }
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());

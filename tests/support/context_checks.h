@@ -4,6 +4,7 @@
 #include <string>
 
 #include "lessons/13_ring_attention/prediction.h"
+#include "tests/support/portion.h"
 #include "tests/support/tensor_checks.h"
 
 /// Requirements on context parallelism, in a form that both threads and processes can run.
@@ -14,7 +15,7 @@ struct Sequences {
   ContextMethod method = ContextMethod::ring;
   ContextLayout layout = ContextLayout::contiguous;
 };
-constexpr Sequences all_sequences[] = {
+inline const std::vector<Sequences> all_sequences = {
     {ContextMethod::ring, ContextLayout::contiguous},
     {ContextMethod::ring, ContextLayout::zigzag},
     {ContextMethod::ulysses, ContextLayout::contiguous},
@@ -50,7 +51,7 @@ inline Options small_sequences(int n, const Sequences& sequences) {
   set_sequences(options, sequences);
   options.run.microbatches = {1};
   options.run.batch = 2;
-  options.run.steps = 20;
+  options.run.steps = training_steps();
   options.run.optimizer.learning_rate = 1e-3F;  // the lessons' default
   options.run.optimizer.clip = 0;
   options.platform.clock = Clock::modelled(Cluster::load("classroom"));

@@ -17,6 +17,7 @@
 #include "core/run/report/solo_device.h"
 #include "lessons/05_zero_3/prediction.h"
 #include "tests/support/bytes.h"
+#include "tests/support/portion.h"
 
 /// Requirements on data parallelism and the stages of ZeRO, in a form that both threads and
 /// processes can run.
@@ -143,7 +144,7 @@ inline Options small_copies(int ranks) {
   options.run.model = {.layers = 3, .hidden = 20, .heads = 2, .sequence = 11, .vocabulary = 257};
   options.run.microbatches = {1};
   options.run.batch = 24;
-  options.run.steps = 50;
+  options.run.steps = training_steps(50);
   options.run.optimizer.learning_rate = 1e-3F;  // the lessons' default
   options.run.optimizer.clip = 0;
   options.platform.clock = Clock::modelled(Cluster::load("ethernet"));
@@ -303,7 +304,7 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
       complain(fmt::format("first gradients {:.1e} from one device", off));
     if (!compare(outcome.losses, outcome.parameters, outcome.in_order).bitwise)
       complain("other bits than one device that adds in the same order");
-    if (!(outcome.losses.back() < left * outcome.losses.front()))
+    if (!(outcome.losses.back() < learned(left) * outcome.losses.front()))
       complain(fmt::format("the loss fell only from {} to {}", outcome.losses.front(),
                            outcome.losses.back()));
     // With several microbatches, ZeRO-2 and ZeRO-3 sum each microbatch over ranks before adding it

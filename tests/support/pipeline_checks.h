@@ -23,6 +23,7 @@
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "tests/support/bytes.h"
+#include "tests/support/portion.h"
 
 /// Requirements on a pipeline with real ranks, in a form that both threads and processes can run:
 /// each check is called on every rank and returns the errors found there, or "".
@@ -36,7 +37,7 @@ inline Options small_training(int ranks, int microbatches, bool tied = false, fl
       .layers = 8, .hidden = 32, .heads = 2, .sequence = 16, .vocabulary = 256, .tied = tied};
   options.run.microbatches = {microbatches};
   options.run.batch = 2 * microbatches;
-  options.run.steps = 20;
+  options.run.steps = training_steps();
   options.run.optimizer.learning_rate = 2e-3F;  // twice the lessons' default
   options.run.optimizer.clip = clip;
   Cluster cluster;
@@ -94,7 +95,7 @@ struct RankStages {
 };
 
 /// Trains on the ranks of rank.world, and on rank 0 compares the results with those of one device.
-/// The final loss must be below `left` times the initial loss.
+/// The final loss must be below learned(left) times the initial loss.
 inline std::string check_parity(Rank& rank, const Options& options, const Generator& generate,
                                 const Reference& reference, const ModelBuilder& factory = {},
                                 double left = 0.8) {
@@ -132,7 +133,7 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
     return fmt::format("{}, p {} m {}: not the same bits: losses {:.1e}, parameters {:.1e} ({})",
                        schedule.name, rank.count, m, parity.max_relative_loss,
                        parity.max_relative_parameter, parity.worst_parameter);
-  if (!(losses.back() < left * losses.front()))
+  if (!(losses.back() < learned(left) * losses.front()))
     return fmt::format("{}, p {} m {}: the loss fell only from {} to {}", schedule.name, rank.count,
                        m, losses.front(), losses.back());
   return "";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 namespace lockstep::testing {
@@ -20,11 +21,35 @@ std::vector<Case> portion(std::vector<Case> cases, std::size_t quick) {
   return cases;
 }
 
+/// Returns each of `firsts` with each of `seconds`. Of the first |firsts| cases, each has another
+/// first, and neighbours have different seconds; so a portion covers much of both.
+template <class First, class Second>
+std::vector<std::pair<First, Second>> combinations(const std::vector<First>& firsts,
+                                                   const std::vector<Second>& seconds) {
+  std::vector<std::pair<First, Second>> all;
+  for (std::size_t shift = 0; shift < seconds.size(); ++shift)
+    for (std::size_t i = 0; i < firsts.size(); ++i)
+      all.emplace_back(firsts[i], seconds[(shift + i) % seconds.size()]);
+  return all;
+}
+
 /// Returns `quick`, or `all` if all_cases() is true. Use it for the number of random trials, for
 /// example.
 template <class Number>
 Number portion_of(Number all, Number quick) {
   return all_cases() ? all : quick;
+}
+
+/// Returns how many steps a test trains, which is `all` only if all_cases() is true. Eight steps
+/// show a wrong gradient or update as well as twenty.
+inline int training_steps(int all = 20) {
+  return portion_of(all, std::min(all, 8));
+}
+
+/// Returns the upper bound on the final loss, relative to the initial loss, after training_steps().
+/// After all of them, it is `left`.
+inline double learned(double left = 0.8) {
+  return portion_of(left, 1 - (1 - left) / 5);
 }
 
 }  // namespace lockstep::testing
