@@ -25,7 +25,7 @@ meshes=('02_data_parallel --ranks 1 --overlap overlap' '03_zero_1 --ranks 3 --bu
   '15_3d --microbatches 2 --zero 1 --bucket 2000 --order pp,dp,cp,tp' '15_3d --microbatches 2 --zero 2 --sequence-parallel'
   '15_3d --dp 3 --pp 2 --microbatches 2 --zero 3 --bucket 2000' '15_3d --dp 4 --tp 2 --microbatches 3 --zero 3 --shard 2')
 interrupted=("${meshes[1]}" "${meshes[5]}" "${meshes[9]}")
-# Without --all, six of them.
+# Without --all, six of them under the first LAUNCH, and three under the others.
 [[ -n $all ]] || meshes=("${meshes[@]:0:3}" "${meshes[5]}" "${meshes[@]: -2}")
 
 train() { # MESH FLAGS...: runs a lesson on a mesh
@@ -44,6 +44,7 @@ are_close() { # DIFFERENCE FILE FILE
 }
 
 for launch in "$@"; do
+  [[ -n $all || $launch == "$1" ]] || { meshes=("${meshes[@]: -3}"); interrupted=("${interrupted[@]: -1}"); }
   # Meshes. Each run compares itself with one device that loads the same checkpoint, too.
   pairs=0
   for ((i = 0; i < ${#meshes[@]}; ++i)); do
