@@ -2,10 +2,11 @@
 ///
 /// Forward moves 2 N h elements (x in, y out), backward_input 3 N h, backward_weight 2 N h; gain
 /// and bias stay in cache. The variance is the mean of (x - E[x])², because E[x²] - E[x]² would
-/// lose digits to cancellation; this needs a second pass, which reads only registers. A block has
-/// the smallest number of warps that can hold the row with four 16-byte chunks per thread. A short
-/// row needs only one warp, so many blocks fit on a multiprocessor and overlap their loads. The
-/// part of a longer row that does not fit is read again in each pass, mostly from the L2 cache.
+/// lose digits to cancellation; this needs a second pass over the row. A block has the smallest
+/// number of warps that can hold the row with four 16-byte chunks per thread. A short row needs
+/// only one warp, so many blocks fit on a multiprocessor and overlap their loads. With the most
+/// threads, a row of 8,192 f32 elements fits; each pass reads what is left of a longer row again,
+/// mostly from the L2 cache.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
