@@ -55,6 +55,14 @@ lesson_refuses() { # FLAGS... -- WORDS...
   for word in "$@"; do claim "${flags[*]}: says $word" complains "$word"; done
 }
 
+# Prints the losses of reports, one a line.
+losses() { perl -MJSON::PP -0777 -e 'printf "%.17g\n", $_ for map { local @ARGV = $_; @{decode_json(<>)->{losses}} } @ARGV' "$@"; }
+# Whether two lists of losses differ by at most a relative DIFFERENCE.
+are_close() { # DIFFERENCE FILE FILE
+  perl -e 'my $most = shift; my @all = map { open my $f, "<", $_; [<$f>] } @ARGV; exit 1 if @{$all[0]} != @{$all[1]};
+    for (0 .. $#{$all[0]}) { exit 1 if abs($all[0][$_] / $all[1][$_] - 1) > $most } exit(@{$all[0]} == 0)' "$@"
+}
+
 # Waits up to $1 seconds for a command to succeed.
 within() {
   local tenths=$(($1 * 10))

@@ -35,13 +35,6 @@ train() { # MESH FLAGS...: runs a lesson on a mesh
   shift
   run "$lessons/lesson_${mesh[0]}" "${mesh[@]:1}" "${flags[@]}" --launch "$launch" "$@"
 }
-# Prints the losses of reports, one a line.
-losses() { perl -MJSON::PP -0777 -e 'printf "%.17g\n", $_ for map { local @ARGV = $_; @{decode_json(<>)->{losses}} } @ARGV' "$@"; }
-# Whether two lists of losses differ by at most a relative DIFFERENCE.
-are_close() { # DIFFERENCE FILE FILE
-  perl -e 'my $most = shift; my @all = map { open my $f, "<", $_; [<$f>] } @ARGV; exit 1 if @{$all[0]} != @{$all[1]};
-    for (0 .. $#{$all[0]}) { exit 1 if abs($all[0][$_] / $all[1][$_] - 1) > $most } exit(@{$all[0]} == 0)' "$@"
-}
 
 for launch in "$@"; do
   [[ -n $all || $launch == "$1" ]] || { meshes=("${meshes[@]: -3}"); interrupted=("${interrupted[@]: -1}"); }
