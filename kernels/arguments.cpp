@@ -10,12 +10,6 @@
 namespace lockstep::arguments {
 namespace {
 
-void want_one_per_row(const char* kernel, Named per_row, Named x) {
-  want_statistics(kernel, {per_row});
-  want(kernel, per_row.view.elements() == x.view.shape.rows(), per_row, x,
-       "there must be one element for each row");
-}
-
 void want_one_per_column(const char* kernel, Named per_column, Named x) {
   want_contiguous(kernel, {per_column});
   want(kernel, per_column.view.elements() == x.view.shape.last(), per_column, x,

@@ -28,6 +28,10 @@ struct BlockOfAttention : Attention {
 struct Merge : Attention {
   std::int64_t first, rows;
 };
+/// N rows of width h, M rows in the experts' order, E experts of which each row chose k.
+struct Experts {
+  std::int64_t rows, h, slots, experts, k;
+};
 struct Embedding {
   std::int64_t rows, s, h, vocabulary;
 };
@@ -70,6 +74,15 @@ Matrix cross_entropy_part_forward(View logits, View targets, const VocabularyPar
 Matrix cross_entropy_merge(View statistics, View losses, View lse);
 Matrix cross_entropy_part_backward(View logits, View targets, const VocabularyPart& part, View lse,
                                    View dlogits);
+
+Experts router_forward(View logits, View probabilities, View experts, View gaps);
+Experts router_backward(View probabilities, View experts, View dweights, View balance,
+                        View dlogits);
+Experts gather_rows(View x, View rows, View y);
+/// `probabilities` and `experts` may both be empty.
+Experts combine_rows(View y, View slots, View probabilities, View experts, View x);
+Experts combine_rows_backward(View dx, View y, View slots, View probabilities, View experts,
+                              View dy, View dweights);
 
 // The checks of elementwise kernels return the number of elements.
 std::int64_t gelu_forward(View x, View y);

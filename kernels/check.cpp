@@ -106,6 +106,12 @@ void want_same_rows(const char* kernel, Named a, Named b) {
        b, "both must have the same rows and columns");
 }
 
+void want_one_per_row(const char* kernel, Named per_row, Named x) {
+  want_statistics(kernel, {per_row});
+  want(kernel, per_row.view.elements() == x.view.shape.rows(), per_row, x,
+       "there must be one element for each row");
+}
+
 void want_same_elements(const char* kernel, Named a, Named b) {
   want(kernel, a.view.elements() == b.view.elements(), a, b,
        "both must have the same number of elements");

@@ -41,6 +41,9 @@ void want(const char* kernel, bool fits, Named a, Named b, const char* rule);
 /// Requires the same number of rows and the same row length, so (b, s, h) matches (b * s, h).
 void want_same_rows(const char* kernel, Named a, Named b);
 
+/// Requires f32 with one element for each row of x.
+void want_one_per_row(const char* kernel, Named per_row, Named x);
+
 /// Requires the same number of elements.
 void want_same_elements(const char* kernel, Named a, Named b);
 

@@ -186,6 +186,55 @@ LOCKSTEP_HOST_DEVICE inline MergedPart merge_log_sums(float first, float second)
           whole.maximum + std::log(whole.sum)};
 }
 
+// -- the router of a mixture of experts ---------------------------------------------------------
+
+/// Computes the softmax of one row of n logits, in ascending order. p may be logits.
+LOCKSTEP_HOST_DEVICE inline void softmax(const float* logits, std::int64_t n, float* p) {
+  float maximum = logits[0], sum = 0.0F;
+  for (std::int64_t i = 1; i < n; ++i) maximum = logits[i] > maximum ? logits[i] : maximum;
+  for (std::int64_t i = 0; i < n; ++i) sum += p[i] = exp(logits[i] - maximum);
+  for (std::int64_t i = 0; i < n; ++i) p[i] /= sum;
+}
+
+/// Finds the k largest of n values, largest first; of equal values, the one with the lower index
+/// comes first. Returns the k-th value minus the next one, or 1 if k = n.
+LOCKSTEP_HOST_DEVICE inline float top_k(const float* p, std::int64_t n, std::int64_t k,
+                                        std::int32_t* chosen) {
+  float last = 0.0F;
+  for (std::int64_t j = 0;; ++j) {
+    // Searches the values that come after the previous choice.
+    std::int64_t best = -1;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const bool later = j == 0 || p[i] < last || (p[i] == last && i > chosen[j - 1]);
+      if (later && (best < 0 || p[i] > p[best])) best = i;
+    }
+    if (best < 0) {  // k = n, or NaN: a valid choice in any case
+      for (; j < k; ++j) chosen[j] = static_cast<std::int32_t>(j);
+      return 1.0F;
+    }
+    if (j == k) return last - p[best];
+    chosen[j] = static_cast<std::int32_t>(best);
+    last = p[best];
+  }
+}
+
+/// Computes one row of router_backward (kernels.h): the gradient of n logits through a softmax.
+/// Calls write(i, dlogit).
+template <class Write>
+LOCKSTEP_HOST_DEVICE inline void router_gradient(const float* p, const std::int32_t* experts,
+                                                 const float* dweights, const float* balance,
+                                                 std::int64_t n, std::int64_t k, Write write) {
+  const auto dp = [&](std::int64_t i) {
+    float sum = balance[i];
+    for (std::int64_t j = 0; j < k; ++j)
+      if (experts[j] == i) sum += dweights[j];
+    return sum;
+  };
+  float mean = 0.0F;
+  for (std::int64_t i = 0; i < n; ++i) mean += p[i] * dp(i);
+  for (std::int64_t i = 0; i < n; ++i) write(i, p[i] * (dp(i) - mean));
+}
+
 // -- AdamW ----------------------------------------------------------------------------------------
 
 /// The scalars of one AdamW step, shared by all elements and rounded to f32 once.

@@ -154,6 +154,30 @@ struct Kernels {
               Out dlogits)>
       cross_entropy_part_backward;
 
+  // -- experts ------------------------------------------------------------------------------------
+  /// The router of a mixture of experts: probabilities (N, E) = softmax(logits (N, E)), and for
+  /// each row the k most probable experts (N, k), most probable first. Of equal probabilities, the
+  /// lower expert comes first. `gaps` (N) is the k-th probability minus the next one, or 1 if k =
+  /// E: how far the choice is from a tie.
+  Kernel<void(Queue, In logits, Out32 probabilities, OutIndices experts, Out32 gaps)>
+      router_forward;
+  /// Computes dlogits (N, E) from dweights (N, k), the gradients of the chosen probabilities, and
+  /// `balance` (E), the gradient of every row's probabilities through the load-balance loss.
+  Kernel<void(Queue, In32 probabilities, Indices experts, In32 dweights, In32 balance, Out dlogits)>
+      router_backward;
+  /// Row i of y (M, h) = row rows[i] of x (N, h). A row may be taken several times or never.
+  Kernel<void(Queue, In x, Indices rows, Out y)> gather_rows;
+  /// Row n of x (N, h) = Σ_j w[n, j] * y[slots[n, j]], in ascending j, with y (M, h) and slots (N,
+  /// k). A slot of -1 adds nothing. w[n, j] is probabilities[n, experts[n, j]], or 1 if
+  /// `probabilities` (N, E) is empty.
+  Kernel<void(Queue, In y, Indices slots, In32 probabilities, Indices experts, Out x)> combine_rows;
+  /// The gradients of a weighted combine_rows: dy[slots[n, j]] = w[n, j] * dx[n], and dweights[n,
+  /// j] = dx[n] · y[slots[n, j]], or 0 if the slot is -1. Each of the M rows of dy must occur in
+  /// `slots` exactly once.
+  Kernel<void(Queue, In dx, In y, Indices slots, In32 probabilities, Indices experts, Out dy,
+              Out32 dweights)>
+      combine_rows_backward;
+
   // -- elementwise --------------------------------------------------------------------------------
   /// y = a + b; y may be a or b.
   Kernel<void(Queue, In a, In b, Out y)> add;
@@ -205,6 +229,11 @@ constexpr void for_each_kernel(Visit visit) {
   visit("cross_entropy_part_forward", &Kernels::cross_entropy_part_forward);
   visit("cross_entropy_merge", &Kernels::cross_entropy_merge);
   visit("cross_entropy_part_backward", &Kernels::cross_entropy_part_backward);
+  visit("router_forward", &Kernels::router_forward);
+  visit("router_backward", &Kernels::router_backward);
+  visit("gather_rows", &Kernels::gather_rows);
+  visit("combine_rows", &Kernels::combine_rows);
+  visit("combine_rows_backward", &Kernels::combine_rows_backward);
   visit("add", &Kernels::add);
   visit("scale", &Kernels::scale);
   visit("fill", &Kernels::fill);

@@ -190,6 +190,27 @@ void Ops::cross_entropy_part_backward(View logits, View targets, VocabularyPart 
          part, lse, scale, dlogits);
 }
 
+void Ops::router_forward(View logits, View probabilities, View experts, View gaps) const {
+  launch("router", &Kernels::router_forward, logits, probabilities, experts, gaps);
+}
+void Ops::router_backward(View probabilities, View experts, View dweights, View balance,
+                          View dlogits) const {
+  launch("router_backward", &Kernels::router_backward, probabilities, experts, dweights, balance,
+         dlogits);
+}
+void Ops::gather_rows(View x, View rows, View y) const {
+  // Reads only the rows that it writes.
+  launch("gather_rows", moved(rows.bytes() + 2 * y.bytes()), &Kernels::gather_rows, x, rows, y);
+}
+void Ops::combine_rows(View y, View slots, View probabilities, View experts, View x) const {
+  launch("combine_rows", &Kernels::combine_rows, y, slots, probabilities, experts, x);
+}
+void Ops::combine_rows_backward(View dx, View y, View slots, View probabilities, View experts,
+                                View dy, View dweights) const {
+  launch("combine_rows_backward", &Kernels::combine_rows_backward, dx, y, slots, probabilities,
+         experts, dy, dweights);
+}
+
 void Ops::add(View a, View b, View y) const {
   launch("add", &Kernels::add, a, b, y);
 }

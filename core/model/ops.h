@@ -53,6 +53,7 @@ class Ops {
   Ops(Device device, int layer, DType dtype = DType::f32)
       : device_(device), layer_(layer), dtype_(dtype) {}
 
+  /// The type in which activations are stored.
   DType dtype() const { return dtype_; }
   /// Allocates an activation, uninitialised.
   Tensor activation(const Shape& shape) const {
@@ -102,6 +103,14 @@ class Ops {
   void cross_entropy_merge(View statistics, View losses, View lse) const;
   void cross_entropy_part_backward(View logits, View targets, VocabularyPart part, View lse,
                                    float scale, View dlogits) const;
+
+  void router_forward(View logits, View probabilities, View experts, View gaps) const;
+  void router_backward(View probabilities, View experts, View dweights, View balance,
+                       View dlogits) const;
+  void gather_rows(View x, View rows, View y) const;
+  void combine_rows(View y, View slots, View probabilities, View experts, View x) const;
+  void combine_rows_backward(View dx, View y, View slots, View probabilities, View experts, View dy,
+                             View dweights) const;
 
   void add(View a, View b, View y) const;
   void copy(View from, View to) const;

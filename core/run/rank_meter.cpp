@@ -83,6 +83,7 @@ void RankMeter::end_step() {
 
 void RankMeter::end_phase() {
   PhaseResults& phase = results_.phases.back();
+  if (phase.predicted.at_end) phase.predicted.at_end(phase.predicted);
   phase.peak = rank_.memory.peak();
   const Traffic traffic = rank_.transport->traffic() - traffic_before_;
   phase.bytes_sent = traffic.bytes_sent;

@@ -14,6 +14,7 @@ Kernels make_cpu_kernels() {
   cpu::set_attention_block(f32);
   cpu::set_embedding(f32);
   cpu::set_cross_entropy(f32);
+  cpu::set_experts(f32);
   cpu::set_elementwise(f32);
   cpu::set_optimizer(f32);
   want_every_kernel("CPU", f32);

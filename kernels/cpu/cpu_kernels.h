@@ -14,6 +14,7 @@ void set_attention(Kernels& kernels);
 void set_attention_block(Kernels& kernels);
 void set_embedding(Kernels& kernels);
 void set_cross_entropy(Kernels& kernels);
+void set_experts(Kernels& kernels);
 void set_elementwise(Kernels& kernels);
 void set_optimizer(Kernels& kernels);
 

@@ -12,6 +12,7 @@ Kernels make_cuda_kernels(bool allow_tf32) {
   cuda::set_attention(kernels);
   cuda::set_embedding(kernels);
   cuda::set_cross_entropy(kernels);
+  cuda::set_experts(kernels);
   cuda::set_elementwise(kernels);
   cuda::set_optimizer(kernels);
   cuda::set_reductions(kernels);

@@ -11,6 +11,7 @@ void set_gelu(Kernels& kernels);
 void set_attention(Kernels& kernels);
 void set_embedding(Kernels& kernels);
 void set_cross_entropy(Kernels& kernels);
+void set_experts(Kernels& kernels);
 void set_elementwise(Kernels& kernels);
 void set_optimizer(Kernels& kernels);
 void set_reductions(Kernels& kernels);

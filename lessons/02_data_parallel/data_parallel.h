@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,17 @@ class DataParallel : public LayerHooks {
   /// One all-reduce sends about `bucket_bytes`. Until this object is destroyed, the model's
   /// gradients live in the buckets, side by side in memory. Model and group must outlive it.
   DataParallel(Gpt& model, Group& replicas, std::int64_t bucket_bytes)
-      : model_(model),
-        replicas_(replicas),
-        layout_(model.stored_units(), replicas.size(), bucket_bytes) {
+      : DataParallel(model, model.stored_units(), replicas, bucket_bytes) {}
+  /// Sums only the gradients of the parameters in `units`. (With experts, the replicas of a
+  /// parameter depend on the parameter.)
+  DataParallel(Gpt& model, const std::vector<StoredUnit>& units, Group& replicas,
+               std::int64_t bucket_bytes)
+      : model_(model), replicas_(replicas), layout_(units, replicas.size(), bucket_bytes) {
+    std::set<int> orders;
+    for (const StoredUnit& unit : units)
+      for (const StoredParameter& parameter : unit.parameters) orders.insert(parameter.order);
+    for (Parameter* parameter : model.parameters())
+      if (orders.contains(parameter->order)) parameters_.push_back(parameter);
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
       Bucket& flat = buckets_.emplace_back();
       if (bucket.frozen) continue;
@@ -70,7 +79,7 @@ class DataParallel : public LayerHooks {
   /// replicas.
   void sum_gradients() {
     if (sync_ == GradientSync::none)
-      for (Parameter* parameter : model_.parameters())
+      for (Parameter* parameter : parameters_)
         if (!parameter->frozen) replicas_.all_reduce(parameter->gradient).wait();
     if (sync_ == GradientSync::bucket)
       for (Bucket& bucket : buckets_) start(bucket);
@@ -92,6 +101,7 @@ class DataParallel : public LayerHooks {
   Gpt& model_;
   Group& replicas_;
   FlatLayout layout_;
+  std::vector<Parameter*> parameters_;
   GradientSync sync_ = GradientSync::overlap;
   std::vector<Bucket> buckets_;  ///< in the layout's order
   HookScope hooks_;

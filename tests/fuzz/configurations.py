@@ -10,6 +10,7 @@ class Configuration:
     flags: dict                # by flag; the value is None for a flag without one
     axes: dict                 # sizes of the mesh's axes
     impossible: str = ''       # the flag whose value is impossible
+    by_data: tuple = ()        # the figures that depend on the data, so that the meta device has others
 
     @property
     def ranks(self):
@@ -36,6 +37,7 @@ class Family:
     sweeps: bool = False                             # whether --microbatches may be a list
     sharded_sequence: bool = False                   # whether tp must divide --sequence
     trains: bool = True                              # whether the lesson trains a model
+    by_data: tuple = ()                              # see Configuration
 
 
 def _bucket(draw, model):
@@ -52,6 +54,11 @@ def _shard(draw, model):
     return draw.choice(rows) if model['--zero'] > 0 and rows and draw.random() < 0.5 else False
 
 
+def _experts_among(draw, model):
+    dp = model['--dp']
+    return 1 if model['--tp'] > 1 else draw.choice([size for size in range(1, dp + 1) if dp % size == 0] + [dp])
+
+
 FEW = (1, 2, 2, 3, 4, 5, 8)
 FAMILIES = {
     'collectives': Family('lesson_01_collectives', {'': (2, 3, 4, 5, 6, 7, 8)}, {
@@ -65,6 +72,13 @@ FAMILIES = {
     'tensor parallel': Family('lesson_06_tensor_parallel', {'tp': FEW}),
     'sequence parallel': Family('lesson_07_sequence_parallel', {'tp': FEW}, {
         '--regather': lambda draw, model: draw.random() < 0.5}, sharded_sequence=True),
+    'expert parallel': Family('lesson_12_expert_parallel', {'dp': FEW, 'tp': (1, 1, 2, 3)}, {
+        '--experts-over': lambda draw, model: 'tp' if model['--tp'] > 1 else 'dp',
+        '--ep': _experts_among,
+        '--experts': lambda draw, model: draw.choice((120, 240)),    # any number of ranks divides it
+        '--top-k': lambda draw, model: draw.randint(1, 4),
+        '--capacity': lambda draw, model: draw.choice((0, 0, 0.1, 1, 1.25, 2)),
+        '--balance': lambda draw, model: draw.choice((0, 0.01, 0.1))}, by_data=('all_to_all', 'activations', 'communication')),
     'GPipe': Family('lesson_08_gpipe', {'pp': FEW}, {
         '--executor': lambda draw, model: draw.choice(('scheduled', 'scheduled', 'naive'))}, precisions=(), clips=True, sweeps=True),
     '1F1B': Family('lesson_09_1f1b', {'pp': FEW}, {
@@ -95,7 +109,7 @@ def draw_configuration(kind, seed, launches):
         drawn = value(draw, flags)
         if drawn is not False:
             flags[flag] = None if drawn is True else drawn
-    configuration = Configuration(family.lesson, flags, axes)
+    configuration = Configuration(family.lesson, flags, axes, by_data=family.by_data)
     flags['--ranks'] = configuration.ranks
     flags['--launch'] = draw.choice(launches)
     flags['--clock'] = draw.choice(('wall', 'modelled'))
@@ -153,6 +167,10 @@ def make_impossible(configuration, seed):
             ways['--sequence'] = flags['--sequence'] + draw.randint(1, axes['tp'] - 1)
     if axes.get('cp', 1) > 1:
         ways['--sequence'] = flags['--sequence'] + draw.randint(1, axes['cp'] - 1)
+    if '--experts' in flags:
+        ways['--top-k'] = flags['--experts'] + 1
+        if max(axes['tp'], flags['--ep']) > 1:
+            ways['--experts'] = flags['--experts'] + 1    # 121 and 241 have no small divisors
     if axes.get('pp', 1) > 1:
         ways['--layers'] = draw.randint(1, axes['pp'] - 1)
     if len(axes) > 1:

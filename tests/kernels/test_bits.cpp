@@ -71,6 +71,16 @@ std::vector<Array> run_all(std::int64_t offset, std::int64_t gap) {
     kernels().cross_entropy_merge({}, parts, output({rows}), merged);
     kernels().cross_entropy_part_backward({}, logits, indices(targets, {rows}), {20, 50}, merged,
                                           0.1F, output({rows, out}));
+    std::vector<std::int32_t> experts(static_cast<std::size_t>(2 * rows)), slots(experts.size());
+    for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<std::int32_t>(i) - 1;
+    const View chosen = indices(experts, {rows, 2}), places = indices(slots, {rows, 2});
+    Array &probabilities = output({rows, out}), &dweights = output({rows, 2}),
+          &combined = output({rows, out}), &dy = output({2 * rows - 1, out});
+    const Array y = input({2 * rows - 1, out}), balance = input({out});
+    kernels().router_forward({}, logits, probabilities, chosen, output({rows}));
+    kernels().combine_rows({}, y, places, probabilities, chosen, combined);
+    kernels().combine_rows_backward({}, logits, y, places, probabilities, chosen, dy, dweights);
+    kernels().router_backward({}, probabilities, chosen, dweights, balance, output({rows, out}));
     Array& sums = output({2});
     sums[0] = static_cast<float>(kernels().sum({}, logits));
     sums[1] = static_cast<float>(kernels().sum_of_squares({}, logits));

@@ -130,6 +130,19 @@ std::vector<Call> calls(DType dtype = DType::f32) {
       {"cross_entropy_backward",
        {nh, i({6}), per_row, nh},
        [&](Views v) { k.cross_entropy_backward({}, v[0], v[1], v[2], 1.0F, v[3]); }},
+      {"router_forward",
+       {nh, view_of({6, 4}), i({6, 2}), per_row},
+       [&](Views v) { k.router_forward({}, v[0], v[1], v[2], v[3]); }},
+      {"router_backward",
+       {view_of({6, 4}), i({6, 2}), view_of({6, 2}), view_of({4}), nh},
+       [&](Views v) { k.router_backward({}, v[0], v[1], v[2], v[3], v[4]); }},
+      {"gather_rows", {nh, i({6}), nh}, [&](Views v) { k.gather_rows({}, v[0], v[1], v[2]); }},
+      {"combine_rows",
+       {nh, i({6, 2}), view_of({6, 4}), i({6, 2}), nh},
+       [&](Views v) { k.combine_rows({}, v[0], v[1], v[2], v[3], v[4]); }},
+      {"combine_rows_backward",
+       {nh, nh, i({6, 2}), view_of({6, 4}), i({6, 2}), nh, view_of({6, 2})},
+       [&](Views v) { k.combine_rows_backward({}, v[0], v[1], v[2], v[3], v[4], v[5], v[6]); }},
       {"add", {n, n, n}, [&](Views v) { k.add({}, v[0], v[1], v[2]); }},
       {"copy", {nh, nh}, [&](Views v) { k.copy({}, v[0], v[1]); }},
       {"adamw",
@@ -199,6 +212,13 @@ TEST_CASE("every kernel accepts matching shapes; otherwise its error names it an
         if (table && fits[0] == 7) continue;
         if (call.kernel == "cross_entropy_forward" && position == 0 && extent == 1) continue;
         if (call.kernel == "cross_entropy_merge" && position == 0 && extent == 0) continue;
+        // Any number of experts, choices and rows to choose from is valid.
+        if (call.kernel == "router_forward" && position == 2 && extent == 1) continue;
+        if (call.kernel == "gather_rows" && position == 0 && extent == 0) continue;
+        if (call.kernel == "combine_rows" &&
+            ((position == 0 && extent == 0) || (position == 2 && extent == 1)))
+          continue;
+        if (call.kernel == "combine_rows_backward" && position == 3 && extent == 1) continue;
         std::int64_t e[4] = {0, 0, 0, 0};
         for (int axis = 0; axis < fits.rank(); ++axis) e[axis] = fits[axis] - (axis == extent);
         const Shape wrong = fits.rank() == 1   ? Shape{e[0]}

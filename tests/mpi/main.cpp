@@ -1,6 +1,6 @@
-// Checks pipelines, data parallelism, ZeRO, tensor, sequence and context parallelism, and several
-// of them on one mesh, with one process per rank; ctest runs it as mpirun -n P test_mpi. Prints the
-// number of checks and any errors. Exits with 1 if there are errors.
+// Checks pipelines, data parallelism, ZeRO, tensor, sequence, expert and context parallelism, and
+// several of them on one mesh, with one process per rank; ctest runs it as mpirun -n P test_mpi.
+// Prints the number of checks and any errors. Exits with 1 if there are errors.
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include "tests/pipeline/multi_stage_schedules.h"
 #include "tests/support/context_checks.h"
 #include "tests/support/copies_checks.h"
+#include "tests/support/expert_checks.h"
 #include "tests/support/mesh_checks.h"
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/portion.h"
@@ -132,6 +133,11 @@ int main() {
         const Options mesh = small_mesh(shape, tied != 0, tied != 0 ? 0.5F : 0, chosen);
         check(mesh, [&](Rank& rank) { return check_mesh(rank, mesh, chosen); });
       }
+    }
+    for (const double capacity : portion<double>({1, 0}, 1)) {
+      ExpertRun run{p, p, {.experts = 2 * p, .top_k = 2, .capacity_factor = capacity}};
+      run.options.platform.launch = Launch::mpi;
+      check(run.options, [&](Rank& rank) { return check_experts(rank, run); });
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());

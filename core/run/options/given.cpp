@@ -226,11 +226,15 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
           fmt::format("--{} {}: this lesson puts all ranks on the {} axis; leave it out",
                       name_of(axis), *size, name_of(info.axes.front())));
   }
-  const Mesh mesh = run.mesh();
+  const Mesh mesh{run.ranks, {run.tp, run.cp, run.dp, run.pp}, run.order};
   run.dp = mesh.size(Axis::dp);
   run.pp = mesh.size(Axis::pp);
   run.cp = mesh.size(Axis::cp);
   run.tp = mesh.size(Axis::tp);
+  // Without --ep and tensor parallelism, as many ranks as possible divide the experts.
+  if (!given.ep && run.tp == 1 && std::ranges::count(info.axes, Axis::ep) > 0)
+    run.ep = run.dp * run.cp;
+  run.mesh();  // throws unless --ep fits
 
   run.context = given.layout == "zigzag" ? ContextLayout::zigzag : ContextLayout::contiguous;
   run.model.frozen = frozen_units(given.freeze, run.model.layers);

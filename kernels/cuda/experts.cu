@@ -1,0 +1,181 @@
+/// The router of a mixture of experts, and the movement of rows to and from the experts.
+///
+/// The router uses one thread per row: its N E elements are negligible beside the N h elements that
+/// move. The other kernels use one block per row. combine_rows writes each row once, after reading
+/// its k rows in order, so no atomics are needed and the results do not depend on the order in
+/// which blocks run.
+
+#include "kernels/arguments.h"
+#include "kernels/check.h"
+#include "kernels/cuda/chunk.cuh"
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/element.h"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr int threads = 128;
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    router_kernel(const T* logits, float* probabilities, std::int32_t* experts, float* gaps,
+                  arguments::Experts n) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (row >= n.rows) return;
+  float* const p = probabilities + row * n.experts;
+  for (std::int64_t i = 0; i < n.experts; ++i) p[i] = widen(logits[row * n.experts + i]);
+  element::softmax(p, n.experts, p);
+  gaps[row] = element::top_k(p, n.experts, n.k, experts + row * n.k);
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    router_backward_kernel(const float* probabilities, const std::int32_t* experts,
+                           const float* dweights, const float* balance, T* dlogits,
+                           arguments::Experts n) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (row >= n.rows) return;
+  T* const out = dlogits + row * n.experts;
+  element::router_gradient(probabilities + row * n.experts, experts + row * n.k,
+                           dweights + row * n.k, balance, n.experts, n.k,
+                           [=](std::int64_t i, float value) { out[i] = rounded<T>(value); });
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    gather_kernel(const T* x, const std::int32_t* rows, T* y, arguments::Experts n) {
+  constexpr int size = per_vector<T>;
+  T* const to = y + std::int64_t{blockIdx.x} * n.h;
+  const auto from = Rows<const T>{x, n.h}.row(rows[blockIdx.x], n.h);
+  for (std::int64_t i = threadIdx.x; i * size < n.h + size - 1; i += threads) {
+    const Cut cut = Cut::chunk<size>(i, to, n.h);
+    store(to + cut.first, from.template load<size>(cut.first, cut.count, T{}), cut.count);
+  }
+}
+
+/// The weight of a row's j-th choice. `probabilities` may be null.
+__device__ float weight_of(const float* probabilities, const std::int32_t* experts,
+                           std::int64_t row, std::int64_t j, const arguments::Experts& n) {
+  return probabilities == nullptr ? 1.0F : probabilities[row * n.experts + experts[row * n.k + j]];
+}
+
+template <class T>
+__global__ void __launch_bounds__(threads)
+    combine_kernel(const T* y, const std::int32_t* slots, const float* probabilities,
+                   const std::int32_t* experts, T* x, arguments::Experts n) {
+  constexpr int size = per_vector<T>;
+  const std::int64_t row = blockIdx.x;
+  T* const to = x + row * n.h;
+  for (std::int64_t i = threadIdx.x; i * size < n.h + size - 1; i += threads) {
+    const Cut cut = Cut::chunk<size>(i, to, n.h);
+    float sum[size] = {};
+    for (std::int64_t j = 0; j < n.k; ++j) {
+      const std::int32_t slot = slots[row * n.k + j];
+      if (slot < 0) continue;
+      const float weight = weight_of(probabilities, experts, row, j, n);
+      const auto part =
+          Rows<const T>{y, n.h}.row(slot, n.h).template load<size>(cut.first, cut.count, T{});
+#pragma unroll
+      for (int c = 0; c < size; ++c) sum[c] += weight * widen(part.at[c]);
+    }
+    Chunk<T, size> result;
+#pragma unroll
+    for (int c = 0; c < size; ++c) result.at[c] = rounded<T>(sum[c]);
+    store(to + cut.first, result, cut.count);
+  }
+}
+
+/// One block per choice (row, j). Each thread takes elements one by one, `threads` apart: if it
+/// took aligned chunks, the order of the sum would depend on the address.
+template <class T>
+__global__ void __launch_bounds__(threads)
+    combine_backward_kernel(const T* dx, const T* y, const std::int32_t* slots,
+                            const float* probabilities, const std::int32_t* experts, T* dy,
+                            float* dweights, arguments::Experts n) {
+  using Summed = BlockReduction<float, threads>;
+  __shared__ typename Summed::Storage storage;
+  const std::int64_t row = blockIdx.x / n.k, j = blockIdx.x % n.k;
+  const std::int32_t slot = slots[row * n.k + j];
+  float dot = 0.0F;
+  if (slot >= 0) {
+    const float weight = weight_of(probabilities, experts, row, j, n);
+    const T *const upstream = dx + row * n.h, *const output = y + slot * n.h;
+    T* const to = dy + slot * n.h;
+    for (std::int64_t i = threadIdx.x; i < n.h; i += threads) {
+      const float up = widen(upstream[i]);
+      dot += up * widen(output[i]);
+      to[i] = rounded<T>(weight * up);
+    }
+  }
+  const float sum = Summed(storage).on_first_thread(dot, [](float a, float b) { return a + b; });
+  if (threadIdx.x == 0) dweights[blockIdx.x] = sum;
+}
+
+dim3 blocks_of(std::int64_t count) {
+  return dim3(static_cast<unsigned>(count));
+}
+
+void router_forward(Queue queue, In logits, Out32 probabilities, OutIndices experts, Out32 gaps) {
+  const auto n = arguments::router_forward(logits, probabilities, experts, gaps);
+  with_type_of(logits.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({"router_forward", queue, blocks_of(groups_of(threads, n.rows)), dim3(threads)},
+           router_kernel<T>, data_of<T>(logits), probabilities.f32(), experts.i32(), gaps.f32(), n);
+  });
+}
+
+void router_backward(Queue queue, In32 probabilities, Indices experts, In32 dweights, In32 balance,
+                     Out dlogits) {
+  const auto n = arguments::router_backward(probabilities, experts, dweights, balance, dlogits);
+  with_type_of(dlogits.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({"router_backward", queue, blocks_of(groups_of(threads, n.rows)), dim3(threads)},
+           router_backward_kernel<T>, probabilities.f32(), experts.i32(), dweights.f32(),
+           balance.f32(), data_of<T>(dlogits), n);
+  });
+}
+
+void gather_rows(Queue queue, In x, Indices rows, Out y) {
+  const auto n = arguments::gather_rows(x, rows, y);
+  with_type_of(x.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({"gather_rows", queue, blocks_of(n.slots), dim3(threads)}, gather_kernel<T>,
+           data_of<T>(x), rows.i32(), data_of<T>(y), n);
+  });
+}
+
+void combine_rows(Queue queue, In y, Indices slots, In32 probabilities, Indices experts, Out x) {
+  const auto n = arguments::combine_rows(y, slots, probabilities, experts, x);
+  with_type_of(x.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({"combine_rows", queue, blocks_of(n.rows), dim3(threads)}, combine_kernel<T>,
+           data_of<T>(y), slots.i32(), n.experts == 0 ? nullptr : probabilities.f32(),
+           experts.i32(), data_of<T>(x), n);
+  });
+}
+
+void combine_rows_backward(Queue queue, In dx, In y, Indices slots, In32 probabilities,
+                           Indices experts, Out dy, Out32 dweights) {
+  const auto n =
+      arguments::combine_rows_backward(dx, y, slots, probabilities, experts, dy, dweights);
+  with_type_of(dx.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({"combine_rows_backward", queue, blocks_of(n.rows * n.k), dim3(threads)},
+           combine_backward_kernel<T>, data_of<T>(dx), data_of<T>(y), slots.i32(),
+           probabilities.f32(), experts.i32(), data_of<T>(dy), dweights.f32(), n);
+  });
+}
+
+}  // namespace
+
+void set_experts(Kernels& kernels) {
+  kernels.router_forward = router_forward;
+  kernels.router_backward = router_backward;
+  kernels.gather_rows = gather_rows;
+  kernels.combine_rows = combine_rows;
+  kernels.combine_rows_backward = combine_rows_backward;
+}
+
+}  // namespace lockstep::cuda

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "core/base/error.h"
+#include "core/run/lesson.h"
+#include "lessons/12_expert_parallel/routing.h"
+
+namespace lockstep {
+
+/// The settings of lesson 12. The batch has 24 sequences, which can be divided evenly among 1, 2,
+/// 3, 4 and 8 ranks.
+inline LessonInfo expert_lesson() {
+  return {.name = "12 expert parallel",
+          .question = "How can parameters grow while the FLOPs per token stay the same?",
+          .batch = 24,
+          .microbatches = {1},
+          .narrow = true,
+          .axes = {Axis::dp, Axis::ep, Axis::tp},
+          .tolerance = {.loss = 1e-5, .parameter = 1e-4},
+          .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
+}
+
+/// The values of the lesson's own flags.
+struct ExpertFlags {
+  const int& experts;
+  const int& top_k;
+  const double& capacity;
+  const double& balance;
+  const std::string& routing;
+  const std::string& over;
+
+  MixtureOfExperts settings(const Options& options) const {
+    return {
+        .experts = experts,
+        .top_k = top_k,
+        .capacity_factor = capacity,
+        .balance = balance,
+        .batch_tokens = static_cast<std::int64_t>(options.run.batch) * options.run.model.sequence,
+        .synthetic = routing == "zipf" ? SyntheticRouting::zipf : SyntheticRouting::balanced,
+        .seed = options.run.seed};
+  }
+};
+
+/// Adds the lesson's flags. The references are valid for the lesson's lifetime.
+inline ExpertFlags expert_flags(Lesson& lesson) {
+  return {
+      .experts = lesson.flag("--experts", 8, "experts in each layer"),
+      .top_k = lesson.flag("--top-k", 2, "experts that process each token"),
+      .capacity = lesson.flag("--capacity", 0.0,
+                              "the capacity factor: an expert accepts at most this many times its "
+                              "share of the tokens, and drops the rest; 0: dropless"),
+      .balance = lesson.flag("--balance", 0.01, "the coefficient of the load-balance loss"),
+      .routing = lesson.flag("--routing", std::string{"learned"}, {"learned", "balanced", "zipf"},
+                             "learned by the router; or, on the meta device, balanced (the "
+                             "default there) or with a popularity of 1/i"),
+      .over = lesson.flag("--experts-over", std::string{"dp"}, {"dp", "tp"},
+                          "the ranks that divide the experts: data-parallel ranks, each with its "
+                          "own tokens (--ep), or the tensor-parallel group, whose ranks have the "
+                          "same tokens (--tp)")};
+}
+
+/// Throws UsageError for options that the lesson does not support.
+inline void check_expert_lesson(const Options& options, const ExpertFlags& flags) {
+  const int experts = flags.experts, ep = options.run.ep, tp = options.run.tp;
+  const bool over_tp = flags.over == "tp";
+  if (experts < 1)
+    throw UsageError(
+        fmt::format("--experts {}: a layer needs at least one expert; use --experts 1", experts));
+  if (over_tp && tp == 1)
+    throw UsageError(
+        "--experts-over tp: there is no tensor-parallel group; use --tp 2, or --experts-over dp");
+  if (over_tp && ep > 1)
+    throw UsageError(fmt::format(
+        "--ep {} with --experts-over tp: the ranks of --tp divide the experts; use --ep 1", ep));
+  if (!over_tp && tp > 1)
+    throw UsageError(
+        fmt::format("--tp {} with --experts-over dp: the other layers are data parallel; leave "
+                    "--tp out, or use --experts-over tp",
+                    tp));
+  if (const int n = over_tp ? tp : ep; experts % n != 0) {
+    const int fewer = experts / n * n;
+    throw UsageError(
+        fmt::format("--experts {} with --{} {}: every rank takes the same number of experts; use "
+                    "{}--experts {}",
+                    experts, over_tp ? "tp" : "ep", n,
+                    fewer > 0 ? fmt::format("--experts {} or ", fewer) : "", fewer + n));
+  }
+  if (flags.top_k < 1 || flags.top_k > experts)
+    throw UsageError(fmt::format(
+        "--top-k {} with --experts {}: a token goes to at least 1 and at most {} experts; use "
+        "--top-k {}",
+        flags.top_k, experts, experts, flags.top_k < 1 ? 1 : experts));
+  if (!(flags.capacity >= 0 && flags.capacity <= experts))
+    throw UsageError(
+        fmt::format("--capacity {}: must be above 0, or 0 for dropless, and at most --experts {}; "
+                    "1.25 is common",
+                    flags.capacity, experts));
+  if (!(flags.balance >= 0 && flags.balance < 1e3))
+    throw UsageError(fmt::format(
+        "--balance {}: a coefficient is at least 0; 0.01 is common, and 0 turns the loss off",
+        flags.balance));
+  if (flags.routing != "learned" && !options.platform.on_meta())
+    throw UsageError(fmt::format(
+        "--routing {}: only the meta device needs it; use --device meta, or --routing learned",
+        flags.routing));
+  if (options.run.optimizer.clip > 0)
+    throw UsageError(fmt::format("--clip {}: this lesson does not clip gradients; leave it out",
+                                 options.run.optimizer.clip));
+}
+
+}  // namespace lockstep

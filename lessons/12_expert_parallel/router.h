@@ -1,0 +1,143 @@
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/model/linear.h"
+#include "lessons/12_expert_parallel/experts.h"
+#include "lessons/12_expert_parallel/routing.h"
+#include "lessons/12_expert_parallel/routing_log.h"
+
+namespace lockstep {
+
+/// Chooses experts: probabilities p = softmax(x W), of which the k largest count. The result of a
+/// token is Σ p_e expert_e(x) over its experts e, so the router learns through p.
+///
+/// The load-balance loss is coefficient · E Σ f_i P_i, summed over layers and averaged over ranks
+/// and microbatches: f_i is the share of choices that fell on expert i, and P_i the mean of p_i. It
+/// is smallest if both are uniform. Its gradient takes a path of its own: f has no gradient, and
+/// P_i's goes directly to the router's probabilities, without passing through an expert.
+class Router {
+ public:
+  struct Saved {
+    Tensor probabilities;               ///< (N, E)
+    Tensor experts;                     ///< (N, k)
+    std::vector<std::int32_t> choices;  ///< `experts` on the host; empty on the meta device
+    // Only on one device:
+    std::vector<Flip> flips;
+    float closest = 1;  ///< the least distance of a choice from a tie
+  };
+
+  Router(const LayerSite& site, const MixtureOfExperts& moe, RoutingLog& log)
+      : device_(site.device),
+        layer_(site.layer),
+        ops_(site.device, site.layer, site.config.dtype),
+        moe_(moe),
+        log_(log),
+        linear_(site,
+                {.weight = expert_spec(site.config, site.layer, ExpertSlot::router, moe.experts),
+                 .bias = {},
+                 .in = site.config.hidden,
+                 .out = moe.experts}),
+        calls_(site.groups != nullptr
+                   ? &log.calls(place(site, Axis::dp), site.layer, place(site, Axis::tp))
+                   : nullptr),
+        replays_(site.groups == nullptr) {}
+
+  Routing forward(Tensor x, Saved& saved, Stash& stash) {
+    const std::int64_t tokens = x.shape().rows();
+    const Tensor logits = linear_.forward(std::move(x), stash);
+    saved.probabilities = ops_.statistic({tokens, moe_.experts});
+    saved.experts =
+        Tensor{device_.memory, {tokens, moe_.top_k}, MemoryCategory::activations, DType::i32};
+    const Tensor gaps = ops_.statistic({tokens});
+    ops_.router_forward(logits, saved.probabilities, saved.experts, gaps);
+    if (device_.memory.device() == DeviceKind::meta) return synthetic_routing(tokens, layer_, moe_);
+    saved.choices.resize(static_cast<std::size_t>(saved.experts.elements()));
+    device_.compute.read(saved.experts, saved.choices.data());
+    if (replays_) compare_with_ranks(saved, gaps);
+    return route(saved.choices, moe_);
+  }
+
+  /// Returns dx from the gradients of the chosen probabilities, dweights (N, k).
+  Tensor backward_input(const Tensor& dweights, const Saved& saved, const Routing& routing,
+                        const Shape& x, Stash& stash) {
+    std::vector<float> slopes;  // of the load-balance loss, by expert
+    const double choices = static_cast<double>(saved.experts.elements());
+    for (const std::int64_t chosen : routing.chosen)
+      slopes.push_back(
+          static_cast<float>(moe_.balance * moe_.experts * (static_cast<double>(chosen) / choices) /
+                             static_cast<double>(moe_.batch_tokens)));
+    const Tensor balance = ops_.statistic({moe_.experts});
+    device_.compute.write(slopes.data(), balance);
+    Tensor dlogits = ops_.activation({x[0], x[1], moe_.experts});
+    ops_.router_backward(saved.probabilities, saved.experts, dweights, balance, dlogits);
+    return linear_.backward_input(std::move(dlogits), stash);
+  }
+  void backward_weight(Stash& stash) { linear_.backward_weight(stash); }
+  void collect(std::vector<Parameter*>& parameters) { linear_.collect(parameters); }
+
+  /// Records the microbatch, whose backward pass is done.
+  void record(Saved& saved, const Routing& routing, const std::vector<std::int64_t>& sent,
+              const std::vector<std::int64_t>& received) {
+    if (calls_ != nullptr)
+      calls_->push_back({std::move(saved.choices), routing.chosen, routing.kept, sent, received});
+    if (replays_) log_.add(saved.flips, saved.probabilities.shape()[0], saved.closest);
+    ++microbatches_;
+  }
+
+ private:
+  static int place(const LayerSite& site, Axis axis) {
+    const Group* ranks = site.group(axis);
+    return ranks != nullptr ? ranks->rank() : 0;
+  }
+
+  /// A choice of experts is not continuous: if two probabilities are nearly equal, a rounding error
+  /// decides. On one device, finds the tokens for which the ranks chose other experts. In a
+  /// near-tie, takes the ranks' choice, so that the comparison of the runs stays meaningful.
+  void compare_with_ranks(Saved& saved, View gaps) {
+    std::vector<float> from_ties(static_cast<std::size_t>(gaps.elements()));
+    device_.compute.read(gaps, from_ties.data());
+    saved.closest = std::ranges::min(from_ties);
+    const RoutingLog::Recorded theirs = log_.recorded(layer_, microbatches_);
+    if (theirs.routing == nullptr || theirs.routing->choices.size() != saved.choices.size()) return;
+    const std::int64_t k = moe_.top_k;
+    const float near = is_narrow(ops_.dtype()) ? 2e-2F : 1e-4F;
+    std::vector<float> probabilities;
+    for (std::int64_t token = 0; token < saved.probabilities.shape()[0]; ++token) {
+      const std::span mine{saved.choices.data() + token * k, static_cast<std::size_t>(k)};
+      const std::span other{theirs.routing->choices.data() + token * k, mine.size()};
+      if (std::ranges::is_permutation(mine, other)) continue;
+      if (probabilities.empty()) {
+        probabilities.resize(static_cast<std::size_t>(saved.probabilities.elements()));
+        device_.compute.read(saved.probabilities, probabilities.data());
+      }
+      float distance = 0;  // from the best of mine that they lack to the worst of theirs
+      for (const std::int32_t a : mine)
+        for (const std::int32_t b : other)
+          if (std::ranges::count(other, a) == 0 && std::ranges::count(mine, b) == 0) {
+            const float* const p = probabilities.data() + token * moe_.experts;
+            distance = std::max(distance, p[a] - p[b]);
+          }
+      saved.flips.push_back(
+          {theirs.replica, layer_, theirs.call, token, distance, distance <= near});
+      if (distance <= near) std::ranges::copy(other, mine.begin());
+    }
+    if (std::ranges::any_of(saved.flips, &Flip::adopted))
+      device_.compute.write(saved.choices.data(), saved.experts);
+  }
+
+  Device device_;
+  int layer_;
+  Ops ops_;
+  MixtureOfExperts moe_;
+  RoutingLog& log_;
+  Linear linear_;
+  RoutingLog::Calls* calls_;       ///< null on one device
+  bool replays_;                   ///< whether this is the single device
+  std::int64_t microbatches_ = 0;  ///< backward passes done
+};
+
+}  // namespace lockstep

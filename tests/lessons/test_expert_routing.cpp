@@ -1,0 +1,217 @@
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "tests/model/fixture.h"
+#include "tests/support/expert_checks.h"
+#include "tests/support/ranks.h"
+
+// The routing of experts: slots, capacity and drops, the rows and bytes that follow from them, and
+// ties. test_expert_parallel.cpp compares whole runs with one device.
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// Counts by the definition, one choice at a time, without slots.
+struct Oracle {
+  Oracle(const std::vector<std::int32_t>& choices, const MixtureOfExperts& moe)
+      : chosen(static_cast<std::size_t>(moe.experts)), kept(chosen.size()) {
+    const double share = moe.capacity_factor * static_cast<double>(choices.size()) / moe.experts;
+    for (const std::int32_t choice : choices) {
+      const auto e = static_cast<std::size_t>(choice);
+      ++chosen[e];
+      // The expert takes one more if that many are at most ⌈share⌉, that is if `kept` < share.
+      const bool takes =
+          moe.capacity_factor == 0 || static_cast<double>(kept[e]) < share - 1e-9 * share;
+      accepted.push_back(takes);
+      if (takes) ++kept[e];
+    }
+  }
+  std::vector<std::int64_t> chosen, kept;
+  std::vector<bool> accepted;
+};
+
+/// Sets the parameters so that every token chooses the experts in the order e, e + 1, ...
+void send_all_to(Gpt& model, int e) {
+  for (Parameter* parameter : model.parameters()) {
+    const int slot = parameter->order % orders_of_a_unit;
+    if (parameter->unit() < 1 || parameter->unit() > model.config().layers) continue;
+    float* const value = parameter->value.f32();
+    const std::int64_t n = parameter->value.elements();
+    if (slot == static_cast<int>(BlockSlot::ln_2_weight)) std::fill_n(value, n, 0.0F);
+    if (slot == static_cast<int>(BlockSlot::ln_2_bias)) std::fill_n(value, n, 1.0F);
+    if (slot == static_cast<int>(ExpertSlot::router)) {
+      const std::int64_t experts = parameter->shape[1];
+      for (std::int64_t i = 0; i < n; ++i)
+        value[i] = -0.1F * static_cast<float>((i % experts - e + experts) % experts);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("slots, capacity and drops agree with a serial count, for any routing") {
+  std::mt19937 random{12};
+  const auto up_to = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (int trial = 0; trial < 400; ++trial) {
+    MixtureOfExperts moe{.experts = 1 + up_to(9)};
+    moe.top_k = 1 + up_to(moe.experts);
+    constexpr double factors[] = {0, 0.01, 0.5, 1, 1.25, 2, 7};
+    moe.capacity_factor = std::min<double>(factors[up_to(7)], moe.experts);
+    const int tokens = 1 + up_to(40);
+    const int kind = trial % 4;  // random, all to the first, the last one empty, round robin
+    std::vector<std::int32_t> choices;
+    for (int token = 0; token < tokens; ++token) {
+      std::vector<std::int32_t> experts(static_cast<std::size_t>(moe.experts));
+      std::iota(experts.begin(), experts.end(), 0);
+      if (kind == 0) std::shuffle(experts.begin(), experts.end(), random);
+      if (kind == 2 && moe.top_k < moe.experts)
+        std::shuffle(experts.begin(), experts.end() - 1, random);
+      if (kind == 3)
+        std::rotate(experts.begin(), experts.begin() + token % moe.experts, experts.end());
+      choices.insert(choices.end(), experts.begin(), experts.begin() + moe.top_k);
+    }
+    const Routing routing = route(choices, moe);
+    const Oracle oracle{choices, moe};
+    CAPTURE(trial);
+    CHECK(routing.chosen == oracle.chosen);
+    CHECK(routing.kept == oracle.kept);
+    // Each slot is taken once, by an accepted choice; slots ascend by expert and token.
+    std::vector<int> taken(routing.tokens.size());
+    std::vector<std::pair<std::int32_t, std::int32_t>> order(routing.tokens.size());
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      CHECK((routing.slots[i] >= 0) == oracle.accepted[i]);
+      if (routing.slots[i] < 0) continue;
+      const auto slot = static_cast<std::size_t>(routing.slots[i]);
+      REQUIRE(slot < taken.size());
+      ++taken[slot];
+      const auto token = static_cast<std::int32_t>(i / static_cast<std::size_t>(moe.top_k));
+      CHECK(routing.tokens[slot] == token);
+      order[slot] = {choices[i], token};
+    }
+    CHECK(std::ranges::all_of(taken, [](int times) { return times == 1; }));
+    CHECK(std::ranges::is_sorted(order));
+  }
+  CHECK(MixtureOfExperts{.experts = 8, .top_k = 2, .capacity_factor = 1.25}.capacity(96) == 30);
+  CHECK(MixtureOfExperts{.experts = 8, .top_k = 1, .capacity_factor = 1.0}.capacity(4) == 1);
+}
+
+TEST_CASE("all tokens to one expert, and none to others: nothing is lost, the rest is dropped") {
+  for (const int k : {1, 2})
+    for (const double capacity : {0.0, 1.25})
+      for (const int hot : {0, 3}) {
+        CAPTURE(k);
+        CAPTURE(capacity);
+        CAPTURE(hot);
+        ExpertRun run{2, 2, {.experts = 4, .top_k = k, .capacity_factor = capacity}};
+        CHECK(on_all(run.options, [&](Rank& rank) {
+                std::string wrong;
+                ExpertRank mine{rank, run};
+                send_all_to(mine.model(), hot);
+                const auto before = rank.transport->bytes_sent();
+                rank.memory.reset_peak();
+                mine.backward(copies_corpus(run.options.run.model), 0);
+                Predicted predicted = predict_expert_parallel(rank.plan, rank.place, run.moe,
+                                                              *run.log, expert_buckets);
+                set_routed_figures(predicted, rank.plan, rank.place, run.moe, *run.log,
+                                   expert_buckets, 0, 1);
+                compare_with_prediction(rank, before, predicted,
+                                        [&](const std::string& what) { wrong += what + "\n"; });
+                return wrong;
+              }) == "");
+        const Plan plan = run.options.plan();
+        CHECK(check_conservation(plan, run.moe, *run.log) == "");
+        const std::int64_t tokens = 4 * 24;
+        for (int rank = 0; rank < 2; ++rank) {
+          const RoutedMicrobatch& routed = run.log->calls(rank, 0).front();
+          for (int e = 0; e < 4; ++e)
+            CHECK(routed.chosen[static_cast<std::size_t>(e)] ==
+                  ((e - hot + 4) % 4 < k ? tokens : 0));
+          CHECK(routed.kept[static_cast<std::size_t>(hot)] == run.moe.capacity(tokens));
+        }
+      }
+}
+
+TEST_CASE("every pair of ranks: the bytes of all-to-alls are those of the routing that happened") {
+  ExpertRun run{4, 4, {.experts = 8, .top_k = 2, .capacity_factor = 1.25}};
+  constexpr int steps = 2;
+  ThreadRun ranks{run.options};
+  CHECK(ranks([&](Rank& rank) {
+          ExpertRank mine{rank, run};
+          for (int step = 0; step < steps; ++step) {
+            mine.backward(copies_corpus(run.options.run.model), step);
+            mine.update();
+          }
+        }) == "");
+  const std::int64_t row = 4 * run.options.run.model.hidden;
+  for (const auto& rank : ranks.ranks) {
+    std::vector<std::int64_t> sent(4), derived(4);
+    const std::vector<std::string> lanes = rank->trace.lanes();
+    for (const TraceEvent& event : rank->trace.drain())
+      if (event.kind == TraceEvent::Kind::span && event.span.peer >= 0 &&
+          std::string{event.span.name} == "all_to_all" &&
+          lanes[static_cast<std::size_t>(event.lane)].find("send") != std::string::npos)
+        sent[static_cast<std::size_t>(event.span.peer)] += event.span.bytes;
+    for (int layer = 0; layer < 2; ++layer)
+      for (const RoutedMicrobatch& routed : run.log->calls(rank->id, layer))
+        for (std::size_t to = 0; to < 4; ++to)
+          if (static_cast<int>(to) != rank->id) derived[to] += bytes_to(to, routed, run.moe, row);
+    CAPTURE(rank->id);
+    CHECK(sent == derived);
+    CHECK(run.log->calls(rank->id, 0).size() == steps);
+  }
+}
+
+TEST_CASE("a choice that differs from the ranks' is reported; in a tie, one device follows them") {
+  for (const bool tie : {true, false}) {
+    ExpertRun run{2, 2, {.experts = 4, .top_k = 1}};
+    run.options.run.steps = 1;
+    CHECK(on_all(run.options, [&](Rank& rank) {
+            std::string wrong;
+            train_experts(rank, run, wrong);
+            return wrong;
+          }) == "");
+    // As if the second rank had chosen another expert for token 5 in layer 1.
+    std::int32_t& choice = run.log->calls(1, 1).front().choices[5];
+    choice = (choice + 1) % 4;
+    const Plan plan = run.options.plan_of_one_device();
+    SoloDevice device;
+    Gpt model{plan, plan.place(0), device};
+    if (tie)
+      for (Parameter* parameter : model.parameters())
+        if (parameter->order % orders_of_a_unit == static_cast<int>(ExpertSlot::router))
+          std::fill_n(parameter->value.f32(), parameter->value.elements(), 0.0F);
+    const Batch batch =
+        copies_corpus(run.options.run.model).batch(1, 0, {.microbatches = 2, .size = 4});
+    accumulate_gradients(model, batch);
+    bool found = false;
+    for (const Flip& flip : run.log->flips()) {
+      CHECK(flip.adopted == tie);
+      found = found || (flip.replica == 1 && flip.layer == 1 && flip.token == 5);
+    }
+    CHECK(found);
+    if (!tie) CHECK(run.log->flips().size() == 1);
+    CHECK((run.log->closest() == 0) == tie);
+    CHECK(run.log->compared() == 2 * 2 * 4 * 24);
+  }
+}
+
+TEST_CASE("synthetic routings: k choices per token, equal or by popularity") {
+  for (const int experts : {1, 3, 8, 64})
+    for (const int k : {1, 2, experts}) {
+      if (k > experts) continue;
+      MixtureOfExperts moe{.experts = experts, .top_k = k};
+      const Routing even = synthetic_routing(100, 0, moe);
+      moe.synthetic = SyntheticRouting::zipf;
+      const Routing popular = synthetic_routing(100, 0, moe);
+      for (const Routing* routing : {&even, &popular}) {
+        CHECK(std::accumulate(routing->chosen.begin(), routing->chosen.end(), std::int64_t{0}) ==
+              100 * k);
+        CHECK(std::ranges::max(routing->chosen) <= 100);
+      }
+      CHECK(std::ranges::max(even.chosen) - std::ranges::min(even.chosen) <= 1);
+      if (experts == 64 && k == 1) CHECK(std::ranges::max(popular.chosen) > 15);
+    }
+}
