@@ -1,0 +1,101 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/trace/analysis.h"
+#include "core/trace/timeline.h"
+
+namespace lockstep {
+
+// Why a pipeline's step took as long as it did: its critical path, and the causes of its ranks'
+// idle time. Both come from the dependencies between the executed actions and messages
+// (pipeline_graph.h), and refer to the window of bubble(): from the first start to the last end of
+// the step's pipeline actions.
+
+/// A link of a critical path: an action, a message, or time that neither explains.
+struct PathLink {
+  enum class Kind : std::uint8_t {
+    action,
+    transfer,  ///< the message's bytes leave the sender's lane
+    latency,   ///< from there to the message's arrival (α on the modelled clock)
+    other,     ///< on the wall clock, the host's time between a link and the next
+  };
+  Kind kind = Kind::other;
+  Interval time;
+  int rank = -1;     ///< the rank that ran the action or sent the message
+  int to_rank = -1;  ///< the message's receiver
+  /// The action, or the action that produced the message.
+  int stage = -1;
+  int microbatch = -1;
+  Category category = Category::kernel;
+  /// The part of an action in which its rank waits, for example for an all-reduce in its
+  /// tensor-parallel group.
+  Picoseconds stalled = 0;
+};
+
+/// The chain of actions and messages that determines a step's length. The links cover the window
+/// without gaps and overlaps, so their lengths add up to the step. Each link starts as soon as the
+/// one before it ends, because its rank or its lane becomes free or because its input arrives: if
+/// an action on the path took longer, so would the step.
+struct CriticalPath {
+  Interval window;
+  std::vector<PathLink> links;  ///< in order of time
+
+  /// The path's length by kind. The parts add up to the window.
+  struct Parts {
+    std::map<int, Picoseconds> compute;  ///< by stage, without `stalled`
+    Picoseconds stalled = 0;
+    Picoseconds transfer = 0, latency = 0;
+    Picoseconds other = 0;
+  };
+  Parts parts() const;
+};
+
+/// Returns the critical path of a step, or nothing if the step has no pipeline actions. If several
+/// paths are equally long, prefers a rank's previous action to a message.
+std::optional<CriticalPath> critical_path(const Timeline& timeline, int step);
+
+/// Why a rank is idle. See IdleInterval.
+enum class IdleCause : std::uint8_t {
+  warm_up,    ///< before the rank's first action: the pipeline fills
+  cool_down,  ///< after its last action: the pipeline drains
+  waiting,    ///< in between: the schedule has nothing else to run until an input is there
+  straggler,  ///< actions that take longer than their operation usually does
+  messages,   ///< transfer and latency of messages between stages
+  other,      ///< on the wall clock, the host's time; also ranks that run no action
+};
+constexpr int idle_cause_count = 6;
+/// Returns "warm-up", "cool-down", "waiting"...
+const char* name_of(IdleCause cause);
+using IdleTimes = std::array<Picoseconds, idle_cause_count>;
+
+/// An interval in which a rank runs no pipeline action, and its causes.
+///
+/// The interval is the difference between two chains of actions and messages: the one that led to
+/// the action after it, and the one that led to the end of the action before it. What the first
+/// chain spends on messages, beyond the second, is a cause of the interval; so is what it spends on
+/// actions beyond their operation's usual duration (the median over all stages and microbatches of
+/// the step); the rest is due to the schedule. If one of these differences is negative, the others
+/// share the interval in proportion. Before a rank's first action there is no second chain, and
+/// after its last action, the first chain is the critical path.
+struct IdleInterval {
+  Interval time;
+  IdleTimes causes{};  ///< add up to the interval's length
+  /// The action whose result the rank waits for; -1 if the next action needs no result of another
+  /// stage.
+  int stage = -1;
+  int microbatch = -1;
+  Category category = Category::kernel;
+};
+
+/// Returns the idle intervals of a step, one list per rank in timeline order; empty if the step has
+/// no pipeline actions. The intervals add up to bubble()->idle().
+std::vector<std::vector<IdleInterval>> idle_intervals(const Timeline& timeline, int step);
+/// Returns the sums over the intervals, by cause.
+IdleTimes sum_of_causes(const std::vector<IdleInterval>& intervals);
+
+}  // namespace lockstep

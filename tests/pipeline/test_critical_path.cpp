@@ -1,0 +1,269 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "core/pipeline/csv.h"
+#include "core/trace/pipeline_analysis.h"
+#include "tests/pipeline/random_schedules.h"
+#include "tests/pipeline/simulated_timeline.h"
+#include "tests/pipeline/worked_cases.h"
+
+// The critical path and the causes of idle time, on simulated timelines. A simulated timeline has
+// the spans of an executed one (test_executor.cpp compares the two), and can be made in any number
+// and changed.
+
+using namespace lockstep;
+
+namespace {
+
+constexpr Picoseconds us = 1'000'000;
+
+struct Executed {
+  Schedule schedule;
+  PipelineTimes times;
+  Simulation simulation = simulate(schedule, times, true);
+  Timeline timeline = timeline_of(schedule, simulation);
+};
+
+/// A schedule of equal stages, with F = 1 and B = 2 in units of worked::unit.
+Executed equal_stages(const Schedule& schedule, double latency_units = 0) {
+  Cluster cluster;
+  cluster.within.latency_seconds = latency_units * 1e-3;
+  const StageTimes stage{.forward = worked::unit, .backward = 2 * worked::unit};
+  return {schedule,
+          {std::vector<StageTimes>(static_cast<std::size_t>(schedule.stages), stage), 0, cluster}};
+}
+
+Picoseconds sum(const IdleTimes& times) {
+  Picoseconds sum = 0;
+  for (const Picoseconds each : times) sum += each;
+  return sum;
+}
+
+/// Returns a rank's idle time by cause, in units of worked::unit.
+std::vector<double> causes_of(const Timeline& timeline, std::size_t rank) {
+  std::vector<double> units;
+  for (const Picoseconds each : sum_of_causes(idle_intervals(timeline, 0).at(rank)))
+    units.push_back(static_cast<double>(each) / static_cast<double>(worked::unit));
+  return units;
+}
+
+std::string words(const PathLink& link) {
+  const std::string action =
+      std::to_string(link.stage) + letter_of(link.category) + std::to_string(link.microbatch);
+  switch (link.kind) {
+    case PathLink::Kind::action:
+      return action;
+    case PathLink::Kind::transfer:
+      return action + " leaves";
+    case PathLink::Kind::latency:
+      return action + " arrives";
+    case PathLink::Kind::other:
+      break;
+  }
+  return "?";
+}
+
+std::string words(const CriticalPath& path) {
+  std::string all;
+  for (const PathLink& link : path.links) all += (all.empty() ? "" : ", ") + words(link);
+  return all;
+}
+
+/// Returns the position of the action of a link in its rank's list.
+std::size_t position(const Schedule& schedule, const PathLink& link) {
+  const auto& row = schedule.actions[static_cast<std::size_t>(link.rank)];
+  return static_cast<std::size_t>(
+      std::ranges::find_if(row,
+                           [&](const Action& action) {
+                             return action.stage == link.stage &&
+                                    action.microbatch == link.microbatch &&
+                                    category(action.op) == link.category;
+                           }) -
+      row.begin());
+}
+
+}  // namespace
+
+TEST_CASE("GPipe by hand: the path goes down with microbatch 0 and back up") {
+  const Executed free = equal_stages(gpipe(3, 2));
+  const auto path = critical_path(free.timeline, 0);
+  REQUIRE(path);
+  CHECK(words(*path) == "0F0, 1F0, 2F0, 2F1, 2B0, 1B0, 0B0, 0B1");
+  const auto parts = path->parts();
+  CHECK(parts.compute.at(0) == 5 * worked::unit);
+  CHECK(parts.compute.at(1) == 3 * worked::unit);
+  CHECK(parts.compute.at(2) == 4 * worked::unit);
+  CHECK(parts.transfer + parts.latency + parts.stalled + parts.other == 0);
+
+  const Executed far = equal_stages(gpipe(3, 2), 0.5);
+  const auto longer = critical_path(far.timeline, 0);
+  REQUIRE(longer);
+  CHECK(words(*longer) ==
+        "0F0, 0F0 arrives, 1F0, 1F0 arrives, 2F0, 2F1, 2B0, 2B0 arrives, 1B0, 1B0 arrives, 0B0, "
+        "0B1");
+  CHECK(longer->parts().latency == 2 * worked::unit);
+}
+
+TEST_CASE("GPipe by hand: idle time by cause") {
+  // Warm-up, cool-down, waiting, straggler, messages, other. Rank r warms up for r forwards, cools
+  // down for r backwards, and in between waits while the pipeline turns.
+  const Executed free = equal_stages(gpipe(3, 4));
+  CHECK(causes_of(free.timeline, 0) == std::vector<double>{0, 0, 6, 0, 0, 0});
+  CHECK(causes_of(free.timeline, 1) == std::vector<double>{1, 2, 3, 0, 0, 0});
+  CHECK(causes_of(free.timeline, 2) == std::vector<double>{2, 4, 0, 0, 0, 0});
+  // Each rank loses the four hops on the path, wherever it is idle.
+  const Executed far = equal_stages(gpipe(3, 4), 0.5);
+  CHECK(causes_of(far.timeline, 0) == std::vector<double>{0, 0, 6, 0, 2, 0});
+  CHECK(causes_of(far.timeline, 1) == std::vector<double>{1, 2, 3, 0, 2, 0});
+  CHECK(causes_of(far.timeline, 2) == std::vector<double>{2, 4, 0, 0, 2, 0});
+  const auto idle = idle_intervals(far.timeline, 0);
+  REQUIRE(idle[1].size() == 3);
+  CHECK(idle[1][0].time == Interval{0, worked::unit * 3 / 2});
+  CHECK(idle[1][0].stage == 0);
+  CHECK(idle[1][0].microbatch == 0);
+  CHECK(idle[1][0].category == Category::forward);
+  CHECK(idle[1][1].stage == 2);
+  CHECK(idle[1][1].category == Category::backward);
+  CHECK(idle[1][2].stage == -1);  // it waits for nothing: it is done
+}
+
+TEST_CASE("a slow stage is the straggler on every other rank, and on the path throughout") {
+  Executed slow = equal_stages(one_f_one_b(4, 8));
+  slow.times.stages[3] = {.forward = 2 * worked::unit, .backward = 3 * worked::unit};
+  slow.simulation = simulate(slow.schedule, slow.times, true);
+  slow.timeline = timeline_of(slow.schedule, slow.simulation);
+  const auto path = critical_path(slow.timeline, 0);
+  REQUIRE(path);
+  CHECK(path->parts().compute.at(3) == 8 * 5 * worked::unit);
+  for (const std::size_t rank : {0, 1, 2}) {
+    const auto causes = causes_of(slow.timeline, rank);
+    // Stage 3 takes 2 units longer per microbatch, 8 times.
+    CHECK(causes[static_cast<std::size_t>(IdleCause::straggler)] == 16);
+    CHECK(sum(sum_of_causes(idle_intervals(slow.timeline, 0)[rank])) == (9 + 16) * worked::unit);
+  }
+  CHECK(causes_of(slow.timeline, 3) == std::vector<double>{3, 6, 0, 0, 0, 0});
+}
+
+TEST_CASE("a link that is busy holds the path, and not the actions before it") {
+  // Transfers of 3 units between two stages with F = 1: the activations queue on the link.
+  Executed narrow = equal_stages(gpipe(2, 3));
+  narrow.times.boundary_bytes = 1000;
+  narrow.times.cluster.within.bandwidth = 1000 / 3e-3;
+  narrow.simulation = simulate(narrow.schedule, narrow.times, true);
+  narrow.timeline = timeline_of(narrow.schedule, narrow.simulation);
+  const auto path = critical_path(narrow.timeline, 0);
+  REQUIRE(path);
+  CHECK(words(*path) ==
+        "0F0, 0F0 leaves, 0F1 leaves, 0F2 leaves, 1F2, 1B0, 1B0 leaves, 1B1 leaves, 1B2 leaves, "
+        "0B2");
+  CHECK(path->parts().transfer == 18 * worked::unit);
+}
+
+TEST_CASE("random schedules: the path is as long as the step, and no link of it has slack") {
+  std::mt19937 random{17};
+  for (int round = 0; round < 300; ++round) {
+    CAPTURE(round);
+    const Schedule schedule = random_schedule(random);
+    const Executed run{schedule, random_times(random, schedule, /*none_free=*/true)};
+    CAPTURE(to_csv(run.schedule));
+    const auto path = critical_path(run.timeline, 0);
+    REQUIRE(path);
+    CAPTURE(words(*path));
+    CHECK(path->window == Interval{0, run.simulation.makespan});
+    Picoseconds at = 0;
+    for (const PathLink& link : path->links) {
+      REQUIRE(link.time.start == at);
+      REQUIRE(link.time.end > at);
+      at = link.time.end;
+      REQUIRE(link.kind != PathLink::Kind::other);
+    }
+    CHECK(at == run.simulation.makespan);
+    const auto parts = path->parts();
+    Picoseconds all = parts.transfer + parts.latency + parts.stalled + parts.other;
+    for (const auto& [stage, time] : parts.compute) all += time;
+    CHECK(all == run.simulation.makespan);
+
+    // An action on the path that takes 1 µs longer makes the step 1 µs longer.
+    PipelineTimes longer = run.times;
+    for (std::size_t rank = 0; rank < run.schedule.actions.size(); ++rank) {
+      longer.durations.emplace_back();
+      for (const TimedAction& action : run.simulation.actions[rank])
+        longer.durations.back().push_back(action.end - action.start);
+    }
+    for (const PathLink& link : path->links) {
+      if (link.kind != PathLink::Kind::action) continue;
+      Picoseconds& duration =
+          longer.durations[static_cast<std::size_t>(link.rank)][position(run.schedule, link)];
+      duration += us;
+      REQUIRE(simulate(run.schedule, longer).makespan == run.simulation.makespan + us);
+      duration -= us;
+    }
+  }
+}
+
+TEST_CASE("random schedules: the causes add up to the bubble's idle time, exactly") {
+  std::mt19937 random{18};
+  for (int round = 0; round < 400; ++round) {
+    CAPTURE(round);
+    const Schedule schedule = random_schedule(random);
+    const PipelineTimes times = random_times(random, schedule, /*none_free=*/round % 2 == 0);
+    const Simulation simulation = simulate(schedule, times, true);
+    if (simulation.makespan == 0) continue;
+    const Timeline timeline = timeline_of(schedule, simulation);
+    const auto whole = bubble(timeline, 0);
+    REQUIRE(whole);
+    const auto ranks = idle_intervals(timeline, 0);
+    REQUIRE(ranks.size() == timeline.ranks().size());
+    Picoseconds idle = 0;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      const Intervals busy = pipeline_actions(timeline, *timeline.ranks()[rank], 0);
+      Picoseconds mine = 0;
+      for (const IdleInterval& interval : ranks[rank]) {
+        REQUIRE(sum(interval.causes) == interval.time.end - interval.time.start);
+        REQUIRE(*std::ranges::min_element(interval.causes) >= 0);
+        REQUIRE(intersection({interval.time}, busy).empty());
+        mine += sum(interval.causes);
+      }
+      CHECK(mine == whole->window - length(busy));
+      CHECK(mine == sum(sum_of_causes(ranks[rank])));
+      idle += mine;
+    }
+    CHECK(idle == whole->idle());
+  }
+}
+
+TEST_CASE("equal stages and free messages: only the schedule makes ranks idle") {
+  for (const int p : {2, 3, 4, 8})
+    for (const int m : {1, 2, 4, 9})
+      for (const auto& generate : {gpipe, one_f_one_b}) {
+        const Executed run = equal_stages(generate(p, m));
+        for (int rank = 0; rank < p; ++rank) {
+          const auto causes = causes_of(run.timeline, static_cast<std::size_t>(rank));
+          CHECK(causes[0] == rank);                    // F each
+          CHECK(causes[1] == 2 * rank);                // B each
+          CHECK(causes[2] == 3 * (p - 1) - 3 * rank);  // the rest of (p - 1)(F + B)
+          CHECK(causes[3] + causes[4] + causes[5] == 0);
+        }
+      }
+}
+
+TEST_CASE("a step without pipeline actions has neither path nor causes") {
+  Timeline timeline;
+  timeline.add(0, 0, {.start = 0, .end = 5, .step = 0, .category = Category::forward});
+  timeline.settle();
+  CHECK_FALSE(critical_path(timeline, 0));
+  CHECK(idle_intervals(timeline, 0).empty());
+  CHECK_FALSE(critical_path(timeline, 7));
+}
+
+TEST_CASE("a trace without messages: what no link explains is named other") {
+  Executed run = equal_stages(gpipe(2, 2), 0.5);
+  run.simulation.messages.clear();
+  run.timeline = timeline_of(run.schedule, run.simulation);
+  const auto path = critical_path(run.timeline, 0);
+  REQUIRE(path);
+  CHECK(words(*path) == "0F0, 0F1, ?, 0B0, 0B1");
+  CHECK(causes_of(run.timeline, 0)[static_cast<std::size_t>(IdleCause::other)] == 4);
+}
