@@ -133,6 +133,7 @@ Predicted PipelinePrediction::of(const Place& place) const {
   predicted.bubble_simulated = bubble_simulated_;
   predicted.schedule = schedule_.name;
   predicted.stages = schedule_.stages;
+  predicted.in_flight = peak_live_microbatches(schedule_, rank);
   const MessagePlan messages{schedule_, rank};
   const UpdateMessages update = update_messages(plan_, place, shards_);
   for (const Operation operation : all_operations)

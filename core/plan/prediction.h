@@ -76,6 +76,7 @@ struct Predicted {
   PerCategory<Figure> peak_bytes{};
   std::string schedule;  ///< name of the schedule, if the steps follow one
   int stages = 0;
+  std::optional<int> in_flight{};  ///< peak number of microbatches in flight on this rank
   /// Computes the order in which replicas' gradients are added; unset if it is the order of the
   /// replicas, starting with replica 0. If the run's results differ from those of a single-device
   /// run, the order helps to distinguish rounding errors from mistakes.

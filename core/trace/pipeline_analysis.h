@@ -35,6 +35,7 @@ struct PathLink {
   /// The part of an action in which its rank waits, for example for an all-reduce in its
   /// tensor-parallel group.
   Picoseconds stalled = 0;
+  bool operator==(const PathLink&) const = default;
 };
 
 /// The chain of actions and messages that determines a step's length. The links cover the window
@@ -97,5 +98,17 @@ struct IdleInterval {
 std::vector<std::vector<IdleInterval>> idle_intervals(const Timeline& timeline, int step);
 /// Returns the sums over the intervals, by cause.
 IdleTimes sum_of_causes(const std::vector<IdleInterval>& intervals);
+
+/// The number of microbatches in flight on a rank from a time on.
+struct InFlight {
+  Picoseconds from = 0;
+  int microbatches = 0;
+};
+
+/// Returns how the number of microbatches in flight on each rank changes in a step, one list per
+/// rank in timeline order. A microbatch is in flight on a stage from the start of its forward to
+/// the end of its backward (B, or W after I), as in peak_live_microbatches(); a rank's number is
+/// the sum over its stages. Empty if the step has no pipeline actions.
+std::vector<std::vector<InFlight>> microbatches_in_flight(const Timeline& timeline, int step);
 
 }  // namespace lockstep

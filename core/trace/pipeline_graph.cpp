@@ -18,13 +18,13 @@ bool is_action(const Timeline& timeline, const TimelineSpan& span) {
          span.stage >= 0 && span.microbatch >= 0;
 }
 
-/// Returns for how long the compute lane waits during an action.
-Picoseconds stalled_in(const Lane& compute, const TimelineSpan& action) {
-  std::vector<Interval> waits;
-  visit_band(compute, Band::action, {action.start, action.end}, [&](const TimelineSpan& span) {
-    if (span.category == Category::wait) waits.push_back({span.start, span.end});
-  });
-  return length(intersection(merged(std::move(waits)), merged({{action.start, action.end}})));
+/// Returns how much of an interval `waits` cover.
+Picoseconds covered(const Intervals& waits, const Interval& time) {
+  Picoseconds sum = 0;
+  for (auto at = std::ranges::upper_bound(waits, time.start, {}, &Interval::end);
+       at != waits.end() && at->start < time.end; ++at)
+    sum += std::min(at->end, time.end) - std::max(at->start, time.start);
+  return sum;
 }
 
 struct Send {
@@ -91,9 +91,12 @@ void PipelineGraph::read_actions(const Timeline& timeline, const StepWindow& win
     const Lane* lane = rank->compute();
     if (!lane) continue;
     std::vector<TimelineSpan> spans;
+    std::vector<Interval> waiting;
     visit_band(*lane, Band::action, {window.start, window.end}, [&](const TimelineSpan& span) {
       if (span.step == window.step && is_action(timeline, span)) spans.push_back(span);
+      if (span.category == Category::wait) waiting.push_back({span.start, span.end});
     });
+    const Intervals waits = merged(std::move(waiting));
     std::ranges::stable_sort(spans, {}, [](const TimelineSpan& span) {
       return std::pair{span.start, span.end};
     });
@@ -105,7 +108,7 @@ void PipelineGraph::read_actions(const Timeline& timeline, const StepWindow& win
                           .stage = span.stage,
                           .microbatch = span.microbatch,
                           .category = span.category,
-                          .stalled = stalled_in(*lane, span)},
+                          .stalled = covered(waits, {span.start, span.end})},
                          previous);
       mine.push_back(id);
       durations[span.category].push_back(span.duration());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "core/pipeline/simulator.h"
@@ -61,6 +62,16 @@ inline Schedule random_schedule(std::mt19937& random) {
     if (op == Op::backward_input) ready.push_back({Op::backward_weight, stage, microbatch});
   }
   return schedule;
+}
+
+/// Returns a random schedule in which every rank has a stage.
+inline Schedule random_full_schedule(std::mt19937& random) {
+  while (true) {
+    Schedule schedule = random_schedule(random);
+    if (std::set(schedule.rank_of_stage.begin(), schedule.rank_of_stage.end()).size() ==
+        static_cast<std::size_t>(schedule.ranks))
+      return schedule;
+  }
 }
 
 /// Random costs of 0 to 9 µs per stage and op, and links with 0 to 9 µs of latency and 0 to 9 µs of

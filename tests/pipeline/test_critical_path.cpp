@@ -8,10 +8,13 @@
 #include "tests/pipeline/random_schedules.h"
 #include "tests/pipeline/simulated_timeline.h"
 #include "tests/pipeline/worked_cases.h"
+#include "tests/support/pipeline_checks.h"
+#include "tests/support/portion.h"
+#include "tests/support/timeline_of.h"
 
-// The critical path and the causes of idle time, on simulated timelines. A simulated timeline has
-// the spans of an executed one (test_executor.cpp compares the two), and can be made in any number
-// and changed.
+// The critical path, the causes of idle time and the microbatches in flight. Most cases use
+// simulated timelines, which are quickly made in any number; one case compares them with executed
+// ones.
 
 using namespace lockstep;
 
@@ -266,4 +269,61 @@ TEST_CASE("a trace without messages: what no link explains is named other") {
   REQUIRE(path);
   CHECK(words(*path) == "0F0, 0F1, ?, 0B0, 0B1");
   CHECK(causes_of(run.timeline, 0)[static_cast<std::size_t>(IdleCause::other)] == 4);
+}
+
+TEST_CASE("random schedules: what a run's trace says is what the simulated one says") {
+  std::mt19937 random{19};
+  for (int round = 0; round < testing::portion_of(60, 8); ++round) {
+    const Schedule schedule = random_full_schedule(random);
+    CAPTURE(to_csv(schedule));
+    Cluster cluster = random_times(random, schedule).cluster;
+    cluster.flops = 1.7e10;
+    cluster.memory_bandwidth = 2.3e10;
+    Options options = modelled_options(schedule.ranks, cluster);
+    options.run.model = {
+        .layers = schedule.stages + 1, .hidden = 16, .heads = 2, .sequence = 8, .vocabulary = 256};
+    const GptConfig& config = options.run.model;
+    PipelineTimes times;
+    testing::ThreadRun run{options};
+    CHECK(run([&](Rank& rank) {
+            testing::RankStages stages{rank, config, schedule, 1};
+            PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
+                                      stage_boundary(config, 1)};
+            rank.trace.drain();
+            rank.trace.set_step(0);
+            pipeline.step(testing::small_corpus(config).batch(
+                1, 0, {.microbatches = schedule.microbatches, .size = 1}));
+            if (rank.id == 0)
+              times = pipeline_times(testing::plan_for(rank, config, schedule, 1),
+                                     schedule.microbatches);
+          }) == "");
+    const Timeline executed = testing::timeline_of(run);
+    const Timeline simulated = timeline_of(schedule, simulate(schedule, times, true));
+    const auto path = critical_path(executed, 0);
+    REQUIRE(path);
+    CHECK(words(*path) == words(*critical_path(simulated, 0)));
+    CHECK(path->links == critical_path(simulated, 0)->links);
+    const auto idle = idle_intervals(executed, 0);
+    for (std::size_t rank = 0; rank < idle.size(); ++rank)
+      CHECK(sum_of_causes(idle[rank]) == sum_of_causes(idle_intervals(simulated, 0)[rank]));
+  }
+}
+
+TEST_CASE("random schedules: the peak in flight is the schedule's, and in the end none is left") {
+  std::mt19937 random{20};
+  for (int round = 0; round < 200; ++round) {
+    const Schedule schedule = random_schedule(random);
+    CAPTURE(to_csv(schedule));
+    const Executed run{schedule, random_times(random, schedule, /*none_free=*/true)};
+    const auto ranks = microbatches_in_flight(run.timeline, 0);
+    REQUIRE(ranks.size() == schedule.actions.size());
+    for (int rank = 0; rank < schedule.ranks; ++rank) {
+      const auto& changes = ranks[static_cast<std::size_t>(rank)];
+      int peak = 0;
+      for (const InFlight& each : changes) peak = std::max(peak, each.microbatches);
+      CHECK(peak == peak_live_microbatches(schedule, rank));
+      CHECK(std::ranges::is_sorted(changes, {}, &InFlight::from));
+      if (!changes.empty()) CHECK(changes.back().microbatches == 0);
+    }
+  }
 }

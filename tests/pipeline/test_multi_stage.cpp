@@ -1,7 +1,5 @@
 #include <doctest/doctest.h>
 
-#include <set>
-
 #include "core/pipeline/csv.h"
 #include "core/plan/gpt_parameters.h"
 #include "tests/pipeline/multi_stage_schedules.h"
@@ -46,16 +44,6 @@ std::string parity_of(const Schedule& schedule, const Options& options, const Re
     return check_parity(
         rank, options, [&](int, int) { return schedule; }, reference, {}, left);
   });
-}
-
-/// A random schedule in which every rank has a stage.
-Schedule random_full_schedule(std::mt19937& random) {
-  while (true) {
-    Schedule schedule = random_schedule(random);
-    if (std::set(schedule.rank_of_stage.begin(), schedule.rank_of_stage.end()).size() ==
-        static_cast<std::size_t>(schedule.ranks))
-      return schedule;
-  }
 }
 
 GptConfig tiny_model(const Schedule& schedule, bool tied) {

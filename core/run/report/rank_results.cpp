@@ -40,6 +40,7 @@ json to_json(const PhaseResults& results) {
                 {"bubble_simulated", optional(results.predicted.bubble_simulated)},
                 {"schedule", results.predicted.schedule},
                 {"stages", results.predicted.stages},
+                {"in_flight", results.predicted.in_flight.value_or(-1)},
                 {"overhead_bytes", results.overhead_bytes},
                 {"last_step", results.last_step},
                 {"peak", results.peak.bytes},
@@ -61,6 +62,8 @@ PhaseResults phase_from(const json& value) {
   results.predicted.bubble_simulated = optional(value["bubble_simulated"]);
   results.predicted.schedule = value["schedule"];
   results.predicted.stages = value["stages"];
+  if (const int in_flight = value["in_flight"]; in_flight >= 0)
+    results.predicted.in_flight = in_flight;
   for (std::size_t i = 0; i < all_operations.size(); ++i) {
     results.predicted.bytes_sent[all_operations[i]] = figure_from(value["predicted_bytes"][i]);
     results.bytes_sent[all_operations[i]] = value["bytes_sent"][i];

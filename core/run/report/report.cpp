@@ -44,6 +44,16 @@ std::string bubble_table(const Report& report) {
          "leave a smaller share idle.\n";
 }
 
+/// Why the last step took as long as it did, for a pipeline.
+std::string last_step(const Report& report) {
+  if (report.steps.empty() || !report.steps.back()) return {};
+  std::vector<std::optional<int>> in_flight;
+  for (const ObservedStep::OfRank& seen : report.steps.back()->ranks)
+    in_flight.push_back(
+        report.ranks.at(static_cast<std::size_t>(seen.rank)).phases.back().predicted.in_flight);
+  return idle_table(*report.steps.back(), in_flight) + critical_path_line(*report.steps.back());
+}
+
 /// The breakdown of a step's time, averaged over ranks, with the parts of exposed communication.
 /// Empty if all ranks form one pipeline; the bubble table then says where the time goes.
 std::string exposure_table(const Report& report) {
@@ -141,6 +151,7 @@ void Report::look_at_timeline() {
   for (const PhaseResults& results : ranks.front().phases) {
     bubbles.push_back(observe_bubble(timeline, results.phase, results.predicted,
                                      options.run.mesh().group(0, Axis::pp)));
+    steps.push_back(observe_step(timeline, results.phase));
     overlaps.push_back(observe_overlap(timeline, results.phase));
   }
 }
@@ -176,6 +187,7 @@ std::string Report::text(const Console& console) const {
   }
   if (!text.empty()) text += legend(*this, console);
   if (const std::string shares = bubble_table(*this); !shares.empty()) text += "\n" + shares;
+  if (const std::string why = last_step(*this); !why.empty()) text += "\n" + why;
   if (const std::string exposed = exposure_table(*this); !exposed.empty()) text += "\n" + exposed;
   if (const std::string peaks = varying_memory(*this); !peaks.empty()) text += "\n" + peaks;
   if (!ranks.front().phases.empty()) text += "\n" + memory_table(*this);

@@ -1,11 +1,65 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/run/report/report.h"
 
 namespace lockstep {
 
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json to_json(const PathLink& link) {
+  static constexpr const char* kinds[] = {"action", "transfer", "latency", "other"};
+  ordered_json object{{"kind", kinds[static_cast<std::size_t>(link.kind)]},
+                      {"start", seconds(link.time.start)},
+                      {"end", seconds(link.time.end)}};
+  if (link.kind == PathLink::Kind::other) return object;
+  object["rank"] = link.rank;
+  if (link.to_rank >= 0) object["to_rank"] = link.to_rank;
+  object["action"] = fmt::format("{}{}{}", link.stage, letter_of(link.category), link.microbatch);
+  return object;
+}
+
+/// A phase's last step; `predicted` has the phase's results of all ranks.
+ordered_json to_json(const ObservedStep& seen, const std::vector<RankResults>& ranks,
+                     std::size_t phase) {
+  const CriticalPath::Parts parts = seen.path.parts();
+  ordered_json compute = ordered_json::object();
+  for (const auto& [stage, time] : parts.compute) compute[std::to_string(stage)] = seconds(time);
+  ordered_json links = ordered_json::array();
+  for (const PathLink& link : seen.path.links) links.push_back(to_json(link));
+  ordered_json document{{"step", seen.step},
+                        {"critical_path",
+                         {{"seconds", seconds(seen.path.window.end - seen.path.window.start)},
+                          {"compute_seconds", compute},
+                          {"stalled_seconds", seconds(parts.stalled)},
+                          {"transfer_seconds", seconds(parts.transfer)},
+                          {"latency_seconds", seconds(parts.latency)},
+                          {"other_seconds", seconds(parts.other)},
+                          {"links", links}}}};
+  for (const ObservedStep::OfRank& rank : seen.ranks) {
+    ordered_json causes;
+    for (std::size_t cause = 0; cause < rank.idle.size(); ++cause) {
+      std::string name = name_of(static_cast<IdleCause>(cause));
+      std::ranges::replace(name, '-', '_');
+      causes[name] = seconds(rank.idle[cause]);
+    }
+    ordered_json object{
+        {"rank", rank.rank}, {"idle_seconds", causes}, {"microbatches_in_flight", rank.in_flight}};
+    const Predicted& predicted =
+        ranks.at(static_cast<std::size_t>(rank.rank)).phases[phase].predicted;
+    if (predicted.in_flight) object["predicted_in_flight"] = *predicted.in_flight;
+    document["ranks"].push_back(object);
+  }
+  return document;
+}
+
+}  // namespace
+
 std::string Report::json() const {
-  using nlohmann::ordered_json;
   ordered_json document;
   document["format"] = 1;
   document["lesson"] = lesson;
@@ -72,6 +126,8 @@ std::string Report::json() const {
                                   {"compute_seconds", overlap.compute},
                                   {"idle_seconds", overlap.idle},
                                   {"mean_step_seconds", overlap.step}});
+    if (p < steps.size() && steps[p])
+      document["phases"].back()["last_step"] = to_json(*steps[p], ranks, p);
     document["bubble"] = bubble;  // of the last phase
   }
   ordered_json missing = ordered_json::object();  // figures that are not predicted, and why

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan/prediction.h"
+#include "core/run/report/console.h"
+#include "core/trace/pipeline_analysis.h"
+
+namespace lockstep {
+
+/// Why a step of a pipeline took as long as it did (core/trace/pipeline_analysis.h defines the
+/// figures), for the tables of the report.
+struct ObservedStep {
+  struct OfRank {
+    int rank = 0;
+    IdleTimes idle{};      ///< by cause
+    IdleInterval longest;  ///< the longest idle interval between two actions
+    int in_flight = 0;     ///< peak number of microbatches
+  };
+  int step = 0;
+  CriticalPath path;
+  std::vector<OfRank> ranks;
+};
+
+/// Returns the last step of a phase whose actions are in the timeline, or nothing.
+std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& phase);
+
+/// The table of idle time by cause, one row per rank. `predicted` has each rank's predicted peak of
+/// microbatches in flight, or nothing.
+std::string idle_table(const ObservedStep& seen, const std::vector<std::optional<int>>& predicted);
+/// A line that names the parts of the critical path.
+std::string critical_path_line(const ObservedStep& seen);
+
+}  // namespace lockstep
