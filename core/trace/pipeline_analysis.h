@@ -22,7 +22,7 @@ struct PathLink {
     action,
     transfer,  ///< the message's bytes leave the sender's lane
     latency,   ///< from there to the message's arrival (α on the modelled clock)
-    other,     ///< on the wall clock, the host's time between a link and the next
+    other,     ///< time between a link and the next; on the wall clock, the host's
   };
   Kind kind = Kind::other;
   Interval time;
@@ -67,7 +67,7 @@ enum class IdleCause : std::uint8_t {
   waiting,    ///< in between: the schedule has nothing else to run until an input is there
   straggler,  ///< actions that take longer than their operation usually does
   messages,   ///< transfer and latency of messages between stages
-  other,      ///< on the wall clock, the host's time; also ranks that run no action
+  other,      ///< what no link explains, such as the host's time; also ranks without actions
 };
 constexpr int idle_cause_count = 6;
 /// Returns "warm-up", "cool-down", "waiting"...

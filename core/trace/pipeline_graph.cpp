@@ -18,6 +18,11 @@ bool is_action(const Timeline& timeline, const TimelineSpan& span) {
          span.stage >= 0 && span.microbatch >= 0;
 }
 
+/// Returns whether a rank waits until its message has left, as a rank with blocking sends does.
+bool waits_to_send(const Timeline& timeline, const TimelineSpan& span) {
+  return span.category == Category::wait && timeline.name(span.name) == "send";
+}
+
 /// Returns how much of an interval `waits` cover.
 Picoseconds covered(const Intervals& waits, const Interval& time) {
   Picoseconds sum = 0;
@@ -93,23 +98,34 @@ void PipelineGraph::read_actions(const Timeline& timeline, const StepWindow& win
     std::vector<TimelineSpan> spans;
     std::vector<Interval> waiting;
     visit_band(*lane, Band::action, {window.start, window.end}, [&](const TimelineSpan& span) {
-      if (span.step == window.step && is_action(timeline, span)) spans.push_back(span);
       if (span.category == Category::wait) waiting.push_back({span.start, span.end});
+      if (span.step == window.step && (is_action(timeline, span) || waits_to_send(timeline, span)))
+        spans.push_back(span);
     });
     const Intervals waits = merged(std::move(waiting));
     std::ranges::stable_sort(spans, {}, [](const TimelineSpan& span) {
       return std::pair{span.start, span.end};
     });
+    int previous = -1;
     for (const TimelineSpan& span : spans) {
-      const int previous = mine.empty() ? -1 : mine.back();
-      const int id = add({.kind = PathLink::Kind::action,
-                          .time = {span.start, span.end},
-                          .rank = rank->rank,
-                          .stage = span.stage,
-                          .microbatch = span.microbatch,
-                          .category = span.category,
-                          .stalled = covered(waits, {span.start, span.end})},
-                         previous);
+      PathLink link{.kind = PathLink::Kind::action,
+                    .time = {span.start, span.end},
+                    .rank = rank->rank,
+                    .stage = span.stage,
+                    .microbatch = span.microbatch,
+                    .category = span.category,
+                    .stalled = covered(waits, {span.start, span.end})};
+      if (span.category == Category::wait) {
+        if (previous < 0 || node(previous).link.time.end > span.start) continue;  // in an action
+        link = node(previous).link;
+        link.kind = PathLink::Kind::transfer;
+        link.time = {span.start, span.end};
+        link.to_rank = span.peer;
+        link.stalled = 0;
+        previous = add(link, previous);
+        continue;
+      }
+      const int id = previous = add(link, previous);
       mine.push_back(id);
       durations[span.category].push_back(span.duration());
       if (last_ < 0 || span.end > node(last_).link.time.end) last_ = id;
@@ -124,13 +140,18 @@ void PipelineGraph::read_actions(const Timeline& timeline, const StepWindow& win
 
 void PipelineGraph::read_messages(const Timeline& timeline, const StepWindow& window) {
   const MessageEnds ends{timeline, window};
-  const int actions = static_cast<int>(nodes_.size());
+  const int actions = static_cast<int>(nodes_.size());  // and waits to send
   std::map<ActionKey, int> producers;
+  std::map<std::tuple<int, int, bool>, int> sole_producers;  // -1: there are several
   for (int id = 0; id < actions; ++id) {
     const PathLink& link = node(id).link;
-    if (link.category != Category::backward_weight)  // whose result stays on its rank
-      producers.try_emplace(
-          {link.rank, link.stage, link.microbatch, link.category == Category::forward}, id);
+    // The result of a W stays on its rank.
+    if (link.kind != PathLink::Kind::action || link.category == Category::backward_weight) continue;
+    const bool forward = link.category == Category::forward;
+    producers.try_emplace({link.rank, link.stage, link.microbatch, forward}, id);
+    const auto [sole, first] =
+        sole_producers.try_emplace({link.stage, link.microbatch, forward}, id);
+    if (!first) sole->second = -1;
   }
   const auto transfer_of = [&](int send) { return send < 0 ? -1 : actions + 2 * send; };
   for (const Send& send : ends.sends) {
@@ -147,28 +168,43 @@ void PipelineGraph::read_messages(const Timeline& timeline, const StepWindow& wi
   }
 
   for (int id = 0; id < actions; ++id) {
-    Node& user = nodes_[static_cast<std::size_t>(id)];
-    const auto& [kind, time, rank, to_rank, stage, microbatch, category, stalled] = user.link;
-    if (category == Category::backward_weight) continue;
-    const bool forward = category == Category::forward;
-    const int source = stage + (forward ? -1 : 1);
-    if (const auto here = producers.find({rank, source, microbatch, forward});
+    const PathLink user = node(id).link;
+    const bool forward = user.category == Category::forward;
+    const int source = user.stage + (forward ? -1 : 1);
+    int& input = nodes_[static_cast<std::size_t>(id)].input;
+    if (user.kind != PathLink::Kind::action || user.category == Category::backward_weight) continue;
+    if (const auto here = producers.find({user.rank, source, user.microbatch, forward});
         here != producers.end()) {
-      user.input = here->second;
+      input = here->second;
       continue;
     }
-    const auto received = ends.received.find({rank, stage, microbatch});
-    if (received == ends.received.end()) continue;
-    std::vector<TimelineSpan> candidates = received->second;
-    if (!forward) std::ranges::reverse(candidates);
-    for (const TimelineSpan& receive : candidates) {
-      const auto producer = producers.find({receive.peer, source, microbatch, forward});
-      const auto sent = ends.sent.find({receive.peer, rank, source, microbatch});
-      if (producer == producers.end() || sent == ends.sent.end()) continue;
-      user.input = producer->second;
-      const int transfer = transfer_of(forward ? sent->second.front() : sent->second.back());
-      connect(transfer, producer->second, id, receive.end);
-      break;
+    if (const auto received = ends.received.find({user.rank, user.stage, user.microbatch});
+        received != ends.received.end()) {
+      std::vector<TimelineSpan> candidates = received->second;
+      if (!forward) std::ranges::reverse(candidates);
+      for (const TimelineSpan& receive : candidates) {
+        const auto producer = producers.find({receive.peer, source, user.microbatch, forward});
+        const auto sent = ends.sent.find({receive.peer, user.rank, source, user.microbatch});
+        if (producer == producers.end() || sent == ends.sent.end()) continue;
+        input = producer->second;
+        connect(transfer_of(forward ? sent->second.front() : sent->second.back()), id, receive.end);
+        break;
+      }
+    }
+    if (input >= 0) continue;
+    // Without labels on messages, the time from an action to the one that uses its result counts as
+    // a transfer, if only one rank can have sent it.
+    const auto only = sole_producers.find({source, user.microbatch, forward});
+    if (only == sole_producers.end() || only->second < 0) continue;
+    input = only->second;
+    const PathLink& producer = node(input).link;
+    if (producer.time.end <= user.time.start) {
+      PathLink message = producer;
+      message.kind = PathLink::Kind::transfer;
+      message.time = {producer.time.end, user.time.start};
+      message.to_rank = user.rank;
+      message.stalled = 0;
+      waits_for_[static_cast<std::size_t>(id)][1] = add(message, input);
     }
   }
 }
@@ -179,7 +215,8 @@ int PipelineGraph::add(const PathLink& link, int previous) {
   return static_cast<int>(nodes_.size()) - 1;
 }
 
-void PipelineGraph::connect(int transfer, int producer, int user, Picoseconds arrived) {
+void PipelineGraph::connect(int transfer, int user, Picoseconds arrived) {
+  const auto producer = nodes_[static_cast<std::size_t>(user)].input;
   PathLink& leaving = nodes_[static_cast<std::size_t>(transfer)].link;
   PathLink& flying = nodes_[static_cast<std::size_t>(transfer) + 1].link;
   if (arrived < leaving.time.start) return;  // not in a trace that Lockstep wrote

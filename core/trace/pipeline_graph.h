@@ -23,7 +23,8 @@ struct ChainTimes {
 /// The pipeline actions and messages of an executed step, each with the link that determined when
 /// it could start:
 ///
-///   - an action starts when the rank's previous action has ended and its input has arrived;
+///   - an action starts when the rank's previous action has ended and its input has arrived; with
+///     blocking sends, also when the previous action's result has left;
 ///   - a message's transfer starts when the action that produces it has ended and the previous
 ///     message has left the sender's lane;
 ///   - a message's latency follows its transfer.
@@ -57,15 +58,15 @@ class PipelineGraph {
   void read_messages(const Timeline& timeline, const StepWindow& window);
   /// Adds a link that waits for `previous`, which is on the same rank or lane, and returns its id.
   int add(const PathLink& link, int previous);
-  /// Lets a message wait for the action that produced it, and the action that uses it wait for the
-  /// message.
-  void connect(int transfer, int producer, int user, Picoseconds arrived);
+  /// Lets a message wait for the action that produced it (the user's input), and the action that
+  /// uses it wait for the message.
+  void connect(int transfer, int user, Picoseconds arrived);
   void follow_chains();
   /// Chooses the link that determined the start of `each`, and adds up the chain's times.
   void add_up(Node& each, const std::array<int, 2>& waits_for);
 
   std::optional<Interval> window_;
-  std::vector<Node> nodes_;  ///< actions first, then two per message: transfer and latency
+  std::vector<Node> nodes_;  ///< each rank's own links, then messages: transfer, latency
   std::vector<std::array<int, 2>> waits_for_;  ///< parallel to nodes_; -1: nothing
   std::vector<std::vector<int>> actions_;
   std::map<Category, Picoseconds> usual_;  ///< median duration of an operation

@@ -261,14 +261,56 @@ TEST_CASE("a step without pipeline actions has neither path nor causes") {
   CHECK_FALSE(critical_path(timeline, 7));
 }
 
-TEST_CASE("a trace without messages: what no link explains is named other") {
+TEST_CASE("without messages in the trace, the time to the user of a result counts as transfer") {
   Executed run = equal_stages(gpipe(2, 2), 0.5);
   run.simulation.messages.clear();
   run.timeline = timeline_of(run.schedule, run.simulation);
   const auto path = critical_path(run.timeline, 0);
   REQUIRE(path);
-  CHECK(words(*path) == "0F0, 0F1, ?, 0B0, 0B1");
-  CHECK(causes_of(run.timeline, 0)[static_cast<std::size_t>(IdleCause::other)] == 4);
+  CHECK(words(*path) == "0F0, 0F0 leaves, 1F0, 1F1, 1B0, 1B0 leaves, 0B0, 0B1");
+  CHECK(causes_of(run.timeline, 0) == std::vector<double>{0, 0, 3, 0, 1, 0});
+}
+
+TEST_CASE("an action that starts later than it could: what no link explains is named other") {
+  Executed run = equal_stages(gpipe(2, 2));
+  for (auto& row : run.simulation.actions)
+    for (TimedAction& action : row)
+      if (action.start >= worked::unit) {  // all but the first
+        action.start += worked::unit;
+        action.end += worked::unit;
+      }
+  run.simulation.messages.clear();
+  run.timeline = timeline_of(run.schedule, run.simulation);
+  CHECK(words(*critical_path(run.timeline, 0)) == "0F0, 0F0 leaves, 1F0, 1F1, 1B0, 0B0, 0B1");
+  // Rank 0 waits 3 units for 1B0. The chain that led to 1B0 has 3 units of actions and 1 of
+  // transfer more than the one that led to 0F1, but lacks the unit that nothing explains. The 3
+  // units are therefore shared 3 to 1.
+  CHECK(causes_of(run.timeline, 0) == std::vector<double>{0, 0, 2.25, 0, 0.75, 1});
+  CHECK(causes_of(run.timeline, 1) == std::vector<double>{1, 2, 0, 0, 1, 0});
+}
+
+TEST_CASE("a rank that waits until its message has left: the wait is part of the message") {
+  // Two stages with F = 1, and a send of 2 after the first of two forwards.
+  Timeline timeline;
+  const auto add = [&](int rank, const char* name, Category category, int microbatch, int start,
+                       int end) {
+    timeline.add(rank, 0,
+                 {.start = start * us,
+                  .end = end * us,
+                  .name = timeline.intern(name),
+                  .step = 0,
+                  .stage = category == Category::wait ? -1 : rank,
+                  .microbatch = microbatch,
+                  .peer = category == Category::wait ? 1 - rank : -1,
+                  .category = category});
+  };
+  add(0, "action", Category::forward, 0, 0, 1);
+  add(0, "send", Category::wait, -1, 1, 3);
+  add(0, "action", Category::forward, 1, 3, 4);
+  add(1, "action", Category::forward, 0, 3, 4);
+  timeline.settle();
+  CHECK(words(*critical_path(timeline, 0)) == "0F0, 0F0 leaves, 0F1");
+  CHECK(sum_of_causes(idle_intervals(timeline, 0)[0]) == IdleTimes{0, 0, 0, 0, 2 * us, 0});
 }
 
 TEST_CASE("random schedules: what a run's trace says is what the simulated one says") {
@@ -279,7 +321,7 @@ TEST_CASE("random schedules: what a run's trace says is what the simulated one s
     Cluster cluster = random_times(random, schedule).cluster;
     cluster.flops = 1.7e10;
     cluster.memory_bandwidth = 2.3e10;
-    Options options = modelled_options(schedule.ranks, cluster);
+    Options options = testing::modelled_options(schedule.ranks, cluster);
     options.run.model = {
         .layers = schedule.stages + 1, .hidden = 16, .heads = 2, .sequence = 8, .vocabulary = 256};
     const GptConfig& config = options.run.model;

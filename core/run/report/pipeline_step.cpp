@@ -49,25 +49,27 @@ std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& 
   return seen;
 }
 
-std::string idle_table(const ObservedStep& seen, const std::vector<std::optional<int>>& predicted) {
+std::string idle_table(const ObservedStep& seen, const std::vector<int>& pipeline,
+                       const std::vector<std::optional<int>>& predicted) {
   TableRows rows{{fmt::format("idle in step {}, ms", seen.step), "idle"}};
   std::vector<std::size_t> causes;
   for (std::size_t cause = 0; cause < idle_cause_count; ++cause) {
-    const bool occurs = std::ranges::any_of(
-        seen.ranks, [&](const ObservedStep::OfRank& rank) { return rank.idle[cause] > 0; });
-    if (!occurs && static_cast<IdleCause>(cause) == IdleCause::other) continue;
+    const bool shows = std::ranges::any_of(seen.ranks, [&](const ObservedStep::OfRank& rank) {
+      return ms(rank.idle[cause]) != ms(0);
+    });
+    if (!shows && static_cast<IdleCause>(cause) == IdleCause::other) continue;
     causes.push_back(cause);
     rows[0].push_back(name_of(static_cast<IdleCause>(cause)));
   }
   rows[0].insert(rows[0].end(), {"in flight", "longest wait"});
-  for (std::size_t i = 0; i < seen.ranks.size(); ++i) {
-    const ObservedStep::OfRank& rank = seen.ranks[i];
+  for (const ObservedStep::OfRank& rank : seen.ranks) {
+    if (std::ranges::count(pipeline, rank.rank) == 0) continue;
     Picoseconds whole = 0;
     for (const Picoseconds part : rank.idle) whole += part;
     auto& row = rows.emplace_back();
     row = {fmt::format("rank {}", rank.rank), ms(whole)};
     for (const std::size_t cause : causes) row.push_back(ms(rank.idle[cause]));
-    const auto expected = i < predicted.size() ? predicted[i] : std::nullopt;
+    const std::optional<int>& expected = predicted.at(static_cast<std::size_t>(rank.rank));
     row.push_back(!expected ? fmt::format("{}", rank.in_flight)
                   : *expected == rank.in_flight
                       ? fmt::format("{} =", rank.in_flight)
@@ -82,9 +84,15 @@ std::string idle_table(const ObservedStep& seen, const std::vector<std::optional
          "(in between, for the\n"
          "  schedule) + straggler (actions beyond their usual duration) + messages (between "
          "stages)" +
-         (causes.size() == idle_cause_count ? " + other (the host)\n" : "\n") +
+         (causes.size() == idle_cause_count
+              ? " + other (the host, and what the trace does not show)\n"
+              : "\n") +
          "  in flight: the most microbatches between their forward and their backward; '=': as the "
-         "schedule says\n";
+         "schedule says\n" +
+         (pipeline.size() < seen.ranks.size()
+              ? fmt::format("  ranks of the first of {} pipelines\n",
+                            seen.ranks.size() / std::max<std::size_t>(pipeline.size(), 1))
+              : "");
 }
 
 std::string critical_path_line(const ObservedStep& seen) {
@@ -105,10 +113,10 @@ std::string critical_path_line(const ObservedStep& seen) {
   };
   for (const auto& [stage, time] : stages) add(fmt::format("stage {}", stage), time);
   if (others > 0) add("other stages", others);
-  if (parts.stalled > 0) add("waits in actions", parts.stalled);
+  if (ms(parts.stalled) != ms(0)) add("waits in actions", parts.stalled);
   add("transfer", parts.transfer);
   add("latency", parts.latency);
-  if (parts.other > 0) add("other", parts.other);
+  if (ms(parts.other) != ms(0)) add("other", parts.other);
   return text + "\n";
 }
 

@@ -27,9 +27,10 @@ struct ObservedStep {
 /// Returns the last step of a phase whose actions are in the timeline, or nothing.
 std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& phase);
 
-/// The table of idle time by cause, one row per rank. `predicted` has each rank's predicted peak of
-/// microbatches in flight, or nothing.
-std::string idle_table(const ObservedStep& seen, const std::vector<std::optional<int>>& predicted);
+/// The table of idle time by cause, one row per rank of `pipeline`. `predicted` has the predicted
+/// peak of microbatches in flight of every rank of the run, or nothing.
+std::string idle_table(const ObservedStep& seen, const std::vector<int>& pipeline,
+                       const std::vector<std::optional<int>>& predicted);
 /// A line that names the parts of the critical path.
 std::string critical_path_line(const ObservedStep& seen);
 

@@ -48,10 +48,10 @@ std::string bubble_table(const Report& report) {
 std::string last_step(const Report& report) {
   if (report.steps.empty() || !report.steps.back()) return {};
   std::vector<std::optional<int>> in_flight;
-  for (const ObservedStep::OfRank& seen : report.steps.back()->ranks)
-    in_flight.push_back(
-        report.ranks.at(static_cast<std::size_t>(seen.rank)).phases.back().predicted.in_flight);
-  return idle_table(*report.steps.back(), in_flight) + critical_path_line(*report.steps.back());
+  for (const RankResults& rank : report.ranks)
+    in_flight.push_back(rank.phases.back().predicted.in_flight);
+  return idle_table(*report.steps.back(), report.options.run.mesh().group(0, Axis::pp), in_flight) +
+         critical_path_line(*report.steps.back());
 }
 
 /// The breakdown of a step's time, averaged over ranks, with the parts of exposed communication.

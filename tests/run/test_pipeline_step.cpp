@@ -1,0 +1,83 @@
+#include <doctest/doctest.h>
+
+#include "core/run/report/pipeline_step.h"
+#include "tests/run/timelines.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// Writes GPipe on two equal stages with two microbatches, F = 1 and B = 2, free messages, and
+/// `delay` between the two forwards of the first rank, for which nothing in the trace accounts.
+void write_step(HandWritten& written, int begin, int step, int delay = 0) {
+  const int b = begin;
+  written.forward(0, 0, b, b + 1, step).forward(1, 0, b + 1, b + 2, step);
+  const int d = b + delay;
+  written.forward(0, 1, d + 1, d + 2, step).forward(1, 1, d + 2, d + 3, step);
+  written.backward(1, 0, d + 3, d + 5, step).backward(1, 1, d + 5, d + 7, step);
+  written.backward(0, 0, d + 5, d + 7, step).backward(0, 1, d + 7, d + 9, step);
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("the last step of a phase that has actions is shown") {
+  HandWritten written;
+  write_step(written, 0, 0);
+  write_step(written, 100, 1);
+  written.stretch(0, "optimizer", Category::optimizer, 200, 210, 2);
+  const auto seen = observe_step(written.done(), {.first_step = 0, .steps = 3});
+  REQUIRE(seen);
+  CHECK(seen->step == 1);
+  CHECK_FALSE(observe_step(written.done(), {.first_step = 2, .steps = 5}));
+}
+
+TEST_CASE("rows by rank, '=' for the predicted peak in flight, and other only where it occurs") {
+  HandWritten written;
+  write_step(written, 0, 0);
+  HandWritten slow;
+  write_step(slow, 0, 0, 1);
+  const auto first = observe_step(written.done(), {.steps = 1});
+  const auto second = observe_step(slow.done(), {.steps = 1});
+  REQUIRE(first);
+  REQUIRE(second);
+  const std::string expected = idle_table(*first, {0, 1}, {2, 3});
+  CAPTURE(expected);
+  CHECK(contains(expected, "2 ="));
+  CHECK(contains(expected, "3 / 2"));
+  CHECK_FALSE(contains(expected, "other"));
+  const std::string unexplained = idle_table(*second, {0, 1}, {std::nullopt, std::nullopt});
+  CAPTURE(unexplained);
+  CHECK(contains(unexplained, "other"));
+  CHECK_FALSE(contains(unexplained, "2 ="));
+  const std::string one = idle_table(*first, {1}, {2, 2});
+  CAPTURE(one);
+  CHECK_FALSE(contains(one, "rank 0"));
+  CHECK(contains(one, "ranks of the first of 2 pipelines"));
+}
+
+TEST_CASE("the parts of the critical path, with many stages only the longest") {
+  HandWritten written;
+  write_step(written, 0, 0);
+  CHECK(critical_path_line(*observe_step(written.done(), {.steps = 1})) ==
+        "critical path of step 0: 0.009 ms = stage 0 0.005 + stage 1 0.004 + transfer 0.000 + "
+        "latency 0.000\n");
+  // Twelve forwards in a row, the last ones longer.
+  HandWritten many;
+  for (int rank = 0, at = 0; rank < 12; at += 10 + rank, ++rank)
+    many.forward(rank, 0, at, at + 10 + rank);
+  ObservedStep seen{.path = {.window = {0, 186'000'000}}};
+  for (const auto& rank : many.done().ranks()) {
+    const TimelineSpan& span = rank->compute()->rows(Band::action).front().front();
+    seen.path.links.push_back(
+        {.kind = PathLink::Kind::action, .time = {span.start, span.end}, .stage = rank->rank});
+  }
+  CHECK(critical_path_line(seen) ==
+        "critical path of step 0: 0.186 ms = stage 4 0.014 + stage 5 0.015 + stage 6 0.016 + "
+        "stage 7 0.017 + stage 8 0.018 + stage 9 0.019 + stage 10 0.020 + stage 11 0.021 + "
+        "other stages 0.046 + transfer 0.000 + latency 0.000\n");
+}
