@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// This file is the only place where timeline metrics are defined. Sums are in whole picoseconds;
-// fractions are computed last.
+// This file and pipeline_analysis.h are the only places where timeline metrics are defined. Sums
+// are in whole picoseconds; fractions are computed last.
 
 /// Adds two times. If the sum of times from a hostile trace overflows, returns the limit of
 /// Picoseconds.

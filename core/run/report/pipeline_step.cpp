@@ -10,7 +10,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr std::size_t most_stages = 8;  ///< that the line of the critical path lists
+constexpr std::size_t most_stages = 8;  ///< listed one by one in the line of the critical path
 
 std::string ms(Picoseconds time) {
   return fmt::format("{:.3f}", seconds(time) * 1e3);
@@ -61,7 +61,7 @@ std::string idle_table(const ObservedStep& seen, const std::vector<int>& pipelin
     causes.push_back(cause);
     rows[0].push_back(name_of(static_cast<IdleCause>(cause)));
   }
-  rows[0].insert(rows[0].end(), {"in flight", "longest wait"});
+  rows[0].insert(rows[0].end(), {"microbatches", "longest wait"});
   for (const ObservedStep::OfRank& rank : seen.ranks) {
     if (std::ranges::count(pipeline, rank.rank) == 0) continue;
     Picoseconds whole = 0;
@@ -85,10 +85,11 @@ std::string idle_table(const ObservedStep& seen, const std::vector<int>& pipelin
          "  schedule) + straggler (actions beyond their usual duration) + messages (between "
          "stages)" +
          (causes.size() == idle_cause_count
-              ? " + other (the host, and what the trace does not show)\n"
+              ? " + other\n  other: the host, and what the trace does "
+                "not show\n"
               : "\n") +
-         "  in flight: the most microbatches between their forward and their backward; '=': as the "
-         "schedule says\n" +
+         "  microbatches: the most in flight at a time, between their forward and their backward; "
+         "'=': as the schedule says\n" +
          (pipeline.size() < seen.ranks.size()
               ? fmt::format("  ranks of the first of {} pipelines\n",
                             seen.ranks.size() / std::max<std::size_t>(pipeline.size(), 1))
@@ -99,20 +100,20 @@ std::string critical_path_line(const ObservedStep& seen) {
   const CriticalPath::Parts parts = seen.path.parts();
   std::string text = fmt::format("critical path of step {}: {} ms =", seen.step,
                                  ms(seen.path.window.end - seen.path.window.start));
-  std::vector<std::pair<int, Picoseconds>> stages{parts.compute.begin(), parts.compute.end()};
-  Picoseconds others = 0;
-  if (stages.size() > most_stages) {
-    std::ranges::stable_sort(stages, std::greater{}, &std::pair<int, Picoseconds>::second);
-    for (std::size_t i = most_stages; i < stages.size(); ++i) others += stages[i].second;
-    stages.resize(most_stages);
-    std::ranges::sort(stages);
-  }
   const char* separator = " ";
   const auto add = [&](const std::string& what, Picoseconds time) {
     text += fmt::format("{}{} {}", std::exchange(separator, " + "), what, ms(time));
   };
-  for (const auto& [stage, time] : stages) add(fmt::format("stage {}", stage), time);
-  if (others > 0) add("other stages", others);
+  if (parts.compute.size() <= most_stages) {
+    for (const auto& [stage, time] : parts.compute) add(fmt::format("stage {}", stage), time);
+  } else {
+    Picoseconds all = 0;
+    for (const auto& [stage, time] : parts.compute) all += time;
+    add(fmt::format("{} stages", parts.compute.size()), all);
+    const auto most = std::ranges::max_element(
+        parts.compute, {}, [](const auto& of_stage) { return of_stage.second; });
+    text += fmt::format(" (most on stage {}: {})", most->first, ms(most->second));
+  }
   if (ms(parts.stalled) != ms(0)) add("waits in actions", parts.stalled);
   add("transfer", parts.transfer);
   add("latency", parts.latency);
