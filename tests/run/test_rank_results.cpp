@@ -58,6 +58,7 @@ TEST_CASE("a rank's results survive serialisation bit for bit") {
     predicted.peak_bytes[MemoryCategory::activations] = 7;
     predicted.schedule = "0F0,1F0";
     predicted.stages = 4;
+    predicted.in_flight = 3;
     record.phases.push_back({.phase = {"m = 4", 2, 3, 4},
                              .predicted = predicted,
                              .bytes_sent = bytes_of({{Operation::send, 9}}),
@@ -96,6 +97,7 @@ TEST_CASE("a rank's results survive serialisation bit for bit") {
     CHECK(phase.predicted.peak_bytes == record.phases[0].predicted.peak_bytes);
     CHECK(phase.predicted.schedule == "0F0,1F0");
     CHECK(phase.predicted.stages == 4);
+    CHECK(phase.predicted.in_flight == 3);
     CHECK(phase.bytes_sent == record.phases[0].bytes_sent);
     CHECK(phase.overhead_bytes == 160);
     CHECK(phase.peak.bytes == record.phases[0].peak.bytes);
