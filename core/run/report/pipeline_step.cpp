@@ -29,6 +29,7 @@ Picoseconds length(const IdleInterval& idle) {
 }  // namespace
 
 std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& phase) {
+  if (!bubble(timeline, phase.first_step)) return {};  // no pipeline
   ObservedStep seen;
   std::optional<CriticalPath> path;
   for (seen.step = phase.first_step + phase.steps; !path && seen.step > phase.first_step;)
