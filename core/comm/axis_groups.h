@@ -10,7 +10,8 @@ namespace lockstep {
 
 /// One rank's process groups: along each axis of the mesh, the ranks that differ from this rank on
 /// that axis only. These are the rank's replicas along dp, the stages of its pipeline along pp, and
-/// the ranks that share its layers along tp.
+/// the ranks that share its layers along tp. dp_cp is the same group as dp or cp if the other axis
+/// has one rank.
 class AxisGroups {
  public:
   /// `place` and `world`, the group of all ranks, must outlive this object. All ranks of the run
@@ -28,7 +29,7 @@ class AxisGroups {
   const Place& place_;
   Group& world_;
   int channels_;  ///< the first channel of the groups
-  std::array<std::unique_ptr<Group>, axes_with_experts> groups_;
+  std::array<std::unique_ptr<Group>, all_axes_count> groups_;
 };
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ std::vector<ParameterSpec> ModelBuilder::parameters(const GptConfig& config) con
   return gpt_parameters(config);
 }
 std::unique_ptr<TokenLayer> ModelBuilder::embedding(const LayerSite& site) const {
-  return std::make_unique<Embedding>(site);
+  return std::make_unique<Embedding>(site, positions(site));
 }
 std::unique_ptr<Layer> ModelBuilder::linear(const LayerSite& site, const LinearSpec& spec) const {
   return std::make_unique<Linear>(site, spec);

@@ -75,6 +75,8 @@ class ModelBuilder {
   virtual std::unique_ptr<Layer> linear(const LayerSite& site, const LinearSpec& spec) const;
   virtual std::unique_ptr<Layer> layernorm(const LayerSite& site, const ParameterSpec& gain,
                                            const ParameterSpec& bias) const;
+  /// Returns the positions of each sequence whose tokens are on this rank; empty means all.
+  virtual std::vector<Positions> positions(const LayerSite&) const { return {}; }
   /// Returns the number of attention heads on this rank.
   virtual int heads(const LayerSite& site) const { return site.config.heads; }
   /// Maps the rank's queries, keys and values side by side, (b, s, 3w), to (b, s, w).

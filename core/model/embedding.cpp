@@ -1,15 +1,18 @@
 #include "core/model/embedding.h"
 
+#include <utility>
+
 namespace lockstep {
 
-Embedding::Embedding(const LayerSite& site)
+Embedding::Embedding(const LayerSite& site, std::vector<Positions> positions)
     : ops_(site.device, site.layer, site.config.dtype),
       tokens_(site.parameter(token_table_spec(site.config))),
-      positions_(site.parameter(position_table_spec(site.config))) {}
+      positions_(site, std::move(positions)) {}
 
 Tensor Embedding::forward(View tokens, Stash& stash) {
   Tensor x = ops_.activation({tokens.shape[0], tokens.shape[1], tokens_.shape[1]});
-  ops_.embedding_forward(tokens, tokens_.value, positions_.value, x);
+  positions_.with_values(
+      [&](View rows) { ops_.embedding_forward(tokens, tokens_.value, rows, x); });
   stash.of<Saved>(this).tokens = tokens;
   return x;
 }
@@ -21,7 +24,9 @@ void Embedding::backward_input(Tensor dx, Stash& stash) {
 void Embedding::backward_weight(Stash& stash) {
   const Saved& saved = stash.saved<Saved>(this);
   if (!tokens_.frozen)
-    ops_.embedding_backward(saved.tokens, saved.dx, tokens_.gradient, positions_.gradient);
+    positions_.with_gradients([&](View rows) {
+      ops_.embedding_backward(saved.tokens, saved.dx, tokens_.gradient, rows);
+    });
   stash.drop(this);
 }
 

@@ -2,20 +2,23 @@
 
 #include "core/model/builder.h"
 #include "core/model/ops.h"
+#include "core/model/position_table.h"
 
 namespace lockstep {
 
-/// x (b, s, h) = token_table[tokens] + position_table[0 .. s). The stash keeps the View of the
-/// tokens and, between the two halves of the backward pass, also dx.
+/// x (b, c, h) = token_table[tokens] + the rows of the position table for c positions, by default
+/// all s of the sequence. The stash keeps the View of the tokens and, between the two halves of the
+/// backward pass, also dx.
 class Embedding : public TokenLayer {
  public:
-  explicit Embedding(const LayerSite& site);
+  /// `positions` are those of the tokens in each sequence; empty means all.
+  explicit Embedding(const LayerSite& site, std::vector<Positions> positions = {});
 
   Tensor forward(View tokens, Stash& stash) override;
   void backward_input(Tensor dx, Stash& stash) override;
   void backward_weight(Stash& stash) override;
   void collect(std::vector<Parameter*>& parameters) override {
-    parameters.insert(parameters.end(), {&tokens_, &positions_});
+    parameters.insert(parameters.end(), {&tokens_, &positions_.parameter()});
   }
   Parameter& table() override { return tokens_; }
 
@@ -26,7 +29,8 @@ class Embedding : public TokenLayer {
   };
 
   Ops ops_;
-  Parameter tokens_, positions_;
+  Parameter tokens_;
+  PositionTable positions_;
 };
 
 }  // namespace lockstep

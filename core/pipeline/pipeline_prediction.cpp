@@ -121,7 +121,7 @@ PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule,
   if (schedule_.rank_of_stage != plan.rank_of_stage)
     throw std::invalid_argument(
         fmt::format("schedule {} places its stages on other ranks than the plan", schedule_.name));
-  if (plan.modelled && !divides_layers(plan))
+  if (plan.modelled && !divides_layers(plan) && plan.mesh.size(Axis::cp) == 1)
     bubble_simulated_ = simulate(schedule_, pipeline_times(plan, schedule_.microbatches)).bubble;
   else
     validate(schedule_);

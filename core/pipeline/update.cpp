@@ -132,7 +132,7 @@ std::int64_t elements_of_table(const Plan& plan, const Place& place, int stage, 
   const FlatLayout layout{plan.units(place, stage), shards, 1};
   const FlatLayout::Bucket& table = layout.buckets()[layout.bucket_holding(token_table_order)];
   std::int64_t elements = 0;
-  for (const FlatLayout::Piece& piece : layout.shard(table, place.coordinate(Axis::dp) % shards))
+  for (const FlatLayout::Piece& piece : layout.shard(table, place.coordinate(Axis::dp_cp) % shards))
     elements += piece.elements;
   return elements;
 }

@@ -46,7 +46,7 @@ class PipelineUpdate {
   /// `pipeline` holds the pipeline's ranks; stage i is on its member plan.rank_of_stage[i].
   /// `stages` are the models of this rank's stages, in ascending stage order, and `optimizer`
   /// updates the parameters of all of them, or, with ZeRO, this rank's parts of them. `shards` is
-  /// the number of dp ranks among which ZeRO divides the parameters that each updates, 1 without
+  /// the number of dp_cp ranks among which ZeRO divides the parameters that each updates, 1 without
   /// ZeRO. Group, models and optimizer must outlive the update.
   /// All ranks of the run must create their updates in the same order. Throws std::invalid_argument
   /// if the number of models is not the number of this rank's stages, or is 0.

@@ -10,20 +10,22 @@ Footprint::Footprint(const GptConfig& config, const StageLayers& stage, int batc
   const std::int64_t N = static_cast<std::int64_t>(batch) * config.sequence;
   const std::int64_t h = config.hidden, a = config.heads, V = config.vocabulary;
   const std::int64_t blocks = stage.count();
-  const std::int64_t head = stage.head ? width * (2 * N * h + N * V) + f32 * 4 * N : 0;
 
   boundary = width * N * h;
-  stash = blocks * (width * 16 * N * h + f32 * (4 + a) * N) + head;
+  block = width * 16 * N * h + f32 * (4 + a) * N;
+  head = stage.head ? width * (2 * N * h + N * V) + f32 * 4 * N : 0;
+  stash = blocks * block + head;
   pending = width * (blocks * 16 * N * h + (stage.head ? N * h + N * V : 0) +
                      (stage.embedding ? N * h : 0));
 
-  forward_working = stage.head ? 0 : boundary;
+  block_forward = boundary;
+  block_backward = 5 * boundary;
+  forward_working = stage.head ? 0 : block_forward;
   if (stage.head) {
-    backward_working =
-        std::max({std::int64_t{0}, width * N * h - f32 * 2 * N, width * 5 * N * h - head});
+    backward_working = std::max({std::int64_t{0}, boundary - f32 * 2 * N, block_backward - head});
     backward_input_working = std::max(std::int64_t{0}, width * 4 * N * h - f32 * 4 * N);
   } else {
-    backward_working = backward_input_working = width * 5 * N * h;
+    backward_working = backward_input_working = block_backward;
   }
 
   const auto count = [&](int unit, std::int64_t elements) {
@@ -32,7 +34,7 @@ Footprint::Footprint(const GptConfig& config, const StageLayers& stage, int batc
   };
   const bool tied_here = config.tied && stage.embedding && stage.head;
   if (stage.embedding) count(0, (V + config.sequence) * h);
-  for (int block = stage.first; block < stage.last; ++block) count(block + 1, 12 * h * h + 13 * h);
+  for (int layer = stage.first; layer < stage.last; ++layer) count(layer + 1, 12 * h * h + 13 * h);
   if (stage.head) {
     count(config.layers + 1, 2 * h);
     // If the embedding is on another stage, a tied head has its own copy of the table.

@@ -33,6 +33,13 @@ struct Footprint {
 
   std::int64_t boundary = 0;  ///< y or dy, as sent between two stages: N h elements
   std::int64_t stash = 0;     ///< kept from a microbatch's forward pass to its backward pass
+  std::int64_t block = 0;     ///< a block's part of the stash
+  std::int64_t head = 0;      ///< the head's part
+
+  // A block's peaks beyond its part of the stash. The forward pass ends with its output, N h. The
+  // backward pass counts dy, N h, and the gradient of the MLP's inner activations, 4 N h.
+  std::int64_t block_forward = 0;
+  std::int64_t block_backward = 0;
 
   /// Kept from the input half of the backward pass to the weight half. A block keeps 16 N h: the
   /// Linears' x (1 + 1 + 1 + 4; the inputs of GELU and attention are released) and dy (3 + 1 + 4 +

@@ -47,7 +47,7 @@ std::string ranks_that_work(int ranks, int product, bool with_rest) {
 }  // namespace
 
 const char* name_of(Axis axis) {
-  constexpr const char* names[] = {"tp", "cp", "dp", "pp", "ep"};
+  constexpr const char* names[] = {"tp", "cp", "dp", "pp", "ep", "edp", "dp_cp"};
   return names[static_cast<std::size_t>(axis)];
 }
 
@@ -78,8 +78,7 @@ Mesh::Mesh(int ranks, std::array<int, axis_count> sizes, const std::string& orde
 }
 
 Mesh Mesh::with_experts(int size, ExpertsWithin within) const {
-  const int line = within == ExpertsWithin::tp ? this->size(Axis::tp)
-                                               : this->size(Axis::dp) * this->size(Axis::cp);
+  const int line = this->size(within == ExpertsWithin::tp ? Axis::tp : Axis::dp_cp);
   if (size < 1 || line % size != 0)
     throw UsageError(fmt::format(
         "--ep {}: experts are divided among the {} ranks of {}; the size must divide {}", size,
@@ -90,8 +89,24 @@ Mesh Mesh::with_experts(int size, ExpertsWithin within) const {
   return mesh;
 }
 
+namespace {
+
+const std::vector<Axis> replica_axes{Axis::dp, Axis::cp};
+
+}  // namespace
+
 int Mesh::size(Axis axis) const {
-  return axis == Axis::ep ? experts_ : sizes_[static_cast<std::size_t>(axis)];
+  switch (axis) {
+    case Axis::ep:
+      return experts_;
+    case Axis::edp:
+      return within_ == ExpertsWithin::tp ? size(Axis::tp) / experts_
+                                          : size(Axis::dp_cp) / experts_;
+    case Axis::dp_cp:
+      return size(Axis::dp) * size(Axis::cp);
+    default:
+      return sizes_[static_cast<std::size_t>(axis)];
+  }
 }
 
 int Mesh::stride(Axis axis) const {
@@ -104,19 +119,45 @@ int Mesh::stride(Axis axis) const {
 }
 
 int Mesh::coordinate(int rank, Axis axis) const {
-  if (axis == Axis::ep) return place_on_expert_line(rank) % experts_;
-  return rank / stride(axis) % size(axis);
+  switch (axis) {
+    case Axis::ep:
+      return place_on_line(rank, expert_axes()) % experts_;
+    case Axis::edp:
+      return place_on_line(rank, expert_axes()) / experts_;
+    case Axis::dp_cp:
+      return place_on_line(rank, replica_axes);
+    default:
+      return rank / stride(axis) % size(axis);
+  }
 }
 
 std::vector<int> Mesh::group(int rank, std::initializer_list<Axis> axes) const {
-  if (axes.size() == 1 && *axes.begin() == Axis::ep) {
-    const std::vector<int> line = expert_line(rank);
-    const auto first = line.begin() + place_on_expert_line(rank) / experts_ * experts_;
-    return {first, first + experts_};
+  if (axes.size() == 1) {
+    const Axis axis = *axes.begin();
+    if (axis == Axis::dp_cp) return line(rank, replica_axes);
+    if (axis == Axis::ep || axis == Axis::edp) {
+      const std::vector<int> all = line(rank, expert_axes());
+      // Neighbours have different experts; every ep-th rank has the same.
+      const int stride = axis == Axis::ep ? 1 : experts_;
+      const int first =
+          axis == Axis::ep ? coordinate(rank, Axis::edp) * experts_ : coordinate(rank, Axis::ep);
+      std::vector<int> members;
+      for (int i = 0; i < size(axis); ++i)
+        members.push_back(all[static_cast<std::size_t>(first + i * stride)]);
+      return members;
+    }
   }
+  return line(rank, axes);
+}
+
+std::vector<Axis> Mesh::expert_axes() const {
+  return within_ == ExpertsWithin::tp ? std::vector{Axis::tp} : replica_axes;
+}
+
+std::vector<int> Mesh::line(int rank, const std::vector<Axis>& axes) const {
   std::vector<int> members{rank};
   for (const Axis axis : order_) {  // from the innermost outwards, so that the members ascend
-    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) continue;
+    if (std::ranges::find(axes, axis) == axes.end()) continue;
     const int back = coordinate(rank, axis) * stride(axis);
     std::vector<int> more;
     for (int i = 0; i < size(axis); ++i)
@@ -126,28 +167,14 @@ std::vector<int> Mesh::group(int rank, std::initializer_list<Axis> axes) const {
   return members;
 }
 
-std::vector<int> Mesh::expert_line(int rank) const {
-  return within_ == ExpertsWithin::tp ? group(rank, {Axis::tp}) : group(rank, {Axis::dp, Axis::cp});
-}
-
-int Mesh::place_on_expert_line(int rank) const {
-  if (within_ == ExpertsWithin::tp) return coordinate(rank, Axis::tp);
-  int place = 0, stride = 1;
+int Mesh::place_on_line(int rank, const std::vector<Axis>& axes) const {
+  int place = 0, before = 1;
   for (const Axis axis : order_) {
-    if (axis != Axis::dp && axis != Axis::cp) continue;
-    place += coordinate(rank, axis) * stride;
-    stride *= size(axis);
+    if (std::ranges::find(axes, axis) == axes.end()) continue;
+    place += coordinate(rank, axis) * before;
+    before *= size(axis);
   }
   return place;
-}
-
-std::vector<int> Mesh::replicas_of_experts(int rank) const {
-  const std::vector<int> line = expert_line(rank);
-  std::vector<int> replicas;
-  for (std::size_t i = static_cast<std::size_t>(coordinate(rank, Axis::ep)); i < line.size();
-       i += static_cast<std::size_t>(experts_))
-    replicas.push_back(line[i]);
-  return replicas;
 }
 
 std::string Mesh::json() const {

@@ -7,11 +7,13 @@
 
 namespace lockstep {
 
-/// The axes of parallelism: tensor, context, data, pipeline; and expert, which reuses the ranks of
-/// other axes (see ExpertsWithin).
-enum class Axis { tp, cp, dp, pp, ep };
-constexpr int axis_count = 4;         ///< axes of the rank layout
-constexpr int axes_with_experts = 5;  ///< including ep
+/// The axes of parallelism: tensor, context, data, pipeline; and axes that reuse the ranks of
+/// these. Along ep, ranks divide each layer's experts (see ExpertsWithin); along edp, ranks hold
+/// the same experts. dp_cp is dp × cp, the ranks that hold the same parameters and compute
+/// different tokens.
+enum class Axis { tp, cp, dp, pp, ep, edp, dp_cp };
+constexpr int axis_count = 4;      ///< axes of the rank layout
+constexpr int all_axes_count = 7;  ///< including those that reuse its ranks
 const char* name_of(Axis axis);
 
 /// The ranks that share one layer's experts: either the ranks of dp × cp, as in Megatron and
@@ -41,13 +43,12 @@ class Mesh {
   int coordinate(int rank, Axis axis) const;
   /// Returns the ranks that differ from `rank` only on this axis, ordered by coordinate.
   std::vector<int> group(int rank, Axis axis) const { return group(rank, {axis}); }
-  /// Returns the ranks that differ from `rank` only on these axes, in ascending order: dp and cp
-  /// together, for example, give the replicas of a parameter. Axis::ep cannot be combined with
-  /// other axes.
+  /// Returns the ranks that differ from `rank` only on these axes of the rank layout, in ascending
+  /// order. ep, edp and dp_cp can only be given alone.
   std::vector<int> group(int rank, std::initializer_list<Axis> axes) const;
   /// Returns the ranks that hold the same experts as `rank`; they differ from it only on the axes
   /// within which experts are divided.
-  std::vector<int> replicas_of_experts(int rank) const;
+  std::vector<int> replicas_of_experts(int rank) const { return group(rank, Axis::edp); }
   /// Returns the axes that have more than one rank as JSON: {"pp":4}.
   std::string json() const;
 
@@ -55,10 +56,11 @@ class Mesh {
 
  private:
   int stride(Axis axis) const;
-  /// Returns the ranks among which the experts of `rank` are divided and replicated.
-  std::vector<int> expert_line(int rank) const;
-  /// Returns the index of `rank` in expert_line().
-  int place_on_expert_line(int rank) const;
+  /// Returns the axes among whose ranks experts are divided and replicated.
+  std::vector<Axis> expert_axes() const;
+  /// Returns the ranks that differ from `rank` only on these axes, ascending, and its index there.
+  std::vector<int> line(int rank, const std::vector<Axis>& axes) const;
+  int place_on_line(int rank, const std::vector<Axis>& axes) const;
 
   int ranks_ = 1;
   std::array<int, axis_count> sizes_{1, 1, 1, 1};

@@ -13,7 +13,8 @@ namespace lockstep {
 
 namespace {
 
-constexpr Axis every_axis[] = {Axis::tp, Axis::cp, Axis::dp, Axis::pp, Axis::ep};
+constexpr Axis every_axis[] = {Axis::tp, Axis::cp,  Axis::dp,   Axis::pp,
+                               Axis::ep, Axis::edp, Axis::dp_cp};
 
 std::size_t index(Axis axis) {
   return static_cast<std::size_t>(axis);

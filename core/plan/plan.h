@@ -58,9 +58,9 @@ struct StoredUnit {
 /// A rank's coordinates, groups, pipeline stages and slices of the parameters.
 struct Place {
   int rank = 0;
-  std::array<int, axes_with_experts> coordinates{};           ///< by Axis
-  std::array<std::vector<int>, axes_with_experts> members{};  ///< its group along each Axis
-  std::vector<int> stages;                                    ///< the stages it runs, ascending
+  std::array<int, all_axes_count> coordinates{};           ///< by Axis
+  std::array<std::vector<int>, all_axes_count> members{};  ///< its group along each Axis
+  std::vector<int> stages;                                 ///< the stages it runs, ascending
   std::vector<Held> held;  ///< by stage, and in model order within a stage
 
   int coordinate(Axis axis) const { return coordinates[static_cast<std::size_t>(axis)]; }

@@ -12,14 +12,15 @@ bool divides_layers(const Plan& plan) {
 }
 
 std::vector<int> sharers(const Place& place, int shards) {
-  const auto first = place.group(Axis::dp).begin() + place.coordinate(Axis::dp) / shards * shards;
+  const auto first =
+      place.group(Axis::dp_cp).begin() + place.coordinate(Axis::dp_cp) / shards * shards;
   return {first, first + shards};
 }
 
 std::vector<int> replicas_of_shard(const Place& place, int shards) {
-  const std::vector<int>& group = place.group(Axis::dp);
+  const std::vector<int>& group = place.group(Axis::dp_cp);
   std::vector<int> replicas;
-  for (int i = place.coordinate(Axis::dp) % shards; i < place.size(Axis::dp); i += shards)
+  for (int i = place.coordinate(Axis::dp_cp) % shards; i < place.size(Axis::dp_cp); i += shards)
     replicas.push_back(group[static_cast<std::size_t>(i)]);
   return replicas;
 }

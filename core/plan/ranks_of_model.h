@@ -9,14 +9,14 @@ namespace lockstep {
 /// Returns whether the mesh divides single layers: whether any parameter is cut among ranks.
 bool divides_layers(const Plan& plan);
 
-// ZeRO can divide a stage's states among all ranks of the dp axis, or among every `shards`
-// consecutive ones: with hybrid sharding, dp ranks 0 and 1 may share one copy of the states, and
-// ranks 2 and 3 another. `shards` must divide the size of the axis.
+// ZeRO can divide a stage's states among all ranks of dp × cp, or among every `shards` consecutive
+// ones: with hybrid sharding, dp ranks 0 and 1 may share one copy of the states, and ranks 2 and 3
+// another. `shards` must divide the number of these ranks.
 
 /// Returns the ranks with which a rank shares one copy of its stage's states: its block of `shards`
-/// members of its dp group.
+/// members of its dp_cp group.
 std::vector<int> sharers(const Place& place, int shards);
-/// Returns the ranks of its dp group that have the same shard: one of each block.
+/// Returns the ranks of its dp_cp group that have the same shard: one of each block.
 std::vector<int> replicas_of_shard(const Place& place, int shards);
 
 /// Returns the ranks among which the model's parameters are divided and which include `rank`: its

@@ -118,16 +118,16 @@ void RankMeter::record_loss(double loss) {
   // reports it.
   if (place.coordinate(Axis::tp) > 0) return;
   if (options.platform.on_meta()) {  // no loss on the meta device
-    if (place.coordinate(Axis::dp) == 0)
+    if (place.coordinate(Axis::dp_cp) == 0)
       run_.progress.show(step + 1, fmt::format("step {:>3}/{}", step + 1, steps));
     return;
   }
   results_.losses.emplace_back(step, loss);
   // Each replica knows only its share of the batch's mean loss, so the progress line shows the mean
   // over the first replica's own tokens.
-  const double own_mean = loss * place.size(Axis::dp) * place.size(Axis::cp);
+  const double own_mean = loss * place.size(Axis::dp_cp);
   rank_.trace.loss(own_mean, rank_.compute.now());
-  if (place.coordinate(Axis::dp) > 0 || place.coordinate(Axis::cp) > 0) return;
+  if (place.coordinate(Axis::dp_cp) > 0) return;
   const double seconds = static_cast<double>(steady_nanoseconds() - began_) * 1e-9;
   const double tokens =
       static_cast<double>(options.run.batch) * options.run.model.sequence * (step + 1);

@@ -10,7 +10,7 @@ namespace lockstep {
 /// Returns the layout of a rank's parameters, which is the same on all its replicas.
 inline FlatLayout layout_of_replicas(const Plan& plan, const Place& place,
                                      std::int64_t bucket_bytes) {
-  return {plan.units(place, place.only_stage()), place.size(Axis::dp), bucket_bytes};
+  return {plan.units(place, place.only_stage()), place.size(Axis::dp_cp), bucket_bytes};
 }
 
 /// Elements that member i of n ranks sends in a ring all-reduce: all chunks except one in
@@ -22,7 +22,7 @@ inline std::int64_t ring_all_reduce_sends(std::int64_t elements, int n, int i) {
 
 /// Elements that one replica sends in a ring all-reduce.
 inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Place& place) {
-  return ring_all_reduce_sends(elements, place.size(Axis::dp), place.coordinate(Axis::dp));
+  return ring_all_reduce_sends(elements, place.size(Axis::dp_cp), place.coordinate(Axis::dp_cp));
 }
 
 /// Elements of scratch memory that a ring's reduction among n ranks needs for incoming data.
@@ -32,7 +32,7 @@ inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan, int n)
 }
 
 inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan) {
-  return ring_scratch(elements, plan, plan.mesh.size(Axis::dp));
+  return ring_scratch(elements, plan, plan.mesh.size(Axis::dp_cp));
 }
 
 /// Bytes per parameter value, and per gradient.
@@ -73,7 +73,7 @@ inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
                                        const Footprint& footprint) {
   Predicted predicted;
   const GradientSums sums =
-      gradient_sums(plan, layout, sync, place.size(Axis::dp), place.coordinate(Axis::dp));
+      gradient_sums(plan, layout, sync, place.size(Axis::dp_cp), place.coordinate(Axis::dp_cp));
   const std::int64_t width = width_of(plan);
   predicted.bytes_sent[Operation::all_reduce] = width * sums.sent;
 

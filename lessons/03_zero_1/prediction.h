@@ -31,7 +31,7 @@ inline Predicted predict_zero_1(const Plan& plan, const Place& place, const Flat
   predicted.peak_bytes[MemoryCategory::parameters] =
       zero_states(1, trained, n, each).parameters + each.value * frozen;
   predicted.peak_bytes[MemoryCategory::optimizer] =
-      each.optimizer * layout.owned(place.coordinate(Axis::dp) % n);
+      each.optimizer * layout.owned(place.coordinate(Axis::dp_cp) % n);
   return predicted;
 }
 

@@ -13,8 +13,8 @@ namespace lockstep {
 /// The memory of one rank's stage, in bytes, if its layers are divided among the ranks of the tp
 /// axis. The allocator agrees to the byte (tests/lessons/test_tensor_parallel.cpp).
 ///
-/// Let F = N h elements, for N tokens per microbatch. Per block, the ranks save 4 F + 12 F/t
-/// elements, 4 N statistics and a N/t log-sum-exps (activations.h).
+/// Let F = N h elements, for N tokens per microbatch and rank. Per block, the ranks save 4 F + 12
+/// F/t elements, 4 N statistics and a N/t log-sum-exps (activations.h).
 struct TensorFootprint : Footprint {
   TensorFootprint(const Plan& plan, const Place& place, int stage, int microbatches)
       : Footprint(plan.model(), plan.layers_of(stage), plan.microbatch_size(microbatches)),
@@ -27,7 +27,7 @@ struct TensorFootprint : Footprint {
     logits = width * tokens * part_of(plan.model().vocabulary, t);
     boundary = whole;
     count_states(plan, place, stage);
-    if (t > 1) count_activations(plan.model());
+    count_activations(plan.model());
   }
 
   int t;                ///< ranks along tp
@@ -36,7 +36,6 @@ struct TensorFootprint : Footprint {
   std::int64_t whole = 0;   ///< bytes of F
   std::int64_t part = 0;    ///< bytes of F/t
   std::int64_t logits = 0;  ///< bytes of this rank's logits
-  std::int64_t head = 0;    ///< bytes that the head saves
 
  protected:
   /// mean and rstd, or losses and log-sum-exps, of all tokens
@@ -47,7 +46,8 @@ struct TensorFootprint : Footprint {
       return static_cast<std::int64_t>(activation_bytes(saved, tokens, parts));
     };
     head = layers.head ? bytes(head_activations(config, t)) : 0;
-    stash = layers.count() * bytes(block_activations(config)) + head;
+    block = bytes(block_activations(config));
+    stash = layers.count() * block + head;
   }
 
  private:
@@ -71,6 +71,8 @@ struct TensorFootprint : Footprint {
     // In the uppermost block's MLP: dy (F) and the gradient of the projection's input (4 F/t), or,
     // once the MLP's saved 8 F/t are released, dy, the gradient of fc's output (4 F/t) and dx (F).
     const std::int64_t mlp = std::max(whole + 4 * part, 2 * whole - 4 * part);
+    block_forward = whole;
+    block_backward = mlp;
     pending = layers.count() * (4 * whole + 12 * part) + (layers.head ? whole + logits : 0) +
               (layers.embedding ? whole : 0);
     if (layers.head) {
@@ -100,11 +102,13 @@ inline std::int64_t loss_sends(const TensorFootprint& footprint) {
 
 /// Elements that a rank sends per microbatch in all-reduces of N h elements. A layer has four, g
 /// twice in the forward pass and f twice in the backward pass: 8 b s h (t-1)/t elements if t
-/// divides N h. The embedding's g and the head's f are one each.
+/// divides N h. The embedding's g and the head's f are one each. Blocks that are recomputed run
+/// their forward pass twice (`forwards`).
 inline std::int64_t tensor_sends(const TensorFootprint& footprint, const Place& place,
-                                 std::int64_t hidden) {
+                                 std::int64_t hidden, int forwards = 1) {
   const StageLayers& layers = footprint.layers;
-  const int exchanges = 4 * layers.count() + (layers.embedding ? 1 : 0) + (layers.head ? 1 : 0);
+  const int exchanges =
+      (2 * forwards + 2) * layers.count() + (layers.embedding ? 1 : 0) + (layers.head ? 1 : 0);
   return exchanges *
          ring_all_reduce_sends(footprint.tokens * hidden, footprint.t, place.coordinate(Axis::tp));
 }

@@ -8,6 +8,7 @@
 #include "core/comm/group.h"
 #include "core/model/builder.h"
 #include "core/model/ops.h"
+#include "core/model/position_table.h"
 
 namespace lockstep {
 
@@ -73,18 +74,22 @@ inline VocabularyPart vocabulary_part(int vocabulary, const Group& ranks) {
 /// the whole position table, which rank 0 adds.
 class VocabularyParallelEmbedding : public TokenLayer {
  public:
-  VocabularyParallelEmbedding(const LayerSite& site, Group& ranks, std::unique_ptr<Layer> g)
+  /// `positions` are those of the tokens in each sequence; empty means all.
+  VocabularyParallelEmbedding(const LayerSite& site, Group& ranks, std::vector<Positions> positions,
+                              std::unique_ptr<Layer> g)
       : ops_(site.device, site.layer, site.config.dtype),
         part_(vocabulary_part(site.config.vocabulary, ranks)),
         adds_positions_(ranks.rank() == 0),
         tokens_(site.parameter(token_table_spec(site.config))),
-        positions_(site.parameter(position_table_spec(site.config))),
+        positions_(site, std::move(positions)),
         g_(std::move(g)) {}
 
   Tensor forward(View tokens, Stash& stash) override {
     Tensor x = ops_.activation({tokens.shape[0], tokens.shape[1], tokens_.shape[1]});
-    ops_.embedding_part_forward(tokens, part_, tokens_.value,
-                                adds_positions_ ? positions_.value : View{}, x);
+    const auto look_up = [&](View positions) {
+      ops_.embedding_part_forward(tokens, part_, tokens_.value, positions, x);
+    };
+    adds_positions_ ? positions_.with_values(look_up) : look_up({});
     stash.of<Saved>(this).tokens = tokens;
     return g_->forward(std::move(x), stash);
   }
@@ -95,11 +100,13 @@ class VocabularyParallelEmbedding : public TokenLayer {
     Saved& saved = stash.saved<Saved>(this);
     const Tensor dx = g_->backward_input(std::move(saved.dx), stash);
     if (!tokens_.frozen)
-      ops_.embedding_part_backward(saved.tokens, part_, dx, tokens_.gradient, positions_.gradient);
+      positions_.with_gradients([&](View rows) {
+        ops_.embedding_part_backward(saved.tokens, part_, dx, tokens_.gradient, rows);
+      });
     stash.drop(this);
   }
   void collect(std::vector<Parameter*>& parameters) override {
-    parameters.insert(parameters.end(), {&tokens_, &positions_});
+    parameters.insert(parameters.end(), {&tokens_, &positions_.parameter()});
   }
   Parameter& table() override { return tokens_; }
 
@@ -112,7 +119,8 @@ class VocabularyParallelEmbedding : public TokenLayer {
   Ops ops_;
   VocabularyPart part_;
   bool adds_positions_;
-  Parameter tokens_, positions_;
+  Parameter tokens_;
+  PositionTable positions_;
   std::unique_ptr<Layer> g_;
 };
 
@@ -235,7 +243,8 @@ class TensorParallel : public ModelBuilder {
   std::unique_ptr<TokenLayer> embedding(const LayerSite& site) const override {
     Group* ranks = site.group(Axis::tp);
     if (ranks == nullptr) return ModelBuilder::embedding(site);
-    return std::make_unique<VocabularyParallelEmbedding>(site, *ranks, g(site, *ranks));
+    return std::make_unique<VocabularyParallelEmbedding>(site, *ranks, positions(site),
+                                                         g(site, *ranks));
   }
 
   std::unique_ptr<LossLayer> loss(const LayerSite& site) const override {

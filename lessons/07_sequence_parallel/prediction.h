@@ -32,6 +32,8 @@ struct SequenceFootprint : TensorFootprint {
               (layers.head ? kept + logits : 0) + (layers.embedding ? part : 0);
     // The MLP's projection gathers its dy (F, beside the shard) and computes 4 F/t.
     const std::int64_t mlp = whole + 5 * part;
+    block_forward = whole + part;  // the projection's output and its shard
+    block_backward = mlp;
     // The head's Linear computes its dx (F) once the losses are released, and scatters it. With
     // `regather` its saved x is only a shard, so that the forward pass also has x beside it, and
     // the weight's gradient is computed after the shard of dx.
@@ -41,7 +43,7 @@ struct SequenceFootprint : TensorFootprint {
           std::max(std::int64_t{0}, regather ? whole - statistics() : part - logits - statistics());
       backward_working = std::max({std::int64_t{0}, head_backward, mlp - head});
     } else {
-      forward_working = whole + part;  // the projection's output and its shard
+      forward_working = block_forward;
       backward_working = mlp;
     }
 
@@ -64,22 +66,24 @@ struct SequenceFootprint : TensorFootprint {
 
 /// Elements that a rank sends per layer and microbatch: the reduce-scatters and all-gathers of N h
 /// elements that replace four all-reduces, 8 b s h (t-1)/t. With `regather`, two more all-gathers:
-/// 10 b s h (t-1)/t.
+/// 10 b s h (t-1)/t. Blocks that are recomputed run their forward pass twice (`forwards`).
 struct SequenceSends {
   std::int64_t reduce_scatter = 0;
   std::int64_t all_gather = 0;
 };
 inline SequenceSends sequence_layer_sends(const TensorFootprint& footprint, std::int64_t hidden,
-                                          bool regather) {
+                                          bool regather, int forwards = 1) {
   const std::int64_t half = ring_half_sends(footprint.tokens * hidden, footprint.t);
-  return {.reduce_scatter = 4 * half, .all_gather = (regather ? 6 : 4) * half};
+  const int exchanges = 2 * forwards + 2;
+  return {.reduce_scatter = exchanges * half,
+          .all_gather = (exchanges + (regather ? 2 : 0)) * half};
 }
 
 /// Elements that a rank sends per microbatch. The embedding scatters forward and gathers backward,
 /// the head the reverse.
 inline SequenceSends sequence_sends(const TensorFootprint& footprint, std::int64_t hidden,
-                                    bool regather) {
-  SequenceSends sends = sequence_layer_sends(footprint, hidden, regather);
+                                    bool regather, int forwards = 1) {
+  SequenceSends sends = sequence_layer_sends(footprint, hidden, regather, forwards);
   const StageLayers& layers = footprint.layers;
   const std::int64_t half = ring_half_sends(footprint.tokens * hidden, footprint.t);
   const std::int64_t ends = (layers.embedding ? 1 : 0) + (layers.head ? 1 : 0);

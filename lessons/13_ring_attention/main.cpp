@@ -14,14 +14,11 @@ int main(int argc, char** argv) {
   Lesson lesson{
       context_lesson("13 ring attention", "How can several ranks share one long sequence?"), argc,
       argv};
-  const std::string& name = lesson.flag(
-      "--method", std::string{"ring"}, {"ring", "ulysses", "gather"},
-      "how attention reaches other ranks' tokens: keys and values travel around a ring, an "
-      "all-to-all exchanges tokens for heads, or every rank gathers all keys and values");
+  const std::string& name = context_method_flag(lesson);
   lesson.check(
       [&](const Options& options) { check_context_lesson(options, context_method(name)); });
   lesson.build([&](const Options&) {
-    return std::make_shared<const ContextParallel>(context_method(name));
+    return std::make_shared<const ContextParallel<>>(context_method(name));
   });
 
   return lesson.run([&](Rank& rank) {

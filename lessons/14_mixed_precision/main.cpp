@@ -6,6 +6,7 @@
 #include "lessons/14_mixed_precision/experiment/recompute_table.h"
 #include "lessons/14_mixed_precision/loss_scaling.h"
 #include "lessons/14_mixed_precision/prediction.h"
+#include "lessons/14_mixed_precision/recompute_flag.h"
 
 using namespace lockstep;
 
@@ -30,9 +31,7 @@ int main(int argc, char** argv) {
   const std::string& masters =
       lesson.flag("--masters", std::string{"on"}, {"on", "off"},
                   "f32 master copies of 16-bit weights, which the optimizer updates");
-  const std::string& recompute =
-      lesson.flag("--recompute", std::string{"selective"}, {"none", "selective", "full"},
-                  "what backward recomputes: nothing, attention's probabilities, or whole blocks");
+  const std::string& recompute = recompute_flag(lesson, Recompute::selective);
   const int& bucket = bucket_flag(lesson, 200'000);
   lesson.build([&](const Options&) {
     return std::make_shared<const Recomputing<>>(recompute_of(recompute));

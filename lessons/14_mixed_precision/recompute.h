@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "core/model/attention.h"
@@ -19,6 +20,18 @@ enum class Recompute {
   selective,  ///< the probabilities, from the log-sum-exps, as core's attention always does
   full,       ///< whole blocks, which keep only their inputs, and the probabilities
 };
+
+inline const char* name_of(Recompute mode) {
+  constexpr const char* names[] = {"none", "selective", "full"};
+  return names[static_cast<int>(mode)];
+}
+
+/// Parses --recompute.
+inline Recompute recompute_of(const std::string& word) {
+  for (const Recompute mode : {Recompute::none, Recompute::full})
+    if (word == name_of(mode)) return mode;
+  return Recompute::selective;
+}
 
 /// Attention that keeps its probabilities, (b, heads, s, s), instead of the log-sum-exps that
 /// core's attention keeps. The probabilities are f32, because 16-bit ones would differ from those

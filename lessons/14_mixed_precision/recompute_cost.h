@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// The memory that recomputation saves: one stage's activations, in bytes. The formulas match the
-/// allocator's measurements to the byte (tests/lessons/test_recompute.cpp).
+/// Changes a stage's activations, in bytes, from those of Recompute::selective to those of `mode`.
+/// The formulas match the allocator's measurements to the byte (tests/lessons/test_recompute.cpp).
 ///
 /// A microbatch stashes the following per block, with N = b s tokens. The N h terms are elements of
 /// config.dtype, all others are f32. core/plan/footprint.h lists the tensors:
@@ -25,31 +25,50 @@ namespace lockstep {
 /// probabilities after it). Without it, 32 N h + 2 a s N bytes remain, or 16 N h + a s N elements.
 /// This equals `none` except for LayerNorm's mean and rstd, 4 N, which the paper neglects. (The
 /// paper's probabilities are also 16 bits wide; Lockstep's are f32 for every dtype.)
+///
+/// `stage` has `blocks` blocks, and `kept` is probabilities_kept() of one.
+inline void recompute(Footprint& stage, int blocks, Recompute mode, std::int64_t kept) {
+  if (mode == Recompute::none) {
+    stage.block += kept;
+    stage.stash += blocks * kept;
+  }
+  if (mode != Recompute::full) return;
+  const std::int64_t rest = stage.block - stage.boundary;
+  stage.stash -= blocks * rest;
+  // Memory peaks in the forward pass when the last block has computed its output and is about to
+  // release its stash; or, on the last stage, after the head, if the head adds more than the last
+  // block's `rest` and output.
+  stage.forward_working = std::max(stage.forward_working, rest + stage.block_forward - stage.head);
+  // The last block's backward comes first, while the inputs of all other blocks are still kept.
+  // This backward adds the rest of its block's stash, with the discarded output beside dy, and
+  // then needs as much as without recomputation. The head's stash has been released by then.
+  // (`pending` does not change: between the halves, the tensors for the weight half exist for all
+  // blocks.)
+  const std::int64_t again = stage.boundary + stage.block_forward;
+  stage.backward_working =
+      std::max(stage.backward_working, rest + std::max(again, stage.block_backward) - stage.head);
+}
+
+/// Returns the bytes by which the probabilities of N tokens, (heads, s) each, exceed their
+/// log-sum-exps.
+inline std::int64_t probabilities_kept(std::int64_t tokens, std::int64_t heads, std::int64_t s) {
+  constexpr std::int64_t f32 = 4;
+  return f32 * heads * tokens * (s - 1);
+}
+
+/// The memory of a stage with whole layers.
 struct RecomputeFootprint : Footprint {
   RecomputeFootprint(const GptConfig& config, const StageLayers& stage, int batch, Recompute mode)
       : Footprint(config, stage, batch) {
     constexpr std::int64_t f32 = 4;
     const std::int64_t N = static_cast<std::int64_t>(batch) * config.sequence;
-    const std::int64_t a = config.heads, blocks = stage.count();
-    if (mode == Recompute::none) stash += f32 * blocks * (a * config.sequence * N - a * N);
+    const std::int64_t blocks = stage.count();
+    recompute(*this, stage.count(), mode, probabilities_kept(N, config.heads, config.sequence));
     if (mode != Recompute::full) return;
-
-    const std::int64_t rest = 15 * boundary + f32 * (4 + a) * N;  // boundary is N h
-    const std::int64_t head = stage.head ? stash - blocks * (boundary + rest) : 0;
-    stash -= blocks * rest;
-    // Memory peaks in the forward pass when the last block has computed its output (N h) and is
-    // about to release its stash; or, on the last stage, after the head, if the head adds more than
-    // the last block's `rest` and output.
-    forward_working = std::max(forward_working, rest + boundary - head);
-    // The last block's backward comes first, while the inputs of all other blocks are still kept.
-    // This backward adds the rest of its block's stash and then, as without recomputation, 5 N h.
-    // The head's stash has been released by then. (`pending` does not change: between the halves,
-    // the tensors for the weight half exist for all blocks.)
-    backward_working = std::max(backward_working, rest + 5 * boundary - head);
     // If the halves run separately, nothing is released before the weight half. The peak is then in
     // the first block: by then each other block holds 16 N h instead of N h, and the head has
     // released N h + 4 N.
-    backward_input_working = (blocks - 1) * 15 * boundary + rest +
+    backward_input_working = (blocks - 1) * 15 * boundary + block - boundary +
                              (stage.head ? 4 * boundary - f32 * 4 * N : 5 * boundary);
   }
 };

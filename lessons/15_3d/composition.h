@@ -12,12 +12,12 @@ namespace lockstep {
 /// The techniques that a run uses along each axis of its mesh. (Along pp, it is always 1F1B.)
 struct Composition {
   bool sequence_parallel = false;  ///< along tp: lesson 7's layers, otherwise lesson 6's
-  int zero = 0;                    ///< along dp: lesson 2, or ZeRO 1, 2 or 3 (lessons 3 to 5)
-  int shard = 0;                   ///< dp ranks that share one copy of the states; 0: all of them
+  int zero = 0;                    ///< along dp_cp: lesson 2, or ZeRO 1, 2 or 3 (lessons 3 to 5)
+  int shard = 0;                   ///< ranks that share one copy of the states; 0: all of them
   std::int64_t bucket_bytes = 50'000;
 
   /// Returns the number of ranks in each group that shares or, without ZeRO, sums gradients.
-  int sharers(const Place& place) const { return shard > 0 ? shard : place.size(Axis::dp); }
+  int sharers(const Place& place) const { return shard > 0 ? shard : place.size(Axis::dp_cp); }
   /// Returns the number of ranks among which each stage's optimizer states are divided.
   int shards(const Place& place) const { return zero > 0 ? sharers(place) : 1; }
 };

@@ -25,8 +25,8 @@ class HybridGroups {
   /// the number of sharers, must divide the size of the dp axis. If it is the whole axis, there is
   /// one row, and replicas() is null. The axis groups must outlive this object.
   HybridGroups(Endpoint endpoint, AxisGroups& groups, const Place& place, int size) {
-    if (size == place.size(Axis::dp)) {
-      sharers_ = &groups[Axis::dp];
+    if (size == place.size(Axis::dp_cp)) {
+      sharers_ = &groups[Axis::dp_cp];
       return;
     }
     const int channels = endpoint.transport.open_channels(2 * Group::channels_taken);

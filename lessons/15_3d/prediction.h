@@ -40,12 +40,12 @@ struct ReplicaSums {
 };
 inline ReplicaSums replica_sums(const Plan& plan, const Place& place, const FlatLayout& layout) {
   ReplicaSums sums;
-  const int replicas = place.size(Axis::dp) / layout.shards();
+  const int replicas = place.size(Axis::dp_cp) / layout.shards();
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
     const std::int64_t shard = bucket.frozen ? 0 : bucket.elements / layout.shards();
     sums.bytes_sent +=
         width_of(plan) *
-        ring_all_reduce_sends(shard, replicas, place.coordinate(Axis::dp) / layout.shards());
+        ring_all_reduce_sends(shard, replicas, place.coordinate(Axis::dp_cp) / layout.shards());
     sums.scratch += width_of(plan) * ring_scratch(shard, plan, replicas);
   }
   return sums;
@@ -55,7 +55,7 @@ inline ReplicaSums replica_sums(const Plan& plan, const Place& place, const Flat
 inline std::int64_t layernorm_elements(const Plan& plan, const Place& place,
                                        const FlatLayout& layout, const Composition& chosen) {
   std::int64_t elements = 0;
-  const int mine = place.coordinate(Axis::dp) % layout.shards();
+  const int mine = place.coordinate(Axis::dp_cp) % layout.shards();
   for (const FlatLayout::Bucket& bucket : layout.buckets())
     for (int i = 0; i < layout.shards(); ++i)
       for (const FlatLayout::Piece& piece : layout.shard(bucket, i))
@@ -66,17 +66,19 @@ inline std::int64_t layernorm_elements(const Plan& plan, const Place& place,
 }
 
 /// Returns the bytes that a rank sends along tp in a step with m microbatches. Lesson 15 sums the
-/// gradients of a rank's LayerNorms in one all-reduce.
+/// gradients of a rank's LayerNorms in one all-reduce. Blocks that are recomputed run their forward
+/// pass twice (`forwards`).
 inline BytesSent sent_along_tp(const Plan& plan, const Place& place, const FlatLayout& layout,
-                               const TensorFootprint& stage, int m, const Composition& chosen) {
+                               const TensorFootprint& stage, int m, const Composition& chosen,
+                               int forwards = 1) {
   BytesSent sent;
   const std::int64_t width = width_of(plan), h = plan.model().hidden;
   sent[Operation::all_gather] = m * loss_sends(stage);
   if (!chosen.sequence_parallel) {
-    sent[Operation::all_reduce] = m * width * tensor_sends(stage, place, h);
+    sent[Operation::all_reduce] = m * width * tensor_sends(stage, place, h, forwards);
     return sent;
   }
-  const SequenceSends exchanges = sequence_sends(stage, h, /*regather=*/false);
+  const SequenceSends exchanges = sequence_sends(stage, h, /*regather=*/false, forwards);
   sent[Operation::reduce_scatter] = m * width * exchanges.reduce_scatter;
   sent[Operation::all_gather] += m * width * exchanges.all_gather;
   sent[Operation::all_reduce] =
@@ -85,21 +87,41 @@ inline BytesSent sent_along_tp(const Plan& plan, const Place& place, const FlatL
   return sent;
 }
 
+/// What a stage's layers need on one rank, apart from the pipeline and from data parallelism.
+struct LayerFigures {
+  TensorFootprint memory;
+  BytesSent sent{};  ///< per step
+  // Bytes of the layers' own messages that exist at the same time, in ...
+  std::int64_t forward = 0;         ///< ... the forward pass
+  std::int64_t block_backward = 0;  ///< ... a block's backward pass
+  std::int64_t head_backward = 0;   ///< ... the head's
+};
+
+/// Returns the figures of lesson 6's or 7's layers.
+inline LayerFigures tensor_layers(const Plan& plan, const Place& place, const FlatLayout& layout,
+                                  int m, const Composition& chosen) {
+  LayerFigures layers{stage_footprint(plan, place, place.only_stage(), m, chosen)};
+  layers.sent = sent_along_tp(plan, place, layout, layers.memory, m, chosen);
+  const std::int64_t exchange = tensor_scratch(layers.memory, plan);
+  layers.forward = std::max(exchange, loss_statistics(layers.memory));
+  layers.block_backward = layers.head_backward = exchange;
+  return layers;
+}
+
 /// Returns the peak of MemoryCategory::communication during the forward and backward passes, in
 /// bytes. This peak is neither a sum nor a maximum of the techniques' own: pipeline messages are in
 /// flight while a layer exchanges its terms, and buckets of gradients are in flight while the
 /// backward pass continues below them. For schedules with one stage per rank whose last action is
 /// the last microbatch's backward pass.
 inline std::int64_t peak_in_flight(const Plan& plan, const Place& place, const Schedule& schedule,
-                                   const FlatLayout& layout, const TensorFootprint& stage,
+                                   const FlatLayout& layout, const LayerFigures& layers,
                                    const Composition& chosen) {
   const auto rank = static_cast<std::size_t>(place.coordinate(Axis::pp));
   const std::vector<Action>& actions = schedule.actions[rank];
   const MessagePlan plan_of_messages{schedule, place.coordinate(Axis::pp)};
   const auto boundaries = [&](std::size_t count) {
-    return stage.boundary * static_cast<std::int64_t>(count);
+    return layers.memory.boundary * static_cast<std::int64_t>(count);
   };
-  const std::int64_t exchange = tensor_scratch(stage, plan);
   std::int64_t peak = 0, messages = 0, reducing = 0;
   const auto change = [&](std::int64_t bytes) {
     messages += bytes;
@@ -112,7 +134,9 @@ inline std::int64_t peak_in_flight(const Plan& plan, const Place& place, const S
     // microbatch's last one.
     if (chosen.zero >= 2) reducing = 0;
     for (const int unit : layout.units()) {
-      if (unit > 0) reach(exchange);  // the unit's layers, before its buckets leave
+      // the unit's layers, before its buckets leave
+      if (unit > 0)
+        reach(unit > plan.model().layers ? layers.head_backward : layers.block_backward);
       for (const std::size_t b : layout.buckets_of(unit)) {
         const FlatLayout::Bucket& bucket = layout.buckets()[b];
         if (bucket.last_unit() != unit) continue;
@@ -130,36 +154,32 @@ inline std::int64_t peak_in_flight(const Plan& plan, const Place& place, const S
     change(-boundaries(around.input ? 1 : 0) - boundaries(around.release.size()));
     change(boundaries(around.post_after ? 1 : 0));
     if (actions[i].op == Op::forward)
-      reach(std::max(exchange, loss_statistics(stage)));
+      reach(layers.forward);
     else if (chosen.zero >= 2 || i + 1 == actions.size())
       reduce_buckets();
     else
-      reach(exchange);
+      reach(std::max(layers.block_backward, layers.head_backward));
     change(boundaries(around.output ? 1 : 0));
   }
   return peak;
 }
 
 /// Predicts one step of one rank. Messages and model states are the sums of the techniques' own,
-/// and activations are those of lesson 6's or 7's layers on a stage of lesson 9's pipeline.
-inline Predicted predict_3d(const Plan& plan, const Place& place, const Schedule& schedule,
-                            const Composition& chosen) {
-  const int m = schedule.microbatches;
-  const TensorFootprint stage = stage_footprint(plan, place, place.only_stage(), m, chosen);
-  const FlatLayout layout = layout_of(plan, place, chosen);
+/// and activations are those of `layers` on a stage of lesson 9's pipeline.
+inline Predicted predict_mesh(const Plan& plan, const Place& place, const Schedule& schedule,
+                              const Composition& chosen, const FlatLayout& layout,
+                              const LayerFigures& layers) {
+  const TensorFootprint& stage = layers.memory;
   const Predicted sharers = predict_sharers(plan, place, layout, stage, chosen);
   const ReplicaSums replicas = replica_sums(plan, place, layout);
-  const BytesSent along_tp = sent_along_tp(plan, place, layout, stage, m, chosen);
   Predicted predicted = predict_gpipe(
       plan, place, schedule,
-      [&chosen](const Plan& each, const Place& its, int number, int microbatches) -> Footprint {
-        return stage_footprint(each, its, number, microbatches, chosen);
-      },
+      [&stage](const Plan&, const Place&, int, int) -> Footprint { return stage; },
       chosen.shards(place));
 
   for (const Operation operation : all_operations) {
     Figure& sent = predicted.bytes_sent[operation];
-    sent = *sent + *sharers.bytes_sent[operation] + along_tp[operation];
+    sent = *sent + *sharers.bytes_sent[operation] + layers.sent[operation];
   }
   Figure& all_reduced = predicted.bytes_sent[Operation::all_reduce];
   all_reduced = *all_reduced + replicas.bytes_sent;
@@ -170,10 +190,18 @@ inline Predicted predict_3d(const Plan& plan, const Place& place, const Schedule
   const std::int64_t norms =
       chosen.sequence_parallel && stage.t > 1 ? layernorm_elements(plan, place, layout, chosen) : 0;
   predicted.peak_bytes[MemoryCategory::communication] =
-      std::max({peak_in_flight(plan, place, schedule, layout, stage, chosen), replicas.scratch,
+      std::max({peak_in_flight(plan, place, schedule, layout, layers, chosen), replicas.scratch,
                 width_of(plan) * (norms + ring_scratch(norms, plan, stage.t)),
                 update_messages(plan, place, chosen.shards(place)).peak_bytes});
   return predicted;
+}
+
+/// Predicts one step of one rank with lesson 6's or 7's layers.
+inline Predicted predict_3d(const Plan& plan, const Place& place, const Schedule& schedule,
+                            const Composition& chosen) {
+  const FlatLayout layout = layout_of(plan, place, chosen);
+  return predict_mesh(plan, place, schedule, chosen, layout,
+                      tensor_layers(plan, place, layout, schedule.microbatches, chosen));
 }
 
 }  // namespace lockstep

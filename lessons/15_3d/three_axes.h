@@ -26,7 +26,7 @@ inline LessonInfo three_axes(const std::string& name, const std::string& questio
 
 /// Throws UsageError unless groups of --shard ranks can share the states of a stage.
 inline void check_shard(const Options& options, const Composition& chosen) {
-  const int dp = options.run.dp, shard = chosen.shard;
+  const int dp = options.run.dp * options.run.cp, shard = chosen.shard;
   if (shard == 0) return;
   if (chosen.zero == 0)
     throw UsageError(fmt::format(
@@ -34,6 +34,7 @@ inline void check_shard(const Options& options, const Composition& chosen) {
         "use --zero 1, 2 or 3",
         shard));
   if (shard > 1 && dp % shard == 0) return;
+  const int cp = options.run.cp;
   std::string ways;
   const auto offer = [&](int size) {
     ways += fmt::format("{}--shard {}", ways.empty() ? "" : " or ", size);
@@ -46,9 +47,10 @@ inline void check_shard(const Options& options, const Composition& chosen) {
   if (more != fewer && works(more)) offer(more);
   if (dp == 1) ways = "--dp 2 or more, or leave it out";
   throw UsageError(
-      fmt::format("--shard {} with --dp {}: the ranks of dp form equal groups of at least two that "
-                  "share the states; use {}",
-                  shard, dp, ways));
+      fmt::format("--shard {} with --dp {}{}: the ranks of dp{} form equal groups of at least two "
+                  "that share the states; use {}",
+                  shard, options.run.dp, cp > 1 ? fmt::format(" --cp {}", cp) : "",
+                  cp > 1 ? " x cp" : "", ways));
 }
 
 /// Throws UsageError for options that the lesson does not support.
@@ -70,6 +72,31 @@ inline void check_three_axes(const Options& options, const Composition& chosen) 
         "it out, and set the costs with --cluster");
 }
 
+/// The flags of the techniques along dp.
+class DataFlags {
+ public:
+  /// Adds the flags to a lesson.
+  explicit DataFlags(Lesson& lesson)
+      : zero_(lesson.flag("--zero", 0,
+                          "dp ranks divide the optimizer's states (1), also the gradients (2), "
+                          "also the parameters (3), or nothing (0)")),
+        shard_(lesson.flag("--shard", 0,
+                           "with --zero: how many neighbouring dp ranks share one copy of the "
+                           "states; the others replicate it (0: all of dp share one copy)")),
+        bucket_(lesson.flag("--bucket", 50'000, "minimum bytes of gradients in a bucket")) {}
+
+  /// Returns the values, once the lesson has parsed its flags.
+  Composition with(bool sequence_parallel) const {
+    return {.sequence_parallel = sequence_parallel,
+            .zero = zero_,
+            .shard = shard_,
+            .bucket_bytes = bucket_};
+  }
+
+ private:
+  const int &zero_, &shard_, &bucket_;
+};
+
 /// The lesson's own flags.
 class Flags3D {
  public:
@@ -77,25 +104,16 @@ class Flags3D {
   explicit Flags3D(Lesson& lesson)
       : sequence_(lesson.flag("--sequence-parallel", false,
                               "tp ranks also divide the tokens between the products (lesson 7)")),
-        zero_(lesson.flag("--zero", 0,
-                          "dp ranks divide the optimizer's states (1), also the gradients (2), "
-                          "also the parameters (3), or nothing (0)")),
-        shard_(lesson.flag("--shard", 0,
-                           "with --zero: how many neighbouring dp ranks share one copy of the "
-                           "states; the others replicate it (0: all of dp share one copy)")),
-        bucket_(lesson.flag("--bucket", 50'000, "minimum bytes of gradients in a bucket")) {
+        data_(lesson) {
     lesson.check([this](const Options& options) { check_three_axes(options, chosen()); });
   }
 
   /// Returns the values, once the lesson has parsed its flags.
-  Composition chosen() const {
-    return {
-        .sequence_parallel = sequence_, .zero = zero_, .shard = shard_, .bucket_bytes = bucket_};
-  }
+  Composition chosen() const { return data_.with(sequence_); }
 
  private:
   const bool& sequence_;
-  const int &zero_, &shard_, &bucket_;
+  DataFlags data_;
 };
 
 }  // namespace lockstep

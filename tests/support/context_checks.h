@@ -39,7 +39,7 @@ inline const char* name_of(const Sequences& sequences) {
 /// Selects how the ranks of cp divide sequences.
 inline void set_sequences(Options& options, const Sequences& sequences) {
   options.run.context = sequences.layout;
-  options.run.builder = std::make_shared<const ContextParallel>(sequences.method);
+  options.run.builder = std::make_shared<const ContextParallel<>>(sequences.method);
 }
 
 /// A model that is small enough to train a few times but still learns. N may be 1, 2, 3, 4 or 8: 2N

@@ -47,7 +47,7 @@ inline AttentionTimes time_attention(const AttentionAlone& alone) {
   options.run.ranks = options.run.cp = alone.ranks;
   options.run.model = alone.model;
   options.run.context = alone.layout;
-  options.run.builder = std::make_shared<const ContextParallel>(alone.method);
+  options.run.builder = std::make_shared<const ContextParallel<>>(alone.method);
   options.run.batch = alone.batch;
   options.run.microbatches = {1};
   options.platform.device = "meta";

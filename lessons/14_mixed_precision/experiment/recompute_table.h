@@ -10,18 +10,6 @@
 
 namespace lockstep {
 
-inline const char* name_of(Recompute mode) {
-  constexpr const char* names[] = {"none", "selective", "full"};
-  return names[static_cast<int>(mode)];
-}
-
-/// Parses --recompute.
-inline Recompute recompute_of(const std::string& word) {
-  for (const Recompute mode : {Recompute::none, Recompute::full})
-    if (word == name_of(mode)) return mode;
-  return Recompute::selective;
-}
-
 /// The cost of running one microbatch through the whole model.
 struct RecomputeCount {
   std::int64_t stash = 0;  ///< bytes kept between its forward and backward passes

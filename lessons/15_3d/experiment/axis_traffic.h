@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "core/base/available_memory.h"
 #include "core/plan/ranks_of_model.h"
@@ -11,53 +13,68 @@
 
 namespace lockstep {
 
-/// Bytes that all ranks send along one axis per step.
-struct AxisTraffic {
+/// Bytes that ranks send per step, by the kind of link.
+class AxisTraffic {
+ public:
+  explicit AxisTraffic(const Cluster& cluster) : cluster_(cluster) {}
+
+  void send(int from, int to, std::int64_t bytes) {
+    (&cluster_.link(from, to) == &cluster_.within ? within : between) += bytes;
+  }
+  /// `rank` sends to the next rank of a ring.
+  void send_around(int rank, const std::vector<int>& ring, std::int64_t bytes) {
+    const auto me = static_cast<std::size_t>(std::ranges::find(ring, rank) - ring.begin());
+    if (ring.size() > 1) send(rank, ring[(me + 1) % ring.size()], bytes);
+  }
+
   std::int64_t within = 0;   ///< to ranks of the same node
   std::int64_t between = 0;  ///< to ranks of other nodes
+
+ private:
+  const Cluster& cluster_;
 };
 
-/// Returns the predicted traffic of the layers (tp), the stages (pp) or the replicas (dp). In a
+/// Returns the predicted traffic of the layers (tp), the stages (pp) or the replicas (dp_cp). In a
 /// ring, each rank sends all its bytes to the next rank. A stage sends to the stage after it and to
-/// the stage before it.
-inline AxisTraffic axis_traffic(const Plan& plan, const Composition& chosen, Axis axis) {
-  AxisTraffic traffic;
+/// the stage before it. Blocks that are recomputed run their forward pass twice (`forwards`).
+inline AxisTraffic axis_traffic(const Plan& plan, const Composition& chosen, Axis axis,
+                                int forwards = 1) {
+  AxisTraffic traffic{plan.modelled->cluster};
   const int m = plan.batch.microbatches;
-  const Cluster& cluster = plan.modelled->cluster;
   for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
     const Place place = plan.place(rank);
-    const auto send = [&](const std::vector<int>& group, int to, std::int64_t bytes) {
-      const Link& link = cluster.link(rank, group[static_cast<std::size_t>(to)]);
-      (&link == &cluster.within ? traffic.within : traffic.between) += bytes;
-    };
-    const auto send_around = [&](const std::vector<int>& ring, std::int64_t bytes) {
-      const auto me = static_cast<int>(std::ranges::find(ring, rank) - ring.begin());
-      const int size = static_cast<int>(ring.size());
-      if (size > 1) send(ring, (me + 1) % size, bytes);
-    };
     const std::vector<int>& group = place.group(axis);
-    const int n = place.size(axis), me = place.coordinate(axis);
+    const auto n = group.size(), me = static_cast<std::size_t>(place.coordinate(axis));
     if (n == 1) continue;
     if (axis == Axis::pp) {
       const std::int64_t bytes = m * boundary_of(plan, m, chosen).bytes();
-      if (me + 1 < n) send(group, me + 1, bytes);
-      if (me > 0) send(group, me - 1, bytes);
+      if (me + 1 < n) traffic.send(rank, group[me + 1], bytes);
+      if (me > 0) traffic.send(rank, group[me - 1], bytes);
       continue;
     }
     const FlatLayout layout = layout_of(plan, place, chosen);
     const TensorFootprint stage = stage_footprint(plan, place, place.only_stage(), m, chosen);
     if (axis == Axis::tp) {
-      send_around(group, total(sent_along_tp(plan, place, layout, stage, m, chosen)));
+      const BytesSent sent = sent_along_tp(plan, place, layout, stage, m, chosen, forwards);
+      traffic.send_around(rank, group, total(sent));
     } else {
       const Predicted sharing = predict_sharers(plan, place, layout, stage, chosen);
       std::int64_t bytes = 0;
       for (const Operation operation : all_operations) bytes += *sharing.bytes_sent[operation];
-      send_around(sharers(place, layout.shards()), bytes);
-      send_around(replicas_of_shard(place, layout.shards()),
-                  replica_sums(plan, place, layout).bytes_sent);
+      traffic.send_around(rank, sharers(place, layout.shards()), bytes);
+      traffic.send_around(rank, replicas_of_shard(place, layout.shards()),
+                          replica_sums(plan, place, layout).bytes_sent);
     }
   }
   return traffic;
+}
+
+/// Returns the columns of one row of a table: all bytes, those within and those between nodes.
+inline std::string columns_of(const AxisTraffic& traffic, int width) {
+  return fmt::format("{:>{}} {:>14} {:>15}",
+                     text_of_bytes(static_cast<double>(traffic.within + traffic.between)), width,
+                     text_of_bytes(static_cast<double>(traffic.within)),
+                     text_of_bytes(static_cast<double>(traffic.between)));
 }
 
 /// Prints whether the vocabulary is padded and, on the modelled clock, where each axis's messages
@@ -67,13 +84,8 @@ inline void print_axis_traffic(const Plan& plan, const Composition& chosen) {
   if (plan.modelled || !padding.empty()) fmt::print("\n{}", padding);
   if (!plan.modelled) return;
   fmt::print("  sent per step, all ranks   within nodes   between nodes\n");
-  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp}) {
-    const AxisTraffic traffic = axis_traffic(plan, chosen, axis);
-    fmt::print("  {:<2} {:>22} {:>14} {:>15}\n", name_of(axis),
-               text_of_bytes(static_cast<double>(traffic.within + traffic.between)),
-               text_of_bytes(static_cast<double>(traffic.within)),
-               text_of_bytes(static_cast<double>(traffic.between)));
-  }
+  for (const Axis axis : {Axis::tp, Axis::dp, Axis::pp})
+    fmt::print("  {:<2} {}\n", name_of(axis), columns_of(axis_traffic(plan, chosen, axis), 22));
 }
 
 }  // namespace lockstep
