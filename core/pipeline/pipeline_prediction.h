@@ -39,9 +39,9 @@ Footprint whole_layers(const Plan& plan, const Place& place, int stage, int micr
 
 /// Predicts a pipeline: bytes sent between stages and by the update, peak memory by category, and
 /// the simulator's bubble. (The simulator knows only layers that do not communicate; if layers or
-/// sequences are divided among ranks, there is no simulated bubble.) Needs no rank and no transport. The
-/// constructor computes the parts that all ranks share. The lesson adds the closed form of the
-/// bubble and, if layers are divided, their communication.
+/// sequences are divided among ranks, there is no simulated bubble.) Needs no rank and no
+/// transport. The constructor computes the parts that all ranks share. The lesson adds the closed
+/// form of the bubble and, if layers are divided, their communication.
 class PipelinePrediction {
  public:
   /// Throws ScheduleError for an invalid schedule, and std::invalid_argument if the schedule and

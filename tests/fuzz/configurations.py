@@ -49,14 +49,18 @@ def _prefetch(draw, model):
 
 
 def _shard(draw, model):
-    dp = model['--dp']
-    rows = [size for size in range(2, dp + 1) if dp % size == 0]
+    replicas = model['--dp'] * model.get('--cp', 1)
+    rows = [size for size in range(2, replicas + 1) if replicas % size == 0]
     return draw.choice(rows) if model['--zero'] > 0 and rows and draw.random() < 0.5 else False
 
 
 def _experts_among(draw, model):
     dp = model['--dp']
     return 1 if model['--tp'] > 1 else draw.choice([size for size in range(1, dp + 1) if dp % size == 0] + [dp])
+
+
+def _recompute(draw, model):
+    return draw.choice(('selective', 'full') if model.get('--cp', 1) > 1 else ('none', 'selective', 'full'))
 
 
 FEW = (1, 2, 2, 3, 4, 5, 8)
@@ -92,6 +96,11 @@ FAMILIES = {
     '3D': Family('lesson_15_3d', {'dp': (1, 2, 2, 3, 4), 'pp': (1, 2, 2), 'tp': (1, 2, 2)}, {
         '--zero': lambda draw, model: draw.randint(0, 3), '--shard': _shard, '--bucket': _bucket,
         '--sequence-parallel': lambda draw, model: draw.random() < 0.5}, clips=True, sharded_sequence=True),
+    'all axes': Family('lesson_16_all_axes', {'dp': (1, 2, 2, 3), 'pp': (1, 1, 2), 'cp': (1, 2, 2, 3), 'tp': (1, 2, 2)}, {
+        '--layout': lambda draw, model: draw.choice(('contiguous', 'zigzag')),
+        '--method': lambda draw, model: draw.choice(('ring', 'ring', 'ulysses', 'gather')), '--recompute': _recompute,
+        '--zero': lambda draw, model: draw.randint(0, 3), '--shard': _shard, '--bucket': _bucket,
+        '--sequence-parallel': lambda draw, model: draw.choice(('on', 'on', 'off'))}, clips=True, sharded_sequence=True),
 }
 
 
@@ -133,7 +142,7 @@ def _draw_model(draw, family, axes, flags):
     if family.sharded_sequence:
         sequence = tp * draw.randint(1, 8)
     if 'cp' in axes:
-        sequence = 2 * cp * draw.randint(1, 8)
+        sequence = 2 * cp * (tp if family.sharded_sequence else 1) * draw.randint(1, 8)
     flags.update({
         '--layers': pp + draw.randint(0, 4),
         '--heads': heads,
@@ -163,7 +172,7 @@ def make_impossible(configuration, seed):
         ways['--batch'] = flags['--batch'] + draw.randint(1, axes['dp'] - 1)
     if axes.get('tp', 1) > 1:
         ways['--heads'] = flags['--heads'] + draw.randint(1, axes['tp'] - 1)
-        if '--regather' in flags or '--sequence-parallel' in flags:
+        if '--regather' in flags or flags.get('--sequence-parallel', 'off') in (None, 'on'):
             ways['--sequence'] = flags['--sequence'] + draw.randint(1, axes['tp'] - 1)
     if axes.get('cp', 1) > 1:
         ways['--sequence'] = flags['--sequence'] + draw.randint(1, axes['cp'] - 1)
@@ -178,7 +187,7 @@ def make_impossible(configuration, seed):
     if '--zero' in flags:
         ways['--zero'] = 4
         if flags['--zero'] > 0 and axes['dp'] > 1:
-            ways['--shard'] = axes['dp'] + 1
+            ways['--shard'] = axes['dp'] * axes.get('cp', 1) + 1
     configuration.impossible = draw.choice(sorted(ways))
     flags[configuration.impossible] = ways[configuration.impossible]
     return configuration

@@ -139,6 +139,22 @@ int main() {
       run.options.platform.launch = Launch::mpi;
       check(run.options, [&](Rank& rank) { return check_experts(rank, run); });
     }
+    for (const MeshShape& shape : {MeshShape{2, 1, 2, 2},
+                                   {1, 2, 2, 2},
+                                   {2, 1, 1, 2},
+                                   {1, 1, 2, 2},
+                                   {1, 1, 1, 3},
+                                   {1, 1, 1, 2}}) {
+      if (shape.ranks() != p) continue;
+      for (const int zero : portion<int>({1, 3, 0, 2}, 1)) {
+        const AllAxes chosen{
+            {.sequence_parallel = zero % 2 == 1, .zero = zero, .bucket_bytes = small_buckets},
+            all_context_methods[zero % 3],
+            zero < 3 ? Recompute::full : Recompute::selective};
+        const Options mesh = small_mesh(shape, zero > 1, zero > 1 ? 0.5F : 0, chosen);
+        check(mesh, [&](Rank& rank) { return check_mesh(rank, mesh, chosen); });
+      }
+    }
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", session.rank(), error.what());
     session.abort(1);

@@ -9,28 +9,36 @@
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "lessons/15_3d/prediction.h"
 #include "lessons/15_3d/replicas.h"
+#include "lessons/16_all_axes/prediction.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/portion.h"
 
-/// Requirements on data, pipeline and tensor parallelism on one mesh, in a form that both threads
-/// and processes can run.
+/// Requirements on data, pipeline, context and tensor parallelism on one mesh, in a form that both
+/// threads and processes can run. `Chosen` is lesson 15's Composition or lesson 16's AllAxes.
 namespace lockstep::testing {
 
 struct MeshShape {
-  int dp = 1, pp = 1, tp = 1;
+  int dp = 1, pp = 1, tp = 1, cp = 1;
+  int ranks() const { return dp * pp * tp * cp; }
 };
 
-/// A model that is small enough to train a few times but still learns. tp may be 1, 2, 3, 4 or 8,
-/// and pp at most 4; neither divides the vocabulary or the layers.
-inline Options small_mesh(const MeshShape& mesh, bool tied = false, float clip = 0,
-                          const Composition& chosen = {}) {
+/// A model that is small enough to train a few times but still learns. tp and cp may be 1, 2, 3, 4
+/// or 8, and pp at most 4; neither tp nor pp divides the vocabulary or the layers.
+template <class Chosen = Composition>
+Options small_mesh(const MeshShape& mesh, bool tied = false, float clip = 0,
+                   const Chosen& chosen = {}) {
   Options options;
-  options.run.ranks = mesh.dp * mesh.pp * mesh.tp;
+  options.run.ranks = mesh.ranks();
   options.run.dp = mesh.dp;
   options.run.pp = mesh.pp;
+  options.run.cp = mesh.cp;
   options.run.tp = mesh.tp;
-  options.run.model = {
-      .layers = 5, .hidden = 48, .heads = 24, .sequence = 12, .vocabulary = 257, .tied = tied};
+  options.run.model = {.layers = 5,
+                       .hidden = 48,
+                       .heads = 24,
+                       .sequence = 12 * mesh.cp,
+                       .vocabulary = 257,
+                       .tied = tied};
   options.run.builder = lockstep::builder_of(chosen);
   options.run.microbatches = {3};
   options.run.batch = 12;
@@ -49,12 +57,27 @@ inline std::string text_of(const Composition& chosen) {
                      chosen.bucket_bytes, chosen.sequence_parallel ? " --sequence-parallel" : "");
 }
 
-/// One rank of a run, as in the lesson.
+inline std::string text_of(const AllAxes& chosen) {
+  return fmt::format("{} --method {} --recompute {}",
+                     text_of(static_cast<const Composition&>(chosen)),
+                     lockstep::name_of(chosen.method), lockstep::name_of(chosen.recompute));
+}
+
+inline Predicted predicted_step(const Rank& rank, const Schedule& schedule,
+                                const Composition& chosen) {
+  return predict_3d(rank.plan, rank.place, schedule, chosen);
+}
+inline Predicted predicted_step(const Rank& rank, const Schedule& schedule, const AllAxes& chosen) {
+  return predict_all_axes(rank.plan, rank.place, schedule, chosen);
+}
+
+/// One rank of a run, as in the lessons.
+template <class Chosen>
 class OnMesh {
  public:
-  OnMesh(Rank& rank, const Options& options, const Composition& chosen)
+  OnMesh(Rank& rank, const Options& options, const Chosen& chosen)
       : schedule(one_f_one_b(options.run.pp, options.run.microbatches.front())),
-        predicted(predict_3d(rank.plan, rank.place, schedule, chosen)),
+        predicted(predicted_step(rank, schedule, chosen)),
         rank_(rank),
         options_(options),
         chosen_(chosen),
@@ -83,7 +106,7 @@ class OnMesh {
  private:
   Rank& rank_;
   const Options& options_;
-  Composition chosen_;
+  Chosen chosen_;
 
  public:
   Gpt stage;
@@ -126,8 +149,9 @@ inline std::vector<NamedValues> first_momentum(const Options& options) {
 /// Trains the model on a mesh. Compares its results with those of one device, and the bytes sent
 /// and memory peaks of the first two steps with the derived values. Returns the errors found on
 /// this rank. On rank 0, `outcome` receives the results.
-inline std::string check_mesh(Rank& rank, const Options& options, const Composition& chosen,
-                              Outcome* outcome = nullptr) {
+template <class Chosen>
+std::string check_mesh(Rank& rank, const Options& options, const Chosen& chosen,
+                       Outcome* outcome = nullptr) {
   std::string wrong;
   const auto complain = [&](const std::string& what) {
     wrong +=
@@ -146,15 +170,7 @@ inline std::string check_mesh(Rank& rank, const Options& options, const Composit
       for (const AdamW::Moments& each : mine.replicas.adamw().moments())
         momentum.push_back(named(rank.device, *each.parameter, each.momentum));
     if (step > 1) continue;  // later steps do not differ
-    for (const MemoryCategory category : all_memory_categories) {
-      const std::int64_t seen = rank.memory.peak().of(category);
-      if (const std::int64_t derived = *mine.predicted.peak_bytes[category]; seen != derived)
-        complain(fmt::format("{} peak at {} bytes, derived {}", lockstep::name_of(category), seen,
-                             derived));
-    }
-    const BytesSent sent = rank.transport->bytes_sent() - before;
-    if (const BytesSent derived = bytes_of(mine.predicted); sent != derived)
-      complain(fmt::format("sent {}, derived {}", text_of(sent), text_of(derived)));
+    compare_with_prediction(rank, before, mine.predicted, complain);
   }
   std::vector<NamedValues> values;
   for (const Parameter* each : mine.replicas.parts())

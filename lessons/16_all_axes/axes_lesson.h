@@ -1,0 +1,59 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "core/base/error.h"
+#include "core/run/lesson.h"
+#include "lessons/13_ring_attention/context_lesson.h"
+#include "lessons/14_mixed_precision/recompute_flag.h"
+#include "lessons/15_3d/three_axes.h"
+#include "lessons/16_all_axes/all_axes.h"
+
+namespace lockstep {
+
+/// The settings of a lesson on a mesh of all axes. Two ranks along each axis are the default.
+inline LessonInfo all_axes(const std::string& name, const std::string& question) {
+  LessonInfo info = three_axes(name, question);
+  info.ranks = 16;
+  info.axes = {Axis::dp, Axis::pp, Axis::cp, Axis::tp};
+  info.sizes = {{Axis::pp, 2}, {Axis::cp, 2}, {Axis::tp, 2}};
+  return info;
+}
+
+/// Throws UsageError for options that the lesson does not support.
+inline void check_all_axes(const Options& options, const AllAxes& chosen) {
+  check_three_axes(options, chosen);
+  check_context_method(options, chosen.method);
+  if (chosen.recompute == Recompute::none && options.run.cp > 1)
+    throw UsageError(fmt::format(
+        "--recompute none with --cp {}: attention that meets other ranks' keys never has all "
+        "probabilities, so backward recomputes them; use --recompute selective, or --cp 1",
+        options.run.cp));
+}
+
+/// The lesson's own flags.
+class AllAxesFlags {
+ public:
+  /// Adds the flags and their checks to a lesson, which must outlive this object.
+  explicit AllAxesFlags(Lesson& lesson)
+      : sequence_(lesson.flag("--sequence-parallel", std::string{"on"}, {"on", "off"},
+                              "tp ranks also divide the tokens between the products (lesson 7)")),
+        method_(context_method_flag(lesson)),
+        recompute_(recompute_flag(lesson, Recompute::full)),
+        data_(lesson) {
+    lesson.check([this](const Options& options) { check_all_axes(options, chosen()); });
+  }
+
+  /// Returns the values, once the lesson has parsed its flags.
+  AllAxes chosen() const {
+    return {data_.with(sequence_ == "on"), context_method(method_), recompute_of(recompute_)};
+  }
+
+ private:
+  const std::string &sequence_, &method_, &recompute_;
+  DataFlags data_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#include "core/pipeline/executor.h"
+#include "core/pipeline/update.h"
+#include "core/run/lesson.h"
+#include "lessons/09_1f1b/one_f_one_b.h"
+#include "lessons/15_3d/replicas.h"
+#include "lessons/16_all_axes/axes_lesson.h"
+#include "lessons/16_all_axes/experiment/groups_table.h"
+#include "lessons/16_all_axes/prediction.h"
+
+using namespace lockstep;
+
+// All techniques on one mesh of dp x pp x cp x tp ranks. tp ranks share every layer, cp ranks every
+// sequence, and pp ranks have successive stages. dp and cp ranks together are the replicas of a
+// stage: they hold the same parameters, in copies or in shards, and compute different tokens.
+int main(int argc, char** argv) {
+  Lesson lesson{all_axes("16 all axes", "How does one run use all kinds of parallelism?"), argc,
+                argv};
+  const AllAxesFlags flags{lesson};
+  lesson.build([&](const Options&) { return builder_of(flags.chosen()); });
+
+  return lesson.run([&](Rank& rank) {
+    const AllAxes chosen = flags.chosen();
+    Group& stages = rank.group(Axis::pp);
+    const int shards = chosen.shards(rank.place);
+    // Lesson 6 or 7 along tp, lesson 13 along cp, lesson 2, 3, 4 or 5 along dp x cp, lesson 9 along
+    // pp, and lesson 14's recomputation.
+    Gpt stage{rank.plan, rank.place, rank.device, storage_of(chosen), &rank.groups};
+    Replicas replicas{stage, rank.endpoint, rank.groups, rank.plan, rank.place, chosen};
+    AdamW& optimizer = replicas.adamw();
+    lesson.load(rank, replicas.held(), optimizer);
+    PipelineUpdate update{rank.endpoint, stages, rank.plan, {&stage}, optimizer, shards};
+    rank.trace.metadata("plan", rank.plan.json(rank.place));
+
+    for (const Phase& phase : lesson.phases()) {
+      const int m = phase.microbatches;
+      const Schedule schedule = one_f_one_b(stages.size(), m);
+      const Predicted predicted = predict_all_axes(rank.plan, rank.place, schedule, chosen);
+      PipelineExecutor pipeline{
+          rank.endpoint, stages, schedule, {&stage}, boundary_of(rank.plan, m, chosen)};
+
+      for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
+        replicas.zero_gradients();
+        // Along tp, layers exchange their terms in every action; along cp, keys and values; along
+        // pp, stages exchange activations; along dp x cp, buckets of gradients leave during the
+        // backward passes.
+        const std::optional<double> loss = pipeline.step(mine);
+        replicas.sum_gradients();
+        if (chosen.sequence_parallel) sum_layernorms(stage, replicas.parts(), rank.group(Axis::tp));
+        // The clipped norm covers all stages, slices and shards, each element once.
+        update.step();
+        replicas.share_parameters();
+        lesson.record_loss(rank, loss);
+      }
+    }
+    lesson.finish(rank, replicas.parts(), optimizer);
+    lesson.add_to_report(rank, "groups", groups_json(rank.plan.mesh));
+    if (rank.id == 0 && !lesson.options().output.quiet) print_groups(rank.plan, chosen);
+  });
+}

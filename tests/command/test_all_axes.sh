@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Lesson 16 on the command line: its techniques together, the table of groups, checkpoints of other meshes, and the
+# flags that it refuses. Prints "N passed, N failed".
+#
+#   test_all_axes.sh FOLDER LAUNCH...      FOLDER has the lessons' programs, LAUNCH is threads, mpi
+set -uo pipefail
+# shellcheck source=claims.sh
+source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
+folder=$1
+shift
+
+text=$scratch/text
+seq 1 2000 >"$text"
+lesson() { # FLAGS...: with a small model and no trace, unless FLAGS say otherwise
+  local flag small=()
+  for flag in '--trace none' '--clock modelled' '--layers 4' '--hidden 32' '--sequence 32' '--steps 4'; do
+    # shellcheck disable=SC2206  # a flag and its value
+    [[ " $* " == *" ${flag% *} "* ]] || small+=($flag)
+  done
+  run "$folder/lesson_16_all_axes" --data "$text" "${small[@]}" "$@"
+}
+
+for launch in "$@"; do
+  for flags in '--clip 0.5 --tied --layout zigzag' '--dp 1 --pp 2 --cp 2 --tp 2 --zero 0 --method gather --sequence-parallel off' \
+    '--dp 2 --cp 4 --zero 3 --shard 4 --recompute selective --precision bf16' '--dp 2 --cp 2 --tp 2 --zero 2 --method ulysses'; do
+    # shellcheck disable=SC2086  # several flags
+    lesson --launch "$launch" $flags
+    claim "$flags ($launch) ends well" ended 0
+    claim "$flags ($launch): bytes and memory are as predicted" as_predicted
+    claim "$flags ($launch) tells its parity" says 'parity with one device over 4 steps'
+  done
+done
+
+lesson --device meta --layout zigzag --report "$scratch/report.json"
+claim "the meta device: ends well" ended 0
+claim "the meta device: bytes and memory are as predicted" as_predicted
+claim "every tp group has its ranks" says '0 1 | 2 3 | 4 5 | 6 7 | 8 9 | 10 11 | 12 13 | 14 15'
+claim "every cp group" says '0 2 | 1 3 | 4 6 | 5 7 | 8 10 | 9 11 | 12 14 | 13 15'
+claim "every pp group" says '0 8 | 1 9 | 2 10 | 3 11 | 4 12 | 5 13 | 6 14 | 7 15'
+claim "every group of replicas" says '0 2 4 6 | 1 3 5 7 | 8 10 12 14 | 9 11 13 15'
+claim "the report has the groups" grep -q '"dp_cp": *\[\[0, *2, *4, *6\]' <(tr -d '\n' <"$scratch/report.json" | sed 's/  */ /g; s/\[ /[/g; s/ \]/]/g')
+
+# Checkpoints of other lessons' meshes, and of this one's.
+lesson --steps 2 --quiet --save "$scratch/all"
+claim "a checkpoint is saved" ended 0
+lesson --steps 2 --load "$scratch/all" --ranks 8 --dp 1 --cp 4 --pp 2 --layout zigzag --zero 0
+claim "... and goes on with other axes" ended 0
+run "$folder/lesson_15_3d" --data "$text" --trace none --clock modelled --steps 2 --load "$scratch/all" --zero 3
+claim "... and in lesson 15" ended 0
+run "$folder/lesson_05_zero_3" --data "$text" --trace none --clock modelled --batch 24 --hidden 32 --layers 4 --sequence 32 \
+  --steps 2 --ranks 3 --save "$scratch/zero"
+claim "lesson 5 saves a checkpoint" ended 0
+lesson --steps 2 --load "$scratch/zero" --batch 16
+claim "... which goes on with all axes" ended 0
+
+lesson_refuses --ranks 12 -- '--ranks 12 --tp 2 --cp 2 --pp 2' '--ranks 8 or --ranks 16'
+lesson_refuses --sequence 36 --tp 4 --cp 2 --dp 2 --pp 1 -- '--sequence 36 with --cp 2 --tp 4' '--sequence 32 or --sequence 40'
+lesson_refuses --sequence 30 --cp 4 --layout zigzag -- '--sequence 24 or --sequence 32'
+lesson_refuses --recompute none -- '--recompute none with --cp 2' '--recompute selective'
+lesson_refuses --method ulysses --cp 4 --tp 4 --dp 1 --pp 1 -- '--method ulysses with --cp 4, --tp 4 and --heads 4' '--heads 16' '--method ring'
+lesson_refuses --zero 1 --shard 3 -- '--shard 3 with --dp 2 --cp 2' 'use --shard 2 or --shard 4'
+lesson_refuses --shard 2 --zero 0 -- '--shard 2 with --zero 0'
+lesson_refuses --layers 1 -- '--layers 1' '--pp 1'
+lesson_refuses --batch 9 -- '--batch 9' '--batch 8'
+conclude
