@@ -73,6 +73,7 @@ struct ActiveRun {
   // Only rank 0 accesses these.
   std::vector<SumOrder> orders;                    ///< by phase
   std::map<std::string, std::string> lesson_json;  ///< the lesson's additions to the report
+  std::function<std::string()> difference;         ///< Lesson::compare; may be unset
   std::string not_saved;  ///< why --save or --export has written nothing, if so
 
  private:

@@ -48,7 +48,7 @@ void check_finite(const std::vector<double>& losses, const RunConfig& run) {
 
 /// Trains on a single device and compares the results with the run's. If the deviation exceeds the
 /// tolerance, trains once more, adding the replicas' gradients in the run's order. Returns whether
-/// parity holds.
+/// parity holds, also in the lesson's own comparison.
 bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
                   const Tolerance& tolerance, Report& report) {
   Options reference_options = run.options;
@@ -67,14 +67,17 @@ bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
   report.reference_dtype = reference_options.run.model.dtype;
   report.reference_losses = reference.losses;
   report.parity = compare(report.losses, parameters, reference);
-  if (report.parity->within(tolerance)) return true;
+  if (run.difference) report.difference = run.difference();
+  if (report.parity->within(tolerance)) return report.difference.empty();
   if (std::ranges::any_of(run.orders, &SumOrder::empty)) return false;
   report.same_in_order = compare(report.losses, parameters, train(run.orders)).bitwise;
-  return *report.same_in_order;
+  return *report.same_in_order && report.difference.empty();
 }
 
-std::string parity_failure(const Tolerance& tolerance, Collectives comm) {
-  return fmt::format("parity failed: the run differs from one device ({}){}\n",
+std::string parity_failure(const Report& report, const Tolerance& tolerance, Collectives comm) {
+  if (report.parity->within(tolerance) || report.same_in_order.value_or(false))
+    return fmt::format("parity failed: {}\n", report.difference);
+  return fmt::format("parity failed: the run differs from one device ({}){}{}\n",
                      tolerance.bitwise() ? "they should agree bitwise"
                      : tolerance.final_loss > 0
                          ? fmt::format("the last tenth's mean loss may differ by {:g} %",
@@ -84,7 +87,8 @@ std::string parity_failure(const Tolerance& tolerance, Collectives comm) {
                      comm == Collectives::native
                          ? "; MPI's collectives add in an unknown order; use --comm ring to tell "
                            "rounding from a mistake"
-                         : "");
+                         : "",
+                     report.difference.empty() ? "" : "; " + report.difference);
 }
 
 }  // namespace
@@ -117,7 +121,7 @@ int conclude(ActiveRun& run) {
     fmt::print("{}\n", traced ? run.folder.how_to_look(output.view)
                               : "the trace is not complete, so the report has no figures from it" +
                                     run.folder.where_the_trace_is());
-  if (!parity) fmt::print(stderr, "{}", parity_failure(tolerance, options.platform.comm));
+  if (!parity) fmt::print(stderr, "{}", parity_failure(report, tolerance, options.platform.comm));
   if (!output.report.empty()) write_text_file(output.report, report.json());
   return parity ? 0 : 1;
 }

@@ -109,6 +109,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   if (options.platform.launch == Launch::mpi && !under_mpi())
     return launch_processes(options, info_.name, argc_, argv_, watch);
   active_ = std::make_unique<ActiveRun>(info_, options, *corpus_);
+  active_->difference = difference_;
 #ifdef LOCKSTEP_HAS_MPI
   if (options.platform.launch == Launch::mpi) return run_mpi_process(*active_, body, watch);
 #endif

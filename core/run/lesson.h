@@ -62,6 +62,12 @@ class Lesson {
     builder_ = std::move(builder);
   }
 
+  /// Adds the lesson's own comparison with the single-device run, for differences that losses and
+  /// parameters may hide, such as a router's choices. `difference` is called on rank 0's process,
+  /// as soon as the single-device run is over (never if there is none). It returns one line, or
+  /// nothing if the runs agree. A difference fails the parity check.
+  void compare(std::function<std::string()> difference) { difference_ = std::move(difference); }
+
   /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's
   /// exit code: 0 for success, 1 if the run failed, 2 if the flags asked for something impossible.
   int run(const std::function<void(Rank&)>& body);
@@ -125,6 +131,7 @@ class Lesson {
   std::vector<std::shared_ptr<void>> flag_values_;
   std::vector<std::function<void(const Options&)>> checks_;
   std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder_;
+  std::function<std::string()> difference_;
   std::unique_ptr<Options> options_;
   std::unique_ptr<Corpus> corpus_;
   std::unique_ptr<ActiveRun> active_;

@@ -132,6 +132,58 @@ TEST_CASE("a run writes its trace and its report to the given paths") {
   CHECK(written["ranks"] == 2);
 }
 
+TEST_CASE("a difference that the lesson's own comparison finds fails the parity check") {
+  /// Builds GPT-2, and counts the models.
+  struct Counted : ModelBuilder {
+    explicit Counted(int& models_) : models(models_) {}
+    std::unique_ptr<TokenLayer> embedding(const LayerSite& site) const override {
+      ++models;
+      return ModelBuilder::embedding(site);
+    }
+    int& models;
+  };
+  const TemporaryFolder folder;
+  const std::string text = folder.file("text", std::string(1000, 'x'));
+  const std::string report = (folder.path() / "report.json").string();
+  const auto run = [&](const std::string& found, const std::string& parity) {
+    std::vector<std::string> flags{"lesson",   "--ranks",  "1",        "--quiet", "--trace",
+                                   "none",     "--data",   text,       "--steps", "1",
+                                   "--layers", "1",        "--hidden", "16",      "--parity",
+                                   parity,     "--report", report};
+    std::vector<char*> words;
+    for (std::string& flag : flags) words.push_back(flag.data());
+    Lesson lesson{{.name = "99 test", .question = "?", .batch = 2, .microbatches = {1}},
+                  static_cast<int>(words.size()),
+                  words.data()};
+    int models = 0, at_comparison = 0;
+    lesson.build([&](const Options&) { return std::make_shared<const Counted>(models); });
+    lesson.compare([&] {
+      at_comparison = models;
+      return found;
+    });
+    const int code = lesson.run([&](Rank& rank) {
+      Gpt model{rank.plan, rank.place, rank.device, Storage::own, &rank.groups};
+      AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
+      const auto predicted = Predicted::without_memory("nothing is predicted here");
+      for (const Batch& batch : lesson.batches(rank, lesson.phases().front(), predicted)) {
+        model.zero_gradients();
+        const double loss = accumulate_gradients(model, batch);
+        optimizer.step();
+        lesson.record_loss(rank, loss);
+      }
+      lesson.finish(rank, model.parameters(), optimizer);
+    });
+    return std::tuple{code, at_comparison, models};
+  };
+  // The rank's model, the single-device run's, and the one that generates text: the comparison
+  // comes before the last.
+  CHECK(run("", "on") == std::tuple{0, 2, 3});
+  CHECK(!nlohmann::json::parse(read_file(report))["parity"].contains("difference"));
+  CHECK(run("two choices differ", "on") == std::tuple{1, 2, 3});
+  CHECK(nlohmann::json::parse(read_file(report))["parity"]["difference"] == "two choices differ");
+  CHECK(run("two choices differ", "off") == std::tuple{0, 0, 2});
+}
+
 TEST_CASE("a run on the meta device reports its counts, and no losses") {
   const TemporaryFolder folder;
   const std::string report = (folder.path() / "report.json").string();

@@ -92,6 +92,7 @@ std::string Report::json() const {
                           {"final_loss", parity->final_loss},
                           {"final_reference_loss", parity->reference_loss},
                           {"bitwise", parity->bitwise}};
+  if (!difference.empty()) document["parity"]["difference"] = difference;
   if (same_in_order) document["parity"]["bitwise_in_order"] = *same_in_order;
   const auto optional = [](const std::optional<double>& value) {
     return value ? ordered_json(*value) : ordered_json();
