@@ -80,9 +80,9 @@ Experts router_backward(View probabilities, View experts, View dweights, View ba
                         View dlogits);
 Experts gather_rows(View x, View rows, View y);
 /// `probabilities` and `experts` may both be empty.
-Experts combine_rows(View y, View slots, View probabilities, View experts, View x);
-Experts combine_rows_backward(View dx, View y, View slots, View probabilities, View experts,
-                              View dy, View dweights);
+Experts combine_rows(View x, View slots, View probabilities, View experts, View y);
+Experts combine_rows_backward(View dy, View x, View slots, View probabilities, View experts,
+                              View dx, View dweights);
 
 // The checks of elementwise kernels return the number of elements.
 std::int64_t gelu_forward(View x, View y);

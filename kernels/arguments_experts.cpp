@@ -18,19 +18,19 @@ Experts routed(const char* kernel, Named probabilities, Named experts) {
   return {.rows = p.shape[0], .h = 0, .slots = 0, .experts = p.shape[1], .k = e.shape[1]};
 }
 
-/// Checks combine_rows or its backward pass, whose `x` is dx.
-Experts combined(const char* kernel, Named x, Named y, Named slots, View probabilities,
+/// Checks combine_rows or its backward pass, whose `y` is dy.
+Experts combined(const char* kernel, Named y, Named x, Named slots, View probabilities,
                  View experts) {
-  want_contiguous(kernel, {x, y});
+  want_contiguous(kernel, {y, x});
   want_indices(kernel, slots);
-  want_one_type(kernel, {x, y});
+  want_one_type(kernel, {y, x});
   const bool two = slots.view.shape.rank() == 2;
-  want(kernel, two && slots.view.shape[0] == x.view.shape.rows(), slots, x,
-       "slots must be (N, k), with as many rows as x");
-  want(kernel, x.view.shape.last() == y.view.shape.last(), x, y, "both must have h columns");
-  Experts n{.rows = x.view.shape.rows(),
-            .h = x.view.shape.last(),
-            .slots = y.view.shape.rows(),
+  want(kernel, two && slots.view.shape[0] == y.view.shape.rows(), slots, y,
+       "slots must be (N, k), with as many rows as y");
+  want(kernel, y.view.shape.last() == x.view.shape.last(), y, x, "both must have h columns");
+  Experts n{.rows = y.view.shape.rows(),
+            .h = y.view.shape.last(),
+            .slots = x.view.shape.rows(),
             .experts = 0,
             .k = slots.view.shape[1]};
   if (probabilities.elements() == 0) return n;
@@ -77,18 +77,18 @@ Experts gather_rows(View x, View rows, View y) {
       .rows = x.shape.rows(), .h = x.shape.last(), .slots = y.shape.rows(), .experts = 0, .k = 1};
 }
 
-Experts combine_rows(View y, View slots, View probabilities, View experts, View x) {
-  return combined("combine_rows", {"x", x}, {"y", y}, {"slots", slots}, probabilities, experts);
+Experts combine_rows(View x, View slots, View probabilities, View experts, View y) {
+  return combined("combine_rows", {"y", y}, {"x", x}, {"slots", slots}, probabilities, experts);
 }
 
-Experts combine_rows_backward(View dx, View y, View slots, View probabilities, View experts,
-                              View dy, View dweights) {
+Experts combine_rows_backward(View dy, View x, View slots, View probabilities, View experts,
+                              View dx, View dweights) {
   constexpr const char* kernel = "combine_rows_backward";
   const Experts n =
-      combined(kernel, {"dx", dx}, {"y", y}, {"slots", slots}, probabilities, experts);
-  want_contiguous(kernel, {{"dy", dy}});
-  want_one_type(kernel, {{"dy", dy}, {"dx", dx}});
-  want_same_rows(kernel, {"dy", dy}, {"y", y});
+      combined(kernel, {"dy", dy}, {"x", x}, {"slots", slots}, probabilities, experts);
+  want_contiguous(kernel, {{"dx", dx}});
+  want_one_type(kernel, {{"dx", dx}, {"dy", dy}});
+  want_same_rows(kernel, {"dx", dx}, {"x", x});
   want_statistics(kernel, {{"dweights", dweights}});
   want_same_elements(kernel, {"dweights", dweights}, {"slots", slots});
   want(kernel, n.experts > 0, {"probabilities", probabilities}, {"slots", slots},

@@ -155,6 +155,14 @@ LOCKSTEP_HOST_DEVICE inline float gelu_derivative(float x) {
 
 // -- softmax --------------------------------------------------------------------------------------
 
+/// Computes the softmax of one row of n logits, in ascending order. p may be logits.
+LOCKSTEP_HOST_DEVICE inline void softmax(const float* logits, std::int64_t n, float* p) {
+  float maximum = logits[0], sum = 0.0F;
+  for (std::int64_t i = 1; i < n; ++i) maximum = logits[i] > maximum ? logits[i] : maximum;
+  for (std::int64_t i = 0; i < n; ++i) sum += p[i] = exp(logits[i] - maximum);
+  for (std::int64_t i = 0; i < n; ++i) p[i] /= sum;
+}
+
 /// The softmax statistics of part of a row: its maximum and Σ exp(x - maximum). An empty part is
 /// (-∞, 0).
 struct SoftmaxPart {
@@ -188,14 +196,6 @@ LOCKSTEP_HOST_DEVICE inline MergedPart merge_log_sums(float first, float second)
 
 // -- the router of a mixture of experts ---------------------------------------------------------
 
-/// Computes the softmax of one row of n logits, in ascending order. p may be logits.
-LOCKSTEP_HOST_DEVICE inline void softmax(const float* logits, std::int64_t n, float* p) {
-  float maximum = logits[0], sum = 0.0F;
-  for (std::int64_t i = 1; i < n; ++i) maximum = logits[i] > maximum ? logits[i] : maximum;
-  for (std::int64_t i = 0; i < n; ++i) sum += p[i] = exp(logits[i] - maximum);
-  for (std::int64_t i = 0; i < n; ++i) p[i] /= sum;
-}
-
 /// Finds the k largest of n values, largest first; of equal values, the one with the lower index
 /// comes first. Returns the k-th value minus the next one, or 1 if k = n.
 LOCKSTEP_HOST_DEVICE inline float top_k(const float* p, std::int64_t n, std::int64_t k,
@@ -208,7 +208,8 @@ LOCKSTEP_HOST_DEVICE inline float top_k(const float* p, std::int64_t n, std::int
       const bool later = j == 0 || p[i] < last || (p[i] == last && i > chosen[j - 1]);
       if (later && (best < 0 || p[i] > p[best])) best = i;
     }
-    if (best < 0) {  // k = n, or NaN: a valid choice in any case
+    if (best < 0) {
+      // No value is left: j = n, or all are NaN. Then fills in distinct, valid indices.
       for (; j < k; ++j) chosen[j] = static_cast<std::int32_t>(j);
       return 1.0F;
     }

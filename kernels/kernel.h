@@ -41,7 +41,7 @@ using InOut = Argument<Access::read_write, ElementType::floating>;
 using In32 = Argument<Access::read, ElementType::f32>;
 using Out32 = Argument<Access::write, ElementType::f32>;
 using InOut32 = Argument<Access::read_write, ElementType::f32>;
-// Views of i32: tokens, targets, or numbers of rows and experts.
+// Views of i32: tokens, targets, or indices of rows and experts.
 using Indices = Argument<Access::read, ElementType::i32>;
 using OutIndices = Argument<Access::write, ElementType::i32>;
 

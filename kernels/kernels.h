@@ -155,10 +155,13 @@ struct Kernels {
       cross_entropy_part_backward;
 
   // -- experts ------------------------------------------------------------------------------------
+  // An index out of range throws std::out_of_range on the CPU; on a GPU, the behaviour is
+  // undefined.
+
   /// The router of a mixture of experts: probabilities (N, E) = softmax(logits (N, E)), and for
-  /// each row the k most probable experts (N, k), most probable first. Of equal probabilities, the
-  /// lower expert comes first. `gaps` (N) is the k-th probability minus the next one, or 1 if k =
-  /// E: how far the choice is from a tie.
+  /// each row the k most probable experts (N, k), most probable first. Of equally probable experts,
+  /// the one with the lower index comes first. `gaps` (N) is the k-th probability minus the next
+  /// one, or 1 if k = E: how far the choice is from a tie.
   Kernel<void(Queue, In logits, Out32 probabilities, OutIndices experts, Out32 gaps)>
       router_forward;
   /// Computes dlogits (N, E) from dweights (N, k), the gradients of the chosen probabilities, and
@@ -167,14 +170,14 @@ struct Kernels {
       router_backward;
   /// Row i of y (M, h) = row rows[i] of x (N, h). A row may be taken several times or never.
   Kernel<void(Queue, In x, Indices rows, Out y)> gather_rows;
-  /// Row n of x (N, h) = Σ_j w[n, j] * y[slots[n, j]], in ascending j, with y (M, h) and slots (N,
+  /// Row n of y (N, h) = Σ_j w[n, j] * x[slots[n, j]], in ascending j, with x (M, h) and slots (N,
   /// k). A slot of -1 adds nothing. w[n, j] is probabilities[n, experts[n, j]], or 1 if
   /// `probabilities` (N, E) is empty.
-  Kernel<void(Queue, In y, Indices slots, In32 probabilities, Indices experts, Out x)> combine_rows;
-  /// The gradients of a weighted combine_rows: dy[slots[n, j]] = w[n, j] * dx[n], and dweights[n,
-  /// j] = dx[n] · y[slots[n, j]], or 0 if the slot is -1. Each of the M rows of dy must occur in
+  Kernel<void(Queue, In x, Indices slots, In32 probabilities, Indices experts, Out y)> combine_rows;
+  /// The gradients of a weighted combine_rows: dx[slots[n, j]] = w[n, j] * dy[n], and dweights[n,
+  /// j] = dy[n] · x[slots[n, j]], or 0 if the slot is -1. Each of the M rows of dx must occur in
   /// `slots` exactly once.
-  Kernel<void(Queue, In dx, In y, Indices slots, In32 probabilities, Indices experts, Out dy,
+  Kernel<void(Queue, In dy, In x, Indices slots, In32 probabilities, Indices experts, Out dx,
               Out32 dweights)>
       combine_rows_backward;
 

@@ -202,13 +202,13 @@ void Ops::gather_rows(View x, View rows, View y) const {
   // Reads only the rows that it writes.
   launch("gather_rows", moved(rows.bytes() + 2 * y.bytes()), &Kernels::gather_rows, x, rows, y);
 }
-void Ops::combine_rows(View y, View slots, View probabilities, View experts, View x) const {
-  launch("combine_rows", &Kernels::combine_rows, y, slots, probabilities, experts, x);
+void Ops::combine_rows(View x, View slots, View probabilities, View experts, View y) const {
+  launch("combine_rows", &Kernels::combine_rows, x, slots, probabilities, experts, y);
 }
-void Ops::combine_rows_backward(View dx, View y, View slots, View probabilities, View experts,
-                                View dy, View dweights) const {
-  launch("combine_rows_backward", &Kernels::combine_rows_backward, dx, y, slots, probabilities,
-         experts, dy, dweights);
+void Ops::combine_rows_backward(View dy, View x, View slots, View probabilities, View experts,
+                                View dx, View dweights) const {
+  launch("combine_rows_backward", &Kernels::combine_rows_backward, dy, x, slots, probabilities,
+         experts, dx, dweights);
 }
 
 void Ops::add(View a, View b, View y) const {

@@ -108,8 +108,8 @@ class Ops {
   void router_backward(View probabilities, View experts, View dweights, View balance,
                        View dlogits) const;
   void gather_rows(View x, View rows, View y) const;
-  void combine_rows(View y, View slots, View probabilities, View experts, View x) const;
-  void combine_rows_backward(View dx, View y, View slots, View probabilities, View experts, View dy,
+  void combine_rows(View x, View slots, View probabilities, View experts, View y) const;
+  void combine_rows_backward(View dy, View x, View slots, View probabilities, View experts, View dx,
                              View dweights) const;
 
   void add(View a, View b, View y) const;

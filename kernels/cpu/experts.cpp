@@ -1,6 +1,5 @@
-/// The router of a mixture of experts, and the movement of rows to and from the experts. Everything
-/// moves each row a fixed number of times; the router's arithmetic, on N E elements, is negligible
-/// beside the experts' products.
+/// The router of a mixture of experts, and the movement of rows to and from the experts. The
+/// router's arithmetic, on N E elements, is negligible beside the experts' products.
 
 #include <fmt/format.h>
 
@@ -51,17 +50,17 @@ void gather_rows(Queue, In x, Indices rows, Out y) {
     std::copy_n(x.f32() + rows.i32()[i] * n.h, n.h, y.f32() + i * n.h);
 }
 
-void combine_rows(Queue, In y, Indices slots, In32 probabilities, Indices experts, Out x) {
-  const auto n = arguments::combine_rows(y, slots, probabilities, experts, x);
+void combine_rows(Queue, In x, Indices slots, In32 probabilities, Indices experts, Out y) {
+  const auto n = arguments::combine_rows(x, slots, probabilities, experts, y);
   want_inside("combine_rows", slots, -1, n.slots);
   if (n.experts > 0) want_inside("combine_rows", experts, 0, n.experts);
   for (std::int64_t row = 0; row < n.rows; ++row) {
-    float* const out = x.f32() + row * n.h;
+    float* const out = y.f32() + row * n.h;
     std::fill_n(out, n.h, 0.0F);
     for (std::int64_t j = 0; j < n.k; ++j) {
       const std::int32_t slot = slots.i32()[row * n.k + j];
       if (slot < 0) continue;
-      const float* const in = y.f32() + slot * n.h;
+      const float* const in = x.f32() + slot * n.h;
       const float weight =
           n.experts == 0 ? 1.0F
                          : probabilities.f32()[row * n.experts + experts.i32()[row * n.k + j]];
@@ -71,22 +70,22 @@ void combine_rows(Queue, In y, Indices slots, In32 probabilities, Indices expert
   }
 }
 
-void combine_rows_backward(Queue, In dx, In y, Indices slots, In32 probabilities, Indices experts,
-                           Out dy, Out32 dweights) {
+void combine_rows_backward(Queue, In dy, In x, Indices slots, In32 probabilities, Indices experts,
+                           Out dx, Out32 dweights) {
   const auto n =
-      arguments::combine_rows_backward(dx, y, slots, probabilities, experts, dy, dweights);
+      arguments::combine_rows_backward(dy, x, slots, probabilities, experts, dx, dweights);
   want_inside("combine_rows_backward", slots, -1, n.slots);
   want_inside("combine_rows_backward", experts, 0, n.experts);
   for (std::int64_t row = 0; row < n.rows; ++row) {
-    const float* const in = dx.f32() + row * n.h;
+    const float* const in = dy.f32() + row * n.h;
     for (std::int64_t j = row * n.k; j < (row + 1) * n.k; ++j) {
       const std::int32_t slot = slots.i32()[j];
       dweights.f32()[j] = 0;
       if (slot < 0) continue;
-      const float* const expert = y.f32() + slot * n.h;
+      const float* const expert = x.f32() + slot * n.h;
       dweights.f32()[j] = lane_sum(n.h, [&](std::int64_t i) { return in[i] * expert[i]; });
       const float weight = probabilities.f32()[row * n.experts + experts.i32()[j]];
-      float* const out = dy.f32() + slot * n.h;
+      float* const out = dx.f32() + slot * n.h;
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < n.h; ++i) out[i] = weight * in[i];
     }

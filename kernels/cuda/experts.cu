@@ -1,9 +1,9 @@
 /// The router of a mixture of experts, and the movement of rows to and from the experts.
 ///
 /// The router uses one thread per row: its N E elements are negligible beside the N h elements that
-/// move. The other kernels use one block per row. combine_rows writes each row once, after reading
-/// its k rows in order, so no atomics are needed and the results do not depend on the order in
-/// which blocks run.
+/// move. gather_rows and combine_rows use one block per row, combine_rows_backward one per choice.
+/// combine_rows writes each row once, after reading its k rows in order, so no atomics are needed
+/// and the results do not depend on the order in which blocks run.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -63,11 +63,11 @@ __device__ float weight_of(const float* probabilities, const std::int32_t* exper
 
 template <class T>
 __global__ void __launch_bounds__(threads)
-    combine_kernel(const T* y, const std::int32_t* slots, const float* probabilities,
-                   const std::int32_t* experts, T* x, arguments::Experts n) {
+    combine_kernel(const T* x, const std::int32_t* slots, const float* probabilities,
+                   const std::int32_t* experts, T* y, arguments::Experts n) {
   constexpr int size = per_vector<T>;
   const std::int64_t row = blockIdx.x;
-  T* const to = x + row * n.h;
+  T* const to = y + row * n.h;
   for (std::int64_t i = threadIdx.x; i * size < n.h + size - 1; i += threads) {
     const Cut cut = Cut::chunk<size>(i, to, n.h);
     float sum[size] = {};
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(threads)
       if (slot < 0) continue;
       const float weight = weight_of(probabilities, experts, row, j, n);
       const auto part =
-          Rows<const T>{y, n.h}.row(slot, n.h).template load<size>(cut.first, cut.count, T{});
+          Rows<const T>{x, n.h}.row(slot, n.h).template load<size>(cut.first, cut.count, T{});
 #pragma unroll
       for (int c = 0; c < size; ++c) sum[c] += weight * widen(part.at[c]);
     }
@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(threads)
 /// took aligned chunks, the order of the sum would depend on the address.
 template <class T>
 __global__ void __launch_bounds__(threads)
-    combine_backward_kernel(const T* dx, const T* y, const std::int32_t* slots,
-                            const float* probabilities, const std::int32_t* experts, T* dy,
+    combine_backward_kernel(const T* dy, const T* x, const std::int32_t* slots,
+                            const float* probabilities, const std::int32_t* experts, T* dx,
                             float* dweights, arguments::Experts n) {
   using Summed = BlockReduction<float, threads>;
   __shared__ typename Summed::Storage storage;
@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(threads)
   float dot = 0.0F;
   if (slot >= 0) {
     const float weight = weight_of(probabilities, experts, row, j, n);
-    const T *const upstream = dx + row * n.h, *const output = y + slot * n.h;
-    T* const to = dy + slot * n.h;
+    const T *const upstream = dy + row * n.h, *const output = x + slot * n.h;
+    T* const to = dx + slot * n.h;
     for (std::int64_t i = threadIdx.x; i < n.h; i += threads) {
       const float up = widen(upstream[i]);
       dot += up * widen(output[i]);
@@ -146,25 +146,25 @@ void gather_rows(Queue queue, In x, Indices rows, Out y) {
   });
 }
 
-void combine_rows(Queue queue, In y, Indices slots, In32 probabilities, Indices experts, Out x) {
-  const auto n = arguments::combine_rows(y, slots, probabilities, experts, x);
-  with_type_of(x.dtype, [&](auto type) {
+void combine_rows(Queue queue, In x, Indices slots, In32 probabilities, Indices experts, Out y) {
+  const auto n = arguments::combine_rows(x, slots, probabilities, experts, y);
+  with_type_of(y.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
     launch({"combine_rows", queue, blocks_of(n.rows), dim3(threads)}, combine_kernel<T>,
-           data_of<T>(y), slots.i32(), n.experts == 0 ? nullptr : probabilities.f32(),
-           experts.i32(), data_of<T>(x), n);
+           data_of<T>(x), slots.i32(), n.experts == 0 ? nullptr : probabilities.f32(),
+           experts.i32(), data_of<T>(y), n);
   });
 }
 
-void combine_rows_backward(Queue queue, In dx, In y, Indices slots, In32 probabilities,
-                           Indices experts, Out dy, Out32 dweights) {
+void combine_rows_backward(Queue queue, In dy, In x, Indices slots, In32 probabilities,
+                           Indices experts, Out dx, Out32 dweights) {
   const auto n =
-      arguments::combine_rows_backward(dx, y, slots, probabilities, experts, dy, dweights);
-  with_type_of(dx.dtype, [&](auto type) {
+      arguments::combine_rows_backward(dy, x, slots, probabilities, experts, dx, dweights);
+  with_type_of(dy.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
     launch({"combine_rows_backward", queue, blocks_of(n.rows * n.k), dim3(threads)},
-           combine_backward_kernel<T>, data_of<T>(dx), data_of<T>(y), slots.i32(),
-           probabilities.f32(), experts.i32(), data_of<T>(dy), dweights.f32(), n);
+           combine_backward_kernel<T>, data_of<T>(dy), data_of<T>(x), slots.i32(),
+           probabilities.f32(), experts.i32(), data_of<T>(dx), dweights.f32(), n);
   });
 }
 
