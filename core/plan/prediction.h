@@ -81,8 +81,8 @@ struct Predicted {
   /// replicas, starting with replica 0. If the run's results differ from those of a single-device
   /// run, the order helps to distinguish rounding errors from mistakes.
   std::function<SumOrder()> sum_order;
-  /// Sets the figures that depend on the data, such as the bytes that a router sends. Called on the
-  /// rank's thread at the end of the phase; unset if there are no such figures.
+  /// Sets bytes and peaks that depend on the data, such as the bytes that a router sends. Called on
+  /// the rank's thread at the end of the phase, when the trace already has the prediction's rest.
   std::function<void(Predicted&)> at_end;
 
   /// Returns the names of the figures that are not predicted, such as "all_reduce" or "peak

@@ -77,7 +77,7 @@ inline void check_expert_lesson(const Options& options, const ExpertFlags& flags
         "--ep {} with --experts-over tp: the ranks of --tp divide the experts; use --ep 1", ep));
   if (!over_tp && tp > 1)
     throw UsageError(
-        fmt::format("--tp {} with --experts-over dp: the other layers are data parallel; leave "
+        fmt::format("--tp {} with --experts-over dp: this mode has no tensor parallelism; leave "
                     "--tp out, or use --experts-over tp",
                     tp));
   if (const int n = over_tp ? tp : ep; experts % n != 0) {
@@ -95,8 +95,8 @@ inline void check_expert_lesson(const Options& options, const ExpertFlags& flags
         flags.top_k, experts, experts, flags.top_k < 1 ? 1 : experts));
   if (!(flags.capacity >= 0 && flags.capacity <= experts))
     throw UsageError(
-        fmt::format("--capacity {}: must be above 0, or 0 for dropless, and at most --experts {}; "
-                    "1.25 is common",
+        fmt::format("--capacity {}: the factor must be from 0 (dropless) to {}, the number of "
+                    "experts; 1.25 is common",
                     flags.capacity, experts));
   if (!(flags.balance >= 0 && flags.balance < 1e3))
     throw UsageError(fmt::format(

@@ -17,9 +17,9 @@ namespace lockstep {
 //
 // Expert parallelism (Lepikhin 2020, "GShard"): the ranks of the ep axis, which lies within the
 // data-parallel ranks, divide the experts of each layer among themselves. Each rank routes its own
-// tokens. One all-to-all brings them to the ranks that have their experts (dispatch), and a second
-// one brings the results back (combine). The backward pass uses the same two paths in reverse.
-// Everything else is data parallel.
+// tokens. A small all-to-all announces the numbers of rows. A second one brings the tokens to the
+// ranks that have their experts (dispatch), and a third brings the results back (combine). The
+// backward pass uses the latter two paths in reverse. Everything else is data parallel.
 
 /// The experts in place of a block's MLP, (b, s, h) -> (b, s, h). The result of a token that all
 /// its experts dropped is 0, so it passes the block through the residual connection alone.
@@ -122,8 +122,6 @@ class ExpertParallel : public ModelBuilder {
   std::unique_ptr<Layer> mlp(const LayerSite& site) const override {
     return std::make_unique<ExpertMlp>(site, moe_, log_);
   }
-
-  const MixtureOfExperts& moe() const { return moe_; }
 
  private:
   MixtureOfExperts moe_;

@@ -19,10 +19,14 @@ int main(int argc, char** argv) {
   bool quiet = false;
   lesson.build([&](const Options& options) -> std::shared_ptr<const ModelBuilder> {
     quiet = options.output.quiet;
-    log.set_replay(options.run.dp, options.run.microbatches.front());
+    if (options.output.parity) log.set_replay(options.run.dp, options.run.microbatches.front());
     const MixtureOfExperts moe = flags.settings(options);
     if (flags.over == "tp") return std::make_shared<const ExpertsOverTensorParallel>(moe, log);
     return std::make_shared<const ExpertParallel>(moe, log);
+  });
+  lesson.compare([&] {
+    log.end_replay();
+    return different_choices(log);
   });
   constexpr std::int64_t bucket = 200'000;
 
@@ -55,6 +59,7 @@ int main(int argc, char** argv) {
     lesson.finish(rank, model.parameters(), optimizer);
     if (lesson.options().platform.launch == Launch::mpi) collect_routing(rank, log);
     if (rank.id != 0) return;
+    // Every rank has recorded its routings: the last all-reduce needed its gradients.
     lesson.add_to_report(rank, "experts", load_json(rank.plan, moe, log));
     if (!quiet) print_load(rank.plan, moe, log);
   });

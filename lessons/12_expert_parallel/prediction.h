@@ -183,8 +183,8 @@ inline void set_routed_figures(Predicted& predicted, const Plan& plan, const Pla
   predicted.peak_bytes[MemoryCategory::communication] = buffers;
 }
 
-/// Predicts one step of one rank. Bytes and memory of the experts depend on the routing: once the
-/// phase is over, they are derived from the routing that happened.
+/// Predicts one step of one rank. Bytes and memory of the experts depend on the routing:
+/// Predicted::at_end derives them from the recorded routings.
 ///
 /// With experts over the tensor-parallel group, a layer has the four all-reduces of lesson 6, and a
 /// fifth for the gradients of N k probabilities.

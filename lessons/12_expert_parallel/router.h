@@ -16,9 +16,10 @@ namespace lockstep {
 /// token is Σ p_e expert_e(x) over its experts e, so the router learns through p.
 ///
 /// The load-balance loss is coefficient · E Σ f_i P_i, summed over layers and averaged over ranks
-/// and microbatches: f_i is the share of choices that fell on expert i, and P_i the mean of p_i. It
-/// is smallest if both are uniform. Its gradient takes a path of its own: f has no gradient, and
-/// P_i's goes directly to the router's probabilities, without passing through an expert.
+/// and microbatches: f_i is the share of choices that fell on expert i, and P_i the mean of p_i. If
+/// P is uniform, E Σ f_i P_i is 1; if the experts chosen most also have the highest P_i, it is
+/// larger. The gradient takes a path of its own: f has no gradient, and P_i's goes directly to the
+/// router's probabilities, without passing through an expert.
 class Router {
  public:
   struct Saved {
@@ -27,7 +28,9 @@ class Router {
     std::vector<std::int32_t> choices;  ///< `experts` on the host; empty on the meta device
     // Only on one device:
     std::vector<Flip> flips;
-    float closest = 1;  ///< the least distance of a choice from a tie
+    std::int64_t compared = 0;  ///< tokens whose choices were compared with a rank's
+    float closest = 1;  ///< over these, the smallest gap between the last chosen probability and
+                        ///< the next
   };
 
   Router(const LayerSite& site, const MixtureOfExperts& moe, RoutingLog& log)
@@ -79,12 +82,13 @@ class Router {
   void backward_weight(Stash& stash) { linear_.backward_weight(stash); }
   void collect(std::vector<Parameter*>& parameters) { linear_.collect(parameters); }
 
-  /// Records the microbatch, whose backward pass is done.
+  /// Records the microbatch's routing. Call this once, at the end of backward_input.
   void record(Saved& saved, const Routing& routing, const std::vector<std::int64_t>& sent,
               const std::vector<std::int64_t>& received) {
+    if (!log_.keeps_choices()) saved.choices.clear();
     if (calls_ != nullptr)
       calls_->push_back({std::move(saved.choices), routing.chosen, routing.kept, sent, received});
-    if (replays_) log_.add(saved.flips, saved.probabilities.shape()[0], saved.closest);
+    if (saved.compared > 0) log_.add(saved.flips, saved.compared, saved.closest);
     ++microbatches_;
   }
 
@@ -96,15 +100,17 @@ class Router {
 
   /// A choice of experts is not continuous: if two probabilities are nearly equal, a rounding error
   /// decides. On one device, finds the tokens for which the ranks chose other experts. In a
-  /// near-tie, takes the ranks' choice, so that the comparison of the runs stays meaningful.
+  /// near-tie, takes the ranks' choice, so that the comparison of the runs stays meaningful. Any
+  /// other difference is an error.
   void compare_with_ranks(Saved& saved, View gaps) {
-    std::vector<float> from_ties(static_cast<std::size_t>(gaps.elements()));
-    device_.compute.read(gaps, from_ties.data());
-    saved.closest = std::ranges::min(from_ties);
     const RoutingLog::Recorded theirs = log_.recorded(layer_, microbatches_);
     if (theirs.routing == nullptr || theirs.routing->choices.size() != saved.choices.size()) return;
+    std::vector<float> from_ties(static_cast<std::size_t>(gaps.elements()));
+    device_.compute.read(gaps, from_ties.data());
+    saved.compared = gaps.elements();
+    saved.closest = std::ranges::min(from_ties);
     const std::int64_t k = moe_.top_k;
-    const float near = is_narrow(ops_.dtype()) ? 2e-2F : 1e-4F;
+    const float near = near_tie(ops_.dtype());
     std::vector<float> probabilities;
     for (std::int64_t token = 0; token < saved.probabilities.shape()[0]; ++token) {
       const std::span mine{saved.choices.data() + token * k, static_cast<std::size_t>(k)};

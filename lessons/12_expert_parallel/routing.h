@@ -27,9 +27,9 @@ struct MixtureOfExperts {
   SyntheticRouting synthetic = SyntheticRouting::balanced;  ///< used on the meta device only
   std::uint64_t seed = 1;                                   ///< of the synthetic routing
 
-  /// Returns the most choices that an expert accepts from T tokens, ⌈capacity_factor k T / E⌉. The
-  /// T tokens are those of one microbatch on one rank. Without a capacity, all T tokens may choose
-  /// one expert.
+  /// Returns an expert's capacity for T tokens, ⌈capacity_factor k T / E⌉: the choices that it
+  /// accepts. The T tokens are those of one microbatch on one rank. Without a capacity factor, all
+  /// T tokens may choose one expert.
   std::int64_t capacity(std::int64_t tokens) const {
     if (capacity_factor == 0) return tokens;
     const double share = capacity_factor * top_k * static_cast<double>(tokens) / experts;

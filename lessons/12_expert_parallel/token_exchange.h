@@ -35,8 +35,8 @@ class TokenExchange {
   struct Rows {
     std::vector<std::int64_t> sent, received;  ///< by member
     std::vector<std::int64_t> of_expert;       ///< received, by local expert
-    Tensor by_expert;  ///< for each row in order of the experts: its place as received
-    Tensor by_sender;  ///< for each row as received: its place in order of the experts
+    Tensor by_expert;  ///< for each row in order of the experts: its index in order of arrival
+    Tensor by_sender;  ///< for each row in order of arrival: its index in order of the experts
     std::int64_t total() const {
       return std::accumulate(received.begin(), received.end(), std::int64_t{0});
     }

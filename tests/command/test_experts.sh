@@ -29,8 +29,8 @@ for launch in "$@"; do
     lesson --launch "$launch" --steps 6 $flags
     claim "$flags ($launch) ends well" ended 0
     claim "$flags ($launch): bytes and memory are as predicted" as_predicted
-    claim "$flags ($launch) tells its parity" says 'parity with one device over 6 steps'
-    claim "$flags ($launch) tells how close the choices were to a tie" shows '^routing: '
+    claim "$flags ($launch) prints its parity" says 'parity with one device over 6 steps'
+    claim "$flags ($launch) prints how close the choices were to a tie" shows '^routing: '
     claim "$flags ($launch): the load of each expert and layer" shows '^  1  .* -> '
   done
 done
@@ -81,7 +81,7 @@ lesson_refuses --experts 0 -- '--experts 0' 'use --experts 1'
 lesson_refuses --experts many -- '--experts many'
 lesson_refuses --top-k 9 -- '--top-k 9 with --experts 8' 'use --top-k 8'
 lesson_refuses --top-k 0 -- '--top-k 0 with --experts 8' 'use --top-k 1'
-lesson_refuses --capacity 9 -- '--capacity 9' 'at most --experts 8'
+lesson_refuses --capacity 9 -- '--capacity 9' 'from 0 (dropless) to 8'
 lesson_refuses --balance -1 -- '--balance -1' 'at least 0'
 lesson_refuses --routing zipf -- '--routing zipf' 'use --device meta, or --routing learned'
 lesson_refuses --routing random -- '--routing' 'learned, balanced, zipf'

@@ -98,10 +98,9 @@ TEST_CASE("one expert without a choice is the dense MLP, to the last bit") {
   SoloDevice device;
   Gpt with{sparse, sparse.place(0), device}, without{dense, dense.place(0), device};
   const auto twin = [&](const Parameter& parameter) -> Parameter& {  // of the dense model
-    const int slot = parameter.order % orders_of_a_unit;
     if (!is_expert(parameter.order)) return without.parameter(parameter.order);
-    return without.parameter(parameter.order - slot + static_cast<int>(BlockSlot::fc_weight) +
-                             slot - static_cast<int>(ExpertSlot::fc_weight));
+    return without.parameter(parameter.order + static_cast<int>(BlockSlot::fc_weight) -
+                             static_cast<int>(ExpertSlot::fc_weight));
   };
   const auto is_router = [](const Parameter& parameter) {
     return parameter.order % orders_of_a_unit == static_cast<int>(ExpertSlot::router);
@@ -241,7 +240,7 @@ TEST_CASE("impossible settings: the message names the flags and the nearest valu
   CHECK(complaint({"--top-k", "9"}) ==
         "--top-k 9 with --experts 8: a token goes to at least 1 and at most 8 experts; use "
         "--top-k 8");
-  CHECK(complaint({"--capacity", "-1"}).starts_with("--capacity -1: must be above 0"));
+  CHECK(complaint({"--capacity", "-1"}).starts_with("--capacity -1: the factor must be from 0"));
   CHECK(complaint({"--balance", "-1"}).starts_with("--balance -1: a coefficient is at least 0"));
   CHECK(complaint({"--routing", "zipf"}) ==
         "--routing zipf: only the meta device needs it; use --device meta, or --routing learned");

@@ -198,6 +198,53 @@ TEST_CASE("a choice that differs from the ranks' is reported; in a tie, one devi
   }
 }
 
+TEST_CASE(
+    "one device compares its choices only with recorded ones, and only until the replay ends") {
+  ExpertRun run{2, 2, {.experts = 4, .top_k = 1}};
+  run.options.run.steps = 1;
+  // In this model, all experts are equally probable, so one device would take any recorded choice.
+  const auto train_tied = [&] {
+    const Plan plan = run.options.plan_of_one_device();
+    SoloDevice device;
+    Gpt model{plan, plan.place(0), device};
+    for (Parameter* parameter : model.parameters())
+      if (parameter->order % orders_of_a_unit == static_cast<int>(ExpertSlot::router))
+        std::fill_n(parameter->value.f32(), parameter->value.elements(), 0.0F);
+    accumulate_gradients(
+        model, copies_corpus(run.options.run.model).batch(1, 0, {.microbatches = 2, .size = 4}));
+  };
+  const auto train_ranks = [&] {
+    CHECK(on_all(run.options, [&](Rank& rank) {
+            std::string wrong;
+            train_experts(rank, run, wrong);
+            return wrong;
+          }) == "");
+  };
+  train_tied();  // no rank has recorded anything
+  CHECK(run.log->compared() == 0);
+  train_ranks();
+  CHECK(run.log->calls(0, 0).front().choices.size() == 4 * 24);
+  run.log->end_replay();
+  train_tied();
+  CHECK(run.log->compared() == 0);
+  CHECK(run.log->flips().empty());
+
+  run.settle(/*replayed=*/false);
+  train_ranks();
+  CHECK(run.log->calls(0, 0).front().choices.empty());
+  CHECK(run.log->calls(0, 0).front().chosen.size() == 4);
+}
+
+TEST_CASE("a choice that differs without a near-tie is a difference; a near-tie is none") {
+  RoutingLog log;
+  log.add({{.distance = 1e-7F, .adopted = true}}, 96, 1e-7F);
+  CHECK(different_choices(log) == "");
+  log.add({{.distance = 0.1F}, {.distance = 0.2F}}, 96, 1e-7F);
+  CHECK(different_choices(log) ==
+        "for 2 of 192 choices (tokens x layers), the ranks and one device chose different experts, "
+        "and not because of a near-tie");
+}
+
 TEST_CASE("synthetic routings: k choices per token, equal or by popularity") {
   for (const int experts : {1, 3, 8, 64})
     for (const int k : {1, 2, experts}) {

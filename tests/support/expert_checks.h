@@ -32,10 +32,10 @@ struct ExpertRun {
     options.platform.clock = Clock::modelled(Cluster::load("classroom"));
     settle();
   }
-  /// Call this after changing the options.
-  void settle() {
+  /// Call this after changing the options. `replayed`: one device will replay the run.
+  void settle(bool replayed = true) {
     log = std::make_unique<RoutingLog>();
-    log->set_replay(options.run.dp, options.run.microbatches.front());
+    if (replayed) log->set_replay(options.run.dp, options.run.microbatches.front());
     moe.batch_tokens = static_cast<std::int64_t>(options.run.batch) * options.run.model.sequence;
     if (options.run.tp > 1)
       options.run.builder = std::make_shared<const ExpertsOverTensorParallel>(moe, *log);

@@ -194,31 +194,43 @@ inline std::string load_json(const Plan& plan, const MixtureOfExperts& moe, Rout
   return fmt::format("[{}]", fmt::join(layers, ","));
 }
 
-/// Reports the tokens for which the ranks and one device chose different experts.
+/// Describes the choices, other than near-ties, that differ from one device's. Empty if there are
+/// none.
+inline std::string different_choices(const RoutingLog& log) {
+  const auto others = std::ranges::count(log.flips(), false, &Flip::adopted);
+  if (others == 0) return "";
+  return fmt::format(
+      "for {} of {} choices (tokens x layers), the ranks and one device chose different experts, "
+      "and not because of a near-tie",
+      others, log.compared());
+}
+
+/// Reports how the ranks' choices and one device's compare.
 inline void print_flips(const RoutingLog& log) {
   if (log.compared() == 0) return;
-  if (log.flips().empty()) {
-    fmt::print(
-        "routing: the ranks and one device chose the same experts for all {} tokens; the closest "
-        "choice was {:.1e} from a tie\n",
-        log.compared(), log.closest());
-    return;
-  }
-  std::int64_t ties = 0, others = 0;
+  std::int64_t ties = 0;
   Flip worst;  // among the near-ties
   for (const Flip& flip : log.flips()) {
-    ++(flip.adopted ? ties : others);
-    if (flip.adopted && flip.distance >= worst.distance) worst = flip;
+    if (!flip.adopted) continue;
+    ++ties;
+    if (flip.distance >= worst.distance) worst = flip;
   }
+  if (log.flips().empty())
+    fmt::print(
+        "routing: the ranks and one device chose the same experts for all {} choices (tokens x "
+        "layers){}\n",
+        log.compared(),
+        log.closest() < 1 ? fmt::format("; the closest was {:.1e} from a tie", log.closest()) : "");
   if (ties > 0)
     fmt::print(
-        "routing: for {} of {} tokens, rounding decided between two experts, and the ranks and one "
-        "device chose differently (probabilities at most {:.1e} apart: rank {}, layer {}, "
+        "routing: for {} of {} choices (tokens x layers), rounding decided between two experts, "
+        "and the ranks and one device chose differently (probabilities {}: rank {}, layer {}, "
         "microbatch {}, token {}); one device took the ranks' choice\n",
-        ties, log.compared(), worst.distance, worst.replica, worst.layer, worst.call, worst.token);
-  if (others > 0)
-    fmt::print("routing: for {} of {} tokens, the ranks and one device chose different experts\n",
-               others, log.compared());
+        ties, log.compared(),
+        worst.distance > 0 ? fmt::format("at most {:.1e} apart", worst.distance) : "equal",
+        worst.replica, worst.layer, worst.call, worst.token);
+  if (const std::string others = different_choices(log); !others.empty())
+    fmt::print("routing: {}\n", others);
 }
 
 }  // namespace lockstep
