@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/base/error.h"
 
@@ -38,20 +37,39 @@ std::size_t Schedule::action_count() const {
 }
 
 std::vector<int> linear_placement(int ranks) {
-  std::vector<int> rank_of_stage(static_cast<std::size_t>(ranks));
-  std::iota(rank_of_stage.begin(), rank_of_stage.end(), 0);
+  return loop_placement(ranks, ranks);
+}
+
+std::vector<int> loop_placement(int ranks, int stages) {
+  std::vector<int> rank_of_stage;
+  for (int stage = 0; stage < stages; ++stage) rank_of_stage.push_back(stage % ranks);
   return rank_of_stage;
 }
 
-Schedule one_stage_per_rank(std::string name, int stages, int microbatches) {
+std::vector<int> v_placement(int ranks) {
+  std::vector<int> rank_of_stage;
+  for (int stage = 0; stage < 2 * ranks; ++stage)
+    rank_of_stage.push_back(std::min(stage, 2 * ranks - 1 - stage));
+  return rank_of_stage;
+}
+
+Schedule empty_schedule(std::string name, std::vector<int> rank_of_stage, int microbatches) {
+  const int stages = static_cast<int>(rank_of_stage.size());
   if (stages < 1 || microbatches < 1)
     throw ScheduleError(
         fmt::format("{}: {} stages and {} microbatches; a schedule needs at least 1 of each", name,
                     stages, microbatches));
-  Schedule schedule{std::move(name), stages, stages, microbatches, {}, {}};
-  schedule.rank_of_stage = linear_placement(stages);
-  schedule.actions.resize(static_cast<std::size_t>(stages));
-  return schedule;
+  const int ranks = 1 + *std::ranges::max_element(rank_of_stage);
+  return {.name = std::move(name),
+          .ranks = ranks,
+          .stages = stages,
+          .microbatches = microbatches,
+          .rank_of_stage = std::move(rank_of_stage),
+          .actions = std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
+}
+
+Schedule one_stage_per_rank(std::string name, int stages, int microbatches) {
+  return empty_schedule(std::move(name), linear_placement(std::max(stages, 0)), microbatches);
 }
 
 int peak_live_microbatches(const Schedule& schedule, int rank) {

@@ -43,9 +43,16 @@ struct Schedule {
 
 /// Returns the placement, (ranks), with stage i on rank i.
 std::vector<int> linear_placement(int ranks);
+/// Returns the placement, (stages), with stage i on rank i mod p: the stages go around the ranks.
+std::vector<int> loop_placement(int ranks, int stages);
+/// Returns the placement, (2 p), with stages 0 to p - 1 down the ranks and p to 2 p - 1 up again,
+/// so that rank 0 has the first stage and the last.
+std::vector<int> v_placement(int ranks);
 
-/// Returns a schedule with stage i on rank i and empty action lists, for generators to fill. Throws
-/// ScheduleError for fewer than one stage or microbatch.
+/// Returns a schedule with this placement and empty action lists, for generators to fill. It has as
+/// many ranks as the placement uses. Throws ScheduleError for fewer than one stage or microbatch.
+Schedule empty_schedule(std::string name, std::vector<int> rank_of_stage, int microbatches);
+/// Returns an empty schedule with stage i on rank i.
 Schedule one_stage_per_rank(std::string name, int stages, int microbatches);
 
 /// Returns the peak number of live microbatches on `rank`, summed over its stages, for a valid

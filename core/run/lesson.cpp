@@ -95,6 +95,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   RunConfig& run = options.run;
   for (const auto& check : checks_) check(options);
   if (builder_) run.builder = builder_(options);
+  if (placement_) run.rank_of_stage = placement_(options);
   if (info_.trains) {
     options.plan().validate();
     if (!under_mpi()) check_memory(options, available_memory());

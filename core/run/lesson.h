@@ -68,6 +68,13 @@ class Lesson {
   /// nothing if the runs agree. A difference fails the parity check.
   void compare(std::function<std::string()> difference) { difference_ = std::move(difference); }
 
+  /// Sets where the pipeline's stages are if a rank has several; by default, stage i is on rank i
+  /// of the pipeline. `placement` is called after the flags are parsed, and returns
+  /// Plan::rank_of_stage.
+  void place_stages(std::function<std::vector<int>(const Options&)> placement) {
+    placement_ = std::move(placement);
+  }
+
   /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's
   /// exit code: 0 for success, 1 if the run failed, 2 if the flags asked for something impossible.
   int run(const std::function<void(Rank&)>& body);
@@ -132,6 +139,7 @@ class Lesson {
   std::vector<std::function<void(const Options&)>> checks_;
   std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder_;
   std::function<std::string()> difference_;
+  std::function<std::vector<int>(const Options&)> placement_;
   std::unique_ptr<Options> options_;
   std::unique_ptr<Corpus> corpus_;
   std::unique_ptr<ActiveRun> active_;

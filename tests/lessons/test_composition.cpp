@@ -24,14 +24,7 @@ namespace {
 /// A looped breadth-first schedule with two stages per rank: each rank runs its first stage for all
 /// microbatches, then its second.
 Schedule looped(int ranks, int microbatches) {
-  Schedule schedule{.name = "looped",
-                    .ranks = ranks,
-                    .stages = 2 * ranks,
-                    .microbatches = microbatches,
-                    .rank_of_stage = {},
-                    .actions = std::vector<std::vector<Action>>(static_cast<std::size_t>(ranks))};
-  for (int stage = 0; stage < schedule.stages; ++stage)
-    schedule.rank_of_stage.push_back(stage % ranks);
+  Schedule schedule = empty_schedule("looped", loop_placement(ranks, 2 * ranks), microbatches);
   for (int rank = 0; rank < ranks; ++rank) {
     auto& actions = schedule.actions[static_cast<std::size_t>(rank)];
     for (const int stage : {rank, rank + ranks})

@@ -14,43 +14,15 @@
 /// schedules are bitwise identical to those of one device.
 namespace lockstep {
 
-/// Places stage s on rank s mod p, as in interleaved 1F1B.
-inline std::vector<int> loop_placement(int ranks, int stages) {
-  std::vector<int> rank_of_stage;
-  for (int stage = 0; stage < stages; ++stage) rank_of_stage.push_back(stage % ranks);
-  return rank_of_stage;
-}
-
-/// Places 2 p stages down the ranks and up again, as in ZB-V: the first and the last share rank 0.
-inline std::vector<int> v_placement(int ranks) {
-  std::vector<int> rank_of_stage;
-  for (int stage = 0; stage < 2 * ranks; ++stage)
-    rank_of_stage.push_back(std::min(stage, 2 * ranks - 1 - stage));
-  return rank_of_stage;
-}
-
 /// The backward passes that are split into I and W.
 enum class Split { none, all, some };
-
-/// Returns a schedule with this placement and empty action lists. It has as many ranks as the
-/// placement uses.
-inline Schedule placed(std::string name, std::vector<int> rank_of_stage, int microbatches) {
-  Schedule schedule;
-  schedule.name = std::move(name);
-  schedule.ranks = 1 + *std::ranges::max_element(rank_of_stage);
-  schedule.stages = static_cast<int>(rank_of_stage.size());
-  schedule.microbatches = microbatches;
-  schedule.rank_of_stage = std::move(rank_of_stage);
-  schedule.actions.resize(static_cast<std::size_t>(schedule.ranks));
-  return schedule;
-}
 
 /// GPipe, chunk by chunk: all forward passes run stage by stage, followed by all backward passes.
 /// With `split`, a stage's weight gradients follow all of its input gradients.
 inline Schedule chunk_by_chunk(std::vector<int> rank_of_stage, int microbatches,
                                bool split = false) {
-  Schedule schedule = placed(split ? "chunk by chunk, split" : "chunk by chunk",
-                             std::move(rank_of_stage), microbatches);
+  Schedule schedule = empty_schedule(split ? "chunk by chunk, split" : "chunk by chunk",
+                                     std::move(rank_of_stage), microbatches);
   const auto add = [&](Op op, int stage) {
     const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
     for (int i = 0; i < microbatches; ++i)
@@ -69,7 +41,7 @@ inline Schedule chunk_by_chunk(std::vector<int> rank_of_stage, int microbatches,
 /// (B computes both). Forward passes need not run in ascending order.
 inline Schedule random_ascending(std::mt19937& random, std::vector<int> rank_of_stage,
                                  int microbatches, Split split) {
-  Schedule schedule = placed("random ascending", std::move(rank_of_stage), microbatches);
+  Schedule schedule = empty_schedule("random ascending", std::move(rank_of_stage), microbatches);
   const auto stages = static_cast<std::size_t>(schedule.stages);
   const auto pick = [&](std::size_t count) {
     return std::uniform_int_distribution<std::size_t>{0, count - 1}(random);

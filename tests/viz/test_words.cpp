@@ -168,7 +168,8 @@ TEST_CASE("the trace, the simulator and the series agree on the bubble") {
 
   // With the original run's settings, the lab computes the same bubble.
   const LabQuestion question = question_from(timeline, 4);
-  CHECK(question.stages == 4);
+  CHECK(question.size().stages() == 4);
+  CHECK(question.schedule->name == "1F1B");
   CHECK(question.microbatches == 8);
   CHECK(question.boundary_bytes == 16384);
   LabQuestion same = question;
@@ -216,7 +217,7 @@ TEST_CASE("the lab simulates no more than it can within a frame, and says so") {
   CHECK(large.limits == "the run's 2 stages, 2000001 microbatches are too many: 2, 2048 here");
   CHECK(answer(large).schedule.microbatches == 2048);
   const int most = std::numeric_limits<int>::max();
-  CHECK(question_of(most, most, ms).stages * question_of(most, most, ms).microbatches ==
+  CHECK(question_of(most, most, ms).ranks * question_of(most, most, ms).microbatches ==
         most_lab_actions);
   const LabQuestion slow = question_of(1, 7, latest_time);
   CHECK(slow.measured.empty());
@@ -224,12 +225,27 @@ TEST_CASE("the lab simulates no more than it can within a frame, and says so") {
 }
 
 TEST_CASE("the lab's textbook answers") {
-  LabQuestion question{.schedule = LabSchedule::gpipe, .stages = 4, .microbatches = 12};
+  LabQuestion question{.schedule = find_schedule("GPipe"), .ranks = 4, .microbatches = 12};
   CHECK(answer(question).simulation.bubble == doctest::Approx(3.0 / 15));
   CHECK(answer(question).most_live == 12);
-  question.schedule = LabSchedule::one_f_one_b;
+  CHECK(answer(question).formula == doctest::Approx(3.0 / 15));
+  question.schedule = find_schedule("1F1B");
   CHECK(answer(question).simulation.bubble == doctest::Approx(3.0 / 15));
   CHECK(answer(question).most_live == 4);
+  question.schedule = find_schedule("interleaved 1F1B");
+  question.chunks = 2;
+  CHECK(answer(question).simulation.bubble == doctest::Approx(3.0 / 27));
+  CHECK(answer(question).formula == doctest::Approx(3.0 / 27));
+  CHECK(answer(question).most_live == 5.5);
+
+  // The same model, measured with another number of stages.
+  question.measured.assign(4, {.forward = ms, .backward = 2 * ms});
+  CHECK(answer(question).simulation.bubble == doctest::Approx(3.0 / 27));
+  for (const auto& [schedule, chunks] : lab_schedules(question)) {
+    question.schedule = schedule;
+    question.chunks = chunks;
+    CHECK(answer(question).simulation.bubble == doctest::Approx(answer(question).formula));
+  }
 }
 
 TEST_CASE("no memory peak is lost between pixels") {

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "core/base/error.h"
 #include "core/time/cluster_file.h"
 #include "core/trace/analysis.h"
-#include "lessons/08_gpipe/gpipe.h"
-#include "lessons/09_1f1b/one_f_one_b.h"
 
 namespace lockstep::viz {
 namespace {
@@ -62,12 +61,47 @@ bool fits(const LabQuestion& question) {
 /// Reduces a question to a size that the lab can simulate within a frame, and records the reduction
 /// in the question.
 void limit(LabQuestion& question, std::int64_t stages, std::int64_t microbatches) {
-  const int most = most_lab_actions / question.stages;
+  const int here = question.size().stages();
+  const int most = most_lab_actions / here;
   question.microbatches = static_cast<int>(std::clamp<std::int64_t>(microbatches, 1, most));
-  if (stages > question.stages || microbatches > most) {
+  if (stages > here || microbatches > most) {
     question.limits = fmt::format("the run's {} stages, {} microbatches are too many: {}, {} here",
-                                  stages, microbatches, question.stages, question.microbatches);
+                                  stages, microbatches, here, question.microbatches);
   }
+}
+
+/// Sets the run's schedule, and divides its stages among ranks. Without a schedule that the lessons
+/// generate, or if it does not fit the stages, asks about 1F1B with one stage per rank.
+void set_schedule(LabQuestion& question, const std::string& name, int stages, int stages_of_rank) {
+  question.ranks = stages;
+  const KnownSchedule* known = find_schedule(name);
+  if (known == nullptr || stages % std::max(stages_of_rank, 1) != 0) return;
+  const PipelineSize size{stages / stages_of_rank, stages_of_rank, question.microbatches};
+  if (!refusal(*known, size).empty()) return;
+  question.schedule = known;
+  question.ranks = size.ranks;
+  question.chunks = size.chunks;
+}
+
+/// Returns the times of `stages` equal parts of the model whose stages took these times.
+std::vector<StageTimes> divided(const std::vector<StageTimes>& measured, int stages) {
+  const auto count = static_cast<double>(measured.size());
+  const auto sum = [&](int stage, Picoseconds StageTimes::*time) {
+    const double first = stage * count / stages, last = (stage + 1) * count / stages;
+    double total = 0;
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      const auto start = static_cast<double>(i);
+      const double share = std::min(last, start + 1) - std::max(first, start);
+      if (share > 1e-9) total += share * static_cast<double>(measured[i].*time);
+    }
+    return static_cast<Picoseconds>(total);
+  };
+  std::vector<StageTimes> times;
+  for (int stage = 0; stage < stages; ++stage)
+    times.push_back({sum(stage, &StageTimes::forward), sum(stage, &StageTimes::backward),
+                     sum(stage, &StageTimes::backward_input),
+                     sum(stage, &StageTimes::backward_weight)});
+  return times;
 }
 
 }  // namespace
@@ -81,6 +115,7 @@ LabQuestion question_from(const Timeline& timeline, int step) {
   };
   std::vector<StageMeans> means;
   std::int64_t stages = 0, microbatches = 0;
+  std::set<int> of_first_rank;  // its stages
   for (const auto& rank : timeline.ranks()) {
     for (const auto& lane : rank->lanes) {
       for (const SpanRow& row : lane->rows(Band::action)) {
@@ -94,6 +129,7 @@ LabQuestion question_from(const Timeline& timeline, int step) {
           if (means.size() <= stage) means.resize(stage + 1);
           stages = std::max(stages, std::int64_t{span->stage} + 1);
           microbatches = std::max(microbatches, std::int64_t{span->microbatch} + 1);
+          if (rank == timeline.ranks().front()) of_first_rank.insert(span->stage);
           const Picoseconds time = span->duration();
           if (span->category == Category::forward) means[stage].forward.add(time);
           if (span->category == Category::backward) means[stage].backward.add(time);
@@ -104,18 +140,18 @@ LabQuestion question_from(const Timeline& timeline, int step) {
     }
   }
   if (means.size() < 2) return question;
-  question.stages = static_cast<int>(means.size());
+  set_schedule(question, timeline.prediction(last->step).schedule, static_cast<int>(means.size()),
+               static_cast<int>(of_first_rank.size()));
   limit(question, stages, microbatches);
-  const std::string& schedule = timeline.prediction(last->step).schedule;
-  if (schedule.find("pipe") != std::string::npos || schedule.find("Pipe") != std::string::npos) {
-    question.schedule = LabSchedule::gpipe;
-  }
   Mean forward, backward;
   for (const StageMeans& stage : means) {
     StageTimes times;
     times.forward = stage.forward.value();
+    const bool halves = stage.input.count > 0 && stage.weight.count > 0;
     times.backward = stage.backward.count > 0 ? stage.backward.value()
                                               : stage.input.value() + stage.weight.value();
+    times.backward_input = halves ? stage.input.value() : times.backward / 2;
+    times.backward_weight = halves ? stage.weight.value() : times.backward - times.backward / 2;
     forward.add(times.forward);
     backward.add(times.backward);
     question.measured.push_back(times);
@@ -129,20 +165,43 @@ LabQuestion question_from(const Timeline& timeline, int step) {
   return question;
 }
 
+std::vector<std::pair<const KnownSchedule*, int>> lab_schedules(const LabQuestion& question) {
+  std::vector<std::pair<const KnownSchedule*, int>> fitting;
+  for (const KnownSchedule& known : known_schedules())
+    for (const int chunks : {question.chunks, known.least_chunks})
+      if (refusal(known, {question.ranks, chunks, question.microbatches}).empty()) {
+        fitting.emplace_back(&known, chunks);
+        break;
+      }
+  return fitting;
+}
+
 LabAnswer answer(const LabQuestion& question) {
-  const int p = question.stages, m = question.microbatches;
+  const PipelineSize size = question.size();
+  const KnownSchedule& known = *question.schedule;
+  const Picoseconds forward = question.forward, backward = question.backward;
   LabAnswer result;
-  result.schedule = question.schedule == LabSchedule::gpipe ? gpipe(p, m) : one_f_one_b(p, m);
+  result.schedule = known.generate(size);
   PipelineTimes times;
-  times.stages = question.measured;
-  if (times.stages.empty()) {
-    times.stages.assign(static_cast<std::size_t>(p), {question.forward, question.backward, 0, 0});
-  }
+  times.stages = divided(
+      question.measured.empty()
+          ? std::vector<StageTimes>(static_cast<std::size_t>(question.ranks),
+                                    {forward, backward, backward / 2, backward - backward / 2})
+          : question.measured,
+      size.stages());
   times.boundary_bytes = question.boundary_bytes;
   times.cluster = question.cluster;
   result.simulation = simulate(result.schedule, times);
-  result.formula = static_cast<double>(p - 1) / (m + p - 1);
-  result.most_live = peak_live_microbatches(result.schedule, 0);
+  StageTimes work;  // of a rank, on average
+  for (const StageTimes& stage : times.stages) {
+    work.forward += stage.forward / size.ranks;
+    work.backward += stage.backward / size.ranks;
+    work.backward_input += stage.backward_input / size.ranks;
+    work.backward_weight += stage.backward_weight / size.ranks;
+  }
+  result.formula = bubble_of(known, size, work);
+  result.words = known.formula(size);
+  result.most_live = static_cast<double>(peak_live_microbatches(result.schedule, 0)) / size.chunks;
   return result;
 }
 

@@ -5,23 +5,24 @@
 
 #include "core/pipeline/simulator.h"
 #include "core/trace/timeline.h"
+#include "lessons/schedules/registry.h"
 
 namespace lockstep::viz {
 
-/// The schedules that the lab can simulate.
-enum class LabSchedule : std::uint8_t { gpipe, one_f_one_b };
-
 /// The input of a what-if simulation: a schedule, its size and the cost of its actions.
 struct LabQuestion {
-  LabSchedule schedule = LabSchedule::one_f_one_b;
-  int stages = 4;
+  const KnownSchedule* schedule = find_schedule("1F1B");
+  int ranks = 4;
+  int chunks = 1;  ///< stages per rank
   int microbatches = 8;
   Picoseconds forward = 1'000'000'000;   ///< mean per stage and microbatch
   Picoseconds backward = 2'000'000'000;  ///< mean, both halves together
-  std::vector<StageTimes> measured{};    ///< means per stage, if taken from a run
+  std::vector<StageTimes> measured{};    ///< means per stage of a run, which may have other chunks
   std::int64_t boundary_bytes = 0;       ///< bytes sent across each stage boundary per microbatch
   Cluster cluster{};
   std::string limits{};  ///< how this differs from the run, which is too large; "" if it does not
+
+  PipelineSize size() const { return {ranks, chunks, microbatches}; }
 };
 
 /// The largest product of microbatches and stages that the lab simulates and draws within a frame.
@@ -31,9 +32,14 @@ constexpr int most_lab_actions = 4096;
 struct LabAnswer {
   Schedule schedule;
   Simulation simulation;
-  double formula = 0;  ///< (p - 1) / (m + p - 1)
-  int most_live = 0;   ///< peak number of live microbatches on rank 0
+  double formula = 0;    ///< the bubble for equal stages and free messages
+  std::string words;     ///< the formula
+  double most_live = 0;  ///< peak number of live microbatches on rank 0, in whole microbatches
 };
+
+/// Returns the schedules that the question's ranks can run, each with its number of chunks: the
+/// question's or, if the schedule does not take this number, the least that it takes.
+std::vector<std::pair<const KnownSchedule*, int>> lab_schedules(const LabQuestion& question);
 
 /// Builds a question from a step of the timeline: its stages, microbatches, schedule, mean times
 /// per stage, message size and cluster. Uses textbook values (backward = 2 forward) if the step has

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int most_microbatches = 64;
 constexpr float slider_width = 210;
+constexpr float schedule_width = 170;
 constexpr float name_width = 52;
 constexpr float most_row = 40;
 constexpr float row_gap = 3;
@@ -33,7 +34,12 @@ void LabView::refresh(const Timeline& timeline) {
   LabQuestion fresh = question_from(timeline, step);
   if (touched_) {
     fresh.microbatches = question_.microbatches;
-    fresh.schedule = question_.schedule;
+    if (const auto fitting = lab_schedules(fresh);
+        std::ranges::count(fitting, question_.schedule,
+                           [](const auto& each) { return each.first; }) > 0) {
+      fresh.schedule = question_.schedule;
+      fresh.chunks = question_.chunks;
+    }
   }
   run_ = timeline.run().run;
   phase_ = timeline.prediction(step).phase;
@@ -61,26 +67,26 @@ void LabView::draw_controls(const Painter& painter, const Rect& rect) {
   const Look& look = painter.look();
   bool changed = false;
   ImGui::PushFont(look.small);
-  const auto choice = [&](const char* name, LabSchedule schedule) {
-    const bool chosen = question_.schedule == schedule;
-    if (chosen) ImGui::PushStyleColor(ImGuiCol_Button, faded(colours::accent, 0.45f));
-    if (ImGui::Button(name)) {
-      question_.schedule = schedule;
-      changed = true;
-    }
-    if (chosen) ImGui::PopStyleColor();
-    ImGui::SameLine(0, painter.px(6));
-  };
   ImGui::SetCursorScreenPos({rect.left, rect.top});
-  choice("GPipe", LabSchedule::gpipe);
-  choice("1F1B", LabSchedule::one_f_one_b);
+  ImGui::SetNextItemWidth(std::min(painter.px(schedule_width), rect.width() / 3));
+  if (ImGui::BeginCombo("##schedule", std::string{question_.schedule->name}.c_str())) {
+    for (const auto& [schedule, chunks] : lab_schedules(question_)) {
+      const bool chosen = question_.schedule == schedule;
+      if (ImGui::Selectable(std::string{schedule->name}.c_str(), chosen)) {
+        question_.schedule = schedule;
+        question_.chunks = chunks;
+        changed = true;
+      }
+    }
+    ImGui::EndCombo();
+  }
   ImGui::SameLine(0, painter.px(14));
   ImGui::SetNextItemWidth(std::min(painter.px(slider_width), rect.width() / 3));
   changed |= ImGui::SliderInt("##microbatches", &question_.microbatches, 1, most_microbatches,
                               "%d microbatches", ImGuiSliderFlags_AlwaysClamp);
   ImGui::SameLine(0, painter.px(14));
   ImGui::AlignTextToFramePadding();
-  ImGui::TextUnformatted(fmt::format("{} stages", question_.stages).c_str());
+  ImGui::TextUnformatted(fmt::format("{} stages", question_.size().stages()).c_str());
   ImGui::PopFont();
   if (changed) {
     touched_ = true;
@@ -134,13 +140,12 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
 
 void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
   const Look& look = painter.look();
-  const int p = question_.stages, m = question_.microbatches;
   float x = rect.left;
   x += painter.text(x, rect.top, fmt::format("bubble {:.1f} %", 100 * answer_->simulation.bubble),
                     colours::text, look.small);
   painter.text(x + painter.px(10), rect.top,
-               fmt::format("formula, for equal stages and free messages: {}/{} = {:.1f} %", p - 1,
-                           m + p - 1, 100 * answer_->formula),
+               fmt::format("formula, for equal stages and free messages: {} = {:.1f} %",
+                           answer_->words, 100 * answer_->formula),
                colours::text_dim, look.small);
   if (!question_.limits.empty()) {
     painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4), question_.limits,
@@ -148,7 +153,7 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
     return;
   }
   painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4),
-               fmt::format("a step takes {};  rank 0 holds at most {} microbatch{}",
+               fmt::format("a step takes {};  rank 0 holds at most {:.3g} microbatch{}",
                            duration_words(static_cast<double>(answer_->simulation.makespan)),
                            answer_->most_live, answer_->most_live == 1 ? "" : "es"),
                colours::text_dim, look.small);

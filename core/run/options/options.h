@@ -21,6 +21,7 @@ struct RunConfig {
   int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1;
   ContextLayout context = ContextLayout::contiguous;  ///< of the ranks of cp
   std::string order = "tp,cp,dp,pp";                  ///< the mesh's axes from the innermost
+  std::vector<int> rank_of_stage{};  ///< Plan::rank_of_stage; empty for one stage per rank of pp
 
   GptConfig model;
   /// Builds the model, on ranks and for the single-device reference; null for plain GPT-2.
