@@ -36,36 +36,40 @@ inline std::vector<ChunkPass> chunk_passes(int ranks, int chunks, int microbatch
   return passes;
 }
 
-/// Returns the actions of one rank in interleaved 1F1B: a warm-up of forward passes, then one
-/// forward and one backward in turn, then the remaining backward passes. The rank's chunk c is
-/// stage c p + rank; backward passes start with its last chunk.
-///
-/// The last rank can start its first backward pass once the first group has passed through all
-/// chunks but the last, (v - 1) groups' forward passes. Each rank before it has two forward passes
-/// more: one because its neighbour starts later by one forward pass, and one because the gradient
-/// takes one backward pass longer to reach it.
-inline std::vector<Action> interleaved_order(int rank, int ranks, int chunks, int microbatches) {
+/// Returns the actions of one rank: `warm_up` forward passes, then one forward and one backward in
+/// turn, then the remaining backward passes. The rank's chunk c is stage c p + rank; backward
+/// passes start with its last chunk. `backward` is B or, for schedules that add W later, I.
+inline std::vector<Action> alternating_order(int rank, int ranks, int chunks, int microbatches,
+                                             int warm_up, Op backward = Op::backward) {
   const std::vector<ChunkPass> passes = chunk_passes(ranks, chunks, microbatches);
   std::vector<Action> actions;
   std::size_t forwards = 0, backwards = 0;
-  const auto forward = [&] {
+  const auto run_forward = [&] {
     const auto [chunk, microbatch] = passes[forwards++];
     actions.push_back({Op::forward, chunk * ranks + rank, microbatch});
   };
-  const auto backward = [&] {
+  const auto run_backward = [&] {
     const auto [chunk, microbatch] = passes[backwards++];
-    actions.push_back({Op::backward, (chunks - 1 - chunk) * ranks + rank, microbatch});
+    actions.push_back({backward, (chunks - 1 - chunk) * ranks + rank, microbatch});
   };
 
-  const int group = microbatch_groups(ranks, microbatches).front();
-  const auto warm_up = static_cast<std::size_t>((chunks - 1) * group + 2 * (ranks - 1 - rank));
-  while (forwards < std::min(warm_up, passes.size())) forward();
+  while (forwards < std::min(static_cast<std::size_t>(warm_up), passes.size())) run_forward();
   while (forwards < passes.size()) {
-    forward();
-    backward();
+    run_forward();
+    run_backward();
   }
-  while (backwards < passes.size()) backward();
+  while (backwards < passes.size()) run_backward();
   return actions;
+}
+
+/// Returns the actions of one rank in interleaved 1F1B. The last rank can start its first backward
+/// pass once the first group has passed through all chunks but the last, (v - 1) groups' forward
+/// passes. Each rank before it has two forward passes more: one because its neighbour starts one
+/// forward pass later, and one because the gradient reaches it one backward pass later.
+inline std::vector<Action> interleaved_order(int rank, int ranks, int chunks, int microbatches) {
+  const int group = microbatch_groups(ranks, microbatches).front();
+  const int warm_up = (chunks - 1) * group + 2 * (ranks - 1 - rank);
+  return alternating_order(rank, ranks, chunks, microbatches, warm_up);
 }
 
 /// Interleaved 1F1B (Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,8 +45,9 @@ struct KnownSchedule {
   /// The bubble's formula, as a share of the step.
   std::function<std::string(const PipelineSize&)> formula;
   /// Each rank's idle time from the step's first action to its last, for equal stages and free
-  /// messages. `work` is the time of all of a rank's chunks for one microbatch.
-  std::function<double(const PipelineSize&, const StageTimes& work)> idle;
+  /// messages; empty if there is no closed form for this size and these times. `work` is the time
+  /// of all of a rank's chunks for one microbatch.
+  std::function<std::optional<double>(const PipelineSize&, const StageTimes& work)> idle;
   /// The peak number of live microbatches on a rank, as a formula and as a number, which adds up
   /// all chunks of the rank. (A chunk's activations are 1/v of those of a stage in 1F1B.)
   std::string_view memory;
@@ -142,12 +144,13 @@ inline const KnownSchedule* find_schedule(std::string_view name) {
   return nullptr;
 }
 
-/// Returns the bubble as a share of the step, for equal stages and free messages. `work` is the
-/// time of all of a rank's chunks for one microbatch.
-inline double bubble_of(const KnownSchedule& known, const PipelineSize& size,
-                        const StageTimes& work) {
-  const double idle = known.idle(size, work);
-  return idle / (idle + size.microbatches * static_cast<double>(work.forward + work.backward));
+/// Returns the bubble as a share of the step, for equal stages and free messages; empty if there is
+/// no closed form. `work` is the time of all of a rank's chunks for one microbatch.
+inline std::optional<double> bubble_of(const KnownSchedule& known, const PipelineSize& size,
+                                       const StageTimes& work) {
+  const std::optional<double> idle = known.idle(size, work);
+  if (!idle) return {};
+  return *idle / (*idle + size.microbatches * static_cast<double>(work.forward + work.backward));
 }
 
 /// Returns the placement of a pipeline of this size.

@@ -12,6 +12,22 @@
 
 namespace lockstep {
 
+/// Returns the mean time of a rank's chunks for one microbatch on the modelled clock. On the wall
+/// clock, returns equal times of F, I and W.
+inline StageTimes work_of_rank(const Plan& plan, int microbatches) {
+  if (!plan.modelled)
+    return {.forward = 1, .backward = 2, .backward_input = 1, .backward_weight = 1};
+  StageTimes work;
+  const int ranks = plan.mesh.size(Axis::pp);
+  for (const StageTimes& stage : pipeline_times(plan, microbatches).stages) {
+    work.forward += stage.forward / ranks;
+    work.backward += stage.backward / ranks;
+    work.backward_input += stage.backward_input / ranks;
+    work.backward_weight += stage.backward_weight / ranks;
+  }
+  return work;
+}
+
 /// Predicts one step of one rank: predict_pipeline() and, for a schedule that the lessons generate,
 /// the closed form of its bubble.
 inline Predicted predict_schedule(const Plan& plan, const Place& place, const Schedule& schedule) {
@@ -19,7 +35,7 @@ inline Predicted predict_schedule(const Plan& plan, const Place& place, const Sc
   if (const KnownSchedule* known = find_schedule(schedule.name)) {
     const PipelineSize size{schedule.ranks, schedule.stages / schedule.ranks,
                             schedule.microbatches};
-    predicted.bubble = bubble_of(*known, size, {.forward = 1, .backward = 2});
+    predicted.bubble = bubble_of(*known, size, work_of_rank(plan, size.microbatches));
     predicted.formula = known->formula(size);
   }
   return predicted;

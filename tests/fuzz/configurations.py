@@ -38,6 +38,7 @@ class Family:
     sharded_sequence: bool = False                   # whether tp must divide --sequence
     trains: bool = True                              # whether the lesson trains a model
     by_data: tuple = ()                              # see Configuration
+    chunks: int = 1                                  # the most stages per rank
 
 
 def _bucket(draw, model):
@@ -87,6 +88,10 @@ FAMILIES = {
         '--executor': lambda draw, model: draw.choice(('scheduled', 'scheduled', 'naive'))}, precisions=(), clips=True, sweeps=True),
     '1F1B': Family('lesson_09_1f1b', {'pp': FEW}, {
         '--compare': lambda draw, model: draw.randint(0, model['--steps'])}, precisions=(), clips=True),
+    'interleaved': Family('lesson_10_interleaved', {'pp': FEW}, {
+        '--chunks': lambda draw, model: draw.choice((False, 2, 3)),
+        '--schedule': lambda draw, model: draw.choice((False, 'interleaved', 'breadth-first'))},
+        precisions=(), clips=True, chunks=3),
     'ring attention': Family('lesson_13_ring_attention', {'cp': FEW}, {
         '--layout': lambda draw, model: draw.choice(('contiguous', 'zigzag')),
         '--method': lambda draw, model: draw.choice(('ring', 'ring', 'ulysses', 'gather'))}),
@@ -144,7 +149,7 @@ def _draw_model(draw, family, axes, flags):
     if 'cp' in axes:
         sequence = 2 * cp * (tp if family.sharded_sequence else 1) * draw.randint(1, 8)
     flags.update({
-        '--layers': pp + draw.randint(0, 4),
+        '--layers': pp * family.chunks + draw.randint(0, 4),
         '--heads': heads,
         '--hidden': heads * draw.choice((2, 4, 5, 8, 16)),
         '--sequence': sequence,

@@ -59,6 +59,9 @@ claim 'a trace of GPUs has messages' grep -q '"name":"recv"' "$scratch/run/trace
 lesson 08 3 --ranks 3 --microbatches 2 --batch 4 --clock modelled
 claim 'GPipe on three GPUs, on the modelled clock: good' ended 0
 claim 'GPipe on three GPUs: every bit' says 'bitwise equal'
+lesson 10 4 --ranks 2 --microbatches 3 --batch 3
+claim 'chunks by NCCL: good' ended 0
+claim 'chunks by NCCL: every bit is that of one GPU' says 'bitwise equal'
 for flags in '--dp 2 --pp 2 --tp 1 --zero 3' '--dp 2 --pp 1 --tp 2 --zero 1 --sequence-parallel' \
   '--dp 1 --pp 2 --tp 2 --tied --clip 0.5' '--dp 2 --pp 2 --tp 1 --zero 2 --tied --clip 0.5' \
   '--dp 4 --pp 1 --tp 1 --zero 3 --shard 2'; do

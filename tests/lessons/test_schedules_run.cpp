@@ -72,6 +72,7 @@ TEST_CASE("every known schedule: executed on the modelled clock as simulated, to
       const Schedule schedule = known->generate(size);
       Options options = modelled_options(size.ranks, cluster);
       options.run.model = two_steps(size).run.model;
+      options.run.model.layers = size.stages();
       CHECK(on_all(options, [&](Rank& rank) {
               return check_timeline(rank, options.run.model, schedule, 1);
             }) == "");

@@ -6,6 +6,7 @@
 
 #include "core/comm/mpi/mpi_transport.h"
 #include "core/comm/transport/control.h"
+#include "lessons/schedules/registry.h"
 #include "tests/pipeline/multi_stage_schedules.h"
 #include "tests/support/context_checks.h"
 #include "tests/support/copies_checks.h"
@@ -94,6 +95,30 @@ int main() {
           check(options,
                 [&](Rank& rank) { return check_timeline(rank, options.run.model, schedule, 1); });
       }
+    }
+    // Checks the lessons' schedules with up to two chunks per rank, and an m that p does not
+    // divide.
+    for (const int m : {2 * p, p + 1}) {
+      Options options = small_training(p, m);
+      options.run.model.layers = 16;
+      options.run.steps = 4;
+      Reference reference;
+      if (session.rank() == 0)
+        reference = train_on_one_device(options, small_corpus(options.run.model),
+                                        {{"", 0, options.run.steps, m}});
+      for (const KnownSchedule& known : known_schedules())
+        for (const PipelineSize& size : {PipelineSize{p, 1, m}, PipelineSize{p, 2, m}}) {
+          if (!refusal(known, size).empty()) continue;
+          const Schedule schedule = known.generate(size);
+          check(options, [&](Rank& rank) {
+            return check_parity(
+                rank, options, [&](int, int) { return schedule; }, reference, {}, 1.0);
+          });
+          check(options, [&](Rank& rank) { return check_memory(rank, options, schedule); });
+          if (schedule.stages > 1)
+            check(options,
+                  [&](Rank& rank) { return check_timeline(rank, options.run.model, schedule, 1); });
+        }
     }
     for (const bool tied : {false, true}) {
       Options options = small_copies(p);

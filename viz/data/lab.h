@@ -32,8 +32,8 @@ constexpr int most_lab_actions = 4096;
 struct LabAnswer {
   Schedule schedule;
   Simulation simulation;
-  double formula = 0;    ///< the bubble for equal stages and free messages
-  std::string words;     ///< the formula
+  std::optional<double> formula;  ///< the bubble for equal stages and free messages
+  std::string words;              ///< the formula
   double most_live = 0;  ///< peak number of live microbatches on rank 0, in whole microbatches
 };
 

@@ -13,26 +13,52 @@ namespace lockstep {
 
 namespace {
 
+/// Whether a phase's steps follow a schedule, whose bubble is known before the run.
+bool predicts_bubble(const Predicted& predicted) {
+  return predicted.bubble || predicted.bubble_simulated;
+}
+
+/// The formulas of the phases' bubbles: one, or several with the names of their phases.
+std::string bubble_formulas(const Report& report) {
+  std::vector<std::pair<std::string, std::string>> formulas;  // with the phases' names
+  for (const PhaseResults& results : report.ranks.front().phases) {
+    const std::string& formula = results.predicted.formula;
+    if (!results.predicted.bubble || formula.empty()) continue;
+    const auto known =
+        std::ranges::find(formulas, formula, &std::pair<std::string, std::string>::first);
+    if (known == formulas.end())
+      formulas.emplace_back(formula, results.phase.name);
+    else
+      known->second += ", " + results.phase.name;
+  }
+  if (formulas.size() == 1) return formulas.front().first;
+  std::string text;
+  for (const auto& [formula, names] : formulas)
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", formula, names);
+  return text.empty() ? "none" : text;
+}
+
 std::string bubble_table(const Report& report) {
   TableRows rows{{"bubble", "formula", "uneven stages", "uneven actions", "messages", "observed",
                   "simulated", "a step takes"}};
   for (std::size_t p = 0; p < report.bubbles.size(); ++p) {
     const ObservedBubble& seen = report.bubbles[p];
     const PhaseResults& results = report.ranks.front().phases[p];
-    if (!seen.share || !results.predicted.bubble) continue;
+    if (!seen.share || !predicts_bubble(results.predicted)) continue;
     const auto part = [&](double BubbleParts::*which) {
       return seen.parts ? signed_percent((*seen.parts).*which) : std::string{"-"};
     };
     rows.push_back(
-        {results.phase.name, percent(*results.predicted.bubble), part(&BubbleParts::uneven),
-         part(&BubbleParts::actions), part(&BubbleParts::messages), percent(*seen.share),
+        {results.phase.name, results.predicted.bubble ? percent(*results.predicted.bubble) : "-",
+         part(&BubbleParts::uneven), part(&BubbleParts::actions), part(&BubbleParts::messages),
+         percent(*seen.share),
          results.predicted.bubble_simulated ? percent(*results.predicted.bubble_simulated) : "-",
          fmt::format("{:.3f} ms", seconds(seen.window) * 1e3)});
   }
   if (rows.size() == 1) return {};
   return table(rows) +
          fmt::format("  formula: {}, for equal stages and free messages. {}\n",
-                     report.ranks.front().phases.back().predicted.formula,
+                     bubble_formulas(report),
                      report.options.platform.clock.is_modelled()
                          ? "Simulated: before the run, from the cluster's costs."
                          : "Uneven actions: the same action does not always take "
@@ -59,7 +85,8 @@ std::string last_step(const Report& report) {
 std::string exposure_table(const Report& report) {
   if (report.timeline.ranks().empty() || report.ranks.front().phases.empty()) return {};
   const RunConfig& run = report.options.run;
-  if (report.ranks.front().phases.front().predicted.bubble && run.ranks == run.pp) return {};
+  if (predicts_bubble(report.ranks.front().phases.front().predicted) && run.ranks == run.pp)
+    return {};
   TableRows rows{{"ms per rank and step", "step", "compute", "exposed", "transfer", "latency",
                   "late peer", "idle", "communication", "hidden"}};
   for (const ObservedOverlap& seen : report.overlaps) {
@@ -107,12 +134,32 @@ std::vector<std::pair<int, std::string>> steps_to_draw(const Report& report) {
   return steps;
 }
 
+/// Whether a step's backward passes are split into input and weight gradients.
+bool runs_halves(const Timeline& timeline, int step) {
+  for (const auto& rank : timeline.ranks())
+    if (const Lane* lane = rank->compute())
+      for (const SpanRow& row : lane->rows(Band::action))
+        for (const TimelineSpan& span : row)
+          if (span.step == step && span.category == Category::backward_weight) return true;
+  return false;
+}
+
 /// The key to the drawing's symbols; empty if the drawing shows spans that the lesson named itself.
 std::string legend(const Report& report, const Console& console) {
-  if (bubble(report.timeline, report.options.run.steps - 1))
-    return console.colour
-               ? "  blue: forward, green: backward, dots: idle; digits are microbatches\n"
-               : "  3--: forward of microbatch 3, 3==: its backward, dots: idle\n";
+  if (bubble(report.timeline, report.options.run.steps - 1)) {
+    const bool chunks = report.options.plan().stages() > report.options.run.pp;
+    const bool halves = runs_halves(report.timeline, report.options.run.steps - 1);
+    if (console.colour)
+      return fmt::format(
+          "  blue: forward, green: backward{}{}, dots: idle; digits are "
+          "microbatches\n",
+          halves ? ", olive: weight gradients" : "",
+          chunks ? ", pale: later chunks of the rank" : "");
+    return fmt::format(
+        "  3--: forward of microbatch 3, 3==: its {}{}, dots: idle\n",
+        halves ? "backward (or input gradient), 3~~: its weight gradient" : "backward",
+        chunks ? ", 3__ and 3##: in the rank's later chunks" : "");
+  }
   if (report.losses.empty() && !report.uncomputed) return {};
   return console.colour
              ? "  blue: forward, green: backward, o: optimizer, dots: waiting; digits are "

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <utility>
 
 #include "core/trace/analysis.h"
@@ -17,14 +18,15 @@ struct Ink {
   const char* colour;  ///< ANSI background
 };
 
-Ink ink_of(Category category) {
+/// `later` is a chunk other than the rank's first.
+Ink ink_of(Category category, bool later) {
   switch (category) {
     case Category::forward:
-      return {'-', "\033[48;5;25;97m"};
+      return later ? Ink{'_', "\033[48;5;67;97m"} : Ink{'-', "\033[48;5;25;97m"};
     case Category::backward:
-      return {'=', "\033[48;5;29;97m"};
+      return later ? Ink{'#', "\033[48;5;71;97m"} : Ink{'=', "\033[48;5;29;97m"};
     case Category::backward_input:
-      return {'=', "\033[48;5;30;97m"};
+      return later ? Ink{'#', "\033[48;5;73;97m"} : Ink{'=', "\033[48;5;30;97m"};
     case Category::backward_weight:
       return {'~', "\033[48;5;58;97m"};
     default:
@@ -106,11 +108,13 @@ std::string draw_timeline(const Timeline& timeline, int step, int width, bool co
     const RankTimeline& rank = *timeline.ranks()[r];
     text += fmt::format("rank {:<3} ", rank.rank);
     std::vector<Cell> cells(static_cast<std::size_t>(columns));
-    int at = 0, run = 0;
+    int at = 0, run = 0, first_stage = INT_MAX;
+    for (const TimelineSpan* span : rows[r])
+      if (span->stage >= 0) first_stage = std::min(first_stage, span->stage);
     for (const TimelineSpan* span : rows[r]) {
       const int begin = std::max(column(span->start), at);
       const int end = std::max(column(span->end), begin);
-      const Ink ink = ink_of(span->category);
+      const Ink ink = ink_of(span->category, span->stage > first_stage);
       ++run;
       for (int i = begin; i < end; ++i)
         cells[static_cast<std::size_t>(i)] = {colour ? ' ' : ink.fill, ink.colour, run};
