@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/pipeline/pipeline_prediction.h"
+#include "core/pipeline/validate.h"
 #include "core/run/lesson.h"
 #include "lessons/schedules/registry.h"
 
@@ -110,6 +111,7 @@ class ScheduleFlags {
             "use --layers {}",
             options.run.model.layers, size.ranks, chunks, size.stages(), size.stages()));
       schedules_.push_back(each->generate(size));
+      validate(schedules_.back());
     }
     return schedules_.front().rank_of_stage;
   }

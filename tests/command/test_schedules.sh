@@ -17,7 +17,8 @@ lesson() { # FLAGS...: with a small model and no trace, unless FLAGS say otherwi
     # shellcheck disable=SC2206  # a flag and its value
     [[ " $* " == *" ${flag% *} "* ]] || small+=($flag)
   done
-  run "$folder/lesson_${number:-10}"_* --data "$text" "${small[@]}" "$@"
+  local program=("$folder/lesson_$number"_*)    # the first; what-ifs follow
+  run "${program[0]}" --data "$text" "${small[@]}" "$@"
 }
 
 number=10
