@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
 #include "core/pipeline/validate.h"
@@ -80,18 +81,13 @@ std::optional<double> PipelineExecutor::step(const Batch& batch) {
   for (const Message& message : plan_.post_first()) post_receive(message);
 
   for (std::size_t i = 0; i < actions.size(); ++i) {
-    const Action& action = actions[i];
-    const MessagePlan::Around& around = plan_.around(i);
-    for (const Message& message : around.post_before) post_receive(message);
-    Tensor input = around.input ? take(*around.input) : Tensor{};
-    for (const Message& message : around.release) release(message);
-    if (around.post_after) post_receive(*around.post_after);
-    Tensor output = device.compute.range({.name = "action",
-                                          .category = category(action.op),
-                                          .stage = action.stage,
-                                          .microbatch = action.microbatch},
-                                         [&] { return run(action, std::move(input), batch); });
-    if (around.output) send(*around.output, std::move(output));
+    const std::size_t first = i, last = actions[i].with_next ? ++i : i;  // a joined pair, or one
+    std::array<Tensor, 2> data;
+    for (std::size_t k = first; k <= last; ++k) data[k - first] = prepare(plan_.around(k));
+    for (std::size_t k = first; k <= last; ++k)
+      data[k - first] = run_traced(actions[k], std::move(data[k - first]), batch);
+    for (std::size_t k = first; k <= last; ++k)
+      if (const auto& output = plan_.around(k).output) send(*output, std::move(data[k - first]));
     record_memory(device);
   }
 
@@ -101,6 +97,22 @@ std::optional<double> PipelineExecutor::step(const Batch& batch) {
   double loss = 0;
   for (const double share : losses_) loss += share;
   return loss;
+}
+
+Tensor PipelineExecutor::prepare(const MessagePlan::Around& around) {
+  for (const Message& message : around.post_before) post_receive(message);
+  Tensor input = around.input ? take(*around.input) : Tensor{};
+  for (const Message& message : around.release) release(message);
+  if (around.post_after) post_receive(*around.post_after);
+  return input;
+}
+
+Tensor PipelineExecutor::run_traced(const Action& action, Tensor input, const Batch& batch) {
+  return endpoint_.device.compute.range({.name = "action",
+                                         .category = category(action.op),
+                                         .stage = action.stage,
+                                         .microbatch = action.microbatch},
+                                        [&] { return run(action, std::move(input), batch); });
 }
 
 Tensor PipelineExecutor::run(const Action& action, Tensor input, const Batch& batch) {

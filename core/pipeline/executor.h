@@ -53,6 +53,10 @@ class PipelineExecutor {
   void check(const Batch& batch) const;
   void post_receive(const Message& message);
   Tensor take(const Message& message);
+  /// Does what an action needs before it runs, and returns its input.
+  Tensor prepare(const MessagePlan::Around& around);
+  /// Runs an action within a span of the trace.
+  Tensor run_traced(const Action& action, Tensor input, const Batch& batch);
   void send(const Message& message, Tensor data);
   void release(const Message& message);
   Tensor run(const Action& action, Tensor input, const Batch& batch);

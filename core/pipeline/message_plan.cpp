@@ -58,12 +58,17 @@ class MessagePlan::Builder {
       if (incoming.expected.empty()) continue;
       plan_.post_first_.push_back(post(incoming));
     }
-    for (const Action& action : schedule_.actions[static_cast<std::size_t>(rank_)]) {
+    const auto& actions = schedule_.actions[static_cast<std::size_t>(rank_)];
+    std::vector<Message> outputs;
+    for (const Action& action : actions) {
       Around& around = plan_.around_.emplace_back();
       around.input = input_of(schedule_, action);
       around.output = output_of(schedule_, action);
       if (around.input && !around.input->local()) receive(around);
-      if (around.output && !around.output->local()) send(*around.output);
+      if (around.output && !around.output->local()) outputs.push_back(*around.output);
+      if (action.with_next) continue;  // takes the other input first
+      for (const Message& output : outputs) send(output);
+      outputs.clear();
     }
   }
 

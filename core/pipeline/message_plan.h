@@ -58,7 +58,8 @@ class MessagePlan {
 
   /// The messages of one action, in this order: post the receives in `post_before`, wait for
   /// `input`, release the sent messages in `release`, post the receive in `post_after`, run the
-  /// action, send `output`.
+  /// action, send `output`. A joined pair takes both inputs before it runs the first action, and
+  /// sends both outputs after it has run the second.
   struct Around {
     std::vector<Message> post_before;
     std::optional<Message> input;  ///< from another rank, or from another stage of this rank

@@ -80,7 +80,22 @@ std::int64_t peak_activations(const Schedule& schedule, int rank,
   };
   std::int64_t held = 0;
   std::int64_t peak = 0;
-  for (const Action& action : schedule.actions[static_cast<std::size_t>(rank)]) {
+  // A tensor from or for another rank is only an action's own, except in a joined pair: there, the
+  // backward's input is there before the forward runs, and the forward's output is kept until the
+  // backward has run.
+  const auto crosses_ranks = [&](int stage) {
+    return stage >= 0 && stage < schedule.stages && !is_here(stage);
+  };
+  const auto& actions = schedule.actions[static_cast<std::size_t>(rank)];
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const Action& action = actions[i];
+    const bool joined_before = i > 0 && actions[i - 1].with_next;
+    if (action.with_next && crosses_ranks(actions[i + 1].stage + 1))
+      held += footprints.at(action.stage).boundary;
+    if (joined_before && crosses_ranks(action.stage + 1))
+      held -= footprints.at(action.stage).boundary;
+    const bool keeps_output = joined_before && crosses_ranks(actions[i - 1].stage + 1);
+    if (keeps_output) held += footprints.at(action.stage).boundary;
     const Footprint& stage = footprints.at(action.stage);
     const bool forward = action.op == Op::forward;
     const bool crosses = action.op != Op::backward_weight;
@@ -104,6 +119,7 @@ std::int64_t peak_activations(const Schedule& schedule, int rank,
         break;
     }
     if (crosses && is_here(action.stage + (forward ? 1 : -1))) held += stage.boundary;
+    if (keeps_output) held -= stage.boundary;
   }
   return peak;
 }

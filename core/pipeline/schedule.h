@@ -23,6 +23,9 @@ struct Action {
   Op op = Op::forward;
   int stage = 0;       ///< the global stage, 0 .. stages - 1
   int microbatch = 0;  ///< 0 .. microbatches - 1
+  /// Joins this forward with the next action of the rank, a backward: both start together, once
+  /// both inputs are there, and send their results when both are done.
+  bool with_next = false;
   bool operator==(const Action&) const = default;
 };
 /// Formats an action as stage, letter, microbatch: "0F3".

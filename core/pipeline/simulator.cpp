@@ -124,7 +124,9 @@ std::vector<TimedMessage> messages_of(const Schedule& schedule, const Simulation
       if (action.op == Op::backward_weight) continue;
       const Hop& hop = connections.hop(action);
       if (hop.to_stage < 0 || hop.connection == Hop::none) continue;
-      const Connections::Passage passage = connections.send(hop, simulation.actions[rank][i].end);
+      const std::size_t ready = action.with_next ? i + 1 : i;
+      const Connections::Passage passage =
+          connections.send(hop, simulation.actions[rank][ready].end);
       messages.push_back({.from_rank = static_cast<int>(rank),
                           .to_rank = schedule.rank_of_stage[static_cast<std::size_t>(hop.to_stage)],
                           .stage = action.stage,
@@ -177,11 +179,21 @@ Simulation simulate(const Schedule& schedule, const PipelineTimes& times, bool r
                                                    std::vector<Picoseconds>(cells)};
   std::vector<Picoseconds> rank_free(schedule.actions.size());
 
+  const auto arrival_at = [&](const Action& action, int stage) -> Picoseconds& {
+    return arrivals[action.op == Op::forward ? 0 : 1]
+                   [static_cast<std::size_t>(stage) * microbatches +
+                    static_cast<std::size_t>(action.microbatch)];
+  };
+  const auto arrival = [&](const Action& action) { return arrival_at(action, action.stage); };
+  // Passes the result on to the stage that uses it, if there is one.
+  const auto pass_on = [&](const Action& action, Picoseconds ready) {
+    const Hop& hop = connections.hop(action);
+    if (hop.to_stage < 0) return;
+    arrival_at(action, hop.to_stage) =
+        hop.connection == Hop::none ? ready : connections.send(hop, ready).arrived;
+  };
+
   walk(schedule, [&](std::size_t rank, const Action& action, std::size_t position) {
-    const auto cell = [&](int stage) {
-      return static_cast<std::size_t>(stage) * microbatches +
-             static_cast<std::size_t>(action.microbatch);
-    };
     const Picoseconds time =
         times.durations.empty() ? times.stages[static_cast<std::size_t>(action.stage)].of(action.op)
                                 : times.durations[rank][position];
@@ -191,13 +203,14 @@ Simulation simulate(const Schedule& schedule, const PipelineTimes& times, bool r
       timed.end = rank_free[rank] = timed.start + time;
       return;
     }
-    std::vector<Picoseconds>& arrived = arrivals[action.op == Op::forward ? 0 : 1];
-    timed.start = std::max(timed.start, arrived[cell(action.stage)]);
+    timed.start = std::max(timed.start, arrival(action));
+    if (action.with_next)
+      timed.start = std::max(timed.start, arrival(schedule.actions[rank][position + 1]));
     timed.end = rank_free[rank] = timed.start + time;
-    const Hop& hop = connections.hop(action);
-    if (hop.to_stage < 0) return;
-    arrived[cell(hop.to_stage)] =
-        hop.connection == Hop::none ? timed.end : connections.send(hop, timed.end).arrived;
+    if (action.with_next) return;  // the result is sent when the backward has ended
+    if (position > 0 && schedule.actions[rank][position - 1].with_next)
+      pass_on(schedule.actions[rank][position - 1], timed.end);
+    pass_on(action, timed.end);
   });
 
   measure(simulation);

@@ -70,7 +70,9 @@ struct Simulation {
 /// starts when its rank is free and its input has arrived; a message starts when its data and the
 /// sender's lane are ready, occupies that lane for β · bytes, and arrives α later, but no sooner
 /// than β · bytes after the receiver's lane became free. Each pair of ranks has one lane per
-/// direction and kind (activations, gradients). Nothing is sent between two stages of one rank.
+/// direction and kind (activations, gradients). Nothing is sent between two stages of one rank. A
+/// joined forward and backward start once both inputs have arrived, run one after the other, and
+/// both results are ready when the backward ends.
 /// Takes time linear in the number of actions. Throws ScheduleError if validate() would, or if the
 /// times do not fit the schedule.
 Simulation simulate(const Schedule& schedule, const PipelineTimes& times,

@@ -92,6 +92,20 @@ void check_cell(const Schedule& schedule, int stage, int microbatch, Seen seen) 
          named(seen & bit(Op::backward) ? Op::backward : Op::backward_input), named(Op::forward));
 }
 
+/// Checks a joined pair: a forward, and then a backward that does not use the forward's result.
+void check_joined(const Schedule& schedule, int rank, std::size_t at) {
+  const auto& row = schedule.actions[static_cast<std::size_t>(rank)];
+  const Action& first = row[at];
+  if (first.op != Op::forward || at + 1 == row.size() ||
+      (row[at + 1].op != Op::backward && row[at + 1].op != Op::backward_input))
+    fail(schedule, "rank {} joins {} with {}; a joint action is a forward and then a backward",
+         rank, to_string(first), at + 1 < row.size() ? to_string(row[at + 1]) : "nothing");
+  const Action& second = row[at + 1];
+  if (first.stage == second.stage && first.microbatch == second.microbatch)
+    fail(schedule, "rank {} joins {} with {}, which uses its result", rank, to_string(first),
+         to_string(second));
+}
+
 }  // namespace
 
 void check_actions(const Schedule& schedule) {
@@ -105,13 +119,17 @@ void check_actions(const Schedule& schedule) {
          "each)",
          schedule.action_count(), schedule.stages, schedule.microbatches, 2 * cells);
   std::vector<Seen> seen(cells);
-  for (int rank = 0; rank < schedule.ranks; ++rank)
-    for (const Action& action : schedule.actions[static_cast<std::size_t>(rank)]) {
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    const auto& row = schedule.actions[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const Action& action = row[i];
       check_range(schedule, rank, action);
+      if (action.with_next) check_joined(schedule, rank, i);
       note(schedule, rank, action,
            seen[static_cast<std::size_t>(action.stage) * microbatches +
                 static_cast<std::size_t>(action.microbatch)]);
     }
+  }
   constexpr Seen whole = bit(Op::forward) | bit(Op::backward);
   constexpr Seen halves = bit(Op::forward) | bit(Op::backward_input) | bit(Op::backward_weight);
   for (std::size_t cell = 0; cell < cells; ++cell)

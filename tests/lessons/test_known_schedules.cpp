@@ -58,6 +58,7 @@ TEST_CASE("every known schedule is valid for the sizes that it accepts, and refu
             ++refused;
             continue;
           }
+          if (!is_tried(known, size)) continue;
           const Schedule schedule = known.generate(size);
           REQUIRE_NOTHROW(validate(schedule));
           CHECK(schedule.name == known.name);
@@ -75,7 +76,7 @@ TEST_CASE("every known schedule accumulates each stage's gradients in ascending 
     CAPTURE(known->name);
     std::map<std::pair<int, bool>, int> next;  // by stage, and whether it is the input's gradient
     for (const auto& row : schedule.actions)
-      for (const auto& [op, stage, microbatch] : row) {
+      for (const auto& [op, stage, microbatch, joined] : row) {
         if (op == Op::backward || op == Op::backward_input)
           CHECK(next[{stage, true}]++ == microbatch);
         if (op == Op::backward || op == Op::backward_weight)
@@ -92,7 +93,10 @@ TEST_CASE("every known schedule holds as many live microbatches as stated") {
     CAPTURE(size.chunks);
     CAPTURE(size.microbatches);
     for (int rank = 0; rank < size.ranks; ++rank)
-      CHECK(peak_live_microbatches(schedule, rank) == known->live(size, rank));
+      if (known->searched)
+        CHECK(peak_live_microbatches(schedule, rank) <= known->live(size, rank));
+      else
+        CHECK(peak_live_microbatches(schedule, rank) == known->live(size, rank));
   }
 }
 
@@ -115,7 +119,8 @@ TEST_CASE("every known schedule idles as long as stated, for equal stages and fr
       const Simulation simulation = simulate(known->generate(size), equal_stages(size, work));
       CHECK(simulation.bubble == doctest::Approx(*formula).epsilon(1e-12));
     }
-  for (const KnownSchedule& known : known_schedules()) CHECK(compared[known.name] > 0);
+  for (const KnownSchedule& known : known_schedules())
+    if (!known.searched) CHECK(compared[known.name] > 0);
 }
 
 TEST_CASE("interleaving divides the bubble by the number of chunks") {

@@ -53,7 +53,7 @@ inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes&
 
   // The time at which an action has all the inputs that other actions produce.
   const auto input = [&](const Action& action) -> Picoseconds {
-    const auto [op, stage, microbatch] = action;
+    const auto [op, stage, microbatch, joined] = action;
     const auto there = [&](const Result& result) {
       const auto message = timed.messages.find(result);
       return message == timed.messages.end() ? made[result] : message->second.arrived;
@@ -77,12 +77,19 @@ inline std::optional<Timed> solve(const Schedule& schedule, const PipelineTimes&
       for (std::size_t i = 0; i < schedule.actions[rank].size(); ++i) {
         const Action& action = schedule.actions[rank][i];
         TimedAction& slot = timed.actions[rank][i];
-        set(slot.start, std::max(free, input(action)));
+        const bool joined = i > 0 && schedule.actions[rank][i - 1].with_next;
+        Picoseconds ready = joined ? 0 : input(action);
+        if (action.with_next) ready = std::max(ready, input(schedule.actions[rank][i + 1]));
+        set(slot.start, std::max(free, ready));
         set(slot.end,
             slot.start + times.stages[static_cast<std::size_t>(action.stage)].of(action.op));
         free = slot.end;
-        if (action.op != Op::backward_weight)
-          made[{action.stage, action.microbatch, action.op == Op::forward}] = slot.end;
+        const auto finish = [&](const Action& done) {
+          if (done.op != Op::backward_weight)
+            made[{done.stage, done.microbatch, done.op == Op::forward}] = slot.end;
+        };
+        if (joined) finish(schedule.actions[rank][i - 1]);
+        if (!action.with_next) finish(action);
       }
     }
     for (auto& [connection, messages] : connections) {

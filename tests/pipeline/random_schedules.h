@@ -5,7 +5,9 @@
 #include <set>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/pipeline/simulator.h"
+#include "core/pipeline/validate.h"
 
 /// Random schedules that are valid by construction, and random costs with which to time them.
 namespace lockstep {
@@ -52,7 +54,7 @@ inline Schedule random_schedule(std::mt19937& random) {
     ready.erase(ready.begin() + at);
     const int rank = schedule.rank_of_stage[static_cast<std::size_t>(action.stage)];
     schedule.actions[static_cast<std::size_t>(rank)].push_back(action);
-    const auto& [op, stage, microbatch] = action;
+    const auto& [op, stage, microbatch, joined] = action;
     if (op == Op::forward && stage + 1 < schedule.stages)
       ready.push_back({Op::forward, stage + 1, microbatch});
     if (op == Op::forward && stage + 1 == schedule.stages)
@@ -72,6 +74,28 @@ inline Schedule random_full_schedule(std::mt19937& random) {
         static_cast<std::size_t>(schedule.ranks))
       return schedule;
   }
+}
+
+/// Joins random neighbours, a forward and an independent backward, and leaves those out with which
+/// the schedule would deadlock. Returns the number of joined pairs.
+inline int join_some(std::mt19937& random, Schedule& schedule) {
+  int joined = 0;
+  for (auto& row : schedule.actions)
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) {
+      const Action& next = row[i + 1];
+      const bool fits = row[i].op == Op::forward &&
+                        (next.op == Op::backward || next.op == Op::backward_input) &&
+                        (next.stage != row[i].stage || next.microbatch != row[i].microbatch);
+      if (!fits || pick(random, 0, 2) == 0) continue;
+      row[i].with_next = true;
+      try {
+        validate(schedule);
+        ++joined;
+      } catch (const ScheduleError&) {
+        row[i].with_next = false;
+      }
+    }
+  return joined;
 }
 
 /// Random costs of 0 to 9 µs per stage and op, and links with 0 to 9 µs of latency and 0 to 9 µs of

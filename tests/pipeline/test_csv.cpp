@@ -58,13 +58,15 @@ TEST_CASE("messages and whole-stage operations in a CSV file are ignored") {
              gpipe(2, 2));
 }
 
-TEST_CASE("overlapped actions run one after the other") {
-  const Schedule schedule = schedule_from_csv(
-      "0F0,3F0,(0F1;3B0)OVERLAP_F_B,3F1,(3B1;0B0)OVERLAP_F_B,0I1,0W1\n"
-      "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
-  CHECK(to_csv(schedule) ==
-        "0F0,3F0,0F1,3B0,3F1,3B1,0B0,0I1,0W1\n"
-        "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
+TEST_CASE("an overlapped cell joins a forward with a backward") {
+  const std::string text =
+      "0F0,3F0,(0F1;3B0)OVERLAP_F_B,3F1,3B1,0B0,0I1,0W1\n"
+      "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n";
+  const Schedule schedule = schedule_from_csv(text);
+  CHECK(to_csv(schedule) == text);
+  const Action joined{Op::forward, 0, 1, true};
+  CHECK(schedule.actions[0][2] == joined);
+  CHECK(schedule.actions[0][3] == Action{Op::backward, 3, 0});
   CHECK(schedule.ranks == 2);
   CHECK(schedule.stages == 4);
   CHECK(schedule.microbatches == 2);
@@ -97,6 +99,14 @@ TEST_CASE("a malformed cell is named by its row and column") {
                                  "0UNSHARDED"})
     check_refused("0F0," + cell + ",0B0\n",
                   "row 1, column 2: '" + cell + "' is not an action " + expected);
+}
+
+TEST_CASE("only two computations can be joined") {
+  for (const std::string cell : {"(0F0)OVERLAP_F_B", "(0F0;0F1;0B0)OVERLAP_F_B",
+                                 "(0F0;0SEND_F0)OVERLAP_F_B", "(0UNSHARD;0B0)OVERLAP_F_B"})
+    check_refused("0F0," + cell,
+                  "row 1, column 2: '" + cell +
+                      "' does not join two computations, such as (0F7;7B3)OVERLAP_F_B");
 }
 
 TEST_CASE("a file that cannot be a schedule is refused") {

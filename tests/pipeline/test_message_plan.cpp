@@ -87,7 +87,7 @@ TEST_CASE("random schedules: every message is posted, used, sent and released as
       for (std::size_t at = 0; at < row.size(); ++at) {
         const MessagePlan::Around& around = plan.around(at);
         for (const Message& message : around.post_before) post(message);
-        const auto& [op, stage, microbatch] = row[at];
+        const auto& [op, stage, microbatch, joined] = row[at];
         const int source = stage + (op == Op::forward ? -1 : 1);
         const bool has_input = op != Op::backward_weight && source >= 0 && source < schedule.stages;
         REQUIRE(around.input.has_value() == has_input);

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/pipeline/schedule.h"
+
+namespace lockstep {
+
+/// The kinds of actions in a CSV file. All but `compute` are implicit in a
+/// Schedule: its executor sends and receives what the computations need.
+enum class CellKind {
+  compute,
+  send,
+  receive,
+  wait_send,
+  unshard,
+  reshard,
+  reduce_gradients,
+  wait_reduce
+};
+
+/// One action of a CSV file. Messages have the microbatch and the direction of
+/// `action` (F or B), and the stage that sends or receives; actions on whole
+/// stages have only a stage.
+struct CsvAction {
+  CellKind kind = CellKind::compute;
+  Action action;
+  std::size_t column = 0;  ///< counted from 1
+  std::string text;        ///< as written
+};
+
+/// Splits a CSV file into rows (ranks) of actions, without empty cells and
+/// without empty rows at the end. A joined pair becomes two actions of one
+/// column. Throws ScheduleError naming row, column (both counted from 1) and
+/// cell.
+std::vector<std::vector<CsvAction>> csv_rows(std::string_view csv, const std::string& name);
+
+}  // namespace lockstep
