@@ -6,9 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/pipeline/csv.h"
 #include "core/pipeline/pipeline_prediction.h"
 #include "core/pipeline/validate.h"
 #include "core/run/lesson.h"
+#include "lessons/schedules/csv_file.h"
 #include "lessons/schedules/registry.h"
 
 namespace lockstep {
@@ -30,7 +32,7 @@ inline StageTimes work_of_rank(const Plan& plan, int microbatches) {
 }
 
 /// Predicts one step of one rank: predict_pipeline() and, for a schedule that the lessons generate,
-/// the closed form of its bubble.
+/// the closed form of its bubble, if there is one.
 inline Predicted predict_schedule(const Plan& plan, const Place& place, const Schedule& schedule) {
   Predicted predicted = predict_pipeline(plan, place, schedule);
   if (const KnownSchedule* known = find_schedule(schedule.name)) {
@@ -42,6 +44,19 @@ inline Predicted predict_schedule(const Plan& plan, const Place& place, const Sc
   return predicted;
 }
 
+/// Returns the request of a schedule of this size on the plan's ranks. A search minimizes the time
+/// on the plan's cluster; on the wall clock, that of equal F, I and W.
+inline ScheduleRequest request_for(const KnownSchedule& known, const Plan& plan,
+                                   const PipelineSize& size, int memory_limit = 0) {
+  ScheduleRequest request{size};
+  request.memory_limit = memory_limit;
+  if (!known.searched || !plan.modelled) return request;
+  Plan placed = plan;
+  placed.rank_of_stage = placement_of(known, size);
+  request.times = pipeline_times(placed, size.microbatches);
+  return request;
+}
+
 /// The flags that choose a pipeline's schedules, and the schedules chosen. All schedules of one run
 /// place their stages on the same ranks, since a stage's parameters stay where they are.
 class ScheduleFlags {
@@ -51,9 +66,15 @@ class ScheduleFlags {
   ScheduleFlags(Lesson& lesson, const std::string& schedules)
       : lesson_(lesson),
         words_(lesson.flag("--schedule", schedules,
-                           "the schedules to follow, one after another: " + all_words())),
+                           "the schedules to follow, one after another: " + all_words() +
+                               ", or a CSV file in PyTorch's format")),
         chunks_(lesson.flag("--chunks", 0,
-                            "chunks (stages) per rank; 0: as few as the schedules take")) {
+                            "chunks (stages) per rank; 0: as few as the schedules take")),
+        memory_limit_(lesson.flag("--memory-limit", 0,
+                                  "for automatic: the most microbatches that a rank may hold; 0: "
+                                  "2p-1, as many as zb-h2")),
+        export_to_(lesson.flag("--export-schedule", std::string{},
+                               "write the last schedule to this CSV file, for PyTorch")) {
     lesson.place_stages([this](const Options& options) { return place(options); });
   }
   ScheduleFlags(const ScheduleFlags&) = delete;
@@ -72,53 +93,69 @@ class ScheduleFlags {
     return words;
   }
 
-  /// Returns the known schedules that --schedule lists. Throws UsageError for an unknown word.
-  std::vector<const KnownSchedule*> listed() const {
-    std::vector<const KnownSchedule*> listed;
+  /// Reads or generates the schedules, and returns their common placement. Throws UsageError if a
+  /// schedule does not accept the run's size, or if two schedules differ in their placement.
+  std::vector<int> place(const Options& options) {
+    schedules_.clear();
     for (std::size_t at = 0; at <= words_.size();) {
       const std::size_t end = std::min(words_.find(',', at), words_.size());
-      const std::string word = words_.substr(at, end - at);
-      listed.push_back(find_schedule(word));
-      if (listed.back() == nullptr)
-        throw UsageError(
-            fmt::format("--schedule '{}': there is no schedule '{}'; use one or several of {}",
-                        words_, word, all_words()));
+      schedules_.push_back(named(words_.substr(at, end - at), options));
       at = end + 1;
     }
-    return listed;
-  }
-
-  /// Generates the schedules and returns their common placement. Throws UsageError if a schedule
-  /// does not accept the run's size, or if two schedules differ in their placement.
-  std::vector<int> place(const Options& options) {
-    const std::vector<const KnownSchedule*> known = listed();
-    const int chunks = chunks_ > 0 ? chunks_ : known.front()->least_chunks;
-    const PipelineSize size{options.run.pp, chunks, options.run.microbatches.front()};
-    schedules_.clear();
-    for (const KnownSchedule* each : known) {
-      const std::string given = chunks_ > 0 ? fmt::format(" --chunks {}", chunks_) : "";
-      if (placement_of(*each, size) != placement_of(*known.front(), size) ||
-          (chunks_ == 0 && each->least_chunks != chunks))
+    const Schedule& first = schedules_.front();
+    for (const Schedule& each : schedules_)
+      if (each.rank_of_stage != first.rank_of_stage)
         throw UsageError(fmt::format(
             "--schedule {}: {} and {} place their stages on different ranks; compare them in two "
             "runs",
-            words_, known.front()->name, each->name));
-      if (const std::string why = refusal(*each, size); !why.empty())
-        throw UsageError(fmt::format("--schedule {}{}: {}", each->word, given, why));
-      if (options.run.model.layers < size.stages())
-        throw UsageError(fmt::format(
-            "--layers {}: {} ranks with {} chunks each need a layer for each of their {} stages; "
-            "use --layers {}",
-            options.run.model.layers, size.ranks, chunks, size.stages(), size.stages()));
-      schedules_.push_back(each->generate(size));
-      validate(schedules_.back());
+            words_, first.name, each.name));
+    if (memory_limit_ > 0 && !searches_)
+      throw UsageError(fmt::format(
+          "--memory-limit {}: only a search keeps it; use --schedule automatic", memory_limit_));
+    if (!export_to_.empty()) write_schedule("--export-schedule", export_to_, schedules_.back());
+    return first.rank_of_stage;
+  }
+
+  /// Returns the schedule that a word of --schedule names.
+  Schedule named(const std::string& word, const Options& options) {
+    const int microbatches = options.run.microbatches.front();
+    if (word.ends_with(".csv")) {
+      Schedule schedule = read_schedule("--schedule", word, options.run.pp, microbatches);
+      check_layers(options, schedule.stages, word);
+      return schedule;
     }
-    return schedules_.front().rank_of_stage;
+    const KnownSchedule* known = find_schedule(word);
+    if (known == nullptr)
+      throw UsageError(fmt::format(
+          "--schedule '{}': there is no schedule '{}'; use one or several of {}, or a file whose "
+          "name ends with .csv",
+          words_, word, all_words()));
+    const PipelineSize size{options.run.pp, chunks_ > 0 ? chunks_ : known->least_chunks,
+                            microbatches};
+    const std::string given = chunks_ > 0 ? fmt::format(" --chunks {}", chunks_) : "";
+    if (const std::string why = refusal(*known, size); !why.empty())
+      throw UsageError(fmt::format("--schedule {}{}: {}", known->word, given, why));
+    check_layers(options, size.stages(), std::string{known->name});
+    searches_ = searches_ || known->searched;
+    Schedule schedule = known->generate(request_for(*known, options.plan(), size, memory_limit_));
+    validate(schedule);
+    return schedule;
+  }
+
+  static void check_layers(const Options& options, int stages, const std::string& name) {
+    if (options.run.model.layers >= stages) return;
+    throw UsageError(
+        fmt::format("--layers {}: {} has {} stages on {} ranks, and each needs a layer; use "
+                    "--layers {}",
+                    options.run.model.layers, name, stages, options.run.pp, stages));
   }
 
   Lesson& lesson_;
   const std::string& words_;
   const int& chunks_;
+  const int& memory_limit_;
+  const std::string& export_to_;
+  bool searches_ = false;
   std::vector<Schedule> schedules_;
 };
 

@@ -36,7 +36,51 @@ claim "with free messages, both schedules idle 3/(2 x 8 + 3)" says '15.8 %      
 lesson --schedule 1f1b --ranks 2
 claim "--schedule 1f1b: one chunk per rank" ended 0
 
+number=11
+for launch in "$@"; do
+  for schedule in 1f1b,zb-h1,zb-h2 zb-v dualpipe-v 'automatic --memory-limit 3'; do
+    # shellcheck disable=SC2086  # several flags
+    lesson --launch "$launch" --ranks 3 --microbatches 8 --batch 8 --tied --clip 0.5 --schedule $schedule
+    claim "lesson 11 $schedule ($launch) ends well" ended 0
+    claim "lesson 11 $schedule ($launch): bytes and memory are as predicted" as_predicted
+    claim "lesson 11 $schedule ($launch): the bits of one device" says 'bitwise equal'
+  done
+done
+
+# Files: those that PyTorch wrote, with and without messages, and our own.
+golden=$(dirname "${BASH_SOURCE[0]}")/../golden/schedules
+for file in ScheduleInterleavedZeroBubble_p4_v1_m8 ScheduleZBVZeroBubble_p3_v2_m8 ScheduleDualPipeV_p4_v2_m8 \
+  with_messages/ScheduleZBVZeroBubble_p2_v2_m4 with_messages/ScheduleDualPipeV_p2_v2_m4; do
+  ranks=${file##*_p} m=${file##*_m}
+  lesson --schedule "$golden/$file.csv" --ranks "${ranks%%_*}" --microbatches "$m" --batch "$m"
+  claim "$file runs" ended 0
+  claim "$file: bytes and memory are as predicted" as_predicted
+  claim "$file: the bits of one device" says 'bitwise equal'
+done
+# PyTorch's breadth-first schedule runs backward in descending order, which gives other bits.
+lesson --schedule "$golden/ScheduleLoopedBFS_p2_v2_m4.csv" --ranks 2 --microbatches 4
+claim "a descending order runs within the tolerance of f32" ended 0
+claim "a descending order has other bits" grep -q 'losses differ by [1-9]' <<<"$out"
+lesson --schedule dualpipe-v --ranks 2 --microbatches 4 --export-schedule "$scratch/mine.csv"
+claim "a schedule is exported as PyTorch writes it" \
+  diff -q <(sed 's/^,*//; s/,*$//' "$golden/ScheduleDualPipeV_p2_v2_m4.csv") "$scratch/mine.csv"
+lesson --schedule "$scratch/mine.csv" --ranks 2 --microbatches 4
+claim "the exported schedule runs" ended 0
+echo '0F0,0B0' >"$scratch/one.csv"
+echo '0F0,0F1,0B0,0B1,0B0' >"$scratch/twice.csv"
+printf '0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n' >"$scratch/lost.csv"
+lesson_refuses --schedule "$scratch/none.csv" -- "can't be read"
+lesson_refuses --schedule "$scratch/one.csv" --ranks 2 -- 'a row for each of 1 ranks' '--pp 1'
+lesson_refuses --schedule "$scratch/one.csv" --ranks 1 -- '1 microbatches' '--microbatches 1'
+lesson_refuses --schedule "$scratch/twice.csv" --ranks 1 --microbatches 2 -- 'runs 0B0 twice'
+lesson_refuses --schedule "$scratch/lost.csv" --ranks 2 --microbatches 1 -- '1RECV_F0 is missing'
+lesson_refuses --schedule zb-v --chunks 3 -- 'ZB-V has 2 chunks per rank' '--chunks 2'
+lesson_refuses --schedule dualpipe-v --microbatches 7 --batch 7 -- 'at least 8 microbatches' '--microbatches 8'
+lesson_refuses --schedule zb-h1 --memory-limit 3 -- '--memory-limit 3' '--schedule automatic'
+lesson_refuses --export-schedule "$scratch/no/such.csv" -- '--export-schedule' "can't write"
+
 # Checkpoints do not depend on the placement.
+number=10
 lesson --ranks 2 --chunks 4 --tied --save "$scratch/half"
 claim "a checkpoint is saved" ended 0
 lesson --ranks 4 --schedule 1f1b --tied --load "$scratch/half"
@@ -47,6 +91,6 @@ lesson_refuses --schedule interleaved,1f1b -- 'different ranks' 'two runs'
 lesson_refuses --chunks 1 -- 'looped breadth-first' '--chunks 2' '--schedule gpipe'
 lesson_refuses --schedule interleaved --chunks 1 -- 'interleaved 1F1B' '--chunks 2' '--schedule 1f1b'
 lesson_refuses --schedule 1f1b --chunks 2 -- '1F1B has 1 chunk per rank' '--schedule interleaved'
-lesson_refuses --ranks 4 --chunks 3 -- '--layers 8' '12 stages' '--layers 12'
+lesson_refuses --ranks 4 --chunks 3 -- '--layers 8' '12 stages on 4 ranks' '--layers 12'
 lesson_refuses --schedule '' -- '--schedule'
 conclude

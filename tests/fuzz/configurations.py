@@ -92,6 +92,9 @@ FAMILIES = {
         '--chunks': lambda draw, model: draw.choice((False, 2, 3)),
         '--schedule': lambda draw, model: draw.choice((False, 'interleaved', 'breadth-first'))},
         precisions=(), clips=True, chunks=3),
+    'zero bubble': Family('lesson_11_zero_bubble', {'pp': FEW}, {
+        '--schedule': lambda draw, model: draw.choice((False, 'zb-h1', 'zb-h2', 'zb-v', 'automatic'))},
+        precisions=(), clips=True, chunks=2),
     'ring attention': Family('lesson_13_ring_attention', {'cp': FEW}, {
         '--layout': lambda draw, model: draw.choice(('contiguous', 'zigzag')),
         '--method': lambda draw, model: draw.choice(('ring', 'ring', 'ulysses', 'gather'))}),

@@ -62,6 +62,9 @@ claim 'GPipe on three GPUs: every bit' says 'bitwise equal'
 lesson 10 4 --ranks 2 --microbatches 3 --batch 3
 claim 'chunks by NCCL: good' ended 0
 claim 'chunks by NCCL: every bit is that of one GPU' says 'bitwise equal'
+lesson 11 4 --ranks 2 --microbatches 4 --batch 4 --schedule dualpipe-v
+claim 'joint actions by NCCL: good' ended 0
+claim 'joint actions by NCCL: every bit is that of one GPU' says 'bitwise equal'
 for flags in '--dp 2 --pp 2 --tp 1 --zero 3' '--dp 2 --pp 1 --tp 2 --zero 1 --sequence-parallel' \
   '--dp 1 --pp 2 --tp 2 --tied --clip 0.5' '--dp 2 --pp 2 --tp 1 --zero 2 --tied --clip 0.5' \
   '--dp 4 --pp 1 --tp 1 --zero 3 --shard 2'; do

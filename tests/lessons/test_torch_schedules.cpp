@@ -58,7 +58,10 @@ Schedule with_ascending_backwards(Schedule schedule) {
 
 TEST_CASE("the schedules equal PyTorch's, action for action") {
   const std::map<std::string, std::string_view> ours{{"ScheduleLoopedBFS", "breadth-first"},
-                                                     {"ScheduleInterleaved1F1B", "interleaved"}};
+                                                     {"ScheduleInterleaved1F1B", "interleaved"},
+                                                     {"ScheduleInterleavedZeroBubble", "zb-h1"},
+                                                     {"ScheduleZBVZeroBubble", "zb-v"},
+                                                     {"ScheduleDualPipeV", "dualpipe-v"}};
   std::map<std::string, int> compared;
   for (const auto& [torch_class, size, theirs] : golden_schedules()) {
     if (!ours.contains(torch_class)) continue;

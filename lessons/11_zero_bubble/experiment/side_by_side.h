@@ -1,0 +1,63 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "core/pipeline/pipeline_prediction.h"
+#include "core/run/report/text_table.h"
+#include "lessons/schedules/schedule_flags.h"
+
+namespace lockstep {
+
+/// One row of the table: a schedule on the plan's ranks, simulated with the plan's costs.
+inline std::vector<std::string> row_of(const Plan& plan, const Schedule& schedule) {
+  Plan placed = plan;
+  placed.rank_of_stage = schedule.rank_of_stage;
+  const int m = schedule.microbatches;
+  const Simulation simulation = simulate(schedule, pipeline_times(placed, m));
+  Picoseconds longest = 0;  // the longest window of a rank
+  for (const std::vector<TimedAction>& row : simulation.actions)
+    longest = std::max(longest, row.back().end - row.front().start);
+  std::int64_t bytes = 0;
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    const Place place =
+        placed.place(placed.mesh.group(0, Axis::pp)[static_cast<std::size_t>(rank)]);
+    std::map<int, Footprint> footprints;
+    for (const int stage : place.stages)
+      footprints.emplace(stage, whole_layers(placed, place, stage, m));
+    bytes = std::max(bytes, peak_activations(schedule, rank, footprints));
+  }
+  return {schedule.name,
+          std::to_string(schedule.stages / schedule.ranks),
+          fmt::format("{:.3f} ms", seconds(simulation.makespan) * 1e3),
+          percent(simulation.bubble),
+          fmt::format("{:.3f} ms", seconds(longest) * 1e3),
+          percent(simulation.internal_bubble),
+          human_bytes(bytes)};
+}
+
+/// Prints all schedules that the run's ranks, layers and microbatches allow, each with the fewest
+/// chunks that it takes. On the wall clock, there are no costs to simulate with. With --time, every
+/// stage takes the same time, so only schedules with the run's number of stages do the same work.
+inline void print_side_by_side(const Plan& plan) {
+  if (!plan.modelled) return;
+  TableRows rows{{"simulated", "chunks", "a step takes", "bubble", "longest window",
+                  "internal bubble", "peak activations"}};
+  for (const KnownSchedule& known : known_schedules()) {
+    const PipelineSize size{plan.mesh.size(Axis::pp), known.least_chunks, plan.batch.microbatches};
+    if (!refusal(known, size).empty() || size.stages() > plan.model().layers) continue;
+    if (plan.modelled->times.any() && size.stages() != plan.stages()) continue;
+    rows.push_back(row_of(plan, known.generate(request_for(known, plan, size))));
+  }
+  fmt::print("\n{}", table(rows));
+  fmt::print(
+      "  longest window: from a rank's first action to its last, the time between two steps if no "
+      "rank waits for the others\n"
+      "  between them; internal bubble: the idle share of this rank's window. Peak activations: of "
+      "the rank that needs most.\n");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,157 @@
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "core/pipeline/validate.h"
+#include "lessons/11_zero_bubble/automatic.h"
+#include "lessons/11_zero_bubble/zb_h1.h"
+#include "lessons/11_zero_bubble/zb_h2.h"
+#include "tests/support/portion.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+/// Random times of F, I and W from 1 to 11 ms, the same on all stages or not, and hops of at most
+/// 1 ms.
+PipelineTimes random_times(std::mt19937& random, int ranks, bool equal) {
+  const auto time = [&](int least, int most) {
+    return Picoseconds{10'000'000} * std::uniform_int_distribution{least, most}(random);
+  };
+  PipelineTimes times;
+  times.cluster.within.latency_seconds = static_cast<double>(time(0, 100)) * 1e-12;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Picoseconds input = time(100, 1100), weight = time(100, 1100);
+    times.stages.push_back({.forward = time(100, 1100),
+                            .backward = input + weight,
+                            .backward_input = input,
+                            .backward_weight = weight});
+    if (equal) times.stages.back() = times.stages.front();
+  }
+  return times;
+}
+
+Picoseconds longest_window(const Schedule& schedule, const PipelineTimes& times) {
+  return std::get<0>(cost_of(schedule, times));
+}
+
+/// Calls `visit` with every order of m F's, I's and W's in which no more than `limit` microbatches
+/// are live.
+void each_row(int microbatches, int limit,
+              const std::function<void(const std::vector<Action>&)>& visit) {
+  std::vector<Action> row;
+  std::array<int, 3> done{};
+  const std::array<Op, 3> ops{Op::forward, Op::backward_input, Op::backward_weight};
+  const std::function<void()> extend = [&] {
+    if (done[2] == microbatches) return visit(row);
+    const bool may[] = {done[0] < microbatches && done[0] - done[2] < limit, done[1] < done[0],
+                        done[2] < done[1]};
+    for (std::size_t k = 0; k < 3; ++k) {
+      if (!may[k]) continue;
+      row.push_back({ops[k], 0, done[k]++});
+      extend();
+      row.pop_back();
+      --done[k];
+    }
+  };
+  extend();
+}
+
+/// Returns the longest window of the best of all schedules.
+Picoseconds exhaustive(const Search& search) {
+  std::vector<std::vector<Action>> rows;
+  each_row(search.microbatches, search.limit, [&](const auto& row) { rows.push_back(row); });
+  Schedule schedule = one_stage_per_rank("any", search.ranks(), search.microbatches);
+  Picoseconds best = std::numeric_limits<Picoseconds>::max();
+  const std::function<void(int)> choose = [&](int rank) {
+    if (rank == search.ranks()) {
+      try {
+        best = std::min(best, longest_window(schedule, search.times));
+      } catch (const ScheduleError&) {  // a deadlock
+      }
+      return;
+    }
+    for (const auto& row : rows) {
+      auto& actions = schedule.actions[static_cast<std::size_t>(rank)] = row;
+      for (Action& action : actions) action.stage = rank;
+      choose(rank + 1);
+    }
+  };
+  choose(0);
+  return best;
+}
+
+}  // namespace
+
+TEST_CASE("automatic: with the memory of ZB-H2, never worse than ZB-H2 and sometimes better") {
+  std::mt19937 random{20};
+  int better = 0;
+  const int sets = portion_of(100, 6);
+  for (int set = 0; set < sets; ++set) {
+    CAPTURE(set);
+    const PipelineTimes times = random_times(random, 8, set % 2 == 0);
+    const Schedule found = automatic_schedule({.microbatches = 32, .limit = 15, .times = times});
+    REQUIRE_NOTHROW(validate(found));
+    const Picoseconds mine = longest_window(found, times), h2 = longest_window(zb_h2(8, 32), times);
+    CHECK(mine <= h2);
+    better += mine < h2;
+    for (int rank = 0; rank < 8; ++rank) CHECK(peak_live_microbatches(found, rank) <= 15);
+  }
+  CHECK(better >= sets / 4);
+}
+
+TEST_CASE("automatic: within any memory limit, never worse than the fixed schedules that keep it") {
+  std::mt19937 random{21};
+  for (const int p : {2, 3, 4})
+    for (const int m : portion(std::vector{9, 1, 4}, 1))
+      for (int limit = 1; limit <= 2 * p; ++limit) {
+        CAPTURE(p);
+        CAPTURE(m);
+        CAPTURE(limit);
+        const PipelineTimes times = random_times(random, p, limit % 2 == 0);
+        const Schedule found =
+            automatic_schedule({.microbatches = m, .limit = limit, .times = times});
+        REQUIRE_NOTHROW(validate(found));
+        for (int rank = 0; rank < p; ++rank) CHECK(peak_live_microbatches(found, rank) <= limit);
+        const Picoseconds mine = longest_window(found, times);
+        if (limit >= std::min(m, p)) CHECK(mine <= longest_window(zb_h1(p, 1, m), times));
+        if (limit >= std::min(m, 2 * p - 1)) CHECK(mine <= longest_window(zb_h2(p, m), times));
+      }
+}
+
+TEST_CASE("automatic: within 1 % of the best of all schedules, for few ranks and microbatches") {
+  struct Size {
+    int ranks, microbatches, limit;
+  };
+  std::mt19937 random{22};
+  for (const auto& [ranks, microbatches, limit] : portion(std::vector<Size>{{3, 2, 2},
+                                                                            {2, 3, 2},
+                                                                            {2, 3, 3},
+                                                                            {3, 3, 2},
+                                                                            {3, 3, 3},
+                                                                            {2, 4, 2},
+                                                                            {2, 4, 3},
+                                                                            {2, 4, 4},
+                                                                            {3, 4, 2}},
+                                                          4))
+    for (const bool equal : {true, false}) {
+      CAPTURE(ranks);
+      CAPTURE(microbatches);
+      CAPTURE(limit);
+      const Search search{.microbatches = microbatches,
+                          .limit = limit,
+                          .times = random_times(random, ranks, equal)};
+      const auto mine =
+          static_cast<double>(longest_window(automatic_schedule(search), search.times));
+      const auto best = static_cast<double>(exhaustive(search));
+      CHECK(mine >= best);
+      CHECK(mine <= 1.01 * best);
+    }
+}
+
+TEST_CASE("automatic: the same arguments give the same schedule") {
+  std::mt19937 random{23};
+  const Search search{.microbatches = 6, .limit = 5, .times = random_times(random, 3, false)};
+  CHECK(automatic_schedule(search).actions == automatic_schedule(search).actions);
+}
