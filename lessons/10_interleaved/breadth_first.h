@@ -8,8 +8,8 @@ namespace lockstep {
 /// placement is that of interleaved 1F1B, but each rank runs all m microbatches through one chunk
 /// before it turns to the next. This is GPipe, chunk by chunk. p = 2, v = 2, m = 4:
 ///
-///     rank 0   F0 F1 F2 F3 f0 f1 f2 f3    b0 b1 b2 b3 B0 B1 B2 B3
-///     rank 1      F0 F1 F2 F3 f0 f1 f2 f3 b0 b1 b2 b3 B0 B1 B2 B3
+///     rank 0   F0 F1 F2 F3 f0 f1 f2 f3          b0    b1    b2    b3    B0    B1    B2    B3
+///     rank 1      F0 F1 F2 F3 f0 f1 f2 f3 b0    b1    b2    b3    B0    B1    B2    B3
 ///
 /// For m >= p the bubble is that of interleaved 1F1B, but a rank holds the activations of all m
 /// microbatches in all its chunks. In return, it uses the parameters of one chunk at a time: with

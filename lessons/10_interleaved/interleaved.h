@@ -77,8 +77,8 @@ inline std::vector<Action> interleaved_order(int rank, int ranks, int chunks, in
 /// v of them, its **chunks**, which lie p stages apart. A microbatch goes around the ranks v times.
 /// p = 2, v = 2, m = 4; the digits are microbatches, and small letters mark the second chunk:
 ///
-///     rank 0   F0 F1 f0 f1 F2    b0 F3 b1 f2 B0 f3 B1    b2    b3    B2    B3
-///     rank 1      F0 F1 f0 b0 f1 b1 F2 B0 F3 B1 f2 b2 f3 b3    B2    B3
+///     rank 0   F0 F1 f0 f1 F2    b0    F3 b1    f2 B0    f3 B1       b2       b3    B2    B3
+///     rank 1      F0 F1 f0 b0    f1 b1    F2 B0    F3 B1    f2 b2    f3 b3    B2    B3
 ///
 /// A stage is v times smaller than in 1F1B, so the pipeline fills and drains in steps that are v
 /// times shorter: with free communication each rank idles for (p - 1)(T_F + T_B)/v. The price is v

@@ -22,7 +22,7 @@ struct PipelineSize {
 
 /// What a generator may depend on. Only a search needs more than the size.
 struct ScheduleRequest {
-  ScheduleRequest(const PipelineSize& size_) : size(size_) {}  // NOLINT: a size is a request
+  ScheduleRequest(const PipelineSize& size_) : size(size_) {}
 
   PipelineSize size;
   int memory_limit = 0;  ///< live microbatches per rank; 0: as many as ZB-H2 has, 2 p - 1
