@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ struct ParameterSpec {
   /// the builder of split layers.
   std::vector<Cut> cuts{};
 
+  bool is_cut_along(Axis axis) const {
+    return std::ranges::any_of(cuts, [&](const Cut& cut) { return cut.axis == axis; });
+  }
   /// Returns the unit that the parameter belongs to, numbered as in GptConfig::frozen.
   int unit() const;
   bool operator==(const ParameterSpec&) const = default;

@@ -1,6 +1,7 @@
 #include "core/plan/ranks_of_model.h"
 
 #include <algorithm>
+#include <set>
 
 namespace lockstep {
 
@@ -9,6 +10,12 @@ bool divides_layers(const Plan& plan) {
     return std::ranges::any_of(spec.cuts,
                                [&](const Cut& cut) { return plan.mesh.size(cut.axis) > 1; });
   });
+}
+
+bool divides_experts(const Plan& plan) {
+  return plan.mesh.size(Axis::ep) > 1 &&
+         std::ranges::any_of(plan.parameters(),
+                             [](const ParameterSpec& spec) { return spec.is_cut_along(Axis::ep); });
 }
 
 std::vector<int> sharers(const Place& place, int shards) {
@@ -27,20 +34,26 @@ std::vector<int> replicas_of_shard(const Place& place, int shards) {
 
 std::vector<int> ranks_of_model(const Plan& plan, int rank, int shards) {
   const bool divides = divides_layers(plan);
-  std::vector<int> ranks;
-  for (const int sharer : sharers(plan.place(rank), shards)) {
-    const std::vector<int> more =
-        divides ? plan.mesh.group(sharer, {Axis::tp, Axis::pp}) : plan.mesh.group(sharer, Axis::pp);
-    ranks.insert(ranks.end(), more.begin(), more.end());
-  }
-  std::ranges::sort(ranks);
-  return ranks;
+  const Place place = plan.place(rank);
+  std::set<int> ranks;
+  const auto add = [&](const std::vector<int>& among) {
+    for (const int each : among) {
+      const std::vector<int> more =
+          divides ? plan.mesh.group(each, {Axis::tp, Axis::pp}) : plan.mesh.group(each, Axis::pp);
+      ranks.insert(more.begin(), more.end());
+    }
+  };
+  add(sharers(place, shards));
+  if (divides_experts(plan)) add(place.group(Axis::ep));
+  return {ranks.begin(), ranks.end()};
 }
 
 bool is_first_holder(const Plan& plan, const ParameterSpec& spec, int rank) {
-  const bool cut =
-      std::ranges::any_of(spec.cuts, [](const Cut& each) { return each.axis == Axis::tp; });
-  return cut || !divides_layers(plan) || plan.mesh.coordinate(rank, Axis::tp) == 0;
+  const auto is_first = [&](Axis axis) {
+    return spec.is_cut_along(axis) || plan.mesh.coordinate(rank, axis) == 0;
+  };
+  return (!divides_layers(plan) || is_first(Axis::tp)) &&
+         (!divides_experts(plan) || is_first(Axis::ep));
 }
 
 }  // namespace lockstep

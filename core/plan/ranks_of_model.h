@@ -9,6 +9,9 @@ namespace lockstep {
 /// Returns whether the mesh divides single layers: whether any parameter is cut among ranks.
 bool divides_layers(const Plan& plan);
 
+/// Returns whether ranks divide the experts of layers.
+bool divides_experts(const Plan& plan);
+
 // ZeRO can divide a stage's states among all ranks of dp × cp, or among every `shards` consecutive
 // ones: with hybrid sharding, dp ranks 0 and 1 may share one copy of the states, and ranks 2 and 3
 // another. `shards` must divide the number of these ranks.
@@ -20,7 +23,8 @@ std::vector<int> sharers(const Place& place, int shards);
 std::vector<int> replicas_of_shard(const Place& place, int shards);
 
 /// Returns the ranks among which the model's parameters are divided and which include `rank`: its
-/// pipeline, the ranks that share its layers if layers are divided, and its sharers. Ascending.
+/// pipeline, the ranks that share its layers or its experts if these are divided, and its sharers.
+/// Ascending.
 std::vector<int> ranks_of_model(const Plan& plan, int rank, int shards = 1);
 
 /// Returns whether `rank` is the first of the ranks_of_model() on its stage that hold the same

@@ -71,7 +71,7 @@ class DataParallel : public LayerHooks {
   /// While the unit's bucket is in flight, the backward pass continues with the layers below.
   void gradients_ready(const Unit& unit) override {
     if (sync_ != GradientSync::overlap) return;
-    for (const std::size_t b : layout_.buckets_of(unit.index))
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
       if (unit.index == layout_.buckets()[b].last_unit()) start(buckets_[b]);
   }
 

@@ -23,14 +23,13 @@ inline LessonInfo expert_lesson() {
           .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
 }
 
-/// The values of the lesson's own flags.
-struct ExpertFlags {
+/// The flags of a mixture of experts.
+struct RoutingFlags {
   const int& experts;
   const int& top_k;
   const double& capacity;
   const double& balance;
   const std::string& routing;
-  const std::string& over;
 
   MixtureOfExperts settings(const Options& options) const {
     return {
@@ -39,15 +38,21 @@ struct ExpertFlags {
         .capacity_factor = capacity,
         .balance = balance,
         .batch_tokens = static_cast<std::int64_t>(options.run.batch) * options.run.model.sequence,
+        .context_ranks = options.run.cp,
         .synthetic = routing == "zipf" ? SyntheticRouting::zipf : SyntheticRouting::balanced,
         .seed = options.run.seed};
   }
 };
+/// The values of the lesson's own flags.
+struct ExpertFlags : RoutingFlags {
+  const std::string& over;
+};
 
-/// Adds the lesson's flags. The references are valid for the lesson's lifetime.
-inline ExpertFlags expert_flags(Lesson& lesson) {
+/// Adds the flags of a mixture of experts. The references are valid for the lesson's lifetime.
+inline RoutingFlags routing_flags(Lesson& lesson,
+                                  const std::string& experts = "experts in each layer") {
   return {
-      .experts = lesson.flag("--experts", 8, "experts in each layer"),
+      .experts = lesson.flag("--experts", 8, experts),
       .top_k = lesson.flag("--top-k", 2, "experts that process each token"),
       .capacity = lesson.flag("--capacity", 0.0,
                               "the capacity factor: an expert accepts at most this many times its "
@@ -55,37 +60,30 @@ inline ExpertFlags expert_flags(Lesson& lesson) {
       .balance = lesson.flag("--balance", 0.01, "the coefficient of the load-balance loss"),
       .routing = lesson.flag("--routing", std::string{"learned"}, {"learned", "balanced", "zipf"},
                              "learned by the router; or, on the meta device, balanced (the "
-                             "default there) or with a popularity of 1/i"),
-      .over = lesson.flag("--experts-over", std::string{"dp"}, {"dp", "tp"},
-                          "the ranks that divide the experts: data-parallel ranks, each with its "
-                          "own tokens (--ep), or the tensor-parallel group, whose ranks have the "
-                          "same tokens (--tp)")};
+                             "default there) or with a popularity of 1/i")};
+}
+/// Adds the lesson's flags. The references are valid for the lesson's lifetime.
+inline ExpertFlags expert_flags(Lesson& lesson) {
+  const RoutingFlags routing = routing_flags(lesson);
+  return {routing, lesson.flag("--experts-over", std::string{"dp"}, {"dp", "tp"},
+                               "the ranks that divide the experts: data-parallel ranks, each with "
+                               "its own tokens (--ep), or the tensor-parallel group, whose ranks "
+                               "have the same tokens (--tp)")};
 }
 
-/// Throws UsageError for options that the lesson does not support.
-inline void check_expert_lesson(const Options& options, const ExpertFlags& flags) {
-  const int experts = flags.experts, ep = options.run.ep, tp = options.run.tp;
-  const bool over_tp = flags.over == "tp";
+/// Throws UsageError for an impossible mixture of experts, whose experts `n` ranks along `axis`
+/// divide.
+inline void check_routing(const Options& options, const RoutingFlags& flags, Axis axis, int n) {
+  const int experts = flags.experts;
   if (experts < 1)
     throw UsageError(
         fmt::format("--experts {}: a layer needs at least one expert; use --experts 1", experts));
-  if (over_tp && tp == 1)
-    throw UsageError(
-        "--experts-over tp: there is no tensor-parallel group; use --tp 2, or --experts-over dp");
-  if (over_tp && ep > 1)
-    throw UsageError(fmt::format(
-        "--ep {} with --experts-over tp: the ranks of --tp divide the experts; use --ep 1", ep));
-  if (!over_tp && tp > 1)
-    throw UsageError(
-        fmt::format("--tp {} with --experts-over dp: this mode has no tensor parallelism; leave "
-                    "--tp out, or use --experts-over tp",
-                    tp));
-  if (const int n = over_tp ? tp : ep; experts % n != 0) {
+  if (experts % n != 0) {
     const int fewer = experts / n * n;
     throw UsageError(
         fmt::format("--experts {} with --{} {}: every rank takes the same number of experts; use "
                     "{}--experts {}",
-                    experts, over_tp ? "tp" : "ep", n,
+                    experts, name_of(axis), n,
                     fewer > 0 ? fmt::format("--experts {} or ", fewer) : "", fewer + n));
   }
   if (flags.top_k < 1 || flags.top_k > experts)
@@ -106,6 +104,26 @@ inline void check_expert_lesson(const Options& options, const ExpertFlags& flags
     throw UsageError(fmt::format(
         "--routing {}: only the meta device needs it; use --device meta, or --routing learned",
         flags.routing));
+}
+
+/// Throws UsageError for options that the lesson does not support.
+inline void check_expert_lesson(const Options& options, const ExpertFlags& flags) {
+  const int ep = options.run.ep, tp = options.run.tp;
+  const bool over_tp = flags.over == "tp";
+  if (flags.experts >= 1) {
+    if (over_tp && tp == 1)
+      throw UsageError(
+          "--experts-over tp: there is no tensor-parallel group; use --tp 2, or --experts-over dp");
+    if (over_tp && ep > 1)
+      throw UsageError(fmt::format(
+          "--ep {} with --experts-over tp: the ranks of --tp divide the experts; use --ep 1", ep));
+    if (!over_tp && tp > 1)
+      throw UsageError(
+          fmt::format("--tp {} with --experts-over dp: this mode has no tensor parallelism; leave "
+                      "--tp out, or use --experts-over tp",
+                      tp));
+  }
+  check_routing(options, flags, over_tp ? Axis::tp : Axis::ep, over_tp ? tp : ep);
   if (options.run.optimizer.clip > 0)
     throw UsageError(fmt::format("--clip {}: this lesson does not clip gradients; leave it out",
                                  options.run.optimizer.clip));

@@ -51,7 +51,8 @@ inline bool is_expert(int order) {
 }
 
 /// Replaces the parameters of the MLPs by those of experts, which the ranks of `axis` divide among
-/// themselves.
+/// themselves. If it is ep, the ranks of tp divide each expert's columns and rows, as lesson 6
+/// divides those of an MLP.
 inline std::vector<ParameterSpec> with_experts(std::vector<ParameterSpec> specs,
                                                const GptConfig& config, int experts, Axis axis) {
   std::erase_if(specs, [&](const ParameterSpec& spec) {
@@ -63,10 +64,25 @@ inline std::vector<ParameterSpec> with_experts(std::vector<ParameterSpec> specs,
     for (const ExpertSlot slot : {ExpertSlot::router, ExpertSlot::fc_weight, ExpertSlot::fc_bias,
                                   ExpertSlot::projection_weight, ExpertSlot::projection_bias}) {
       ParameterSpec& spec = specs.emplace_back(expert_spec(config, layer, slot, experts));
-      if (slot != ExpertSlot::router) spec.cuts = {{.axis = axis, .dimension = 0}};
+      if (slot == ExpertSlot::router) continue;
+      spec.cuts = {{.axis = axis, .dimension = 0}};
+      if (axis == Axis::tp || slot == ExpertSlot::projection_bias) continue;
+      const bool columns = slot == ExpertSlot::fc_weight;
+      spec.cuts.push_back({.axis = Axis::tp, .dimension = columns ? 2 : 1});
     }
   std::ranges::sort(specs, {}, &ParameterSpec::order);
   return specs;
+}
+
+/// Returns the units with only those parameters that belong to experts, or only the others. Units
+/// without such parameters are left out.
+inline std::vector<StoredUnit> units_with(std::vector<StoredUnit> units, bool experts) {
+  for (StoredUnit& unit : units)
+    std::erase_if(unit.parameters, [&](const StoredParameter& parameter) {
+      return is_expert(parameter.order) != experts;
+    });
+  std::erase_if(units, [](const StoredUnit& unit) { return unit.parameters.empty(); });
+  return units;
 }
 
 /// Returns rows [first, first + count) of a matrix.
@@ -96,8 +112,11 @@ class Experts {
     Tensor dinner, dy;                 ///< between the two halves of the backward pass
   };
 
-  Experts(const LayerSite& site, int experts)
+  /// `adds_bias` is false if the results are terms of a sum over ranks and another rank adds the
+  /// bias.
+  Experts(const LayerSite& site, int experts, bool adds_bias = true)
       : ops_(site.device, site.layer, site.config.dtype),
+        adds_bias_(adds_bias),
         fc_(parameter(site, ExpertSlot::fc_weight, experts)),
         fc_bias_(parameter(site, ExpertSlot::fc_bias, experts)),
         projection_(parameter(site, ExpertSlot::projection_weight, experts)),
@@ -107,8 +126,8 @@ class Experts {
     saved.counts = std::move(counts);
     saved.x = std::move(x);
     const std::int64_t rows = saved.x.shape()[0], h = saved.x.shape()[1];
-    saved.inner = ops_.activation({rows, 4 * h});
-    saved.activated = ops_.activation({rows, 4 * h});
+    saved.inner = ops_.activation({rows, inner_width()});
+    saved.activated = ops_.activation({rows, inner_width()});
     Tensor y = ops_.activation({rows, h});
     each(saved, [&](std::int64_t e, auto of_expert) {
       ops_.linear_forward(of_expert(saved.x), item_of(fc_.value, e), item_of(fc_bias_.value, e),
@@ -117,7 +136,8 @@ class Experts {
     if (rows > 0) ops_.gelu_forward(saved.inner, saved.activated);
     each(saved, [&](std::int64_t e, auto of_expert) {
       ops_.linear_forward(of_expert(saved.activated), item_of(projection_.value, e),
-                          item_of(projection_bias_.value, e), of_expert(y), WeightLayout::in_out);
+                          adds_bias_ ? item_of(projection_bias_.value, e) : View{}, of_expert(y),
+                          WeightLayout::in_out);
     });
     return y;
   }
@@ -125,7 +145,7 @@ class Experts {
   Tensor backward_input(Tensor dy, Saved& saved) const {
     const std::int64_t rows = saved.x.shape()[0], h = saved.x.shape()[1];
     saved.dy = std::move(dy);
-    saved.dinner = ops_.activation({rows, 4 * h});
+    saved.dinner = ops_.activation({rows, inner_width()});
     each(saved, [&](std::int64_t e, auto of_expert) {
       ops_.linear_backward_input(of_expert(saved.dy), item_of(projection_.value, e),
                                  of_expert(saved.dinner), WeightLayout::in_out);
@@ -156,6 +176,7 @@ class Experts {
   }
 
  private:
+  std::int64_t inner_width() const { return fc_bias_.slice.local()[1]; }
   static Parameter parameter(const LayerSite& site, ExpertSlot slot, int experts) {
     return site.parameter(expert_spec(site.config, site.layer, slot, experts));
   }
@@ -172,6 +193,7 @@ class Experts {
   }
 
   Ops ops_;
+  bool adds_bias_;
   Parameter fc_, fc_bias_, projection_, projection_bias_;
 };
 

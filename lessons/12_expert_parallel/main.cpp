@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
     if (options.output.parity) log.set_replay(options.run.dp, options.run.microbatches.front());
     const MixtureOfExperts moe = flags.settings(options);
     if (flags.over == "tp") return std::make_shared<const ExpertsOverTensorParallel>(moe, log);
-    return std::make_shared<const ExpertParallel>(moe, log);
+    return std::make_shared<const ExpertParallel<>>(moe, log);
   });
   lesson.compare([&] {
     log.end_replay();

@@ -9,17 +9,6 @@
 
 namespace lockstep {
 
-/// Returns the units with only those parameters that belong to experts, or only the others. Units
-/// without such parameters are left out.
-inline std::vector<StoredUnit> units_with(std::vector<StoredUnit> units, bool experts) {
-  for (StoredUnit& unit : units)
-    std::erase_if(unit.parameters, [&](const StoredParameter& parameter) {
-      return is_expert(parameter.order) != experts;
-    });
-  std::erase_if(units, [](const StoredUnit& unit) { return unit.parameters.empty(); });
-  return units;
-}
-
 /// The rows of one rank in one layer, for one microbatch.
 struct ExchangedRows {
   explicit ExchangedRows(const RoutedMicrobatch& routed)
@@ -32,15 +21,17 @@ struct ExchangedRows {
 /// The bytes of the all-to-alls that a rank sends to another member of its expert-parallel group in
 /// one layer, for one microbatch. `row` is the size of a row. The rank announces its rows, a number
 /// for each of the member's experts. Then it sends rows to the member's experts and the results of
-/// the member's rows, and in the backward pass the gradients of both.
+/// the member's rows, and in the backward pass the gradients of both. Blocks that are recomputed
+/// run their forward pass twice (`forwards`).
 inline std::int64_t bytes_to(std::size_t member, const RoutedMicrobatch& routed,
-                             const MixtureOfExperts& moe, std::int64_t row) {
+                             const MixtureOfExperts& moe, std::int64_t row, int forwards = 1) {
   const auto ranks = static_cast<std::int64_t>(routed.sent.size());
-  return 4 * moe.experts / ranks + 2 * row * (routed.sent[member] + routed.received[member]);
+  return forwards * 4 * moe.experts / ranks +
+         (forwards + 1) * row * (routed.sent[member] + routed.received[member]);
 }
 
-/// The peak of the activations on one rank, in bytes, for the routing of one microbatch through all
-/// layers. The allocator agrees to the byte (tests/lessons/test_expert_parallel.cpp).
+/// The activations of blocks with experts on one rank, in bytes, for the routing of a microbatch.
+/// The allocator agrees to the byte (tests/lessons/test_expert_parallel.cpp).
 ///
 /// Let F = N h elements, for N tokens per microbatch, M rows that this rank sends and R rows that
 /// it receives, both including those that stay. Per block, a rank saves 7 F for LayerNorm and
@@ -49,75 +40,93 @@ inline std::int64_t bytes_to(std::size_t member, const RoutedMicrobatch& routed,
 /// came back (M h). So the memory of a rank grows with the popularity of its experts.
 class ExpertActivations {
  public:
-  /// `ranks` exchange rows with each other, and the other layers are divided among `t` ranks.
-  ExpertActivations(const Plan& plan, const MixtureOfExperts& moe, int ranks, int t)
+  /// `ranks` exchange rows with each other. `stage` has dense blocks, and the ranks of tp divide
+  /// each expert into `parts`.
+  ExpertActivations(const Plan& plan, const MixtureOfExperts& moe, int ranks,
+                    const TensorFootprint& stage, int parts)
       : width_(width_of(plan)),
         h_(plan.model().hidden),
-        tokens_(plan.boundary(plan.batch.microbatches).shape.rows()),
+        tokens_(stage.tokens),
         experts_(moe.experts),
         top_k_(moe.top_k),
         ranks_(ranks),
-        whole_(width_ * tokens_ * h_),
-        head_(static_cast<std::int64_t>(
-            activation_bytes(head_activations(plan.model(), t), tokens_, tensor_divisors(t)))) {
-    // A dense block without its MLP's inputs: fc's x, and GELU's x and y.
-    dense_ = static_cast<std::int64_t>(
-                 activation_bytes(block_activations(plan.model()), tokens_, tensor_divisors(t))) -
-             whole_ - 8 * whole_ / t;
-  }
+        parts_(parts),
+        whole_(stage.whole),
+        boundary_(stage.boundary),
+        head_(stage.head),
+        // A dense block without its MLP's inputs: fc's x, and GELU's x and y.
+        dense_(stage.block - whole_ - 8 * stage.part) {}
 
+  /// Returns the peak for a microbatch that runs forward and then backward through these layers.
   std::int64_t peak(const std::vector<ExchangedRows>& layers) const {
     std::int64_t below = 0, most = 0;  // `below`: saved by the blocks below
     for (const ExchangedRows& rows : layers) {
-      most = std::max(most, below + dense_ + forward(rows));
-      most = std::max(most, below + dense_ + backward(rows));
-      below += dense_ + saved(rows);
+      most = std::max({most, below + forward(rows), below + backward(rows)});
+      below += saved(rows);
     }
-    // The head's Linear computes its dx, after the losses are released.
-    return std::max(most, below + head_ + std::max<std::int64_t>(0, whole_ - 8 * tokens_));
+    return std::max(most, below + head_ + head_backward());
   }
 
+  /// Returns what a block saves.
+  std::int64_t saved(const ExchangedRows& rows) const { return dense_ + saved_by_experts(rows); }
+  /// Returns the most that a block needs in its forward pass, including what it saves.
+  std::int64_t forward(const ExchangedRows& rows) const {
+    const std::int64_t gathered = is_shard() ? boundary_ + whole_ : 0;  // by f
+    const std::int64_t router =
+        whole_ + 4 * tokens_ * experts_ + choices() + 4 * tokens_ + logits();
+    const std::int64_t gather = routing(rows) + 4 * rows.mine + if_alone(matrix(rows.mine));
+    const std::int64_t compute = routing(rows) + 2 * matrix(rows.theirs) + 2 * inner(rows);
+    const std::int64_t end = saved_by_experts(rows) + whole_ + (is_shard() ? boundary_ : 0);
+    return dense_ + std::max({gathered, router, gather, compute, end});
+  }
+  /// Returns the most that it needs in its backward pass, which starts with the saved activations
+  /// and dy.
+  std::int64_t backward(const ExchangedRows& rows) const {
+    const std::int64_t mine = matrix(rows.mine), theirs = matrix(rows.theirs);
+    const std::int64_t start = saved(rows) + boundary_ + choices();
+    const std::int64_t weigh = start + (is_shard() ? whole_ : 0) + if_alone(mine);
+    // dy and the inner gradient; then, without the inner activations, also dx.
+    const std::int64_t through_gelu = start - mine + theirs + inner(rows);
+    const std::int64_t outer = start - mine + 2 * theirs + whole_;
+    const std::int64_t back = start + theirs + whole_ + if_alone(theirs - mine);
+    const std::int64_t router = start - mine + theirs + 2 * whole_ + logits() + 4 * experts_;
+    return std::max({weigh, through_gelu, outer, back, router});
+  }
+  /// Returns what the head needs in its backward pass beyond what it saves: its Linear computes its
+  /// dx after the losses are released.
+  std::int64_t head_backward() const { return std::max<std::int64_t>(0, whole_ - 8 * tokens_); }
+
  private:
+  /// Returns whether tp ranks divide the tokens outside the products (sequence parallelism).
+  bool is_shard() const { return boundary_ < whole_; }
   std::int64_t matrix(std::int64_t rows) const { return width_ * rows * h_; }
+  /// (R, 4 h), or a tp rank's part of it
+  std::int64_t inner(const ExchangedRows& rows) const { return 4 * matrix(rows.theirs) / parts_; }
   std::int64_t choices() const { return 4 * tokens_ * top_k_; }  // indices or weights
   std::int64_t logits() const { return width_ * tokens_ * experts_; }
   /// The router's input, probabilities and choices, the slots, and the two orders of R rows.
   std::int64_t routing(const ExchangedRows& rows) const {
     return whole_ + 4 * tokens_ * experts_ + 2 * choices() + (ranks_ > 1 ? 8 * rows.theirs : 0);
   }
-  std::int64_t saved(const ExchangedRows& rows) const {
-    return routing(rows) + 9 * matrix(rows.theirs) + matrix(rows.mine);
+  std::int64_t saved_by_experts(const ExchangedRows& rows) const {
+    return routing(rows) + matrix(rows.theirs) + 2 * inner(rows) + matrix(rows.mine);
   }
   /// Without other ranks, rows go to the experts and back in the same memory.
   std::int64_t if_alone(std::int64_t bytes) const { return ranks_ == 1 ? bytes : 0; }
 
-  /// The most that the experts of a block need in the forward pass.
-  std::int64_t forward(const ExchangedRows& rows) const {
-    const std::int64_t router =
-        whole_ + 4 * tokens_ * experts_ + choices() + 4 * tokens_ + logits();
-    const std::int64_t gather = routing(rows) + 4 * rows.mine + if_alone(matrix(rows.mine));
-    const std::int64_t compute = routing(rows) + 10 * matrix(rows.theirs);
-    return std::max({router, gather, compute, saved(rows) + whole_});
-  }
-  /// The most that they need in the backward pass, which starts with the saved activations and dy.
-  std::int64_t backward(const ExchangedRows& rows) const {
-    const std::int64_t mine = matrix(rows.mine), theirs = matrix(rows.theirs);
-    const std::int64_t start = saved(rows) + whole_ + choices();
-    const std::int64_t weigh = start + if_alone(mine);
-    // dy and the inner gradient; then, without the inner activations, also dx.
-    const std::int64_t inner = start - mine + 5 * theirs;
-    const std::int64_t outer = start - mine + 2 * theirs + whole_;
-    const std::int64_t back = start + theirs + whole_ + if_alone(theirs - mine);
-    const std::int64_t router = start - mine + theirs + 2 * whole_ + logits() + 4 * experts_;
-    return std::max({weigh, inner, outer, back, router});
-  }
-
   std::int64_t width_, h_, tokens_, experts_, top_k_;
-  int ranks_;
-  std::int64_t whole_;  ///< bytes of F
-  std::int64_t head_;
-  std::int64_t dense_ = 0;  ///< saved by a block's other layers
+  int ranks_, parts_;
+  std::int64_t whole_;     ///< bytes of F
+  std::int64_t boundary_;  ///< bytes of a block's input
+  std::int64_t head_, dense_;
 };
+
+/// Bytes of the messages that a rank holds at the same time in one layer.
+inline std::int64_t expert_messages(const ExchangedRows& rows, const MixtureOfExperts& moe,
+                                    int ranks, std::int64_t row) {
+  if (ranks == 1) return 0;
+  return std::max(row * (rows.mine + rows.theirs), std::int64_t{8} * moe.experts);
+}
 
 /// The sums of gradients over the ranks that hold the same parameters: all data-parallel ranks, or
 /// for experts those of them that have the same experts.
@@ -152,7 +161,8 @@ inline void set_routed_figures(Predicted& predicted, const Plan& plan, const Pla
                                std::int64_t bucket_bytes, std::int64_t first, std::int64_t count) {
   const int ranks = place.size(Axis::ep), self = place.coordinate(Axis::ep);
   const int t = place.size(Axis::tp);
-  const ExpertActivations activations{plan, moe, ranks, t};
+  const TensorFootprint stage{plan, place, place.only_stage(), plan.batch.microbatches};
+  const ExpertActivations activations{plan, moe, ranks, stage, /*parts=*/1};
   const std::int64_t row = width_of(plan) * plan.model().hidden;
   const std::int64_t tokens = plan.boundary(plan.batch.microbatches).shape.rows();
   std::int64_t peak = 0, buffers = 0, bytes = 0;
@@ -160,14 +170,12 @@ inline void set_routed_figures(Predicted& predicted, const Plan& plan, const Pla
     std::vector<ExchangedRows> layers;
     for (int layer = 0; layer < plan.model().layers; ++layer) {
       const RoutedMicrobatch& routed =
-          log.calls(place.coordinate(Axis::dp), layer,
+          log.calls(replica_of(plan.mesh, place.rank), layer,
                     place.coordinate(Axis::tp))[static_cast<std::size_t>(call)];
       const ExchangedRows& rows = layers.emplace_back(routed);
       for (int member = 0; member < ranks; ++member)
         if (member != self) bytes += bytes_to(static_cast<std::size_t>(member), routed, moe, row);
-      if (ranks > 1)
-        buffers =
-            std::max({buffers, row * (rows.mine + rows.theirs), std::int64_t{8} * moe.experts});
+      buffers = std::max(buffers, expert_messages(rows, moe, ranks, row));
     }
     peak = std::max(peak, activations.peak(layers));
   }
@@ -215,7 +223,7 @@ inline Predicted predict_expert_parallel(const Plan& plan, const Place& place,
   predicted.peak_bytes[MemoryCategory::communication] = unknown;
   predicted.at_end = [=, &log](Predicted& complete) {
     const auto calls = static_cast<std::int64_t>(
-        log.calls(place.coordinate(Axis::dp), 0, place.coordinate(Axis::tp)).size());
+        log.calls(replica_of(plan.mesh, place.rank), 0, place.coordinate(Axis::tp)).size());
     set_routed_figures(complete, plan, place, moe, log, bucket_bytes, 0, calls);
   };
   return predicted;

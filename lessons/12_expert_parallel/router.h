@@ -45,9 +45,14 @@ class Router {
                  .in = site.config.hidden,
                  .out = moe.experts}),
         calls_(site.groups != nullptr
-                   ? &log.calls(place(site, Axis::dp), site.layer, place(site, Axis::tp))
+                   ? &log.calls(place(site, Axis::dp) * moe.context_ranks + place(site, Axis::cp),
+                                site.layer, place(site, Axis::tp))
                    : nullptr),
         replays_(site.groups == nullptr) {}
+
+  /// On one device: routes the next tokens like this rank of the cp axis. Records them with the
+  /// last rank's.
+  void set_context_rank(int rank) { context_rank_ = rank; }
 
   Routing forward(Tensor x, Saved& saved, Stash& stash) {
     const std::int64_t tokens = x.shape().rows();
@@ -89,7 +94,7 @@ class Router {
     if (calls_ != nullptr)
       calls_->push_back({std::move(saved.choices), routing.chosen, routing.kept, sent, received});
     if (saved.compared > 0) log_.add(saved.flips, saved.compared, saved.closest);
-    ++microbatches_;
+    if (context_rank_ + 1 == moe_.context_ranks || !replays_) ++microbatches_;
   }
 
  private:
@@ -103,7 +108,7 @@ class Router {
   /// near-tie, takes the ranks' choice, so that the comparison of the runs stays meaningful. Any
   /// other difference is an error.
   void compare_with_ranks(Saved& saved, View gaps) {
-    const RoutingLog::Recorded theirs = log_.recorded(layer_, microbatches_);
+    const RoutingLog::Recorded theirs = log_.recorded(layer_, microbatches_, context_rank_);
     if (theirs.routing == nullptr || theirs.routing->choices.size() != saved.choices.size()) return;
     std::vector<float> from_ties(static_cast<std::size_t>(gaps.elements()));
     device_.compute.read(gaps, from_ties.data());
@@ -141,8 +146,9 @@ class Router {
   MixtureOfExperts moe_;
   RoutingLog& log_;
   Linear linear_;
-  RoutingLog::Calls* calls_;       ///< null on one device
-  bool replays_;                   ///< whether this is the single device
+  RoutingLog::Calls* calls_;  ///< null on one device
+  bool replays_;              ///< whether this is the single device
+  int context_rank_ = 0;
   std::int64_t microbatches_ = 0;  ///< backward passes done
 };
 

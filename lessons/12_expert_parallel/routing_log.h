@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/mesh.h"
 #include "kernels/view.h"
 #include "lessons/12_expert_parallel/routing.h"
 
@@ -26,7 +27,7 @@ struct RoutedMicrobatch {
 
 /// A token for which the ranks and the single-device run chose different experts.
 struct Flip {
-  int replica = 0;  ///< the data-parallel rank of the token
+  int replica = 0;  ///< of the token's rank (replica_of)
   int layer = 0;
   std::int64_t call = 0;   ///< the rank's microbatches before this one, over all steps
   std::int64_t token = 0;  ///< in the microbatch
@@ -41,6 +42,11 @@ inline float near_tie(DType dtype) {
   return is_narrow(dtype) ? 1e-2F : 1e-4F;
 }
 
+/// Returns the number by which a log knows a rank's tokens: the ranks of a sequence are neighbours.
+inline int replica_of(const Mesh& mesh, int rank) {
+  return mesh.coordinate(rank, Axis::dp) * mesh.size(Axis::cp) + mesh.coordinate(rank, Axis::cp);
+}
+
 /// Every routing of a run. The ranks write it; their predictions and the report read it, and so
 /// does the single-device run, to compare its own choices. Must outlive the models.
 ///
@@ -50,9 +56,9 @@ class RoutingLog {
  public:
   using Calls = std::deque<RoutedMicrobatch>;
 
-  /// Returns the routings of one layer on one rank, in order. The rank is given by its place on the
-  /// data-parallel axis and, if several ranks have the same tokens, its place among these. The
-  /// reference stays valid; only one thread may use it at a time.
+  /// Returns the routings of one layer on one rank, in order. The rank is given by its replica
+  /// (replica_of) and, if several ranks have the same tokens, its place among these. The reference
+  /// stays valid; only one thread may use it at a time.
   Calls& calls(int replica, int layer, int part = 0) {
     const std::lock_guard lock{mutex_};
     return calls_[{replica, layer, part}];
@@ -64,10 +70,12 @@ class RoutingLog {
   }
 
   /// Call this before the run if a single-device run will replay it, with the number of
-  /// data-parallel ranks, and of microbatches on each.
-  void set_replay(int replicas, int microbatches) {
+  /// data-parallel ranks, and of microbatches on each. `context_ranks` share the tokens of each
+  /// microbatch.
+  void set_replay(int replicas, int microbatches, int context_ranks = 1) {
     replicas_ = replicas;
     microbatches_ = microbatches;
+    context_ranks_ = context_ranks;
     keeps_choices_ = replays_ = true;
   }
   /// Ends the comparison with one device: later models, such as the one that generates text, have
@@ -82,11 +90,12 @@ class RoutingLog {
     std::int64_t call = 0;
   };
   /// Returns the rank's routing for the `call`-th microbatch of one device, which runs all
-  /// microbatches of the first rank, then of the second, and so on, in each step. None
-  /// without a replay, and after its end.
-  Recorded recorded(int layer, std::int64_t call) const {
+  /// microbatches of the first rank, then of the second, and so on, in each step. `context_rank`
+  /// has some of its tokens. None without a replay, and after its end.
+  Recorded recorded(int layer, std::int64_t call, int context_rank = 0) const {
     const std::int64_t m = microbatches_;
-    Recorded recorded{nullptr, static_cast<int>(call / m % replicas_),
+    Recorded recorded{nullptr,
+                      static_cast<int>(call / m % replicas_) * context_ranks_ + context_rank,
                       call / (m * replicas_) * m + call % m};
     if (!replays_) return recorded;
     const std::lock_guard lock{mutex_};
@@ -114,7 +123,7 @@ class RoutingLog {
  private:
   mutable std::mutex mutex_;
   std::map<std::array<int, 3>, Calls> calls_;  ///< by replica, layer and part
-  int replicas_ = 1, microbatches_ = 1;
+  int replicas_ = 1, microbatches_ = 1, context_ranks_ = 1;
   bool keeps_choices_ = false, replays_ = false;
   std::vector<Flip> flips_;
   std::int64_t compared_ = 0;

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "core/plan/flat_layout.h"
 #include "lessons/05_zero_3/zero_3.h"
 #include "lessons/07_sequence_parallel/sequence_parallel.h"
+#include "lessons/12_expert_parallel/experts.h"
 
 namespace lockstep {
 
@@ -27,9 +30,18 @@ inline std::shared_ptr<const ModelBuilder> builder_of(const Composition& chosen)
   return std::make_shared<const TensorParallel>();
 }
 
-/// Returns the layout of a stage's parameters, which is the same on all its replicas.
+/// Returns the layout of a stage's parameters, which is the same on all its replicas. Experts, if
+/// there are any, have replicas and a layout of their own.
 inline FlatLayout layout_of(const Plan& plan, const Place& place, const Composition& chosen) {
-  return {plan.units(place, place.only_stage()), chosen.sharers(place), chosen.bucket_bytes};
+  return {units_with(plan.units(place, place.only_stage()), /*experts=*/false),
+          chosen.sharers(place), chosen.bucket_bytes};
+}
+inline std::optional<FlatLayout> layout_of_experts(const Plan& plan, const Place& place,
+                                                   const Composition& chosen) {
+  const std::vector<StoredUnit> units =
+      units_with(plan.units(place, place.only_stage()), /*experts=*/true);
+  if (units.empty()) return {};
+  return FlatLayout{units, place.size(Axis::edp), chosen.bucket_bytes};
 }
 
 /// Returns the tensor that the ranks of one stage send to the ranks of the next.

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
+#include <optional>
+#include <vector>
 
 #include "core/pipeline/message_plan.h"
 #include "core/pipeline/update.h"
@@ -91,10 +94,9 @@ inline BytesSent sent_along_tp(const Plan& plan, const Place& place, const FlatL
 struct LayerFigures {
   TensorFootprint memory;
   BytesSent sent{};  ///< per step
-  // Bytes of the layers' own messages that exist at the same time, in ...
-  std::int64_t forward = 0;         ///< ... the forward pass
-  std::int64_t block_backward = 0;  ///< ... a block's backward pass
-  std::int64_t head_backward = 0;   ///< ... the head's
+  /// Returns the bytes of the layers' own messages that exist at the same time, in the forward or
+  /// backward pass of a microbatch through a unit.
+  std::function<std::int64_t(Op op, int microbatch, int unit)> messages{};
 };
 
 /// Returns the figures of lesson 6's or 7's layers.
@@ -103,8 +105,11 @@ inline LayerFigures tensor_layers(const Plan& plan, const Place& place, const Fl
   LayerFigures layers{stage_footprint(plan, place, place.only_stage(), m, chosen)};
   layers.sent = sent_along_tp(plan, place, layout, layers.memory, m, chosen);
   const std::int64_t exchange = tensor_scratch(layers.memory, plan);
-  layers.forward = std::max(exchange, loss_statistics(layers.memory));
-  layers.block_backward = layers.head_backward = exchange;
+  const std::int64_t statistics = loss_statistics(layers.memory);
+  const int head = plan.model().layers + 1;
+  layers.messages = [=](Op op, int, int unit) {
+    return op == Op::forward && unit == head ? std::max(exchange, statistics) : exchange;
+  };
   return layers;
 }
 
@@ -114,8 +119,8 @@ inline LayerFigures tensor_layers(const Plan& plan, const Place& place, const Fl
 /// backward pass continues below them. For schedules with one stage per rank whose last action is
 /// the last microbatch's backward pass.
 inline std::int64_t peak_in_flight(const Plan& plan, const Place& place, const Schedule& schedule,
-                                   const FlatLayout& layout, const LayerFigures& layers,
-                                   const Composition& chosen) {
+                                   const std::vector<const FlatLayout*>& layouts,
+                                   const LayerFigures& layers, const Composition& chosen) {
   const auto rank = static_cast<std::size_t>(place.coordinate(Axis::pp));
   const std::vector<Action>& actions = schedule.actions[rank];
   const MessagePlan plan_of_messages{schedule, place.coordinate(Axis::pp)};
@@ -129,21 +134,21 @@ inline std::int64_t peak_in_flight(const Plan& plan, const Place& place, const S
   };
   const auto reach = [&](std::int64_t more) { peak = std::max(peak, messages + reducing + more); };
 
-  const auto reduce_buckets = [&] {
+  const std::vector<int> units = layouts.front()->units();
+  const auto reduce_buckets = [&](int microbatch) {
     // ZeRO-2 and 3 have one bucket in flight. Before the first bucket, they wait for the previous
     // microbatch's last one.
     if (chosen.zero >= 2) reducing = 0;
-    for (const int unit : layout.units()) {
+    for (const int unit : units) {
       // the unit's layers, before its buckets leave
-      if (unit > 0)
-        reach(unit > plan.model().layers ? layers.head_backward : layers.block_backward);
-      for (const std::size_t b : layout.buckets_of(unit)) {
-        const FlatLayout::Bucket& bucket = layout.buckets()[b];
-        if (bucket.last_unit() != unit) continue;
-        if (chosen.zero >= 2) reducing = 0;
-        reducing += width_of(plan) * ring_scratch(bucket.elements, plan, layout.shards());
-        reach(0);
-      }
+      if (unit > 0) reach(layers.messages(Op::backward, microbatch, unit));
+      for (const FlatLayout* layout : layouts)
+        for (const FlatLayout::Bucket& bucket : layout->buckets()) {
+          if (bucket.last_unit() != unit) continue;
+          if (chosen.zero >= 2) reducing = 0;
+          reducing += width_of(plan) * ring_scratch(bucket.elements, plan, layout->shards());
+          reach(0);
+        }
     }
   };
 
@@ -153,15 +158,32 @@ inline std::int64_t peak_in_flight(const Plan& plan, const Place& place, const S
     change(boundaries(around.post_before.size()));
     change(-boundaries(around.input ? 1 : 0) - boundaries(around.release.size()));
     change(boundaries(around.post_after ? 1 : 0));
-    if (actions[i].op == Op::forward)
-      reach(layers.forward);
-    else if (chosen.zero >= 2 || i + 1 == actions.size())
-      reduce_buckets();
+    const auto& [op, its_stage, microbatch] = actions[i];
+    if (op == Op::backward && (chosen.zero >= 2 || i + 1 == actions.size()))
+      reduce_buckets(microbatch);
     else
-      reach(std::max(layers.block_backward, layers.head_backward));
+      for (const int unit : units)
+        if (op == Op::forward || unit > 0) reach(layers.messages(op, microbatch, unit));
     change(boundaries(around.output ? 1 : 0));
   }
   return peak;
+}
+
+/// Returns the peak of MemoryCategory::communication in a step.
+inline std::int64_t peak_communication(const Plan& plan, const Place& place,
+                                       const Schedule& schedule, const Composition& chosen,
+                                       const LayerFigures& layers) {
+  const FlatLayout layout = layout_of(plan, place, chosen);
+  const std::optional<FlatLayout> experts = layout_of_experts(plan, place, chosen);
+  std::vector<const FlatLayout*> layouts{&layout};
+  if (experts) layouts.push_back(&*experts);
+  const int t = layers.memory.t;
+  const std::int64_t norms =
+      chosen.sequence_parallel && t > 1 ? layernorm_elements(plan, place, layout, chosen) : 0;
+  return std::max({peak_in_flight(plan, place, schedule, layouts, layers, chosen),
+                   replica_sums(plan, place, layout).scratch,
+                   width_of(plan) * (norms + ring_scratch(norms, plan, t)),
+                   update_messages(plan, place, chosen.shards(place)).peak_bytes});
 }
 
 /// Predicts one step of one rank. Messages and model states are the sums of the techniques' own,
@@ -181,18 +203,23 @@ inline Predicted predict_mesh(const Plan& plan, const Place& place, const Schedu
     Figure& sent = predicted.bytes_sent[operation];
     sent = *sent + *sharers.bytes_sent[operation] + layers.sent[operation];
   }
+  const std::optional<FlatLayout> experts = layout_of_experts(plan, place, chosen);
+  GradientSums of_experts;
+  if (experts)
+    of_experts = gradient_sums(plan, *experts, GradientSync::overlap, place.size(Axis::edp),
+                               place.coordinate(Axis::edp));
   Figure& all_reduced = predicted.bytes_sent[Operation::all_reduce];
-  all_reduced = *all_reduced + replicas.bytes_sent;
+  all_reduced = *all_reduced + replicas.bytes_sent + width_of(plan) * of_experts.sent;
 
   for (const MemoryCategory category :
        {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::optimizer})
     predicted.peak_bytes[category] = sharers.peak_bytes[category];
-  const std::int64_t norms =
-      chosen.sequence_parallel && stage.t > 1 ? layernorm_elements(plan, place, layout, chosen) : 0;
+  if (experts) {
+    Figure& gradients = predicted.peak_bytes[MemoryCategory::gradients];
+    gradients = *gradients + width_of(plan) * (experts->elements() - experts->used());  // padding
+  }
   predicted.peak_bytes[MemoryCategory::communication] =
-      std::max({peak_in_flight(plan, place, schedule, layout, layers, chosen), replicas.scratch,
-                width_of(plan) * (norms + ring_scratch(norms, plan, stage.t)),
-                update_messages(plan, place, chosen.shards(place)).peak_bytes});
+      peak_communication(plan, place, schedule, chosen, layers);
   return predicted;
 }
 

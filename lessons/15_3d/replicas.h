@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -30,7 +31,7 @@ class Replicas {
            const Composition& chosen)
       : stage_(stage),
         groups_(endpoint, axes, place, chosen.sharers(place)),
-        states_(states_of(stage, groups_.sharers(), chosen, plan)) {
+        states_(states_of(stage, groups_.sharers(), axes, chosen, plan)) {
     if (Zero3* zero = std::get_if<Zero3>(&states_))
       zero->set_prefetch(/*uses=*/1, prefetch_on(plan, place));
   }
@@ -64,16 +65,25 @@ class Replicas {
   }
 
  private:
-  /// Lesson 2, and an optimizer that updates the whole stage on every replica.
+  /// Lesson 2, and an optimizer that updates the whole stage on every replica. If there are
+  /// experts, their gradients are summed over the ranks that have the same ones (lesson 12).
   class Whole {
    public:
-    Whole(Gpt& stage, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options)
+    Whole(Gpt& stage, Group& ranks, AxisGroups& axes, std::int64_t bucket_bytes,
+          const AdamWOptions& options)
         : stage_(stage),
           adamw_(stage.parameters(), stage.device(), options),
-          replicas_(stage, ranks, bucket_bytes) {}
+          replicas_(stage, units_with(stage.stored_units(), /*experts=*/false), ranks,
+                    bucket_bytes) {
+      if (const auto units = units_with(stage.stored_units(), /*experts=*/true); !units.empty())
+        experts_.emplace(stage, units, axes[Axis::edp], bucket_bytes);
+    }
 
     void zero_gradients() { stage_.zero_gradients(); }
-    void wait() { replicas_.sum_gradients(); }
+    void wait() {
+      replicas_.sum_gradients();
+      if (experts_) experts_->sum_gradients();
+    }
     void gather() {}
     AdamW& adamw() { return adamw_; }
     const std::vector<Parameter*>& parts() const { return stage_.parameters(); }
@@ -82,10 +92,12 @@ class Replicas {
     Gpt& stage_;
     AdamW adamw_;
     DataParallel replicas_;
+    std::optional<DataParallel> experts_;
   };
   using States = std::variant<Whole, Zero1, Zero2, Zero3>;
 
-  static States states_of(Gpt& stage, Group& ranks, const Composition& chosen, const Plan& plan) {
+  static States states_of(Gpt& stage, Group& ranks, AxisGroups& axes, const Composition& chosen,
+                          const Plan& plan) {
     const std::int64_t bucket = chosen.bucket_bytes;
     const AdamWOptions& options = plan.optimizer;
     switch (chosen.zero) {
@@ -96,7 +108,7 @@ class Replicas {
       case 3:
         return States{std::in_place_type<Zero3>, stage, ranks, bucket, options, plan.seed};
       default:
-        return States{std::in_place_type<Whole>, stage, ranks, bucket, options};
+        return States{std::in_place_type<Whole>, stage, ranks, axes, bucket, options};
     }
   }
 

@@ -40,7 +40,7 @@ struct ExpertRun {
     if (options.run.tp > 1)
       options.run.builder = std::make_shared<const ExpertsOverTensorParallel>(moe, *log);
     else
-      options.run.builder = std::make_shared<const ExpertParallel>(moe, *log);
+      options.run.builder = std::make_shared<const ExpertParallel<>>(moe, *log);
   }
 
   MixtureOfExperts moe;

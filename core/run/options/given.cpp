@@ -232,7 +232,8 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   run.cp = mesh.size(Axis::cp);
   run.tp = mesh.size(Axis::tp);
   // Without --ep and tensor parallelism, as many ranks as possible divide the experts.
-  if (!given.ep && run.tp == 1 && std::ranges::count(info.axes, Axis::ep) > 0)
+  if (!given.ep && (run.tp == 1 || info.experts_over_all) &&
+      std::ranges::count(info.axes, Axis::ep) > 0)
     run.ep = run.dp * run.cp;
   run.mesh();  // throws unless --ep fits
 

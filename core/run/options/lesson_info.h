@@ -40,6 +40,8 @@ struct LessonInfo {
   std::vector<Axis> axes{Axis::pp};
   /// The sizes of the other axes if the flags give none to any axis; an axis not listed has size 1.
   std::map<Axis, int> sizes{};
+  /// Without --ep, all ranks of dp × cp divide the experts, even with tensor parallelism.
+  bool experts_over_all = false;
   Tolerance tolerance{};
   /// The tolerance for runs in 16 bits, in which the order of additions matters more.
   Tolerance narrow_tolerance{};

@@ -21,12 +21,12 @@ namespace lockstep {
 /// take no time on the run's clock.
 inline void collect_routing(Rank& rank, RoutingLog& log) {
   const int layers = rank.plan.model().layers;
-  const auto replica_of = [&](int id) { return rank.plan.mesh.coordinate(id, Axis::dp); };
+  const auto replica = [&](int id) { return replica_of(rank.plan.mesh, id); };
   const auto part_of = [&](int id) { return rank.plan.mesh.coordinate(id, Axis::tp); };
   // A rank's routings as text: each list of numbers, after its length.
   std::string mine;
   for (int layer = 0; layer < layers; ++layer) {
-    const RoutingLog::Calls& calls = log.calls(replica_of(rank.id), layer, part_of(rank.id));
+    const RoutingLog::Calls& calls = log.calls(replica(rank.id), layer, part_of(rank.id));
     mine += fmt::format("{} ", calls.size());
     for (const RoutedMicrobatch& each : calls) {
       mine += fmt::format("{} {} ", each.choices.size(), fmt::join(each.choices, " "));
@@ -47,8 +47,10 @@ inline void collect_routing(Rank& rank, RoutingLog& log) {
       for (auto& number : numbers) text >> number;
     };
     for (int layer = 0; layer < layers; ++layer) {
-      RoutingLog::Calls& calls = log.calls(replica_of(other), layer, part_of(other));
-      calls.resize(size());
+      const std::size_t count = size();
+      if (count == 0) continue;  // of another stage
+      RoutingLog::Calls& calls = log.calls(replica(other), layer, part_of(other));
+      calls.resize(count);
       for (RoutedMicrobatch& each : calls) {
         read(each.choices);
         for (auto* counts : {&each.chosen, &each.kept, &each.sent, &each.received}) read(*counts);
@@ -84,7 +86,7 @@ inline ExpertLoad load_of(const Plan& plan, const MixtureOfExperts& moe, Routing
                           Part part) {
   const auto count = static_cast<std::size_t>(moe.experts);
   ExpertLoad load{std::vector<std::int64_t>(count), std::vector<std::int64_t>(count)};
-  for (int replica = 0; replica < plan.mesh.size(Axis::dp); ++replica) {
+  for (int replica = 0; replica < plan.mesh.size(Axis::dp_cp); ++replica) {
     if (!log.has(replica, layer)) continue;
     const RoutingLog::Calls& calls = log.calls(replica, layer);
     const std::size_t fifth = (calls.size() + 4) / 5;
@@ -124,8 +126,7 @@ inline std::string pair_table(const Plan& plan, const MixtureOfExperts& moe, Rou
     for (std::size_t to = 0; to < ranks.size(); ++to) {
       std::int64_t bytes = 0, calls = 0;
       for (int layer = 0; layer < plan.model().layers; ++layer)
-        for (const RoutedMicrobatch& routed :
-             log.calls(plan.mesh.coordinate(ranks[i], Axis::dp), layer)) {
+        for (const RoutedMicrobatch& routed : log.calls(replica_of(plan.mesh, ranks[i]), layer)) {
           bytes += bytes_to(to, routed, moe, row);
           ++calls;
         }
@@ -140,7 +141,7 @@ inline std::string pair_table(const Plan& plan, const MixtureOfExperts& moe, Rou
 }
 
 /// The choices by expert and layer in the last fifth of the run, and how the load has changed.
-inline std::string load_table(const Plan& plan, const MixtureOfExperts& moe, RoutingLog& log) {
+inline std::string load_by_expert(const Plan& plan, const MixtureOfExperts& moe, RoutingLog& log) {
   std::string text = fmt::format(
       "  load of each expert in % of the mean, last fifth of the run{}\n",
       moe.capacity_factor > 0 ? fmt::format("; capacity {:g} %", 100 * moe.capacity_factor) : "");
@@ -160,7 +161,12 @@ inline std::string load_table(const Plan& plan, const MixtureOfExperts& moe, Rou
     text += fmt::format("{}   {:>20.2f} -> {:<5.2f} {:>7.1f} %\n", moe.experts > most ? " ..." : "",
                         first.imbalance(), last.imbalance(), 100 * last.dropped());
   }
-  text += pair_table(plan, moe, log);
+  return text;
+}
+
+/// Returns the load, the bytes of each pair of ranks, and the cost of other numbers of experts.
+inline std::string load_table(const Plan& plan, const MixtureOfExperts& moe, RoutingLog& log) {
+  std::string text = load_by_expert(plan, moe, log) + pair_table(plan, moe, log);
   text += fmt::format("\n  {:<11}{:>22}{:>26}\n", "experts", "parameters per layer",
                       "MFLOPs per token, layer");
   std::vector<int> sizes{1, 2, 4, 8, 16, 32, 64};
