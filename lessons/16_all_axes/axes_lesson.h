@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/run/lesson.h"
+#include "lessons/12_expert_parallel/expert_lesson.h"
 #include "lessons/13_ring_attention/context_lesson.h"
 #include "lessons/14_mixed_precision/recompute_flag.h"
 #include "lessons/15_3d/three_axes.h"
@@ -17,13 +18,23 @@ namespace lockstep {
 inline LessonInfo all_axes(const std::string& name, const std::string& question) {
   LessonInfo info = three_axes(name, question);
   info.ranks = 16;
-  info.axes = {Axis::dp, Axis::pp, Axis::cp, Axis::tp};
+  info.axes = {Axis::dp, Axis::pp, Axis::cp, Axis::tp, Axis::ep};
   info.sizes = {{Axis::pp, 2}, {Axis::cp, 2}, {Axis::tp, 2}};
+  info.experts_over_all = true;
   return info;
 }
 
 /// Throws UsageError for options that the lesson does not support.
-inline void check_all_axes(const Options& options, const AllAxes& chosen) {
+inline void check_all_axes(const Options& options, const AllAxes& chosen,
+                           const RoutingFlags& routing) {
+  if (routing.experts != 0) {
+    check_routing(options, routing, Axis::ep, options.run.ep);
+    if (chosen.zero > 0)
+      throw UsageError(
+          fmt::format("--zero {} with --experts {}: this lesson does not divide the states of "
+                      "experts further; use --zero 0, or --experts 0",
+                      chosen.zero, routing.experts));
+  }
   check_three_axes(options, chosen);
   check_context_method(options, chosen.method);
   if (chosen.recompute == Recompute::none && options.run.cp > 1)
@@ -42,17 +53,21 @@ class AllAxesFlags {
                               "tp ranks also divide the tokens between the products (lesson 7)")),
         method_(context_method_flag(lesson)),
         recompute_(recompute_flag(lesson, Recompute::full)),
+        routing_(routing_flags(lesson, "experts in each layer; 0: a dense MLP")),
         data_(lesson) {
-    lesson.check([this](const Options& options) { check_all_axes(options, chosen()); });
+    lesson.check(
+        [this](const Options& options) { check_all_axes(options, chosen(options), routing_); });
   }
 
   /// Returns the values, once the lesson has parsed its flags.
-  AllAxes chosen() const {
-    return {data_.with(sequence_ == "on"), context_method(method_), recompute_of(recompute_)};
+  AllAxes chosen(const Options& options) const {
+    return {data_.with(sequence_ == "on"), context_method(method_), recompute_of(recompute_),
+            routing_.settings(options)};
   }
 
  private:
   const std::string &sequence_, &method_, &recompute_;
+  RoutingFlags routing_;
   DataFlags data_;
 };
 

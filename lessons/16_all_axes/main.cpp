@@ -11,19 +11,32 @@ using namespace lockstep;
 
 // All techniques on one mesh of dp x pp x cp x tp ranks. tp ranks share every layer, cp ranks every
 // sequence, and pp ranks have successive stages. dp and cp ranks together are the replicas of a
-// stage: they hold the same parameters, in copies or in shards, and compute different tokens.
+// stage: they hold the same parameters, in copies or in shards, and compute different tokens. Only
+// the experts are divided among them.
 int main(int argc, char** argv) {
   Lesson lesson{all_axes("16 all axes", "How does one run use all kinds of parallelism?"), argc,
                 argv};
   const AllAxesFlags flags{lesson};
-  lesson.build([&](const Options&) { return builder_of(flags.chosen()); });
+  RoutingLog log;
+  bool quiet = false;
+  lesson.build([&](const Options& options) {
+    quiet = options.output.quiet;
+    if (options.output.parity)
+      log.set_replay(options.run.dp, options.run.microbatches.front(), options.run.cp);
+    return builder_of(flags.chosen(options), log);
+  });
+  lesson.compare([&] {
+    log.end_replay();
+    return different_choices(log);
+  });
 
-  return lesson.run([&](Rank& rank) {
-    const AllAxes chosen = flags.chosen();
+  const int exit_code = lesson.run([&](Rank& rank) {
+    const Options& options = lesson.options();
+    const AllAxes chosen = flags.chosen(options);
     Group& stages = rank.group(Axis::pp);
     const int shards = chosen.shards(rank.place);
-    // Lesson 6 or 7 along tp, lesson 13 along cp, lesson 2, 3, 4 or 5 along dp x cp, lesson 9 along
-    // pp, and lesson 14's recomputation.
+    // Lesson 6 or 7 along tp, lesson 13 along cp, lesson 12 along ep, lesson 2, 3, 4 or 5 along
+    // dp x cp, lesson 9 along pp, and lesson 14's recomputation.
     Gpt stage{rank.plan, rank.place, rank.device, storage_of(chosen), &rank.groups};
     Replicas replicas{stage, rank.endpoint, rank.groups, rank.plan, rank.place, chosen};
     AdamW& optimizer = replicas.adamw();
@@ -34,15 +47,15 @@ int main(int argc, char** argv) {
     for (const Phase& phase : lesson.phases()) {
       const int m = phase.microbatches;
       const Schedule schedule = one_f_one_b(stages.size(), m);
-      const Predicted predicted = predict_all_axes(rank.plan, rank.place, schedule, chosen);
+      const Predicted predicted = predict_all_axes(rank.plan, rank.place, schedule, chosen, log);
       PipelineExecutor pipeline{
           rank.endpoint, stages, schedule, {&stage}, boundary_of(rank.plan, m, chosen)};
 
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         replicas.zero_gradients();
         // Along tp, layers exchange their terms in every action; along cp, keys and values; along
-        // pp, stages exchange activations; along dp x cp, buckets of gradients leave during the
-        // backward passes.
+        // ep, tokens travel to their experts; along pp, stages exchange activations; along dp x cp,
+        // buckets of gradients leave during the backward passes.
         const std::optional<double> loss = pipeline.step(mine);
         replicas.sum_gradients();
         if (chosen.sequence_parallel) sum_layernorms(stage, replicas.parts(), rank.group(Axis::tp));
@@ -53,7 +66,9 @@ int main(int argc, char** argv) {
       }
     }
     lesson.finish(rank, replicas.parts(), optimizer);
-    lesson.add_to_report(rank, "groups", groups_json(rank.plan.mesh));
-    if (rank.id == 0 && !lesson.options().output.quiet) print_groups(rank.plan, chosen);
+    if (options.platform.launch == Launch::mpi) collect_routing(rank, log);
+    report_groups(lesson, rank, chosen, log);
   });
+  if (!quiet) print_flips(log);
+  return exit_code;
 }

@@ -60,6 +60,11 @@ def _experts_among(draw, model):
     return 1 if model['--tp'] > 1 else draw.choice([size for size in range(1, dp + 1) if dp % size == 0] + [dp])
 
 
+def _experts_over_replicas(draw, model):
+    replicas = model['--dp'] * model['--cp']
+    return draw.choice([size for size in range(1, replicas + 1) if replicas % size == 0] + [replicas])
+
+
 def _recompute(draw, model):
     return draw.choice(('selective', 'full') if model.get('--cp', 1) > 1 else ('none', 'selective', 'full'))
 
@@ -107,8 +112,12 @@ FAMILIES = {
     'all axes': Family('lesson_16_all_axes', {'dp': (1, 2, 2, 3), 'pp': (1, 1, 2), 'cp': (1, 2, 2, 3), 'tp': (1, 2, 2)}, {
         '--layout': lambda draw, model: draw.choice(('contiguous', 'zigzag')),
         '--method': lambda draw, model: draw.choice(('ring', 'ring', 'ulysses', 'gather')), '--recompute': _recompute,
-        '--zero': lambda draw, model: draw.randint(0, 3), '--shard': _shard, '--bucket': _bucket,
-        '--sequence-parallel': lambda draw, model: draw.choice(('on', 'on', 'off'))}, clips=True, sharded_sequence=True),
+        '--experts': lambda draw, model: draw.choice((0, 36, 72)), '--ep': _experts_over_replicas,
+        '--top-k': lambda draw, model: draw.randint(1, 4),
+        '--capacity': lambda draw, model: draw.choice((0, 0, 0.5, 1, 1.25)),
+        '--zero': lambda draw, model: 0 if model['--experts'] else draw.randint(0, 3), '--shard': _shard, '--bucket': _bucket,
+        '--sequence-parallel': lambda draw, model: draw.choice(('on', 'on', 'off'))}, clips=True, sharded_sequence=True,
+        by_data=('all_to_all', 'activations', 'communication')),
 }
 
 

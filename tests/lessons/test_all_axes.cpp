@@ -17,38 +17,46 @@ using namespace lockstep::testing;
 
 namespace {
 
-AllAxes axes(int zero, bool sequence_parallel, ContextMethod method, Recompute recompute) {
-  return {{.sequence_parallel = sequence_parallel, .zero = zero, .bucket_bytes = small_buckets},
-          method,
-          recompute};
+LoggedAxes axes(int zero, bool sequence_parallel, ContextMethod method, Recompute recompute) {
+  return {{{.sequence_parallel = sequence_parallel, .zero = zero, .bucket_bytes = small_buckets},
+           method,
+           recompute}};
 }
 
 /// A run: its mesh, its techniques, and how cp ranks divide sequences.
 struct Case {
   MeshShape shape;
-  AllAxes chosen;
+  LoggedAxes chosen;
   ContextLayout layout = ContextLayout::contiguous;
   bool tied = false;
   float clip = 0;
   DType dtype = DType::f32;
+  MixtureOfExperts moe{.experts = 0};
+  int ep = 1;
 
-  Options options() const {
+  /// Every run has a log of its own.
+  Options options() {
+    chosen.log = std::make_shared<RoutingLog>();
+    chosen.moe = moe;
     Options options = small_mesh(shape, tied, clip, chosen);
     options.run.context = layout;
     options.run.model.dtype = dtype;
+    options.run.ep = ep;
+    settle_experts(options, chosen);
     return options;
   }
 };
 
 /// Checks a run against one device, and against a second run, which must have the same bits.
-void check_twice(const Case& each) {
-  const Options options = each.options();
-  CAPTURE(text_of(each.chosen));
+void check_twice(Case each) {
   Outcome outcomes[2];
-  for (Outcome& outcome : outcomes)
+  for (Outcome& outcome : outcomes) {
+    const Options options = each.options();
+    CAPTURE(text_of(each.chosen));
     CHECK(on_all(options, [&](Rank& rank) {
             return check_mesh(rank, options, each.chosen, rank.id == 0 ? &outcome : nullptr);
           }) == "");
+  }
   CHECK(compare(outcomes[0].losses, outcomes[0].parameters,
                 {outcomes[1].losses, outcomes[1].parameters})
             .bitwise);
@@ -72,6 +80,80 @@ TEST_CASE("all axes on 16 and 32 ranks: near one device, bytes and memory as der
       {{2, 1, 4, 2}, axes(2, true, ring, Recompute::selective), zigzag, false, 0.5F},
       {{4, 1, 1, 4}, axes(1, false, gather, Recompute::full)},
       {{2, 2, 2, 2}, axes(2, true, ring, Recompute::full), zigzag, true, 0.5F, DType::bf16},
+  };
+  for (const Case& each : portion(cases, 1)) check_twice(each);
+}
+
+TEST_CASE("experts over dp x cp: near one device, which routes the tokens of each rank by itself") {
+  const auto experts = [](int count, int k, double capacity, double balance = 0.01) {
+    return MixtureOfExperts{
+        .experts = count, .top_k = k, .capacity_factor = capacity, .balance = balance};
+  };
+  const std::vector<Case> cases = {
+      {{2, 2, 2, 2},
+       axes(0, true, ring, Recompute::full),
+       zigzag,
+       true,
+       0.5F,
+       DType::f32,
+       experts(8, 2, 1),
+       4},
+      {{2, 2, 2, 2},
+       axes(0, true, ring, Recompute::full),
+       zigzag,
+       false,
+       0,
+       DType::f32,
+       experts(4, 2, 0),
+       2},
+      {{2, 2, 2, 4},
+       axes(0, true, gather, Recompute::full),
+       zigzag,
+       true,
+       0.5F,
+       DType::f32,
+       experts(8, 2, 1.25, 0.1),
+       8},
+      {{2, 1, 2, 2},
+       axes(0, false, ulysses, Recompute::selective),
+       ContextLayout::contiguous,
+       true,
+       0.5F,
+       DType::f32,
+       experts(4, 1, 1),
+       4},
+      {{1, 3, 1, 3},
+       axes(0, true, ring, Recompute::selective),
+       zigzag,
+       false,
+       0.5F,
+       DType::f32,
+       experts(6, 3, 0.5),
+       3},
+      {{4, 2, 1, 1},
+       axes(0, true, ring, Recompute::none),
+       ContextLayout::contiguous,
+       false,
+       0,
+       DType::f32,
+       experts(8, 1, 0),
+       4},
+      {{2, 1, 3, 1},
+       axes(0, true, ring, Recompute::full),
+       ContextLayout::contiguous,
+       true,
+       0.5F,
+       DType::f32,
+       experts(6, 2, 0),
+       1},
+      {{2, 2, 2, 2},
+       axes(0, true, ring, Recompute::full),
+       zigzag,
+       true,
+       0,
+       DType::bf16,
+       experts(4, 2, 0),
+       4},
   };
   for (const Case& each : portion(cases, 1)) check_twice(each);
 }
@@ -109,7 +191,7 @@ TEST_CASE("meta: all axes match the CPU's times, bytes, memory and trace") {
       {{1, 2, 2, 2}, axes(3, false, ulysses, Recompute::full)},
       {{2, 1, 2, 2}, axes(2, true, gather, Recompute::selective), zigzag},
   };
-  for (const Case& each : portion(cases, 1)) {
+  for (Case each : portion(cases, 1)) {
     Options options = each.options();
     Cluster cluster = Cluster::load("classroom");
     cluster.ranks_per_node = 2;
@@ -135,8 +217,8 @@ TEST_CASE("random meshes and techniques on all axes: bytes and peaks as derived"
   for (int trial = 0; trial < portion_of(300, 30); ++trial) {
     const MeshShape shape{up_to(4), up_to(3), up_to(4), up_to(4)};
     const auto method = all_context_methods[up_to(3) - 1];
-    AllAxes chosen = axes(up_to(4) - 1, up_to(3) > 1, method,
-                          static_cast<Recompute>(shape.cp > 1 ? up_to(2) : up_to(3) - 1));
+    LoggedAxes chosen = axes(up_to(4) - 1, up_to(3) > 1, method,
+                             static_cast<Recompute>(shape.cp > 1 ? up_to(2) : up_to(3) - 1));
     chosen.bucket_bytes = up_to(3) == 1 ? 1 : 1000 * up_to(60);
     const int replicas = shape.dp * shape.cp;
     if (const int size = up_to(replicas); chosen.zero > 0 && replicas % size == 0)
@@ -156,6 +238,18 @@ TEST_CASE("random meshes and techniques on all axes: bytes and peaks as derived"
     options.run.model.hidden = options.run.model.heads * up_to(9);
     options.run.microbatches = {up_to(5)};
     options.run.batch = shape.dp * options.run.microbatches.front() * up_to(2);
+    if (chosen.zero == 0) {
+      options.run.ep = up_to(replicas);
+      while (replicas % options.run.ep != 0) --options.run.ep;
+      chosen.moe = {
+          .experts = options.run.ep * up_to(3),
+          .capacity_factor = up_to(2) == 1 ? 0 : 0.5 * up_to(3),
+          .synthetic = up_to(2) == 1 ? SyntheticRouting::zipf : SyntheticRouting::balanced,
+          .seed = random()};
+      chosen.moe.capacity_factor = std::min<double>(chosen.moe.capacity_factor, chosen.moe.experts);
+      chosen.moe.top_k = up_to(std::min(3, chosen.moe.experts));
+      settle_experts(options, chosen);
+    }
     CAPTURE(trial);
     CHECK(on_all(options, [&](Rank& rank) {
             std::string wrong;

@@ -171,12 +171,18 @@ int main() {
                                    {1, 1, 1, 3},
                                    {1, 1, 1, 2}}) {
       if (shape.ranks() != p) continue;
-      for (const int zero : portion<int>({1, 3, 0, 2}, 1)) {
-        const AllAxes chosen{
-            {.sequence_parallel = zero % 2 == 1, .zero = zero, .bucket_bytes = small_buckets},
-            all_context_methods[zero % 3],
-            zero < 3 ? Recompute::full : Recompute::selective};
-        const Options mesh = small_mesh(shape, zero > 1, zero > 1 ? 0.5F : 0, chosen);
+      for (const int zero : portion<int>({0, 3, 1, 2}, 1)) {
+        LoggedAxes chosen{
+            {{.sequence_parallel = zero % 2 == 1, .zero = zero, .bucket_bytes = small_buckets},
+             all_context_methods[zero % 3],
+             zero < 3 ? Recompute::full : Recompute::selective}};
+        Options mesh = small_mesh(shape, zero > 1, zero > 1 ? 0.5F : 0, chosen);
+        mesh.platform.launch = Launch::mpi;
+        if (zero == 0) {
+          chosen.moe = {.experts = 12, .top_k = 2, .capacity_factor = 1};
+          mesh.run.ep = shape.dp * shape.cp;
+          settle_experts(mesh, chosen);
+        }
         check(mesh, [&](Rank& rank) { return check_mesh(rank, mesh, chosen); });
       }
     }

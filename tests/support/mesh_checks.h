@@ -7,6 +7,7 @@
 #include "core/pipeline/executor.h"
 #include "core/pipeline/update.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
+#include "lessons/12_expert_parallel/experiment/expert_load.h"
 #include "lessons/15_3d/prediction.h"
 #include "lessons/15_3d/replicas.h"
 #include "lessons/16_all_axes/prediction.h"
@@ -14,8 +15,25 @@
 #include "tests/support/portion.h"
 
 /// Requirements on data, pipeline, context and tensor parallelism on one mesh, in a form that both
-/// threads and processes can run. `Chosen` is lesson 15's Composition or lesson 16's AllAxes.
+/// threads and processes can run. `Chosen` is lesson 15's Composition or LoggedAxes.
 namespace lockstep::testing {
+
+/// Lesson 16's techniques, with the log that its ranks and its reference share.
+struct LoggedAxes : AllAxes {
+  std::shared_ptr<RoutingLog> log = std::make_shared<RoutingLog>();
+};
+inline std::shared_ptr<const ModelBuilder> builder_of(const LoggedAxes& chosen) {
+  return lockstep::builder_of(chosen, *chosen.log);
+}
+
+/// Sets what the experts need to know of the run. Call it once the other options are set.
+inline void settle_experts(Options& options, LoggedAxes& chosen) {
+  RunConfig& run = options.run;
+  chosen.moe.batch_tokens = static_cast<std::int64_t>(run.batch) * run.model.sequence;
+  chosen.moe.context_ranks = run.cp;
+  chosen.log->set_replay(run.dp, run.microbatches.front(), run.cp);
+  run.builder = builder_of(chosen);
+}
 
 struct MeshShape {
   int dp = 1, pp = 1, tp = 1, cp = 1;
@@ -39,7 +57,7 @@ Options small_mesh(const MeshShape& mesh, bool tied = false, float clip = 0,
                        .sequence = 12 * mesh.cp,
                        .vocabulary = 257,
                        .tied = tied};
-  options.run.builder = lockstep::builder_of(chosen);
+  options.run.builder = builder_of(chosen);
   options.run.microbatches = {3};
   options.run.batch = 12;
   options.run.steps = training_steps();
@@ -57,18 +75,42 @@ inline std::string text_of(const Composition& chosen) {
                      chosen.bucket_bytes, chosen.sequence_parallel ? " --sequence-parallel" : "");
 }
 
-inline std::string text_of(const AllAxes& chosen) {
-  return fmt::format("{} --method {} --recompute {}",
+inline std::string text_of(const LoggedAxes& chosen) {
+  return fmt::format("{} --method {} --recompute {} --experts {} --top-k {} --capacity {}",
                      text_of(static_cast<const Composition&>(chosen)),
-                     lockstep::name_of(chosen.method), lockstep::name_of(chosen.recompute));
+                     lockstep::name_of(chosen.method), lockstep::name_of(chosen.recompute),
+                     chosen.moe.experts, chosen.moe.top_k, chosen.moe.capacity_factor);
 }
 
 inline Predicted predicted_step(const Rank& rank, const Schedule& schedule,
                                 const Composition& chosen) {
   return predict_3d(rank.plan, rank.place, schedule, chosen);
 }
-inline Predicted predicted_step(const Rank& rank, const Schedule& schedule, const AllAxes& chosen) {
-  return predict_all_axes(rank.plan, rank.place, schedule, chosen);
+inline Predicted predicted_step(const Rank& rank, const Schedule& schedule,
+                                const LoggedAxes& chosen) {
+  return predict_all_axes(rank.plan, rank.place, schedule, chosen, *chosen.log);
+}
+/// Sets the figures that depend on the routing of a step.
+inline void complete(Predicted&, const Rank&, const Schedule&, const Composition&, int) {}
+inline void complete(Predicted& predicted, const Rank& rank, const Schedule& schedule,
+                     const LoggedAxes& chosen, int step) {
+  if (chosen.has_experts())
+    set_routed_figures(predicted, rank.plan, rank.place, schedule, chosen, *chosen.log,
+                       std::int64_t{step} * schedule.microbatches, 1);
+}
+/// Under mpi, gathers all ranks' routings on rank 0.
+inline void gather_routing(Rank&, const Options&, const Composition&) {}
+inline void gather_routing(Rank& rank, const Options& options, const LoggedAxes& chosen) {
+  if (chosen.has_experts() && options.platform.launch == Launch::mpi)
+    collect_routing(rank, *chosen.log);
+}
+/// Returns the number of tokens for which the ranks and one device chose other experts, and not
+/// because of a near-tie.
+inline std::size_t flips_of(const Composition&) {
+  return 0;
+}
+inline std::size_t flips_of(const LoggedAxes& chosen) {
+  return static_cast<std::size_t>(std::ranges::count(chosen.log->flips(), false, &Flip::adopted));
 }
 
 /// One rank of a run, as in the lessons.
@@ -97,6 +139,7 @@ class OnMesh {
     if (chosen_.sequence_parallel) sum_layernorms(stage, replicas.parts(), rank_.group(Axis::tp));
     update_.step();
     replicas.share_parameters();
+    complete(predicted, rank_, schedule, chosen_, step);
     return loss;
   }
 
@@ -181,11 +224,14 @@ std::string check_mesh(Rank& rank, const Options& options, const Chosen& chosen,
     records.push_back(RankResults::from_bytes(bytes));
   const std::vector<NamedValues> parameters = collected(rank, std::move(values));
   const std::vector<NamedValues> clipped = collected(rank, std::move(momentum));
+  gather_routing(rank, options, chosen);
   if (rank.id != 0) return wrong;
 
   const std::vector<double> losses = collect_losses(records, options.run.steps);
   const Reference expected = train_on_one_device(
       options, corpus, {{"", 0, options.run.steps, options.run.microbatches.front()}});
+  if (const std::size_t flips = flips_of(chosen); flips > 0)
+    complain(fmt::format("{} tokens with other experts than on one device, far from a tie", flips));
   const bool narrow = is_narrow(options.run.model.dtype);
   const Parity parity = compare(losses, parameters, expected);
   const Tolerance tolerance = narrow ? Tolerance{.loss = 1e-2, .parameter = 0.1}
