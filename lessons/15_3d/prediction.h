@@ -158,7 +158,8 @@ inline std::int64_t peak_in_flight(const Plan& plan, const Place& place, const S
     change(boundaries(around.post_before.size()));
     change(-boundaries(around.input ? 1 : 0) - boundaries(around.release.size()));
     change(boundaries(around.post_after ? 1 : 0));
-    const auto& [op, its_stage, microbatch] = actions[i];
+    const Op op = actions[i].op;
+    const int microbatch = actions[i].microbatch;
     if (op == Op::backward && (chosen.zero >= 2 || i + 1 == actions.size()))
       reduce_buckets(microbatch);
     else

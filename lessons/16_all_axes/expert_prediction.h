@@ -78,10 +78,9 @@ inline std::int64_t peak_of_routed(const Schedule& schedule, int pipeline_rank,
   };
   std::int64_t held = 0, peak = 0;
   const auto reach = [&](std::int64_t bytes) { peak = std::max(peak, bytes); };
-  for (const auto& [op, its_stage, microbatch] :
-       schedule.actions[static_cast<std::size_t>(pipeline_rank)]) {
-    const std::vector<ExchangedRows>& layers = step.rows(microbatch);
-    if (op == Op::forward) {
+  for (const Action& action : schedule.actions[static_cast<std::size_t>(pipeline_rank)]) {
+    const std::vector<ExchangedRows>& layers = step.rows(action.microbatch);
+    if (action.op == Op::forward) {
       for (const ExchangedRows& rows : layers) {
         reach(held + activations.forward(rows));
         held += kept(rows);
