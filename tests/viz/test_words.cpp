@@ -239,7 +239,8 @@ TEST_CASE("the lab's textbook answers") {
   CHECK(answer(question).most_live == 5.5);
 
   // The same model, measured with another number of stages.
-  question.measured.assign(4, {.forward = ms, .backward = 2 * ms});
+  question.measured.assign(
+      4, {.forward = ms, .backward = 2 * ms, .backward_input = ms, .backward_weight = ms});
   CHECK(answer(question).simulation.bubble == doctest::Approx(3.0 / 27));
   for (const auto& [schedule, chunks] : lab_schedules(question)) {
     question.schedule = schedule;
