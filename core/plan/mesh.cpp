@@ -79,10 +79,16 @@ Mesh::Mesh(int ranks, std::array<int, axis_count> sizes, const std::string& orde
 
 Mesh Mesh::with_experts(int size, ExpertsWithin within) const {
   const int line = this->size(within == ExpertsWithin::tp ? Axis::tp : Axis::dp_cp);
-  if (size < 1 || line % size != 0)
+  if (size < 1 || line % size != 0) {
+    int fewer = std::clamp(size, 1, line), more = fewer;
+    while (line % fewer != 0) --fewer;
+    while (line % more != 0) ++more;
     throw UsageError(fmt::format(
-        "--ep {}: experts are divided among the {} ranks of {}; the size must divide {}", size,
-        line, within == ExpertsWithin::tp ? "tp" : "dp and cp", line));
+        "--ep {}: experts are divided among the {} ranks of {}, so the size must divide {}; use "
+        "--ep {}{}",
+        size, line, within == ExpertsWithin::tp ? "tp" : "dp and cp", line, fewer,
+        more > fewer ? fmt::format(" or --ep {}", more) : ""));
+  }
   Mesh mesh = *this;
   mesh.experts_ = size;
   mesh.within_ = within;

@@ -63,7 +63,7 @@ lesson_refuses --recompute none -- '--recompute none with --cp 2' '--recompute s
 lesson_refuses --method ulysses --cp 4 --tp 4 --dp 1 --pp 1 -- '--method ulysses with --cp 4, --tp 4 and --heads 4' '--heads 16' '--method ring'
 lesson_refuses --experts 0 --zero 1 --shard 3 -- '--shard 3 with --dp 2 --cp 2' 'use --shard 2 or --shard 4'
 lesson_refuses --experts 6 -- '--experts 6 with --ep 4' '--experts 4 or --experts 8'
-lesson_refuses --ep 3 -- '--ep 3' '16 ranks of dp and cp'
+lesson_refuses --ep 3 -- '--ep 3' '16 ranks of dp and cp' 'use --ep 2 or --ep 4'
 lesson_refuses --zero 1 -- '--zero 1 with --experts 8' '--zero 0, or --experts 0'
 lesson_refuses --top-k 9 -- '--top-k 9 with --experts 8' '--top-k 8'
 lesson_refuses --routing zipf -- '--routing zipf' '--device meta'

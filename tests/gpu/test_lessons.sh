@@ -73,6 +73,13 @@ for flags in '--dp 2 --pp 2 --tp 1 --zero 3' '--dp 2 --pp 1 --tp 2 --zero 1 --se
   claim "lesson 15 by NCCL, $flags: good" ended 0
   claim "lesson 15, $flags: parity" says 'parity with one device over 3 steps'
 done
+for flags in '--dp 2 --pp 1 --cp 2 --tp 1' '--dp 1 --pp 2 --cp 1 --tp 2' \
+  '--dp 1 --pp 1 --cp 2 --tp 2 --experts 0 --layout zigzag'; do
+  # shellcheck disable=SC2086  # several flags
+  lesson 16 2 --ranks 4 --microbatches 1 --batch 4 $flags
+  claim "lesson 16 by NCCL, $flags: good" ended 0
+  claim "lesson 16, $flags: parity" says 'parity with one device over 3 steps'
+done
 lesson 14 2 --precision bf16 --batch 4 --parity off
 claim 'lesson 14 on a GPU' ended 0
 

@@ -244,8 +244,10 @@ TEST_CASE("impossible settings: the message names the flags and the nearest valu
   CHECK(complaint({"--balance", "-1"}).starts_with("--balance -1: a coefficient is at least 0"));
   CHECK(complaint({"--routing", "zipf"}) ==
         "--routing zipf: only the meta device needs it; use --device meta, or --routing learned");
-  CHECK(complaint({"--ep", "3"}) ==
-        "--ep 3: experts are divided among the 4 ranks of dp and cp; the size must divide 4");
+  CHECK(
+      complaint({"--ep", "3"}) ==
+      "--ep 3: experts are divided among the 4 ranks of dp and cp, so the size must divide 4; use "
+      "--ep 2 or --ep 4");
   CHECK(complaint({"--experts-over", "tp"}) ==
         "--experts-over tp: there is no tensor-parallel group; use --tp 2, or --experts-over dp");
   CHECK(complaint({"--tp", "2"}).starts_with("--tp 2 with --experts-over dp: "));
