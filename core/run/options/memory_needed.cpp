@@ -16,8 +16,9 @@ double least_memory(const Options& options) {
   const auto width = static_cast<double>(size_of(config.dtype));
   // AdamW's two moments, and a master copy of 16-bit weights, are f32.
   const double optimizer = is_narrow(config.dtype) ? 12 : 8;
+  const Plan plan = options.plan();  // outlives the loop over its parameters
   double bytes = 0;
-  for (const ParameterSpec& spec : options.plan().parameters())
+  for (const ParameterSpec& spec : plan.parameters())
     bytes += static_cast<double>(spec.shape.elements()) *
              (width + (spec.frozen ? 0 : width + optimizer));
   const int most_microbatches = std::ranges::max(run.microbatches);
