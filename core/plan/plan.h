@@ -99,7 +99,9 @@ struct Plan {
   /// device all use it. Null means plain GPT-2.
   const std::shared_ptr<const ModelBuilder>& builder() const { return builder_; }
   /// Returns all parameters of the whole model in ascending order, with their cuts.
-  const std::vector<ParameterSpec>& parameters() const { return *parameters_; }
+  /// The list lives as long as the plan or a copy of it, so there is none of a temporary plan.
+  const std::vector<ParameterSpec>& parameters() const& { return *parameters_; }
+  const std::vector<ParameterSpec>& parameters() const&& = delete;
   /// Sets configuration, builder and parameters. Prefer the free function set_model() in
   /// core/model/builder.h, which calls this one. Throws std::invalid_argument if the parameters are
   /// out of order.

@@ -16,7 +16,7 @@ double least_memory(const Options& options) {
   const auto width = static_cast<double>(size_of(config.dtype));
   // AdamW's two moments, and a master copy of 16-bit weights, are f32.
   const double optimizer = is_narrow(config.dtype) ? 12 : 8;
-  const Plan plan = options.plan();  // outlives the loop over its parameters
+  const Plan plan = options.plan();
   double bytes = 0;
   for (const ParameterSpec& spec : plan.parameters())
     bytes += static_cast<double>(spec.shape.elements()) *
