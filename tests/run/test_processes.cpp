@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <exception>
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "core/run/launch/processes.h"
@@ -50,6 +53,34 @@ TEST_CASE("a process's variables are those with which it started") {
   CHECK(variable_of(::getpid(), "PATH").value_or("") != "");
   CHECK_FALSE(variable_of(::getpid(), "PAT"));
   CHECK_FALSE(variable_of(::getpid(), "NO_SUCH_VARIABLE"));
+}
+
+TEST_CASE("a process that ends while its files are read has no variables and no children") {
+  std::atomic<pid_t> newest = 0;
+  std::atomic<bool> over = false;
+  std::string wrong;
+  std::thread reader{[&] {
+    try {
+      while (!over) {
+        const pid_t process = newest;
+        if (process == 0) continue;
+        is_stopped(process);
+        variable_of(process, "PATH");
+        children_of(process);
+      }
+    } catch (const std::exception& error) {
+      wrong = error.what();
+    }
+  }};
+  for (int i = 0; i < 3000; ++i) {
+    const pid_t process = ::fork();
+    if (process == 0) ::_exit(0);
+    newest = process;
+    ::waitpid(process, nullptr, 0);
+  }
+  over = true;
+  reader.join();
+  CHECK(wrong == "");
 }
 
 TEST_CASE("the watchdog finds a child that has been stopped for the time-out, and no other") {

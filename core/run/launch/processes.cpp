@@ -10,16 +10,21 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <thread>
 
 namespace lockstep {
 
 namespace {
 
+/// Returns what can be read of a file; nothing if its process has ended, even since the file was
+/// opened. (The insertion handles the error that reading it then gives; an iterator over the buffer
+/// would throw.)
 std::string content_of(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{file}, {}};
+  const std::ifstream file{path, std::ios::binary};
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
 }
 
 }  // namespace
@@ -29,9 +34,9 @@ std::string content_of(const std::string& path) {
 std::vector<pid_t> children_of(pid_t process) {
   std::vector<pid_t> children;
   std::error_code error;
-  for (const auto& thread :
-       std::filesystem::directory_iterator{fmt::format("/proc/{}/task", process), error}) {
-    std::ifstream list{thread.path() / "children"};
+  std::filesystem::directory_iterator thread{fmt::format("/proc/{}/task", process), error};
+  for (; thread != std::filesystem::directory_iterator{}; thread.increment(error)) {
+    std::ifstream list{thread->path() / "children"};
     for (pid_t child = 0; list >> child;) children.push_back(child);
   }
   return children;
