@@ -14,7 +14,10 @@ def check(configuration, binaries, scratch, launches):
     """Runs a possible configuration, its repetition, and its model on the meta device. Returns the result."""
     began = time.monotonic()
     problems = []
-    report = _run(configuration, binaries, scratch, 'first', configuration.flags, problems)
+    flags = dict(configuration.flags)
+    if flags.get('--schedule') == 'automatic':
+        flags['--export-schedule'] = scratch / 'schedule.csv'
+    report = _run(configuration, binaries, scratch, 'first', flags, problems)
     result = {'what': str(configuration), 'problems': problems, 'figures': 0, 'narrow': False, 'parity': None,
               'bitwise': False}
     if report:
@@ -106,9 +109,16 @@ def _check_meta(configuration, binaries, scratch, reports, problems):
     if not report:
         return
     flags = {**configuration.flags, '--launch': 'threads', '--device': 'meta', '--clock': 'modelled', '--parity': 'off'}
+    # A search that does not know the modelled times finds another schedule, so the meta device follows the one found.
+    if flags.get('--schedule') == 'automatic':
+        flags['--schedule'] = scratch / 'schedule.csv'
+        flags.pop('--memory-limit', None)
     meta = _run(configuration, binaries, scratch, 'meta', flags, problems)
     if not meta:
         return
+    names = {there['name']: here['name'] for here, there in zip(report['phases'], meta['phases'])}
+    for row in (*meta['communication'], *meta['memory']):
+        row['phase'] = names[row['phase']]
     here, there = ({(where, name): observed for where, name, observed, _ in _figures(each)} for each in (report, meta))
     _check_predictions(meta, problems)
     for (rank, phase), name in here:
