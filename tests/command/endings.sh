@@ -69,13 +69,16 @@ is_over_in_time() { # WHAT SINCE
 # The run has failed with exit code 1 and blames RANK, once; it reports what every other rank was
 # doing, unless (with an empty third argument) the others may not have begun yet.
 failed_by() { # WHAT RANK [""]
-  claim "$1: exit code 1" ended 1
   claim "$1: rank $2 is named" complains "the run failed: rank $2"
-  claim "$1: once" [ "$(grep -c 'the run failed' <<<"$err")" = 1 ]
+  failed_without_name "$1"
   local rank
   for rank in 0 1 2 3; do
     [[ $rank == "$2" ]] || claim "$1: what rank $rank did" grep -qE "^  rank $rank( on [^ ]+)?:${3-$}" <<<"$err"
   done
+}
+failed_without_name() { # WHAT
+  claim "$1: exit code 1" ended 1
+  claim "$1: once" [ "$(grep -c 'the run failed' <<<"$err")" = 1 ]
   claim "$1: nobody stays" within 30 nobody
   claim "$1: lines of traces are whole" has_whole_lines
 }

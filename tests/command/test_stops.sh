@@ -78,6 +78,6 @@ mkdir "$scratch/bin"
 printf '#!/bin/sh\nexit 137\n' >"$scratch/bin/mpirun"
 chmod +x "$scratch/bin/mpirun"
 PATH=$scratch/bin:$PATH begin
-fails_with 'mpirun says nothing' 'mpirun ended with exit code 137 and no message: a rank was killed by signal 9'
+fails_with 'mpirun says nothing' 'mpirun ended with exit code 137: a rank was killed by signal 9'
 
 conclude

@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/run/launch/processes.h"
 
@@ -104,6 +105,44 @@ TEST_CASE("the watchdog finds a child that has been stopped for the time-out, an
   ::kill(stops.process, SIGSTOP);
   REQUIRE(becomes_true([&] { return is_stopped(stops.process); }));
   CHECK_FALSE(watchdog.look(false));
+}
+
+TEST_CASE("the first rank to end is known once all ranks have been seen") {
+  // This process stands for mpirun, and `env RANK=... sleep` for a rank.
+  const auto start_rank = [](int rank) {
+    const std::string variable = "OMPI_COMM_WORLD_RANK=" + std::to_string(rank);
+    const pid_t process = ::fork();
+    if (process == 0) {
+      ::execlp("env", "env", variable.c_str(), "sleep", "600", nullptr);
+      ::_exit(1);
+    }
+    CHECK(becomes_true([&] { return variable_of(process, "OMPI_COMM_WORLD_RANK").has_value(); }));
+    return process;
+  };
+  const auto end = [](pid_t process) {
+    ::kill(process, SIGKILL);
+    siginfo_t ended;
+    ::waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOWAIT);
+  };
+  int input[2];
+  REQUIRE(::pipe(input) == 0);
+  std::vector<pid_t> ranks;
+  for (const int rank : {0, 1}) ranks.push_back(start_rank(rank));
+
+  FirstToEnd all{::getpid(), 2}, one_is_missing{::getpid(), 3};
+  for (FirstToEnd* each : {&all, &one_is_missing}) CHECK_FALSE(each->wait_for_input(input[0], 1));
+  CHECK_FALSE(all.rank());
+  end(ranks[1]);
+  for (FirstToEnd* each : {&all, &one_is_missing}) each->wait_for_input(input[0], 1000);
+  end(ranks[0]);
+  for (FirstToEnd* each : {&all, &one_is_missing}) CHECK_FALSE(each->wait_for_input(input[0], 1));
+  CHECK(all.rank() == 1);
+  CHECK_FALSE(one_is_missing.rank());
+
+  REQUIRE(::write(input[1], "!", 1) == 1);
+  CHECK(all.wait_for_input(input[0], 1000));
+  for (const pid_t process : ranks) ::waitpid(process, nullptr, 0);
+  for (const int descriptor : input) ::close(descriptor);
 }
 
 TEST_CASE("children without the variable stay") {

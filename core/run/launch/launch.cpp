@@ -112,10 +112,9 @@ class Lines {
     pollfd events{descriptor_, POLLIN, 0};
     return ::poll(&events, 1, 0) > 0;
   }
-  /// Waits up to `milliseconds` for input; returns false at end of file.
-  bool read(int milliseconds, const std::function<void(const std::string&)>& take) {
-    pollfd events{descriptor_, POLLIN, 0};
-    if (::poll(&events, 1, milliseconds) <= 0) return true;
+  int descriptor() const { return descriptor_; }
+  /// Reads the input there is; waits for it if there is none. Returns false at end of file.
+  bool read(const std::function<void(const std::string&)>& take) {
     char bytes[4096];
     const ssize_t count = ::read(descriptor_, bytes, sizeof bytes);
     if (count < 0) return errno == EINTR;
@@ -161,13 +160,31 @@ class Deadline {
   int asked_ = 0;
 };
 
-/// How mpirun ended, if it says nothing itself: a rank that is killed early may leave no trace but
-/// mpirun's exit code, 128 plus the signal.
-std::string silent_end(int exit_code) {
-  const std::string code = fmt::format("mpirun ended with exit code {} and no message", exit_code);
-  if (exit_code <= 128) return code;
-  return fmt::format("{}: a rank was killed by signal {} ({}) while it started", code,
-                     exit_code - 128, ::strsignal(exit_code - 128));
+/// Sets the cause of failure of a run that neither a rank nor mpirun has explained. `status` is
+/// mpirun's; `silent` is whether mpirun has printed nothing at all.
+void explain(int status, bool silent, std::optional<int> first_to_end, Aftermath& aftermath) {
+  const auto killed_by = [](int signal) {
+    return fmt::format("killed by signal {} ({})", signal, ::strsignal(signal));
+  };
+  if (WIFSIGNALED(status)) {
+    if (!aftermath.failed())
+      aftermath.set_cause({}, "mpirun was " + killed_by(WTERMSIG(status)));
+    else if (first_to_end)
+      aftermath.set_cause(first_to_end, "ended without a message while it started");
+    else
+      aftermath.set_cause({}, "a rank ended without a message while it started");
+    return;
+  }
+  const int code = WEXITSTATUS(status);
+  if (code > 128) {  // 128 plus the signal that killed a rank while mpirun was starting others
+    const std::string killed = killed_by(code - 128) + " while it started";
+    aftermath.set_cause(
+        first_to_end,
+        first_to_end ? killed
+                     : fmt::format("mpirun ended with exit code {}: a rank was {}", code, killed));
+  } else if (silent) {
+    aftermath.set_cause({}, fmt::format("mpirun ended with exit code {} and no message", code));
+  }
 }
 
 /// Sets the cause of failure of a run in which a process has been stopped.
@@ -231,6 +248,7 @@ int run_under_mpirun(
   Deadline deadline{process, hosts.any()};
   Watchdog watchdog{process, patience_seconds};
   StoppedEnd stopped_end{process};
+  FirstToEnd first_to_end{process, hosts.any() ? 0 : ranks};
   bool silent = true;
   const auto take = [&](const std::string& text) {
     const int ready_before = aftermath.ready();
@@ -238,7 +256,7 @@ int run_under_mpirun(
     if (saves && ready_before < ranks && aftermath.ready() == ranks) could_save = true;
     traces_ended = aftermath.traces_ended();
     if (!shown || interrupted) return;
-    silent = false;
+    silent = silent && shown->empty();
     fmt::print(stderr, "{}\n", *shown);
   };
   // mpirun may be killed while a child that it has not started completely keeps the pipe open, so
@@ -247,7 +265,7 @@ int run_under_mpirun(
   bool open = true;
   while (true) {
     if (open)
-      open = lines.read(100, take);
+      open = !first_to_end.wait_for_input(lines.descriptor(), 100) || lines.read(take);
     else
       std::this_thread::sleep_for(std::chrono::milliseconds{2});
     if (::waitpid(process, &status, WNOHANG) == process) break;
@@ -259,20 +277,16 @@ int run_under_mpirun(
       stopped_end.begin(*stopped);
     }
   }
-  while (open && lines.has_more()) open = lines.read(0, take);
+  while (open && lines.has_more()) open = lines.read(take);
   const std::string unexplained = aftermath.end();
   watch.set_handler([](int) {});  // the run has ended
   // If mpirun was killed, its ranks are still running.
   end_children(messages_variable, std::chrono::milliseconds{700});
-  if (WIFSIGNALED(status) && !aftermath.failed())
-    aftermath.set_cause({}, fmt::format("mpirun was killed by signal {} ({})", WTERMSIG(status),
-                                        ::strsignal(WTERMSIG(status))));
   const bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   if (good && !interrupted && !aftermath.has_own_cause())
     return aftermath.saved_and_ended() ? interrupted_code : 0;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) throw UsageError(no_mpirun);
-  if (WIFEXITED(status) && silent && !aftermath.explains_failure())
-    aftermath.set_cause({}, silent_end(WEXITSTATUS(status)));
+  if (!aftermath.explains_failure()) explain(status, silent, first_to_end.rank(), aftermath);
   const std::string more = epilogue(aftermath.hosts());
   if (interrupted) {
     fmt::print(stderr, "\ninterrupted{}\n", more);
