@@ -42,6 +42,7 @@ function(lockstep_what_if lesson patch)
     endif()
   endforeach()
   target_link_libraries(${program} PRIVATE lockstep_core)
+  lockstep_lesson_options(${program})
   add_dependencies(what_if ${program})
 endfunction()
 

@@ -277,8 +277,9 @@ run_tests() { # CTEST ARGUMENTS
   local results=$build/tests.xml status=0 ran=0 left_out=0 bad=0
   rm -f "$results"
   say "Testing build/$preset"
-  # With a time-out, a test that hangs fails after a while and does not block the others.
-  (cd "$build" && ctest --output-on-failure --no-tests=error --parallel "$(nproc)" --timeout 1200 \
+  # Many tests mostly wait, so two per core keep the cores busy. With a time-out, a test that hangs fails after a while
+  # and does not block the others.
+  (cd "$build" && ctest --output-on-failure --no-tests=error --parallel $((2 * $(nproc))) --timeout 1200 \
     --output-junit "$results" "$@") || status=$?
   if [[ -e $results ]]; then
     count() { grep -c -- "$1" "$results" || true; }

@@ -1,6 +1,11 @@
 # For tests of programs: source this file, call `run` and `claim`, and end with `conclude`.
 # shellcheck shell=bash
 
+# A shell that starts its tests in the background makes them ignore Ctrl-C, and so would all programs under test.
+if [[ $(trap -p INT) == *"''"* ]] && env --default-signal=INT true 2>/dev/null; then
+  exec env --default-signal=INT,QUIT "$BASH" "$0" "$@"
+fi
+
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 passed=0 failed=0 code=0 out='' err=''
@@ -26,6 +31,14 @@ claim() { # WHAT, then a command that holds
     printf 'FAILED: %s\n  exit code %s\n  stdout: %s\n  stderr: %s\n' "$what" "$code" \
       "${out//$'\n'/$'\n'    }" "${err//$'\n'/$'\n'    }"
   fi
+}
+# The portion of a long test that runs without `./lockstep test --all`, as in tests/support/portion.h: prints the first
+# QUICK items, or all; and one of two numbers.
+portion() { # QUICK ITEM...
+  if [[ -n ${LOCKSTEP_TEST_ALL-} ]]; then printf '%s\n' "${@:2}"; else printf '%s\n' "${@:2:$1}"; fi
+}
+portion_of() { # ALL QUICK
+  if [[ -n ${LOCKSTEP_TEST_ALL-} ]]; then echo "$1"; else echo "$2"; fi
 }
 ended() { [[ $code == "$1" ]]; }
 says() { [[ $out == *"$1"* ]]; }

@@ -48,6 +48,8 @@ for name in 02 03 04 05 06 07 12 13; do
   claim "lesson $name by NCCL: says so" says 'messages and collectives use NCCL'
   claim "lesson $name by NCCL: on the wall clock" says 'wall clock: each of 2 ranks has its own GPU'
   claim "lesson $name: spans are the GPU's" says "spans use the GPU's clock"
+done
+for name in $(portion 3 05 07 12 02 03 04 06 13); do
   lesson "$name" 2 --ranks 2 --batch 4 --microbatches 1 --comm ring
   claim "lesson $name by our rings over NCCL: good" ended 0
 done
@@ -65,21 +67,25 @@ claim 'chunks by NCCL: every bit is that of one GPU' says 'bitwise equal'
 lesson 11 4 --ranks 2 --microbatches 4 --batch 4 --schedule dualpipe-v
 claim 'joint actions by NCCL: good' ended 0
 claim 'joint actions by NCCL: every bit is that of one GPU' says 'bitwise equal'
-for flags in '--dp 2 --pp 2 --tp 1 --zero 3' '--dp 2 --pp 1 --tp 2 --zero 1 --sequence-parallel' \
-  '--dp 1 --pp 2 --tp 2 --tied --clip 0.5' '--dp 2 --pp 2 --tp 1 --zero 2 --tied --clip 0.5' \
-  '--dp 4 --pp 1 --tp 1 --zero 3 --shard 2'; do
+three_axes=('--dp 2 --pp 1 --tp 2 --zero 1 --sequence-parallel' '--dp 2 --pp 2 --tp 1 --zero 3'
+  '--dp 1 --pp 2 --tp 2 --tied --clip 0.5' '--dp 2 --pp 2 --tp 1 --zero 2 --tied --clip 0.5'
+  '--dp 4 --pp 1 --tp 1 --zero 3 --shard 2')
+portion 3 "${three_axes[@]}" >"$scratch/three_axes"
+while read -r flags; do
   # shellcheck disable=SC2086  # several flags
   lesson 15 2 --ranks 4 --microbatches 1 --batch 4 $flags
   claim "lesson 15 by NCCL, $flags: good" ended 0
   claim "lesson 15, $flags: parity" says 'parity with one device over 3 steps'
-done
-for flags in '--dp 2 --pp 1 --cp 2 --tp 1' '--dp 1 --pp 2 --cp 1 --tp 2' \
-  '--dp 1 --pp 1 --cp 2 --tp 2 --experts 0 --layout zigzag'; do
+done <"$scratch/three_axes"
+all_axes=('--dp 2 --pp 1 --cp 2 --tp 1' '--dp 1 --pp 1 --cp 2 --tp 2 --experts 0 --layout zigzag'
+  '--dp 1 --pp 2 --cp 1 --tp 2')
+portion 2 "${all_axes[@]}" >"$scratch/all_axes"
+while read -r flags; do
   # shellcheck disable=SC2086  # several flags
   lesson 16 2 --ranks 4 --microbatches 1 --batch 4 $flags
   claim "lesson 16 by NCCL, $flags: good" ended 0
   claim "lesson 16, $flags: parity" says 'parity with one device over 3 steps'
-done
+done <"$scratch/all_axes"
 lesson 14 2 --precision bf16 --batch 4 --parity off
 claim 'lesson 14 on a GPU' ended 0
 
