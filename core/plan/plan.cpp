@@ -180,7 +180,7 @@ std::string divisions_of_heads(const GptConfig& model, Axis axis, int size) {
 
 void Plan::validate() const {
   model_.validate();
-  StageLayers::of(model_, 0, stages());
+  layers_of(0);
   if (const int tp = mesh.size(Axis::tp); model_.heads % tp != 0)
     throw UsageError(
         fmt::format("--tp {} with --heads {}: every rank takes the same number of whole heads; use "
@@ -199,8 +199,8 @@ void Plan::validate() const {
 
 bool Plan::operator==(const Plan& other) const {
   return model_ == other.model_ && mesh == other.mesh && rank_of_stage == other.rank_of_stage &&
-         batch == other.batch && optimizer == other.optimizer && seed == other.seed &&
-         modelled == other.modelled && collectives == other.collectives &&
+         split == other.split && batch == other.batch && optimizer == other.optimizer &&
+         seed == other.seed && modelled == other.modelled && collectives == other.collectives &&
          receives_combine == other.receives_combine && builder_ == other.builder_ &&
          parameters() == other.parameters();
 }
@@ -208,13 +208,13 @@ bool Plan::operator==(const Plan& other) const {
 std::string Plan::json() const {
   return fmt::format(
       R"({{"model":{{"layers":{},"hidden":{},"heads":{},"sequence":{},"vocabulary":{},"tied":{},)"
-      R"("frozen":[{}],"precision":"{}"}},"ranks":{},"mesh":{},"rank_of_stage":[{}],)"
+      R"("frozen":[{}],"precision":"{}"}},"ranks":{},"mesh":{},"rank_of_stage":[{}],"split":[{}],)"
       R"("batch":{{"sequences":{},"microbatches":{},"context":"{}"}},)"
       R"("optimizer":{{"learning_rate":{},"beta1":{},"beta2":{},"epsilon":{},"weight_decay":{},)"
       R"("clip":{},"masters":{}}},"seed":{},"cluster":{},"collectives":"{}"}})",
       model_.layers, model_.hidden, model_.heads, model_.sequence, model_.vocabulary, model_.tied,
       fmt::join(model_.frozen, ","), name_of(model_.dtype), mesh.ranks(), mesh.json(),
-      fmt::join(rank_of_stage, ","), batch.sequences, batch.microbatches,
+      fmt::join(rank_of_stage, ","), fmt::join(split, ","), batch.sequences, batch.microbatches,
       batch.context == ContextLayout::zigzag ? "zigzag" : "contiguous", optimizer.learning_rate,
       optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay, optimizer.clip,
       optimizer.masters, seed, modelled ? modelled->cluster.json() : "null",

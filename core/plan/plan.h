@@ -84,6 +84,8 @@ struct Plan {
   Mesh mesh;
   /// For each stage, the rank that holds it, as a coordinate on the pipeline axis.
   std::vector<int> rank_of_stage;
+  /// The number of blocks of each stage; empty if blocks are divided as evenly as possible.
+  std::vector<int> split{};
   BatchGeometry batch;
   AdamWOptions optimizer;
   std::uint64_t seed = 1;
@@ -109,7 +111,11 @@ struct Plan {
                  std::vector<ParameterSpec> parameters);
 
   int stages() const { return static_cast<int>(rank_of_stage.size()); }
-  StageLayers layers_of(int stage) const { return StageLayers::of(model_, stage, stages()); }
+  StageLayers layers_of(int stage) const { return StageLayers::of(model_, stage, stages(), split); }
+  /// Returns the number of blocks of each stage.
+  std::vector<int> blocks_of_stages() const {
+    return split.empty() ? even_split(model_, stages()) : split;
+  }
   /// Returns the rank that holds this stage in the pipeline of `rank`.
   int rank_holding(int stage, int rank = 0) const {
     return mesh.group(
@@ -139,8 +145,8 @@ struct Plan {
   Clock clock() const;
 
   /// Throws UsageError, with a one-line message that names the flag, for a plan that cannot run:
-  /// heads that --tp does not divide, more stages than layers, or a batch or sequence that does not
-  /// divide evenly.
+  /// heads that --tp does not divide, more stages than layers, a split of other blocks, or a batch
+  /// or sequence that does not divide evenly.
   void validate() const;
 
   /// Returns a summary for reports, not the complete Plan.

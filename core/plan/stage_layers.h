@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "core/plan/gpt_config.h"
 
 namespace lockstep {
@@ -21,10 +23,15 @@ struct StageLayers {
 
   /// Returns all layers of the model, for a single device.
   static StageLayers whole(const GptConfig& config);
-  /// Returns the layers of stage `stage` of `stages`: blocks are contiguous and divided as evenly
-  /// as possible. If the blocks do not divide evenly, the first stages get one more block each.
-  /// Throws UsageError, naming --layers, if there are more stages than blocks.
-  static StageLayers of(const GptConfig& config, int stage, int stages);
+  /// Returns the layers of stage `stage` of `stages`. `split` has the number of blocks of each
+  /// stage; if it is empty, even_split() divides the blocks. Throws UsageError, naming --layers or
+  /// --split, if a stage has no block, or if the split does not fit the model or the stages.
+  static StageLayers of(const GptConfig& config, int stage, int stages,
+                        const std::vector<int>& split = {});
 };
+
+/// Divides the blocks as evenly as possible. If they do not divide evenly, the first stages get one
+/// more block each. Throws UsageError, naming --layers, if there are more stages than blocks.
+std::vector<int> even_split(const GptConfig& config, int stages);
 
 }  // namespace lockstep

@@ -53,6 +53,7 @@ inline ScheduleRequest request_for(const KnownSchedule& known, const Plan& plan,
   if (!known.searched || !plan.modelled) return request;
   Plan placed = plan;
   placed.rank_of_stage = placement_of(known, size);
+  if (placed.split.size() != placed.rank_of_stage.size()) placed.split.clear();  // refused later
   request.times = pipeline_times(placed, size.microbatches);
   return request;
 }

@@ -164,8 +164,9 @@ def check_impossible(configuration, binaries):
 
 def _advice(line, flags):
     """Returns the flags as the last recommendation of a line changes them. 'A with B' recommends both together."""
-    for clause in reversed(re.findall(r'--[a-z-]+ [^\s,;:]+(?: with --[a-z-]+ [^\s,;:]+)*', line)):
-        pairs = dict(re.findall(r'(--[a-z-]+) ([^\s,;:]+)', clause))
+    value = r'[^\s;:]*[^\s,;:]'    # a list such as 3,3,2 is one value
+    for clause in reversed(re.findall(rf'--[a-z-]+ {value}(?: with --[a-z-]+ {value})*', line)):
+        pairs = dict(re.findall(rf'(--[a-z-]+) ({value})', clause))
         if any(str(flags.get(flag)) != value for flag, value in pairs.items()):
             return flags | pairs
     flag = line.split(' ')[0]

@@ -144,7 +144,22 @@ def draw_configuration(kind, seed, launches):
     counts_own = '--algorithm' in flags or flags.get('--precision', 'f32') != 'f32'    # MPI has no 16-bit floats
     if flags['--launch'] == 'mpi' and flags['--clock'] == 'wall' and not counts_own and draw.random() < 0.3:
         flags['--comm'] = 'native'
+    if 'pp' in axes and draw.random() < 0.5:
+        flags['--split'] = _split(draw, flags['--layers'], axes['pp'] * _chunks(family, flags))
     return configuration
+
+
+def _chunks(family, flags):
+    """Returns the stages per rank that a pipeline has with these flags."""
+    least = {'zero bubble': 2 if flags.get('--schedule') == 'zb-v' else 1, 'interleaved': 2}
+    kind = next(kind for kind, each in FAMILIES.items() if each is family)
+    return flags.get('--chunks', least.get(kind, 1))
+
+
+def _split(draw, layers, stages):
+    """Returns a random division of the blocks into stages."""
+    ends = [0, *sorted(draw.sample(range(1, layers), stages - 1)), layers]
+    return ','.join(str(last - first) for first, last in zip(ends, ends[1:]))
 
 
 def _draw_model(draw, family, axes, flags):
@@ -199,6 +214,9 @@ def make_impossible(configuration, seed):
             ways['--experts'] = flags['--experts'] + 1    # 121 and 241 have no small divisors
     if axes.get('pp', 1) > 1:
         ways['--layers'] = draw.randint(1, axes['pp'] - 1)
+    if '--split' in flags:
+        blocks = flags['--split'].split(',')
+        ways['--split'] = ','.join(draw.choice(([*blocks, '1'], [*blocks[:-1], '0'], [*blocks[:-1], str(int(blocks[-1]) + 1)])))
     if len(axes) > 1:
         ways['--tp'] = flags['--ranks'] + 1
     if '--zero' in flags:

@@ -12,6 +12,7 @@ using namespace lockstep;
 using namespace lockstep::test;
 using lockstep::testing::complaint_of;
 using lockstep::testing::random_plan;
+using lockstep::testing::random_split;
 using lockstep::testing::SplitModel;
 using lockstep::testing::unlike;
 using nlohmann::json;
@@ -40,7 +41,10 @@ bool loads(const Layout& layout, const std::string& path, const WholeState& whol
   bool same = trained_steps(path, layout.plan) == 20;
   for (int rank = 0; rank < layout.plan.mesh.ranks(); ++rank) {
     RankState mine{layout.plan, rank, layout.zero};
-    same = same && !mine.is(whole);
+    // A shard of ZeRO can consist of padding alone.
+    const bool holds_any = std::ranges::any_of(
+        mine.pointers, [](const Parameter* part) { return part->slice.elements() > 0; });
+    same = same && mine.is(whole) == !holds_any;
     load_checkpoint(path, layout.plan, mine.one.device(), mine.pointers);
     load_moments(path, *mine.optimizer);
     same = same && mine.is(whole) && mine.optimizer->steps() == 17;
@@ -118,6 +122,7 @@ TEST_CASE("any plan loads what any other has saved, with experts and chunks of s
     while (loader.stages() > model.layers || model.heads % loader.mesh.size(Axis::tp) != 0)
       loader = random_plan(random);
     set_model(loader, model, saver.builder());
+    loader.split = random_split(random, model.layers, loader.stages());
     const WholeState whole{saver, static_cast<std::uint64_t>(round)};
     const std::string path = folder / "run";
     CHECK(save_sharded({saver, round % 2 == 0}, path, whole) == "");

@@ -62,3 +62,32 @@ TEST_CASE("layers are spread over stages as evenly as possible, in order, each o
   CHECK(contains(message, "4 pipeline stages"));
   CHECK(contains(message, "--layers 4"));
 }
+
+TEST_CASE("a split gives each stage its number of blocks, in order") {
+  const GptConfig config{.layers = 11};
+  const std::vector<int> split{2, 5, 1, 3};
+  int next = 0;
+  for (int stage = 0; stage < 4; ++stage) {
+    const StageLayers layers = StageLayers::of(config, stage, 4, split);
+    CHECK(layers.first == next);
+    CHECK(layers.count() == split[static_cast<std::size_t>(stage)]);
+    CHECK(layers.embedding == (stage == 0));
+    CHECK(layers.head == (stage == 3));
+    next = layers.last;
+  }
+  CHECK(next == 11);
+  for (int stage = 0; stage < 4; ++stage)
+    CHECK(StageLayers::of(config, stage, 4, {3, 3, 3, 2}) == StageLayers::of(config, stage, 4));
+  CHECK(even_split(config, 4) == std::vector{3, 3, 3, 2});
+
+  const auto refused = [&](const std::vector<int>& wrong) {
+    return usage_error([&] { StageLayers::of(config, 0, 4, wrong); });
+  };
+  CHECK(refused({4, 4, 3}) ==
+        "--split 4,4,3: 4 stages need 4 numbers of blocks, not 3; use --split 3,3,3,2");
+  CHECK(refused({4, 4, 3, 0}) ==
+        "--split 4,4,3,0: stage 3 needs at least one block; use --split 3,3,3,2");
+  CHECK(refused({3, 3, 3, 3}) ==
+        "--split 3,3,3,3: these are 12 blocks, but --layers is 11; use --layers 12, or --split "
+        "3,3,3,2");
+}

@@ -160,6 +160,7 @@ TEST_CASE("a checkpoint that one plan saves loads in another: every element has 
            saver.model().heads % loader.mesh.size(Axis::tp) != 0)
       loader = random_plan(random);
     set_model(loader, saver.model(), saver.builder());
+    loader.split = random_split(random, saver.model().layers, loader.stages());
 
     // The values that the ranks of the first plan hold are all different.
     std::map<int, std::vector<float>> whole;

@@ -51,6 +51,14 @@ class SplitModel : public ModelBuilder {
   int experts_;
 };
 
+/// Returns a Plan::split for so many blocks; empty in half of the cases.
+inline std::vector<int> random_split(std::mt19937& random, int layers, int stages) {
+  if (random() % 2 == 0) return {};
+  std::vector<int> split(static_cast<std::size_t>(stages), 1);
+  for (int block = stages; block < layers; ++block) ++split[random() % split.size()];
+  return split;
+}
+
 /// Returns a valid plan for up to 48 ranks.
 inline Plan random_plan(std::mt19937& random) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -78,6 +86,7 @@ inline Plan random_plan(std::mt19937& random) {
   const bool v = below(2) == 0;
   for (int chunk = 0; chunk < chunks; ++chunk)
     for (int i = 0; i < pp; ++i) plan.rank_of_stage.push_back(v && chunk % 2 == 1 ? pp - 1 - i : i);
+  plan.split = random_split(random, model.layers, plan.stages());
   plan.batch.microbatches = 1 + below(3);
   plan.batch.sequences = dp * plan.batch.microbatches * (1 + below(2));
   plan.batch.context = below(2) == 0 ? ContextLayout::contiguous : ContextLayout::zigzag;

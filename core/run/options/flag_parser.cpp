@@ -173,6 +173,9 @@ void FlagParser::Impl::shared_flags() {
   number("--heads", run.model.heads, 1, "attention heads; must divide --hidden");
   number("--sequence", run.model.sequence, 1, "tokens per sequence");
   number("--vocab", run.model.vocabulary, 1, "tokens in the vocabulary; text needs at least 256");
+  if (std::ranges::count(info.axes, Axis::pp) > 0)
+    word("--split", given.split,
+         "transformer blocks of each pipeline stage, such as 3,3,2,2 [as even as possible]");
   app.add_flag("--tied", run.model.tied, "use the token embedding as the output head");
   if (info.freezes)
     word("--freeze", given.freeze,

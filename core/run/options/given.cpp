@@ -239,6 +239,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
 
   run.context = given.layout == "zigzag" ? ContextLayout::zigzag : ContextLayout::contiguous;
   run.model.frozen = frozen_units(given.freeze, run.model.layers);
+  if (!given.split.empty()) run.split = number_list("--split", given.split, 0);
   run.microbatches = number_list("--microbatches", given.microbatches, 1);
   run.optimizer.learning_rate = static_cast<float>(given.learning_rate);
   run.optimizer.clip = static_cast<float>(given.clip);

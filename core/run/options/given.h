@@ -20,6 +20,7 @@ struct Given {
   std::string precision = "f32";
   std::string parity = "on";
   std::string freeze;
+  std::string split;
   std::string view_token, view_token_file;
   std::optional<int> ranks, dp, pp, cp, tp, ep;
   double pace = 0;

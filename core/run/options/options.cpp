@@ -11,6 +11,7 @@ namespace lockstep {
 Plan Options::plan() const {
   Plan plan{run.model, run.mesh()};
   if (!run.rank_of_stage.empty()) plan.rank_of_stage = run.rank_of_stage;
+  plan.split = run.split;
   plan.batch = {
       .sequences = run.batch, .microbatches = run.microbatches.front(), .context = run.context};
   plan.optimizer = run.optimizer;
@@ -27,6 +28,7 @@ Plan Options::plan_of_one_device() const {
   Options one = *this;
   one.run.ranks = one.run.dp = one.run.pp = one.run.cp = one.run.tp = one.run.ep = 1;
   one.run.rank_of_stage.clear();
+  one.run.split.clear();
   return one.plan();
 }
 

@@ -22,6 +22,7 @@ struct RunConfig {
   ContextLayout context = ContextLayout::contiguous;  ///< of the ranks of cp
   std::string order = "tp,cp,dp,pp";                  ///< the mesh's axes from the innermost
   std::vector<int> rank_of_stage{};  ///< Plan::rank_of_stage; empty for one stage per rank of pp
+  std::vector<int> split{};          ///< Plan::split
 
   GptConfig model;
   /// Builds the model, on ranks and for the single-device reference; null for plain GPT-2.

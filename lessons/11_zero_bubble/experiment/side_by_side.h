@@ -41,7 +41,8 @@ inline std::vector<std::string> row_of(const Plan& plan, const Schedule& schedul
 
 /// Prints all schedules that the run's ranks, layers and microbatches allow, each with the fewest
 /// chunks that it takes. On the wall clock, there are no costs to simulate with. With --time, every
-/// stage takes the same time, so only schedules with the run's number of stages do the same work.
+/// stage takes the same time, so only schedules with the run's number of stages do the same work;
+/// with --split, only these have stages of the given sizes.
 inline void print_side_by_side(const Plan& plan) {
   if (!plan.modelled) return;
   TableRows rows{{"simulated", "chunks", "a step takes", "bubble", "longest window",
@@ -49,7 +50,8 @@ inline void print_side_by_side(const Plan& plan) {
   for (const KnownSchedule& known : known_schedules()) {
     const PipelineSize size{plan.mesh.size(Axis::pp), known.least_chunks, plan.batch.microbatches};
     if (!refusal(known, size).empty() || size.stages() > plan.model().layers) continue;
-    if (plan.modelled->times.any() && size.stages() != plan.stages()) continue;
+    const bool same_stages = plan.modelled->times.any() || !plan.split.empty();
+    if (same_stages && size.stages() != plan.stages()) continue;
     rows.push_back(row_of(plan, known.generate(request_for(known, plan, size))));
   }
   fmt::print("\n{}", table(rows));
