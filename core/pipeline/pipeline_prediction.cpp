@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/model/gpt.h"
+#include "core/pipeline/balance.h"
 #include "core/pipeline/message_plan.h"
 #include "core/pipeline/update.h"
 #include "core/pipeline/validate.h"
@@ -70,6 +71,57 @@ PipelineTimes pipeline_times(const Plan& plan, int microbatches) {
   times.cluster = plan.clock().cluster();
   times.world_ranks = plan.mesh.group(0, Axis::pp);
   return times;
+}
+
+namespace {
+
+/// Returns the times of the model's parts, from a pipeline with one block per stage. All blocks
+/// have the time of the second one; the first and the last stage's excess is that of the embedding
+/// and of the head.
+PartTimes part_times(const Plan& plan, int microbatches) {
+  const int layers = plan.model().layers;
+  Plan single = plan;
+  single.split.clear();
+  single.rank_of_stage = loop_placement(plan.mesh.size(Axis::pp), layers);
+  const std::vector<StageTimes> stages = pipeline_times(single, microbatches).stages;
+  const auto excess = [&](const StageTimes& stage) {
+    return StageTimes{stage.forward - stages[1].forward, stage.backward - stages[1].backward,
+                      stage.backward_input - stages[1].backward_input,
+                      stage.backward_weight - stages[1].backward_weight};
+  };
+  return {.embedding = excess(stages.front()),
+          .blocks = std::vector(stages.size(), stages[1]),
+          .head = excess(stages.back())};
+}
+
+}  // namespace
+
+SplitProposal propose_split(const Plan& plan, const Schedule& schedule) {
+  const int m = schedule.microbatches;
+  const auto step_with = [&](const std::vector<int>& split) {
+    Plan other = plan;
+    other.split = split;
+    return simulate(schedule, pipeline_times(other, m)).makespan;
+  };
+  SplitProposal proposal{.split = plan.blocks_of_stages()};
+  proposal.step = step_with(proposal.split);
+  proposal.better = proposal.split;
+  proposal.better_step = proposal.step;
+  // With as many stages as blocks, there is only one split.
+  if (plan.modelled->times.any() || plan.model().layers == plan.stages() || plan.stages() == 1)
+    return proposal;
+  const PartTimes parts = part_times(plan, m);
+  const auto work = [](const StageTimes& times) { return times.forward + times.backward; };
+  proposal.embedding = work(parts.embedding);
+  proposal.block = work(parts.blocks.front());
+  proposal.head = work(parts.head);
+  const SimulatedSplit found =
+      shortest_step(parts, schedule, pipeline_times(plan, m), proposal.split);
+  if (const Picoseconds step = step_with(found.split); step < proposal.step) {
+    proposal.better = found.split;
+    proposal.better_step = step;
+  }
+  return proposal;
 }
 
 std::int64_t peak_activations(const Schedule& schedule, int rank,
@@ -147,6 +199,10 @@ Predicted PipelinePrediction::of(const Place& place) const {
   const int rank = place.coordinate(Axis::pp);
   Predicted predicted;
   predicted.bubble_simulated = bubble_simulated_;
+  if (bubble_simulated_ && place.rank == 0)
+    predicted.propose_split = [plan = plan_, schedule = schedule_] {
+      return lockstep::propose_split(plan, schedule);
+    };
   predicted.schedule = schedule_.name;
   predicted.stages = schedule_.stages;
   predicted.in_flight = peak_live_microbatches(schedule_, rank);

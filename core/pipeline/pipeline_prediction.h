@@ -24,6 +24,11 @@ StageTimes stage_times(const Plan& plan, int stage, int microbatches);
 /// two gradients.
 PipelineTimes pipeline_times(const Plan& plan, int microbatches);
 
+/// Searches for a division of the blocks into stages that shortens a step of the schedule on the
+/// plan's cluster (shortest_step() in balance.h). All steps are simulated with pipeline_times().
+/// The plan must have a modelled clock. With fixed times, no division is better than another.
+SplitProposal propose_split(const Plan& plan, const Schedule& schedule);
+
 /// Returns the peak of MemoryCategory::activations on `rank`, in bytes, for a valid schedule.
 /// `footprints` has the rank's stages. At any time the rank holds the stashes of its microbatches
 /// in flight, the tensors pending between I and W, and the boundary tensors that one of its stages

@@ -10,6 +10,7 @@
 
 #include "core/base/memory_use.h"
 #include "core/plan/communication.h"
+#include "core/plan/split_proposal.h"
 #include "core/plan/sum_order.h"
 
 namespace lockstep {
@@ -81,6 +82,9 @@ struct Predicted {
   /// replicas, starting with replica 0. If the run's results differ from those of a single-device
   /// run, the order helps to distinguish rounding errors from mistakes.
   std::function<SumOrder()> sum_order;
+  /// Searches for a better division of the blocks into stages; unset if the simulator does not know
+  /// the stages' times. Only rank 0's prediction needs it.
+  std::function<SplitProposal()> propose_split{};
   /// Sets bytes and peaks that depend on the data, such as the bytes that a router sends. Called on
   /// the rank's thread at the end of the phase, when the trace already has the prediction's rest.
   std::function<void(Predicted&)> at_end;

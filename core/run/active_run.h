@@ -71,7 +71,9 @@ struct ActiveRun {
   std::vector<std::unique_ptr<RankMeter>> meters;  ///< by rank; each rank accesses only its own
   std::vector<RankResults> results;                ///< by rank; complete on rank 0 at the end
   // Only rank 0 accesses these.
-  std::vector<SumOrder> orders;                    ///< by phase
+  std::vector<SumOrder> orders;  ///< by phase
+  /// By phase: Predicted::propose_split.
+  std::vector<std::function<SplitProposal()>> split_proposals;
   std::map<std::string, std::string> lesson_json;  ///< the lesson's additions to the report
   std::function<std::string()> difference;         ///< Lesson::compare; may be unset
   std::string not_saved;  ///< why --save or --export has written nothing, if so

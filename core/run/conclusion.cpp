@@ -27,7 +27,7 @@ bool read_trace(ActiveRun& run, Report& report) {
   if (read.malformed > 0)
     fmt::print(stderr, "the trace has {} unreadable lines; the first: {}\n", read.malformed,
                read.first_malformed);
-  report.look_at_timeline();
+  report.look_at_timeline(run.split_proposals);
   return true;
 }
 

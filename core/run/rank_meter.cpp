@@ -31,6 +31,7 @@ void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
                           !run_.info.f32_reference && platform.comm == Collectives::built_in &&
                           !platform.on_meta();
     run_.orders.push_back(in_order ? predicted.sum_order() : SumOrder{});
+    run_.split_proposals.push_back(predicted.propose_split);
   }
   traffic_before_ = rank_.transport->traffic();
   rank_.memory.reset_peak();

@@ -20,6 +20,7 @@ inline Predicted predict_gpipe(const Plan& plan, const Place& place, const Sched
 inline Predicted predict_naive(const Plan& plan, const Place& place, const Schedule& schedule) {
   Predicted predicted = predict_gpipe(plan, place, schedule);
   predicted.bubble_simulated.reset();
+  predicted.propose_split = {};
   predicted.peak_bytes[MemoryCategory::communication] = update_messages(plan, place).peak_bytes;
   return predicted;
 }

@@ -77,7 +77,8 @@ std::string last_step(const Report& report) {
   for (const RankResults& rank : report.ranks)
     in_flight.push_back(rank.phases.back().predicted.in_flight);
   return idle_table(*report.steps.back(), report.options.run.mesh().group(0, Axis::pp), in_flight) +
-         critical_path_line(*report.steps.back());
+         critical_path_line(*report.steps.back()) +
+         (report.balances.back() ? balance_lines(*report.balances.back()) : "");
 }
 
 /// The breakdown of a step's time, averaged over ranks, with the parts of exposed communication.
@@ -194,11 +195,18 @@ std::string parity_text(const Report& report) {
 
 }  // namespace
 
-void Report::look_at_timeline() {
+void Report::look_at_timeline(const std::vector<std::function<SplitProposal()>>& propose_split) {
+  const std::vector<int> pipeline = options.run.mesh().group(0, Axis::pp);
   for (const PhaseResults& results : ranks.front().phases) {
-    bubbles.push_back(observe_bubble(timeline, results.phase, results.predicted,
-                                     options.run.mesh().group(0, Axis::pp)));
+    bubbles.push_back(observe_bubble(timeline, results.phase, results.predicted, pipeline));
     steps.push_back(observe_step(timeline, results.phase));
+    balances.emplace_back();
+    if (steps.back() && results.predicted.stages > 0)
+      balances.back() = observe_balance(timeline, steps.back()->step, pipeline,
+                                        results.predicted.stages, results.phase.microbatches);
+    const std::size_t p = balances.size() - 1;
+    if (balances.back() && p < propose_split.size() && propose_split[p])
+      balances.back()->proposal = propose_split[p]();
     overlaps.push_back(observe_overlap(timeline, results.phase));
   }
 }

@@ -57,6 +57,29 @@ ordered_json to_json(const ObservedStep& seen, const std::vector<RankResults>& r
   return document;
 }
 
+/// The stages' times and the better split, if there is one.
+ordered_json to_json(const StageBalance& seen) {
+  ordered_json stages{{"seconds_per_microbatch", ordered_json::array()},
+                      {"slowest", seen.slowest},
+                      {"mean_seconds_per_microbatch", seconds(seen.mean)},
+                      {"simulated_step_seconds", nullptr},
+                      {"part_seconds", nullptr},
+                      {"proposal", nullptr}};
+  for (const Picoseconds time : seen.times)
+    stages["seconds_per_microbatch"].push_back(seconds(time));
+  if (!seen.proposal) return stages;
+  const SplitProposal& found = *seen.proposal;
+  stages["simulated_step_seconds"] = seconds(found.step);
+  if (found.block > 0)
+    stages["part_seconds"] = {{"embedding", seconds(found.embedding)},
+                              {"block", seconds(found.block)},
+                              {"head", seconds(found.head)}};
+  if (found.better != found.split)
+    stages["proposal"] = {{"split", found.better},
+                          {"simulated_step_seconds", seconds(found.better_step)}};
+  return stages;
+}
+
 }  // namespace
 
 std::string Report::json() const {
@@ -84,6 +107,8 @@ std::string Report::json() const {
                         {"learning_rate", options.run.optimizer.learning_rate},
                         {"clip", options.run.optimizer.clip},
                         {"seed", options.run.seed}};
+  if (!ranks.front().phases.empty() && ranks.front().phases.front().predicted.stages > 0)
+    document["config"]["split"] = options.plan().blocks_of_stages();
   document["losses"] = losses;
   document["reference_losses"] = reference_losses;
   if (parity)
@@ -129,6 +154,8 @@ std::string Report::json() const {
                                   {"mean_step_seconds", overlap.step}});
     if (p < steps.size() && steps[p])
       document["phases"].back()["last_step"] = to_json(*steps[p], ranks, p);
+    if (p < balances.size() && balances[p])
+      document["phases"].back()["stages"] = to_json(*balances[p]);
     document["bubble"] = bubble;  // of the last phase
   }
   ordered_json missing = ordered_json::object();  // figures that are not predicted, and why
