@@ -64,7 +64,11 @@ claim "fixed times: equal stages" says 'all stages take 3.000 ms per microbatch'
 claim "fixed times: no proposal" says 'no split is better than 3,3,3,2'
 lesson 15 --ranks 4 --pp 2 --tp 2
 claim "divided layers: a stage sets the pace" says 'stage 1 sets the pace'
-claim "divided layers: no proposal" test -z "$(proposal)"
+claim "divided layers: no proposal" says 'no split is proposed: layers that communicate'
+lesson 9 --clock wall
+claim "the wall clock: a stage's pace, and where a proposal is" says 'with --clock modelled, this report also proposes'
+lesson 9 --ranks 1
+claim "one stage: no pace" test "$code" = 0 -a "${out/sets the pace/}" = "$out"
 lesson 16 --ranks 4 --pp 2 --cp 2 --split 7,4
 claim "lesson 16 with --split ends well" ended 0
 claim "lesson 16 with --split: bytes and memory are as predicted" as_predicted

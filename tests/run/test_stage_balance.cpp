@@ -26,8 +26,13 @@ TEST_CASE("the slowest stage by its time per microbatch, against the mean") {
   CHECK(seen->times == std::vector<Picoseconds>{3'000'000, 7'000'000});
   CHECK(seen->slowest == 1);
   CHECK(seen->mean == 5'000'000);
-  CHECK(balance_lines(*seen) ==
-        "stage 1 sets the pace: 0.007 ms per microbatch, 40.0 % above the mean of 0.005\n");
+  const std::string pace =
+      "stage 1 sets the pace: 0.007 ms per microbatch, 40.0 % above the mean of 0.005\n";
+  CHECK(balance_lines(*seen, false) ==
+        pace + "with --clock modelled, this report also proposes a split\n");
+  CHECK(balance_lines(*seen, true) == pace +
+                                          "no split is proposed: layers that communicate and "
+                                          "blocking sends can't be simulated\n");
   // Only the ranks of one pipeline count, and only if all its stages have actions.
   CHECK_FALSE(observe_balance(written.done(), 0, {0}, 2, 2));
   CHECK_FALSE(observe_balance(written.done(), 1, {0, 1}, 2, 2));
@@ -43,14 +48,14 @@ TEST_CASE("the proposal's line, with and without a better split, and equal stage
                    .embedding = 0,
                    .block = 1'500'000,
                    .head = 4'000'000};
-  CHECK(balance_lines(seen) ==
+  CHECK(balance_lines(seen, true) ==
         "stage 1 sets the pace: 0.007 ms per microbatch, 40.0 % above the mean of 0.005 (a block "
         "takes 0.002, the embedding 0.000, the head 0.004)\n"
         "--split 3,1 is better: a step takes 0.014 ms instead of 0.017, simulated\n");
   seen.proposal->better = seen.proposal->split;
   seen.times = {5'000'000, 5'000'000};
   seen.proposal->block = 0;
-  CHECK(balance_lines(seen) ==
+  CHECK(balance_lines(seen, true) ==
         "all stages take 0.005 ms per microbatch\n"
         "no split is better than 2,2: a step takes 0.017 ms, simulated\n");
 }

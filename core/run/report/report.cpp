@@ -78,7 +78,9 @@ std::string last_step(const Report& report) {
     in_flight.push_back(rank.phases.back().predicted.in_flight);
   return idle_table(*report.steps.back(), report.options.run.mesh().group(0, Axis::pp), in_flight) +
          critical_path_line(*report.steps.back()) +
-         (report.balances.back() ? balance_lines(*report.balances.back()) : "");
+         (report.balances.back()
+              ? balance_lines(*report.balances.back(), report.options.platform.clock.is_modelled())
+              : "");
 }
 
 /// The breakdown of a step's time, averaged over ranks, with the parts of exposed communication.
@@ -201,7 +203,7 @@ void Report::look_at_timeline(const std::vector<std::function<SplitProposal()>>&
     bubbles.push_back(observe_bubble(timeline, results.phase, results.predicted, pipeline));
     steps.push_back(observe_step(timeline, results.phase));
     balances.emplace_back();
-    if (steps.back() && results.predicted.stages > 0)
+    if (steps.back() && results.predicted.stages > 1)
       balances.back() = observe_balance(timeline, steps.back()->step, pipeline,
                                         results.predicted.stages, results.phase.microbatches);
     const std::size_t p = balances.size() - 1;

@@ -36,7 +36,7 @@ struct Report {
   Timeline timeline;                                    ///< empty without a trace
   std::vector<ObservedBubble> bubbles{};                ///< by phase
   std::vector<std::optional<ObservedStep>> steps{};     ///< by phase; unset without a pipeline
-  std::vector<std::optional<StageBalance>> balances{};  ///< by phase; unset without a pipeline
+  std::vector<std::optional<StageBalance>> balances{};  ///< by phase; unset for one stage
   std::vector<ObservedOverlap> overlaps{};              ///< by phase
   std::map<std::string, std::string> own{};  ///< the lesson's own additions to json(): JSON by name
   bool uncomputed = false;  ///< a training run on the meta device: it has no losses

@@ -55,9 +55,12 @@ std::optional<StageBalance> observe_balance(const Timeline& timeline, int step,
   return seen;
 }
 
-std::string balance_lines(const StageBalance& seen) {
+std::string balance_lines(const StageBalance& seen, bool modelled_clock) {
   std::string text = pace_line(seen);
-  if (!seen.proposal) return text;
+  if (!seen.proposal)
+    return text + (modelled_clock ? "no split is proposed: layers that communicate and blocking "
+                                    "sends can't be simulated\n"
+                                  : "with --clock modelled, this report also proposes a split\n");
   const SplitProposal& found = *seen.proposal;
   if (found.better == found.split)
     return text + fmt::format("no split is better than {}: a step takes {} ms, simulated\n",

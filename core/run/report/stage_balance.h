@@ -23,7 +23,7 @@ std::optional<StageBalance> observe_balance(const Timeline& timeline, int step,
                                             const std::vector<int>& pipeline, int stages,
                                             int microbatches);
 
-/// Two lines, or one without a proposal: the stage that sets the pace, and the better split.
-std::string balance_lines(const StageBalance& seen);
+/// Two lines: the stage that sets the pace, and the better split, or why none is proposed.
+std::string balance_lines(const StageBalance& seen, bool modelled_clock);
 
 }  // namespace lockstep
