@@ -24,9 +24,21 @@ meshes=('02_data_parallel --ranks 1 --overlap overlap' '03_zero_1 --ranks 3 --bu
   '09_1f1b --ranks 4 --compare 0 --microbatches 2' '15_3d --microbatches 2'
   '15_3d --microbatches 2 --zero 1 --bucket 2000 --order pp,dp,cp,tp' '15_3d --microbatches 2 --zero 2 --sequence-parallel'
   '15_3d --dp 3 --pp 2 --microbatches 2 --zero 3 --bucket 2000' '15_3d --dp 4 --tp 2 --microbatches 3 --zero 3 --shard 2')
-interrupted=("${meshes[1]}" "${meshes[5]}" "${meshes[9]}")
-# Without --all, six of them under the first LAUNCH, and three under the others.
-[[ -n $all ]] || meshes=("${meshes[@]:0:3}" "${meshes[5]}" "${meshes[@]: -2}")
+# Lesson 16: four axes without experts, and experts over dp x cp. The meshes with experts route dropless and without a
+# load-balance loss, which would depend on the mesh: it is a mean over the tokens of one rank.
+meshes+=('16_all_axes --experts 0 --dp 1 --cp 4 --tp 1 --microbatches 3 --method gather'
+  '16_all_axes --experts 0 --microbatches 2 --zero 1 --layout zigzag')
+experts=('16_all_axes --experts 4 --balance 0 --microbatches 2 --layout zigzag'
+  '16_all_axes --experts 4 --balance 0 --dp 2 --pp 1 --cp 4 --tp 1 --ep 2 --microbatches 3'
+  '16_all_axes --experts 4 --balance 0 --dp 3 --pp 2 --cp 1 --tp 2 --ep 1 --microbatches 2 --order pp,dp,cp,tp'
+  '12_expert_parallel --experts 4 --balance 0 --ranks 4 --ep 2')
+interrupted=("${meshes[1]}" "${meshes[5]}" "${meshes[9]}" "${experts[0]}")
+# Without --all, eight of them under the first LAUNCH, and four under the others.
+[[ -n $all ]] || {
+  meshes=("${meshes[@]:0:3}" "${meshes[5]}" "${meshes[@]: -4:2}" "${meshes[@]: -1}")
+  experts=("${experts[@]:0:2}")
+  interrupted=("${interrupted[@]:0:3}")
+}
 
 train() { # MESH FLAGS...: runs a lesson on a mesh
   local mesh words
@@ -36,10 +48,9 @@ train() { # MESH FLAGS...: runs a lesson on a mesh
   run "$lessons/lesson_${mesh[0]}" "${mesh[@]:1}" "${flags[@]}" --launch "$launch" "$@"
 }
 
-for launch in "$@"; do
-  [[ -n $all || $launch == "$1" ]] || { meshes=("${meshes[@]: -3}"); interrupted=("${interrupted[@]: -1}"); }
-  # Meshes. Each run compares itself with one device that loads the same checkpoint, too.
-  pairs=0
+# Trains and saves on each MESH, and goes on from the checkpoint on each other, and on the same mesh.
+try_pairs() { # MESH...
+  local meshes=("$@") pairs=0 i j what
   for ((i = 0; i < ${#meshes[@]}; ++i)); do
     train "${meshes[i]}" "${shape[@]}" --steps 6 --parity off --report "$scratch/all.json"
     claim "a run (${meshes[i]}, $launch)" ended 0
@@ -59,6 +70,14 @@ for launch in "$@"; do
     done
   done
   printf '%s: %d pairs of meshes\n' "$launch" "$pairs"
+}
+
+for launch in "$@"; do
+  [[ -n $all || $launch == "$1" ]] || { meshes=("${meshes[@]: -3}"); experts=("${experts[0]}"); interrupted=("${interrupted[@]: -1}"); }
+  # Each run compares itself with one device that loads the same checkpoint, too.
+  try_pairs "${experts[@]}"
+  # The last part of this test writes over the checkpoint of the second mesh.
+  try_pairs "${meshes[@]}"
 
   # A model of transformers.
   wanted=$(perl -MJSON::PP -0777 -ne 'print decode_json($_)->{loss}' "$golden/expected.json")
