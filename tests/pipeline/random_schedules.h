@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -96,6 +98,37 @@ inline int join_some(std::mt19937& random, Schedule& schedule) {
       }
     }
   return joined;
+}
+
+/// Returns validate()'s error message, or "" if the schedule is valid.
+inline std::string complaint(const Schedule& schedule) {
+  try {
+    validate(schedule);
+    return {};
+  } catch (const ScheduleError& error) {
+    return error.what();
+  }
+}
+
+/// Returns a random rank that has actions, and an index into its list.
+inline std::pair<std::size_t, std::size_t> random_place(std::mt19937& random,
+                                                        const Schedule& schedule) {
+  std::size_t rank = 0;
+  do {
+    rank = static_cast<std::size_t>(pick(random, 0, schedule.ranks - 1));
+  } while (schedule.actions[rank].empty());
+  return {rank, static_cast<std::size_t>(
+                    pick(random, 0, static_cast<int>(schedule.actions[rank].size()) - 1))};
+}
+
+/// Swaps one to three pairs of actions, each on one rank and at most three places apart.
+inline void shuffle_some(std::mt19937& random, Schedule& schedule) {
+  for (int swaps = pick(random, 1, 3); swaps > 0; --swaps) {
+    const auto [rank, at] = random_place(random, schedule);
+    const std::size_t other = std::min(at + static_cast<std::size_t>(pick(random, 1, 3)),
+                                       schedule.actions[rank].size() - 1);
+    std::swap(schedule.actions[rank][at], schedule.actions[rank][other]);
+  }
 }
 
 /// Random costs of 0 to 9 µs per stage and op, and links with 0 to 9 µs of latency and 0 to 9 µs of

@@ -14,28 +14,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Returns validate()'s error message, or "" if the schedule is valid.
-std::string complaint(const Schedule& schedule) {
-  try {
-    validate(schedule);
-    return {};
-  } catch (const ScheduleError& error) {
-    return error.what();
-  }
-}
-
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
-}
-
-/// Returns a random rank that has actions, and an index into its list.
-std::pair<std::size_t, std::size_t> random_place(std::mt19937& random, const Schedule& schedule) {
-  std::size_t rank = 0;
-  do {
-    rank = static_cast<std::size_t>(pick(random, 0, schedule.ranks - 1));
-  } while (schedule.actions[rank].empty());
-  return {rank, static_cast<std::size_t>(
-                    pick(random, 0, static_cast<int>(schedule.actions[rank].size()) - 1))};
 }
 
 }  // namespace
@@ -142,12 +122,7 @@ TEST_CASE("a schedule with one rank shuffled is rejected exactly if no fixpoint 
   for (int i = 0; i < 2000; ++i) {
     Schedule schedule = random_schedule(random);
     if (i % 2 == 1) join_some(random, schedule);
-    for (int swaps = pick(random, 1, 3); swaps > 0; --swaps) {
-      const auto [rank, at] = random_place(random, schedule);
-      const std::size_t other = std::min(at + static_cast<std::size_t>(pick(random, 1, 3)),
-                                         schedule.actions[rank].size() - 1);
-      std::swap(schedule.actions[rank][at], schedule.actions[rank][other]);
-    }
+    shuffle_some(random, schedule);
     CAPTURE(to_csv(schedule));
     const std::string said = complaint(schedule);
     CAPTURE(said);

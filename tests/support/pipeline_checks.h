@@ -47,6 +47,16 @@ inline Options small_training(int ranks, int microbatches, bool tied = false, fl
   return options;
 }
 
+/// Returns a model for a schedule: one layer per stage, and another for the first stage.
+inline GptConfig tiny_model(const Schedule& schedule, bool tied) {
+  return {.layers = schedule.stages + 1,
+          .hidden = 16,
+          .heads = 2,
+          .sequence = 8,
+          .vocabulary = 256,
+          .tied = tied};
+}
+
 inline Corpus small_corpus(const GptConfig& config) {
   std::string text;
   for (int i = 0; i < 400; ++i)
