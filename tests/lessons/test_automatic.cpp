@@ -3,7 +3,10 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -20,13 +23,13 @@ using namespace lockstep::testing;
 namespace {
 
 /// Random times of F, I and W from 1 to 11 ms, the same on all stages or not, and hops of at most
-/// 1 ms.
-PipelineTimes random_times(std::mt19937& random, int ranks, bool equal) {
+/// `longest_hop`, in units of 10 µs.
+PipelineTimes random_times(std::mt19937& random, int ranks, bool equal, int longest_hop = 100) {
   const auto time = [&](int least, int most) {
     return Picoseconds{10'000'000} * std::uniform_int_distribution{least, most}(random);
   };
   PipelineTimes times;
-  times.cluster.within.latency_seconds = static_cast<double>(time(0, 100)) * 1e-12;
+  times.cluster.within.latency_seconds = static_cast<double>(time(0, longest_hop)) * 1e-12;
   for (int rank = 0; rank < ranks; ++rank) {
     const Picoseconds input = time(100, 1100), weight = time(100, 1100);
     times.stages.push_back({.forward = time(100, 1100),
@@ -189,15 +192,16 @@ TEST_CASE("automatic: within 1 % of the best of all schedules, for few ranks and
       for (int limit = microbatches; limit >= 1; --limit)
         sizes.push_back({ranks, microbatches, limit});
   std::mt19937 random{22};
-  for (const auto& [ranks, microbatches, limit] : portion(sizes, 7))
-    for (int set = 0; set < portion_of(20, 2); ++set) {
+  for (const auto& [ranks, microbatches, limit] : sizes)
+    for (int set = 0; set < portion_of(20, 4); ++set) {
       CAPTURE(set);
       CAPTURE(ranks);
       CAPTURE(microbatches);
       CAPTURE(limit);
+      const int longest_hop = set % 3 == 1 ? 2000 : 100;
       const Search search{.microbatches = microbatches,
                           .limit = limit,
-                          .times = random_times(random, ranks, set % 2 == 0)};
+                          .times = random_times(random, ranks, set % 2 == 0, longest_hop)};
       const Picoseconds mine = longest_window(automatic_schedule(search), search.times);
       // A search for something better than the schedule that was found.
       const Picoseconds best = exhaustive(search, mine);
@@ -232,6 +236,33 @@ TEST_CASE("the exhaustive search prunes no schedule that is better") {
     };
     choose(0);
     CHECK(exhaustive(search, std::numeric_limits<Picoseconds>::max()) == best);
+  }
+}
+
+TEST_CASE("automatic: a move gives every order that is allowed, and no other") {
+  for (const auto& [microbatches, limit] : {std::pair{3, 1}, {3, 2}, {3, 3}, {2, 2}}) {
+    std::set<std::string> allowed;
+    const auto text_of = [](const std::vector<Action>& row) {
+      std::string text;
+      for (const Action& action : row) text += to_string(action) + " ";
+      return text;
+    };
+    each_row(microbatches, limit, [&](const auto& row) { allowed.insert(text_of(row)); });
+    each_row(microbatches, limit, [&](const std::vector<Action>& row) {
+      for (std::size_t from = 0; from < row.size(); ++from)
+        for (std::size_t to = 0; to < row.size(); ++to) {
+          std::vector<Action> wanted = row;
+          const Action action = row[from];
+          wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(from));
+          wanted.insert(wanted.begin() + static_cast<std::ptrdiff_t>(to), action);
+          std::map<Op, int> next;
+          for (Action& each : wanted) each.microbatch = next[each.op]++;
+          const bool may = allowed.contains(text_of(wanted));
+          std::vector<Action> moved = row;
+          REQUIRE(move_action(moved, from, to, limit) == may);
+          REQUIRE(text_of(moved) == text_of(may ? wanted : row));
+        }
+    });
   }
 }
 

@@ -76,6 +76,17 @@ TEST_CASE("a fault in the messages of a file is named") {
       {with("0SEND_F1,0RECV_B0,0B0", "0RECV_B0,0B0,0SEND_F1"),
        "file: deadlock: rank 0 waits in 0RECV_B0 for 1SEND_B0, rank 1 waits in 1RECV_F1 for "
        "0SEND_F1"},
+      {with("0RECV_B0", "1RECV_F0"),
+       "file: row 1, column 6: '1RECV_F0' belongs to rank 1, which has stage 1"},
+      // Nothing is sent.
+      {"0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n",
+       "file: 0SEND_F0 is missing; rank 0 should send it after 0F0"},
+      // Rank 0 waits for two ranks that wait for each other.
+      {"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+       "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1RECV_B0,1SEND_F1,1B0,1SEND_B0,1RECV_B1,1B1,1SEND_B1\n"
+       "2RECV_F0,2F0,2RECV_F1,2F1,2B0,2SEND_B0,2B1,2SEND_B1\n",
+       "file: deadlock: rank 1 waits in 1RECV_B0 for 2SEND_B0, rank 2 waits in 2RECV_F1 for "
+       "1SEND_F1"},
       {with("0UNSHARD,", ""), "file: row 1, column 1: '0F0' runs while the stage is sharded"},
       {with("0F1,", "0RESHARD,0F1,"),
        "file: row 1, column 5: '0F1' runs while the stage is sharded"},
@@ -94,6 +105,14 @@ TEST_CASE("a fault in the messages of a file is named") {
   }
 }
 
+TEST_CASE("activations and gradients between the same two ranks have an order each") {
+  // Rank 0 sends 0F1 and then 3B0. Rank 1 receives 3B0 first.
+  CHECK(complaint("0F0,0SEND_F0,0F1,0SEND_F1,3RECV_F0,3F0,3B0,3SEND_B0,3RECV_F1,3F1,3B1,3SEND_B1,"
+                  "0RECV_B0,0B0,0RECV_B1,0B1\n"
+                  "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2B0,1B0,1SEND_B0,1RECV_F1,1F1,2F1,2SEND_F1,"
+                  "2RECV_B1,2B1,1B1,1SEND_B1\n") == "");
+}
+
 TEST_CASE("messages between two stages of one rank are refused") {
   CHECK(complaint("0F0,0SEND_F0,1RECV_F0,1F0,1B0,0B0\n") ==
         "file: row 1, column 2: '0SEND_F0' is a message between two stages of one rank");
@@ -106,6 +125,8 @@ TEST_CASE("a joint action is a forward with a backward that does not depend on i
   CHECK(joint("(1F1;1B0)OVERLAP_F_B") == "");
   CHECK(joint("(1B0;1F1)OVERLAP_F_B") ==
         "file: rank 1 joins 1B0 with 1F1; a joint action is a forward and then a backward");
+  CHECK(complaint("0F0,0F1,0B0,0B1\n1F0,1F1,(1B0;1B1)OVERLAP_F_B\n") ==
+        "file: rank 1 joins 1B0 with 1B1; a joint action is a forward and then a backward");
   CHECK(complaint("(0F0;0B0)OVERLAP_F_B\n") ==
         "file: rank 0 joins 0F0 with 0B0, which uses its result");
   // Stage 0 sends its activations only at the end of the joint action, whose backward waits for a
