@@ -3,11 +3,20 @@
 # flags that it refuses. Prints "N passed, N failed".
 #
 #   test_all_axes.sh FOLDER LAUNCH...      FOLDER has the lessons' programs, LAUNCH is threads, mpi
+#   test_all_axes.sh FOLDER --large        4,096 ranks on the meta device, without experts and with them
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
 folder=$1
 shift
+
+# The lines of a lesson's table together name as many RANKS.
+every_rank_has_a_line() { # RANKS
+  local named
+  named=$(grep -E '^  ranks? [0-9]' <<<"$out" | grep -E 'B [=/]' |
+    perl -ne '$n += /^  ranks (\d+) to (\d+)/ ? $2 - $1 + 1 : 1; END { print $n }')
+  [[ $named == "$1" ]]
+}
 
 text=$scratch/text
 seq 1 2000 >"$text"
@@ -19,6 +28,24 @@ lesson() { # FLAGS...: with a small model and no trace, unless FLAGS say otherwi
   done
   run "$folder/lesson_16_all_axes" --data "$text" "${small[@]}" "$@"
 }
+
+# The run on the lesson's page. 4,096 threads take minutes.
+if [[ $* == --large ]]; then
+  pod=$(dirname "${BASH_SOURCE[0]}")/../../lessons/16_all_axes/pod.json
+  large=(--device meta --cluster "$pod" --ranks 4096 --dp 8 --pp 16 --cp 4 --tp 8 --layers 96 --hidden 12288 --heads 96
+    --sequence 8192 --vocab 50257 --precision bf16 --batch 64 --microbatches 8 --steps 1 --trace none --layout zigzag)
+  for flags in '--experts 0 --zero 1' '--experts 8 --ep 8'; do
+    SECONDS=0
+    # shellcheck disable=SC2086  # several flags
+    limit=1200 run "$folder/lesson_16_all_axes" "${large[@]}" $flags
+    claim "4,096 ranks, $flags: ends well" ended 0
+    claim "4,096 ranks, $flags: bytes and memory are as predicted" as_predicted
+    claim "4,096 ranks, $flags: a line for every group of equal ranks" every_rank_has_a_line 4096
+    printf '%s: %d s\n' "$flags" "$SECONDS"
+  done
+  conclude
+  exit
+fi
 
 for launch in "$@"; do
   for flags in '--clip 0.5 --tied --layout zigzag' '--dp 1 --pp 2 --cp 2 --tp 2 --experts 4 --capacity 1 --method gather --sequence-parallel off' \
