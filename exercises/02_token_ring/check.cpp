@@ -1,0 +1,86 @@
+#include "exercises/02_token_ring/task.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "exercises/frame/check.h"
+
+namespace lockstep::exercises {
+
+const char* const learned =
+    "A send ends only when its receiver takes the message, so in any cycle of ranks at least one "
+    "must receive before it sends, or do both at once.";
+
+namespace {
+
+std::string diagnose(const Failure& failure) {
+  if (failure.waits_for_finished)
+    return "A rank waits for a message that nobody will send, or sends one that nobody will take: "
+           "count the sends and the receives of each rank. Each rank needs one of each.";
+  if (!failure.deadlock) return "The run ended with this error before the token was around.";
+  if (failure.receives == 0)
+    return "Every rank sends first. A send ends only when the receiver takes the message, and no "
+           "rank gets as far as receiving. Only rank 0 may send first.";
+  if (failure.sends == 0)
+    return "Every rank receives first, so no message ever leaves. Rank 0, which has the token, "
+           "must send first.";
+  return "These ranks wait for each other in a circle. Look at who sends to whom: the token goes "
+         "to the right neighbour, rank + 1, and comes from the left one, rank - 1, both modulo the "
+         "number of ranks.";
+}
+
+}  // namespace
+
+void check(Check& check) {
+  for (const int ranks : {2, 3, 1, 4, 8}) {
+    std::vector<float> mine = check.separable(static_cast<std::size_t>(ranks) + 1);
+    const float token = mine.back();
+    mine.pop_back();
+    std::vector<float> found(mine.size());
+    const std::string what = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+    check.run(
+        what, ranks,
+        [&](World& world) {
+          const auto r = static_cast<std::size_t>(world.rank());
+          // Only rank 0 has the token; what the others are given must not matter.
+          found[r] = pass_token(world, r == 0 ? token : -1e6F, mine[r]);
+        },
+        diagnose);
+
+    // Rank r has what ranks 1 to r added; rank 0 adds last.
+    std::vector<float> expected(mine.size());
+    for (std::size_t r = 1; r < mine.size(); ++r)
+      expected[r] = (r == 1 ? token : expected[r - 1]) + mine[r];
+    expected[0] = (ranks == 1 ? token : expected.back()) + mine[0];
+    if (found == expected) continue;
+
+    const float all = std::accumulate(mine.begin(), mine.end(), token);
+    std::string why =
+        "Each rank adds its number to the token that it received from the left, and "
+        "returns the sum.";
+    if (found[0] == token || found[0] == token + mine[0])
+      why =
+          "Rank 0 has returned the token that it started with: it must also receive the token at "
+          "the end, and add its number to that.";
+    else if (found[0] == all - mine[0] || found[0] == all + mine[0])
+      why = found[0] == all + mine[0]
+                ? "Rank 0 has added its number twice: it adds it once, at the end of the journey."
+                : "Rank 0 has not added its number at the end of the journey.";
+    else if (ranks > 2 && found[1] == all - mine[0])
+      why = "The token went around in the other direction: rank 0 sends it to rank 1.";
+    else if (found[0] < -1e5F)
+      why =
+          "The token that rank 0 started with was lost: a rank other than 0 has sent its own "
+          "argument instead of what it received.";
+    else if (ranks > 2 && found[0] == token + mine[static_cast<std::size_t>(ranks - 1)] + mine[0])
+      why = "The ranks in between have not added their numbers.";
+    throw Wrong{
+        fmt::format("{}: the token starts as {:g}, the ranks add {}: they should return {}, "
+                    "and have returned {}",
+                    what, token, list(mine), list(expected), list(found)),
+        why};
+  }
+}
+
+}  // namespace lockstep::exercises

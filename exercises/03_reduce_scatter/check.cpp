@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "exercises/03_reduce_scatter/task.h"
+#include "exercises/frame/check.h"
+
+namespace lockstep::exercises {
+
+const char* const learned =
+    "In a ring reduce-scatter each rank sends (N-1)/N of its data, however many ranks there are: "
+    "the cost per rank hardly grows with N. It is the first half of an all-reduce.";
+
+namespace {
+
+std::string diagnose(const Failure& failure) {
+  if (failure.deadlock && failure.receives == 0)
+    return "Every rank waits for its send to end before it receives. A send ends only when the "
+           "receiver takes the message: start the send and the receive, and only then wait for "
+           "both.";
+  if (failure.waits_for_finished)
+    return "One rank has done all its rounds while its neighbour still waits for a message: every "
+           "rank needs the same number of rounds, N - 1.";
+  return "The ranks disagree on who sends which chunk to whom. In every round, each rank sends one "
+         "chunk to one neighbour and receives another, of that chunk's size, from the other "
+         "neighbour.";
+}
+
+/// Why chunk r of rank r is not the sum. The cases with equal chunks come first, and were right if
+/// these are not equal.
+std::string diagnose_sum(std::vector<std::vector<float>>& before,
+                         std::vector<std::vector<float>>& after, std::vector<float>& sum, int r) {
+  const int N = static_cast<int>(before.size());
+  const auto chunk_of = [&](std::vector<float>& all, int i) {
+    const std::span<float> part = chunk(std::span{all}, i, N);
+    return std::vector<float>(part.begin(), part.end());
+  };
+  auto& mine = after[static_cast<std::size_t>(r)];
+  const std::vector<float> found = chunk_of(mine, r);
+  std::vector<float> mean = chunk_of(sum, r);
+  for (float& each : mean) each /= static_cast<float>(N);
+  if (found == mean)
+    return "These are averages. A reduce-scatter adds; whoever needs the average divides.";
+  if (sum.size() % static_cast<std::size_t>(N) != 0)
+    return "This was right as long as N divided the number of elements. If it does not, the first "
+           "chunks are one element longer: let chunk() compute where each begins and ends.";
+  for (int i = 0; i < N; ++i)
+    if (i != r && chunk_of(mine, i) == chunk_of(sum, i))
+      return fmt::format(
+          "Chunk {} is complete on rank {}, where it should be chunk {}: the chunk that a rank "
+          "adds to in the last round must be its own. Shift the chunk in which each rank starts.",
+          i, r, r);
+  if (found == chunk_of(before[static_cast<std::size_t>(r)], r))
+    return "This is the rank's own part: nothing was added to it.";
+  for (auto& others : before)
+    if (found == chunk_of(others, r))
+      return "This is the part of a single other rank: what arrives must be added to the rank's "
+             "own part, not replace it.";
+  return "A chunk must visit every rank once, and each rank must add its own part exactly once.";
+}
+
+}  // namespace
+
+void check(Check& check) {
+  for (const int N : {2, 3, 4, 1, 8})
+    for (const int elements : {N, 3 * N, 3 * N + 1, 4 * N - 1, N - 1}) {
+      const auto n = static_cast<std::size_t>(elements);
+      std::vector<std::vector<float>> before, after;
+      for (int r = 0; r < N; ++r) before.push_back(check.numbers(n));
+      after = before;
+      const std::string what =
+          fmt::format("{} rank{}, {} element{}", N, N == 1 ? "" : "s", n, n == 1 ? "" : "s");
+      const Costs costs = check.run(
+          what, N,
+          [&](World& world) {
+            reduce_scatter(world, after[static_cast<std::size_t>(world.rank())]);
+          },
+          diagnose);
+
+      std::vector<float> sum(n);
+      for (const auto& each : before)
+        for (std::size_t i = 0; i < n; ++i) sum[i] += each[i];
+      for (int r = 0; r < N; ++r) {
+        const std::span<float> found = chunk(std::span{after[static_cast<std::size_t>(r)]}, r, N);
+        const std::span<float> expected = chunk(std::span{sum}, r, N);
+        if (std::ranges::equal(found, expected)) continue;
+        throw Wrong{fmt::format("{}: chunk {} of rank {} should be [{}], and is [{}]", what, r, r,
+                                list(expected), list(found)),
+                    diagnose_sum(before, after, sum, r)};
+      }
+      for (int r = 0; r < N; ++r) {
+        // N - 1 chunks: all but one. Chunks differ by at most one element.
+        const std::int64_t most =
+            4 * static_cast<std::int64_t>(n - (n / static_cast<std::size_t>(N)));
+        const std::int64_t sent = costs.bytes_sent[static_cast<std::size_t>(r)];
+        if (sent > most)
+          throw Wrong{fmt::format("{}: rank {} has sent {} B, and N-1 chunks are at most {} B",
+                                  what, r, sent, most),
+                      "The sums are right, but a rank sends more than N - 1 chunks. In each of the "
+                      "N - 1 rounds it sends a single chunk, not all of its data."};
+      }
+    }
+}
+
+}  // namespace lockstep::exercises

@@ -1,0 +1,204 @@
+# The verb `check` of the command ../lockstep, which sources this file: shows an exercise, builds the learner's answer,
+# runs its check, and keeps the progress. Writes only to build/, exercises/progress and exercises/*/answer.cpp.
+#
+# shellcheck shell=bash disable=SC2154  # the command sets root, build, preset, install and me
+
+exercises() { (shopt -s nullglob; cd "$root/exercises"; printf '%s\n' [0-9][0-9]_*/task.h | sed 's,/.*,,'); }
+is_solved() { grep -qsx "$1" "$root/exercises/progress"; } # EXERCISE
+title_of() { sed -n '1s/^# //p' "$root/exercises/$1/README.md"; } # EXERCISE
+next_exercise() {    # the first that is not solved; nothing if all are
+  local each
+  for each in $(exercises); do is_solved "$each" || { echo "$each"; return; }; done
+}
+
+# Prints the full name of the exercise called 2, 02, token_ring or 02_token_ring. Without a name, the next one.
+find_exercise() { # [N|NAME]
+  local name wanted=${1//[- ]/_}
+  if [[ -z $wanted ]]; then next_exercise; return; fi
+  [[ ! $wanted =~ ^[0-9]+$ ]] || printf -v wanted '%02d' "$((10#$wanted))"
+  for name in $(exercises); do
+    case ${wanted,,} in "$name" | "${name%%_*}" | "${name#*_}") echo "$name" && return ;; esac
+  done
+  say "lockstep: there is no exercise '$1'; there are:"
+  list_exercises >&2
+  exit 2
+}
+
+list_exercises() { # [WORD]
+  local each sign line
+  for each in $(exercises); do
+    sign=' '
+    ! is_solved "$each" || sign='✓'
+    printf -v line '%s %-24s %s' "$sign" "$each" "$(title_of "$each")"
+    [[ -n ${1-} && ${line,,} != *"${1,,}"* ]] || printf '%s\n' "$line"
+  done
+}
+
+# Creates the learner's files from the stubs, all at once, so that the build is configured only once.
+create_answers() {
+  local each created=''
+  for each in $(exercises); do
+    [[ -e $root/exercises/$each/answer.cpp ]] && continue
+    cp "$root/exercises/$each/stub.cpp" "$root/exercises/$each/answer.cpp"
+    created=yes
+  done
+  [[ -z $created ]] || say "Created exercises/*/answer.cpp, where your answers go. (Git ignores them.)"
+}
+
+# Shows the errors of the compiler at the learner's own lines: the first two, with their lines.
+show_errors() { # EXERCISE LOG
+  local shown
+  shown=$(sed "s,[^ ]*exercises/$1/,exercises/$1/," "$2" | awk -v own="^exercises/$1/answer.cpp:[0-9:]+ error" '
+    $0 ~ own {show = ++errors <= 2 ? 3 : 0} show-- > 0')
+  if [[ -n $shown ]]; then
+    say "Your answer does not compile:"
+    printf '%s\n' "$shown" >&2
+  elif grep -q 'undefined reference' "$2"; then
+    say "Your answer compiles, but a function is missing: exercises/$1/task.h declares it, in the namespace"
+    say "lockstep::exercises, and the name and the types must be the same."
+  else
+    say "Building failed; all of it is in ${2#"$root"/}"
+  fi
+}
+
+# Builds the learner's answer. Returns 1 if it does not compile.
+build_answer() { # EXERCISE
+  local log=$build/check.log
+  (
+    mkdir -p "$build"
+    exec {lock}>"$build/lock"
+    flock "$lock"
+    configure
+    cmake --build "$build" --target "exercise_$1" --parallel "$(jobs_at_once)" 2>&1 | tee "$log" |
+      progress "the check of exercise $1"
+  ) && return
+  [[ -e $log ]] || exit 1    # configuring failed, and has said so
+  show_errors "$1" "$log"
+  return 1
+}
+
+# Shortens what a sanitizer reports to what happened, and the learner's line.
+explain_crash() { # EXERCISE OUTPUT CODE
+  local kind line where
+  line=$(grep -oE "$1/answer.cpp:[0-9]+" <<<"$2" | head -n 1)
+  where=${line:+exercises/$line: }
+  kind=$(sed -n 's/.*ERROR: AddressSanitizer: \([a-zA-Z-]*\).*/\1/p' <<<"$2" | head -n 1)
+  case $kind in
+    *-overflow | *-underflow) echo "${where}reads or writes outside a buffer ($kind)" ;;
+    heap-use-after-free | stack-use-after-*) echo "${where}uses memory that is no longer there ($kind)" ;;
+    SEGV) echo "${where}uses an address where there is no memory" ;;
+    ?*) echo "${where}${kind}" ;;
+    *)
+      if [[ $2 == *'runtime error: '* ]]; then
+        echo "${where}$(sed -n 's/.*runtime error: //p' <<<"$2" | head -n 1)"
+      elif (( $3 == 124 || $3 == 137 )); then
+        echo "${where}Your answer has not returned within 20 seconds: is there a loop that never ends?"
+      else
+        tail -n 5 <<<"$2"
+      fi
+      ;;
+  esac
+}
+
+# Checks one exercise. Returns 0 if it is solved.
+check_one() { # EXERCISE
+  local exercise=$1 number=${1%%_*} folder=exercises/$1 out status=0
+  say "Exercise $number: $(title_of "$exercise")"
+  if cmp -s "$root/$folder/answer.cpp" "$root/$folder/stub.cpp"; then
+    say "  read    $folder/README.md"
+    say "  write   $folder/answer.cpp"
+    say "  then    $me check          ($me check hint  gives the first of three hints)"
+    # The learner reads while this is built, so that the first verdict takes no longer than the others.
+    build_answer "$exercise" || return 1
+    return 1
+  fi
+  build_answer "$exercise" || return 1
+  out=$(ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=0 \
+    timeout -k 2 20 "$build/exercises/exercise_$exercise" "${check_flags[@]}" 2>&1) || status=$?
+  case $status in
+    0)
+      say "✓ $out"
+      is_solved "$exercise" || echo "$exercise" >>"$root/exercises/progress"
+      say "  compare  $folder/solution.cpp"
+      ;;
+    1) say "✗ $out" ;;
+    3) say "✗ $folder/answer.cpp still calls not_written()." ;;
+    *) say "✗ $(explain_crash "$exercise" "$out" "$status")" ;;
+  esac
+  return $((status != 0))
+}
+
+# Shows one more hint than the last time; after the third, all three again.
+hint() { # EXERCISE
+  local shown=$build/hints/$1 n=1
+  [[ ! -e $shown ]] || n=$(($(<"$shown") % 3 + 1))
+  mkdir -p "$build/hints"
+  echo $n >"$shown"
+  say "Exercise ${1%%_*}, hint $n of 3:"
+  awk -v n=$n 'BEGIN {at = 1} $0 == "---" {++at; next} at == n' "$root/exercises/$1/hints.md" | sed '/./,$!d' >&2
+}
+
+watch_answer() { # EXERCISE
+  local file=$root/exercises/$1/answer.cpp before='' now
+  say "Checking exercises/$1/answer.cpp whenever it is saved; Ctrl-C ends this."
+  while true; do
+    now=$(cksum <"$file" 2>/dev/null) || now=$before    # an editor may be replacing it
+    if [[ $now != "$before" ]]; then
+      before=$now
+      printf '\n' >&2
+      check_one "$1" && { announce_next; return; }
+    fi
+    sleep 0.3
+  done
+}
+
+announce_next() {
+  local next
+  next=$(next_exercise)
+  if [[ -n $next ]]; then say "  next     $next: $me check"; else say "All exercises are solved."; fi
+}
+
+verb_check() { # [N|NAME] | list [WORD] | hint [N|NAME] | watch [N|NAME] | reset N|NAME | all
+  local what words=() exercise solved=0 count=0
+  check_flags=()
+  while (( $# )); do
+    case $1 in
+      --seed) [[ ${2-} =~ ^[0-9]+$ ]] || refuse "--seed needs a number, not '${2-}'"; check_flags=(--seed "$2"); shift ;;
+      -*) refuse "check has no flag '$1'; '$me check --help' lists them" ;;
+      *) words+=("$1") ;;
+    esac
+    shift
+  done
+  set -- ${words[@]+"${words[@]}"}
+  what=${1-}
+  case $what in
+    list) list_exercises "${2-}"; return ;;
+    reset)
+      [[ -n ${2-} ]] || refuse "reset needs an exercise; '$me check list' shows them"
+      exercise=$(find_exercise "$2") || exit
+      cp "$root/exercises/$exercise/stub.cpp" "$root/exercises/$exercise/answer.cpp"
+      if is_solved "$exercise"; then sed -i "/^$exercise\$/d" "$root/exercises/progress"; fi
+      say "exercises/$exercise/answer.cpp is as it was at the beginning."
+      return
+      ;;
+    hint) exercise=$(find_exercise "${2-}") || exit; [[ -z $exercise ]] || hint "$exercise"; return ;;
+  esac
+  create_answers
+  need required
+  case $what in
+    all)
+      for exercise in $(exercises); do
+        count=$((count + 1))
+        ! check_one "$exercise" || solved=$((solved + 1))
+      done
+      say "$solved of $count exercises are solved."
+      (( solved == count ))
+      ;;
+    watch) exercise=$(find_exercise "${2-}") || exit; [[ -n $exercise ]] && watch_answer "$exercise" ;;
+    *)
+      exercise=$(find_exercise "$what") || exit
+      if [[ -z $exercise ]]; then say "All exercises are solved. '$me check N' checks one again."; return; fi
+      check_one "$exercise" && announce_next
+      ;;
+  esac
+}
