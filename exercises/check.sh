@@ -48,8 +48,9 @@ create_answers() {
 # Shows the errors of the compiler at the learner's own lines: the first two, with their lines.
 show_errors() { # EXERCISE LOG
   local shown
-  shown=$(sed "s,[^ ]*exercises/$1/,exercises/$1/," "$2" | awk -v own="^exercises/$1/answer.cpp:[0-9:]+ error" '
-    $0 ~ own {show = ++errors <= 2 ? 3 : 0} show-- > 0')
+  shown=$(<"$2")
+  shown=$(awk -v own="^exercises/$1/answer.cpp:[0-9:]+ error" '
+    $0 ~ own {show = ++errors <= 2 ? 3 : 0} show-- > 0' <<<"${shown//"$root/"/}")
   if [[ -n $shown ]]; then
     say "Your answer does not compile:"
     printf '%s\n' "$shown" >&2
@@ -63,9 +64,15 @@ show_errors() { # EXERCISE LOG
 
 # Builds the learner's answer. Returns 1 if it does not compile.
 build_answer() { # EXERCISE
-  local log=$build/check.log
+  local log=$build/build.log built=$build/answers/$1 sum
+  mkdir -p "$build/answers"
+  # Ninja misses a change that was saved while the file was being compiled.
+  sum=$(cksum <"$root/exercises/$1/answer.cpp")
+  if [[ ! -e $built || $(<"$built") != "$sum" ]]; then
+    find "$build" -path "*exercise_$1.dir*" -name 'answer.cpp.o' -delete
+    printf '%s\n' "$sum" >"$built"
+  fi
   (
-    mkdir -p "$build"
     exec {lock}>"$build/lock"
     flock "$lock"
     configure
@@ -92,7 +99,7 @@ explain_crash() { # EXERCISE OUTPUT CODE
       if [[ $2 == *'runtime error: '* ]]; then
         echo "${where}$(sed -n 's/.*runtime error: //p' <<<"$2" | head -n 1)"
       elif (( $3 == 124 || $3 == 137 )); then
-        echo "${where}Your answer has not returned within 20 seconds: is there a loop that never ends?"
+        echo "${where}Your answer has not returned within 10 seconds: is there a loop that never ends?"
       else
         tail -n 5 <<<"$2"
       fi
@@ -114,14 +121,14 @@ check_one() { # EXERCISE
   fi
   build_answer "$exercise" || return 1
   out=$(ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=0 \
-    timeout -k 2 20 "$build/exercises/exercise_$exercise" "${check_flags[@]}" 2>&1) || status=$?
+    timeout -k 2 10 "$build/exercises/exercise_$exercise" "${check_flags[@]}" 2>&1) || status=$?
   case $status in
     0)
       say "✓ $out"
       is_solved "$exercise" || echo "$exercise" >>"$root/exercises/progress"
       say "  compare  $folder/solution.cpp"
       ;;
-    1) say "✗ $out" ;;
+    4) say "✗ $out" ;;
     3) say "✗ $folder/answer.cpp still calls not_written()." ;;
     *) say "✗ $(explain_crash "$exercise" "$out" "$status")" ;;
   esac
@@ -130,9 +137,9 @@ check_one() { # EXERCISE
 
 # Shows one more hint than the last time; after the third, all three again.
 hint() { # EXERCISE
-  local shown=$build/hints/$1 n=1
+  local shown=$build/answers/$1.hint n=1
   [[ ! -e $shown ]] || n=$(($(<"$shown") % 3 + 1))
-  mkdir -p "$build/hints"
+  mkdir -p "$build/answers"
   echo $n >"$shown"
   say "Exercise ${1%%_*}, hint $n of 3:"
   awk -v n=$n 'BEGIN {at = 1} $0 == "---" {++at; next} at == n' "$root/exercises/$1/hints.md" | sed '/./,$!d' >&2

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
     return 3;
   } catch (const Wrong& wrong) {
     fmt::print("{}\n\n{}\n\n(the same numbers again: --seed {})\n", wrong.what(), wrong.why, seed);
-    return 1;
+    return 4;
   }
   fmt::print("{} cases are right. {}\n", trial.cases(), learned);
   return 0;

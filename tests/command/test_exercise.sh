@@ -24,7 +24,7 @@ for answer in "$folder"/wrong/*.cpp; do
   wrong=$((wrong + 1))
   for ((i = 0; i < tries; ++i)); do
     run "$programs/exercise_$name-wrong-$what"
-    claim "$name, $what: is rejected" ended 1
+    claim "$name, $what: is rejected" ended 4
     claim "$name, $what: its diagnosis" says "$(sed -n '1s,^// diagnosis: ,,p' "$answer")"
   done
 done

@@ -23,6 +23,8 @@ make_house() {
   mkdir -p "$house"/{cmake,lessons/08_gpipe,lessons/09_1f1b,lessons/10_broken} "$scratch/bin"
   cp "$source_dir/lockstep" "$source_dir/CMakePresets.json" "$house"
   cp "$source_dir/cmake/build.sh" "$house/cmake"
+  mkdir "$house/exercises"
+  cp "$source_dir/exercises/check.sh" "$house/exercises"
   ln -s "$house/lockstep" "$scratch/link"
   cat >"$house/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)

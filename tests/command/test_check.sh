@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# `./lockstep check` on a small project with two exercises of its own: what it says at each step, from the stub to the
+# last solved exercise, and what it writes. Prints "N passed, N failed".
+set -uo pipefail
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+# shellcheck source=claims.sh
+source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
+unset LOCKSTEP_PRESET
+house="$scratch/a path with spaces"
+
+mkdir -p "$house"/{cmake,exercises/01_two,exercises/02_three}
+cp "$source_dir/lockstep" "$source_dir/CMakePresets.json" "$house"
+cp "$source_dir/cmake/build.sh" "$house/cmake"
+cp "$source_dir/exercises/check.sh" "$house/exercises"
+cat >"$house/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.25)
+project(house LANGUAGES CXX)
+foreach(exercise 01_two 02_three)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/exercises/${exercise}/answer.cpp)
+    add_executable(exercise_${exercise} exercises/${exercise}/answer.cpp exercises/main.cpp)
+    target_compile_options(exercise_${exercise} PRIVATE -g -fsanitize=address,undefined -fno-sanitize-recover=all)
+    target_link_options(exercise_${exercise} PRIVATE -fsanitize=address,undefined)
+    set_target_properties(exercise_${exercise} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/exercises)
+  endif()
+endforeach()
+END
+# Stands for a check. The exit codes are those of exercises/frame/main.cpp.
+cat >"$house/exercises/main.cpp" <<'END'
+#include <cstdio>
+int answer(int input);
+int main(int count, char** words) {
+  const int result = answer(count);
+  if (result == 0) return 3;
+  std::puts(result == 2 ? "2 cases are right." : "2 ranks: should be 2\n\nOne rank is missing.");
+  for (int i = 1; i < count; ++i) std::puts(words[i]);
+  return result == 2 ? 0 : 4;
+}
+END
+for exercise in 01_two 02_three; do
+  folder=$house/exercises/$exercise
+  printf '# The number %s\n\nText.\n' "${exercise#*_}" >"$folder/README.md"
+  echo 'int answer(int input);' >"$folder/task.h"
+  echo 'int answer(int) { return 0; }' >"$folder/stub.cpp"
+  printf 'One\n\n---\n\nTwo\n\n---\n\nThree\n' >"$folder/hints.md"
+done
+lockstep() { out=$(cd "$house" && timeout 300 ./lockstep "$@" 2>&1 </dev/null); code=$?; }
+says_no() { [[ $out != *"$1"* ]]; }
+write() { printf '%s\n' "$2" >"$house/exercises/$1/answer.cpp"; } # EXERCISE CODE
+files() { (cd "$house" && find . -path ./build -prune -o -type f -print | sort); }
+before=$(files)
+
+lockstep check list
+claim 'list: both, none solved' [ "$out" = \
+  $'  01_two                   The number two\n  02_three                 The number three' ]
+lockstep check list THREE
+claim 'list: searched' [ "$out" = '  02_three                 The number three' ]
+lockstep check
+claim 'at first: not solved' ended 1
+claim 'at first: which exercise' says 'Exercise 01: The number two'
+claim 'at first: what to read' says 'read    exercises/01_two/README.md'
+claim 'at first: what to write' says 'write   exercises/01_two/answer.cpp'
+claim 'at first: the files are announced' says 'Created exercises/*/answer.cpp'
+claim 'the answers are all that was written' [ "$(files)" = \
+  "$(printf '%s\n' "$before" ./exercises/01_two/answer.cpp ./exercises/02_three/answer.cpp | sort)" ]
+
+write 01_two 'int answer(int) { return 1; }'
+lockstep check
+claim 'wrong: exit code 1' ended 1
+claim 'wrong: what and why' says $'✗ 2 ranks: should be 2\n\nOne rank is missing.'
+lockstep check --seed 7
+claim 'the seed goes through' says $'--seed\n7'
+write 01_two 'int answer(int) { return missing + 1; }'
+lockstep check
+claim 'a compiler error: exit code 1' ended 1
+claim 'a compiler error: at its line' says 'exercises/01_two/answer.cpp:1:26: error:'
+claim 'a compiler error: no path of the machine' says_no "$house/exercises/01_two/answer.cpp:1"
+write 01_two 'int other(int) { return 2; }'
+lockstep check
+claim 'a missing function is explained' says 'a function is missing: exercises/01_two/task.h'
+write 01_two $'#include <vector>\nint answer(int n) {\n  std::vector<int> v(3);\n  return v[n + 2];\n}'
+lockstep check
+claim 'out of bounds: exit code 1' ended 1
+claim 'out of bounds: at its line' says '✗ exercises/01_two/answer.cpp:4: reads or writes outside a buffer'
+write 01_two $'int answer(int n) {\n  return 1 << (n + 31);\n}'
+lockstep check
+claim 'undefined: at its line' says '✗ exercises/01_two/answer.cpp:2: shift exponent 32'
+write 01_two $'int answer(int) {\n  volatile int n = 1;\n  while (n) {}\n  return 2;\n}'
+lockstep check
+claim 'a loop without end: told' says 'has not returned within'
+write 01_two $'// A comment alone is no answer.\nint answer(int) { return 0; }'
+lockstep check
+claim 'still not written' says 'exercises/01_two/answer.cpp still calls not_written()'
+
+for word in One Two Three One; do
+  lockstep check hint
+  claim "hint: $word" says "$word"
+done
+lockstep check hint 2
+claim 'hint of another exercise' says 'Exercise 02, hint 1 of 3'
+
+write 01_two 'int answer(int) { return 2; }'
+lockstep check
+claim 'right: exit code 0' ended 0
+claim 'right: what was learned' says '✓ 2 cases are right.'
+claim 'right: the solution' says 'compare  exercises/01_two/solution.cpp'
+claim 'right: what is next' says 'next     02_three'
+lockstep check list
+claim 'list: one is solved' says '✓ 01_two'
+write 02_three 'int answer(int) { return 2; }'
+lockstep check
+claim 'the next one is checked' says 'Exercise 02'
+claim 'all are solved' says 'All exercises are solved.'
+lockstep check
+claim 'nothing is left: said' says "All exercises are solved. './lockstep check N' checks one again."
+lockstep check all
+claim 'all: exit code 0' ended 0
+claim 'all: counted' says '2 of 2 exercises are solved.'
+lockstep check reset three
+claim 'reset: done' cmp -s "$house/exercises/02_three/stub.cpp" "$house/exercises/02_three/answer.cpp"
+lockstep check list
+claim 'reset: no longer solved' says '  02_three'
+lockstep check nothing
+claim 'an unknown exercise: exit code 2' ended 2
+claim 'an unknown exercise: the list' says "there is no exercise 'nothing'; there are:"
+lockstep check --fast
+claim 'an unknown flag: exit code 2' ended 2
+lockstep check reset
+claim 'reset needs a name' ended 2
+
+(cd "$house" && timeout 120 ./lockstep check watch >"$scratch/watch" 2>&1 </dev/null) &
+for ((i = 0; i < 600; ++i)); do
+  grep -q 'write   exercises/02' "$scratch/watch" 2>/dev/null && break
+  sleep 0.1
+done
+write 02_three 'int answer(int) { return 2; }'
+wait $!
+code=$? out=$(<"$scratch/watch")
+claim 'watch ends with a right answer' ended 0
+claim 'watch has checked the saved answer' says '✓ 2 cases are right.'
+conclude
