@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -18,11 +19,10 @@ class ShardedAdamW {
   void add_shard(const Gpt& model, const FlatLayout& layout, const FlatLayout::Bucket& bucket,
                  int rank, View values, View gradients) {
     for (Parameter& part : parts_of_shard(model, layout, bucket, rank, values, gradients))
-      parts_.push_back(std::move(part));
+      pointers_.push_back(&parts_.emplace_back(std::move(part)));
   }
   /// Call once, after all shards have been added.
   void begin(Device device, const AdamWOptions& options) {
-    for (Parameter& part : parts_) pointers_.push_back(&part);
     adamw_.emplace(pointers_, device, options);
   }
 
@@ -32,7 +32,7 @@ class ShardedAdamW {
   const std::vector<Parameter*>& parts() const { return pointers_; }
 
  private:
-  std::vector<Parameter> parts_;
+  std::deque<Parameter> parts_;
   std::vector<Parameter*> pointers_;
   std::optional<AdamW> adamw_;
 };
@@ -50,6 +50,11 @@ class Zero1 : public LayerHooks {
   /// buckets; `seed` determines the initial values. Model and group must outlive this object.
   Zero1(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
         std::uint64_t seed)
+      : Zero1(model, ranks, bucket_bytes, seed) {
+    optimizer_.begin(model.device(), options);
+  }
+  /// Creates no optimizer: the caller has one of its own that updates parts().
+  Zero1(Gpt& model, Group& ranks, std::int64_t bucket_bytes, std::uint64_t seed)
       : model_(model), ranks_(ranks), layout_(model.stored_units(), ranks.size(), bucket_bytes) {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
       Bucket& flat = buckets_.emplace_back();
@@ -66,7 +71,6 @@ class Zero1 : public LayerHooks {
                            ranks.chunk(flat.values, ranks.rank()),
                            gradient_shard(buckets_.size() - 1));
     }
-    optimizer_.begin(model.device(), options);
     hooks_ = HookScope{model, *this};
   }
   ~Zero1() override {

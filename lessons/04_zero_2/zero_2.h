@@ -105,6 +105,11 @@ class Zero2 : public LayerHooks {
   /// determines the initial values. Model and group must outlive this object.
   Zero2(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
         std::uint64_t seed)
+      : Zero2(model, ranks, bucket_bytes, seed) {
+    optimizer_.begin(model.device(), options);
+  }
+  /// Creates no optimizer: the caller has one of its own that updates parts().
+  Zero2(Gpt& model, Group& ranks, std::int64_t bucket_bytes, std::uint64_t seed)
       : model_(model),
         ranks_(ranks),
         layout_(model.stored_units(), ranks.size(), bucket_bytes),
@@ -117,7 +122,6 @@ class Zero2 : public LayerHooks {
       optimizer_.add_shard(model, layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
                            gradients_.shard(b));
     }
-    optimizer_.begin(model.device(), options);
     hooks_ = HookScope{model, *this};
   }
   ~Zero2() override {

@@ -170,6 +170,11 @@ class Zero3 : public LayerHooks {
   /// `seed` determines the initial values. Model and group must outlive this object.
   Zero3(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
         std::uint64_t seed)
+      : Zero3(model, ranks, bucket_bytes, seed) {
+    optimizer_.begin(model.device(), options);
+  }
+  /// Creates no optimizer: the caller has one of its own that updates parts().
+  Zero3(Gpt& model, Group& ranks, std::int64_t bucket_bytes, std::uint64_t seed)
       : model_(model),
         layout_(model.stored_units(), ranks.size(), bucket_bytes),
         parameters_(model, ranks, layout_, seed),
@@ -177,7 +182,6 @@ class Zero3 : public LayerHooks {
     for (std::size_t b = 0; b < layout_.buckets().size(); ++b)
       optimizer_.add_shard(model, layout_, layout_.buckets()[b], ranks.rank(), parameters_.shard(b),
                            gradients_.shard(b));
-    optimizer_.begin(model.device(), options);
     hooks_ = HookScope{model, *this};
   }
   ~Zero3() override {
