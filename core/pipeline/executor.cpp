@@ -84,8 +84,12 @@ std::optional<double> PipelineExecutor::step(const Batch& batch) {
     const std::size_t first = i, last = actions[i].with_next ? ++i : i;  // a joined pair, or one
     std::array<Tensor, 2> data;
     for (std::size_t k = first; k <= last; ++k) data[k - first] = prepare(plan_.around(k));
+    const Picoseconds start = device.compute.now();
+    if (first == 0) ran_ = {.first = start};
     for (std::size_t k = first; k <= last; ++k)
       data[k - first] = run_traced(actions[k], std::move(data[k - first]), batch);
+    ran_.last = device.compute.now();
+    ran_.busy += ran_.last - start;
     for (std::size_t k = first; k <= last; ++k)
       if (const auto& output = plan_.around(k).output) send(*output, std::move(data[k - first]));
     record_memory(device);

@@ -37,6 +37,17 @@ class PipelineExecutor {
   /// the schedule, or their (b, s) does not match the boundary.
   std::optional<double> step(const Batch& batch);
 
+  /// When this rank's actions ran in a step, by the compute stream's time: from the first start to
+  /// the last end, and their durations added up. (On a GPU with the wall clock, the host is ahead
+  /// of the actions, so only a trace shows when they ran.)
+  struct Ran {
+    Picoseconds first = 0;
+    Picoseconds last = 0;
+    Picoseconds busy = 0;
+  };
+  /// Returns when the actions of the last step ran.
+  const Ran& ran() const { return ran_; }
+
  private:
   using Message = MessagePlan::Message;
 
@@ -73,7 +84,8 @@ class PipelineExecutor {
   std::map<Message, InFlight> sent_;              ///< not released yet
   std::map<Message, Tensor> local_;               ///< passed between two stages on this rank
   std::map<std::pair<int, int>, Stash> stashes_;  ///< by stage and microbatch
-  std::vector<double> losses_;                    ///< by microbatch, on the rank of the last stage
+  Ran ran_;
+  std::vector<double> losses_;  ///< by microbatch, on the rank of the last stage
 };
 
 }  // namespace lockstep
