@@ -6,12 +6,17 @@
 
 namespace lockstep {
 
-/// Predicts one step of one rank for GPipe or 1F1B, which have the same bubble.
+/// Sets the bubble of GPipe or 1F1B, which is the same.
+inline void set_gpipe_bubble(Predicted& predicted, const Schedule& schedule) {
+  predicted.bubble = gpipe_bubble(schedule.stages, schedule.microbatches);
+  predicted.formula = "(p-1)/(m+p-1)";
+}
+
+/// Predicts one step of one rank for GPipe or 1F1B.
 inline Predicted predict_gpipe(const Plan& plan, const Place& place, const Schedule& schedule,
                                const StageFootprint& footprint = whole_layers, int shards = 1) {
   Predicted predicted = predict_pipeline(plan, place, schedule, footprint, shards);
-  predicted.bubble = gpipe_bubble(schedule.stages, schedule.microbatches);
-  predicted.formula = "(p-1)/(m+p-1)";
+  set_gpipe_bubble(predicted, schedule);
   return predicted;
 }
 

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// The techniques that a run uses along each axis of its mesh. (Along pp, it is always 1F1B.)
+/// The techniques that a run uses along dp and tp. (Along pp, it is a schedule.)
 struct Composition {
   bool sequence_parallel = false;  ///< along tp: lesson 7's layers, otherwise lesson 6's
   int zero = 0;                    ///< along dp_cp: lesson 2, or ZeRO 1, 2 or 3 (lessons 3 to 5)
@@ -32,14 +32,14 @@ inline std::shared_ptr<const ModelBuilder> builder_of(const Composition& chosen)
 
 /// Returns the layout of a stage's parameters, which is the same on all its replicas. Experts, if
 /// there are any, have replicas and a layout of their own.
-inline FlatLayout layout_of(const Plan& plan, const Place& place, const Composition& chosen) {
-  return {units_with(plan.units(place, place.only_stage()), /*experts=*/false),
-          chosen.sharers(place), chosen.bucket_bytes};
+inline FlatLayout layout_of(const Plan& plan, const Place& place, int stage,
+                            const Composition& chosen) {
+  return {units_with(plan.units(place, stage), /*experts=*/false), chosen.sharers(place),
+          chosen.bucket_bytes};
 }
-inline std::optional<FlatLayout> layout_of_experts(const Plan& plan, const Place& place,
+inline std::optional<FlatLayout> layout_of_experts(const Plan& plan, const Place& place, int stage,
                                                    const Composition& chosen) {
-  const std::vector<StoredUnit> units =
-      units_with(plan.units(place, place.only_stage()), /*experts=*/true);
+  const std::vector<StoredUnit> units = units_with(plan.units(place, stage), /*experts=*/true);
   if (units.empty()) return {};
   return FlatLayout{units, place.size(Axis::edp), chosen.bucket_bytes};
 }
@@ -50,8 +50,8 @@ inline Boundary boundary_of(const Plan& plan, int microbatches, const Compositio
                                   : plan.boundary(microbatches);
 }
 
-/// Returns how far ZeRO-3 prefetches on a stage of a 1F1B pipeline. Only on the last stage is each
-/// microbatch's backward pass certain to follow its forward pass.
+/// Returns how far ZeRO-3 prefetches on the stage of a rank of a 1F1B pipeline. Only on the last
+/// stage is each microbatch's backward pass certain to follow its forward pass.
 inline PrefetchTo prefetch_on(const Plan& plan, const Place& place) {
   return place.only_stage() + 1 == plan.stages() ? PrefetchTo::end_of_microbatch
                                                  : PrefetchTo::end_of_pass;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -20,59 +21,56 @@ inline Storage storage_of(const Composition& chosen) {
   return chosen.zero > 0 ? Storage::none : Storage::own;
 }
 
-/// The dp axis of one stage: the replicas' gradients, and the optimizer of the parameters, or parts
-/// of parameters, that this rank updates. A step is zero_gradients(), the forward and backward
-/// passes, sum_gradients(), an update by adamw(), and share_parameters().
+/// The dp axis of a rank's stages: the gradients of each stage's replicas, and the optimizer of the
+/// parameters, or parts of parameters, that this rank updates. A step is zero_gradients(), the
+/// forward and backward passes, sum_gradients(), an update by adamw(), and share_parameters().
 class Replicas {
  public:
   /// All ranks of the run must create their Replicas at the same point of the program. Everything
-  /// passed by reference must outlive this object.
-  Replicas(Gpt& stage, Endpoint endpoint, AxisGroups& axes, const Plan& plan, const Place& place,
-           const Composition& chosen)
-      : stage_(stage),
-        groups_(endpoint, axes, place, chosen.sharers(place)),
-        states_(states_of(stage, groups_.sharers(), axes, chosen, plan)) {
-    if (Zero3* zero = std::get_if<Zero3>(&states_))
-      zero->set_prefetch(/*uses=*/1, prefetch_on(plan, place));
+  /// passed by reference or pointer must outlive this object. `stages` are in ascending order;
+  /// ZeRO-3 takes one.
+  Replicas(const std::vector<Gpt*>& stages, Endpoint endpoint, AxisGroups& axes, const Plan& plan,
+           const Place& place, const Composition& chosen)
+      : groups_(endpoint, axes, place, chosen.sharers(place)) {
+    for (Gpt* stage : stages) {
+      states_.emplace_back(new States{states_of(*stage, groups_.sharers(), axes, chosen, plan)});
+      each(states_.back(), [&](auto& states) { append(parts_, states.parts()); });
+      if (chosen.zero < 3) append(held_, stage->parameters());
+      if (Zero3* zero = std::get_if<Zero3>(states_.back().get()))
+        zero->set_prefetch(/*uses=*/1, prefetch_on(plan, place));
+    }
+    if (chosen.zero == 3) held_ = parts_;
+    adamw_.emplace(parts_, endpoint.device, plan.optimizer);
   }
 
   void zero_gradients() {
-    std::visit([](auto& states) { states.zero_gradients(); }, states_);
+    for_all([](auto& states) { states.zero_gradients(); });
   }
 
   /// Call this after the last backward pass. The gradients of parts() are then complete.
   void sum_gradients() {
-    std::visit([](auto& states) { states.wait(); }, states_);
+    for_all([](auto& states) { states.wait(); });
     if (Group* replicas = groups_.replicas()) sum_shards(*replicas);
   }
 
   /// Call this after the update. Every rank then has all the parameters that it holds in full.
   void share_parameters() {
-    std::visit([](auto& states) { states.gather(); }, states_);
+    for_all([](auto& states) { states.gather(); });
   }
 
-  AdamW& adamw() {
-    return std::visit([](auto& states) -> AdamW& { return states.adamw(); }, states_);
-  }
-  /// The parameters, or parts of parameters, that this rank updates.
-  const std::vector<Parameter*>& parts() {
-    return std::visit(
-        [](auto& states) -> auto& { return states.parts(); }, states_);
-  }
+  AdamW& adamw() { return *adamw_; }
+  /// The parameters, or parts of parameters, that this rank updates, stage by stage.
+  const std::vector<Parameter*>& parts() const { return parts_; }
   /// The parameters, or parts of parameters, that this rank holds between steps.
-  const std::vector<Parameter*>& held() {
-    return std::holds_alternative<Zero3>(states_) ? parts() : stage_.parameters();
-  }
+  const std::vector<Parameter*>& held() const { return held_; }
 
  private:
-  /// Lesson 2, and an optimizer that updates the whole stage on every replica. If there are
+  /// Lesson 2, for an optimizer that updates the whole stage on every replica. If there are
   /// experts, their gradients are summed over the ranks that have the same ones (lesson 12).
   class Whole {
    public:
-    Whole(Gpt& stage, Group& ranks, AxisGroups& axes, std::int64_t bucket_bytes,
-          const AdamWOptions& options)
+    Whole(Gpt& stage, Group& ranks, AxisGroups& axes, std::int64_t bucket_bytes)
         : stage_(stage),
-          adamw_(stage.parameters(), stage.device(), options),
           replicas_(stage, units_with(stage.stored_units(), /*experts=*/false), ranks,
                     bucket_bytes) {
       if (const auto units = units_with(stage.stored_units(), /*experts=*/true); !units.empty())
@@ -85,12 +83,10 @@ class Replicas {
       if (experts_) experts_->sum_gradients();
     }
     void gather() {}
-    AdamW& adamw() { return adamw_; }
     const std::vector<Parameter*>& parts() const { return stage_.parameters(); }
 
    private:
     Gpt& stage_;
-    AdamW adamw_;
     DataParallel replicas_;
     std::optional<DataParallel> experts_;
   };
@@ -99,37 +95,43 @@ class Replicas {
   static States states_of(Gpt& stage, Group& ranks, AxisGroups& axes, const Composition& chosen,
                           const Plan& plan) {
     const std::int64_t bucket = chosen.bucket_bytes;
-    const AdamWOptions& options = plan.optimizer;
     switch (chosen.zero) {
       case 1:
-        return States{std::in_place_type<Zero1>, stage, ranks, bucket, options, plan.seed};
+        return States{std::in_place_type<Zero1>, stage, ranks, bucket, plan.seed};
       case 2:
-        return States{std::in_place_type<Zero2>, stage, ranks, bucket, options, plan.seed};
+        return States{std::in_place_type<Zero2>, stage, ranks, bucket, plan.seed};
       case 3:
-        return States{std::in_place_type<Zero3>, stage, ranks, bucket, options, plan.seed};
+        return States{std::in_place_type<Zero3>, stage, ranks, bucket, plan.seed};
       default:
-        return States{std::in_place_type<Whole>, stage, ranks, axes, bucket, options};
+        return States{std::in_place_type<Whole>, stage, ranks, axes, bucket};
     }
+  }
+
+  /// Calls visit(states) with the states of one stage, or of each stage.
+  static void each(std::unique_ptr<States>& states, auto&& visit) { std::visit(visit, *states); }
+  void for_all(auto&& visit) {
+    for (std::unique_ptr<States>& states : states_) each(states, visit);
+  }
+  static void append(std::vector<Parameter*>& all, const std::vector<Parameter*>& more) {
+    all.insert(all.end(), more.begin(), more.end());
   }
 
   /// Hybrid sharding: sums this rank's shards over the ranks that have the same.
   void sum_shards(Group& replicas) {
-    std::visit(
-        [&](auto& states) {
-          if constexpr (!std::is_same_v<decltype(states), Whole&>) {
-            std::vector<Work> sums;
-            for (std::size_t b = 0; b < states.layout().buckets().size(); ++b)
-              if (!states.layout().buckets()[b].frozen)
-                sums.push_back(replicas.all_reduce(states.gradient_shard(b)));
-            for (Work& sum : sums) sum.wait();
-          }
-        },
-        states_);
+    std::vector<Work> sums;
+    for_all([&](auto& states) {
+      if constexpr (!std::is_same_v<decltype(states), Whole&>)
+        for (std::size_t b = 0; b < states.layout().buckets().size(); ++b)
+          if (!states.layout().buckets()[b].frozen)
+            sums.push_back(replicas.all_reduce(states.gradient_shard(b)));
+    });
+    for (Work& sum : sums) sum.wait();
   }
 
-  Gpt& stage_;
   HybridGroups groups_;
-  States states_;
+  std::vector<std::unique_ptr<States>> states_;  ///< by stage
+  std::vector<Parameter*> parts_, held_;
+  std::optional<AdamW> adamw_;
 };
 
 }  // namespace lockstep

@@ -8,6 +8,8 @@
 #include "core/run/lesson.h"
 #include "lessons/07_sequence_parallel/sequence_lesson.h"
 #include "lessons/15_3d/composition.h"
+#include "lessons/15_3d/stage_times.h"
+#include "lessons/schedules/schedule_flags.h"
 
 namespace lockstep {
 
@@ -72,6 +74,17 @@ inline void check_three_axes(const Options& options, const Composition& chosen) 
         "it out, and set the costs with --cluster");
 }
 
+/// Throws UsageError for schedules that ZeRO-2 and 3 do not support here: they reduce the gradients
+/// of each microbatch, and gather and discard parameters, in an order that is predicted for 1F1B.
+inline void check_zero_schedules(const Composition& chosen, const std::string& schedules) {
+  const KnownSchedule* known = find_schedule(schedules);
+  if (chosen.zero < 2 || (known != nullptr && known->word == "1f1b")) return;
+  throw UsageError(fmt::format(
+      "--zero {} with --schedule {}: ZeRO-2 and ZeRO-3 communicate for each microbatch, "
+      "which this lesson predicts only for 1F1B; use --schedule 1f1b, or --zero 1",
+      chosen.zero, schedules));
+}
+
 /// The flags of the techniques along dp.
 class DataFlags {
  public:
@@ -104,16 +117,25 @@ class Flags3D {
   explicit Flags3D(Lesson& lesson)
       : sequence_(lesson.flag("--sequence-parallel", false,
                               "tp ranks also divide the tokens between the products (lesson 7)")),
-        data_(lesson) {
-    lesson.check([this](const Options& options) { check_three_axes(options, chosen()); });
+        data_(lesson),
+        schedules_(lesson, "1f1b", [this](const Plan& plan, int microbatches) {
+          return times_3d(plan, microbatches, chosen());
+        }) {
+    lesson.check([this](const Options& options) {
+      check_three_axes(options, chosen());
+      check_zero_schedules(chosen(), schedules_.words());
+    });
   }
 
   /// Returns the values, once the lesson has parsed its flags.
   Composition chosen() const { return data_.with(sequence_); }
+  /// Returns the schedules along pp, each with its share of the run's steps.
+  std::vector<std::pair<Schedule, Phase>> phases() const { return schedules_.phases(); }
 
  private:
   const bool& sequence_;
   DataFlags data_;
+  ScheduleFlags schedules_;
 };
 
 }  // namespace lockstep

@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
     // Lesson 6 or 7 along tp, lesson 13 along cp, lesson 12 along ep, lesson 2, 3, 4 or 5 along
     // dp x cp, lesson 9 along pp, and lesson 14's recomputation.
     Gpt stage{rank.plan, rank.place, rank.device, storage_of(chosen), &rank.groups};
-    Replicas replicas{stage, rank.endpoint, rank.groups, rank.plan, rank.place, chosen};
+    Replicas replicas{{&stage}, rank.endpoint, rank.groups, rank.plan, rank.place, chosen};
     AdamW& optimizer = replicas.adamw();
     lesson.load(rank, replicas.held(), optimizer);
     PipelineUpdate update{rank.endpoint, stages, rank.plan, {&stage}, optimizer, shards};

@@ -40,14 +40,14 @@ inline TensorFootprint stage_memory(const Plan& plan, const Place& place, int m,
 /// Returns the figures of a stage's layers, without those that depend on a routing. Along tp and
 /// along cp, a layer exchanges one thing at a time, so its memory for messages is the larger of the
 /// two.
-inline LayerFigures layers_on_all_axes(const Plan& plan, const Place& place,
-                                       const FlatLayout& layout, int m, const AllAxes& chosen) {
-  LayerFigures layers = tensor_layers(plan, place, layout, m, chosen);
+inline LayerFigures layers_on_all_axes(const Plan& plan, const Place& place, int m,
+                                       const AllAxes& chosen) {
+  LayerFigures layers = tensor_layers(plan, place, place.only_stage(), m, chosen);
   const TensorFootprint stage = stage_memory(plan, place, m, chosen);
   layers.memory = stage;
   if (chosen.recompute == Recompute::full)
     recompute(layers.memory, stage.layers.count(), chosen.recompute, 0);
-  layers.sent = sent_along_tp(plan, place, layout, stage, m, chosen, chosen.forwards());
+  layers.sent = sent_along_tp(plan, place, stage, m, chosen, chosen.forwards());
   const BytesSent along_cp = sent_along_cp(plan, place, stage, m, chosen);
   for (const Operation operation : all_operations) layers.sent[operation] += along_cp[operation];
   if (chosen.has_experts())
@@ -74,8 +74,7 @@ inline void set_routed_figures(Predicted& predicted, const Plan& plan, const Pla
                                const Schedule& schedule, const AllAxes& chosen, RoutingLog& log,
                                std::int64_t first, std::int64_t steps) {
   const int m = schedule.microbatches;
-  const FlatLayout layout = layout_of(plan, place, chosen);
-  const LayerFigures dense = layers_on_all_axes(plan, place, layout, m, chosen);
+  const LayerFigures dense = layers_on_all_axes(plan, place, m, chosen);
   const TensorFootprint stage = stage_memory(plan, place, m, chosen);
   const ExpertActivations activations{plan, chosen.moe, place.size(Axis::ep), stage,
                                       place.size(Axis::tp)};
@@ -93,7 +92,8 @@ inline void set_routed_figures(Predicted& predicted, const Plan& plan, const Pla
       return std::max(others, messages_of_experts(plan, place, op, step.rows(microbatch)[layer],
                                                   stage.tokens, chosen.moe));
     };
-    in_flight = std::max(in_flight, peak_communication(plan, place, schedule, chosen, layers));
+    in_flight = std::max(in_flight, peak_communication(plan, place, schedule, chosen,
+                                                       {{place.only_stage(), layers}}));
   }
   predicted.bytes_sent[Operation::all_to_all] =
       dense.sent[Operation::all_to_all] + sent / std::max<std::int64_t>(1, steps);
@@ -106,10 +106,9 @@ inline void set_routed_figures(Predicted& predicted, const Plan& plan, const Pla
 /// that happened.
 inline Predicted predict_all_axes(const Plan& plan, const Place& place, const Schedule& schedule,
                                   const AllAxes& chosen, RoutingLog& log) {
-  const FlatLayout layout = layout_of(plan, place, chosen);
-  Predicted predicted =
-      predict_mesh(plan, place, schedule, chosen, layout,
-                   layers_on_all_axes(plan, place, layout, schedule.microbatches, chosen));
+  const LayerFigures layers = layers_on_all_axes(plan, place, schedule.microbatches, chosen);
+  Predicted predicted = predict_mesh(plan, place, schedule, chosen, {{place.only_stage(), layers}});
+  set_gpipe_bubble(predicted, schedule);
   if (!chosen.has_experts()) return predicted;
   const Figure unknown = Figure::not_predicted("depends on the routing");
   predicted.bytes_sent[Operation::all_to_all] = unknown;

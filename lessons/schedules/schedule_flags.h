@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,46 +16,55 @@
 
 namespace lockstep {
 
-/// Returns the mean time of a rank's chunks for one microbatch on the modelled clock. On the wall
-/// clock, returns equal times of F, I and W.
-inline StageTimes work_of_rank(const Plan& plan, int microbatches) {
-  if (!plan.modelled)
-    return {.forward = 1, .backward = 2, .backward_input = 1, .backward_weight = 1};
+/// Computes the times of a pipeline's actions, for a step with m microbatches.
+using TimesOfPlan = std::function<PipelineTimes(const Plan& plan, int microbatches)>;
+
+/// Returns the mean time of a rank's chunks for one microbatch. On the wall clock, where there are
+/// no `times`, returns equal times of F, I and W.
+inline StageTimes work_of_rank(const PipelineTimes& times, int ranks) {
   StageTimes work;
-  const int ranks = plan.mesh.size(Axis::pp);
-  for (const StageTimes& stage : pipeline_times(plan, microbatches).stages) {
+  for (const StageTimes& stage : times.stages) {
     work.forward += stage.forward / ranks;
     work.backward += stage.backward / ranks;
     work.backward_input += stage.backward_input / ranks;
     work.backward_weight += stage.backward_weight / ranks;
   }
+  if (work.forward + work.backward == 0)
+    return {.forward = 1, .backward = 2, .backward_input = 1, .backward_weight = 1};
   return work;
+}
+
+/// If the lessons generate the schedule, sets its bubble's formula and, if there is a closed form
+/// for these times, its value.
+inline void set_bubble(Predicted& predicted, const Schedule& schedule, const PipelineTimes& times) {
+  const KnownSchedule* known = find_schedule(schedule.name);
+  if (known == nullptr) return;
+  const PipelineSize size{schedule.ranks, schedule.stages / schedule.ranks, schedule.microbatches};
+  predicted.bubble = bubble_of(*known, size, work_of_rank(times, schedule.ranks));
+  predicted.formula = known->formula(size);
 }
 
 /// Predicts one step of one rank: predict_pipeline() and, for a schedule that the lessons generate,
 /// the closed form of its bubble, if there is one.
 inline Predicted predict_schedule(const Plan& plan, const Place& place, const Schedule& schedule) {
   Predicted predicted = predict_pipeline(plan, place, schedule);
-  if (const KnownSchedule* known = find_schedule(schedule.name)) {
-    const PipelineSize size{schedule.ranks, schedule.stages / schedule.ranks,
-                            schedule.microbatches};
-    predicted.bubble = bubble_of(*known, size, work_of_rank(plan, size.microbatches));
-    predicted.formula = known->formula(size);
-  }
+  set_bubble(predicted, schedule,
+             plan.modelled ? pipeline_times(plan, schedule.microbatches) : PipelineTimes{});
   return predicted;
 }
 
 /// Returns the request of a schedule of this size on the plan's ranks. A search minimizes the time
 /// on the plan's cluster; on the wall clock, that of equal F, I and W.
 inline ScheduleRequest request_for(const KnownSchedule& known, const Plan& plan,
-                                   const PipelineSize& size, int memory_limit = 0) {
+                                   const PipelineSize& size, int memory_limit = 0,
+                                   const TimesOfPlan& times = pipeline_times) {
   ScheduleRequest request{size};
   request.memory_limit = memory_limit;
   if (!known.searched || !plan.modelled) return request;
   Plan placed = plan;
   placed.rank_of_stage = placement_of(known, size);
   if (placed.split.size() != placed.rank_of_stage.size()) placed.split.clear();  // refused later
-  request.times = pipeline_times(placed, size.microbatches);
+  request.times = times(placed, size.microbatches);
   return request;
 }
 
@@ -63,9 +73,10 @@ inline ScheduleRequest request_for(const KnownSchedule& known, const Plan& plan,
 class ScheduleFlags {
  public:
   /// Adds the flags to a lesson, which must outlive this object. `schedules` is the default of
-  /// --schedule.
-  ScheduleFlags(Lesson& lesson, const std::string& schedules)
+  /// --schedule. A search minimizes the step's duration for `times`.
+  ScheduleFlags(Lesson& lesson, const std::string& schedules, TimesOfPlan times = pipeline_times)
       : lesson_(lesson),
+        times_(std::move(times)),
         words_(lesson.flag("--schedule", schedules,
                            "the schedules to follow, one after another: " + all_words() +
                                ", or a CSV file in PyTorch's format")),
@@ -85,6 +96,8 @@ class ScheduleFlags {
   std::vector<std::pair<Schedule, Phase>> phases() const {
     return lesson_.phases_for(schedules_, [](const Schedule& each) { return each.name; });
   }
+  /// Returns the value of --schedule, once the lesson has parsed its flags.
+  const std::string& words() const { return words_; }
 
  private:
   static std::string all_words() {
@@ -138,7 +151,8 @@ class ScheduleFlags {
       throw UsageError(fmt::format("--schedule {}{}: {}", known->word, given, why));
     check_layers(options, size.stages(), std::string{known->name});
     searches_ = searches_ || known->searched;
-    Schedule schedule = known->generate(request_for(*known, options.plan(), size, memory_limit_));
+    Schedule schedule =
+        known->generate(request_for(*known, options.plan(), size, memory_limit_, times_));
     validate(schedule);
     return schedule;
   }
@@ -152,6 +166,7 @@ class ScheduleFlags {
   }
 
   Lesson& lesson_;
+  TimesOfPlan times_;
   const std::string& words_;
   const int& chunks_;
   const int& memory_limit_;

@@ -69,6 +69,19 @@ def _recompute(draw, model):
     return draw.choice(('selective', 'full') if model.get('--cp', 1) > 1 else ('none', 'selective', 'full'))
 
 
+def _schedule_of_mesh(draw, model):
+    if model['--zero'] > 1:
+        return False    # 1F1B only
+    words = ['gpipe', '1f1b', 'interleaved', 'breadth-first', 'zb-h1', 'zb-h2', 'zb-v', 'automatic']
+    if int(model['--microbatches']) >= 2 * model['--pp']:
+        words.append('dualpipe-v')
+    return draw.choice([False, *words])
+
+
+def _chunks_of_mesh(draw, model):
+    return draw.choice((False, 2, 3)) if model.get('--schedule') in ('interleaved', 'breadth-first', 'zb-h1') else False
+
+
 FEW = (1, 2, 2, 3, 4, 5, 8)
 FAMILIES = {
     'collectives': Family('lesson_01_collectives', {'': (2, 3, 4, 5, 6, 7, 8)}, {
@@ -106,9 +119,10 @@ FAMILIES = {
     'mixed precision': Family('lesson_14_mixed_precision', {'dp': (1, 2, 3, 4)}, {
         '--recompute': lambda draw, model: draw.choice(('none', 'selective', 'full')), '--bucket': _bucket},
         precisions=('f32', 'bf16', 'f16')),
-    '3D': Family('lesson_15_3d', {'dp': (1, 2, 2, 3, 4), 'pp': (1, 2, 2), 'tp': (1, 2, 2)}, {
+    '3D': Family('lesson_15_3d', {'dp': (1, 2, 2, 3, 4), 'pp': (1, 2, 2, 3), 'tp': (1, 2, 2)}, {
         '--zero': lambda draw, model: draw.randint(0, 3), '--shard': _shard, '--bucket': _bucket,
-        '--sequence-parallel': lambda draw, model: draw.random() < 0.5}, clips=True, sharded_sequence=True),
+        '--sequence-parallel': lambda draw, model: draw.random() < 0.5, '--schedule': _schedule_of_mesh,
+        '--chunks': _chunks_of_mesh}, clips=True, sharded_sequence=True, chunks=3),
     'all axes': Family('lesson_16_all_axes', {'dp': (1, 2, 2, 3), 'pp': (1, 1, 2), 'cp': (1, 2, 2, 3), 'tp': (1, 2, 2)}, {
         '--layout': lambda draw, model: draw.choice(('contiguous', 'zigzag')),
         '--method': lambda draw, model: draw.choice(('ring', 'ring', 'ulysses', 'gather')), '--recompute': _recompute,

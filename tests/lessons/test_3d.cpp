@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "lessons/15_3d/three_axes.h"
+
 #include "tests/support/mesh_checks.h"
 #include "tests/support/meta_checks.h"
 #include "tests/support/portion.h"
@@ -29,6 +31,54 @@ Outcome check(const MeshShape& shape, const Composition& chosen, bool tied = fal
   return check(small_mesh(shape, tied, clip, chosen), chosen);
 }
 
+/// A schedule on a small mesh, and the settings of its run.
+struct Scheduled {
+  Options options;
+  Schedule schedule;
+};
+
+/// Sets the placement of a schedule that the lessons generate, and returns the schedule.
+Schedule place(Options& options, const Composition& chosen, const KnownSchedule& known,
+               int chunks) {
+  const PipelineSize size{options.run.pp, chunks, options.run.microbatches.front()};
+  options.run.rank_of_stage = placement_of(known, size);
+  const auto times = [&](const Plan& plan, int m) { return times_3d(plan, m, chosen); };
+  return known.generate(request_for(known, options.plan(), size, 0, times));
+}
+
+/// Draws a schedule for `options`, and changes the layers and microbatches to fit.
+Schedule random_schedule(Options& options, const Composition& chosen, auto&& up_to) {
+  const std::vector<KnownSchedule>& all = known_schedules();
+  const KnownSchedule& known =
+      all[static_cast<std::size_t>(up_to(static_cast<int>(all.size()))) - 1];
+  const int chunks = std::min(known.most_chunks, known.least_chunks + up_to(2) - 1);
+  options.run.model.layers += options.run.pp * (chunks - 1);
+  int& m = options.run.microbatches.front();
+  m = std::max(m, known.least_microbatches_per_rank * options.run.pp);
+  options.run.batch = options.run.dp * m;
+  return place(options, chosen, known, chunks);
+}
+
+/// Returns a run of a schedule that the lessons generate.
+Scheduled scheduled(const MeshShape& shape, const char* word, int chunks, int microbatches,
+                    const Composition& chosen, bool tied = false, float clip = 0) {
+  Scheduled run{small_mesh(shape, tied, clip, chosen), {}};
+  run.options.run.model.layers = shape.pp * chunks + 1;
+  run.options.run.microbatches = {microbatches};
+  run.options.run.batch = shape.dp * microbatches;
+  run.schedule = place(run.options, chosen, *find_schedule(word), chunks);
+  return run;
+}
+
+Outcome check_scheduled(const Scheduled& run, const Composition& chosen) {
+  Outcome outcome;
+  CHECK(on_all(run.options, [&](Rank& rank) {
+          return check_mesh(rank, run.options, chosen, rank.id == 0 ? &outcome : nullptr,
+                            &run.schedule);
+        }) == "");
+  return outcome;
+}
+
 /// Checks a run against one device, and against a second run, which must have the same bits.
 void check_twice(const MeshShape& shape, const Composition& chosen, bool tied = false,
                  float clip = 0) {
@@ -38,6 +88,10 @@ void check_twice(const MeshShape& shape, const Composition& chosen, bool tied = 
 }
 
 const std::vector<int> zero_stages = {0, 1, 2, 3};
+/// Schedules, with their chunks per rank.
+const std::vector<std::pair<const char*, int>> schedules = {
+    {"zb-v", 2},  {"interleaved", 3}, {"zb-h2", 1}, {"dualpipe-v", 2}, {"breadth-first", 2},
+    {"zb-h1", 2}, {"automatic", 1},   {"gpipe", 1}, {"zb-h1", 1}};
 const std::vector<MeshShape> shapes = {{2, 2, 2}, {1, 2, 4}, {4, 1, 2}, {2, 4, 1}};
 
 Composition with_zero(int stage, int shard = 0) {
@@ -92,6 +146,32 @@ TEST_CASE("sequence parallelism on the mesh") {
   }
 }
 
+TEST_CASE("any schedule: near one device, bytes and memory as derived, repeatable") {
+  const std::vector<std::pair<MeshShape, int>> meshes{
+      {{2, 2, 2}, 5}, {{2, 2, 2}, 4}, {{1, 3, 2}, 7}};
+  int number = 0;
+  for (const auto& [which, mesh] : portion(combinations(schedules, meshes), schedules.size())) {
+    Composition chosen = with_zero(++number % 2);
+    chosen.sequence_parallel = number % 4 > 1;
+    const bool tied = number % 3 > 0;
+    const Scheduled run = scheduled(mesh.first, which.first, which.second, mesh.second, chosen,
+                                    tied, tied ? 0.5F : 0);
+    const Outcome first = check_scheduled(run, chosen);
+    if (!all_cases() && number > 2) continue;
+    const Outcome second = check_scheduled(run, chosen);
+    CHECK(compare(first.losses, first.parameters, {second.losses, second.parameters}).bitwise);
+  }
+}
+
+TEST_CASE("hybrid sharding of several stages per rank") {
+  for (const char* word : {"interleaved", "zb-v"}) {
+    Composition chosen = with_zero(1, 2);
+    chosen.sequence_parallel = true;
+    check_scheduled(scheduled({4, 2, 1}, word, 2, 4, chosen, /*tied=*/true, /*clip=*/0.5F), chosen);
+    check_scheduled(scheduled({4, 1, 2}, word, 2, 4, chosen), chosen);
+  }
+}
+
 TEST_CASE("meta: dp x pp x tp matches the CPU's times, bytes, memory and trace") {
   for (const int zero : {0, 1, 2, 3}) {
     const bool tied = zero % 2 == 1;
@@ -113,8 +193,22 @@ TEST_CASE("meta: dp x pp x tp matches the CPU's times, bytes, memory and trace")
   }
 }
 
+TEST_CASE("meta: any schedule matches the CPU's times, bytes, memory and trace") {
+  for (const auto& [word, chunks] : portion(schedules, 4)) {
+    Composition chosen = with_zero(1);
+    chosen.sequence_parallel = true;
+    const Scheduled run = scheduled({2, 2, 2}, word, chunks, 4, chosen, /*tied=*/true, /*clip=*/1);
+    CHECK(cpu_against_meta(run.options, [&](Rank& rank, const Note& note) {
+            const Corpus corpus = copies_corpus(run.options.run.model);
+            OnMesh mine{rank, run.options, chosen, &run.schedule};
+            mine.train(corpus, 0);
+            note();
+          }) == "");
+  }
+}
+
 // On the meta device, which counts every byte but computes nothing.
-TEST_CASE("random meshes and techniques: bytes and peaks as derived") {
+TEST_CASE("random meshes, techniques and schedules: bytes and peaks as derived") {
   std::mt19937 random{15};
   const auto up_to = [&](int n) {
     return 1 + static_cast<int>(random() % static_cast<unsigned>(n));
@@ -139,20 +233,23 @@ TEST_CASE("random meshes and techniques: bytes and peaks as derived") {
                          .dtype = up_to(3) == 1 ? DType::bf16 : DType::f32};
     options.run.model.hidden = options.run.model.heads * up_to(9);
     options.run.microbatches = {up_to(5)};
+    const Schedule schedule = chosen.zero > 1 || up_to(3) == 1
+                                  ? one_f_one_b(shape.pp, options.run.microbatches.front())
+                                  : random_schedule(options, chosen, up_to);
     options.run.batch = shape.dp * options.run.microbatches.front() * up_to(2);
     CAPTURE(trial);
     CHECK(on_all(options, [&](Rank& rank) {
             std::string wrong;
             const Corpus corpus = copies_corpus(options.run.model);
-            OnMesh mine{rank, options, chosen};
+            OnMesh mine{rank, options, chosen, &schedule};
             for (int step = 0; step < 2; ++step) {
               const BytesSent before = rank.transport->bytes_sent();
               rank.memory.reset_peak();
               mine.train(corpus, step);
               compare_with_prediction(rank, before, mine.predicted, [&](const std::string& what) {
-                wrong +=
-                    fmt::format("{}, {}, m {}, rank {}: {}\n", rank.plan.mesh.json(),
-                                text_of(chosen), options.run.microbatches.front(), rank.id, what);
+                wrong += fmt::format("{}, {}, {} of {} stages, m {}, rank {}: {}\n",
+                                     rank.plan.mesh.json(), text_of(chosen), schedule.name,
+                                     schedule.stages, schedule.microbatches, rank.id, what);
               });
             }
             return wrong;

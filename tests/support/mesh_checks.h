@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/pipeline/executor.h"
+#include "core/pipeline/rank_stages.h"
 #include "core/pipeline/update.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "lessons/12_expert_parallel/experiment/expert_load.h"
@@ -117,17 +118,19 @@ inline std::size_t flips_of(const LoggedAxes& chosen) {
 template <class Chosen>
 class OnMesh {
  public:
-  OnMesh(Rank& rank, const Options& options, const Chosen& chosen)
-      : schedule(one_f_one_b(options.run.pp, options.run.microbatches.front())),
+  /// The schedule is 1F1B, unless `other` is given.
+  OnMesh(Rank& rank, const Options& options, const Chosen& chosen, const Schedule* other = nullptr)
+      : schedule(other != nullptr ? *other
+                                  : one_f_one_b(options.run.pp, options.run.microbatches.front())),
         predicted(predicted_step(rank, schedule, chosen)),
         rank_(rank),
         options_(options),
         chosen_(chosen),
-        stage(rank.plan, rank.place, rank.device, storage_of(chosen), &rank.groups),
-        replicas(stage, rank.endpoint, rank.groups, rank.plan, rank.place, chosen),
-        update_(rank.endpoint, rank.group(Axis::pp), rank.plan, {&stage}, replicas.adamw(),
+        stages(rank.plan, rank.place, rank.device, storage_of(chosen), &rank.groups),
+        replicas(stages.models(), rank.endpoint, rank.groups, rank.plan, rank.place, chosen),
+        update_(rank.endpoint, rank.group(Axis::pp), rank.plan, stages.models(), replicas.adamw(),
                 chosen.shards(rank.place)),
-        pipeline_(rank.endpoint, rank.group(Axis::pp), schedule, {&stage},
+        pipeline_(rank.endpoint, rank.group(Axis::pp), schedule, stages.models(),
                   boundary_of(rank.plan, schedule.microbatches, chosen)) {}
 
   std::optional<double> train(const Corpus& corpus, int step) {
@@ -136,7 +139,8 @@ class OnMesh {
     move_to(rank_.device, mine);
     const std::optional<double> loss = pipeline_.step(mine);
     replicas.sum_gradients();
-    if (chosen_.sequence_parallel) sum_layernorms(stage, replicas.parts(), rank_.group(Axis::tp));
+    if (chosen_.sequence_parallel)
+      sum_layernorms(*stages.models().front(), replicas.parts(), rank_.group(Axis::tp));
     update_.step();
     replicas.share_parameters();
     complete(predicted, rank_, schedule, chosen_, step);
@@ -152,7 +156,7 @@ class OnMesh {
   Chosen chosen_;
 
  public:
-  Gpt stage;
+  RankStages stages;
   Replicas replicas;
 
  private:
@@ -191,17 +195,18 @@ inline std::vector<NamedValues> first_momentum(const Options& options) {
 
 /// Trains the model on a mesh. Compares its results with those of one device, and the bytes sent
 /// and memory peaks of the first two steps with the derived values. Returns the errors found on
-/// this rank. On rank 0, `outcome` receives the results.
+/// this rank. On rank 0, `outcome` receives the results. The schedule is 1F1B, unless `schedule` is
+/// given.
 template <class Chosen>
 std::string check_mesh(Rank& rank, const Options& options, const Chosen& chosen,
-                       Outcome* outcome = nullptr) {
+                       Outcome* outcome = nullptr, const Schedule* schedule = nullptr) {
   std::string wrong;
   const auto complain = [&](const std::string& what) {
-    wrong +=
-        fmt::format("{}, {}, rank {}: {}\n", rank.plan.mesh.json(), text_of(chosen), rank.id, what);
+    wrong += fmt::format("{}, {}{}, rank {}: {}\n", rank.plan.mesh.json(), text_of(chosen),
+                         schedule != nullptr ? ", " + schedule->name : "", rank.id, what);
   };
   const Corpus corpus = copies_corpus(options.run.model);
-  OnMesh mine{rank, options, chosen};
+  OnMesh mine{rank, options, chosen, schedule};
   RankResults record{.rank = rank.id};
   std::vector<NamedValues> momentum;
   for (int step = 0; step < options.run.steps; ++step) {

@@ -34,9 +34,15 @@ class AxisTraffic {
   const Cluster& cluster_;
 };
 
+/// Returns the rank that holds a stage in the pipeline of `rank`; -1 if there is no such stage.
+inline int rank_of(const Plan& plan, int stage, int rank) {
+  return stage < 0 || stage >= plan.stages() ? -1 : plan.rank_holding(stage, rank);
+}
+
 /// Returns the predicted traffic of the layers (tp), the stages (pp) or the replicas (dp_cp). In a
 /// ring, each rank sends all its bytes to the next rank. A stage sends to the stage after it and to
-/// the stage before it. Blocks that are recomputed run their forward pass twice (`forwards`).
+/// the stage before it, unless they are on the same rank. Blocks that are recomputed run their
+/// forward pass twice (`forwards`).
 inline AxisTraffic axis_traffic(const Plan& plan, const Composition& chosen, Axis axis,
                                 int forwards = 1) {
   AxisTraffic traffic{plan.modelled->cluster};
@@ -44,21 +50,25 @@ inline AxisTraffic axis_traffic(const Plan& plan, const Composition& chosen, Axi
   for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
     const Place place = plan.place(rank);
     const std::vector<int>& group = place.group(axis);
-    const auto n = group.size(), me = static_cast<std::size_t>(place.coordinate(axis));
-    if (n == 1) continue;
+    if (group.size() == 1) continue;
     if (axis == Axis::pp) {
       const std::int64_t bytes = m * boundary_of(plan, m, chosen).bytes();
-      if (me + 1 < n) traffic.send(rank, group[me + 1], bytes);
-      if (me > 0) traffic.send(rank, group[me - 1], bytes);
+      for (const int stage : place.stages)
+        for (const int other : {stage - 1, stage + 1})
+          if (const int to = rank_of(plan, other, rank); to >= 0 && to != rank)
+            traffic.send(rank, to, bytes);
       continue;
     }
-    const FlatLayout layout = layout_of(plan, place, chosen);
-    const TensorFootprint stage = stage_footprint(plan, place, place.only_stage(), m, chosen);
-    if (axis == Axis::tp) {
-      const BytesSent sent = sent_along_tp(plan, place, layout, stage, m, chosen, forwards);
-      traffic.send_around(rank, group, total(sent));
-    } else {
-      const Predicted sharing = predict_sharers(plan, place, layout, stage, chosen);
+    if (axis == Axis::tp) traffic.send_around(rank, group, norm_sends(plan, place, chosen));
+    for (const int stage : place.stages) {
+      const TensorFootprint memory = stage_footprint(plan, place, stage, m, chosen);
+      if (axis == Axis::tp) {
+        const BytesSent sent = sent_along_tp(plan, place, memory, m, chosen, forwards);
+        traffic.send_around(rank, group, total(sent));
+        continue;
+      }
+      const FlatLayout layout = layout_of(plan, place, stage, chosen);
+      const Predicted sharing = predict_sharers(plan, place, layout, memory, chosen);
       std::int64_t bytes = 0;
       for (const Operation operation : all_operations) bytes += *sharing.bytes_sent[operation];
       traffic.send_around(rank, sharers(place, layout.shards()), bytes);
