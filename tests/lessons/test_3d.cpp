@@ -4,8 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "lessons/15_3d/three_axes.h"
-
 #include "tests/support/mesh_checks.h"
 #include "tests/support/meta_checks.h"
 #include "tests/support/portion.h"
@@ -31,21 +29,6 @@ Outcome check(const MeshShape& shape, const Composition& chosen, bool tied = fal
   return check(small_mesh(shape, tied, clip, chosen), chosen);
 }
 
-/// A schedule on a small mesh, and the settings of its run.
-struct Scheduled {
-  Options options;
-  Schedule schedule;
-};
-
-/// Sets the placement of a schedule that the lessons generate, and returns the schedule.
-Schedule place(Options& options, const Composition& chosen, const KnownSchedule& known,
-               int chunks) {
-  const PipelineSize size{options.run.pp, chunks, options.run.microbatches.front()};
-  options.run.rank_of_stage = placement_of(known, size);
-  const auto times = [&](const Plan& plan, int m) { return times_3d(plan, m, chosen); };
-  return known.generate(request_for(known, options.plan(), size, 0, times));
-}
-
 /// Draws a schedule for `options`, and changes the layers and microbatches to fit.
 Schedule random_schedule(Options& options, const Composition& chosen, auto&& up_to) {
   const std::vector<KnownSchedule>& all = known_schedules();
@@ -56,18 +39,7 @@ Schedule random_schedule(Options& options, const Composition& chosen, auto&& up_
   int& m = options.run.microbatches.front();
   m = std::max(m, known.least_microbatches_per_rank * options.run.pp);
   options.run.batch = options.run.dp * m;
-  return place(options, chosen, known, chunks);
-}
-
-/// Returns a run of a schedule that the lessons generate.
-Scheduled scheduled(const MeshShape& shape, const char* word, int chunks, int microbatches,
-                    const Composition& chosen, bool tied = false, float clip = 0) {
-  Scheduled run{small_mesh(shape, tied, clip, chosen), {}};
-  run.options.run.model.layers = shape.pp * chunks + 1;
-  run.options.run.microbatches = {microbatches};
-  run.options.run.batch = shape.dp * microbatches;
-  run.schedule = place(run.options, chosen, *find_schedule(word), chunks);
-  return run;
+  return place_schedule(options, chosen, known, chunks);
 }
 
 Outcome check_scheduled(const Scheduled& run, const Composition& chosen) {
@@ -88,10 +60,6 @@ void check_twice(const MeshShape& shape, const Composition& chosen, bool tied = 
 }
 
 const std::vector<int> zero_stages = {0, 1, 2, 3};
-/// Schedules, with their chunks per rank.
-const std::vector<std::pair<const char*, int>> schedules = {
-    {"zb-v", 2},  {"interleaved", 3}, {"zb-h2", 1}, {"dualpipe-v", 2}, {"breadth-first", 2},
-    {"zb-h1", 2}, {"automatic", 1},   {"gpipe", 1}, {"zb-h1", 1}};
 const std::vector<MeshShape> shapes = {{2, 2, 2}, {1, 2, 4}, {4, 1, 2}, {2, 4, 1}};
 
 Composition with_zero(int stage, int shard = 0) {
@@ -150,7 +118,8 @@ TEST_CASE("any schedule: near one device, bytes and memory as derived, repeatabl
   const std::vector<std::pair<MeshShape, int>> meshes{
       {{2, 2, 2}, 5}, {{2, 2, 2}, 4}, {{1, 3, 2}, 7}};
   int number = 0;
-  for (const auto& [which, mesh] : portion(combinations(schedules, meshes), schedules.size())) {
+  for (const auto& [which, mesh] :
+       portion(combinations(schedules_on_mesh, meshes), schedules_on_mesh.size())) {
     Composition chosen = with_zero(++number % 2);
     chosen.sequence_parallel = number % 4 > 1;
     const bool tied = number % 3 > 0;
@@ -194,7 +163,7 @@ TEST_CASE("meta: dp x pp x tp matches the CPU's times, bytes, memory and trace")
 }
 
 TEST_CASE("meta: any schedule matches the CPU's times, bytes, memory and trace") {
-  for (const auto& [word, chunks] : portion(schedules, 4)) {
+  for (const auto& [word, chunks] : portion(schedules_on_mesh, 4)) {
     Composition chosen = with_zero(1);
     chosen.sequence_parallel = true;
     const Scheduled run = scheduled({2, 2, 2}, word, chunks, 4, chosen, /*tied=*/true, /*clip=*/1);

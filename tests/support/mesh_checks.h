@@ -11,6 +11,7 @@
 #include "lessons/12_expert_parallel/experiment/expert_load.h"
 #include "lessons/15_3d/prediction.h"
 #include "lessons/15_3d/replicas.h"
+#include "lessons/15_3d/three_axes.h"
 #include "lessons/16_all_axes/prediction.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/portion.h"
@@ -163,6 +164,37 @@ class OnMesh {
   PipelineUpdate update_;
   PipelineExecutor pipeline_;
 };
+
+/// Schedules, with their chunks per rank.
+inline const std::vector<std::pair<const char*, int>> schedules_on_mesh = {
+    {"zb-v", 2},  {"interleaved", 3}, {"zb-h2", 1}, {"dualpipe-v", 2}, {"breadth-first", 2},
+    {"zb-h1", 2}, {"automatic", 1},   {"gpipe", 1}, {"zb-h1", 1}};
+
+/// A schedule on a small mesh, and the settings of its run.
+struct Scheduled {
+  Options options;
+  Schedule schedule;
+};
+
+/// Sets the placement of a schedule that the lessons generate, and returns the schedule.
+inline Schedule place_schedule(Options& options, const Composition& chosen,
+                               const KnownSchedule& known, int chunks) {
+  const PipelineSize size{options.run.pp, chunks, options.run.microbatches.front()};
+  options.run.rank_of_stage = placement_of(known, size);
+  const auto times = [&](const Plan& plan, int m) { return times_3d(plan, m, chosen); };
+  return known.generate(request_for(known, options.plan(), size, 0, times));
+}
+
+/// Returns a run of a schedule that the lessons generate.
+inline Scheduled scheduled(const MeshShape& shape, const char* word, int chunks, int microbatches,
+                           const Composition& chosen, bool tied = false, float clip = 0) {
+  Scheduled run{small_mesh(shape, tied, clip, chosen), {}};
+  run.options.run.model.layers = shape.pp * chunks + 1;
+  run.options.run.microbatches = {microbatches};
+  run.options.run.batch = shape.dp * microbatches;
+  run.schedule = place_schedule(run.options, chosen, *find_schedule(word), chunks);
+  return run;
+}
 
 /// Gathers all ranks' tensors on rank 0. Fails if replicas are not bitwise equal.
 inline std::vector<NamedValues> collected(Rank& rank, std::vector<NamedValues> tensors) {
