@@ -114,6 +114,32 @@ TEST_CASE("sequence parallelism on the mesh") {
   }
 }
 
+// A joined pair takes both inputs before it runs, and sends both results afterwards.
+TEST_CASE("without dp and tp, what is in flight are the pipeline's own messages") {
+  for (const KnownSchedule& known : known_schedules())
+    for (const int p : {1, 2, 3, 4, 6, 8})
+      for (const int m : {1, 2, 3, 5, 8, 16, 17})
+        for (const int chunks : {1, 2, 3}) {
+          const PipelineSize size{p, chunks, m};
+          if (!refusal(known, size).empty()) continue;
+          Options options = small_mesh({1, p, 1});
+          options.run.model.layers = size.stages();
+          options.run.microbatches = {m};
+          options.run.batch = m;
+          const Schedule schedule = place_schedule(options, {}, known, chunks);
+          const Plan plan = options.plan();
+          for (int rank = 0; rank < p; ++rank) {
+            const Predicted predicted = predict_3d(plan, plan.place(rank), schedule, {});
+            CAPTURE(known.name);
+            CAPTURE(p);
+            CAPTURE(m);
+            CAPTURE(chunks);
+            CHECK(*predicted.peak_bytes[MemoryCategory::communication] ==
+                  MessagePlan{schedule, rank}.peak_buffers() * plan.boundary(m).bytes());
+          }
+        }
+}
+
 TEST_CASE("any schedule: near one device, bytes and memory as derived, repeatable") {
   const std::vector<std::pair<MeshShape, int>> meshes{
       {{2, 2, 2}, 5}, {{2, 2, 2}, 4}, {{1, 3, 2}, 7}};
