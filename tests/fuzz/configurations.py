@@ -165,9 +165,9 @@ def draw_configuration(kind, seed, launches):
 
 def _chunks(family, flags):
     """Returns the stages per rank that a pipeline has with these flags."""
-    least = {'zero bubble': 2 if flags.get('--schedule') == 'zb-v' else 1, 'interleaved': 2}
-    kind = next(kind for kind, each in FAMILIES.items() if each is family)
-    return flags.get('--chunks', least.get(kind, 1))
+    two = ('interleaved', 'breadth-first', 'zb-v', 'dualpipe-v')    # have at least two
+    least = 2 if flags.get('--schedule', 'interleaved' if family is FAMILIES['interleaved'] else '') in two else 1
+    return flags.get('--chunks', least)
 
 
 def _split(draw, layers, stages):
