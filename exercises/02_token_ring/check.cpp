@@ -37,16 +37,20 @@ void check(Check& check) {
     std::vector<float> mine = check.separable(static_cast<std::size_t>(ranks) + 1);
     const float token = mine.back();
     mine.pop_back();
-    std::vector<float> found(mine.size());
-    const std::string what = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
-    check.run(
+    const std::string what = count_of(ranks, "rank");
+    const Outcome outcome = check.run(
         what, ranks,
         [&](World& world) {
           const auto r = static_cast<std::size_t>(world.rank());
           // Only rank 0 has the token; what the others are given must not matter.
-          found[r] = pass_token(world, r == 0 ? token : -1e6F, mine[r]);
+          return std::vector{pass_token(world, r == 0 ? token : -1e6F, mine[r])};
         },
         diagnose);
+    std::vector<float> found;
+    for (const auto& result : outcome.results) found.push_back(result.front());
+    if (ranks == 4)
+      check.show("Your run on 4 ranks. The digit is the rank to which the token travels:",
+                 draw(outcome.rows));
 
     // Rank r has what ranks 1 to r added; rank 0 adds last.
     std::vector<float> expected(mine.size());

@@ -65,17 +65,22 @@ void check(Check& check) {
   for (const int N : {2, 3, 4, 1, 8})
     for (const int elements : {N, 3 * N, 3 * N + 1, 4 * N - 1, N - 1}) {
       const auto n = static_cast<std::size_t>(elements);
-      std::vector<std::vector<float>> before, after;
+      std::vector<std::vector<float>> before;
       for (int r = 0; r < N; ++r) before.push_back(check.numbers(n));
-      after = before;
       const std::string what =
-          fmt::format("{} rank{}, {} element{}", N, N == 1 ? "" : "s", n, n == 1 ? "" : "s");
-      const Costs costs = check.run(
+          fmt::format("{}, {}", count_of(N, "rank"), count_of(elements, "element"));
+      Outcome outcome = check.run(
           what, N,
           [&](World& world) {
-            reduce_scatter(world, after[static_cast<std::size_t>(world.rank())]);
+            std::vector<float> data = before[static_cast<std::size_t>(world.rank())];
+            reduce_scatter(world, data);
+            return data;
           },
           diagnose);
+      std::vector<std::vector<float>>& after = outcome.results;
+      if (N == 4 && elements == 3 * N)
+        check.show("Your run on 4 ranks: to whom each rank sends, in 3 rounds.",
+                   draw(outcome.rows));
 
       std::vector<float> sum(n);
       for (const auto& each : before)
@@ -92,7 +97,7 @@ void check(Check& check) {
         // N - 1 chunks: all but one. Chunks differ by at most one element.
         const std::int64_t most =
             4 * static_cast<std::int64_t>(n - (n / static_cast<std::size_t>(N)));
-        const std::int64_t sent = costs.bytes_sent[static_cast<std::size_t>(r)];
+        const std::int64_t sent = outcome.bytes_sent[static_cast<std::size_t>(r)];
         if (sent > most)
           throw Wrong{fmt::format("{}: rank {} has sent {} B, and N-1 chunks are at most {} B",
                                   what, r, sent, most),

@@ -74,10 +74,13 @@ void check_one(Check& check, int p, int m) {
   // Backward passes that take twice as long, and as long, as forward passes.
   for (const int ratio : {2, 1}) {
     const StageTimes times{.forward = 1000, .backward = 1000 * ratio};
-    const Picoseconds length =
+    const Simulation simulation =
         simulate(schedule,
-                 {.stages = std::vector(static_cast<std::size_t>(p), times), .cluster = Cluster{}})
-            .makespan;
+                 {.stages = std::vector(static_cast<std::size_t>(p), times), .cluster = Cluster{}});
+    const Picoseconds length = simulation.makespan;
+    if (p == 4 && m == 8 && ratio == 1)
+      check.show("Your schedule for 4 stages and 8 microbatches. Dots are the bubble:",
+                 draw(schedule, simulation));
     const Picoseconds shortest = (m + p - 1) * (times.forward + times.backward);
     if (length > shortest)
       throw Wrong{

@@ -3,44 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <optional>
-#include <string_view>
-#include <thread>
 
-#include "core/base/error.h"
-#include "core/run/thread_ranks.h"
+#include "exercises/frame/ranks.h"
 
 namespace lockstep::exercises {
-
-namespace {
-
-/// Ranks as threads on the modelled clock, where results do not depend on the machine's load.
-Options options_for(int ranks) {
-  Options options;
-  options.run.ranks = ranks;
-  options.run.dp = ranks;
-  options.platform.clock = Clock::modelled(Cluster{}, FixedTimes{});
-  return options;
-}
-
-/// Reads the message of a failed run (core/comm/threads/wait_graph.cpp).
-Failure failure_of(const std::string& text) {
-  const auto count = [&](std::string_view words) {
-    int found = 0;
-    for (auto at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
-      ++found;
-    return found;
-  };
-  return {.text = text,
-          .sends = count(" to receive "),
-          .receives = count(" to send "),
-          .deadlock = count("deadlock") > 0,
-          .waits_for_finished = count("which has finished") > 0};
-}
-
-}  // namespace
 
 std::vector<float> Check::numbers(std::size_t count) {
   std::vector<float> all(count);
@@ -59,50 +25,22 @@ std::vector<float> Check::separable(std::size_t count) {
   return all;
 }
 
-Costs Check::run(const std::string& what, int ranks, const std::function<void(World&)>& body,
-                 const std::function<std::string(const Failure&)>& diagnosis) {
+Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
+                   const Diagnosis& diagnosis) {
   ++cases_;
-  const Options options = options_for(ranks);
-  // A deadlock is detected at once. The time-out is for a rank that never returns.
-  ThreadFabric fabric{ranks, /*patience_seconds=*/2};
-  const ThreadRanks all{options, fabric, GpuPlan{}};
-  std::atomic<bool> not_written{false};
-  std::mutex mutex;
-  std::optional<Wrong> wrong;
-  std::vector<std::thread> threads;
-  for (const auto& rank : all.all())
-    threads.emplace_back([&, each = rank.get()] {
-      try {
-        World world{each->world};
-        body(world);
-        fabric.finish(each->id);
-      } catch (const NotWritten&) {
-        not_written = true;
-        fabric.fail("not written");
-      } catch (const Wrong& found) {
-        const std::lock_guard lock{mutex};
-        if (!wrong) wrong = found;
-        fabric.fail("wrong");
-      } catch (const std::exception& error) {
-        fabric.fail(each->cause(RunError{fmt::format("rank {}: {}", each->id, error.what())}));
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  if (not_written) throw NotWritten{};
-  if (wrong) throw Wrong{fmt::format("{}: {}", what, wrong->what()), wrong->why};
-  if (const std::string failure = fabric.failure(); !failure.empty())
-    throw Wrong{fmt::format("{}: {}", what, failure), diagnosis(failure_of(failure))};
-
-  Costs costs;
-  for (const auto& rank : all.all()) {
-    std::int64_t sent = 0;
-    const BytesSent bytes = rank->transport->bytes_sent();
-    for (const Operation operation : all_operations) sent += bytes[operation];
-    costs.bytes_sent.push_back(sent);
-    costs.microseconds =
-        std::max(costs.microseconds, static_cast<double>(rank->compute.now()) * 1e-6);
+  Outcome all;
+  Picoseconds end = 0;
+  for (RankOutcome& each : ranks_.run(what, mesh, body, diagnosis)) {
+    const std::string name = fmt::format("rank {}", all.results.size());
+    all.results.push_back(std::move(each.result));
+    all.bytes_sent.push_back(each.bytes_sent);
+    all.peak_bytes.push_back(each.peak_bytes);
+    end = std::max(end, each.end);
+    if (!each.computed.blocks.empty()) all.rows.push_back({name, std::move(each.computed.blocks)});
+    if (!each.sent.blocks.empty()) all.rows.push_back({name + " to", std::move(each.sent.blocks)});
   }
-  return costs;
+  all.microseconds = static_cast<double>(end) * 1e-6;
+  return all;
 }
 
 std::string list(std::span<const float> numbers) {
@@ -111,6 +49,15 @@ std::string list(std::span<const float> numbers) {
   for (std::size_t i = 0; i < std::min(most, numbers.size()); ++i)
     text += fmt::format("{}{:g}", i == 0 ? "" : ", ", numbers[i]);
   return numbers.size() > most ? text + ", ..." : text;
+}
+
+std::string count_of(std::int64_t n, const std::string& one, const std::string& many) {
+  if (n == 1) return "1 " + one;
+  return fmt::format("{} {}", n, many.empty() ? one + "s" : many);
+}
+
+void not_written() {
+  throw NotWritten{};
 }
 
 }  // namespace lockstep::exercises

@@ -7,11 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "exercises/frame/picture.h"
 #include "exercises/frame/world.h"
 
 /// What an exercise's check.cpp is written with. It defines check() and `learned`; the answer, in a
 /// file of its own, defines the functions that the exercise's task.h declares.
 namespace lockstep::exercises {
+
+class Ranks;
 
 /// The answer still calls not_written().
 struct NotWritten : std::exception {};
@@ -33,17 +36,25 @@ struct Failure {
   bool waits_for_finished = false;  ///< a rank waits for one that has already returned
 };
 
-/// What a run on several ranks has cost.
-struct Costs {
-  std::vector<std::int64_t> bytes_sent;  ///< by rank
-  double microseconds = 0;               ///< on the modelled clock, until the last rank ended
+/// What a run on several ranks has left.
+struct Outcome {
+  std::vector<std::vector<float>> results;  ///< by rank: what the body returned
+  std::vector<std::int64_t> bytes_sent;     ///< by rank
+  std::vector<std::int64_t> peak_bytes;     ///< by rank: the most that Buffers held at a time
+  double microseconds = 0;                  ///< on the modelled clock, until the last rank ended
+  /// What each rank computed, and to whom it sent when: rows "rank 0", and "rank 0 to", whose
+  /// digits are the receivers. A rank that did not compute, or did not send, has no such row.
+  std::vector<Row> rows;
 };
 
 /// One check of an answer. A check tries small cases first and throws at the first wrong one, so
-/// that the learner sees the smallest.
+/// that the learner sees the smallest. With `--launch mpi`, every process runs the whole check,
+/// with the same random numbers; only a body runs on its own rank alone, so what the check needs of
+/// it is what it returns.
 class Check {
  public:
-  explicit Check(std::uint64_t seed) : random_(seed) {}
+  /// `ranks`, where bodies run, must outlive the check.
+  Check(Ranks& ranks, std::uint64_t seed) : ranks_(ranks), random_(seed) {}
 
   /// Random inputs, different in each check of an answer; whole numbers, so that sums are exact in
   /// any order.
@@ -56,23 +67,46 @@ class Check {
     return std::uniform_int_distribution{least, most}(random_);
   }
 
-  /// Runs `body` on each of `ranks` ranks. `what` describes the case: "3 ranks, 5 elements". Throws
-  /// NotWritten if the answer is not written, and Wrong if the run fails, for example with a
+  /// What a rank does; returns the numbers that the check looks at afterwards. Reads nothing that
+  /// another rank's body writes.
+  using Body = std::function<std::vector<float>(World&)>;
+  using Diagnosis = std::function<std::string(const Failure&)>;
+
+  /// Runs `body` on each rank, at most 8 of them. `what` describes the case: "3 ranks, 5 elements".
+  /// Throws NotWritten if the answer is not written, and Wrong if the run fails, for example with a
   /// deadlock; `diagnosis` then explains it.
-  Costs run(const std::string& what, int ranks, const std::function<void(World&)>& body,
-            const std::function<std::string(const Failure&)>& diagnosis);
+  Outcome run(const std::string& what, const Mesh& mesh, const Body& body,
+              const Diagnosis& diagnosis);
+  /// All ranks along one axis.
+  Outcome run(const std::string& what, int ranks, const Body& body, const Diagnosis& diagnosis) {
+    return run(what, Mesh{ranks, {1, 1, ranks, 1}}, body, diagnosis);
+  }
 
   /// run() counts its own cases; a check without runs counts them here.
   void count_case() { ++cases_; }
   int cases() const { return cases_; }
 
+  /// Shows `picture` after the answer has turned out right, below `caption`, which says what to see
+  /// there.
+  void show(std::string caption, std::string picture) {
+    caption_ = std::move(caption);
+    picture_ = std::move(picture);
+  }
+  const std::string& caption() const { return caption_; }
+  const std::string& picture() const { return picture_; }
+
  private:
+  Ranks& ranks_;
   std::mt19937_64 random_;
   int cases_ = 0;
+  std::string caption_, picture_;
 };
 
 /// Returns "1, 2, 3", or the first few numbers and "..." if there are many.
 std::string list(std::span<const float> numbers);
+
+/// Returns "3 ranks" or "1 rank"; the plural of `one` is `one` + "s", unless `many` is given.
+std::string count_of(std::int64_t n, const std::string& one, const std::string& many = "");
 
 /// Defined by each exercise.
 void check(Check& check);

@@ -1,5 +1,5 @@
-// The main function of every exercise's check: exit code 0 if the answer is right, 1 if it is
-// wrong, 3 if it has not been written.
+// The main function of every exercise's check. Exit code 0: the answer is right, 4: it is wrong, 3:
+// it has not been written (with --launch mpi, that is 4, too), 2: unknown flags.
 
 #include <fmt/format.h>
 
@@ -7,24 +7,109 @@
 #include <random>
 #include <string_view>
 
-#include "exercises/frame/check.h"
+#include "core/base/error.h"
+#include "core/comm/mpi/environment.h"
+#include "core/run/files/rank_message.h"
+#include "core/run/launch/launch.h"
+#include "exercises/frame/ranks.h"
 
+using namespace lockstep;
 using namespace lockstep::exercises;
 
-int main(int argc, char** argv) {
-  std::uint64_t seed = std::random_device{}();
-  if (argc == 3 && std::string_view{argv[1]} == "--seed")
-    seed = std::strtoull(argv[2], nullptr, 10);
-  Check trial{seed};
+namespace {
+
+constexpr int wrong_code = 4, not_written_code = 3;
+constexpr const char* not_written_text = "not written yet";
+
+struct Verdict {
+  int code = 0;
+  std::string text;
+};
+
+Verdict verdict_of(Ranks& ranks, std::uint64_t seed) {
+  Check trial{ranks, seed};
   try {
     check(trial);
   } catch (const NotWritten&) {
-    fmt::print("not written yet\n");
-    return 3;
+    return {not_written_code, not_written_text};
   } catch (const Wrong& wrong) {
-    fmt::print("{}\n\n{}\n\n(the same numbers again: --seed {})\n", wrong.what(), wrong.why, seed);
-    return 4;
+    return {wrong_code, fmt::format("{}\n\n{}\n\n(the same numbers again: --seed {})", wrong.what(),
+                                    wrong.why, seed)};
   }
-  fmt::print("{} cases are right. {}\n", trial.cases(), learned);
-  return 0;
+  std::string text = fmt::format("{} are right. {}", count_of(trial.cases(), "case"), learned);
+  if (!trial.picture().empty())
+    text += fmt::format("\n\n{}\n\n{}", trial.caption(), trial.picture());
+  return {0, text};
+}
+
+#ifdef LOCKSTEP_HAS_MPI
+/// Runs the check in one of the processes that mpirun has started. All come to the same verdict,
+/// except if a body fails; the process that started them prints it once.
+int run_process(std::uint64_t seed) {
+  const std::unique_ptr<Ranks> ranks = mpi_ranks();
+  const Verdict verdict = verdict_of(*ranks, seed);
+  const int id = mpi_rank_from_environment();
+  if (verdict.code == 0) {
+    if (id == 0) fmt::print("{}\n", verdict.text);
+    return 0;
+  }
+  write_message({RankMessage::Kind::usage_error, id, host_name(), verdict.text});
+  // Other ranks may still wait for this one, so that MPI can't be ended in order.
+  std::_Exit(2);
+}
+#endif
+
+}  // namespace
+
+/// Read by the address sanitizer: MPI leaves memory allocated at its end.
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() {
+  return "detect_leaks=0:detect_stack_use_after_return=1";
+}
+
+int main(int argc, char** argv) {
+  std::uint64_t seed = std::random_device{}();
+  [[maybe_unused]] bool seed_given = false;
+  bool mpi = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
+    if (flag == "--seed" && !value.empty()) {
+      seed = std::strtoull(argv[++i], nullptr, 10);
+      seed_given = true;
+    } else if (flag == "--launch" && (value == "mpi" || value == "threads")) {
+      mpi = value == "mpi";
+      ++i;
+    } else {
+      fmt::print(stderr, "unknown flag '{}'; there are --seed N, --launch threads|mpi\n", flag);
+      return 2;
+    }
+  }
+#ifdef LOCKSTEP_HAS_MPI
+  try {
+    if (mpi && under_mpi()) return run_process(seed);
+    if (mpi) {
+      // All processes need the same random numbers.
+      std::string text = std::to_string(seed), name = "--seed";
+      std::vector<char*> arguments(argv, argv + argc);
+      if (!seed_given) arguments.insert(arguments.end(), {name.data(), text.data()});
+      const int count = static_cast<int>(arguments.size());
+      arguments.push_back(nullptr);
+      find_mpirun();
+      const int code = run_under_mpirun(most_ranks, count, arguments.data());
+      return code == 2 ? wrong_code : code;
+    }
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+#else
+  if (mpi) {
+    fmt::print(stderr, "--launch mpi: Lockstep was built without MPI\n");
+    return 2;
+  }
+#endif
+  const std::unique_ptr<Ranks> ranks = thread_ranks();
+  const Verdict verdict = verdict_of(*ranks, seed);
+  fmt::print("{}\n", verdict.text);
+  return verdict.code;
 }

@@ -1,7 +1,10 @@
 #include "exercises/frame/world.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/comm/group.h"
-#include "exercises/frame/check.h"
+#include "exercises/frame/ranks.h"
 
 namespace lockstep::exercises {
 
@@ -14,12 +17,33 @@ View view_of(std::span<const float> data) {
 
 }  // namespace
 
+Buffer::Buffer(RankState& rank, std::size_t numbers) : rank_(&rank), numbers_(numbers) {
+  rank.held_bytes += static_cast<std::int64_t>(numbers_.size() * sizeof(float));
+  rank.peak_bytes = std::max(rank.peak_bytes, rank.held_bytes);
+}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  rank_ = std::exchange(other.rank_, nullptr);
+  numbers_ = std::exchange(other.numbers_, {});
+  return *this;
+}
+
+void Buffer::reset() {
+  if (rank_ != nullptr)
+    rank_->held_bytes -= static_cast<std::int64_t>(numbers_.size() * sizeof(float));
+  rank_ = nullptr;
+  numbers_ = std::vector<float>{};  // frees the memory, so that later accesses are reported
+}
+
 int World::rank() const {
   return ranks_.rank();
 }
 int World::size() const {
   return ranks_.size();
 }
+
 Work World::send(std::span<const float> data, int to, std::source_location where) {
   return ranks_.send(view_of(data), to, where);
 }
@@ -27,8 +51,25 @@ Work World::receive(std::span<float> into, int from, std::source_location where)
   return ranks_.receive(view_of(into), from, where);
 }
 
-void not_written() {
-  throw NotWritten{};
+void World::compute(const std::string& name, double microseconds) {
+  Stream& stream = state_.rank.compute;
+  const double flops = microseconds * 1e-6 * stream.clock().cluster().flops;
+  stream.launch({.name = stream.trace().keep(name)}, {.flops = flops},
+                [](const Kernels&, Queue) {});
+}
+
+Buffer World::allocate(std::size_t numbers) {
+  return Buffer{state_, numbers};
+}
+
+World World::along(Axis axis) {
+  return World{state_, state_.along(axis)};
+}
+int World::coordinate(Axis axis) const {
+  return state_.mesh.coordinate(state_.rank.id, axis);
+}
+int World::size(Axis axis) const {
+  return state_.mesh.size(axis);
 }
 
 }  // namespace lockstep::exercises

@@ -5,9 +5,11 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/comm/work.h"
+#include "core/plan/mesh.h"
 
 namespace lockstep {
 class Group;
@@ -16,11 +18,42 @@ class Group;
 /// What the exercises offer to those who solve them.
 namespace lockstep::exercises {
 
-/// All ranks of an exercise, as one of them sees them. A rank can send messages to the others and
-/// receive theirs, and nothing else: collectives are what several exercises ask for.
+struct RankState;
+
+/// Numbers in a rank's memory. A check sees the most numbers that a rank has held at a time, so
+/// give a Buffer back, with reset(), as soon as its numbers are no longer needed. Move-only.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(RankState& rank, std::size_t numbers);
+  ~Buffer() { reset(); }
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept;
+
+  /// Frees the numbers now.
+  void reset();
+  std::size_t size() const { return numbers_.size(); }
+  bool empty() const { return numbers_.empty(); }
+  float& operator[](std::size_t i) { return numbers_[i]; }
+  float operator[](std::size_t i) const { return numbers_[i]; }
+  std::span<float> span() { return numbers_; }
+  operator std::span<float>() { return numbers_; }
+  operator std::span<const float>() const { return numbers_; }
+
+ private:
+  RankState* rank_ = nullptr;
+  std::vector<float> numbers_;
+};
+
+/// The ranks of an exercise, as one of them sees them. A rank can send messages to the others and
+/// receive theirs. Collectives are what several exercises ask for; the others include
+/// exercises/frame/collectives.h.
+///
+/// Time is modelled: a message of n numbers takes 1 µs + n · 4 ns, whatever else the ranks do
+/// meanwhile, compute() takes the time that it is given, and everything else takes none.
 class World {
  public:
-  explicit World(Group& ranks) : ranks_(ranks) {}
+  World(RankState& state, Group& ranks) : state_(state), ranks_(ranks) {}
 
   int rank() const;  ///< this rank's number, 0 .. size() - 1
   int size() const;  ///< the number of ranks
@@ -33,7 +66,23 @@ class World {
   Work receive(std::span<float> into, int from,
                std::source_location where = std::source_location::current());
 
+  /// Lets this rank compute for so long. `name`, such as "F0", is what the picture shows.
+  void compute(const std::string& name, double microseconds);
+
+  /// Returns memory for so many numbers, all 0.
+  Buffer allocate(std::size_t numbers);
+
+  /// The ranks that differ from this rank only in their coordinate along `axis`, in order of that
+  /// coordinate. All of them make the first such call at the same point of the program.
+  World along(Axis axis);
+  /// This rank's coordinate along the axis, and the number of ranks along it.
+  int coordinate(Axis axis) const;
+  int size(Axis axis) const;
+
+  Group& group() { return ranks_; }
+
  private:
+  RankState& state_;
   Group& ranks_;
 };
 

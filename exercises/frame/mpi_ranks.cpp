@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+#include "core/base/error.h"
+#include "core/comm/mpi/environment.h"
+#include "core/comm/mpi/mpi_transport.h"
+#include "core/comm/transport/control.h"
+#include "core/run/launch/gpus.h"
+#include "exercises/frame/ranks.h"
+
+namespace lockstep::exercises {
+
+namespace {
+
+/// After several ranks have failed together, the first one's report should be the only one: when it
+/// ends, mpirun ends the others.
+constexpr std::chrono::milliseconds between_reports{1500};
+
+class Processes final : public Ranks {
+ public:
+  Processes()
+      : options_(options_for(session_.size())),
+        rank_(options_, session_.endpoint(options_.platform.patience_seconds)) {}
+
+  std::vector<RankOutcome> run(const std::string& what, const Mesh& mesh, const Check::Body& body,
+                               const Check::Diagnosis& diagnosis) override {
+    if (mesh.ranks() > rank_.count)
+      throw UsageError(
+          fmt::format("this exercise needs {} processes, and has {}", mesh.ranks(), rank_.count));
+    const Picoseconds start = common_start();
+    const int channels = rank_.transport->open_channels(RankState::channels_taken);
+    std::string mine;
+    if (rank_.id < mesh.ranks()) {
+      try {
+        mine = run_body(rank_, mesh, channels, start, body).to_bytes();
+      } catch (const NotWritten&) {
+        throw;
+      } catch (const Wrong& wrong) {
+        throw Wrong{fmt::format("{}: {}", what, wrong.what()), wrong.why};
+      } catch (const std::exception& error) {
+        std::this_thread::sleep_for(rank_.id * between_reports);
+        const std::string text = fmt::format("rank {}: {}", rank_.id, rank_.cause(error));
+        // A process knows only for whom it waits itself.
+        const bool stuck = text.find("has waited") != std::string::npos;
+        throw Wrong{fmt::format("{}: {}", what, text),
+                    stuck ? "Without --launch mpi, the check sees all ranks, and names every rank "
+                            "that waits for another one."
+                          : diagnosis(failure_of(text))};
+      }
+    }
+    return of_all(mine, mesh.ranks());
+  }
+
+ private:
+  /// Lets all ranks' modelled clocks go on from the latest of them, and forgets what was recorded.
+  Picoseconds common_start() {
+    Picoseconds latest = 0;
+    for (const std::string& each :
+         gather_to_root(*rank_.transport, std::to_string(rank_.compute.now())))
+      latest = std::max<Picoseconds>(latest, std::stoll(each));
+    latest = std::stoll(broadcast_from_root(*rank_.transport, std::to_string(latest)));
+    rank_.compute.wait(Event{latest, nullptr}, {.name = "start", .category = Category::wait});
+    rank_.trace.drain();
+    return latest;
+  }
+
+  /// Gives every process the outcomes of the first `count`, so that all of them go on alike.
+  std::vector<RankOutcome> of_all(const std::string& mine, int count) {
+    std::string joined;
+    for (const std::string& each : gather_to_root(*rank_.transport, mine))
+      joined += std::to_string(each.size()) + ' ' + each;
+    joined = broadcast_from_root(*rank_.transport, joined);
+    std::vector<RankOutcome> outcomes;
+    for (std::size_t at = 0; static_cast<int>(outcomes.size()) < count;) {
+      std::size_t digits = 0;
+      const std::size_t size = std::stoul(joined.substr(at), &digits);
+      outcomes.push_back(RankOutcome::from_bytes(joined.substr(at + digits + 1, size)));
+      at += digits + 1 + size;
+    }
+    return outcomes;
+  }
+
+  MpiSession session_{/*native=*/false};
+  const Options options_;
+  Rank rank_;
+};
+
+}  // namespace
+
+std::unique_ptr<Ranks> mpi_ranks() {
+  return std::make_unique<Processes>();
+}
+
+}  // namespace lockstep::exercises

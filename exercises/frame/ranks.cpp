@@ -1,0 +1,187 @@
+#include "exercises/frame/ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string_view>
+
+namespace lockstep::exercises {
+
+namespace {
+
+std::int64_t all_bytes(const BytesSent& bytes) {
+  std::int64_t sum = 0;
+  for (const Operation operation : all_operations) sum += bytes[operation];
+  return sum;
+}
+
+constexpr double latency_seconds = 1e-6;
+
+/// Takes what the rank has recorded, and returns what it computed and what it sent, with times
+/// since `start`. A message ends when it arrives, or when the next one starts.
+void take_rows(Recorder& trace, Picoseconds start, Row& computed, Row& sent) {
+  const std::vector<std::string> lanes = trace.lanes();
+  for (const TraceEvent& event : trace.drain()) {
+    if (event.kind != TraceEvent::Kind::span) continue;
+    const std::string& lane = lanes[static_cast<std::size_t>(event.lane)];
+    const Block block{event.start - start, event.end - start, event.span.name};
+    if (event.span.category == Category::kernel) computed.blocks.push_back(block);
+    if (lane.ends_with(": send") && event.span.peer >= 0)
+      sent.blocks.push_back({block.start, block.end, std::to_string(event.span.peer)});
+  }
+  std::ranges::sort(sent.blocks, std::less{}, &Block::start);
+  for (std::size_t i = 0; i < sent.blocks.size(); ++i) {
+    Block& block = sent.blocks[i];
+    block.end += picoseconds(latency_seconds);
+    if (i + 1 < sent.blocks.size()) block.end = std::min(block.end, sent.blocks[i + 1].start);
+  }
+}
+
+/// Values one after another, in this machine's representation.
+class Bytes {
+ public:
+  Bytes() = default;
+  explicit Bytes(std::string bytes) : bytes_(std::move(bytes)) {}
+
+  template <class T>
+  void put(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void put_text(const std::string& text) {
+    put(text.size());
+    bytes_ += text;
+  }
+  template <class T>
+  T take() {
+    T value;
+    std::memcpy(&value, bytes_.data() + at_, sizeof value);
+    at_ += sizeof value;
+    return value;
+  }
+  std::string take_text() {
+    const auto size = take<std::size_t>();
+    at_ += size;
+    return bytes_.substr(at_ - size, size);
+  }
+  const std::string& all() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+RankState::RankState(Rank& rank_, const Mesh& mesh_, int channels_)
+    : rank(rank_),
+      mesh(mesh_),
+      channels(channels_),
+      groups(static_cast<std::size_t>(all_axes_count) + 1) {}
+
+Group& RankState::all() {
+  if (mesh.ranks() == rank.count) return rank.world;
+  Group*& group = groups.back();
+  if (group == nullptr) {
+    std::vector<int> members(static_cast<std::size_t>(mesh.ranks()));
+    std::iota(members.begin(), members.end(), 0);
+    owned_.push_back(std::make_unique<Group>(rank.endpoint, members,
+                                             fmt::format("{} ranks", mesh.ranks()),
+                                             channels + all_axes_count * Group::channels_taken));
+    group = owned_.back().get();
+  }
+  return *group;
+}
+
+Group& RankState::along(Axis axis) {
+  const auto i = static_cast<std::size_t>(axis);
+  if (groups[i] == nullptr) {
+    owned_.push_back(
+        std::make_unique<Group>(rank.endpoint, mesh.group(rank.id, axis), name_of(axis),
+                                channels + static_cast<int>(i) * Group::channels_taken));
+    groups[i] = owned_.back().get();
+  }
+  return *groups[i];
+}
+
+std::string RankOutcome::to_bytes() const {
+  Bytes bytes;
+  bytes.put(result.size());
+  for (const float each : result) bytes.put(each);
+  bytes.put(bytes_sent);
+  bytes.put(peak_bytes);
+  bytes.put(end);
+  for (const Row* row : {&computed, &sent}) {
+    bytes.put(row->blocks.size());
+    for (const Block& block : row->blocks) {
+      bytes.put(block.start);
+      bytes.put(block.end);
+      bytes.put_text(block.label);
+    }
+  }
+  return bytes.all();
+}
+
+RankOutcome RankOutcome::from_bytes(const std::string& text) {
+  Bytes bytes{text};
+  RankOutcome outcome;
+  outcome.result.resize(bytes.take<std::size_t>());
+  for (float& each : outcome.result) each = bytes.take<float>();
+  outcome.bytes_sent = bytes.take<std::int64_t>();
+  outcome.peak_bytes = bytes.take<std::int64_t>();
+  outcome.end = bytes.take<Picoseconds>();
+  for (Row* row : {&outcome.computed, &outcome.sent}) {
+    row->blocks.resize(bytes.take<std::size_t>());
+    for (Block& block : row->blocks) {
+      block.start = bytes.take<Picoseconds>();
+      block.end = bytes.take<Picoseconds>();
+      block.label = bytes.take_text();
+    }
+  }
+  return outcome;
+}
+
+Options options_for(int ranks) {
+  Cluster cluster;
+  cluster.name = "exercise";
+  cluster.within = {.latency_seconds = latency_seconds, .bandwidth = 1e9};
+  Options options;
+  options.run.ranks = ranks;
+  options.run.dp = ranks;
+  options.platform.clock = Clock::modelled(cluster, FixedTimes{});
+  // A deadlock of threads is detected at once. This is for ranks that never return.
+  options.platform.patience_seconds = 2;
+  options.output.kernels = true;
+  return options;
+}
+
+RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds start,
+                     const Check::Body& body) {
+  const std::int64_t before = all_bytes(rank.transport->bytes_sent());
+  RankOutcome outcome;
+  RankState state{rank, mesh, channels};
+  World world{state, state.all()};
+  outcome.result = body(world);
+  outcome.bytes_sent = all_bytes(rank.transport->bytes_sent()) - before;
+  outcome.peak_bytes = state.peak_bytes;
+  outcome.end = rank.compute.now() - start;
+  take_rows(rank.trace, start, outcome.computed, outcome.sent);
+  return outcome;
+}
+
+Failure failure_of(const std::string& text) {
+  const auto count = [&](std::string_view words) {
+    int found = 0;
+    for (auto at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
+      ++found;
+    return found;
+  };
+  return {.text = text,
+          .sends = count(" to receive "),
+          .receives = count(" to send "),
+          .deadlock = count("deadlock") > 0,
+          .waits_for_finished = count("which has finished") > 0};
+}
+
+}  // namespace lockstep::exercises

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+
+#include "core/run/rank.h"
+#include "exercises/frame/check.h"
+
+namespace lockstep::exercises {
+
+/// One rank of one run: what its World and its Buffers share. Belongs to the rank's thread.
+struct RankState {
+  /// The number of channels that a run's groups use.
+  static constexpr int channels_taken = (all_axes_count + 1) * Group::channels_taken;
+  /// `rank` is one of the mesh's ranks, which are the first ranks of its run. `channels` is the
+  /// first of `channels_taken` numbers from Transport::open_channels().
+  RankState(Rank& rank, const Mesh& mesh, int channels);
+
+  Rank& rank;
+  const Mesh mesh;
+  const int channels;
+  std::vector<Group*> groups;  ///< by axis, and of all ranks; null until they are needed
+  std::int64_t held_bytes = 0;
+  std::int64_t peak_bytes = 0;
+
+  Group& all();
+  Group& along(Axis axis);
+
+ private:
+  std::vector<std::unique_ptr<Group>> owned_;
+};
+
+/// What one rank has left of a run: its part of an Outcome.
+struct RankOutcome {
+  std::vector<float> result;
+  std::int64_t bytes_sent = 0, peak_bytes = 0;
+  Picoseconds end = 0;
+  Row computed, sent;
+
+  std::string to_bytes() const;
+  static RankOutcome from_bytes(const std::string& bytes);
+};
+
+/// Where the bodies of a check run.
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+  /// Runs the body on each rank of the mesh, as Check::run() does.
+  virtual std::vector<RankOutcome> run(const std::string& what, const Mesh& mesh,
+                                       const Check::Body& body,
+                                       const Check::Diagnosis& diagnosis) = 0;
+};
+
+/// No check uses more ranks than this.
+constexpr int most_ranks = 8;
+
+/// The options of a run on `ranks` ranks, on the modelled clock, where results do not depend on the
+/// machine's load.
+Options options_for(int ranks);
+/// Runs the body on a rank that has been created with these options, from modelled time `start` on.
+/// `channels` are for its RankState.
+RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds start,
+                     const Check::Body& body);
+/// Reads the message of a failed run (core/comm/threads/wait_graph.cpp).
+Failure failure_of(const std::string& text);
+
+/// Ranks as threads of this process.
+std::unique_ptr<Ranks> thread_ranks();
+/// Ranks as the processes that mpirun has started; each of them runs the whole check.
+std::unique_ptr<Ranks> mpi_ranks();
+
+}  // namespace lockstep::exercises
