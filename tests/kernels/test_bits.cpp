@@ -98,7 +98,7 @@ bool all_same(const std::vector<Array>& a, const std::vector<Array>& b) {
 
 TEST_CASE("the same bits at any alignment and stride") {
   const auto want = run_all(0, 0);
-  const std::int64_t step = on_cpu() ? 1 : portion_of(1, 5);
+  const std::int64_t step = on_cpu() ? 1 : portion_of(1, 6);
   for (std::int64_t offset = 0; offset < 17; offset += step)
     for (std::int64_t gap : {0, 1, 28}) {
       CAPTURE(offset);
@@ -192,7 +192,7 @@ TEST_CASE("products of random extents have the same bits at any alignment and st
 
 TEST_CASE("the same bits while other threads compute") {
   const auto want = run_all(0, 0);
-  const int times = on_cpu() ? 5 : portion_of(5, 2);
+  const int times = on_cpu() ? 5 : portion_of(5, 1);
   std::vector<std::vector<Array>> results(4);
   std::vector<std::thread> threads;
   for (auto& result : results)

@@ -113,7 +113,7 @@ TEST_CASE("a kernel on narrow elements is the f32 kernel on them, rounded once")
   const Kernels& k = kernels();
   using Views = const std::vector<View>&;
   Random random{21};
-  const int trials = on_cpu() ? 20 : portion_of(20, 8);
+  const int trials = on_cpu() ? 20 : portion_of(20, 4);
   for (int trial = 0; trial < trials; ++trial) {
     for (const DType dtype : narrow_types) {
       const std::string type = name_of(dtype);
