@@ -76,7 +76,7 @@ build_answer() { # EXERCISE
     exec {lock}>"$build/lock"
     flock "$lock"
     configure
-    cmake --build "$build" --target "exercise_$1" --parallel "$(jobs_at_once)" 2>&1 | tee "$log" |
+    cmake --build "$build" --target "exercise_$1" ${gpu_part:+lockstep_cuda} --parallel "$(jobs_at_once)" 2>&1 | tee "$log" |
       progress "the check of exercise $1"
   ) && return
   [[ -e $log ]] || exit 1    # configuring failed, and has said so
@@ -130,6 +130,7 @@ check_one() { # EXERCISE
       ;;
     4) say "✗ $out" ;;
     3) say "✗ $folder/answer.cpp still calls not_written()." ;;
+    2) say "lockstep: $out"; return 2 ;;
     *) say "✗ $(explain_crash "$exercise" "$out" "$status")" ;;
   esac
   return $((status != 0))
@@ -179,6 +180,14 @@ verb_check() { # [N|NAME] | list [WORD] | hint [N|NAME] | watch [N|NAME] | reset
         esac
         shift
         ;;
+      --device)
+        case ${2-} in
+          cpu) ;;
+          cuda) check_flags+=(--device cuda) check_limit=60 gpu_part=yes ;;
+          *) refuse "--device needs cpu or cuda, not '${2-}'" ;;
+        esac
+        shift
+        ;;
       -*) refuse "check has no flag '$1'; '$me check --help' lists them" ;;
       *) words+=("$1") ;;
     esac
@@ -199,6 +208,7 @@ verb_check() { # [N|NAME] | list [WORD] | hint [N|NAME] | watch [N|NAME] | reset
     hint) exercise=$(find_exercise "${2-}") || exit; [[ -z $exercise ]] || hint "$exercise"; return ;;
   esac
   create_answers
+  check_gpu ${gpu_part:+--device cuda}
   need required
   case $what in
     all)

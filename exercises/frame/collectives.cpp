@@ -1,37 +1,47 @@
 #include "exercises/frame/collectives.h"
 
 #include "core/comm/group.h"
+#include "exercises/frame/staging.h"
 
 namespace lockstep::exercises {
 
 namespace {
 
-View view_of(std::span<const float> data) {
-  return View{const_cast<float*>(data.data()), Shape{static_cast<std::int64_t>(data.size())}};
-}
-
 std::vector<std::int64_t> wide(const std::vector<int>& counts) {
   return {counts.begin(), counts.end()};
+}
+
+/// Starts a collective that works in place.
+Work in_place(World& world, std::span<float> data, const std::function<Work(View)>& start) {
+  return on_device(world.state(), {.read = data, .written = data},
+                   [&](View numbers, View) { return start(numbers); });
 }
 
 }  // namespace
 
 Work all_reduce(World& world, std::span<float> data, Where where) {
-  return world.group().all_reduce(view_of(data), Algorithm::ring, where);
+  return in_place(world, data, [&](View numbers) {
+    return world.group().all_reduce(numbers, Algorithm::ring, where);
+  });
 }
 Work reduce_scatter(World& world, std::span<float> data, Where where) {
-  return world.group().reduce_scatter(view_of(data), where);
+  return in_place(world, data,
+                  [&](View numbers) { return world.group().reduce_scatter(numbers, where); });
 }
 Work all_gather(World& world, std::span<float> data, Where where) {
-  return world.group().all_gather(view_of(data), where);
+  return in_place(world, data,
+                  [&](View numbers) { return world.group().all_gather(numbers, where); });
 }
 Work broadcast(World& world, std::span<float> data, int root, Where where) {
-  return world.group().broadcast(view_of(data), root, where);
+  return in_place(world, data,
+                  [&](View numbers) { return world.group().broadcast(numbers, root, where); });
 }
 Work all_to_all(World& world, std::span<const float> out, const std::vector<int>& send_counts,
                 std::span<float> in, const std::vector<int>& receive_counts, Where where) {
-  return world.group().all_to_all_v(view_of(out), wide(send_counts), view_of(in),
-                                    wide(receive_counts), where);
+  return on_device(world.state(), {.read = out, .written = in}, [&](View sent, View received) {
+    return world.group().all_to_all_v(sent, wide(send_counts), received, wide(receive_counts),
+                                      where);
+  });
 }
 
 }  // namespace lockstep::exercises

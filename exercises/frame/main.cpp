@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/comm/mpi/environment.h"
 #include "core/run/files/rank_message.h"
+#include "core/run/launch/gpus.h"
 #include "core/run/launch/launch.h"
 #include "exercises/frame/ranks.h"
 
@@ -45,8 +46,8 @@ Verdict verdict_of(Ranks& ranks, std::uint64_t seed) {
 #ifdef LOCKSTEP_HAS_MPI
 /// Runs the check in one of the processes that mpirun has started. All come to the same verdict,
 /// except if a body fails; the process that started them prints it once.
-int run_process(std::uint64_t seed) {
-  const std::unique_ptr<Ranks> ranks = mpi_ranks();
+int run_process(std::uint64_t seed, const std::string& device) {
+  const std::unique_ptr<Ranks> ranks = mpi_ranks(device);
   const Verdict verdict = verdict_of(*ranks, seed);
   const int id = mpi_rank_from_environment();
   if (verdict.code == 0) {
@@ -71,6 +72,7 @@ int main(int argc, char** argv) {
   std::uint64_t seed = std::random_device{}();
   [[maybe_unused]] bool seed_given = false;
   bool mpi = false;
+  std::string device = "cpu";
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     if (flag == "--seed" && !value.empty()) {
@@ -79,14 +81,19 @@ int main(int argc, char** argv) {
     } else if (flag == "--launch" && (value == "mpi" || value == "threads")) {
       mpi = value == "mpi";
       ++i;
+    } else if (flag == "--device" && (value == "cpu" || value == "cuda")) {
+      device = value;
+      ++i;
     } else {
-      fmt::print(stderr, "unknown flag '{}'; there are --seed N, --launch threads|mpi\n", flag);
+      fmt::print(stderr,
+                 "unknown flag '{}'; there are --seed N, --launch threads|mpi, --device cpu|cuda\n",
+                 flag);
       return 2;
     }
   }
-#ifdef LOCKSTEP_HAS_MPI
   try {
-    if (mpi && under_mpi()) return run_process(seed);
+#ifdef LOCKSTEP_HAS_MPI
+    if (mpi && under_mpi()) return run_process(seed, device);
     if (mpi) {
       // All processes need the same random numbers.
       std::string text = std::to_string(seed), name = "--seed";
@@ -95,21 +102,18 @@ int main(int argc, char** argv) {
       const int count = static_cast<int>(arguments.size());
       arguments.push_back(nullptr);
       find_mpirun();
+      this_place(device == "cuda", /*local=*/0);  // refuses if there is no GPU
       const int code = run_under_mpirun(most_ranks, count, arguments.data());
       return code == 2 ? wrong_code : code;
     }
+#endif
+    if (mpi) throw UsageError("--launch mpi: Lockstep was built without MPI");
+    const std::unique_ptr<Ranks> ranks = thread_ranks(device);
+    const Verdict verdict = verdict_of(*ranks, seed);
+    fmt::print("{}\n", verdict.text);
+    return verdict.code;
   } catch (const UsageError& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;
   }
-#else
-  if (mpi) {
-    fmt::print(stderr, "--launch mpi: Lockstep was built without MPI\n");
-    return 2;
-  }
-#endif
-  const std::unique_ptr<Ranks> ranks = thread_ranks();
-  const Verdict verdict = verdict_of(*ranks, seed);
-  fmt::print("{}\n", verdict.text);
-  return verdict.code;
 }

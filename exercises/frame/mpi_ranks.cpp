@@ -22,9 +22,9 @@ constexpr std::chrono::milliseconds between_reports{1500};
 
 class Processes final : public Ranks {
  public:
-  Processes()
-      : options_(options_for(session_.size())),
-        rank_(options_, session_.endpoint(options_.platform.patience_seconds)) {}
+  explicit Processes(const std::string& device)
+      : options_(options_for(session_.size(), device)),
+        rank_(options_, session_.endpoint(options_.platform.patience_seconds), own_gpu()) {}
 
   std::vector<RankOutcome> run(const std::string& what, const Mesh& mesh, const Check::Body& body,
                                const Check::Diagnosis& diagnosis) override {
@@ -56,6 +56,14 @@ class Processes final : public Ranks {
   }
 
  private:
+  /// On the modelled clock, a rank needs to know of its own GPU only.
+  GpuPlan own_gpu() const {
+    std::vector<RankPlace> places(static_cast<std::size_t>(session_.size()));
+    for (RankPlace& place : places)
+      place = this_place(options_.platform.on_gpus(), mpi_local_rank_from_environment());
+    return GpuPlan{places};
+  }
+
   /// Lets all ranks' modelled clocks go on from the latest of them, and forgets what was recorded.
   Picoseconds common_start() {
     Picoseconds latest = 0;
@@ -91,8 +99,8 @@ class Processes final : public Ranks {
 
 }  // namespace
 
-std::unique_ptr<Ranks> mpi_ranks() {
-  return std::make_unique<Processes>();
+std::unique_ptr<Ranks> mpi_ranks(const std::string& device) {
+  return std::make_unique<Processes>(device);
 }
 
 }  // namespace lockstep::exercises

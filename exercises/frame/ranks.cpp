@@ -142,13 +142,14 @@ RankOutcome RankOutcome::from_bytes(const std::string& text) {
   return outcome;
 }
 
-Options options_for(int ranks) {
+Options options_for(int ranks, const std::string& device) {
   Cluster cluster;
   cluster.name = "exercise";
   cluster.within = {.latency_seconds = latency_seconds, .bandwidth = 1e9};
   Options options;
   options.run.ranks = ranks;
   options.run.dp = ranks;
+  options.platform.device = device;
   options.platform.clock = Clock::modelled(cluster, FixedTimes{});
   // A deadlock of threads is detected at once. This is for ranks that never return.
   options.platform.patience_seconds = 2;

@@ -53,9 +53,9 @@ class Ranks {
 /// No check uses more ranks than this.
 constexpr int most_ranks = 8;
 
-/// The options of a run on `ranks` ranks, on the modelled clock, where results do not depend on the
-/// machine's load.
-Options options_for(int ranks);
+/// The options of a run on `ranks` ranks whose numbers are exchanged in the memory of `device`,
+/// "cpu" or "cuda". On the modelled clock, so that results do not depend on the machine's load.
+Options options_for(int ranks, const std::string& device);
 /// Runs the body on a rank that has been created with these options, from modelled time `start` on.
 /// `channels` are for its RankState.
 RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds start,
@@ -64,8 +64,8 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
 Failure failure_of(const std::string& text);
 
 /// Ranks as threads of this process.
-std::unique_ptr<Ranks> thread_ranks();
+std::unique_ptr<Ranks> thread_ranks(const std::string& device);
 /// Ranks as the processes that mpirun has started; each of them runs the whole check.
-std::unique_ptr<Ranks> mpi_ranks();
+std::unique_ptr<Ranks> mpi_ranks(const std::string& device);
 
 }  // namespace lockstep::exercises

@@ -15,11 +15,13 @@ namespace {
 
 class Threads final : public Ranks {
  public:
+  explicit Threads(std::string device) : device_(std::move(device)) {}
+
   std::vector<RankOutcome> run(const std::string& what, const Mesh& mesh, const Check::Body& body,
                                const Check::Diagnosis& diagnosis) override {
-    const Options options = options_for(mesh.ranks());
+    const Options options = options_for(mesh.ranks(), device_);
     ThreadFabric fabric{mesh.ranks(), options.platform.patience_seconds};
-    const ThreadRanks all{options, fabric, GpuPlan{}};
+    const ThreadRanks all{options, fabric, plan_threads(options)};
     std::atomic<bool> not_written{false};
     std::mutex mutex;
     std::optional<Wrong> wrong;
@@ -49,12 +51,15 @@ class Threads final : public Ranks {
       throw Wrong{fmt::format("{}: {}", what, failure), diagnosis(failure_of(failure))};
     return outcomes;
   }
+
+ private:
+  const std::string device_;
 };
 
 }  // namespace
 
-std::unique_ptr<Ranks> thread_ranks() {
-  return std::make_unique<Threads>();
+std::unique_ptr<Ranks> thread_ranks(const std::string& device) {
+  return std::make_unique<Threads>(device);
 }
 
 }  // namespace lockstep::exercises

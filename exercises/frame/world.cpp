@@ -4,18 +4,9 @@
 #include <utility>
 
 #include "core/comm/group.h"
-#include "exercises/frame/ranks.h"
+#include "exercises/frame/staging.h"
 
 namespace lockstep::exercises {
-
-namespace {
-
-View view_of(std::span<const float> data) {
-  // A send does not change its elements; View has no variant that says so.
-  return View{const_cast<float*>(data.data()), Shape{static_cast<std::int64_t>(data.size())}};
-}
-
-}  // namespace
 
 Buffer::Buffer(RankState& rank, std::size_t numbers) : rank_(&rank), numbers_(numbers) {
   rank.held_bytes += static_cast<std::int64_t>(numbers_.size() * sizeof(float));
@@ -45,10 +36,12 @@ int World::size() const {
 }
 
 Work World::send(std::span<const float> data, int to, std::source_location where) {
-  return ranks_.send(view_of(data), to, where);
+  return on_device(state_, {.read = data, .written = {}},
+                   [&](View numbers, View) { return ranks_.send(numbers, to, where); });
 }
 Work World::receive(std::span<float> into, int from, std::source_location where) {
-  return ranks_.receive(view_of(into), from, where);
+  return on_device(state_, {.read = {}, .written = into},
+                   [&](View, View numbers) { return ranks_.receive(numbers, from, where); });
 }
 
 void World::compute(const std::string& name, double microseconds) {

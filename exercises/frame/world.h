@@ -79,7 +79,9 @@ class World {
   int coordinate(Axis axis) const;
   int size(Axis axis) const;
 
+  // For the frame.
   Group& group() { return ranks_; }
+  RankState& state() { return state_; }
 
  private:
   RankState& state_;

@@ -69,6 +69,14 @@ claim 'wrong: exit code 1' ended 1
 claim 'wrong: what and why' says $'✗ 2 ranks: should be 2\n\nOne rank is missing.'
 lockstep check --seed 7
 claim 'the seed goes through' says $'--seed\n7'
+lockstep check --launch mpi
+claim '--launch mpi goes through' says $'--launch\nmpi'
+lockstep check --launch fibers
+claim 'another --launch is refused' ended 2
+claim 'and what would do is said' says "--launch needs threads or mpi, not 'fibers'"
+lockstep check --device tpu
+claim 'another --device is refused' says "--device needs cpu or cuda, not 'tpu'"
+[[ -e /dev/nvidia0 ]] || { lockstep check --device cuda; claim 'no GPU: says so' says 'there is no GPU here'; }
 write 01_two 'int answer(int) { return missing + 1; }'
 lockstep check
 claim 'a compiler error: exit code 1' ended 1

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "exercises/frame/ranks.h"
+
+namespace lockstep::exercises {
+
+/// Numbers in host memory that an operation reads, and numbers into which it writes. Either may be
+/// empty, and they may be the same.
+struct HostNumbers {
+  std::span<const float> read;
+  std::span<float> written;
+};
+
+/// Starts an operation of a rank's group on these numbers: `start` receives a view of those that
+/// are read, and of those that are written. If the rank has a GPU, both are in the GPU's memory:
+/// what is read is copied there first, and what is written is copied back by the Work's wait().
+Work on_device(RankState& state, HostNumbers numbers,
+               const std::function<Work(View read, View written)>& start);
+
+}  // namespace lockstep::exercises
