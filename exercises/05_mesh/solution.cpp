@@ -1,0 +1,33 @@
+#include "exercises/05_mesh/task.h"
+
+namespace lockstep::exercises {
+
+// A rank is a number whose digits are the coordinates, lowest digit first. The base differs from
+// digit to digit: it is the axis's size.
+
+std::vector<int> coordinates_of(int rank, const MeshAxes& mesh) {
+  std::vector<int> coordinates;
+  for (const MeshAxis& axis : mesh) {
+    coordinates.push_back(rank % axis.size);
+    rank /= axis.size;
+  }
+  return coordinates;
+}
+
+int rank_of(const std::vector<int>& coordinates, const MeshAxes& mesh) {
+  int rank = 0;
+  int stride = 1;  // how far apart neighbours on an axis are: one step passes all axes further in
+  for (std::size_t i = 0; i < mesh.size(); ++i) {
+    rank += coordinates[i] * stride;
+    stride *= mesh[i].size;
+  }
+  return rank;
+}
+
+std::vector<int> group_of(int rank, std::size_t axis, const MeshAxes& mesh) {
+  std::vector<int> group, at = coordinates_of(rank, mesh);
+  for (at[axis] = 0; at[axis] < mesh[axis].size; ++at[axis]) group.push_back(rank_of(at, mesh));
+  return group;
+}
+
+}  // namespace lockstep::exercises

@@ -1,0 +1,31 @@
+// diagnosis: if the last axis is the innermost
+#include "exercises/05_mesh/task.h"
+
+namespace lockstep::exercises {
+
+std::vector<int> coordinates_of(int rank, const MeshAxes& mesh) {
+  std::vector<int> coordinates(mesh.size());
+  for (std::size_t i = mesh.size(); i-- > 0;) {
+    coordinates[i] = rank % mesh[i].size;
+    rank /= mesh[i].size;
+  }
+  return coordinates;
+}
+
+int rank_of(const std::vector<int>& coordinates, const MeshAxes& mesh) {
+  int rank = 0;
+  int stride = 1;
+  for (std::size_t i = 0; i < mesh.size(); ++i) {
+    rank += coordinates[i] * stride;
+    stride *= mesh[i].size;
+  }
+  return rank;
+}
+
+std::vector<int> group_of(int rank, std::size_t axis, const MeshAxes& mesh) {
+  std::vector<int> group, at = coordinates_of(rank, mesh);
+  for (at[axis] = 0; at[axis] < mesh[axis].size; ++at[axis]) group.push_back(rank_of(at, mesh));
+  return group;
+}
+
+}  // namespace lockstep::exercises

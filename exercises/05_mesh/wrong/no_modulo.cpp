@@ -1,0 +1,32 @@
+// diagnosis: quotient modulo the size
+#include "exercises/05_mesh/task.h"
+
+namespace lockstep::exercises {
+
+std::vector<int> coordinates_of(int rank, const MeshAxes& mesh) {
+  std::vector<int> coordinates;
+  int stride = 1;
+  for (const MeshAxis& axis : mesh) {
+    coordinates.push_back(rank / stride);
+    stride *= axis.size;
+  }
+  return coordinates;
+}
+
+int rank_of(const std::vector<int>& coordinates, const MeshAxes& mesh) {
+  int rank = 0;
+  int stride = 1;
+  for (std::size_t i = 0; i < mesh.size(); ++i) {
+    rank += coordinates[i] * stride;
+    stride *= mesh[i].size;
+  }
+  return rank;
+}
+
+std::vector<int> group_of(int rank, std::size_t axis, const MeshAxes& mesh) {
+  std::vector<int> group, at = coordinates_of(rank, mesh);
+  for (at[axis] = 0; at[axis] < mesh[axis].size; ++at[axis]) group.push_back(rank_of(at, mesh));
+  return group;
+}
+
+}  // namespace lockstep::exercises
