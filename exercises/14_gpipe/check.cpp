@@ -1,0 +1,123 @@
+#include "exercises/14_gpipe/task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/pipeline/validate.h"
+#include "exercises/14_gpipe/pipeline_check.h"
+#include "exercises/frame/check.h"
+
+namespace lockstep::exercises {
+
+const char* const learned =
+    "With m microbatches in the pipeline, a stage is idle for only p - 1 of m + p - 1 slots: it "
+    "waits for the first microbatch to arrive and for the last gradient to return, and for nothing "
+    "else.";
+
+namespace {
+
+/// Returns the microbatches of one kind of passes, in order.
+std::vector<int> order_of(const std::vector<Action>& row, Op op) {
+  std::vector<int> order;
+  for (const Action& action : row)
+    if (action.op == op) order.push_back(action.microbatch);
+  return order;
+}
+
+std::string diagnose_fault(const std::string& fault) {
+  if (fault.find("deadlock") != std::string::npos)
+    return "These passes wait for each other in a circle, so none of them ever starts. A stage "
+           "wants a gradient before it runs a forward pass, and the next stage, which should send "
+           "the gradient, first wants that forward pass.";
+  if (fault.find("missing") != std::string::npos ||
+      fault.find("take at least") != std::string::npos)
+    return "Every microbatch, 0 to m - 1, needs one forward and one backward pass on every stage.";
+  if (fault.find("before its forward") != std::string::npos)
+    return "A backward pass needs the activations of its microbatch's forward pass, so it comes "
+           "later in the list.";
+  if (fault.find(", but stage") != std::string::npos)
+    return "Each stage is on a rank of its own, which runs only this stage's passes: every Action "
+           "in the list has the function's argument `stage`.";
+  return "Every microbatch, 0 to m - 1, needs one forward pass and, after it, one backward pass on "
+         "every stage.";
+}
+
+std::string diagnose_length(const Schedule& schedule, const Simulation& simulation) {
+  const auto& rows = schedule.actions;
+  for (std::size_t stage = 0; stage + 1 < rows.size(); ++stage)
+    for (const Op op : {Op::forward, Op::backward})
+      if (const std::vector<int> here = order_of(rows[stage], op),
+          next = order_of(rows[stage + 1], op);
+          here != next)
+        return fmt::format(
+            "Stage {} runs its {} passes in the order {}, and stage {} in the order {}. Any order "
+            "does, but all stages must agree on it: otherwise one of them waits for a microbatch "
+            "that the other keeps for later.",
+            stage, op == Op::forward ? "forward" : "backward", fmt::join(here, " "), stage + 1,
+            fmt::join(next, " "));
+  bool one_at_a_time = true;
+  for (int rank = 0; rank < schedule.ranks; ++rank)
+    one_at_a_time = one_at_a_time && peak_live_microbatches(schedule, rank) == 1;
+  if (one_at_a_time)
+    return "The stages work on one microbatch at a time, so only one rank works at any moment. "
+           "While a microbatch is on its way through the other stages, a stage can run the forward "
+           "pass of the next one.";
+  if (const auto wait = first_needless_wait(schedule, simulation))
+    return fmt::format(
+        "Stage {} is idle until {}, because it waits for the input of {}, although it could run {} "
+        "from {} on. A stage should not wait for a gradient while it has forward passes to run: "
+        "the stages behind it need them.",
+        wait->rank, wait->until, name_of(schedule, wait->rank, wait->waits_for),
+        name_of(schedule, wait->rank, wait->could_run), wait->from);
+  return "A stage is idle while it could work.";
+}
+
+void check_one(Check& check, int p, int m, const StageTimes& times) {
+  const std::string what =
+      fmt::format("{}, {}", count_of(p, "stage"), count_of(m, "microbatch", "microbatches"));
+  Schedule schedule = one_stage_per_rank("your schedule", p, m);
+  for (int stage = 0; stage < p; ++stage)
+    schedule.actions[static_cast<std::size_t>(stage)] = gpipe(stage, p, m);
+  check.count_case();
+  try {
+    validate(schedule);
+  } catch (const std::exception& fault) {
+    throw Wrong{fmt::format("{}: {}{}", what, fault.what(), table(schedule)),
+                diagnose_fault(fault.what())};
+  }
+  for (const auto& row : schedule.actions)
+    if (std::ranges::any_of(row, [](const Action& each) {
+          return each.op != Op::forward && each.op != Op::backward;
+        }))
+      throw Wrong{what + ": a backward pass is divided into I and W" + table(schedule),
+                  "Here a backward pass is one action, Op::backward. Exercise 17 divides it."};
+  const Simulation simulation = simulate_units(schedule, times);
+  const Picoseconds shortest = (m + p - 1) * (times.forward + times.backward);
+  if (simulation.makespan > shortest)
+    throw Wrong{fmt::format("{}, T_F = {}, T_B = {}: the step takes {}, and could take {}\n\n{}",
+                            what, times.forward, times.backward, simulation.makespan, shortest,
+                            picture(schedule, simulation)),
+                diagnose_length(schedule, simulation)};
+  if (p == 4 && m == 4)
+    check.show(fmt::format("Your schedule for 4 stages and 4 microbatches, with backward passes "
+                           "that take twice as long as forward passes. The dots are the bubble: "
+                           "{:.1f} % of the step.",
+                           100 * simulation.bubble),
+               picture(schedule, simulation));
+}
+
+}  // namespace
+
+void check(Check& check) {
+  for (const auto& [p, m] :
+       {std::pair{1, 1}, {2, 1}, {1, 3}, {2, 2}, {2, 4}, {3, 2}, {3, 3}, {4, 8}, {8, 3}, {4, 4}})
+    for (const Picoseconds backward : {1, 2})
+      check_one(check, p, m, {.forward = 1, .backward = backward});
+  for (int trial = 0; trial < 30; ++trial)
+    check_one(check, check.number_from(1, 8), check.number_from(1, 16),
+              {.forward = check.number_from(1, 9), .backward = check.number_from(1, 9)});
+}
+
+}  // namespace lockstep::exercises

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "core/pipeline/simulator.h"
+#include "exercises/frame/picture.h"
+
+/// What the checks of several pipeline schedules share.
+namespace lockstep::exercises {
+
+/// Simulates a schedule whose stages all take these times, in units; messages take none.
+inline Simulation simulate_units(const Schedule& schedule, const StageTimes& units) {
+  return simulate(schedule,
+                  {.stages = std::vector(static_cast<std::size_t>(schedule.stages), units),
+                   .cluster = Cluster{}});
+}
+
+/// Returns the name of one of the rank's actions: "F0", or "4F0" if ranks have several stages or
+/// this stage is not the rank's.
+inline std::string name_of(const Schedule& schedule, int rank, const Action& action) {
+  if (schedule.stages > schedule.ranks || action.stage != rank) return to_string(action);
+  return fmt::format("{}{}", letter(action.op), action.microbatch);
+}
+
+/// Returns a schedule as a table: a row per rank, in the order of its passes.
+inline std::string table(const Schedule& schedule) {
+  const bool several = schedule.stages > schedule.ranks;
+  std::string text;
+  for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {
+    text += fmt::format("\n  {} {}  ", several ? "rank" : "stage", rank);
+    for (const Action& action : schedule.actions[rank])
+      text += ' ' + name_of(schedule, static_cast<int>(rank), action);
+  }
+  return text;
+}
+
+/// Draws a simulated schedule, for a message.
+inline std::string picture(const Schedule& schedule, const Simulation& simulation) {
+  std::string lines = draw(schedule, simulation);
+  while (lines.ends_with('\n')) lines.pop_back();
+  return lines;
+}
+
+/// A rank waits for the input of one action although it could run another one, which it runs later.
+struct NeedlessWait {
+  int rank = 0;
+  Action waits_for, could_run;
+  Picoseconds from = 0, until = 0;
+};
+
+/// Returns the earliest needless wait, among those for which `counts` returns true.
+inline std::optional<NeedlessWait> first_needless_wait(
+    const Schedule& schedule, const Simulation& simulation,
+    const std::function<bool(const NeedlessWait&)>& counts = [](const auto&) { return true; }) {
+  std::map<std::tuple<bool, int, int>, Picoseconds>
+      ends;  // (forward?, stage, microbatch): W has none
+  for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank)
+    for (std::size_t i = 0; i < schedule.actions[rank].size(); ++i)
+      if (const Action& each = schedule.actions[rank][i]; each.op != Op::backward_weight)
+        ends[{each.op == Op::forward, each.stage, each.microbatch}] =
+            simulation.actions[rank][i].end;
+  const auto ready = [&](const Action& action) {
+    const auto end = [&](bool forward, int stage) {
+      return stage < 0 || stage == schedule.stages ? 0
+                                                   : ends.at({forward, stage, action.microbatch});
+    };
+    if (action.op == Op::forward) return end(true, action.stage - 1);
+    if (action.op == Op::backward_weight) return end(false, action.stage);
+    return std::max(end(true, action.stage), end(false, action.stage + 1));
+  };
+
+  std::optional<NeedlessWait> found;
+  for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {
+    const auto& row = schedule.actions[rank];
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const Picoseconds from = i == 0 ? 0 : simulation.actions[rank][i - 1].end;
+      const Picoseconds until = simulation.actions[rank][i].start;
+      if (from == until || (found && found->from <= from)) continue;
+      for (std::size_t later = i + 1; later < row.size(); ++later) {
+        const Picoseconds start = std::max(from, ready(row[later]));
+        const NeedlessWait wait{static_cast<int>(rank), row[i], row[later], start, until};
+        if (start >= until || !counts(wait)) continue;
+        found = wait;
+        break;
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace lockstep::exercises
