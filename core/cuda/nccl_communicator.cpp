@@ -130,11 +130,18 @@ class NcclCommunicator final : public GpuCommunicator {
     return std::make_unique<NcclCommunicator>(gpu_, part);
   }
 
+  // Between the two, the thread counts as inside, so that an abort waits for ncclGroupEnd, without
+  // which the thread would stay in its group, and would submit nothing on any communicator.
   void begin_group() override {
+    auto inside = std::make_unique<Gate::Visit>(gate_);
     enter("ncclGroupStart", [] { return ncclGroupStart(); });
+    group_ = std::move(inside);
   }
   void end_group() override {
-    enter("ncclGroupEnd", [] { return ncclGroupEnd(); });
+    const auto inside = std::exchange(group_, nullptr);
+    if (inside == nullptr) throw std::logic_error{"end_group() without begin_group()"};
+    cudaSetDevice(gpu_);
+    finish("ncclGroupEnd", ncclGroupEnd());
   }
   void send(Queue queue, View data, int to) override {
     enter("ncclSend", data, [&](std::size_t count, ncclDataType_t type) {
@@ -215,7 +222,9 @@ class NcclCommunicator final : public GpuCommunicator {
     const Gate::Visit visit{gate_};
     if (!visit.let_in()) throw_closed(name);
     cudaSetDevice(gpu_);
-    const ncclResult_t result = call();
+    finish(name, call());
+  }
+  void finish(const char* name, ncclResult_t result) const {
     if (result == ncclSuccess) return;
     // If an abort ended the call, NCCL's error does not contain the reason, and the handle has been
     // freed.
@@ -238,6 +247,7 @@ class NcclCommunicator final : public GpuCommunicator {
   int rank_ = 0;
   int size_ = 0;
   Gate gate_;
+  std::unique_ptr<Gate::Visit> group_;  ///< of the thread between begin_group() and end_group()
 };
 
 }  // namespace

@@ -24,6 +24,18 @@ std::string path_of_library() {
 #endif
 }
 
+/// Makes settings that CUDA reads when it starts, unless the user has made them.
+void prepare_environment() {
+  constexpr int keep = 0;
+  // By default, a kernel is loaded at its first launch, and loading may wait for the kernels that
+  // run. A receive is such a kernel, and may itself wait for what this rank has yet to compute
+  // (CUDA C++ Programming Guide, "Lazy Loading", on concurrent execution).
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", keep);
+  // Streams share this many hardware queues, 8 by default. In a shared queue, a receive that waits
+  // holds up the send behind it.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", keep);
+}
+
 /// Throws UsageError if no usable library is found.
 GpuLibrary& load() {
   const std::string path = path_of_library();
@@ -32,6 +44,7 @@ GpuLibrary& load() {
         "--device cuda: this build has no CUDA; './lockstep lesson N --device cuda' builds with "
         "CUDA "
         "if the CUDA Toolkit (12 or later) is installed; or leave the flag out");
+  prepare_environment();
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     throw UsageError(

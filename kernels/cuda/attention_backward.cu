@@ -252,7 +252,7 @@ void attention_backward_narrow(Queue queue, const Problem& n, View dy, View q, V
                          probabilities ? dots : lse.f32(),
                          dots,
                          probabilities.f32()};
-    const dim3 blocks(static_cast<unsigned>(blocks_of(n.s, block_rows<D>) * n.matrices));
+    const Grid blocks{blocks_of(n.s, block_rows<D>) * n.matrices};
     launch({"attention_backward (dk, dv)", queue, blocks, dim3(threads), shared_bytes<T, D>},
            backward_keys<T, D>, in, Strided<T>{dk}, Strided<T>{dv});
     launch({"attention_backward (dq)", queue, blocks, dim3(threads), shared_bytes<T, D>},

@@ -139,8 +139,7 @@ void attention_block_backward(Queue queue, const Problem& n, const AttentionBloc
                          static_cast<int>(block.first_query),
                          static_cast<int>(q.shape[1])};
     const auto blocks = [&](std::int64_t rows) {
-      return dim3(
-          static_cast<unsigned>(blocks_of(static_cast<int>(rows), f32_tile<D>) * n.matrices));
+      return Grid{blocks_of(static_cast<int>(rows), f32_tile<D>) * n.matrices};
     };
     launch({"attention_block_backward (dk, dv)", queue, blocks(block.keys), dim3(f32_threads),
             Tiles<D>::bytes},

@@ -106,8 +106,8 @@ void attention_block_forward(Queue queue, const Problem& n, const AttentionBlock
     constexpr int tile = f32_tile<D>;
     constexpr int elements = tile * (3 * f32_pitch<D> + f32_pitch<tile>);
     const int blocks = blocks_of(static_cast<int>(block.queries), tile) * n.matrices;
-    launch({"attention_block_forward", queue, dim3(static_cast<unsigned>(blocks)),
-            dim3(f32_threads), elements * sizeof(float)},
+    launch({"attention_block_forward", queue, Grid{blocks}, dim3(f32_threads),
+            elements * sizeof(float)},
            block_forward<T, D>, n, RowsOf<const T>{q, block.first_query, block.queries},
            RowsOf<const T>{k, block.first_key, block.keys},
            RowsOf<const T>{v, block.first_key, block.keys}, RowsOf<T>{y, 0, block.queries},
@@ -121,10 +121,9 @@ void attention_merge(Queue queue, const Problem& n, View y_part, View lse_part, 
   const std::int64_t blocks = groups_of(merge_warps, n.matrices * count);
   with_type_of(y.dtype, [&](auto* null) {
     using T = Pointee<decltype(null)>;
-    launch({"attention_merge", queue, dim3(static_cast<unsigned>(blocks)), dim3(merge_warps * 32)},
-           merge_rows<T>, n, RowsOf<const T>{y_part, 0, count}, lse_part.f32(),
-           RowsOf<T>{y, first, count}, lse.f32(), static_cast<int>(first),
-           static_cast<int>(y.shape[1]));
+    launch({"attention_merge", queue, Grid{blocks}, dim3(merge_warps * 32)}, merge_rows<T>, n,
+           RowsOf<const T>{y_part, 0, count}, lse_part.f32(), RowsOf<T>{y, first, count}, lse.f32(),
+           static_cast<int>(first), static_cast<int>(y.shape[1]));
   });
 }
 

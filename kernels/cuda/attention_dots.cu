@@ -56,8 +56,8 @@ void attention_dots(Queue queue, const Problem& n, View dy, View y, float* dots)
   const auto enqueue = [&]<class T, int D>() {
     constexpr int rows = threads / (D <= 32 ? 4 : D <= 64 ? 8 : 16);
     const std::int64_t blocks = groups_of(rows, static_cast<std::int64_t>(n.matrices) * n.s);
-    launch({"attention_backward (dots)", queue, dim3(static_cast<unsigned>(blocks)), dim3(threads)},
-           dots_of_rows<T, D>, n, Strided<const T>{dy}, Strided<const T>{y}, dots);
+    launch({"attention_backward (dots)", queue, Grid{blocks}, dim3(threads)}, dots_of_rows<T, D>, n,
+           Strided<const T>{dy}, Strided<const T>{y}, dots);
   };
   if (dy.dtype == DType::f32)
     for_head(n.d, [&]<int D>() { enqueue.template operator()<float, D>(); });

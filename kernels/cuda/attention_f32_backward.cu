@@ -134,7 +134,7 @@ void attention_backward_f32(Queue queue, const Problem& n, View dy, View q, View
                       lse.f32(),
                       dots,
                       probabilities.f32()};
-    const dim3 blocks(static_cast<unsigned>(blocks_of(n.s, f32_tile<D>) * n.matrices));
+    const Grid blocks{blocks_of(n.s, f32_tile<D>) * n.matrices};
     launch({"attention_backward (dk, dv)", queue, blocks, dim3(f32_threads), Tiles<D>::bytes},
            backward_keys<D>, in, Strided<float>{dk}, Strided<float>{dv});
     launch({"attention_backward (dq)", queue, blocks, dim3(f32_threads), Tiles<D>::bytes},

@@ -135,8 +135,7 @@ void attention_forward_f32(Queue queue, const Problem& n, View q, View k, View v
     constexpr int tile = f32_tile<D>;
     constexpr int elements = tile * (3 * f32_pitch<D> + f32_pitch<tile>);
     const int blocks = blocks_of(n.s, tile) * n.matrices;
-    launch({"attention_forward", queue, dim3(static_cast<unsigned>(blocks)), dim3(f32_threads),
-            elements * sizeof(float)},
+    launch({"attention_forward", queue, Grid{blocks}, dim3(f32_threads), elements * sizeof(float)},
            forward<D>, n, Strided<const float>{q}, Strided<const float>{k}, Strided<const float>{v},
            Strided<float>{y}, lse.f32());
   });
@@ -146,8 +145,7 @@ void attention_probabilities_f32(Queue queue, const Problem& n, View q, View k, 
                                  View probabilities) {
   for_head(n.d, [&]<int D>() {
     constexpr int tile = f32_tile<D>;
-    const dim3 blocks(static_cast<unsigned>(blocks_of(n.s, tile) * n.matrices),
-                      static_cast<unsigned>(blocks_of(n.s, tile)));
+    const Grid blocks{blocks_of(n.s, tile) * n.matrices, blocks_of(n.s, tile)};
     launch({"attention_forward (probabilities)", queue, blocks, dim3(f32_threads),
             2 * tile * f32_pitch<D> * sizeof(float)},
            write_probabilities<D>, n, Strided<const float>{q}, Strided<const float>{k}, lse.f32(),

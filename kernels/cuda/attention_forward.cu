@@ -214,10 +214,10 @@ void attention_forward_narrow(Queue queue, const Problem& n, View q, View k, Vie
                               View lse) {
   for_narrow_head(q.dtype, n.d, [&]<class T, int D>() {
     const int blocks = blocks_of(n.s, block_rows) * n.matrices;
-    launch({"attention_forward", queue, dim3(static_cast<unsigned>(blocks)), dim3(threads),
-            shared_elements<D> * sizeof(T)},
-           forward<T, D>, n, Strided<const T>{q}, Strided<const T>{k}, Strided<const T>{v},
-           Strided<T>{y}, lse.f32());
+    launch(
+        {"attention_forward", queue, Grid{blocks}, dim3(threads), shared_elements<D> * sizeof(T)},
+        forward<T, D>, n, Strided<const T>{q}, Strided<const T>{k}, Strided<const T>{v},
+        Strided<T>{y}, lse.f32());
   });
 }
 
@@ -225,8 +225,7 @@ void attention_probabilities_narrow(Queue queue, const Problem& n, View q, View 
                                     View probabilities) {
   for_narrow_head(q.dtype, n.d, [&]<class T, int D>() {
     constexpr int tile = tile_rows<D>;
-    const dim3 blocks(static_cast<unsigned>(blocks_of(n.s, block_rows) * n.matrices),
-                      static_cast<unsigned>(blocks_of(n.s, tile)));
+    const Grid blocks{blocks_of(n.s, block_rows) * n.matrices, blocks_of(n.s, tile)};
     launch({"attention_forward (probabilities)", queue, blocks, dim3(threads),
             (block_rows + tile) * pitch<D> * sizeof(T)},
            write_probabilities<T, D>, n, Strided<const T>{q}, Strided<const T>{k}, lse.f32(),

@@ -97,10 +97,9 @@ void add_column_sums(const char* name, Queue queue, const Values& values, argume
   const auto one = static_cast<std::size_t>(pieces * n.columns);
   const Scratch<float> sums(queue, b == nullptr ? one : 2 * one);
   float* const sums_b = b == nullptr ? nullptr : sums.data() + one;
-  launch({name, queue, dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(pieces)),
-          dim3(column_lanes, column_warps)},
+  launch({name, queue, Grid{tiles, pieces}, dim3(column_lanes, column_warps)},
          sum_pieces<size, Values>, values, n.rows, n.columns, rows_per_piece, sums.data(), sums_b);
-  const dim3 blocks(static_cast<unsigned>(groups_of(column_lanes, n.columns)));
+  const Grid blocks{groups_of(column_lanes, n.columns)};
   launch({name, queue, blocks, dim3(column_lanes, column_adders)}, add_pieces<T>, sums.data(),
          pieces, n.columns, a);
   if (b != nullptr)

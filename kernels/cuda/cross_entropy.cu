@@ -163,9 +163,8 @@ void cross_entropy_forward(Queue queue, In logits, Indices targets, Out32 losses
   const auto n = arguments::cross_entropy_forward(logits, targets, losses, lse);
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"cross_entropy_forward", queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)},
-           forward_kernel<T>, data_of<T>(logits), targets.i32(), losses.f32(), lse.f32(),
-           static_cast<int>(n.columns));
+    launch({"cross_entropy_forward", queue, Grid{n.rows}, dim3(threads)}, forward_kernel<T>,
+           data_of<T>(logits), targets.i32(), losses.f32(), lse.f32(), static_cast<int>(n.columns));
   });
 }
 
@@ -175,16 +174,14 @@ void cross_entropy_part_forward(Queue queue, In logits, Indices targets, Vocabul
   const auto n = arguments::cross_entropy_part_forward(logits, targets, part, statistics);
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)},
-           part_forward_kernel<T>, data_of<T>(logits), targets.i32(), statistics.f32(), part,
-           static_cast<int>(n.columns));
+    launch({name, queue, Grid{n.rows}, dim3(threads)}, part_forward_kernel<T>, data_of<T>(logits),
+           targets.i32(), statistics.f32(), part, static_cast<int>(n.columns));
   });
 }
 
 void cross_entropy_merge(Queue queue, In32 statistics, Out32 losses, Out32 lse) {
   const auto n = arguments::cross_entropy_merge(statistics, losses, lse);
-  launch({"cross_entropy_merge", queue, dim3(static_cast<unsigned>(groups_of(threads, n.columns))),
-          dim3(threads)},
+  launch({"cross_entropy_merge", queue, Grid{groups_of(threads, n.columns)}, dim3(threads)},
          merge_kernel, statistics.f32(), losses.f32(), lse.f32(), n);
 }
 
@@ -193,9 +190,8 @@ void backward(const char* name, Queue queue, In logits, Indices targets, Vocabul
   want_one_type(name, {{"logits", logits}, {"dlogits", dlogits}});
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)}, backward_kernel<T>,
-           data_of<T>(logits), targets.i32(), lse.f32(), scale, data_of<T>(dlogits), part,
-           static_cast<int>(n.columns));
+    launch({name, queue, Grid{n.rows}, dim3(threads)}, backward_kernel<T>, data_of<T>(logits),
+           targets.i32(), lse.f32(), scale, data_of<T>(dlogits), part, static_cast<int>(n.columns));
   });
 }
 

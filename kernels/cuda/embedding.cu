@@ -140,9 +140,8 @@ void forward(const char* name, Queue queue, Indices tokens, In tokens_table, In 
                 {{"tokens_table", tokens_table}, {"positions_table", positions_table}, {"x", x}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, dim3(static_cast<unsigned>(problem.n.rows)), dim3(threads)},
-           forward_kernel<T>, tokens.i32(), data_of<T>(tokens_table), data_of<T>(positions_table),
-           data_of<T>(x), problem);
+    launch({name, queue, Grid{problem.n.rows}, dim3(threads)}, forward_kernel<T>, tokens.i32(),
+           data_of<T>(tokens_table), data_of<T>(positions_table), data_of<T>(x), problem);
   });
 }
 
@@ -155,8 +154,8 @@ void backward(const char* name, Queue queue, Indices tokens, In dx, InOut dtoken
   const auto rows = static_cast<std::size_t>(n.rows);
   const Scratch<std::uint32_t> keys(queue, 2 * rows);
   const Scratch<std::int32_t> numbers(queue, 2 * rows);
-  launch({name, queue, dim3(static_cast<unsigned>(groups_of(threads, n.rows))), dim3(threads)},
-         keys_kernel, tokens.i32(), problem, keys.data(), numbers.data());
+  launch({name, queue, Grid{groups_of(threads, n.rows)}, dim3(threads)}, keys_kernel, tokens.i32(),
+         problem, keys.data(), numbers.data());
 
   const int bits = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(problem.part.count)));
   const auto sort = [&](void* storage, std::size_t& bytes) {
@@ -171,12 +170,11 @@ void backward(const char* name, Queue queue, Indices tokens, In dx, InOut dtoken
 
   with_type_of(dx.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, dim3(static_cast<unsigned>(n.rows)), dim3(threads)}, tokens_kernel<T>,
-           keys.data() + rows, numbers.data() + rows, data_of<T>(dx), data_of<T>(dtokens_table),
-           problem);
+    launch({name, queue, Grid{n.rows}, dim3(threads)}, tokens_kernel<T>, keys.data() + rows,
+           numbers.data() + rows, data_of<T>(dx), data_of<T>(dtokens_table), problem);
     if (dpositions_table)
-      launch({name, queue, dim3(static_cast<unsigned>(n.s)), dim3(threads)}, positions_kernel<T>,
-             data_of<T>(dx), data_of<T>(dpositions_table), n);
+      launch({name, queue, Grid{n.s}, dim3(threads)}, positions_kernel<T>, data_of<T>(dx),
+             data_of<T>(dpositions_table), n);
   });
 }
 

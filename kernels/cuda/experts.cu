@@ -113,15 +113,11 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x == 0) dweights[blockIdx.x] = sum;
 }
 
-dim3 blocks_of(std::int64_t count) {
-  return dim3(static_cast<unsigned>(count));
-}
-
 void router_forward(Queue queue, In logits, Out32 probabilities, OutIndices experts, Out32 gaps) {
   const auto n = arguments::router_forward(logits, probabilities, experts, gaps);
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"router_forward", queue, blocks_of(groups_of(threads, n.rows)), dim3(threads)},
+    launch({"router_forward", queue, Grid{groups_of(threads, n.rows)}, dim3(threads)},
            router_kernel<T>, data_of<T>(logits), probabilities.f32(), experts.i32(), gaps.f32(), n);
   });
 }
@@ -131,7 +127,7 @@ void router_backward(Queue queue, In32 probabilities, Indices experts, In32 dwei
   const auto n = arguments::router_backward(probabilities, experts, dweights, balance, dlogits);
   with_type_of(dlogits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"router_backward", queue, blocks_of(groups_of(threads, n.rows)), dim3(threads)},
+    launch({"router_backward", queue, Grid{groups_of(threads, n.rows)}, dim3(threads)},
            router_backward_kernel<T>, probabilities.f32(), experts.i32(), dweights.f32(),
            balance.f32(), data_of<T>(dlogits), n);
   });
@@ -141,8 +137,8 @@ void gather_rows(Queue queue, In x, Indices rows, Out y) {
   const auto n = arguments::gather_rows(x, rows, y);
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"gather_rows", queue, blocks_of(n.slots), dim3(threads)}, gather_kernel<T>,
-           data_of<T>(x), rows.i32(), data_of<T>(y), n);
+    launch({"gather_rows", queue, Grid{n.slots}, dim3(threads)}, gather_kernel<T>, data_of<T>(x),
+           rows.i32(), data_of<T>(y), n);
   });
 }
 
@@ -150,9 +146,9 @@ void combine_rows(Queue queue, In x, Indices slots, In32 probabilities, Indices 
   const auto n = arguments::combine_rows(x, slots, probabilities, experts, y);
   with_type_of(y.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"combine_rows", queue, blocks_of(n.rows), dim3(threads)}, combine_kernel<T>,
-           data_of<T>(x), slots.i32(), n.experts == 0 ? nullptr : probabilities.f32(),
-           experts.i32(), data_of<T>(y), n);
+    launch({"combine_rows", queue, Grid{n.rows}, dim3(threads)}, combine_kernel<T>, data_of<T>(x),
+           slots.i32(), n.experts == 0 ? nullptr : probabilities.f32(), experts.i32(),
+           data_of<T>(y), n);
   });
 }
 
@@ -162,7 +158,7 @@ void combine_rows_backward(Queue queue, In dy, In x, Indices slots, In32 probabi
       arguments::combine_rows_backward(dy, x, slots, probabilities, experts, dx, dweights);
   with_type_of(dy.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"combine_rows_backward", queue, blocks_of(n.rows * n.k), dim3(threads)},
+    launch({"combine_rows_backward", queue, Grid{n.rows * n.k}, dim3(threads)},
            combine_backward_kernel<T>, data_of<T>(dy), data_of<T>(x), slots.i32(),
            probabilities.f32(), experts.i32(), data_of<T>(dx), dweights.f32(), n);
   });

@@ -201,9 +201,9 @@ void layernorm_forward(Queue queue, In x, In gain, In bias, Out y, Out32 mean, O
   want_one_type(name, {{"x", x}, {"gain", gain}, {"bias", bias}, {"y", y}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, dim3(static_cast<unsigned>(n.rows)), threads_for<T>(n.columns)},
-           forward_kernel<T>, data_of<T>(x), data_of<T>(gain), data_of<T>(bias), data_of<T>(y),
-           mean.f32(), rstd.f32(), static_cast<int>(n.columns));
+    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)}, forward_kernel<T>, data_of<T>(x),
+           data_of<T>(gain), data_of<T>(bias), data_of<T>(y), mean.f32(), rstd.f32(),
+           static_cast<int>(n.columns));
   });
 }
 
@@ -213,9 +213,9 @@ void layernorm_backward_input(Queue queue, In dy, In x, In gain, In32 mean, In32
   want_one_type(name, {{"dy", dy}, {"x", x}, {"gain", gain}, {"dx", dx}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, dim3(static_cast<unsigned>(n.rows)), threads_for<T>(n.columns)},
-           backward_input_kernel<T>, data_of<T>(dy), data_of<T>(x), data_of<T>(gain), mean.f32(),
-           rstd.f32(), data_of<T>(dx), static_cast<int>(n.columns));
+    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)}, backward_input_kernel<T>,
+           data_of<T>(dy), data_of<T>(x), data_of<T>(gain), mean.f32(), rstd.f32(), data_of<T>(dx),
+           static_cast<int>(n.columns));
   });
 }
 

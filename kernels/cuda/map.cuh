@@ -51,7 +51,7 @@ void map(const char* name, Queue queue, F f, std::int64_t rows, std::int64_t col
   constexpr std::int64_t tile = std::int64_t{map_threads} * map_chunks * per_vector<Out>;
   // Alignment may add one chunk to the row.
   const std::int64_t blocks = groups_of(tile, columns + per_vector<Out> - 1);
-  launch({name, queue, dim3(static_cast<unsigned>(rows * blocks)), dim3(map_threads)},
+  launch({name, queue, Grid{rows * blocks}, dim3(map_threads)},
          map_rows<Out, F, std::remove_const_t<In>...>, f, columns, blocks, out,
          Rows<const In>{in.data, in.stride}...);
 }

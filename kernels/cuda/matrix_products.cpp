@@ -204,7 +204,7 @@ cublasLtMatmulHeuristicResult_t MatrixProducts::algorithm(const Key& key, const 
   LOCKSTEP_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle_, call.operation.get(), first.get(),
                                                  second.get(), to.get(), to.get(), preference.get(),
                                                  1, &result, &found));
-  if (found == 0)
+  if (found == 0 || result.state != CUBLAS_STATUS_SUCCESS)
     throw GpuError(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}",
                                std::get<0>(key), std::get<2>(key), std::get<1>(key),
                                name_of(std::get<DType>(key))));

@@ -48,9 +48,8 @@ void adamw(Queue queue, InOut parameter, In gradient, InOut32 momentum, InOut32 
     with_type_of(gradient.dtype, [&](auto gradient_type) {
       using P = Pointee<decltype(parameter_type)>;
       using G = Pointee<decltype(gradient_type)>;
-      launch({"adamw", queue, dim3(static_cast<unsigned>(blocks)), dim3(threads)},
-             adamw_kernel<P, G>, factors, n, data_of<P>(parameter), data_of<G>(gradient),
-             momentum.f32(), variance.f32());
+      launch({"adamw", queue, Grid{blocks}, dim3(threads)}, adamw_kernel<P, G>, factors, n,
+             data_of<P>(parameter), data_of<G>(gradient), momentum.f32(), variance.f32());
     });
   });
 }

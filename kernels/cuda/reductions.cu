@@ -78,10 +78,10 @@ double sum_of(const char* name, Queue queue, View x, F f) {
   const Scratch<double> sums(queue, static_cast<std::size_t>(blocks));
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, dim3(static_cast<unsigned>(blocks)), dim3(threads)}, sum_blocks<T, F>, f,
-           data_of<T>(x), n, sums.data());
+    launch({name, queue, Grid{blocks}, dim3(threads)}, sum_blocks<T, F>, f, data_of<T>(x), n,
+           sums.data());
   });
-  launch({name, queue, dim3(1), dim3(threads)}, add_blocks, sums.data(), static_cast<int>(blocks));
+  launch({name, queue, Grid{1}, dim3(threads)}, add_blocks, sums.data(), static_cast<int>(blocks));
   double result = 0.0;
   LOCKSTEP_CUDA(cudaMemcpyAsync(&result, sums.data(), sizeof result, cudaMemcpyDeviceToHost,
                                 stream_of(queue)));

@@ -61,7 +61,7 @@ struct OnDevice : Scratch<T> {
 std::vector<float> mma(DType dtype, const Words& a, const Words& b, const std::vector<float>& c) {
   const OnDevice<std::uint16_t> left(a), right(b);
   const OnDevice<float> sums(c);
-  launch({"mma", {}, dim3(1), dim3(32)}, dtype == DType::bf16 ? product<Bf16> : product<F16>,
+  launch({"mma", {}, Grid{1}, dim3(32)}, dtype == DType::bf16 ? product<Bf16> : product<F16>,
          left.data(), right.data(), sums.data());
   return sums.back(c.size());
 }
@@ -69,7 +69,7 @@ std::vector<float> mma(DType dtype, const Words& a, const Words& b, const std::v
 std::vector<std::uint32_t> ldmatrix(const Words& matrices, bool transposed) {
   const OnDevice<std::uint16_t> from(matrices);
   const OnDevice<std::uint32_t> to(std::vector<std::uint32_t>(128));
-  launch({"ldmatrix", {}, dim3(1), dim3(32), 512},
+  launch({"ldmatrix", {}, Grid{1}, dim3(32), 512},
          transposed ? load_matrices<true> : load_matrices<false>, from.data(), to.data());
   return to.back(128);
 }

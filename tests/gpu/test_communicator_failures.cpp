@@ -53,6 +53,29 @@ TEST_CASE("aborting a communicator frees a queue that is stuck in it") {
   });
 }
 
+TEST_CASE("a group that is open during an abort is ended, so that the thread can go on") {
+  if (gpus() < 2) return;
+  on_ranks(2, [](const Rank& rank) {
+    const auto other = rank.world.split(0, rank.index);
+    const View data = on_gpu(rank, values(rank.index, 10, 0));
+    rank.world.begin_group();
+    std::thread watch{[&] { rank.world.abort("a test"); }};
+    while (!rank.world.error()) std::this_thread::yield();
+    CHECK_THROWS_AS(rank.world.send(rank.queue, data, 1 - rank.index), std::runtime_error);
+    try {
+      rank.world.end_group();
+    } catch (const std::runtime_error&) {
+    }
+    watch.join();
+    // In an open group, this all-reduce would never be submitted.
+    other->all_reduce(rank.queue, data);
+    Values sum = values(0, 10, 0);
+    const Values second = values(1, 10, 0);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
+    CHECK(from_gpu(rank, data) == sum);
+  });
+}
+
 TEST_CASE("abort while operations are being issued") {
   for (int trial = 0; trial < 30; ++trial)
     on_ranks(1, [&](const Rank& rank) {

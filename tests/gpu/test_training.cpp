@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <random>
 
@@ -161,6 +162,16 @@ std::string check_collectives(Rank& rank, std::int64_t n, DType dtype, unsigned 
 }
 
 }  // namespace
+
+TEST_CASE("CUDA is told to load kernels at the start, and to use more hardware queues") {
+  gpu_library();
+  const auto setting = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string{value != nullptr ? value : ""};
+  };
+  CHECK(setting("CUDA_MODULE_LOADING") == "EAGER");
+  CHECK(setting("CUDA_DEVICE_MAX_CONNECTIONS") == "32");
+}
 
 TEST_CASE("collectives and messages between GPUs: by device copies, by NCCL, by rings over NCCL") {
   for (const int ranks : {1, 2, 3, 4}) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 
@@ -21,7 +22,9 @@ NcclWatchdog::NcclWatchdog(const Transport& control, Gpu& gpu, double patience_s
       gpu_(gpu),
       patience_seconds_(patience_seconds),
       last_progress_(steady_nanoseconds()),
-      thread_([this] { work(); }) {}
+      last_look_(last_progress_),
+      thread_([this] { work(); }),
+      second_([this] { watch_the_watch(); }) {}
 
 NcclWatchdog::~NcclWatchdog() {
   {
@@ -30,6 +33,7 @@ NcclWatchdog::~NcclWatchdog() {
   }
   wake_.notify_all();
   thread_.join();
+  second_.join();
 }
 
 void NcclWatchdog::add(GpuCommunicator& communicator) {
@@ -57,8 +61,24 @@ void NcclWatchdog::work() {
     try {
       look();
     } catch (const std::exception& error) {
-      return give_up(error.what());
+      give_up(error.what());
+      over = true;
     }
+    const std::lock_guard lock{mutex_};
+    last_look_ = steady_nanoseconds();
+    ended_ = over;
+  }
+  wake_.notify_all();
+}
+
+void NcclWatchdog::watch_the_watch() {
+  std::unique_lock lock{mutex_};
+  while (!wake_.wait_for(lock, interval, [&] { return ended_; })) {
+    if (static_cast<double>(steady_nanoseconds() - last_look_) * 1e-9 <= patience_seconds_)
+      continue;
+    lock.unlock();
+    return give_up(fmt::format("rank {}: the GPU's driver or NCCL has not answered for {:g} s",
+                               control_.rank(), patience_seconds_));
   }
 }
 
@@ -82,11 +102,21 @@ void NcclWatchdog::look_for_errors() {
 // The completion of any operation counts as progress, because a receive that was posted early may
 // legitimately wait for a long time.
 void NcclWatchdog::look_for_progress() {
-  std::lock_guard lock{mutex_};
+  std::vector<MarkPtr> expected;
+  {
+    const std::lock_guard lock{mutex_};
+    expected = expected_;
+  }
+  // Without the lock: the driver may not answer, and expect() and check() must go on.
+  std::vector<const Mark*> passed;
+  for (const MarkPtr& mark : expected)
+    if (gpu_.passed(*mark)) passed.push_back(mark.get());
+  const std::lock_guard lock{mutex_};
+  std::erase_if(expected_, [&](const MarkPtr& mark) {
+    return std::ranges::find(passed, mark.get()) != passed.end();
+  });
   const std::int64_t now = steady_nanoseconds();
-  if (std::erase_if(expected_, [&](const MarkPtr& mark) { return gpu_.passed(*mark); }) > 0 ||
-      expected_.empty())
-    last_progress_ = now;
+  if (!passed.empty() || expected_.empty()) last_progress_ = now;
   if (static_cast<double>(now - last_progress_) * 1e-9 > patience_seconds_)
     throw RunError(fmt::format(
         "rank {} has waited {:g} s for its GPU, which waits for NCCL: a rank that it exchanges "
@@ -100,6 +130,7 @@ void NcclWatchdog::give_up(const std::string& why) {
   std::vector<GpuCommunicator*> watched;
   {
     std::lock_guard lock{mutex_};
+    if (!failure_.empty()) return;
     failure_ = why;
     watched = watched_;
   }

@@ -16,7 +16,9 @@ namespace lockstep {
 /// failed, or NCCL reports an error, or no operation has completed for `patience_seconds`, the
 /// watchdog aborts all communicators (ncclCommAbort). Blocked threads then continue, and check()
 /// throws an error with the cause. The failure is recorded before the first abort, so that a thread
-/// whose NCCL call fails because of the abort finds the cause in check().
+/// whose NCCL call fails because of the abort finds the cause in check(). A second thread does the
+/// same if the first one does not return from a call of the GPU's driver or of NCCL for
+/// `patience_seconds`; it only looks at the time.
 class NcclWatchdog {
  public:
   /// `control` and `gpu` must outlive the watchdog.
@@ -37,6 +39,7 @@ class NcclWatchdog {
 
  private:
   void work();
+  void watch_the_watch();
   /// Looks for problems once, and throws RunError for the first one.
   void look();
   void look_for_progress();
@@ -50,9 +53,12 @@ class NcclWatchdog {
   std::vector<GpuCommunicator*> watched_;
   std::vector<MarkPtr> expected_;
   std::int64_t last_progress_;  ///< in steady-clock nanoseconds
+  std::int64_t last_look_;      ///< when work() last came back from looking
   std::string failure_;
   bool stop_ = false;
+  bool ended_ = false;  ///< work() has returned
   std::thread thread_;
+  std::thread second_;
 };
 
 }  // namespace lockstep
