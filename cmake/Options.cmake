@@ -3,7 +3,7 @@
 add_library(lockstep_options INTERFACE)
 target_include_directories(lockstep_options INTERFACE ${CMAKE_SOURCE_DIR})
 set(flags
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror>
   -Wno-missing-field-initializers  # designated initializers leave the other members at their defaults, on purpose
   -Wno-restrict  # GCC 12 reports overlaps in std::string additions that do not exist (GCC bug 105651)
   # Products and sums are fused only if the code says so, so results are bitwise identical wherever the compiler splits
