@@ -43,7 +43,7 @@ foreach(name bench_good bench_bad lockstep_bench_table lockstep_measure)
   add_custom_target(${name}
     COMMAND install -D ${CMAKE_SOURCE_DIR}/bench ${CMAKE_BINARY_DIR}/tests/bench/${name})
 endforeach()
-add_custom_target(exercise_answers)
+add_custom_target(lockstep_everything)
 add_custom_target(lockstep_bench DEPENDS bench_good bench_bad lockstep_bench_table)
 enable_testing()
 add_test(NAME good COMMAND sh -c "[ -z $LOCKSTEP_TEST_DURATIONS ] || echo '1.500000 s: adds up'")

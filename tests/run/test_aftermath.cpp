@@ -52,6 +52,14 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 
 }  // namespace
 
+TEST_CASE("what mpirun says about itself on a busy machine is not shown") {
+  const Output output = output_of(
+      2, {"[a:4824] plm:rsh: Warning: setpgid(4840,4840) failed in parent with errno=Permission "
+          "denied(13)",
+          "[a:4824] another warning"});
+  CHECK(output.at_once == "[a:4824] another warning\n");
+}
+
 TEST_CASE("a message is one line and survives a round trip") {
   const RankMessage report{Kind::failure, 17, "a-host", "deadlock\n  rank 1 waits\t\"µ\""};
   const auto copy = RankMessage::from_line(line_of(report.kind, 17, report.host, report.text));

@@ -68,6 +68,8 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
   // Once a rank has ended, other ranks' libraries report lost connections: "[host:1234] ...".
   if (failed_ && (text.empty() || text.front() == '[')) return {};
   if (text.starts_with("mpirun: abort is already in progress")) return {};
+  // On a busy machine, ssh may have started before mpirun put it into a process group.
+  if (text.find("plm:rsh: Warning: setpgid") != std::string::npos) return {};
   return text;
 }
 
