@@ -41,23 +41,24 @@ int most_held(const Schedule& schedule, int rank) {
   return std::min(v * schedule.microbatches, (v - 1) * p + 2 * (p - 1 - rank) + 1);
 }
 
-std::string draw_chunks(const Schedule& schedule, const Simulation& simulation) {
+Picture draw_chunks(const Schedule& schedule, const Simulation& simulation) {
   std::vector<Row> rows;
   for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {
-    Row row{fmt::format("rank {}", rank), {}};
+    Row row{fmt::format("rank {}", rank), {}, static_cast<int>(rank)};
     for (std::size_t i = 0; i < schedule.actions[rank].size(); ++i) {
       const Action& each = schedule.actions[rank][i];
       const char name = each.stage < schedule.ranks ? letter(each.op)
                         : each.op == Op::forward    ? 'f'
                                                     : 'b';
       row.blocks.push_back({simulation.actions[rank][i].start, simulation.actions[rank][i].end,
-                            fmt::format("{}{}", name, each.microbatch)});
+                            fmt::format("{}{}", name, each.microbatch), category(each.op),
+                            each.stage, each.microbatch});
     }
     rows.push_back(std::move(row));
   }
-  std::string lines = draw(rows);
-  while (lines.ends_with('\n')) lines.pop_back();
-  return lines;
+  Picture picture = draw(rows);
+  while (picture.text.ends_with('\n')) picture.text.pop_back();
+  return picture;
 }
 
 /// The order in which each microbatch goes through all chunks before the next one starts.
@@ -199,15 +200,16 @@ void check_one(Check& check, int p, int v, int m, const StageTimes& times) {
   if (simulation.makespan > shortest)
     throw Wrong{fmt::format("{}, T_F = {}, T_B = {}: the step takes {}, and could take {}{}\n\n{}",
                             what, times.forward, times.backward, simulation.makespan, shortest,
-                            capitals, draw_chunks(schedule, simulation)),
+                            capitals, draw_chunks(schedule, simulation).text),
                 diagnose_length(schedule, simulation)};
   for (int rank = 0; rank < p; ++rank)
     if (const int held = peak_live_microbatches(schedule, rank), most = most_held(schedule, rank);
         held > most)
-      throw Wrong{fmt::format("{}: rank {} holds the activations of {} passes at a time, and may "
-                              "hold those of {}{}\n\n{}",
-                              what, rank, held, most, capitals, draw_chunks(schedule, simulation)),
-                  diagnose_memory(schedule, rank)};
+      throw Wrong{
+          fmt::format("{}: rank {} holds the activations of {} passes at a time, and may "
+                      "hold those of {}{}\n\n{}",
+                      what, rank, held, most, capitals, draw_chunks(schedule, simulation).text),
+          diagnose_memory(schedule, rank)};
   if (p == 4 && v == 2 && m == 4 && times.forward == 1 && times.backward == 2)
     check.show(
         fmt::format("Your schedule for 4 ranks with 2 chunks each, and 4 microbatches; small "

@@ -31,13 +31,16 @@ Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
   Outcome all;
   Picoseconds end = 0;
   for (RankOutcome& each : ranks_.run(what, mesh, body, diagnosis)) {
-    const std::string name = fmt::format("rank {}", all.results.size());
+    const int rank = static_cast<int>(all.results.size());
+    const std::string name = fmt::format("rank {}", rank);
     all.results.push_back(std::move(each.result));
     all.bytes_sent.push_back(each.bytes_sent);
     all.peak_bytes.push_back(each.peak_bytes);
     end = std::max(end, each.end);
-    if (!each.computed.blocks.empty()) all.rows.push_back({name, std::move(each.computed.blocks)});
-    if (!each.sent.blocks.empty()) all.rows.push_back({name + " to", std::move(each.sent.blocks)});
+    if (!each.computed.blocks.empty())
+      all.rows.push_back({name, std::move(each.computed.blocks), rank});
+    if (!each.sent.blocks.empty())
+      all.rows.push_back({name + " to", std::move(each.sent.blocks), rank, /*sends=*/true});
   }
   all.microseconds = static_cast<double>(end) * 1e-6;
   return all;

@@ -88,18 +88,19 @@ class Check {
 
   /// Shows `picture` after the answer has turned out right, below `caption`, which says what to see
   /// there.
-  void show(std::string caption, std::string picture) {
+  void show(std::string caption, Picture picture) {
     caption_ = std::move(caption);
     picture_ = std::move(picture);
   }
   const std::string& caption() const { return caption_; }
-  const std::string& picture() const { return picture_; }
+  const Picture& picture() const { return picture_; }
 
  private:
   Ranks& ranks_;
   std::mt19937_64 random_;
   int cases_ = 0;
-  std::string caption_, picture_;
+  std::string caption_;
+  Picture picture_;
 };
 
 /// Returns "1, 2, 3", or the first few numbers and "..." if there are many.

@@ -27,7 +27,8 @@ struct Verdict {
   std::string text;
 };
 
-Verdict verdict_of(Ranks& ranks, std::uint64_t seed) {
+/// `trace` is the folder for the trace of the run that the check shows; "" if it is not wanted.
+Verdict verdict_of(Ranks& ranks, std::uint64_t seed, const std::string& trace) {
   Check trial{ranks, seed};
   try {
     check(trial);
@@ -38,18 +39,19 @@ Verdict verdict_of(Ranks& ranks, std::uint64_t seed) {
                                     wrong.why, seed)};
   }
   std::string text = fmt::format("{} are right. {}", count_of(trial.cases(), "case"), learned);
-  if (!trial.picture().empty())
-    text += fmt::format("\n\n{}\n\n{}", trial.caption(), trial.picture());
+  if (!trial.picture().text.empty())
+    text += fmt::format("\n\n{}\n\n{}", trial.caption(), trial.picture().text);
+  if (!trace.empty()) write_trace(trial.picture(), "exercise", trace);
   return {0, text};
 }
 
 #ifdef LOCKSTEP_HAS_MPI
 /// Runs the check in one of the processes that mpirun has started. All come to the same verdict,
 /// except if a body fails; the process that started them prints it once.
-int run_process(std::uint64_t seed, const std::string& device) {
+int run_process(std::uint64_t seed, const std::string& device, const std::string& trace) {
   const std::unique_ptr<Ranks> ranks = mpi_ranks(device);
-  const Verdict verdict = verdict_of(*ranks, seed);
   const int id = mpi_rank_from_environment();
+  const Verdict verdict = verdict_of(*ranks, seed, id == 0 ? trace : "");
   if (verdict.code == 0) {
     if (id == 0) fmt::print("{}\n", verdict.text);
     return 0;
@@ -72,7 +74,7 @@ int main(int argc, char** argv) {
   std::uint64_t seed = std::random_device{}();
   [[maybe_unused]] bool seed_given = false;
   bool mpi = false;
-  std::string device = "cpu";
+  std::string device = "cpu", trace;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     if (flag == "--seed" && !value.empty()) {
@@ -84,16 +86,19 @@ int main(int argc, char** argv) {
     } else if (flag == "--device" && (value == "cpu" || value == "cuda")) {
       device = value;
       ++i;
+    } else if (flag == "--trace" && !value.empty()) {
+      trace = argv[++i];
     } else {
       fmt::print(stderr,
-                 "unknown flag '{}'; there are --seed N, --launch threads|mpi, --device cpu|cuda\n",
+                 "unknown flag '{}'; there are --seed N, --launch threads|mpi, --device cpu|cuda, "
+                 "--trace DIR\n",
                  flag);
       return 2;
     }
   }
   try {
 #ifdef LOCKSTEP_HAS_MPI
-    if (mpi && under_mpi()) return run_process(seed, device);
+    if (mpi && under_mpi()) return run_process(seed, device, trace);
     if (mpi) {
       // All processes need the same random numbers.
       std::string text = std::to_string(seed), name = "--seed";
@@ -109,7 +114,7 @@ int main(int argc, char** argv) {
 #endif
     if (mpi) throw UsageError("--launch mpi: Lockstep was built without MPI");
     const std::unique_ptr<Ranks> ranks = thread_ranks(device);
-    const Verdict verdict = verdict_of(*ranks, seed);
+    const Verdict verdict = verdict_of(*ranks, seed, trace);
     fmt::print("{}\n", verdict.text);
     return verdict.code;
   } catch (const UsageError& error) {
