@@ -44,7 +44,7 @@ std::string diagnose_fault(const std::string& fault) {
          "every stage.";
 }
 
-std::string diagnose_length(const Schedule& schedule, const Simulation& simulation) {
+std::string diagnose_length(const Schedule& schedule, const StageTimes& times) {
   const auto& rows = schedule.actions;
   for (std::size_t stage = 0; stage + 1 < rows.size(); ++stage)
     for (const Op op : {Op::forward, Op::backward})
@@ -64,13 +64,10 @@ std::string diagnose_length(const Schedule& schedule, const Simulation& simulati
     return "The stages work on one microbatch at a time, so only one rank works at any moment. "
            "While a microbatch is on its way through the other stages, a stage can run the forward "
            "pass of the next one.";
-  if (const auto wait = first_needless_wait(schedule, simulation))
-    return fmt::format(
-        "Stage {} is idle until {}, because it waits for the input of {}, although it could run {} "
-        "from {} on. A stage should not wait for a gradient while it has forward passes to run: "
-        "the stages behind it need them.",
-        wait->rank, wait->until, name_of(schedule, wait->rank, wait->waits_for),
-        name_of(schedule, wait->rank, wait->could_run), wait->from);
+  if (const auto wait = find_needless_wait(schedule, times))
+    return describe(schedule, *wait) +
+           " A stage should not wait for a gradient while it has forward passes to run: the stages "
+           "behind it need them.";
   return "A stage is idle while it could work.";
 }
 
@@ -99,7 +96,7 @@ void check_one(Check& check, int p, int m, const StageTimes& times) {
     throw Wrong{fmt::format("{}, T_F = {}, T_B = {}: the step takes {}, and could take {}\n\n{}",
                             what, times.forward, times.backward, simulation.makespan, shortest,
                             picture(schedule, simulation)),
-                diagnose_length(schedule, simulation)};
+                diagnose_length(schedule, times)};
   if (p == 4 && m == 4 && times.forward == 1 && times.backward == 2)
     check.show(fmt::format("Your schedule for 4 stages and 4 microbatches, with backward passes "
                            "that take twice as long as forward passes. The dots are the bubble: "

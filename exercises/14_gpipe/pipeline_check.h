@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
 
+#include "core/base/error.h"
 #include "core/pipeline/simulator.h"
 #include "exercises/frame/picture.h"
 
@@ -51,12 +53,16 @@ struct NeedlessWait {
   int rank = 0;
   Action waits_for, could_run;
   Picoseconds from = 0, until = 0;
+  /// How long the step takes if only this action is moved there, if that makes it shorter.
+  std::optional<Picoseconds> step_would_take{};
 };
 
-/// Returns the earliest needless wait, among those for which `counts` returns true.
-inline std::optional<NeedlessWait> first_needless_wait(
-    const Schedule& schedule, const Simulation& simulation,
+/// Returns the earliest needless wait that makes the step longer on its own, or else the earliest
+/// one, among those for which `counts` returns true.
+inline std::optional<NeedlessWait> find_needless_wait(
+    const Schedule& schedule, const StageTimes& units,
     const std::function<bool(const NeedlessWait&)>& counts = [](const auto&) { return true; }) {
+  const Simulation simulation = simulate_units(schedule, units);
   std::map<std::tuple<bool, int, int>, Picoseconds>
       ends;  // (forward?, stage, microbatch): W has none
   for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank)
@@ -74,23 +80,56 @@ inline std::optional<NeedlessWait> first_needless_wait(
     return std::max(end(true, action.stage), end(false, action.stage + 1));
   };
 
+  const auto step_with = [&](std::size_t rank, std::size_t at, std::size_t later) {
+    Schedule moved = schedule;
+    auto row = moved.actions[rank].begin();
+    std::rotate(row + static_cast<std::ptrdiff_t>(at), row + static_cast<std::ptrdiff_t>(later),
+                row + static_cast<std::ptrdiff_t>(later) + 1);
+    try {
+      return simulate_units(moved, units).makespan;
+    } catch (const ScheduleError&) {  // a deadlock
+      return simulation.makespan;
+    }
+  };
+
   std::optional<NeedlessWait> found;
+  const auto is_better = [&](const NeedlessWait& wait) {
+    if (!found) return true;
+    if (wait.step_would_take.has_value() != found->step_would_take.has_value())
+      return wait.step_would_take.has_value();
+    return wait.from < found->from;
+  };
   for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {
     const auto& row = schedule.actions[rank];
     for (std::size_t i = 0; i < row.size(); ++i) {
       const Picoseconds from = i == 0 ? 0 : simulation.actions[rank][i - 1].end;
       const Picoseconds until = simulation.actions[rank][i].start;
-      if (from == until || (found && found->from <= from)) continue;
+      if (from == until) continue;
       for (std::size_t later = i + 1; later < row.size(); ++later) {
-        const Picoseconds start = std::max(from, ready(row[later]));
-        const NeedlessWait wait{static_cast<int>(rank), row[i], row[later], start, until};
-        if (start >= until || !counts(wait)) continue;
-        found = wait;
+        NeedlessWait wait{static_cast<int>(rank), row[i], row[later],
+                          std::max(from, ready(row[later])), until};
+        if (wait.from >= until || !counts(wait)) continue;
+        if (const Picoseconds length = step_with(rank, i, later); length < simulation.makespan)
+          wait.step_would_take = length;
+        if (is_better(wait)) found = wait;
         break;
       }
     }
   }
   return found;
+}
+
+/// Says what a rank, or a stage, could have done instead of waiting.
+inline std::string describe(const Schedule& schedule, const NeedlessWait& wait) {
+  const std::string could_run = name_of(schedule, wait.rank, wait.could_run);
+  return fmt::format(
+      "{} {} is idle until {}, because it waits for the input of {}, although it could run {} from "
+      "{} on.{}",
+      schedule.stages > schedule.ranks ? "Rank" : "Stage", wait.rank, wait.until,
+      name_of(schedule, wait.rank, wait.waits_for), could_run, wait.from,
+      wait.step_would_take
+          ? fmt::format(" With {} there, the step would take {}.", could_run, *wait.step_would_take)
+          : "");
 }
 
 }  // namespace lockstep::exercises

@@ -120,7 +120,7 @@ std::string diagnose_fault(const Schedule& schedule, const std::string& fault) {
   return "Every microbatch needs one forward and, after it, one backward pass on every stage.";
 }
 
-std::string diagnose_length(const Schedule& schedule, const Simulation& simulation) {
+std::string diagnose_length(const Schedule& schedule, const StageTimes& times) {
   const int p = schedule.ranks, v = schedule.stages / p;
   bool one_after_the_other = v > 1 && p > 1;
   for (int rank = 0; rank < p; ++rank)
@@ -132,7 +132,7 @@ std::string diagnose_length(const Schedule& schedule, const Simulation& simulati
            "start: until then, a rank can run other microbatches through the first chunk, p in "
            "all.";
   // A forward pass can't fill a gap if there is no memory for it.
-  const auto wait = first_needless_wait(schedule, simulation, [&](const NeedlessWait& each) {
+  const auto wait = find_needless_wait(schedule, times, [&](const NeedlessWait& each) {
     if (each.could_run.op != Op::forward) return true;
     int held = 0;
     for (const Action& action : schedule.actions[static_cast<std::size_t>(each.rank)]) {
@@ -142,10 +142,7 @@ std::string diagnose_length(const Schedule& schedule, const Simulation& simulati
     return held < most_held(schedule, each.rank);
   });
   if (!wait) return "A rank is idle while it could work.";
-  std::string text = fmt::format(
-      "Rank {} is idle until {}, because it waits for the input of {}, although it could run {} "
-      "from {} on.",
-      wait->rank, wait->until, to_string(wait->waits_for), to_string(wait->could_run), wait->from);
+  std::string text = describe(schedule, *wait);
   if (wait->waits_for.op == Op::backward && wait->could_run.op == Op::forward)
     text += fmt::format(
         " The rank runs {} before its first backward pass, and has memory for {}: a longer "
@@ -201,7 +198,7 @@ void check_one(Check& check, int p, int v, int m, const StageTimes& times) {
     throw Wrong{fmt::format("{}, T_F = {}, T_B = {}: the step takes {}, and could take {}{}\n\n{}",
                             what, times.forward, times.backward, simulation.makespan, shortest,
                             capitals, draw_chunks(schedule, simulation).text),
-                diagnose_length(schedule, simulation)};
+                diagnose_length(schedule, times)};
   for (int rank = 0; rank < p; ++rank)
     if (const int held = peak_live_microbatches(schedule, rank), most = most_held(schedule, rank);
         held > most)
