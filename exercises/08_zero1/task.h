@@ -1,0 +1,34 @@
+#pragma once
+
+#include "exercises/frame/collectives.h"
+#include "exercises/frame/world.h"
+
+namespace lockstep::exercises {
+
+/// Given: updates the parameters, their momentum and their variance in place. Elementwise: all four
+/// spans have the same size.
+void adamw(std::span<float> parameters, std::span<const float> gradients, std::span<float> momentum,
+           std::span<float> variance);
+
+/// What one of N ranks keeps for a model of n parameters. P is the smallest multiple of N that is
+/// at least n. The last P - n numbers of parameters and gradients are padding, which stays 0.
+struct ModelStates {
+  Buffer parameters;  ///< P numbers: all parameters
+  Buffer gradients;   ///< P numbers: those of this rank's samples
+  Buffer momentum;    ///< P / N numbers, for this rank's shard: chunk(parameters, rank, N)
+  Buffer variance;    ///< likewise
+};
+
+/// Returns states of these sizes, all 0. Use world.allocate(), so that the memory is counted.
+ModelStates allocate_states(World& world, std::size_t n);
+
+/// Called on every rank after its backward pass, when all ranks have the same parameters. The sum
+/// of all ranks' gradients is the gradient of the global batch. On return, every rank has all
+/// parameters, updated by one step of AdamW with that gradient; `gradients` may contain anything,
+/// but for the padding.
+///
+/// A rank updates only its own shard. Each rank sends 2 (N - 1)/N · P numbers. No more memory is
+/// needed than what allocate_states() returns.
+void step(World& world, ModelStates& states);
+
+}  // namespace lockstep::exercises
