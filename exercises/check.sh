@@ -1,9 +1,10 @@
 # The verb `check` of the command ../lockstep, which sources this file: shows an exercise, builds the learner's answer,
-# runs its check, and keeps the progress. Writes only to build/, exercises/progress and exercises/*/answer.cpp.
+# runs its check, and keeps the progress. Writes only to build/, exercises/progress and exercises/*/answer.cpp, and with
+# --view to runs/.
 #
 # shellcheck shell=bash disable=SC2154  # the command sets root, build, preset, install and me
 
-exercises() { (shopt -s nullglob; cd "$root/exercises"; printf '%s\n' [0-9][0-9]_*/task.h | sed 's,/.*,,'); }
+exercises() { (shopt -s nullglob; cd "$root/exercises" || exit; printf '%s\n' [0-9][0-9]_*/task.h | sed 's,/.*,,'); }
 is_solved() { grep -qsx "$1" "$root/exercises/progress"; } # EXERCISE
 title_of() { sed -n '1s/^# //p' "$root/exercises/$1/README.md"; } # EXERCISE
 next_exercise() {    # the first that is not solved; nothing if all are
@@ -109,7 +110,8 @@ explain_crash() { # EXERCISE OUTPUT CODE
 
 # Checks one exercise. Returns 0 if it is solved.
 check_one() { # EXERCISE
-  local exercise=$1 number=${1%%_*} folder=exercises/$1 out status=0
+  local exercise=$1 number=${1%%_*} folder=exercises/$1 out status=0 flags=("${check_flags[@]}")
+  [[ -z $check_view ]] || flags+=(--trace "$root/runs/exercise_$exercise")
   say "Exercise $number: $(title_of "$exercise")"
   if cmp -s "$root/$folder/answer.cpp" "$root/$folder/stub.cpp"; then
     say "  read    $folder/README.md"
@@ -121,7 +123,7 @@ check_one() { # EXERCISE
   fi
   build_answer "$exercise" || return 1
   out=$(UBSAN_OPTIONS=print_stacktrace=0 \
-    timeout -k 2 "$check_limit" "$build/exercises/exercise_$exercise" "${check_flags[@]}" 2>&1) || status=$?
+    timeout -k 2 "$check_limit" "$build/exercises/exercise_$exercise" "${flags[@]}" 2>&1) || status=$?
   case $status in
     0)
       say "✓ $out"
@@ -166,9 +168,14 @@ announce_next() {
   if [[ -n $next ]]; then say "  next     $next: $me check"; else say "All exercises are solved."; fi
 }
 
+show_run() { # EXERCISE
+  local run=$root/runs/exercise_$1
+  if [[ -e $run/rank0.json ]]; then verb_view "$run"; else say "  This exercise has no run to show."; fi
+}
+
 verb_check() { # [N|NAME] | list [WORD] | hint [N|NAME] | watch [N|NAME] | reset N|NAME | all
   local what words=() exercise solved=0 count=0
-  check_flags=() check_limit=10
+  check_flags=() check_limit=10 check_view=''
   while (( $# )); do
     case $1 in
       --seed) [[ ${2-} =~ ^[0-9]+$ ]] || refuse "--seed needs a number, not '${2-}'"; check_flags+=(--seed "$2"); shift ;;
@@ -188,6 +195,7 @@ verb_check() { # [N|NAME] | list [WORD] | hint [N|NAME] | watch [N|NAME] | reset
         esac
         shift
         ;;
+      --view) check_view=yes ;;
       -*) refuse "check has no flag '$1'; '$me check --help' lists them" ;;
       *) words+=("$1") ;;
     esac
@@ -223,7 +231,9 @@ verb_check() { # [N|NAME] | list [WORD] | hint [N|NAME] | watch [N|NAME] | reset
     *)
       exercise=$(find_exercise "$what") || exit
       if [[ -z $exercise ]]; then say "All exercises are solved. '$me check N' checks one again."; return; fi
-      check_one "$exercise" && announce_next
+      check_one "$exercise" || return
+      announce_next
+      [[ -z $check_view ]] || show_run "$exercise"
       ;;
   esac
 }

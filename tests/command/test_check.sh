@@ -120,6 +120,9 @@ claim 'the next one is checked' says 'Exercise 02'
 claim 'all are solved' says 'All exercises are solved.'
 lockstep check
 claim 'nothing is left: said' says "All exercises are solved. './lockstep check N' checks one again."
+lockstep check 1 --view
+claim '--view: the run is recorded' says $'--trace\n'"$house/runs/exercise_01_two"
+claim '--view: without a run, says so' says 'This exercise has no run to show.'
 lockstep check all
 claim 'all: exit code 0' ended 0
 claim 'all: counted' says '2 of 2 exercises are solved.'
