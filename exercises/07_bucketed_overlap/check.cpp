@@ -77,7 +77,8 @@ double end_of(const Case& each, const std::vector<Bucket>& buckets) {
 }
 
 std::string diagnose(const Failure& failure) {
-  if (failure.text.find("dropped") != std::string::npos)
+  // Whether a Work is dropped before or after the other ranks notice depends on the threads.
+  if (failure.text.find("dropped") != std::string::npos || failure.waits_for_finished)
     return "A Work was destroyed before anybody waited for it. Keep the Works of all buckets, and "
            "wait for each of them at the end.";
   return "All ranks must start the same all-reduces, with the same sizes, in the same order.";

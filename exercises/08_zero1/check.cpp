@@ -120,8 +120,10 @@ void check_sizes(const Case& each, int rank, const ModelStates& states) {
 }
 
 std::string diagnose(const Failure& failure) {
-  if (failure.text.find("dropped") != std::string::npos)
-    return "A collective returns a Work. Wait for it before you use its result.";
+  // Whether a Work is dropped before or after the other ranks notice depends on the threads.
+  if (failure.text.find("dropped") != std::string::npos || failure.waits_for_finished)
+    return "A rank has gone on while a collective was still going on. A collective returns a Work: "
+           "wait for it before you use its result, and before you return.";
   return "All ranks must call the same collectives, with the same sizes, in the same order.";
 }
 
