@@ -145,11 +145,9 @@ std::string diagnose_mean(const Batch& batch, int r, const std::vector<float>& f
 }
 
 std::string diagnose(const Failure& failure) {
-  // Whether the Work of a rank that does not wait is dropped before or after the others notice
-  // depends on the threads.
-  if (failure.text.find("dropped") != std::string::npos || failure.waits_for_finished)
-    return "A rank has returned while an all-reduce was still going on. A collective is done when "
-           "its Work's wait() returns; before that, the result is not there.";
+  if (failure.waits_for_finished || failure.text.find("dropped") != std::string::npos)
+    return "A rank has gone on before a collective was done, or has run fewer of them than another "
+           "rank. A collective is done when its Work's wait() returns.";
   return "All ranks must call the same collectives, with the same sizes, in the same order.";
 }
 

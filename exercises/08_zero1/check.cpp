@@ -120,25 +120,25 @@ void check_sizes(const Case& each, int rank, const ModelStates& states) {
 }
 
 std::string diagnose(const Failure& failure) {
-  // Whether a Work is dropped before or after the other ranks notice depends on the threads.
-  if (failure.text.find("dropped") != std::string::npos || failure.waits_for_finished)
-    return "A rank has gone on while a collective was still going on. A collective returns a Work: "
-           "wait for it before you use its result, and before you return.";
+  if (failure.waits_for_finished || failure.text.find("dropped") != std::string::npos)
+    return "A rank has gone on before a collective was done, or has run fewer of them than another "
+           "rank. A collective is done when its Work's wait() returns.";
   return "All ranks must call the same collectives, with the same sizes, in the same order.";
 }
 
-/// Why parameter i of rank r is wrong after step k (counted from 1).
+/// Why parameter i of rank r is wrong after step k (counted from 1). Equal means equal: a mistake
+/// often changes a parameter only a little.
 std::string diagnose_parameter(const Case& each, int k, int r, std::size_t i, float found) {
   const int owner = static_cast<int>(i / each.shard());
   // With one rank there is nothing to reduce, and nothing to gather.
   if (each.N > 1) {
-    if (is_close(found, each.after(k, 1, owner)[i]))
+    if (found == each.after(k, 1, owner)[i])
       return "Its owner has updated it with the gradient of its own samples only. The ranks must "
              "first add up their gradients: a reduce-scatter.";
-    if (is_close(found, each.after(k, 1 / static_cast<float>(each.N))[i]))
+    if (found == each.after(k, 1 / static_cast<float>(each.N))[i])
       return "It was updated with the average of the ranks' gradients. Here the sum is the "
              "gradient of the global batch.";
-    if (is_close(found, each.after(k - 1)[i]))
+    if (found == each.after(k - 1)[i])
       return owner == r
                  ? fmt::format("It was not updated, although it is in the shard of rank {} itself.",
                                r)
@@ -146,10 +146,10 @@ std::string diagnose_parameter(const Case& each, int k, int r, std::size_t i, fl
                        "Rank {} still has the old value. Rank {} owns this parameter, and its new "
                        "value must come from there: all-gather the *parameters* after the update.",
                        r, owner);
-    if (is_close(found, each.after(k, 1, r)[i]))
+    if (found == each.after(k, 1, r)[i])
       return "It was updated with the gradient of the rank's own samples only.";
   }
-  if (k > 1 && is_close(found, each.after(k, 1, -1, true)[i]))
+  if (k > 1 && found == each.after(k, 1, -1, true)[i])
     return "It was updated with the momentum and variance of a first step. They must be kept from "
            "one step to the next.";
   return "Reduce-scatter the gradients, update this rank's shard, chunk(..., rank, N), with the "

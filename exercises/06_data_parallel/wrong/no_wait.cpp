@@ -1,4 +1,4 @@
-// diagnosis: is done when its Work's wait() returns
+// diagnosis: done when its Work's wait() returns
 #include "exercises/06_data_parallel/task.h"
 
 namespace lockstep::exercises {
