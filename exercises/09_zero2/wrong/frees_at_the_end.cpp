@@ -1,0 +1,19 @@
+// diagnosis: as with ZeRO-1
+#include "exercises/09_zero2/task.h"
+
+namespace lockstep::exercises {
+
+void backward_pass(World& world, const std::vector<int>& sizes, const Backward& backward,
+                   std::vector<Buffer>& shards) {
+  std::vector<Buffer> all(sizes.size());
+  for (std::size_t layer = sizes.size(); layer-- > 0;) {
+    all[layer] = world.allocate(static_cast<std::size_t>(sizes[layer]));
+    Buffer& whole = all[layer];
+    backward(static_cast<int>(layer), whole);
+    reduce_scatter(world, whole).wait();
+    const std::span<const float> sum = chunk(whole.span(), world.rank(), world.size());
+    for (std::size_t i = 0; i < sum.size(); ++i) shards[layer][i] += sum[i];
+  }
+}
+
+}  // namespace lockstep::exercises
