@@ -1,0 +1,228 @@
+#include "exercises/10_zero3/task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "exercises/frame/check.h"
+
+namespace lockstep::exercises {
+
+const char* const learned =
+    "With ZeRO-3 no rank ever holds the model: only its shards, the layer in use, and the one in "
+    "flight. Prefetch hides the gathers behind the computation, all but the first.";
+
+namespace {
+
+constexpr double microseconds_per_layer = 4;
+
+using Numbers = std::vector<float>;
+
+struct Case {
+  int N;
+  std::vector<int> sizes;
+  std::vector<Numbers> parameters;  ///< by layer
+  std::string what;
+
+  Case(Check& check, int N_, std::vector<int> sizes_) : N(N_), sizes(std::move(sizes_)) {
+    what = fmt::format("{}, {} of ", count_of(N, "rank"),
+                       count_of(static_cast<int>(sizes.size()), "layer"));
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      what += fmt::format("{}{}", i == 0 ? "" : ", ", sizes[i]);
+      parameters.push_back(check.numbers(static_cast<std::size_t>(sizes[i])));
+    }
+    what += sizes == std::vector{1} ? " parameter" : " parameters";
+  }
+  int layers() const { return static_cast<int>(sizes.size()); }
+  std::int64_t numbers() const { return std::accumulate(sizes.begin(), sizes.end(), 0); }
+  Numbers shard(int layer, int rank) const {
+    const std::span<const float> part =
+        chunk(std::span{parameters[static_cast<std::size_t>(layer)]}, rank, N);
+    return {part.begin(), part.end()};
+  }
+  /// How long a gather takes; the most it can take if N does not divide the layer.
+  double gather(int layer) const {
+    const int size = sizes[static_cast<std::size_t>(layer)];
+    return (N - 1) * (1 + 0.004 * ((size + N - 1) / N));
+  }
+  /// The most parameters of so many adjacent layers.
+  std::int64_t adjacent(int count) const {
+    std::int64_t most = 0;
+    for (int layer = 0; layer < layers(); ++layer) {
+      std::int64_t sum = 0;
+      for (int i = layer; i < std::min(layers(), layer + count); ++i)
+        sum += sizes[static_cast<std::size_t>(i)];
+      most = std::max(most, sum);
+    }
+    return most;
+  }
+};
+
+std::string diagnose(const Failure& failure) {
+  if (failure.waits_for_finished || failure.text.find("dropped") != std::string::npos)
+    return "A rank has gone on before a collective was done, or has run fewer of them than another "
+           "rank. A collective is done when its Work's wait() returns.";
+  return "All ranks must call the same collectives, with the same sizes, in the same order.";
+}
+
+/// Why some rank has computed a layer with wrong parameters. `found` is what each rank had.
+std::string diagnose_parameters(const Case& each, int layer, const std::vector<Numbers>& found) {
+  const auto has = [&](int rank, int i) {
+    return std::ranges::equal(chunk(std::span{found[static_cast<std::size_t>(rank)]}, i, each.N),
+                              each.shard(layer, i));
+  };
+  bool own_are_right = true, others_are_missing = true;
+  for (int rank = 0; rank < each.N; ++rank)
+    for (int i = 0; i < each.N; ++i) {
+      if (i == rank) own_are_right = own_are_right && has(rank, i);
+      if (i != rank && !each.shard(layer, i).empty())
+        others_are_missing = others_are_missing && !has(rank, i);
+    }
+  if (!own_are_right)
+    return "Some rank's own chunk is not right. Before the all-gather, the rank's shard must be in "
+           "its chunk of the Buffer, chunk(parameters, rank, N): not always at the beginning.";
+  if (others_are_missing)
+    return "Only each rank's own chunk is right. The others come with an all-gather, which is done "
+           "when its Work's wait() returns.";
+  return "Every rank's shard must come to every rank, by an all-gather.";
+}
+
+void check_parameters(const Case& each, const Outcome& outcome) {
+  std::size_t at = 0;
+  for (int layer = 0; layer < each.layers(); ++layer) {
+    const Numbers& right = each.parameters[static_cast<std::size_t>(layer)];
+    std::vector<Numbers> found;
+    for (const Numbers& all : outcome.results) {
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
+      found.emplace_back(begin, begin + std::ssize(right));
+    }
+    at += right.size();
+    for (int rank = 0; rank < each.N; ++rank)
+      if (const Numbers& mine = found[static_cast<std::size_t>(rank)]; mine != right)
+        throw Wrong{fmt::format("{}: on rank {}, layer {} computes with the parameters [{}], and "
+                                "should with [{}]",
+                                each.what, rank, layer, list(mine), list(right)),
+                    diagnose_parameters(each, layer, found)};
+  }
+}
+
+/// Runs the answer on one rank, and returns the parameters with which it has computed. Throws Wrong
+/// if it does not call `forward` as it should.
+Numbers run_forward(World& world, const Case& each) {
+  std::vector<Buffer> shards;
+  for (int layer = 0; layer < each.layers(); ++layer) {
+    const Numbers shard = each.shard(layer, world.rank());
+    shards.push_back(world.allocate(shard.size()));
+    std::ranges::copy(shard, shards.back().span().begin());
+  }
+  int next = 0;
+  Numbers used;
+  forward_pass(world, each.sizes, shards, [&](int layer, std::span<const float> parameters) {
+    if (layer != next)
+      throw Wrong{fmt::format("layer {} is next, and layer {} was computed", next, layer),
+                  "The forward pass runs from layer 0 to the last layer, each once."};
+    if (parameters.size() != each.parameters[static_cast<std::size_t>(layer)].size())
+      throw Wrong{fmt::format("layer {} has {} parameters, and was given {}", layer,
+                              each.sizes[static_cast<std::size_t>(layer)], parameters.size()),
+                  "A whole layer has sizes[i] parameters, those of all ranks."};
+    used.insert(used.end(), parameters.begin(), parameters.end());
+    world.compute(fmt::format("F{}", layer), microseconds_per_layer);
+    ++next;
+  });
+  if (next < each.layers())
+    throw Wrong{fmt::format("layer {} was not computed", next),
+                "The forward pass runs from layer 0 to the last layer, each once."};
+  return used;
+}
+
+void check_costs(const Case& each, const Outcome& outcome) {
+  const int N = each.N;
+  const std::int64_t sent =
+      std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
+  const std::int64_t right = 4 * (N - 1) * each.numbers();
+  if (sent != right)
+    throw Wrong{fmt::format("{}: the ranks have sent {} B, and gathering {} parameters takes {} B",
+                            each.what, sent, each.numbers(), right),
+                "The parameters are right. Each layer needs one all-gather, to which a rank "
+                "contributes its shard."};
+
+  for (int r = 0; r < N; ++r) {
+    std::int64_t shards = 0;
+    for (int layer = 0; layer < each.layers(); ++layer) shards += std::ssize(each.shard(layer, r));
+    const std::int64_t peak = outcome.peak_bytes[static_cast<std::size_t>(r)] / 4;
+    const std::int64_t most = shards + each.adjacent(2);
+    // Less is enough only for a single rank, which has nothing to prefetch.
+    const std::int64_t least = N == 1 ? shards + each.adjacent(1) : most;
+    if (peak > most) {
+      std::string why =
+          "Discard each layer right after its use: reset() its Buffer, or let it go "
+          "out of scope.";
+      if (peak == shards + each.numbers() && each.layers() > 3)
+        why =
+            "The whole model is in memory. Discard each layer after its use, and gather only one "
+            "layer ahead: otherwise this is not ZeRO-3, but data parallelism.";
+      else if (peak == shards + each.adjacent(3))
+        why =
+            "Three whole layers are in memory at the same time. Either a layer is discarded only "
+            "after the gather after next has been started, or the prefetch goes two layers ahead.";
+      throw Wrong{fmt::format("{}: rank {} has held {} B at a time. Its shards are {} B, and two "
+                              "adjacent layers at most {} B: {} B",
+                              each.what, r, 4 * peak, 4 * shards, 4 * each.adjacent(2), 4 * most),
+                  why};
+    }
+    if (peak < shards + each.adjacent(1))
+      throw Wrong{fmt::format("{}: rank {} has held {} B at a time, and its shards and the largest "
+                              "layer alone are {} B",
+                              each.what, r, 4 * peak, 4 * (shards + each.adjacent(1))),
+                  "The whole layers are in memory that is not counted: use world.allocate()."};
+    if (peak < least)
+      throw Wrong{fmt::format("{}: rank {} has held {} B at a time, never two adjacent layers",
+                              each.what, r, 4 * peak),
+                  "No layer is gathered while the one before it computes, so nothing overlaps. "
+                  "Start the next gather before you call `forward`."};
+  }
+
+  // Gather 0 is exposed; each other one overlaps with the layer before it.
+  double expected = each.gather(0) + microseconds_per_layer;
+  double serial = 0;
+  for (int layer = 0; layer < each.layers(); ++layer) {
+    if (layer > 0) expected += std::max(microseconds_per_layer, each.gather(layer));
+    serial += microseconds_per_layer + each.gather(layer);
+  }
+  if (outcome.microseconds > expected + 1e-6)
+    throw Wrong{
+        fmt::format("{}: the pass has taken {:.3f} µs, and should take at most {:.3f} µs",
+                    each.what, outcome.microseconds, expected),
+        outcome.microseconds > serial - 1e-6
+            ? "Every gather is waited for before anything else happens, so nothing overlaps. Start "
+              "the next gather, let the current layer compute, and only then wait."
+            : "Some gather starts later than it could. While a layer computes, the next one must "
+              "be on its way."};
+}
+
+Outcome check_one(Check& check, int N, std::vector<int> sizes) {
+  const Case each{check, N, std::move(sizes)};
+  Outcome outcome = check.run(
+      each.what, N, [&](World& world) { return run_forward(world, each); }, diagnose);
+  check_parameters(each, outcome);
+  check_costs(each, outcome);
+  return outcome;
+}
+
+}  // namespace
+
+void check(Check& check) {
+  check_one(check, 2, {2});
+  check_one(check, 2, {4, 4, 4, 4, 4});
+  check_one(check, 3, {6, 3, 9, 3, 12});
+  check_one(check, 1, {3, 2, 4});
+  check_one(check, 4, {8, 4, 1200, 16, 400, 4});
+  check_one(check, 4, {5, 1, 9, 2, 3});
+  check_one(check, 8, {1, 7, 80, 33, 64, 15});
+  const Outcome outcome = check_one(check, 4, {320, 320, 320, 320});
+  check.show("Your run on 4 ranks: while a layer computes, the messages bring the next one.",
+             draw(outcome.rows));
+}
+
+}  // namespace lockstep::exercises
