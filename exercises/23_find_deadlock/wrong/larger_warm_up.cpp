@@ -1,0 +1,52 @@
+// diagnosis: more forward passes in advance
+#include "exercises/23_find_deadlock/task.h"
+
+namespace lockstep::exercises {
+
+float train_step(World& world, float weight, std::span<const float> batch, int microbatches,
+                 std::size_t size) {
+  const int stage = world.rank(), last = world.size() - 1;
+  std::vector<Buffer> inputs(static_cast<std::size_t>(microbatches));  // kept for backward passes
+  float gradient = 0;
+
+  const auto forward = [&](int i) {
+    Buffer& x = inputs[static_cast<std::size_t>(i)];
+    x = world.allocate(size);
+    if (stage == 0)
+      std::ranges::copy(batch.subspan(static_cast<std::size_t>(i) * size, size), x.span().begin());
+    else
+      world.receive(x, stage - 1).wait();
+    world.compute(fmt::format("F{}", i), 100);
+    if (stage == last) return;
+    Buffer y = world.allocate(size);
+    for (std::size_t k = 0; k < size; ++k) y[k] = weight * x[k];
+    world.send(y, stage + 1).wait();
+  };
+
+  const auto backward = [&](int i) {
+    Buffer& x = inputs[static_cast<std::size_t>(i)];
+    Buffer dy = world.allocate(size);
+    if (stage == last)
+      for (std::size_t k = 0; k < size; ++k) dy[k] = weight * x[k];
+    else
+      world.receive(dy, stage + 1).wait();
+    world.compute(fmt::format("B{}", i), 200);
+    for (std::size_t k = 0; k < size; ++k) gradient += x[k] * dy[k];
+    x.reset();
+    if (stage == 0) return;
+    for (std::size_t k = 0; k < size; ++k) dy[k] *= weight;
+    world.send(dy, stage - 1).wait();
+  };
+
+  const int in_flight = std::min(microbatches, last - stage + 2);
+  int forwards = 0, backwards = 0;
+  while (backwards < microbatches) {
+    if (forwards < microbatches && forwards - backwards < in_flight)
+      forward(forwards++);
+    else
+      backward(backwards++);
+  }
+  return gradient;
+}
+
+}  // namespace lockstep::exercises
