@@ -233,7 +233,7 @@ void check_one(Check& check, const Case& sizes, double limit_by_norm) {
                             what, sent, most_bytes),
                 "Norm and gradients are right, but gradients are sent. A rank adds the squares of "
                 "its own numbers, and sends this sum."};
-  if (sizes.dp == 2 && sizes.pp == 2 && sizes.tp == 2 && check.picture().empty())
+  if (sizes.dp == 2 && sizes.pp == 2 && sizes.tp == 2 && check.picture().text.empty())
     check.show(
         "Your run on dp 2, pp 2, tp 2: to whom each rank sends its sum of squares. Ranks 0 "
         "and 1 differ along tp, ranks 0 and 2 along dp, ranks 0 and 4 along pp.",
