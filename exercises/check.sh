@@ -97,7 +97,9 @@ explain_crash() { # EXERCISE OUTPUT CODE
     SEGV) echo "${where}uses an address where there is no memory" ;;
     ?*) echo "${where}${kind}" ;;
     *)
-      if [[ $2 == *'runtime error: '* ]]; then
+      if [[ $2 == *'rss limit exhausted'* ]]; then
+        echo "Your answer takes more than 2 GB of memory: is there a loop that never ends?"
+      elif [[ $2 == *'runtime error: '* ]]; then
         echo "${where}$(sed -n 's/.*runtime error: //p' <<<"$2" | head -n 1)"
       elif (( $3 == 124 || $3 == 137 )); then
         echo "${where}Your answer has not returned within $check_limit seconds: is there a loop that never ends?"

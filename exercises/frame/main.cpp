@@ -64,10 +64,11 @@ int run_process(std::uint64_t seed, const std::string& device, const std::string
 
 }  // namespace
 
-/// Read by the address sanitizer: MPI leaves memory allocated at its end.
+/// Read by the address sanitizer: MPI leaves memory allocated at its end, and a loop that never
+/// ends and appends to a vector must not take all of the machine's.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
-  return "detect_leaks=0:detect_stack_use_after_return=1";
+  return "detect_leaks=0:detect_stack_use_after_return=1:hard_rss_limit_mb=2000";
 }
 
 int main(int argc, char** argv) {
