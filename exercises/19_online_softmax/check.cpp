@@ -133,8 +133,8 @@ Keys random_keys(Check& check, int count, std::size_t width, int middle) {
   return keys;
 }
 
-/// Merges sets with these numbers of keys, in order. The larger one of two sets with one key each
-/// comes second, where keeping the first lse and keeping the larger one are different mistakes.
+/// Merges sets with these numbers of keys, in order. Two sets with one key each have 0 < lse <
+/// lse_part, so that each mistake gives another lse.
 void check_one(Check& check, const std::vector<int>& counts, int middle) {
   check.count_case();
   const auto width = static_cast<std::size_t>(check.number_from(1, 5));
@@ -144,8 +144,10 @@ void check_one(Check& check, const std::vector<int>& counts, int middle) {
     sets.push_back(random_keys(check, count, width, middle));
     what += fmt::format("{}{}", what.empty() ? "" : " and ", count_of(count, "key"));
   }
-  if (counts == std::vector{1, 1} && sets[0].scores >= sets[1].scores)
-    sets[1].scores[0] = sets[0].scores[0] + 1;
+  if (counts == std::vector{1, 1} && middle == 0) {
+    sets[0].scores[0] = check.number_from(1, 10) / 8.0;
+    sets[1].scores[0] = sets[0].scores[0] + check.number_from(1, 10) / 8.0;
+  }
   if (middle != 0) what += fmt::format(" with scores near {}", middle);
   // The rounding of the log-sum-exp shows in the weights.
   const double tolerance = 1e-4 + 2e-6 * std::abs(middle);
