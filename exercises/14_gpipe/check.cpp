@@ -95,7 +95,7 @@ void check_one(Check& check, int p, int m, const StageTimes& times) {
   if (simulation.makespan > shortest)
     throw Wrong{fmt::format("{}, T_F = {}, T_B = {}: the step takes {}, and could take {}\n\n{}",
                             what, times.forward, times.backward, simulation.makespan, shortest,
-                            picture(schedule, simulation)),
+                            picture(schedule, simulation).text),
                 diagnose_length(schedule, times)};
   if (p == 4 && m == 4 && times.forward == 1 && times.backward == 2)
     check.show(fmt::format("Your schedule for 4 stages and 4 microbatches, with backward passes "

@@ -41,11 +41,11 @@ inline std::string table(const Schedule& schedule) {
   return text;
 }
 
-/// Draws a simulated schedule, for a message.
-inline std::string picture(const Schedule& schedule, const Simulation& simulation) {
-  std::string lines = draw(schedule, simulation);
-  while (lines.ends_with('\n')) lines.pop_back();
-  return lines;
+/// Draws a simulated schedule, without the end of the last line.
+inline Picture picture(const Schedule& schedule, const Simulation& simulation) {
+  Picture drawn = draw(schedule, simulation);
+  while (drawn.text.ends_with('\n')) drawn.text.pop_back();
+  return drawn;
 }
 
 /// A rank waits for the input of one action although it could run another one, which it runs later.

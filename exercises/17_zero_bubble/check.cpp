@@ -162,7 +162,7 @@ void check_one(Check& check, int p, int m, const StageTimes& times) {
     throw Wrong{
         fmt::format("{}, T_F = {}, T_I = {}, T_W = {}: the step takes {}, and may take {}\n\n{}",
                     what, times.forward, times.backward_input, times.backward_weight,
-                    simulation.makespan, most, picture(schedule, simulation)),
+                    simulation.makespan, most, picture(schedule, simulation).text),
         diagnose_length(schedule, times)};
   for (int stage = 0; stage < p; ++stage) {
     const int live = peak_live_microbatches(schedule, stage);
@@ -170,7 +170,7 @@ void check_one(Check& check, int p, int m, const StageTimes& times) {
     const Held found = held(row_of(schedule, stage));
     throw Wrong{
         fmt::format("{}: stage {} holds {} microbatches at a time, and may hold {}\n\n{}", what,
-                    stage, live, p, picture(schedule, simulation)),
+                    stage, live, p, picture(schedule, simulation).text),
         fmt::format("The step is short, but needs too much memory: {} between F and I, and {} "
                     "between I and W. 1F1B gets by with {} between F and I on this stage, and so "
                     "{} may wait for W.",

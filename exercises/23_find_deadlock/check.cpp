@@ -58,10 +58,10 @@ std::string diagnose(const Failure& failure) {
   return "The step ended with this error.";
 }
 
-std::string picture(const Outcome& outcome) {
-  std::string lines = draw(outcome.rows);
-  while (lines.ends_with('\n')) lines.pop_back();
-  return lines;
+Picture picture(const Outcome& outcome) {
+  Picture drawn = draw(outcome.rows);
+  while (drawn.text.ends_with('\n')) drawn.text.pop_back();
+  return drawn;
 }
 
 /// What a rank has computed, in order: "F0 F1 B0 B1".
@@ -142,7 +142,7 @@ void check_one(Check& check, const Case& each) {
   const double most = 300.0 * (m + p - 1) + 2 * message * (m + p);
   if (outcome.microseconds > most + 1e-6)
     throw Wrong{fmt::format("{}: the step takes {:.1f} µs, and may take {:.1f} µs\n\n{}",
-                            each.name(), outcome.microseconds, most, picture(outcome)),
+                            each.name(), outcome.microseconds, most, picture(outcome).text),
                 outcome.microseconds >= 300.0 * m * p
                     ? "The deadlock is gone, but so is the pipeline: it works on one microbatch at "
                       "a time, and all other stages wait. The order of the passes was right."
