@@ -1,6 +1,7 @@
 #include "exercises/24_find_collective/task.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "exercises/frame/check.h"
 
@@ -174,12 +175,12 @@ void check_one(Check& check, const Case& each, bool shown = false) {
                   "A rank computes its own samples, 20 µs each, with world.compute()."};
   }
   if (shown) {
-    std::string lines = draw(outcome.rows);
-    while (lines.ends_with('\n')) lines.pop_back();
+    Picture picture = draw(outcome.rows);
+    while (picture.text.ends_with('\n')) picture.text.pop_back();
     check.show(
         "Your run on 3 ranks, each with samples of two of three experts: every rank takes "
         "part in every sum.",
-        lines);
+        std::move(picture));
   }
 }
 
