@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/pipeline/validate.h"
-#include "exercises/14_gpipe/pipeline_check.h"
 #include "exercises/frame/check.h"
+#include "exercises/frame/schedules.h"
 
 namespace lockstep::exercises {
 

@@ -13,7 +13,7 @@ std::vector<std::int64_t> wide(const std::vector<int>& counts) {
 
 /// Starts a collective that works in place.
 Work in_place(World& world, std::span<float> data, const std::function<Work(View)>& start) {
-  return on_device(world.state(), {.read = data, .written = data},
+  return on_device(Frame::state(world), {.read = data, .written = data},
                    [&](View numbers, View) { return start(numbers); });
 }
 
@@ -21,27 +21,29 @@ Work in_place(World& world, std::span<float> data, const std::function<Work(View
 
 Work all_reduce(World& world, std::span<float> data, Where where) {
   return in_place(world, data, [&](View numbers) {
-    return world.group().all_reduce(numbers, Algorithm::ring, where);
+    return Frame::group(world).all_reduce(numbers, Algorithm::ring, where);
   });
 }
 Work reduce_scatter(World& world, std::span<float> data, Where where) {
   return in_place(world, data,
-                  [&](View numbers) { return world.group().reduce_scatter(numbers, where); });
+                  [&](View numbers) { return Frame::group(world).reduce_scatter(numbers, where); });
 }
 Work all_gather(World& world, std::span<float> data, Where where) {
   return in_place(world, data,
-                  [&](View numbers) { return world.group().all_gather(numbers, where); });
+                  [&](View numbers) { return Frame::group(world).all_gather(numbers, where); });
 }
 Work broadcast(World& world, std::span<float> data, int root, Where where) {
-  return in_place(world, data,
-                  [&](View numbers) { return world.group().broadcast(numbers, root, where); });
+  return in_place(world, data, [&](View numbers) {
+    return Frame::group(world).broadcast(numbers, root, where);
+  });
 }
 Work all_to_all(World& world, std::span<const float> out, const std::vector<int>& send_counts,
                 std::span<float> in, const std::vector<int>& receive_counts, Where where) {
-  return on_device(world.state(), {.read = out, .written = in}, [&](View sent, View received) {
-    return world.group().all_to_all_v(sent, wide(send_counts), received, wide(receive_counts),
-                                      where);
-  });
+  return on_device(Frame::state(world), {.read = out, .written = in},
+                   [&](View sent, View received) {
+                     return Frame::group(world).all_to_all_v(sent, wide(send_counts), received,
+                                                             wide(receive_counts), where);
+                   });
 }
 
 }  // namespace lockstep::exercises

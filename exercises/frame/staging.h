@@ -7,6 +7,12 @@
 
 namespace lockstep::exercises {
 
+/// What the frame needs of a World, and learners do not see.
+struct Frame {
+  static Group& group(World& world) { return world.ranks_; }
+  static RankState& state(World& world) { return world.state_; }
+};
+
 /// Numbers in host memory that an operation reads, and numbers into which it writes. Either may be
 /// empty, and they may be the same.
 struct HostNumbers {

@@ -79,11 +79,8 @@ class World {
   int coordinate(Axis axis) const;
   int size(Axis axis) const;
 
-  // For the frame.
-  Group& group() { return ranks_; }
-  RankState& state() { return state_; }
-
  private:
+  friend struct Frame;  // exercises/frame/staging.h
   RankState& state_;
   Group& ranks_;
 };
