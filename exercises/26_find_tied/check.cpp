@@ -16,6 +16,7 @@ const char* const learned =
 namespace {
 
 constexpr int steps = 3;
+constexpr double forward = 1, backward = 2;  // microseconds that the given program computes
 
 /// The model on one device, in f64.
 struct Model {
@@ -189,6 +190,32 @@ std::string diagnose(const Failure& failure) {
          "they are two. Look at who sends to whom: each message needs a receive of the same size.";
 }
 
+void check_time(const Case& each, const Outcome& outcome) {
+  for (const Row& row : outcome.rows) {
+    if (row.name.ends_with("to")) continue;
+    double computed = 0;
+    for (const Block& block : row.blocks)
+      computed += static_cast<double>(block.end - block.start) * 1e-6;
+    if (std::abs(computed - steps * (forward + backward)) > 1e-6)
+      throw Wrong{fmt::format("{}: {} has computed for {:g} µs, and should for {:g} µs", each.what,
+                              row.name, computed, steps * (forward + backward)),
+                  "Leave the calls of world.compute() as they were: a forward pass of 1 µs and a "
+                  "backward pass of 2 µs on each rank."};
+  }
+  if (each.N == 1) return;
+  const auto message = [](std::size_t numbers) { return 1 + 0.004 * static_cast<double>(numbers); };
+  // The last rank needs the gradient of the lookup, which exists after the last backward pass.
+  const double shortest =
+      steps * (each.N * (forward + backward) + 2 * (each.N - 1) * message(each.start.width)) +
+      message(each.start.table.size());
+  if (outcome.microseconds < shortest - 1e-6)
+    throw Wrong{
+        fmt::format("{}: the steps have taken {:.3f} µs, and can't take less than {:.3f} µs",
+                    each.what, outcome.microseconds, shortest),
+        "The tables are right, but only by luck: a rank has used what it receives before "
+        "the message has arrived. Wait for the receive."};
+}
+
 void check_one(Check& check, int N, int vocabulary, int width) {
   const Case each{check, N, vocabulary, width};
   const Outcome outcome = check.run(
@@ -242,6 +269,7 @@ void check_one(Check& check, int N, int vocabulary, int width) {
             "The tables are right, but this weight is not: it was right in the program that "
             "you were given."};
   }
+  check_time(each, outcome);
   if (N == 4)
     check.show(
         "Your three steps on 4 ranks: after each backward pass, ranks 0 and 3 exchange their "

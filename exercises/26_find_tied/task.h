@@ -20,7 +20,8 @@ struct Stage {
 /// Subtracts 0.1 times the gradient of the loss from every parameter. The table is *one* parameter,
 /// wherever its copies are, and both copies must have the same bits afterwards.
 ///
-/// Called on every rank with the same tokens. With one rank, that rank is first and last.
+/// Called on every rank with the same tokens. With one rank, that rank is first and last. A forward
+/// pass takes 1 µs on each rank, and a backward pass 2 µs.
 void train_step(World& world, Stage& stage, int token, int target);
 
 }  // namespace lockstep::exercises
