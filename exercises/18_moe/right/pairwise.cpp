@@ -1,5 +1,4 @@
-// Messages between pairs of ranks, a token for two experts of one rank is sent once for each, and
-// the highest expert comes first.
+// Messages between pairs of ranks in place of collectives, and the highest expert first.
 #include "exercises/18_moe/task.h"
 
 namespace lockstep::exercises {
