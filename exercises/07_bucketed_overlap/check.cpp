@@ -16,6 +16,7 @@ const char* const learned =
 namespace {
 
 constexpr double microseconds_per_layer = 1, latency = 1, per_number = 0.004;
+constexpr float unwritten = -1e6F;  ///< what `gradients` contains before
 
 struct Case {
   int N;
@@ -91,7 +92,7 @@ std::string diagnose(const Failure& failure) {
 std::vector<float> run_backward(World& world, const Case& each) {
   const std::vector<float>& right = each.gradients[static_cast<std::size_t>(world.rank())];
   int next = static_cast<int>(each.sizes.size()) - 1;
-  std::vector<float> gradients(right.size(), -1e6F);
+  std::vector<float> gradients(right.size(), unwritten);
   backward_pass(
       world, each.sizes, each.bucket,
       [&](int layer, std::span<float> gradient) {
@@ -116,6 +117,15 @@ std::vector<float> run_backward(World& world, const Case& each) {
     throw Wrong{fmt::format("the backward pass of layer {} was not run", next),
                 "The backward pass runs from the last layer to layer 0, each once."};
   return gradients;
+}
+
+/// Whether a layer's numbers contain what was in `gradients` before the backward pass, or are
+/// partly the rank's own and partly sums. Which of these comes out depends on the threads.
+bool starts_early(const std::vector<float>& found, const std::vector<float>& own,
+                  const std::vector<float>& sum) {
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (found[i] != own[i] && found[i] != sum[i] && found[i] > unwritten / 2) return false;
+  return true;
 }
 
 void check_sums(const Case& each, const std::string& what, const Outcome& outcome) {
@@ -150,6 +160,11 @@ void check_sums(const Case& each, const std::string& what, const Outcome& outcom
         why =
             "The layer was all-reduced more than once, which adds up sums. A bucket begins where "
             "the previous one ended.";
+      } else if (starts_early(found, part(each.gradients[static_cast<std::size_t>(r)]),
+                              part(sum))) {
+        why =
+            "The all-reduce started before the layer was computed: it has summed what was in "
+            "`gradients` before, or the layer has overwritten sums.";
       } else if (found == part(sum, 1 / static_cast<float>(each.N))) {
         why = "These are averages, and the task asks for the sum.";
       }
@@ -192,6 +207,24 @@ void check_start(const Case& each, const std::string& what, const Outcome& outco
               "up is not yet the gradient."};
 }
 
+const Row& row_of(const Outcome& outcome, const std::string& name) {
+  return *std::ranges::find(outcome.rows, name, &Row::name);
+}
+
+/// How long rank 0's backward pass pauses between its layers.
+double microseconds_paused(const Outcome& outcome) {
+  const std::vector<Block>& layers = row_of(outcome, "rank 0").blocks;
+  Picoseconds paused = 0;
+  for (std::size_t i = 1; i < layers.size(); ++i) paused += layers[i].start - layers[i - 1].end;
+  return static_cast<double>(paused) * 1e-6;
+}
+
+/// Whether rank 0 has sent nothing before the end of its backward pass.
+bool sends_only_at_the_end(const Outcome& outcome) {
+  return row_of(outcome, "rank 0 to").blocks.front().start >=
+         row_of(outcome, "rank 0").blocks.back().end;
+}
+
 void check_costs(const Case& each, const std::string& what, const Outcome& outcome) {
   const std::vector<Bucket> buckets = buckets_of(each);
   const int layers = static_cast<int>(each.sizes.size());
@@ -225,18 +258,20 @@ void check_costs(const Case& each, const std::string& what, const Outcome& outco
   const bool divisible = is_divisible(each);
   const double time = outcome.microseconds, shortest = end_of(each, buckets);
   if (time > shortest + 1e-6) {
-    double blocking = layers * microseconds_per_layer, at_the_end = 0;
+    double blocking = layers * microseconds_per_layer;
     for (const Bucket& bucket : buckets) blocking += bucket.time(each.N);
-    std::vector<Bucket> late = buckets;
-    for (Bucket& bucket : late) bucket.ready = layers * microseconds_per_layer;
-    at_the_end = end_of(each, late);
     std::string why =
         "Some all-reduce starts later than it could: start it as soon as its bucket is full.";
     if (divisible && std::abs(time - blocking) < 1e-6)
       why =
           "This is the time of all layers and all messages, one after another. Nothing overlaps: "
           "keep the Work, go on with the backward pass, and wait only at the end.";
-    else if (divisible && std::abs(time - at_the_end) < 1e-6)
+    else if (const double paused = microseconds_paused(outcome); paused > 0)
+      why = fmt::format(
+          "The backward pass pauses for {:.3f} µs between its layers: while a rank waits for an "
+          "earlier bucket, it does not compute. Wait only at the end.",
+          paused);
+    else if (each.N > 1 && sends_only_at_the_end(outcome))
       why =
           "All messages follow the backward pass, so nothing overlaps. Start a bucket's "
           "all-reduce within the loop over the layers, as soon as it is full.";
