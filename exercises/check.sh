@@ -112,17 +112,18 @@ explain_crash() { # EXERCISE OUTPUT CODE
 
 # Checks one exercise. Returns 0 if it is solved.
 check_one() { # EXERCISE
-  local exercise=$1 number=${1%%_*} folder=exercises/$1 out status=0 flags=("${check_flags[@]}")
+  local exercise=$1 number=${1%%_*} folder=exercises/$1 out status=0 verb=write flags=("${check_flags[@]}")
   [[ -z $check_view ]] || flags+=(--trace "$root/runs/exercise_$exercise")
   say "Exercise $number: $(title_of "$exercise")"
   if cmp -s "$root/$folder/answer.cpp" "$root/$folder/stub.cpp"; then
     say "  read    $folder/README.md"
-    say "  write   $folder/answer.cpp"
+    # The verdict on a program with a bug is where its learner starts.
+    if grep -q '^// find the bug' "$root/$folder/stub.cpp"; then verb='mend '; fi
+    say "  $verb   $folder/answer.cpp"
     say "  then    $me check          ($me check hint  gives the first of three hints)"
     # The learner reads while this is built, so that the first verdict takes no longer than the others.
     build_answer "$exercise" || return 1
-    # The verdict on a program with a bug is where its learner starts.
-    grep -q '^// find the bug' "$root/$folder/stub.cpp" || return 1
+    [[ $verb == 'mend ' ]] || return 1
   fi
   build_answer "$exercise" || return 1
   out=$(UBSAN_OPTIONS=print_stacktrace=0 \
