@@ -18,7 +18,8 @@ struct Stage {
 ///   loss = 1/2 · the sum over v of (score_v - (1 if v is the target, else 0))².
 ///
 /// Subtracts 0.1 times the gradient of the loss from every parameter. The table is *one* parameter,
-/// wherever its copies are, and both copies must have the same bits afterwards.
+/// wherever its copies are, and both copies must have the same bits afterwards. For that, the first
+/// and the last rank may send as many numbers as the table has, each of them, once per step.
 ///
 /// Called on every rank with the same tokens. With one rank, that rank is first and last. A forward
 /// pass takes 1 µs on each rank, and a backward pass 2 µs.
