@@ -163,8 +163,8 @@ class RandomRun {
 };
 
 /// Runs a program that must fail on the meta device, and returns its failure.
-std::string failure_of(int ranks, const std::function<void(Rank&, ThreadRun&)>& body,
-                       double patience = 10) {
+std::string failure_on_meta(int ranks, const std::function<void(Rank&, ThreadRun&)>& body,
+                            double patience = 10) {
   ThreadRun run{on_meta(modelled_options(ranks)), patience};
   const Watchdog watchdog{run.fabric, 20};
   return run([&](Rank& rank) { body(rank, run); });
@@ -224,15 +224,15 @@ TEST_CASE("meta: ranks that call different collectives get an error that names b
                "calls broadcast by binomial with member 0 as root of 32 bytes in world"};
     if (mismatch.name == "everybody a root")
       words = {"ranks disagree", "calls broadcast with member"};
-    CHECK(missing(failure_of(4, [&](Rank& rank, ThreadRun&) { mismatch.body(rank); }), words) ==
-          "");
+    CHECK(missing(failure_on_meta(4, [&](Rank& rank, ThreadRun&) { mismatch.body(rank); }),
+                  words) == "");
   }
 }
 
 TEST_CASE("meta: a member that has finished, and one that dropped its call") {
   for (const int who : {0, 1, 2}) {
     std::atomic<int> line = 0;
-    const std::string failure = failure_of(3, [&](Rank& rank, ThreadRun&) {
+    const std::string failure = failure_on_meta(3, [&](Rank& rank, ThreadRun&) {
       if (rank.id == who) return;
       line = __LINE__ + 1;
       rank.world.all_reduce(elements(8)).wait();
@@ -241,12 +241,12 @@ TEST_CASE("meta: a member that has finished, and one that dropped its call") {
                                         "which has finished",
                                         who, at_line(line))}) == "");
 
-    const std::string dropped = failure_of(3, [&](Rank& rank, ThreadRun&) {
+    const std::string dropped = failure_on_meta(3, [&](Rank& rank, ThreadRun&) {
       Work sum = rank.world.all_reduce(elements(8));
       if (rank.id != who) sum.wait();
     });
     // A third rank that has not joined yet but is still running does not hide the failure.
-    const std::string other = failure_of(4, [&](Rank& rank, ThreadRun& run) {
+    const std::string other = failure_on_meta(4, [&](Rank& rank, ThreadRun& run) {
       if (rank.id == who) return;
       if (rank.id == (who + 1) % 3) return run.sleep_until_failure();
       rank.world.all_reduce(elements(8)).wait();
@@ -263,7 +263,7 @@ TEST_CASE("meta: deadlocks are reported as the cycle of waiting ranks") {
   const auto pair = [](Rank& rank, const char* name) {
     return Group{rank.endpoint, {0, 1}, name, rank.transport->open_channels(Group::channels_taken)};
   };
-  const std::string groups = failure_of(2, [&](Rank& rank, ThreadRun&) {
+  const std::string groups = failure_on_meta(2, [&](Rank& rank, ThreadRun&) {
     Group a = pair(rank, "a");
     Group b = pair(rank, "b");
     line = __LINE__ + 1;
@@ -276,7 +276,7 @@ TEST_CASE("meta: deadlocks are reported as the cycle of waiting ranks") {
 
   // Once rank 1 joins, the others wait for rank 2, which waits for a message from rank 0.
   std::latch others{2};
-  const std::string message = failure_of(3, [&](Rank& rank, ThreadRun&) {
+  const std::string message = failure_on_meta(3, [&](Rank& rank, ThreadRun&) {
     if (rank.id == 2) {
       others.wait();
       rank.world.receive(elements(5), 0).wait();
@@ -291,7 +291,7 @@ TEST_CASE("meta: deadlocks are reported as the cycle of waiting ranks") {
                           "rank 2 waits for rank 0 to send 20 bytes"}) == "");
 
   // The cycle closes when rank 1 joins the all_reduce.
-  const std::string late = failure_of(3, [&](Rank& rank, ThreadRun& run) {
+  const std::string late = failure_on_meta(3, [&](Rank& rank, ThreadRun& run) {
     if (rank.id == 2) rank.world.receive(elements(5), 0).wait();
     if (rank.id == 1) std::this_thread::sleep_for(std::chrono::milliseconds{60});
     Work sum = rank.world.all_reduce(elements(8));
@@ -303,7 +303,7 @@ TEST_CASE("meta: deadlocks are reported as the cycle of waiting ranks") {
 }
 
 TEST_CASE("meta: a member that stalls, and one that throws") {
-  const std::string stalled = failure_of(
+  const std::string stalled = failure_on_meta(
       4,
       [&](Rank& rank, ThreadRun& run) {
         if (rank.id == 2) return run.sleep_until_failure();
@@ -313,7 +313,7 @@ TEST_CASE("meta: a member that stalls, and one that throws") {
   CHECK(missing(stalled, {"rank 2 has stalled", "to take part in barrier of world"}) == "");
 
   for (int repetition = 0; repetition < 100; ++repetition) {
-    const std::string failure = failure_of(4, [&](Rank& rank, ThreadRun&) {
+    const std::string failure = failure_on_meta(4, [&](Rank& rank, ThreadRun&) {
       Group other{rank.endpoint,
                   {0, 1, 2, 3},
                   "other",
@@ -334,7 +334,7 @@ TEST_CASE("meta: a member that stalls, and one that throws") {
 TEST_CASE("meta: dropping a call also drops later ones") {
   std::latch dropped{1};
   bool kept = false;
-  const std::string failure = failure_of(2, [&](Rank& rank, ThreadRun&) {
+  const std::string failure = failure_on_meta(2, [&](Rank& rank, ThreadRun&) {
     if (rank.id == 0) {
       Work first = rank.world.all_reduce(elements(8));
       Work third;

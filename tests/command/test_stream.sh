@@ -24,7 +24,7 @@ listen() {
 }
 
 port=$(free_port)
-timeout 200 "$lesson" --ranks 4 --steps 60 --pace 0.001 --quiet --parity off --trace "$traces" --view "127.0.0.1:$port" &
+timeout 200 "$lesson" --ranks 4 --steps "$(portion_of 60 25)" --pace 0.001 --quiet --parity off --trace "$traces" --view "127.0.0.1:$port" &
 running=$!
 for _ in 1 2 3 4 5; do
   listen

@@ -13,8 +13,11 @@
 #include "core/base/error.h"
 #include "core/model/data.h"
 #include "core/model/gpt.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::test {
+
+using testing::TemporaryFolder;
 
 /// A single device on which to build a model.
 struct OneDevice {
@@ -116,22 +119,15 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// A folder that is deleted when the test ends.
-struct TemporaryFolder {
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lockstep_XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path = pattern;
+/// ‖a − b‖₂ / ‖b‖₂.
+inline double relative_distance(const Floats& a, const Floats& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    size += std::pow(static_cast<double>(b[i]), 2);
   }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string operator/(const std::string& name) const { return path + "/" + name; }
-  std::string path;
-};
+  return std::sqrt(difference / std::max(size, 1e-12));
+}
 
 /// The whole model, split into stages with one device each. Messages are copied across stage
 /// boundaries.

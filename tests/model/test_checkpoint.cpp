@@ -28,7 +28,7 @@ TEST_CASE("a saved model is loaded bit for bit, as a folder and as a file") {
     }
   }
   CHECK(json::parse(slurp(folder / "run/config.json"))["n_embd"] == 8);
-  for (const auto& entry : std::filesystem::recursive_directory_iterator{folder.path})
+  for (const auto& entry : std::filesystem::recursive_directory_iterator{folder.path()})
     CHECK(entry.path().extension() != ".partial");
 }
 
@@ -81,13 +81,13 @@ TEST_CASE("a model that transformers has saved in several files is read through 
   }
   spill(folder / "model.safetensors.index.json", index.dump());
   Model loaded{tiny(false), 2};
-  loaded.load(folder.path);
+  loaded.load(folder.path());
   CHECK(values(loaded.gpt) == values(saved.gpt));
   std::filesystem::remove(folder / "model-00002-of-00003.safetensors");
-  CHECK(contains(usage_error([&] { loaded.load(folder.path); }),
+  CHECK(contains(usage_error([&] { loaded.load(folder.path()); }),
                  "model-00002-of-00003.safetensors: no such file"));
   spill(folder / "model.safetensors.index.json", "{}");
-  CHECK(contains(usage_error([&] { loaded.load(folder.path); }), "index.json is damaged"));
+  CHECK(contains(usage_error([&] { loaded.load(folder.path()); }), "index.json is damaged"));
 }
 
 TEST_CASE("a config.json of another model than GPT-2 is refused, and names the difference") {

@@ -123,7 +123,7 @@ TEST_CASE("a writer that is killed at any time leaves the old checkpoint or the 
     // The next save deletes the files that the interrupted one left.
     write_state(path, 'd', replacement);
     CHECK(state_of(path) == 'd');
-    CHECK(names_in(folder.path) == std::vector<std::string>{"run"});
+    CHECK(names_in(folder.path()) == std::vector<std::string>{"run"});
   }
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("a loader finds the old checkpoint between two renames, and the next s
   CHECK(state_of(path) == 'a');
   write_state(path, 'b', Replacement::rename);
   CHECK(state_of(path) == 'b');
-  CHECK(names_in(folder.path) == std::vector<std::string>{"run"});
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"run"});
 }
 
 TEST_CASE("no link is followed and no other file is deleted at the partial name") {
@@ -275,7 +275,7 @@ TEST_CASE("one run at a time holds a place for its checkpoint") {
     CHECK_NOTHROW(SaveLock("--save", folder / "other"));
   }
   CHECK_NOTHROW(SaveLock("--save", run));
-  CHECK(names_in(folder.path).empty());
+  CHECK(names_in(folder.path()).empty());
   // The kernel releases a killed run's lock.
   const pid_t holder = ::fork();
   REQUIRE(holder >= 0);
@@ -284,9 +284,9 @@ TEST_CASE("one run at a time holds a place for its checkpoint") {
     ::kill(::getpid(), SIGKILL);
   }
   ::waitpid(holder, nullptr, 0);
-  CHECK(names_in(folder.path) == std::vector<std::string>{".run.lock"});
+  CHECK(names_in(folder.path()) == std::vector<std::string>{".run.lock"});
   CHECK_NOTHROW(SaveLock("--save", run));
-  CHECK(names_in(folder.path).empty());
+  CHECK(names_in(folder.path()).empty());
   // SaveLock does not follow a symbolic link.
   fs::create_symlink(folder / "elsewhere", folder / ".run.lock");
   CHECK(unlike(complaint_of<UsageError>([&] { SaveLock("--save", run); }), {"--save " + run}) ==

@@ -77,7 +77,7 @@ TEST_CASE("an unusable text gives a one-line message") {
     return text;
   };
   CHECK(contains(message(folder / "absent"), "no such file"));
-  CHECK(contains(message(folder.path), "is a directory"));
+  CHECK(contains(message(folder.path()), "is a directory"));
   CHECK(contains(message("/dev/zero"), "not a regular file"));
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CHECK(contains(message(folder / "pipe"), "not a regular file"));

@@ -6,7 +6,7 @@ using namespace lockstep::test;
 
 namespace {
 
-const std::string folder = LOCKSTEP_SOURCE_DIR "/tests/golden/";
+const std::string golden_folder = LOCKSTEP_SOURCE_DIR "/tests/golden/";
 
 Floats read(SafetensorsFile& file, const std::string& name, const Shape& shape) {
   Floats values(static_cast<std::size_t>(shape.elements()));
@@ -37,7 +37,7 @@ TEST_CASE("loss, logits and every gradient are PyTorch's") {
     const GptConfig config{
         .layers = 2, .hidden = 48, .heads = 3, .sequence = 24, .vocabulary = 96, .tied = tied};
     const std::string kind = tied ? "tied." : "untied.";
-    SafetensorsFile golden{folder + "golden.safetensors"};
+    SafetensorsFile golden{golden_folder + "golden.safetensors"};
     const Shape tokens_shape{2, 24}, logits_shape{2, 24, 96};
 
     OneDevice one;

@@ -26,16 +26,6 @@ Result run_stages(const GptConfig& config, int stages, const Batch& batch, bool 
   return result;
 }
 
-/// Relative distance in the 2-norm.
-double distance(const Floats& a, const Floats& b) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
-    size += std::pow(static_cast<double>(b[i]), 2);
-  }
-  return std::sqrt(difference / std::max(size, 1e-12));
-}
-
 }  // namespace
 
 TEST_CASE("composed stages give the bits of the whole model, halves separated or together") {
@@ -80,7 +70,7 @@ TEST_CASE("microbatches add up to the batch") {
       for (std::size_t i = 0; i < whole.size(); ++i) {
         CAPTURE(whole[i].name);
         // The key bias, a third of this vector, has no gradient beyond rounding errors.
-        CHECK(distance(parts[i].values, whole[i].values) < 1e-5);
+        CHECK(relative_distance(parts[i].values, whole[i].values) < 1e-5);
       }
     }
   }

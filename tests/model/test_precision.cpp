@@ -28,8 +28,8 @@ Floats rounded(Floats values, DType dtype) {
   return values;
 }
 
-struct Trained {
-  Trained(const GptConfig& config, std::uint64_t seed = 5)
+struct InTraining {
+  InTraining(const GptConfig& config, std::uint64_t seed = 5)
       : model(config, one.device(), StageLayers::whole(config), seed),
         optimizer(model.parameters(), one.device(), {.learning_rate = 3e-3F}) {}
   double step(int number) {
@@ -42,15 +42,6 @@ struct Trained {
   Gpt model;
   AdamW optimizer;
 };
-
-double distance(const Floats& a, const Floats& b) {
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
-    norm += std::pow(static_cast<double>(b[i]), 2);
-  }
-  return std::sqrt(difference / std::max(norm, 1e-12));
-}
 
 }  // namespace
 
@@ -70,7 +61,7 @@ TEST_CASE(
   for (const DType dtype : narrow_types) {
     const std::string type = name_of(dtype);
     CAPTURE(type);
-    const auto whole_of = [](DType of) { return std::make_unique<Trained>(small(of)); };
+    const auto whole_of = [](DType of) { return std::make_unique<InTraining>(small(of)); };
     const auto wide = whole_of(DType::f32), narrow = whole_of(dtype);
     const Batch batch = random_batch(small(dtype), 2, 3);
     const double wide_loss = accumulate_gradients(wide->model, batch);
@@ -82,8 +73,8 @@ TEST_CASE(
       CAPTURE(parameter.name);
       if (contains(parameter.name, "c_attn.bias")) continue;  // key bias: rounding only
       if (dtype == DType::bf16)                               // f16 needs loss scaling
-        CHECK(distance(floats(parameter.gradient), floats(wide->model.parameters()[i]->gradient)) <
-              0.03);
+        CHECK(relative_distance(floats(parameter.gradient),
+                                floats(wide->model.parameters()[i]->gradient)) < 0.03);
     }
 
     Stages stages{small(dtype), 3, 5};
@@ -147,7 +138,7 @@ TEST_CASE("steps too small for a 16-bit number add up in the master; without one
 
 TEST_CASE("a non-finite gradient is found") {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    Trained trained{small(dtype)};
+    InTraining trained{small(dtype)};
     trained.step(0);
     CHECK(trained.optimizer.finite());
     const Parameter& first = *trained.model.parameters().front();
@@ -165,13 +156,13 @@ TEST_CASE("a 16-bit model's checkpoint stores and restores its masters as F32") 
   for (const DType dtype : narrow_types) {
     const TemporaryFolder folder;
     const std::string path = folder / "model.safetensors";
-    Trained trained{small(dtype)};
+    InTraining trained{small(dtype)};
     for (int step = 0; step < 3; ++step) trained.step(step);
     save_whole(path, trained.model.config(), trained.model.device(), trained.model.parameters());
     SafetensorsFile file{path};
     for (const auto& entry : file.entries()) CHECK(entry.dtype == "F32");
 
-    Trained wide{small(DType::f32), 9}, narrow{small(dtype), 9};
+    InTraining wide{small(DType::f32), 9}, narrow{small(dtype), 9};
     load_checkpoint(path, wide.model.config(), wide.model.device(), wide.model.parameters());
     load_checkpoint(path, narrow.model.config(), narrow.model.device(), narrow.model.parameters());
     for (std::size_t i = 0; i < trained.model.parameters().size(); ++i) {
@@ -188,7 +179,7 @@ TEST_CASE("a 16-bit model's checkpoint stores and restores its masters as F32") 
 
 TEST_CASE("a 16-bit model learns, with reproducible bits") {
   for (const DType dtype : narrow_types) {
-    Trained first{small(dtype)}, second{small(dtype)};
+    InTraining first{small(dtype)}, second{small(dtype)};
     double begin = 0, end = 0;
     for (int step = 0; step < 20; ++step) {
       end = first.step(0);

@@ -5,17 +5,14 @@
 
 #include "core/plan/box.h"
 #include "core/plan/slice.h"
+#include "tests/plan/random_integers.h"
 
 using namespace lockstep;
+using namespace lockstep::testing;
 
 namespace {
 
-struct Random {
-  std::mt19937 engine{17};
-  int below(int n) { return static_cast<int>(engine() % static_cast<unsigned>(n)); }
-};
-
-Shape any_shape(Random& random) {
+Shape any_shape(RandomIntegers& random) {
   const auto extent = [&] { return std::int64_t{1 + random.below(6)}; };
   switch (random.below(3)) {
     case 0:
@@ -27,7 +24,7 @@ Shape any_shape(Random& random) {
   }
 }
 
-Box any_box(Random& random, const Shape& whole) {
+Box any_box(RandomIntegers& random, const Shape& whole) {
   Box box;
   std::vector<std::int64_t> extents;
   for (int d = 0; d < whole.rank(); ++d) {
@@ -57,7 +54,7 @@ std::set<std::int64_t> elements_of(const Box& box, const Shape& whole) {
 }  // namespace
 
 TEST_CASE("two boxes share the elements that are in both, and a difference is the others, once") {
-  Random random;
+  RandomIntegers random{17};
   for (int round = 0; round < 2000; ++round) {
     const Shape whole = any_shape(random);
     const Box a = any_box(random, whole), b = any_box(random, whole);
@@ -79,7 +76,7 @@ TEST_CASE("two boxes share the elements that are in both, and a difference is th
 }
 
 TEST_CASE("each element goes to its first holder, and to no other") {
-  Random random;
+  RandomIntegers random{17};
   int covered = 0;
   for (int round = 0; round < 1000; ++round) {
     const Shape whole = any_shape(random);
@@ -118,7 +115,7 @@ TEST_CASE("each element goes to its first holder, and to no other") {
 }
 
 TEST_CASE("a slice's elements are found in any box of the tensor") {
-  Random random;
+  RandomIntegers random{17};
   for (int round = 0; round < 1000; ++round) {
     const Shape whole = any_shape(random);
     std::vector<DimensionCut> cuts;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/plan/slice.h"
+#include "tests/plan/random_integers.h"
 #include "tests/support/complaints.h"
 
 using namespace lockstep;
@@ -46,13 +47,9 @@ std::vector<std::int64_t> map_of_runs(const Slice& slice) {
   return map;
 }
 
-struct Random {
-  std::mt19937 engine{7};
-  int below(int n) { return static_cast<int>(engine() % static_cast<unsigned>(n)); }
-};
-
 /// Returns up to two random cuts. The number of parts need not divide the dimension.
-std::vector<DimensionCut> any_cuts(Random& random, const Shape& shape, std::vector<int>& parts) {
+std::vector<DimensionCut> any_cuts(RandomIntegers& random, const Shape& shape,
+                                   std::vector<int>& parts) {
   std::vector<DimensionCut> cuts;
   for (int n = random.below(3); n > 0; --n) {
     DimensionCut cut{.dimension = random.below(shape.rank()), .parts = 1 + random.below(4)};
@@ -69,7 +66,7 @@ std::vector<DimensionCut> any_cuts(Random& random, const Shape& shape, std::vect
 }  // namespace
 
 TEST_CASE("the parts of a cut tensor have every element once, and keep their order") {
-  Random random;
+  RandomIntegers random{7};
   int padded = 0, boxes = 0;
   for (int round = 0; round < 600; ++round) {
     const int rank = 1 + random.below(4);

@@ -26,6 +26,8 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  /// The path of a file in the folder, which need not exist.
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   /// Creates a file with these bytes and returns its path.
   std::string file(const std::string& name, const std::string& bytes) const {
     std::ofstream(path_ / name, std::ios::binary) << bytes;
