@@ -130,6 +130,15 @@ lockstep check reset three
 claim 'reset: done' cmp -s "$house/exercises/02_three/stub.cpp" "$house/exercises/02_three/answer.cpp"
 lockstep check list
 claim 'reset: no longer solved' says '  02_three'
+# An exercise whose stub is a program with a bug.
+cp "$house/exercises/02_three/stub.cpp" "$scratch/stub.cpp"
+printf '// find the bug\nint answer(int) { return 1; }\n' >"$house/exercises/02_three/stub.cpp"
+lockstep check reset three
+lockstep check 2
+claim 'a bug: to be mended, not written' says 'mend    exercises/02_three/answer.cpp'
+claim 'a bug: the verdict is shown at once' says '✗ 2 ranks: should be 2'
+cp "$scratch/stub.cpp" "$house/exercises/02_three/stub.cpp"
+lockstep check reset three
 lockstep check nothing
 claim 'an unknown exercise: exit code 2' ended 2
 claim 'an unknown exercise: the list' says "there is no exercise 'nothing'; there are:"
