@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <string_view>
 
@@ -41,7 +42,8 @@ Verdict verdict_of(Ranks& ranks, std::uint64_t seed, const std::string& trace) {
   std::string text = fmt::format("{} are right. {}", count_of(trial.cases(), "case"), learned);
   if (!trial.picture().text.empty())
     text += fmt::format("\n\n{}\n\n{}", trial.caption(), trial.picture().text);
-  if (!trace.empty()) write_trace(trial.picture(), "exercise", trace);
+  // runs/exercise_15_1f1b is titled "exercise_15_1f1b", as a lesson's run has the lesson's name.
+  if (!trace.empty()) write_trace(trial.picture(), std::filesystem::path{trace}.filename(), trace);
   return {0, text};
 }
 
