@@ -37,6 +37,10 @@ claim() { # WHAT, then a command that holds
 portion() { # QUICK ITEM...
   if [[ -n ${LOCKSTEP_TEST_ALL-} ]]; then printf '%s\n' "${@:2}"; else printf '%s\n' "${@:2:$1}"; fi
 }
+# How many items `portion` is to take if $launch is threads, and if it is mpi, whose processes take longer.
+per_launch() { # THREADS MPI
+  if [[ $launch == threads ]]; then echo "$1"; else echo "$2"; fi
+}
 portion_of() { # ALL QUICK
   if [[ -n ${LOCKSTEP_TEST_ALL-} ]]; then echo "$1"; else echo "$2"; fi
 }

@@ -47,15 +47,19 @@ if [[ $* == --large ]]; then
   exit
 fi
 
+combinations=('--clip 0.5 --tied --layout zigzag'
+  '--dp 1 --pp 2 --cp 2 --tp 2 --experts 4 --capacity 1 --method gather --sequence-parallel off'
+  '--dp 2 --cp 4 --experts 0 --zero 3 --shard 4 --recompute selective --precision bf16'
+  '--dp 2 --cp 2 --tp 2 --experts 0 --zero 2 --method ulysses')
 for launch in "$@"; do
-  for flags in '--clip 0.5 --tied --layout zigzag' '--dp 1 --pp 2 --cp 2 --tp 2 --experts 4 --capacity 1 --method gather --sequence-parallel off' \
-    '--dp 2 --cp 4 --experts 0 --zero 3 --shard 4 --recompute selective --precision bf16' '--dp 2 --cp 2 --tp 2 --experts 0 --zero 2 --method ulysses'; do
+  portion "$(per_launch 4 1)" "${combinations[@]}" >"$scratch/combinations"
+  while read -r flags; do
     # shellcheck disable=SC2086  # several flags
     lesson --launch "$launch" $flags
     claim "$flags ($launch) ends well" ended 0
     claim "$flags ($launch): bytes and memory are as predicted" as_predicted
     claim "$flags ($launch) tells its parity" says 'parity with one device over 4 steps'
-  done
+  done <"$scratch/combinations"
 done
 
 lesson --device meta --layout zigzag --report "$scratch/report.json"

@@ -21,13 +21,15 @@ lesson() { # NUMBER_NAME FLAGS...
 lessons=(02_data_parallel 03_zero_1 04_zero_2 05_zero_3)
 for name in "${lessons[@]}"; do
   for launch in "$@"; do
-    for flags in "--ranks 2" "--ranks 3 --tied --freeze 0" "--ranks 2 --precision bf16 --microbatches 2"; do
+    portion "$(per_launch 3 1)" '--ranks 3 --tied --freeze 0' '--ranks 2' '--ranks 2 --precision bf16 --microbatches 2' \
+      >"$scratch/flags"
+    while read -r flags; do
       # shellcheck disable=SC2086  # several flags
       lesson "$name" --launch "$launch" --steps 6 $flags
       claim "$name $flags ($launch) ends well" ended 0
       claim "$name $flags ($launch): bytes and memory are as predicted" as_predicted
       claim "$name $flags ($launch) tells its parity" says 'parity with one device over 6 steps'
-    done
+    done <"$scratch/flags"
   done
 done
 
