@@ -20,19 +20,20 @@ find_exercise() { # [N|NAME]
   for name in $(exercises); do
     case ${wanted,,} in "$name" | "${name%%_*}" | "${name#*_}") echo "$name" && return ;; esac
   done
-  say "lockstep: there is no exercise '$1'; there are:"
-  list_exercises >&2
-  exit 2
+  refuse "there is no exercise '$1'; '$me check list' shows them"
 }
 
 list_exercises() { # [WORD]
-  local each sign line
+  local each sign line found=''
   for each in $(exercises); do
     sign=' '
     ! is_solved "$each" || sign='✓'
     printf -v line '%s %-24s %s' "$sign" "$each" "$(title_of "$each")"
-    [[ -n ${1-} && ${line,,} != *"${1,,}"* ]] || printf '%s\n' "$line"
+    [[ -z ${1-} || ${line,,} == *"${1,,}"* ]] || continue
+    printf '%s\n' "$line"
+    found=yes
   done
+  [[ -n $found ]] || refuse "no exercise has '$1' in its name or title; '$me check list' shows all"
 }
 
 # Creates the learner's files from the stubs, all at once, so that the build is configured only once.
@@ -85,45 +86,47 @@ build_answer() { # EXERCISE
   return 1
 }
 
-# Shortens what a sanitizer reports to what happened, and the learner's line.
+# Shortens what a sanitizer reports to what happened, the learner's line, and the case.
 explain_crash() { # EXERCISE OUTPUT CODE
-  local kind line where
+  local kind line what='' trial
   line=$(grep -oE "$1/answer.cpp:[0-9]+" <<<"$2" | head -n 1)
-  where=${line:+exercises/$line: }
   kind=$(sed -n 's/.*ERROR: AddressSanitizer: \([a-zA-Z-]*\).*/\1/p' <<<"$2" | head -n 1)
   case $kind in
-    *-overflow | *-underflow) echo "${where}reads or writes outside a buffer ($kind)" ;;
-    heap-use-after-free | stack-use-after-*) echo "${where}uses memory that is no longer there ($kind)" ;;
-    SEGV) echo "${where}uses an address where there is no memory" ;;
-    ?*) echo "${where}${kind}" ;;
-    *)
-      if [[ $2 == *'rss limit exhausted'* ]]; then
-        echo "Your answer takes more than 2 GB of memory: is there a loop that never ends?"
-      elif [[ $2 == *'runtime error: '* ]]; then
-        echo "${where}$(sed -n 's/.*runtime error: //p' <<<"$2" | head -n 1)"
-      elif (( $3 == 124 || $3 == 137 )); then
-        echo "${where}Your answer has not returned within $check_limit seconds: is there a loop that never ends?"
-      else
-        tail -n 5 <<<"$2"
-      fi
-      ;;
+    *-overflow | *-underflow) what="reads or writes outside a buffer ($kind)" ;;
+    heap-use-after-free | stack-use-after-*) what="uses memory that is no longer there ($kind)" ;;
+    SEGV) what="uses an address where there is no memory" ;;
+    ?*) what=$kind ;;
+    *) what=$(sed -n 's/.*runtime error: //p' <<<"$2" | head -n 1) ;;
   esac
+  if [[ $2 == *'rss limit exhausted'* ]]; then
+    echo "Your answer takes more than 2 GB of memory: is there a loop that never ends?"
+  elif [[ -n $what ]]; then
+    echo "${line:+exercises/$line: }$what"
+    trial=$(sed -n 's/^the case: //p' <<<"$2" | head -n 1)
+    [[ -z $trial ]] || printf '\nIn this case: %s\n' "$trial"
+  elif (( $3 == 124 || $3 == 137 )); then
+    echo "Your answer has not returned within $check_limit seconds: is there a loop that never ends?"
+  else
+    tail -n 5 <<<"$2"
+  fi
 }
 
 # Checks one exercise. Returns 0 if it is solved.
 check_one() { # EXERCISE
-  local exercise=$1 number=${1%%_*} folder=exercises/$1 out status=0 verb=write flags=("${check_flags[@]}")
+  local exercise=$1 number=${1%%_*} folder=exercises/$1 out status=0 verb='write' flags=("${check_flags[@]}")
   [[ -z $check_view ]] || flags+=(--trace "$root/runs/exercise_$exercise")
   say "Exercise $number: $(title_of "$exercise")"
   if cmp -s "$root/$folder/answer.cpp" "$root/$folder/stub.cpp"; then
     say "  read    $folder/README.md"
     # The verdict on a program with a bug is where its learner starts.
-    if grep -q '^// find the bug' "$root/$folder/stub.cpp"; then verb='mend '; fi
+    if grep -q '^// find the bug' "$root/$folder/stub.cpp"; then verb='fix  '; fi
     say "  $verb   $folder/answer.cpp"
     say "  then    $me check          ($me check hint  gives the first of three hints)"
     # The learner reads while this is built, so that the first verdict takes no longer than the others.
+    compgen -G "$build/exercises/exercise_[0-9]*" >/dev/null ||
+      say "Building what all checks share, once: about a minute on two cores. Read on meanwhile."
     build_answer "$exercise" || return 1
-    [[ $verb == 'mend ' ]] || return 1
+    [[ $verb == 'fix  ' ]] || { say "Ready to check your answer."; return 1; }
   fi
   build_answer "$exercise" || return 1
   out=$(UBSAN_OPTIONS=print_stacktrace=0 \
@@ -149,7 +152,14 @@ hint() { # EXERCISE
   mkdir -p "$build/answers"
   echo $n >"$shown"
   say "Exercise ${1%%_*}, hint $n of 3:"
-  awk -v n=$n 'BEGIN {at = 1} $0 == "---" {++at; next} at == n' "$root/exercises/$1/hints.md" | sed '/./,$!d' >&2
+  sed '/./,$!d' >&2 <<<"$(nth_hint "$1" $n)"
+  case $n in
+    1) say "  more     $me check hint" ;;
+    2) say "  more     $me check hint     (the last one is nearly the answer)" ;;
+  esac
+}
+nth_hint() { # EXERCISE N
+  awk -v n="$2" 'BEGIN {at = 1} $0 == "---" {++at; next} at == n' "$root/exercises/$1/hints.md"
 }
 
 watch_answer() { # EXERCISE
@@ -174,7 +184,14 @@ announce_next() {
 
 show_run() { # EXERCISE
   local run=$root/runs/exercise_$1
-  if [[ -e $run/rank0.json ]]; then verb_view "$run"; else say "  This exercise has no run to show."; fi
+  if [[ ! -e $run/rank0.json ]]; then
+    say "  This exercise has no run to show."
+  elif has_display; then
+    verb_view "$run"
+  else
+    say "  view     ${run#"$root/"}: there is no display here. '$me view ${run#"$root/"} --screenshot FILE' takes a"
+    say "           picture, and https://ui.perfetto.dev shows the trace in a browser."
+  fi
 }
 
 verb_check() { # [N|NAME] | list [WORD] | hint [N|NAME] | watch [N|NAME] | reset N|NAME | all
@@ -206,15 +223,21 @@ verb_check() { # [N|NAME] | list [WORD] | hint [N|NAME] | watch [N|NAME] | reset
     shift
   done
   set -- ${words[@]+"${words[@]}"}
+  case ${2-} in hint | watch | reset) set -- "$2" "$1" ;; esac    # either order
+  (( $# <= 2 )) || refuse "check takes one exercise at a time: '$me check $1'"
   what=${1-}
   case $what in
     list) list_exercises "${2-}"; return ;;
     reset)
       [[ -n ${2-} ]] || refuse "reset needs an exercise; '$me check list' shows them"
       exercise=$(find_exercise "$2") || exit
+      mkdir -p "$build/answers"
+      if cp "$root/exercises/$exercise/answer.cpp" "$build/answers/$exercise.cpp" 2>/dev/null; then
+        say "Your answer is kept in ${build#"$root/"}/answers/$exercise.cpp until the next reset."
+      fi
       cp "$root/exercises/$exercise/stub.cpp" "$root/exercises/$exercise/answer.cpp"
       if is_solved "$exercise"; then sed -i "/^$exercise\$/d" "$root/exercises/progress"; fi
-      say "exercises/$exercise/answer.cpp is as it was at the beginning."
+      say "exercises/$exercise/answer.cpp has been reset."
       return
       ;;
     hint) exercise=$(find_exercise "${2-}") || exit; [[ -z $exercise ]] || hint "$exercise"; return ;;
@@ -226,6 +249,10 @@ verb_check() { # [N|NAME] | list [WORD] | hint [N|NAME] | watch [N|NAME] | reset
     all)
       for exercise in $(exercises); do
         count=$((count + 1))
+        if cmp -s "$root/exercises/$exercise/"{answer,stub}.cpp; then
+          say "Exercise ${exercise%%_*}: not started"
+          continue
+        fi
         ! check_one "$exercise" || solved=$((solved + 1))
       done
       say "$solved of $count exercises are solved."
@@ -233,6 +260,7 @@ verb_check() { # [N|NAME] | list [WORD] | hint [N|NAME] | watch [N|NAME] | reset
       ;;
     watch) exercise=$(find_exercise "${2-}") || exit; [[ -n $exercise ]] && watch_answer "$exercise" ;;
     *)
+      (( $# <= 1 )) || refuse "check takes one exercise at a time: '$me check $1'"
       exercise=$(find_exercise "$what") || exit
       if [[ -z $exercise ]]; then say "All exercises are solved. '$me check N' checks one again."; return; fi
       check_one "$exercise" || return

@@ -111,6 +111,10 @@ void check_microbatches(Check& check) {
         why =
             "The bubble is then exactly this share, and it should be below: \"below\" and \"at "
             "most\" differ by one microbatch here.";
+      if (right_bubble(p, expected - (below ? 1 : 0)) == share && std::abs(found - expected) == 1)
+        why +=
+            " (If your formula makes this difference, it is rounding: 7 * 0.9 / 0.1, for example, "
+            "is less than 63. Trying m = 1, 2, 3, ... with bubble() avoids that.)";
       throw Wrong{
           fmt::format("fewest_microbatches: {} stages, a bubble {} {:.4f}: {} microbatches, "
                       "not {}, with which it is {:.4f}",

@@ -63,7 +63,11 @@ void check(Check& check) {
     std::string why =
         "Each rank adds its number to the token that it received from the left, and "
         "returns the sum.";
-    if (found[0] == token || found[0] == token + mine[0])
+    if (ranks == 1)
+      why =
+          "A single rank sends nothing, but it is a rank of the ring like any other: it adds its "
+          "number to the token.";
+    else if (found[0] == token || found[0] == token + mine[0])
       why =
           "Rank 0 has returned the token that it started with: it must also receive the token at "
           "the end, and add its number to that.";

@@ -7,7 +7,7 @@ float pass_token(World& world, float token, float mine) {
   const int left = (world.rank() + world.size() - 1) % world.size();
   const std::span<float> message{&token, 1};
   if (world.size() == 1) return token + mine;
-  // Somebody must start. If every rank received first, all of them would wait for ever.
+  // Somebody must start. If every rank received first, all of them would wait forever.
   if (world.rank() == 0) world.send(message, right).wait();
   world.receive(message, left).wait();
   token += mine;

@@ -93,6 +93,7 @@ void check(Check& check) {
                                 list(expected), list(found)),
                     diagnose_sum(before, after, sum, r)};
       }
+      check_ring(what, outcome);
       for (int r = 0; r < N; ++r) {
         // N - 1 chunks: all but one. Chunks differ by at most one element.
         const std::int64_t most =

@@ -91,7 +91,9 @@ std::string Case::diagnose_chunk(const Arrays& results, int r, int c) const {
           "and passed on in the next round: only in round 0 does a rank send its own chunk.",
           i);
   if (found == chunk_of(own, c)) {
-    if (reduces) return "This is the rank's own part: nothing has been added to it.";
+    if (reduces)
+      return "This is the rank's own part: nothing has been added to it. The sums come from a "
+             "reduce-scatter, which is given, and the all-gather brings them to all ranks.";
     return fmt::format(
         "Rank {} has not received this chunk: it has the numbers that were there before.", r);
   }
@@ -134,8 +136,9 @@ void Case::check_costs(const Outcome& outcome) const {
   const std::int64_t busiest = *std::ranges::max_element(sent);
   if (all != 4 * hops * n || busiest > 4 * hops * longest)
     throw Wrong{
-        fmt::format("{}: the ranks have sent {} B, at most {} B each; right are {} B, at most {} B",
-                    what, all, busiest, 4 * hops * n, 4 * hops * longest),
+        fmt::format(
+            "{}: the ranks have sent {} B, at most {} B each; it should be {} B, at most {} B",
+            what, all, busiest, 4 * hops * n, 4 * hops * longest),
         all > 4 * hops * n
             ? fmt::format("The numbers are right, but a rank sends more than {}: in each round it "
                           "sends a single chunk.",
@@ -178,6 +181,7 @@ void check_one(Check& check, bool reduces, int N, int elements) {
       },
       diagnose);
   each.check_results(outcome.results);
+  check_ring(each.what, outcome);
   each.check_costs(outcome);
   if (reduces && N == 4 && elements == 3 * N)
     check.show("Your all-reduce on 4 ranks: to whom each rank sends, in 2 · 3 rounds.",

@@ -12,8 +12,9 @@ void reduce_scatter(World& world, std::span<float> data);
 /// chunk(data, r, world.size()). On return, every rank has the right numbers in all chunks.
 ///
 /// Called on every rank with the same number of elements, which N need not divide: the sizes of
-/// chunks differ by at most one. There are N - 1 rounds. In each, every rank sends one chunk and
-/// receives another at the same time, so a round takes as long as one message.
+/// chunks differ by at most one. There are N - 1 rounds. In each, every rank sends one chunk to one
+/// neighbour and receives another from the other neighbour at the same time, so a round takes as
+/// long as one message.
 void all_gather(World& world, std::span<float> data);
 
 /// A ring all-reduce: leaves the sum over all ranks in every rank's `data`, in 2 (N - 1) such

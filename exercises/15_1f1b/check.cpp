@@ -47,10 +47,13 @@ std::string diagnose_fault(const std::string& fault, const Schedule& schedule) {
            "stages must agree on the order of microbatches: run both kinds of passes in ascending "
            "order.";
   }
+  if (fault.find("microbatches are 0 to") != std::string::npos)
+    return "There are not that many microbatches: a stage can't run more forward passes in advance "
+           "than there are.";
   if (fault.find("missing") != std::string::npos)
     return "Every microbatch needs one forward and one backward pass on every stage. After the "
-           "last "
-           "forward pass, the backward passes of the microbatches in flight are still to come.";
+           "last forward pass, the backward passes of the microbatches in flight are still to "
+           "come.";
   if (fault.find("before its forward") != std::string::npos)
     return "A backward pass needs the activations of its microbatch's forward pass. Run both kinds "
            "of passes in ascending order.";
@@ -67,7 +70,8 @@ void check_one(Check& check, int p, int m) {
   try {
     validate(schedule);
   } catch (const std::exception& fault) {
-    throw Wrong{fmt::format("{}: {}{}", what, fault.what(), table(schedule)),
+    throw Wrong{fmt::format("{}: {} (1F0 is stage 1's forward pass of microbatch 0){}", what,
+                            fault.what(), table(schedule)),
                 diagnose_fault(fault.what(), schedule)};
   }
 

@@ -174,7 +174,12 @@ void check_one(Check& check, const Case& sizes) {
   const Sequence sequence{check, sizes};
   const std::string what = sizes.text();
   std::vector<std::vector<float>> before;
-  for (int r = 0; r < N; ++r) before.push_back(check.numbers(c * d + c));
+  for (int r = 0; r < N; ++r) {
+    before.push_back(check.numbers(c * d + c));
+    // A large lse, so that what was there before counts if it remains.
+    for (std::size_t i = c * d; i < before.back().size(); ++i)
+      before.back()[i] = 1 + std::abs(before.back()[i]);
+  }
   const Outcome outcome = check.run(
       what, N,
       [&](World& world) {
@@ -219,7 +224,7 @@ void check_one(Check& check, const Case& sizes) {
                                   r, count_of(times, "time"), owner),
                       most > 1 ? "A block is passed on as it was received. In the next round, a "
                                  "rank computes with the block that has arrived, and sends that "
-                                 "one on: exchange the two buffers."
+                                 "one on: swap the two buffers."
                                : "There are N blocks, and one more round of computing than of "
                                  "sending: the block that arrives last is not passed on, but "
                                  "computed with."};

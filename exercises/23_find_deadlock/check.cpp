@@ -165,7 +165,7 @@ void check_one(Check& check, const Case& each) {
                                         "never send to each other at the "
                                         "same time, so there is no deadlock; but every stage holds "
                                         "all microbatches. Keep the "
-                                        "order of 1F1B, and mend the messages."
+                                        "order of 1F1B, and fix the messages."
                                       : "The stage starts more forward passes in advance than "
                                         "1F1B. The order of the passes was right."};
     const int buffers = most_in_flight + 3;

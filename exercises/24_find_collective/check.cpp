@@ -25,7 +25,7 @@ struct Case {
       samples +=
           fmt::format("{} {} {} [{}]", rank == 0 ? "; rank" : ", rank", rank,
                       rank == 0 ? "has samples of experts" : "of", fmt::join(ranks[rank], ", "));
-    return fmt::format("experts of {} weights{}", fmt::join(sizes, ", "), samples);
+    return fmt::format("experts with {} weights{}", fmt::join(sizes, " and "), samples);
   }
 };
 
@@ -82,8 +82,8 @@ std::string diagnose_sum(const Case& each, const std::vector<std::vector<Sample>
           found == plus(mine, sum_of(samples[other], with, size)))
         return fmt::format(
             "What rank {} took for the gradient of expert {} is its own gradient of expert {} plus "
-            "that of expert {} on rank {}. They met in the same all-reduce, because both are of "
-            "the same size: nothing else would have shown that they don't belong together.",
+            "that of expert {} on rank {}. Both are of the same size, so no error told that they "
+            "do not belong together. Which all-reduce does each rank call first?",
             rank, expert, expert, with, other);
   }
   if (found == mine && samples.size() > 1)

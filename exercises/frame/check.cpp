@@ -28,6 +28,7 @@ std::vector<float> Check::separable(std::size_t count) {
 Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
                    const Diagnosis& diagnosis) {
   ++cases_;
+  case_ = what;
   Outcome all;
   Picoseconds end = 0;
   for (RankOutcome& each : ranks_.run(what, mesh, body, diagnosis)) {
@@ -46,6 +47,21 @@ Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
   return all;
 }
 
+void check_ring(const std::string& what, const Outcome& outcome) {
+  const int N = static_cast<int>(outcome.results.size());
+  for (const Row& row : outcome.rows) {
+    if (!row.sends) continue;
+    for (const Block& block : row.blocks)
+      if (const int distance = (std::stoi(block.label) - row.rank + N) % N;
+          distance != 1 && distance != N - 1)
+        throw Wrong{fmt::format("{}: rank {} sends to rank {}, which is not its neighbour", what,
+                                row.rank, block.label),
+                    "The results are right, but this is no ring: with direct messages, every rank "
+                    "needs a link to every other one. In a ring, a rank sends to one neighbour "
+                    "only, and passes on what it receives from the other one."};
+  }
+}
+
 std::string list(std::span<const float> numbers) {
   constexpr std::size_t most = 12;
   std::string text;
@@ -57,6 +73,16 @@ std::string list(std::span<const float> numbers) {
 std::string count_of(std::int64_t n, const std::string& one, const std::string& many) {
   if (n == 1) return "1 " + one;
   return fmt::format("{} {}", n, many.empty() ? one + "s" : many);
+}
+
+void no_such_chunk(int i, int N) {
+  throw Wrong{
+      fmt::format("there is no chunk({}, {}): chunks are numbered 0 to {}", i, N, N - 1),
+      i < 0
+          ? "In C++, the remainder of a negative number is negative: -1 % 4 is -1, not 3. Add the "
+            "number of chunks before you take the remainder."
+          : "After the last chunk, the ring begins again with chunk 0: take the remainder of the "
+            "division by the number of chunks."};
 }
 
 void not_written() {

@@ -85,6 +85,8 @@ class Check {
   /// run() counts its own cases; a check without runs counts them here.
   void count_case() { ++cases_; }
   int cases() const { return cases_; }
+  /// What the last run() said about its case.
+  const std::string& current_case() const { return case_; }
 
   /// Shows `picture` after the answer has turned out right, below `caption`, which says what to see
   /// there.
@@ -99,9 +101,13 @@ class Check {
   Ranks& ranks_;
   std::mt19937_64 random_;
   int cases_ = 0;
+  std::string case_;
   std::string caption_;
   Picture picture_;
 };
+
+/// Throws Wrong if a rank has sent to another one than its neighbours in the ring of all ranks.
+void check_ring(const std::string& what, const Outcome& outcome);
 
 /// Returns "1, 2, 3", or the first few numbers and "..." if there are many.
 std::string list(std::span<const float> numbers);

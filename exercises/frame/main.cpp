@@ -28,9 +28,16 @@ struct Verdict {
   std::string text;
 };
 
+/// For the address sanitizer's report.
+struct {
+  const Check* check = nullptr;
+  std::uint64_t seed = 0;
+} running;
+
 /// `trace` is the folder for the trace of the run that the check shows; "" if it is not wanted.
 Verdict verdict_of(Ranks& ranks, std::uint64_t seed, const std::string& trace) {
   Check trial{ranks, seed};
+  running = {&trial, seed};
   try {
     check(trial);
   } catch (const NotWritten&) {
@@ -71,6 +78,15 @@ int run_process(std::uint64_t seed, const std::string& device, const std::string
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
   return "detect_leaks=0:detect_stack_use_after_return=1:hard_rss_limit_mb=2000";
+}
+
+/// Called by the address sanitizer when it has found an error, just before the process ends.
+/// `./lockstep check` shows this line together with the line of the answer (exercises/check.sh).
+extern "C" void __asan_on_error();
+extern "C" void __asan_on_error() {
+  if (running.check != nullptr && !running.check->current_case().empty())
+    fmt::print(stderr, "the case: {} (the same numbers again: --seed {})\n",
+               running.check->current_case(), running.seed);
 }
 
 int main(int argc, char** argv) {

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <string_view>
 
+#include "core/base/error.h"
+
 namespace lockstep::exercises {
 
 namespace {
@@ -163,7 +165,23 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
   RankOutcome outcome;
   RankState state{rank, mesh, channels};
   World world{state, state.all()};
-  outcome.result = body(world);
+  const auto check_waits = [&] {
+    if (!state.not_awaited.empty())
+      throw Wrong{
+          fmt::format("rank {} never waits for its {}", rank.id, state.not_awaited),
+          "Such a call only starts an operation. Until wait() of its Work has returned, what "
+          "is received has not arrived, and what is sent is still needed. A Work that is "
+          "destroyed before gives its operation up: one without a name at once, and one "
+          "in whose place another Work is put. Keep every Work until you have waited for "
+          "it."};
+  };
+  try {
+    outcome.result = body(world);
+  } catch (const RunError&) {
+    check_waits();  // more likely the cause of a failure than what failed
+    throw;
+  }
+  check_waits();
   outcome.bytes_sent = all_bytes(rank.transport->bytes_sent()) - before;
   outcome.peak_bytes = state.peak_bytes;
   outcome.end = rank.compute.now() - start;

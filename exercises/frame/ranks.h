@@ -21,6 +21,8 @@ struct RankState {
   std::vector<Group*> groups;  ///< by axis, and of all ranks; null until they are needed
   std::int64_t held_bytes = 0;
   std::int64_t peak_bytes = 0;
+  /// The first operation whose Work was destroyed before wait(): "receive() at line 9"; else "".
+  std::string not_awaited;
 
   Group& all();
   Group& along(Axis axis);

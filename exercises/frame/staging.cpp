@@ -1,5 +1,9 @@
 #include "exercises/frame/staging.h"
 
+#include <fmt/format.h>
+
+#include <exception>
+
 namespace lockstep::exercises {
 
 namespace {
@@ -45,13 +49,40 @@ class OnGpu final : public Task {
   Work work_;
 };
 
+/// Notes that an operation was not waited for, unless an exception has ended the answer.
+class Awaited final : public Task {
+ public:
+  Awaited(RankState& state, Work work, std::string what)
+      : state_(state), work_(std::move(work)), what_(std::move(what)) {}
+  ~Awaited() override {
+    if (!finished_ && std::uncaught_exceptions() == 0 && state_.not_awaited.empty())
+      state_.not_awaited = what_;
+  }
+
+  Event finish() override {
+    finished_ = true;
+    return work_.finish();
+  }
+
+ private:
+  RankState& state_;
+  Work work_;
+  const std::string what_;
+  bool finished_ = false;
+};
+
 }  // namespace
 
-Work on_device(RankState& state, HostNumbers numbers,
-               const std::function<Work(View, View)>& start) {
-  if (!state.rank.gpu) return start(view_of(numbers.read), view_of(numbers.written));
-  return Work{
-      state.rank.compute, {.name = "message"}, std::make_unique<OnGpu>(state.rank, numbers, start)};
+Work start_on(RankState& state, const Asked& asked, HostNumbers numbers,
+              const std::function<Work(View, View)>& start) {
+  const Span span{.name = "message"};
+  Work work = state.rank.gpu ? Work{state.rank.compute, span,
+                                    std::make_unique<OnGpu>(state.rank, numbers, start)}
+                             : start(view_of(numbers.read), view_of(numbers.written));
+  return Work{state.rank.compute, span,
+              std::make_unique<Awaited>(
+                  state, std::move(work),
+                  fmt::format("{}() at line {}", asked.operation, asked.where.line()))};
 }
 
 }  // namespace lockstep::exercises

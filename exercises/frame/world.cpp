@@ -36,12 +36,12 @@ int World::size() const {
 }
 
 Work World::send(std::span<const float> data, int to, std::source_location where) {
-  return on_device(state_, {.read = data, .written = {}},
-                   [&](View numbers, View) { return ranks_.send(numbers, to, where); });
+  return start_on(state_, {"send", where}, {.read = data, .written = {}},
+                  [&](View numbers, View) { return ranks_.send(numbers, to, where); });
 }
 Work World::receive(std::span<float> into, int from, std::source_location where) {
-  return on_device(state_, {.read = {}, .written = into},
-                   [&](View, View numbers) { return ranks_.receive(numbers, from, where); });
+  return start_on(state_, {"receive", where}, {.read = {}, .written = into},
+                  [&](View, View numbers) { return ranks_.receive(numbers, from, where); });
 }
 
 void World::compute(const std::string& name, double microseconds) {

@@ -85,9 +85,12 @@ class World {
   Group& ranks_;
 };
 
+[[noreturn]] void no_such_chunk(int i, int N);
+
 /// Returns chunk i of N: the first n mod N chunks have one more element than the others.
 template <class Element>
 std::span<Element> chunk(std::span<Element> data, int i, int N) {
+  if (i < 0 || i >= N) no_such_chunk(i, N);
   const auto each = data.size() / static_cast<std::size_t>(N);
   const auto longer = data.size() % static_cast<std::size_t>(N);
   const auto at = static_cast<std::size_t>(i);

@@ -123,10 +123,16 @@ claim 'nothing is left: said' says "All exercises are solved. './lockstep check 
 lockstep check 1 --view
 claim '--view: the run is recorded' says $'--trace\n'"$house/runs/exercise_01_two"
 claim '--view: without a run, says so' says 'This exercise has no run to show.'
+mkdir -p "$house/runs/exercise_01_two"
+echo '{}' >"$house/runs/exercise_01_two/rank0.json"
+lockstep check 1 --view
+claim '--view: without a display, a right answer is right' ended 0
+claim '--view: without a display, where the run is' says 'view     runs/exercise_01_two: there is no display here'
 lockstep check all
 claim 'all: exit code 0' ended 0
 claim 'all: counted' says '2 of 2 exercises are solved.'
 lockstep check reset three
+claim 'reset: the answer is kept' grep -q 'return 2' "$house/build/release/answers/02_three.cpp"
 claim 'reset: done' cmp -s "$house/exercises/02_three/stub.cpp" "$house/exercises/02_three/answer.cpp"
 lockstep check list
 claim 'reset: no longer solved' says '  02_three'
@@ -135,13 +141,20 @@ cp "$house/exercises/02_three/stub.cpp" "$scratch/stub.cpp"
 printf '// find the bug\nint answer(int) { return 1; }\n' >"$house/exercises/02_three/stub.cpp"
 lockstep check reset three
 lockstep check 2
-claim 'a bug: to be mended, not written' says 'mend    exercises/02_three/answer.cpp'
+claim 'a bug: to be fixed, not written' says 'fix     exercises/02_three/answer.cpp'
 claim 'a bug: the verdict is shown at once' says '✗ 2 ranks: should be 2'
 cp "$scratch/stub.cpp" "$house/exercises/02_three/stub.cpp"
 lockstep check reset three
 lockstep check nothing
 claim 'an unknown exercise: exit code 2' ended 2
-claim 'an unknown exercise: the list' says "there is no exercise 'nothing'; there are:"
+claim 'an unknown exercise: where the names are' says "there is no exercise 'nothing'; './lockstep check list' shows them"
+lockstep check list zzz
+claim 'list: nothing found: exit code 2' ended 2
+claim 'list: nothing found: says so' says "no exercise has 'zzz' in its name or title"
+lockstep check 2 hint
+claim 'hint after the exercise' says 'Exercise 02, hint'
+lockstep check 1 2
+claim 'one exercise at a time' says "check takes one exercise at a time"
 lockstep check --fast
 claim 'an unknown flag: exit code 2' ended 2
 lockstep check reset

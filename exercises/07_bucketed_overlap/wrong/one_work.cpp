@@ -1,4 +1,4 @@
-// diagnosis: Keep the Works of all buckets
+// diagnosis: never waits for its
 #include "exercises/07_bucketed_overlap/task.h"
 
 namespace lockstep::exercises {

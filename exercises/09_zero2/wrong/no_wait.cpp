@@ -1,4 +1,4 @@
-// diagnosis: done when its Work's wait() returns
+// diagnosis: never waits for its
 #include "exercises/09_zero2/task.h"
 
 namespace lockstep::exercises {

@@ -1,4 +1,4 @@
-// diagnosis: exchange the two buffers
+// diagnosis: swap the two buffers
 #include "exercises/20_ring_attention/task.h"
 
 namespace lockstep::exercises {

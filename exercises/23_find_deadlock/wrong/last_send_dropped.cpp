@@ -1,4 +1,4 @@
-// diagnosis: ends its step while
+// diagnosis: never waits for its send()
 #include "exercises/23_find_deadlock/task.h"
 
 namespace lockstep::exercises {

@@ -1,4 +1,4 @@
-// diagnosis: They met in the same all-reduce
+// diagnosis: Both are of the same size
 #include "exercises/24_find_collective/task.h"
 
 namespace lockstep::exercises {

@@ -1,4 +1,4 @@
-// diagnosis: Wait for the receive
+// diagnosis: never waits for its
 #include "exercises/26_find_tied/task.h"
 
 namespace lockstep::exercises {
