@@ -189,9 +189,9 @@ std::vector<std::byte> CudaGpu::make_communicator_id() {
 }
 
 std::unique_ptr<GpuCommunicator> CudaGpu::join(const std::vector<std::byte>& id, int ranks,
-                                               int rank) {
+                                               int rank, WaitCheck check) {
   make_current();
-  return nccl::join(index_, id, ranks, rank);
+  return nccl::join(index_, id, ranks, rank, std::move(check));
 }
 
 }  // namespace lockstep::cuda

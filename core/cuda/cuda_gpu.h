@@ -76,8 +76,8 @@ class CudaGpu final : public Gpu {
   void pop_range() override;
 
   std::vector<std::byte> make_communicator_id() override;
-  std::unique_ptr<GpuCommunicator> join(const std::vector<std::byte>& id, int ranks,
-                                        int rank) override;
+  std::unique_ptr<GpuCommunicator> join(const std::vector<std::byte>& id, int ranks, int rank,
+                                        WaitCheck check) override;
 
  private:
   void make_current() const;

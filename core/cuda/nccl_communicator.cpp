@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 #include <nccl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <stdexcept>
+#include <thread>
 
 namespace lockstep::nccl {
 
@@ -38,6 +41,30 @@ ncclDataType_t type_of(DType dtype) {
       return ncclInt32;
   }
   throw std::invalid_argument{"NCCL: unsupported element type"};
+}
+
+/// Waits until over() returns true. Calls `check`, if there is one, from time to time.
+template <class Over>
+void wait_until(Over&& over, const WaitCheck& check) {
+  using Clock = std::chrono::steady_clock;
+  using std::chrono::microseconds;
+  const Clock::time_point start = Clock::now();
+  while (!over()) {
+    const Clock::duration waited = Clock::now() - start;
+    if (waited < microseconds{200}) {  // most calls take less, and sleeping would delay them
+      std::this_thread::yield();
+      continue;
+    }
+    if (check) check(std::chrono::duration<double>{waited}.count());
+    std::this_thread::sleep_for(std::min<Clock::duration>(waited / 8, microseconds{1000}));
+  }
+}
+
+/// Returns the state of a communicator, which is ncclInProgress while its last call is.
+ncclResult_t state_of(ncclComm_t communicator) {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(communicator, &state);
+  return asked == ncclSuccess ? state : asked;
 }
 
 /// Admits the rank's threads to NCCL calls until one thread closes the gate in order to abort or
@@ -101,34 +128,53 @@ class Gate {
   int inside_ = 0;
 };
 
+/// The communicator is non-blocking: a call may return ncclInProgress, and is done when
+/// ncclCommGetAsyncError reports another state. Until then, its work may not be on the stream yet,
+/// so no event may be recorded, and NCCL accepts no other call on the communicator. Every function
+/// here therefore waits for its call, but not inside NCCL, so that the WaitCheck or an abort can
+/// end the wait.
 class NcclCommunicator final : public GpuCommunicator {
  public:
-  /// Takes ownership of the handle.
-  NcclCommunicator(int gpu, ncclComm_t handle) : gpu_(gpu), handle_(handle) {
-    expect_success(ncclCommUserRank(handle_, &rank_), "ncclCommUserRank", handle_);
-    expect_success(ncclCommCount(handle_, &size_), "ncclCommCount", handle_);
+  /// Takes ownership of the handle, whose creation may be in progress, and waits for it. If the
+  /// creation fails or `check` throws, aborts the communicator.
+  static std::unique_ptr<GpuCommunicator> create(const char* call, int gpu, ncclComm_t handle,
+                                                 WaitCheck check) {
+    try {
+      ncclResult_t state = ncclSuccess;
+      wait_until([&] { return (state = state_of(handle)) != ncclInProgress; }, check);
+      expect_success(state, call, handle);
+      return std::make_unique<NcclCommunicator>(gpu, handle, check);
+    } catch (...) {
+      ncclCommAbort(handle);
+      throw;
+    }
   }
-  /// Waits for pending operations. If the run has failed, abort() must be called first; otherwise
-  /// the destructor may wait for ranks that no longer exist.
+
+  NcclCommunicator(int gpu, ncclComm_t handle, WaitCheck check)
+      : gpu_(gpu), handle_(handle), check_(std::move(check)) {
+    expect_success(ncclCommUserRank(handle, &rank_), "ncclCommUserRank", handle);
+    expect_success(ncclCommCount(handle, &size_), "ncclCommCount", handle);
+  }
+  /// Waits for pending operations. If the run has failed, abort() should be called first;
+  /// otherwise the destructor may wait for ranks that no longer exist until the WaitCheck throws.
   ~NcclCommunicator() override {
     if (!gate_.close("it was destroyed")) return;
     cudaSetDevice(gpu_);
-    ncclCommDestroy(handle_);
+    bool all_done = false;
+    try {
+      ncclResult_t state = ncclCommFinalize(handle_);
+      if (state == ncclInProgress)
+        wait_until([&] { return (state = state_of(handle_)) != ncclInProgress; }, check_);
+      all_done = state == ncclSuccess;
+    } catch (const std::exception&) {  // the WaitCheck's; the run has failed, and knows why
+    }
+    all_done ? ncclCommDestroy(handle_) : ncclCommAbort(handle_);
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-
-  std::unique_ptr<GpuCommunicator> split(int color, int key) override {
-    ncclComm_t part = nullptr;
-    enter("ncclCommSplit", [&] {
-      return ncclCommSplit(handle_, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, &part, nullptr);
-    });
-    if (part == nullptr) return nullptr;
-    return std::make_unique<NcclCommunicator>(gpu_, part);
-  }
 
   // Between the two, the thread counts as inside, so that an abort waits for ncclGroupEnd, without
   // which the thread would stay in its group, and would submit nothing on any communicator.
@@ -141,7 +187,7 @@ class NcclCommunicator final : public GpuCommunicator {
     const auto inside = std::exchange(group_, nullptr);
     if (inside == nullptr) throw std::logic_error{"end_group() without begin_group()"};
     cudaSetDevice(gpu_);
-    finish("ncclGroupEnd", ncclGroupEnd());
+    call("ncclGroupEnd", [] { return ncclGroupEnd(); });
   }
   void send(Queue queue, View data, int to) override {
     enter("ncclSend", data, [&](std::size_t count, ncclDataType_t type) {
@@ -192,11 +238,14 @@ class NcclCommunicator final : public GpuCommunicator {
     const Gate::Visit visit{gate_};
     if (!visit.let_in()) return gate_.closed();
     ncclResult_t state = ncclSuccess;
-    ncclResult_t asked = ncclCommGetAsyncError(handle_, &state);
-    if (asked == ncclSuccess) asked = state;
-    if (asked == ncclSuccess || asked == ncclInProgress) return std::nullopt;
+    {
+      // A thread that is inside a call learns of the error itself.
+      const std::unique_lock lock{calls_, std::try_to_lock};
+      if (lock) state = state_of(handle_);
+    }
+    if (state == ncclSuccess || state == ncclInProgress) return std::nullopt;
     if (auto closed = gate_.closed()) return closed;
-    return words(asked, "ncclCommGetAsyncError", handle_);
+    return words(state, "ncclCommGetAsyncError", handle_);
   }
 
   void abort(const std::string& why) noexcept override {
@@ -218,13 +267,27 @@ class NcclCommunicator final : public GpuCommunicator {
   }
 
   template <class Call>
-  void enter(const char* name, Call&& call) {
+  void enter(const char* name, Call&& enqueue) {
     const Gate::Visit visit{gate_};
     if (!visit.let_in()) throw_closed(name);
     cudaSetDevice(gpu_);
-    finish(name, call());
+    call(name, enqueue);
   }
-  void finish(const char* name, ncclResult_t result) const {
+  /// Calls NCCL and waits until the call is done.
+  template <class Call>
+  void call(const char* name, Call&& enqueue) {
+    const auto locked = [&](auto&& ask) {
+      const std::lock_guard lock{calls_};
+      return ask();
+    };
+    ncclResult_t result = locked(enqueue);
+    if (result == ncclInProgress)
+      wait_until(
+          [&] {
+            if (gate_.closed()) throw_closed(name);
+            return (result = locked([&] { return state_of(handle_); })) != ncclInProgress;
+          },
+          check_);
     if (result == ncclSuccess) return;
     // If an abort ended the call, NCCL's error does not contain the reason, and the handle has been
     // freed.
@@ -244,9 +307,13 @@ class NcclCommunicator final : public GpuCommunicator {
 
   int gpu_;
   ncclComm_t handle_;
+  WaitCheck check_;
   int rank_ = 0;
   int size_ = 0;
   Gate gate_;
+  /// Held during a call. ncclCommGetAsyncError completes the communicator's last call, and must not
+  /// do so while another thread makes the next one.
+  std::mutex calls_;
   std::unique_ptr<Gate::Visit> group_;  ///< of the thread between begin_group() and end_group()
 };
 
@@ -263,17 +330,21 @@ std::vector<std::byte> make_id() {
 }
 
 std::unique_ptr<GpuCommunicator> join(int gpu, const std::vector<std::byte>& id, int ranks,
-                                      int rank) {
+                                      int rank, WaitCheck check) {
   ncclUniqueId unique;
   if (id.size() != sizeof unique.internal)
     throw std::invalid_argument{fmt::format("NCCL: a communicator id must have {} bytes, not {}",
                                             sizeof unique.internal, id.size())};
   std::memcpy(unique.internal, id.data(), id.size());
+  // A blocking call would wait forever for a rank that has ended. (NCCL's own variable
+  // NCCL_COMM_BLOCKING overrides this.)
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
   ncclComm_t handle = nullptr;
-  expect_success(ncclCommInitRankConfig(&handle, ranks, unique, rank, &config),
-                 "ncclCommInitRankConfig", nullptr);
-  return std::make_unique<NcclCommunicator>(gpu, handle);
+  constexpr const char* call = "ncclCommInitRankConfig";
+  const ncclResult_t result = ncclCommInitRankConfig(&handle, ranks, unique, rank, &config);
+  if (result != ncclInProgress) expect_success(result, call, nullptr);
+  return NcclCommunicator::create(call, gpu, handle, std::move(check));
 }
 
 std::string version() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/comm/transport/gpu_communicator.h"
+#include "core/device/gpu.h"
 
 namespace lockstep::nccl {
 
@@ -20,9 +21,10 @@ extern const bool is_here;
 std::vector<std::byte> make_id();
 
 /// Creates the calling rank's handle to a new communicator, on GPU `gpu`. Collective: returns when
-/// all ranks have called it. NCCL rejects two ranks on one GPU.
+/// all ranks have called it. If `check` throws before that, the communicator is aborted. NCCL
+/// rejects two ranks on one GPU.
 std::unique_ptr<GpuCommunicator> join(int gpu, const std::vector<std::byte>& id, int ranks,
-                                      int rank);
+                                      int rank, WaitCheck check);
 
 /// Returns the version of the loaded library, such as "NCCL 2.28.9", or "no NCCL".
 std::string version();

@@ -18,7 +18,7 @@ const bool is_here = false;
 std::vector<std::byte> make_id() {
   throw std::runtime_error{missing};
 }
-std::unique_ptr<GpuCommunicator> join(int, const std::vector<std::byte>&, int, int) {
+std::unique_ptr<GpuCommunicator> join(int, const std::vector<std::byte>&, int, int, WaitCheck) {
   throw std::runtime_error{missing};
 }
 std::string version() {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,10 @@ struct GpuInfo {
 };
 
 class GpuCommunicator;
+
+/// Called repeatedly while a call of NCCL is in progress, with the seconds that it has taken so
+/// far. If the function throws, the caller stops waiting, and the exception propagates.
+using WaitCheck = std::function<void(double waited)>;
 
 /// One rank's interface to a GPU: memory, queues and their marks, copies, and kernels. core/cuda
 /// implements it with CUDA, and gpu_library() loads that implementation at run time, so that the
@@ -87,9 +92,10 @@ class Gpu {
   /// other ranks.
   virtual std::vector<std::byte> make_communicator_id() = 0;
   /// Joins the communicator with this id and `ranks` ranks. Collective: all these ranks call join()
-  /// at the same time, each with its own GPU.
+  /// at the same time, each with its own GPU. While a rank is missing, and in all later operations
+  /// that have to wait for other ranks, the communicator calls `check` (which may be empty).
   virtual std::unique_ptr<GpuCommunicator> join(const std::vector<std::byte>& id, int ranks,
-                                                int rank) = 0;
+                                                int rank, WaitCheck check) = 0;
 };
 
 /// The GPUs that are visible to this process, and the function that opens them.

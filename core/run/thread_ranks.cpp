@@ -8,6 +8,9 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
+
+#include "core/base/error.h"
 
 namespace lockstep {
 
@@ -42,16 +45,26 @@ ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const Gpu
   std::vector<std::thread> threads;
   for (int id = 0; id < options.run.ranks; ++id)
     threads.emplace_back([&, id] {
-      std::exception_ptr error;
+      const auto failed = [&](std::exception_ptr error, const std::string& what) {
+        {
+          // Before the others learn of it, so that none of their errors comes first.
+          const std::lock_guard lock{creation.mutex};
+          if (!creation.first) creation.first = std::move(error);
+        }
+        fabric.fail(what);
+      };
       try {
         ranks_[static_cast<std::size_t>(id)] =
             std::make_unique<Rank>(options, fabric.endpoint(id, plan.one_for_all), plan);
-      } catch (const std::exception& failure) {
-        fabric.fail(failure.what());
-        error = std::current_exception();
+      } catch (const UsageError& error) {
+        failed(std::current_exception(), error.what());
+      } catch (const RunError& error) {  // names its rank
+        failed(std::current_exception(), error.what());
+      } catch (const std::exception& error) {
+        const RunError named{fmt::format("rank {}: {}", id, error.what())};
+        failed(std::make_exception_ptr(named), named.what());
       }
       std::lock_guard lock{creation.mutex};
-      if (error && !creation.first) creation.first = error;
       --creation.left;
       creation.changed.notify_all();
     });

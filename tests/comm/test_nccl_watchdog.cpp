@@ -51,7 +51,8 @@ class StuckGpu final : public Gpu {
   void push_range(const char*) override {}
   void pop_range() override {}
   std::vector<std::byte> make_communicator_id() override { throw unused(); }
-  std::unique_ptr<GpuCommunicator> join(const std::vector<std::byte>&, int, int) override {
+  std::unique_ptr<GpuCommunicator> join(const std::vector<std::byte>&, int, int,
+                                        WaitCheck) override {
     throw unused();
   }
 
@@ -71,7 +72,6 @@ class AbortedCommunicator final : public GpuCommunicator {
 
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  std::unique_ptr<GpuCommunicator> split(int, int) override { return nullptr; }
   void begin_group() override {}
   void end_group() override {}
   void send(Queue, View, int) override {}

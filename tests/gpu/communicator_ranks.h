@@ -21,21 +21,27 @@ struct Rank {
   Scope& scope;
   Queue queue;
   std::mt19937& random;
+  const std::vector<std::byte>& second_id;
 
+  /// Creates a second communicator of the same ranks.
+  std::unique_ptr<GpuCommunicator> second() const {
+    return gpu.join(second_id, world.size(), index, nullptr);
+  }
   void dawdle() const { std::this_thread::sleep_for(std::chrono::microseconds{random() % 500}); }
 };
 
 inline void on_ranks(int ranks, const std::function<void(const Rank&)>& work) {
   const std::vector<std::byte> id = library().open(0)->make_communicator_id();
+  const std::vector<std::byte> second_id = library().open(0)->make_communicator_id();
   CHECK(id.size() == 128);
   on_threads(ranks, [&](int index) {
     const auto gpu = library().open(index);
-    const auto world = gpu->join(id, ranks, index);
+    const auto world = gpu->join(id, ranks, index, nullptr);
     CHECK(world->rank() == index);
     CHECK(world->size() == ranks);
     Scope scope{*gpu};
     std::mt19937 random{static_cast<unsigned>(index)};
-    work({index, *gpu, *world, scope, scope.queue(), random});
+    work({index, *gpu, *world, scope, scope.queue(), random, second_id});
   });
 }
 

@@ -119,6 +119,15 @@ claim 'a rank throws: its words' complains 'its own words'
 fail --how sleep --timeout 1
 claim 'a rank stalls: exit code 1' ended 1
 claim 'a rank stalls: somebody says that he waits for the GPU' complains 'has waited 1 s for its GPU'
+for victim in 0 2; do
+  fail --how throw --early --victim $victim
+  claim "rank $victim throws while communicators are created: exit code 1" ended 1
+  claim "rank $victim throws while communicators are created: it is named" \
+    complains "the run failed: rank $victim: its own words"
+  fail --how sleep --early --victim $victim --timeout 1
+  claim "rank $victim stalls while communicators are created: exit code 1" ended 1
+  claim "rank $victim stalls while communicators are created: it is named" complains "rank $victim"
+done
 gpus 1
 fail --how throw
 claim 'a rank throws, the GPU is shared: exit code 1' ended 1
@@ -126,8 +135,8 @@ fail --how sleep --timeout 1
 claim 'a rank stalls, the GPU is shared: exit code 1' ended 1
 gpus 4
 # The watchdogs abort all communicators. Ranks that go on (--persist) then fail because of that, but the
-# report must name NCCL's own error, whichever comes first.
-lost='NCCL: ncclCommGetAsyncError: remote process exited'
+# report must name NCCL's own error, whichever comes first: the watchdog's query, or a call in progress.
+lost='(NCCL: ncclCommGetAsyncError|nccl[A-Za-z]+): remote process exited'
 for go_on in '' --persist; do
   # shellcheck disable=SC2086  # a word, or none
   LOCKSTEP_EMULATED_NCCL_ERROR=20 fail --how not $go_on
@@ -136,6 +145,6 @@ for go_on in '' --persist; do
   # shellcheck disable=SC2086
   LOCKSTEP_EMULATED_NCCL_ERROR=2:20 fail --how not $go_on
   claim "NCCL fails on one rank: exit code 1 $go_on" ended 1
-  claim "NCCL fails on one rank: it is named $go_on" grep -q "^the run failed: rank 2: $lost" <<<"$err"
+  claim "NCCL fails on one rank: it is named $go_on" grep -qE "^the run failed: rank 2: $lost" <<<"$err"
 done
 conclude

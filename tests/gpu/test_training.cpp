@@ -316,6 +316,18 @@ TEST_CASE("20 steps on a GPU and on the CPU give nearly the same result") {
   CHECK(parity.max_relative_parameter < 1e-4);
 }
 
+TEST_CASE("a rank that dies while communicators are created ends the others, and is named") {
+  if (!enough_for(3)) return;
+  for (const int victim : {0, 2}) {
+    const Options options = on_gpus(tiny(small_copies(3), 2), /*wall=*/true);
+    CHECK(on_threads(options, [&](Rank& rank) {
+            const int channels = rank.transport->open_channels(Group::channels_taken);
+            if (rank.id == victim) throw std::runtime_error("its own words");
+            const Group another{rank.endpoint, {0, 1, 2}, "another", channels};
+          }) == fmt::format("rank {}: its own words", victim));
+  }
+}
+
 TEST_CASE("a GPU's spans are disjoint or nested, and follow their launch") {
   for (const int ranks : {1, 2, test::gpus() + 1}) {  // in the last run, ranks share GPUs
     Options options = on_gpus(tiny(small_training(ranks, 4), ranks), /*wall=*/true);

@@ -1,11 +1,12 @@
 #include "core/comm/nccl/nccl_transport.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <compare>
+#include <functional>
 #include <list>
-#include <numeric>
 
 #include "core/base/error.h"
 #include "core/comm/nccl/nccl_collectives.h"
@@ -47,21 +48,23 @@ struct Connection {
 /// State shared by the agents of one rank.
 struct Shared {
   Shared(std::unique_ptr<Transport> control_, Stream& compute_, double patience_seconds)
-      : control(std::move(control_)), compute(compute_), gpu(*compute.gpu()) {
-    std::vector<int> all(static_cast<std::size_t>(control->size()));
-    std::iota(all.begin(), all.end(), 0);
-    world = join(all);
-    watchdog = std::make_unique<NcclWatchdog>(*control, gpu, patience_seconds);
-    watchdog->add(*world);
-    dummies = gpu.allocate(2 * word, compute.queue());
+      : control(std::move(control_)),
+        compute(compute_),
+        gpu(*compute.gpu()),
+        patience(patience_seconds),
+        watchdog(std::make_unique<NcclWatchdog>(*control, gpu, patience)),
+        dummies(gpu.allocate(2 * word, compute.queue()),
+                [this](void* data) { gpu.release(data, compute.queue()); }) {
     compute.synchronise();
   }
-  ~Shared() { gpu.release(dummies, compute.queue()); }
+  ~Shared() { watchdog.reset(); }  // before the communicators that it watches
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
 
-  /// Creates a communicator of `ranks` from an id that the first rank in the list sends to the
-  /// others.
+  /// Creates a communicator of `ranks` from an id that the first of them sends to the others. If
+  /// one of them never arrives, this exchange ends the run and names that rank, because the first
+  /// rank waits for each of the others, and they wait for it. NCCL cannot tell which rank is
+  /// missing.
   std::unique_ptr<GpuCommunicator> join(const std::vector<int>& ranks) const {
     const auto place = std::ranges::find(ranks, control->rank()) - ranks.begin();
     std::vector<std::byte> id(128);
@@ -72,17 +75,25 @@ struct Shared {
     } else {
       control->receive(control_route(ranks.front()), id)->wait();
     }
-    return gpu.join(id, static_cast<int>(ranks.size()), static_cast<int>(place));
+    return gpu.join(id, static_cast<int>(ranks.size()), static_cast<int>(place), check_of(ranks));
+  }
+
+  /// Ends the wait for a call of NCCL if the run has failed, or if the call has taken too long.
+  /// (The watchdog's own time limit is for operations that NCCL has enqueued.)
+  WaitCheck check_of(const std::vector<int>& ranks) const {
+    return [this, ranks](double waited) {
+      control->check();
+      if (watchdog != nullptr) watchdog->check();
+      if (waited > patience)
+        throw RunError(
+            fmt::format("rank {} has waited {:g} s for NCCL to connect ranks {}: one of them has "
+                        "stalled, or can't be reached",
+                        control->rank(), patience, fmt::join(ranks, ", ")));
+    };
   }
 
   Connection& add_connection(ConnectionKey key, std::vector<int> ranks, bool one_way) {
-    // If the connection includes all ranks, they split the existing communicator. A subset of the
-    // ranks creates a new one, because a split would require the other ranks to take part.
-    auto communicator =
-        static_cast<int>(ranks.size()) == world->size()
-            ? world->split(
-                  0, static_cast<int>(std::ranges::find(ranks, control->rank()) - ranks.begin()))
-            : join(ranks);
+    auto communicator = join(ranks);
     watchdog->add(*communicator);
     auto connection =
         std::make_unique<Connection>(std::move(communicator), std::move(ranks), gpu, one_way);
@@ -102,18 +113,18 @@ struct Shared {
 
   /// Dummy elements, which are sent or received in place of an empty message, so that it still
   /// synchronizes its two sides.
-  View dummy_out() const { return {dummies, {1}, DType::i32}; }
-  View dummy_in() const { return {static_cast<std::byte*>(dummies) + word, {1}, DType::i32}; }
+  View dummy_out() const { return {dummies.get(), {1}, DType::i32}; }
+  View dummy_in() const { return {static_cast<std::byte*>(dummies.get()) + word, {1}, DType::i32}; }
 
   static constexpr std::size_t word = 256;
   std::unique_ptr<Transport> control;
   Stream& compute;
   Gpu& gpu;
-  std::unique_ptr<GpuCommunicator> world;
+  const double patience;
+  std::unique_ptr<NcclWatchdog> watchdog;
+  std::unique_ptr<void, std::function<void(void*)>> dummies;
   std::mutex mutex;
   std::map<ConnectionKey, std::unique_ptr<Connection>> connections;
-  void* dummies = nullptr;
-  std::unique_ptr<NcclWatchdog> watchdog;  ///< declared last: it uses the others
 };
 
 /// The messages of one connection that are submitted together.
@@ -159,10 +170,10 @@ class NcclTransport final : public Transport {
     for (int i = 0; i < count; ++i) shared_->add_connection({channel + i}, ranks, false);
   }
   // Connects the lower rank to the higher rank first, then connects the reverse direction, and
-  // sends a dummy message each way. NCCL connects two ranks at their first message, and blocks the
-  // host inside the call until the other rank makes its call. In the middle of a schedule, this
-  // would cause a deadlock: rank 0 would wait for a gradient from rank 1, while rank 1 waited for
-  // an activation from rank 0.
+  // sends a dummy message each way. NCCL connects two ranks at their first message, and its call is
+  // not done until the other rank makes its call. In the middle of a schedule, this would cause a
+  // deadlock: rank 0 would wait for a gradient from rank 1, while rank 1 waited for an activation
+  // from rank 0.
   void connect(int peer, int channel, Directions directions) override {
     const int self = rank();
     const std::vector<int> ends{std::min(self, peer), std::max(self, peer)};

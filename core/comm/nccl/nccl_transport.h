@@ -21,9 +21,11 @@ namespace lockstep {
 /// batch is submitted before the next launch, or when the host waits for one of its messages.
 ///
 /// A send and a receive are not checked against each other, because NCCL transfers only the bytes.
-/// If a rank never arrives, an NcclWatchdog aborts the operations that are waiting for it.
+/// If a rank never arrives, an NcclWatchdog aborts the operations that are waiting for it. While a
+/// communicator is created or makes its connections, no call of NCCL blocks the host: the wait ends
+/// if the run fails, or after `patience_seconds`.
 ///
-/// Collective over all ranks. `compute` is the rank's own stream, and must outlive the transport.
+/// `compute` is the rank's own stream, and must outlive the transport.
 std::unique_ptr<Transport> nccl_transport(std::unique_ptr<Transport> control, Stream& compute,
                                           double patience_seconds);
 

@@ -14,15 +14,13 @@ namespace lockstep {
 /// Every operation enqueues its work and returns. All members call the same operations in the same
 /// order. Views are contiguous, with f32, bf16, f16 or i32 elements. Ranks, roots and peers are
 /// indices in the communicator. Every operation throws std::runtime_error if NCCL reports an error.
+/// Operations may have to wait for other members, because NCCL makes connections at their first
+/// use. They then call the WaitCheck that was passed to Gpu::join.
 class GpuCommunicator {
  public:
   virtual ~GpuCommunicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-
-  /// Creates one communicator for the members that pass the same color >= 0, ordered by `key`
-  /// (ncclCommSplit). Collective. Returns null on a member that passes -1.
-  virtual std::unique_ptr<GpuCommunicator> split(int color, int key) = 0;
 
   /// Sends and receives between these two calls are submitted together; see GpuGroup.
   virtual void begin_group() = 0;

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/comm/mpi/environment.h"
@@ -41,6 +43,9 @@ int main(int argc, char** argv) {
                 argv};
   const int& victim = lesson.flag("--victim", 2, "the rank that fails");
   const int& at = lesson.flag("--at", 3, "the step in which it fails");
+  const bool& early = lesson.flag(
+      "--early", false,
+      "it throws or sleeps before the first step, while the others create another group");
   const auto& how =
       lesson.flag<std::string>("--how", "throw",
                                "throw, refuse, exit, crash, sleep, compute, kernel (which "
@@ -53,6 +58,17 @@ int main(int argc, char** argv) {
       lesson.flag<std::string>("--others", "wait", "what others do then: wait, sleep, compute");
 
   const auto work = [&](Rank& rank) {
+    const int channels = rank.transport->open_channels(Group::channels_taken);
+    if (early && rank.id == victim) {
+      if (how == "throw") throw std::runtime_error("its own words");
+      if (how == "sleep") go_on(false);
+    }
+    std::optional<Group> another;
+    if (early) {
+      std::vector<int> all;
+      for (int i = 0; i < rank.count; ++i) all.push_back(i);
+      another.emplace(rank.endpoint, all, "another", channels);
+    }
     for ([[maybe_unused]] const Batch& batch :
          lesson.batches(rank, lesson.phases().front(),
                         Predicted::without_memory("nothing is predicted here"))) {

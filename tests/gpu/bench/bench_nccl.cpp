@@ -113,7 +113,7 @@ void on_gpus(int ranks, std::int64_t largest, int samples) {
     threads.emplace_back([&, rank] {
       try {
         const auto gpu = library.open(rank);
-        const auto all = gpu->join(id, ranks, rank);
+        const auto all = gpu->join(id, ranks, rank, nullptr);
         measure(*gpu, *all, largest, samples, fmt::format("{} GPUs", ranks), [&](double mine) {
           seconds[static_cast<std::size_t>(rank)] = mine;
           together.arrive_and_wait();
@@ -207,7 +207,7 @@ int main(int argc, char** argv) {
     }
     if (rank < 0) return in_processes(processes, index, largest);
     const auto gpu = gpu_library().open(index);
-    const auto all = gpu->join(from_hex(id), processes, rank);
+    const auto all = gpu->join(from_hex(id), processes, rank, nullptr);
     measure(*gpu, *all, largest, 3, fmt::format("{} processes on one GPU", processes),
             [](double mine) { return mine; });
     return 0;

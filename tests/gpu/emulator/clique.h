@@ -3,6 +3,7 @@
 #include <nccl.h>
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -39,7 +40,13 @@ struct Member {
   int rank = 0;
   int device = 0;
   bool aborted = false;
-  int splits = 0;                         ///< number of ncclCommSplit calls by this rank
+  bool blocking = true;
+  /// The call in progress on a non-blocking communicator: returns ncclInProgress or, once the call
+  /// is done, its result. Null if there is none.
+  std::function<ncclResult_t(Machine::Lock&)> in_progress;
+  ncclResult_t result = ncclSuccess;  ///< of the last call that was in progress
+  int calls = 0;                      ///< number of calls so far that may be in progress
+  int queries = 0;  ///< number of queries that the call in progress takes at least
   std::map<int, std::uint64_t> sends;     ///< number of sends to each peer so far
   std::map<int, std::uint64_t> receives;  ///< number of receives from each peer so far
   std::uint64_t collectives = 0;
@@ -64,13 +71,6 @@ class Clique {
   /// For each connection (from one rank to another, or (-1, -1) for collectives), the ranks that
   /// have arrived to make the connection.
   std::map<std::pair<int, int>, std::set<int>> connecting;
-
-  struct Split {
-    std::map<int, std::pair<int, int>> wanted;  ///< by rank: color and key
-    std::map<int, std::shared_ptr<Clique>> by_color;
-    int took = 0;  ///< number of ranks that have taken their result
-  };
-  std::map<int, Split> splits;
 
   /// Whether all members have begun the operation with matching arguments.
   bool complete(const Key& key) const;
@@ -101,9 +101,18 @@ class GroupMeeting final : public Meeting {
 
 std::size_t size_of(ncclDataType_t type);
 
-/// Returns the member that a communicator's handle refers to; ends the process if the handle is not
-/// in use.
+/// Returns the member that a communicator's handle refers to, or null if a call is in progress on
+/// the communicator. Ends the process if the handle is not in use.
+std::shared_ptr<Member> ready_member_of(ncclComm_t communicator);
+/// The same, whether or not a call is in progress.
 std::shared_ptr<Member> member_of(ncclComm_t communicator);
+/// Makes a call on a communicator: once `ready` returns true, `finish` does what the call is for,
+/// and returns its result. Inside a blocking communicator's call, the host waits for that. A
+/// non-blocking one may return ncclInProgress, sometimes even if it is ready, and each query of its
+/// state then tries again.
+ncclResult_t make_call(Machine::Lock& lock, const std::shared_ptr<Member>& member,
+                       std::function<bool()> ready,
+                       std::function<ncclResult_t(Machine::Lock&)> finish);
 /// Returns `result` and makes ncclGetLastError return `why` to the calling thread.
 ncclResult_t refused(ncclResult_t result, std::string why);
 

@@ -5,6 +5,11 @@
 // this last hang). With $LOCKSTEP_EMULATOR_DEBUG=1, the emulator prints the waiting operations
 // after 3 s without progress.
 //
+// Communicators are blocking or not, as their configuration or $NCCL_COMM_BLOCKING (0 or 1) says.
+// On a non-blocking communicator, a call's work is not on the stream before ncclCommGetAsyncError
+// has reported that the call is done, and no other call may begin until then. NCCL does the work
+// in the background, but may take as long.
+//
 // With $LOCKSTEP_EMULATED_NCCL_ERROR=N, communicators created while the variable is set fail
 // silently after N operations, and ncclCommGetAsyncError returns ncclRemoteError. The value RANK:N
 // affects only that rank.
@@ -12,9 +17,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <utility>
 
 #include "tests/gpu/emulator/clique.h"
 
@@ -39,8 +44,15 @@ Table& table() {
   return all;
 }
 
-ncclComm_t enter(std::shared_ptr<Clique> clique, int rank, int device) {
+bool is_blocking(const ncclConfig_t* config) {
+  const char* setting = std::getenv("NCCL_COMM_BLOCKING");
+  if (setting != nullptr) return setting != std::string{"0"};
+  return config == nullptr || config->blocking != 0;
+}
+
+ncclComm_t enter(std::shared_ptr<Clique> clique, int rank, int device, bool blocking) {
   auto member = std::make_shared<Member>();
+  member->blocking = blocking;
   member->clique = std::move(clique);
   member->rank = rank;
   member->device = device;
@@ -53,6 +65,11 @@ ncclComm_t enter(std::shared_ptr<Clique> clique, int rank, int device) {
   auto* communicator = new ncclComm{std::move(member)};
   table().live.insert(communicator);
   return communicator;
+}
+
+void remove(ncclComm_t communicator) {
+  table().live.erase(communicator);
+  delete communicator;
 }
 
 /// Returns a description of two ranks that share a GPU, or "" if none do.
@@ -80,6 +97,30 @@ std::shared_ptr<Member> member_of(ncclComm_t communicator) {
   return communicator->member;
 }
 
+std::shared_ptr<Member> ready_member_of(ncclComm_t communicator) {
+  auto member = member_of(communicator);
+  if (!member->in_progress) return member;
+  refused(ncclInvalidArgument,
+          "Attempt to use communicator before the previous operation returned ncclSuccess");
+  return nullptr;
+}
+
+ncclResult_t make_call(Machine::Lock& lock, const std::shared_ptr<Member>& member,
+                       std::function<bool()> ready,
+                       std::function<ncclResult_t(Machine::Lock&)> finish) {
+  if (member->blocking) {
+    Machine::get().drive(lock, [&] { return member->aborted || ready(); });
+    return member->aborted ? refused(ncclInternalError, "aborted") : finish(lock);
+  }
+  member->queries = member->calls++ % 3;
+  if (member->queries == 0 && ready()) return finish(lock);
+  member->in_progress = [=](Machine::Lock& held) {
+    Machine::get().drive_a_little(held);
+    return member->queries-- > 0 || !ready() ? ncclInProgress : finish(held);
+  };
+  return ncclInProgress;
+}
+
 }  // namespace emulator
 
 using emulator::Clique;
@@ -101,7 +142,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
-                                    ncclConfig_t*) {
+                                    ncclConfig_t* config) {
   Machine& machine = Machine::get();
   Machine::Lock lock = machine.lock();
   const std::string name{id.internal};
@@ -118,51 +159,36 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   const auto size = static_cast<std::size_t>(ranks);
   if (clique->gpus.size() == size) table().joining.erase(name);
   machine.changed();
-  machine.drive(lock, [&] { return clique->gpus.size() == size; });
-  if (const std::string twice = emulator::shared_gpu(*clique); !twice.empty())
-    return refused(ncclInvalidUsage, twice);
-  *communicator = emulator::enter(clique, rank, device);
-  return ncclSuccess;
+  *communicator = emulator::enter(clique, rank, device, emulator::is_blocking(config));
+  const ncclResult_t result = emulator::make_call(
+      lock, (*communicator)->member, [=] { return clique->gpus.size() == size; },
+      [=](Machine::Lock&) {
+        const std::string twice = emulator::shared_gpu(*clique);
+        return twice.empty() ? ncclSuccess : refused(ncclInvalidUsage, twice);
+      });
+  if (result != ncclSuccess && result != ncclInProgress)
+    emulator::remove(std::exchange(*communicator, nullptr));
+  return result;
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t communicator, int color, int key, ncclComm_t* part,
-                           ncclConfig_t*) {
-  Machine& machine = Machine::get();
-  Machine::Lock lock = machine.lock();
-  const auto member = emulator::member_of(communicator);
-  const std::shared_ptr<Clique> clique = member->clique;
-  const int round = member->splits++;
-  const auto size = static_cast<std::size_t>(clique->size);
-  Clique::Split& split = clique->splits[round];
-  split.wanted[member->rank] = {color, key};
-  machine.changed();
-  machine.drive(lock, [&] { return split.wanted.size() == size || member->aborted; });
-  if (member->aborted) return refused(ncclInternalError, "aborted");
-
-  // Ordered by key, then by rank.
-  std::vector<std::pair<int, int>> chosen;
-  for (const auto& [rank, wanted] : split.wanted)
-    if (wanted.first == color) chosen.emplace_back(wanted.second, rank);
-  std::sort(chosen.begin(), chosen.end());
-  *part = nullptr;
-  if (color != NCCL_SPLIT_NOCOLOR) {
-    auto& made = split.by_color[color];
-    if (!made) made = std::make_shared<Clique>(static_cast<int>(chosen.size()));
-    const auto mine = std::find(chosen.begin(), chosen.end(), std::pair{key, member->rank});
-    *part = emulator::enter(made, static_cast<int>(mine - chosen.begin()), member->device);
-  }
-  if (++split.took == clique->size) clique->splits.erase(round);
-  return ncclSuccess;
+/// Done when all issued operations are.
+ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
+  Machine::Lock lock = Machine::get().lock();
+  const auto member = emulator::ready_member_of(communicator);
+  if (!member) return ncclInvalidArgument;
+  return emulator::make_call(
+      lock, member, [=] { return member->order.empty(); },
+      [](Machine::Lock&) { return ncclSuccess; });
 }
 
 /// Waits until all issued operations are done.
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
   Machine& machine = Machine::get();
   Machine::Lock lock = machine.lock();
-  const auto member = emulator::member_of(communicator);
-  table().live.erase(communicator);
+  const auto member = emulator::ready_member_of(communicator);
+  if (!member) return ncclInvalidArgument;
   machine.drive(lock, [&] { return member->order.empty(); });
-  delete communicator;
+  emulator::remove(communicator);
   return ncclSuccess;
 }
 
@@ -173,16 +199,23 @@ ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   const Machine::Lock lock = machine.lock();
   const auto member = emulator::member_of(communicator);
   member->aborted = true;
+  member->in_progress = nullptr;
   member->clique->forget(member->rank);
-  table().live.erase(communicator);
-  delete communicator;
+  emulator::remove(communicator);
   machine.changed();
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error) {
-  const Machine::Lock lock = Machine::get().lock();
+  Machine::Lock lock = Machine::get().lock();
   const auto member = emulator::member_of(communicator);
+  if (auto call = member->in_progress) {
+    const ncclResult_t result = call(lock);
+    if (result != ncclInProgress) member->in_progress = nullptr;
+    member->result = result;
+  }
+  *error = member->result;
+  if (*error != ncclSuccess) return ncclSuccess;
   const bool failed = member->fails_after >= 0 && member->operations >= member->fails_after;
   *error = failed ? ncclRemoteError : ncclSuccess;
   if (failed) emulator::last_error = "a network that fell silent, as the emulator was told";
@@ -190,11 +223,17 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error)
 }
 
 ncclResult_t ncclCommCount(const ncclComm_t communicator, int* count) {
-  *count = communicator->member->clique->size;
+  const Machine::Lock lock = Machine::get().lock();
+  const auto member = emulator::ready_member_of(communicator);
+  if (!member) return ncclInvalidArgument;
+  *count = member->clique->size;
   return ncclSuccess;
 }
 ncclResult_t ncclCommUserRank(const ncclComm_t communicator, int* rank) {
-  *rank = communicator->member->rank;
+  const Machine::Lock lock = Machine::get().lock();
+  const auto member = emulator::ready_member_of(communicator);
+  if (!member) return ncclInvalidArgument;
+  *rank = member->rank;
   return ncclSuccess;
 }
 

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
-#include <thread>
 
 #include "tests/gpu/emulator/clique.h"
 
@@ -49,53 +47,63 @@ void put_group(Machine::Lock& lock, const std::vector<Issued>& issued) {
   for (std::size_t i = 1; i < streams.size(); ++i) order_after(*streams[i], *streams[0]);
 }
 
-/// NCCL makes a connection at the first operation that needs one, and the host waits inside that
-/// call until the other side makes its call. (The emulator does this only with
+/// NCCL makes a connection at the first operation that needs one, and the call is not done until
+/// the other side makes its call. (The emulator does this only with
 /// $LOCKSTEP_EMULATED_NCCL_CONNECTS; tests of mismatched operations on a GPU run without
 /// connecting.)
-void connect(Machine::Lock& lock, const std::vector<Issued>& issued) {
-  static const bool waits = std::getenv("LOCKSTEP_EMULATED_NCCL_CONNECTS") != nullptr;
-  if (!waits) return;
-  const auto ends = [](const Part& part) {
-    return part.peer < 0 ? std::pair{-1, -1}
-           : part.sends  ? std::pair{part.rank, part.peer}
-                         : std::pair{part.peer, part.rank};
-  };
-  for (const Issued& one : issued)
-    one.member->clique->connecting[ends(*one.part)].insert(one.member->rank);
-  for (const Issued& one : issued) {
-    const auto wanted = static_cast<std::size_t>(one.part->peer == one.part->rank ? 1
-                                                 : one.part->peer < 0 ? one.member->clique->size
-                                                                      : 2);
-    while (one.member->clique->connecting[ends(*one.part)].size() < wanted &&
-           !one.member->aborted) {
-      lock.unlock();
-      std::this_thread::sleep_for(std::chrono::microseconds{200});
-      lock.lock();
-    }
-  }
+bool connections_matter() {
+  static const bool matter = std::getenv("LOCKSTEP_EMULATED_NCCL_CONNECTS") != nullptr;
+  return matter;
+}
+
+/// The two ends of the connection that a part needs; (-1, -1) for a collective.
+std::pair<int, int> ends_of(const Part& part) {
+  return part.peer < 0 ? std::pair{-1, -1}
+         : part.sends  ? std::pair{part.rank, part.peer}
+                       : std::pair{part.peer, part.rank};
+}
+
+bool is_connected(const Issued& one) {
+  const Clique& clique = *one.member->clique;
+  const int wanted = one.part->peer == one.part->rank ? 1 : one.part->peer < 0 ? clique.size : 2;
+  return clique.connecting.at(ends_of(*one.part)).size() >= static_cast<std::size_t>(wanted);
 }
 
 ncclResult_t flush_group() {
-  Machine::Lock lock = Machine::get().lock();
+  Machine& machine = Machine::get();
+  Machine::Lock lock = machine.lock();
   std::vector<Issued> all = std::move(group);
   group.clear();
-  connect(lock, all);
+  for (const Issued& one : all)
+    one.member->clique->connecting[ends_of(*one.part)].insert(one.member->rank);
+  machine.changed();
+  ncclResult_t result = ncclSuccess;
   while (!all.empty()) {
-    const Member* first = all.front().member.get();
+    const std::shared_ptr<Member> member = all.front().member;
     const auto rest = std::stable_partition(
-        all.begin(), all.end(), [&](const Issued& one) { return one.member.get() == first; });
-    put_group(lock, {all.begin(), rest});
+        all.begin(), all.end(), [&](const Issued& one) { return one.member == member; });
+    const std::vector<Issued> its{all.begin(), rest};
     all.erase(all.begin(), rest);
+    const ncclResult_t its_result = make_call(
+        lock, member,
+        [its] {
+          return !connections_matter() || std::all_of(its.begin(), its.end(), is_connected);
+        },
+        [its](Machine::Lock& held) {
+          put_group(held, its);
+          return ncclSuccess;
+        });
+    if (its_result != ncclSuccess) result = its_result;
   }
-  return ncclSuccess;
+  return result;
 }
 
 ncclResult_t issue(Part part, ncclComm_t communicator, cudaStream_t stream) {
   {
     Machine& machine = Machine::get();
     const Machine::Lock lock = machine.lock();
-    const std::shared_ptr<Member> member = member_of(communicator);
+    const std::shared_ptr<Member> member = ready_member_of(communicator);
+    if (!member) return ncclInvalidArgument;
     const Stream* found = machine.find(stream, member->device);
     if (found == nullptr || found->device != member->device)
       return refused(ncclInvalidUsage, "the stream is not of the communicator's GPU");

@@ -13,7 +13,6 @@
 #define NCCL_PATCH 0
 #define NCCL_VERSION_CODE 22800
 #define NCCL_UNIQUE_ID_BYTES 128
-#define NCCL_SPLIT_NOCOLOR -1
 #define NCCL_CONFIG_INITIALIZER \
   { INT_MIN }
 
@@ -46,8 +45,7 @@ ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);
-ncclResult_t ncclCommSplit(ncclComm_t communicator, int color, int key, ncclComm_t* part,
-                           ncclConfig_t* config);
+ncclResult_t ncclCommFinalize(ncclComm_t communicator);
 ncclResult_t ncclCommDestroy(ncclComm_t communicator);
 ncclResult_t ncclCommAbort(ncclComm_t communicator);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error);
