@@ -38,12 +38,14 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int ch
   if (endpoint.device.memory.device() == DeviceKind::meta)
     meta_ = endpoint.transport.meta_collectives(ranks_, channels + 1,
                                                 endpoint.device.compute.clock().cluster());
-  if (!meta_) worker_ = std::make_unique<Worker>(endpoint.transport, name_);
+  if (endpoint.collectives == Collectives::native)
+    native_ = endpoint.transport.native(ranks_, channels + 1);
+  // Collectives that the library enqueues on a GPU need no thread, whose agent has a queue too.
+  const bool enqueues = native_ && native_->gpu_queue() != nullptr;
+  if (!meta_ && !enqueues) worker_ = std::make_unique<Worker>(endpoint.transport, name_);
   collective_channel_ = std::make_unique<Channel>(
       Endpoint{worker_ ? worker_->agent() : endpoint.transport, endpoint.device}, channels + 1,
       fmt::format("{} collectives: send", name_), fmt::format("{} collectives: receive", name_));
-  if (endpoint.collectives == Collectives::native)
-    native_ = endpoint.transport.native(ranks_, channels + 1);
 }
 
 Group::~Group() {

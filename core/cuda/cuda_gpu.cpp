@@ -135,12 +135,17 @@ Queue CudaGpu::make_queue(bool urgent) {
   cudaStream_t stream = nullptr;
   check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? greatest : least),
         "cudaStreamCreateWithPriority");
+  const int now = ++queues_;
+  int most = most_queues_;
+  while (most < now && !most_queues_.compare_exchange_weak(most, now)) {
+  }
   return {stream};
 }
 
 void CudaGpu::drop_queue(Queue queue) noexcept {
   cudaSetDevice(index_);
   cudaStreamDestroy(stream_of(queue));
+  --queues_;
 }
 
 MarkPtr CudaGpu::record(Queue queue) {

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -66,6 +67,7 @@ class CudaGpu final : public Gpu {
 
   Queue make_queue(bool urgent) override;
   void drop_queue(Queue queue) noexcept override;
+  int most_queues() const override { return most_queues_; }
   MarkPtr record(Queue queue) override;
   void wait(Queue queue, const Mark& mark) override;
   bool passed(const Mark& mark) override;
@@ -87,6 +89,8 @@ class CudaGpu final : public Gpu {
   int index_;
   GpuInfo info_;
   Kernels kernels_;
+  std::atomic<int> queues_ = 0;
+  std::atomic<int> most_queues_ = 0;
   std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();
 };
 

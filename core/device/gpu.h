@@ -67,6 +67,10 @@ class Gpu {
   virtual Queue make_queue(bool urgent) = 0;
   /// Destroys the queue once its work is done.
   virtual void drop_queue(Queue queue) noexcept = 0;
+  /// The largest number of queues that existed at the same time. Queues share a limited number of
+  /// hardware queues (see gpu_library.cpp); in a shared one, work that waits holds up the work
+  /// behind it.
+  virtual int most_queues() const = 0;
   virtual MarkPtr record(Queue queue) = 0;
   /// Keeps work enqueued on `queue` after this call from starting before `mark` is passed. Does not
   /// block the host.

@@ -36,6 +36,7 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
       rank_(group.rank()),
       boundary_(boundary),
       plan_(schedule, group.rank()),
+      connected_(endpoint.transport, endpoint.transport.open_channels(2)),
       losses_(static_cast<std::size_t>(schedule.microbatches)) {
   for (int i = 0; i < group.size(); ++i) world_ranks_.push_back(group.world_rank(i));
   auto next = stages.begin();
@@ -46,11 +47,9 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
     if (action.op == Op::backward || action.op == Op::backward_weight)
       stages_.at(action.stage).last = action.microbatch;
 
-  const int activations = endpoint.transport.open_channels(2);
-  const int gradients = activations + 1;
   for (const auto& [key, sends, receives] : plan_.channels()) {
     const int world = world_ranks_[static_cast<std::size_t>(key.peer)];
-    const int id = key.forward ? activations : gradients;
+    const int id = key.forward ? connected_.activations : connected_.gradients;
     const char* kind = key.forward ? "activations" : "gradients";
     endpoint.transport.connect(world, id, {sends, receives});
     channels_.emplace(key,

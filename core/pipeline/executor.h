@@ -61,6 +61,21 @@ class PipelineExecutor {
     Work work;
   };
 
+  /// Disconnects the channels of activations and gradients at the end, so that the next executor
+  /// needs no further connections.
+  struct Connected {
+    Transport& transport;
+    int activations, gradients;
+    Connected(Transport& transport_, int first)
+        : transport(transport_), activations(first), gradients(first + 1) {}
+    ~Connected() {
+      transport.disconnect(activations);
+      transport.disconnect(gradients);
+    }
+    Connected(const Connected&) = delete;
+    Connected& operator=(const Connected&) = delete;
+  };
+
   void check(const Batch& batch) const;
   void post_receive(const Message& message);
   Tensor take(const Message& message);
@@ -79,6 +94,7 @@ class PipelineExecutor {
   std::vector<int> world_ranks_;
   MessagePlan plan_;
   std::map<int, Stage> stages_;
+  Connected connected_;
   std::map<MessagePlan::ChannelKey, Channel> channels_;
   std::map<Message, InFlight> received_;          ///< posted, but not used yet
   std::map<Message, InFlight> sent_;              ///< not released yet

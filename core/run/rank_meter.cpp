@@ -102,7 +102,8 @@ void RankMeter::end_phase() {
   if (rank_.gpu == nullptr) return;
   results_.gpu = {.address = rank_.gpu->info().address,
                   .in_use = rank_.gpu->memory_in_use(),
-                  .ours = rank_.memory.current().total()};
+                  .ours = rank_.memory.current().total(),
+                  .queues = rank_.gpu->most_queues()};
   if (GpuTimeline* timeline = rank_.compute.timeline()) {
     timeline->drain();
     results_.gpu.late = timeline->uncertainty();

@@ -44,6 +44,7 @@ class StuckGpu final : public Gpu {
   std::int64_t memory_in_use() const override { throw unused(); }
   Queue make_queue(bool) override { throw unused(); }
   void drop_queue(Queue) noexcept override {}
+  int most_queues() const override { throw unused(); }
   MarkPtr record(Queue) override { throw unused(); }
   void wait(Queue, const Mark&) override { throw unused(); }
   double milliseconds(const Mark&, const Mark&) override { throw unused(); }

@@ -57,6 +57,7 @@ lesson 09 4 --ranks 4 --microbatches 4 --batch 4 --verbose
 claim '1F1B by NCCL: good' ended 0
 claim '1F1B by NCCL: every bit is that of one GPU' says 'bitwise equal'
 claim '1F1B by NCCL: the table of places' grep -qE '^ +3 +[^ ]+ +3 ' <<<"$out"
+claim '1F1B by NCCL: streams of a rank' says "CUDA streams of each rank, without NCCL's own: 6, 8, 8, 6"
 claim 'a trace of GPUs has messages' grep -q '"name":"recv"' "$scratch/run/trace.json"
 lesson 08 3 --ranks 3 --microbatches 2 --batch 4 --clock modelled
 claim 'GPipe on three GPUs, on the modelled clock: good' ended 0
@@ -67,6 +68,10 @@ claim 'chunks by NCCL: every bit is that of one GPU' says 'bitwise equal'
 lesson 11 4 --ranks 2 --microbatches 4 --batch 4 --schedule dualpipe-v
 claim 'joint actions by NCCL: good' ended 0
 claim 'joint actions by NCCL: every bit is that of one GPU' says 'bitwise equal'
+# A sweep over three schedules, each of which uses the connections of the one before.
+lesson 11 4 --ranks 4 --microbatches 4 --batch 4 --parity off --verbose --schedule 1f1b,zb-h1,zb-h2
+claim 'a sweep over schedules by NCCL: good' ended 0
+claim 'a sweep over schedules by NCCL: streams of a rank' says "without NCCL's own: 6, 8, 8, 6"
 three_axes=('--dp 2 --pp 1 --tp 2 --zero 1 --sequence-parallel' '--dp 2 --pp 2 --tp 1 --zero 3'
   '--dp 1 --pp 2 --tp 2 --tied --clip 0.5' '--dp 2 --pp 2 --tp 1 --zero 2 --tied --clip 0.5'
   '--dp 4 --pp 1 --tp 1 --zero 3 --shard 2')
@@ -86,6 +91,15 @@ while read -r flags; do
   claim "lesson 16 by NCCL, $flags: good" ended 0
   claim "lesson 16, $flags: parity" says 'parity with one device over 3 steps'
 done <"$scratch/all_axes"
+# The most streams: every axis, with experts. CUDA has 32 hardware queues (core/device/gpu_library.cpp).
+gpus 16
+lesson 16 2 --ranks 16 --dp 2 --pp 2 --cp 2 --tp 2 --ep 2 --experts 4 --microbatches 2 --batch 4 \
+  --parity off --verbose
+claim 'all axes by NCCL: good' ended 0
+streams=$(sed -n "s/.*without NCCL's own: //p" <<<"$out")
+claim 'all axes by NCCL: at most 32 streams per rank' \
+  awk -F', ' 'NF != 16 { exit 1 } { for (i = 1; i <= NF; ++i) if ($i < 1 || $i > 32) exit 1 }' <<<"$streams"
+gpus 4
 lesson 14 2 --precision bf16 --batch 4 --parity off
 claim 'lesson 14 on a GPU' ended 0
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <deque>
 #include <functional>
 #include <list>
 
@@ -100,6 +101,27 @@ struct Shared {
     std::lock_guard lock{mutex};
     return *connections.insert_or_assign(key, std::move(connection)).first->second;
   }
+  /// Returns a one-way connection that was released, under its new key; null if there is none.
+  Connection* reuse(ConnectionKey key) {
+    std::lock_guard lock{mutex};
+    auto& released = idle[{key.source, key.destination}];
+    if (released.empty()) return nullptr;
+    auto connection = std::move(released.front());
+    released.pop_front();
+    return connections.insert_or_assign(key, std::move(connection)).first->second.get();
+  }
+  void release(int channel) {
+    std::lock_guard lock{mutex};
+    for (auto each = connections.begin(); each != connections.end();) {
+      const ConnectionKey key = each->first;
+      if (key.channel != channel || !each->second->one_way) {
+        ++each;
+        continue;
+      }
+      idle[{key.source, key.destination}].push_back(std::move(each->second));
+      each = connections.erase(each);
+    }
+  }
   Connection& connection(ConnectionKey key) {
     std::lock_guard lock{mutex};
     auto found = connections.find(key);
@@ -125,6 +147,9 @@ struct Shared {
   std::unique_ptr<void, std::function<void(void*)>> dummies;
   std::mutex mutex;
   std::map<ConnectionKey, std::unique_ptr<Connection>> connections;
+  /// The released one-way connections, by source and destination, the first released first. Both
+  /// ends have the same ones in the same order.
+  std::map<std::pair<int, int>, std::deque<std::unique_ptr<Connection>>> idle;
 };
 
 /// The messages of one connection that are submitted together.
@@ -179,6 +204,7 @@ class NcclTransport final : public Transport {
     const std::vector<int> ends{std::min(self, peer), std::max(self, peer)};
     for (const auto& [from, to] : {std::pair{ends[0], ends[1]}, {ends[1], ends[0]}}) {
       if (!(from == self ? directions.sends : directions.receives)) continue;
+      if (shared_->reuse({channel, from, to}) != nullptr) continue;
       Connection& connection = shared_->add_connection({channel, from, to}, ends, true);
       if (from == self)
         connection.communicator->send(connection.queue.handle(), shared_->dummy_out(),
@@ -189,6 +215,8 @@ class NcclTransport final : public Transport {
       shared_->watchdog->expect(connection.queue.record());
     }
   }
+
+  void disconnect(int channel) override { shared_->release(channel); }
 
   std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into, Combine,
                                    const Event& free) override {

@@ -88,6 +88,9 @@ class Transport {
     bool sends, receives;
   };
   virtual void connect(int peer, int channel, Directions directions);
+  /// Declares that the connections to all peers on this channel are no longer in use. A later
+  /// connect() may use them again, so all ranks disconnect and connect in the same order.
+  virtual void disconnect(int /*channel*/) {}
 
   /// Declares that all views are in this GPU's memory. Call it before sending anything or creating
   /// workers.

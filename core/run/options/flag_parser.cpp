@@ -233,8 +233,8 @@ void FlagParser::Impl::shared_flags() {
   choice("--parity", given.parity, {"on", "off"}, "compare the result with one device");
   app.add_flag("--quiet", output.quiet, "print only errors");
   app.add_flag("--verbose", output.verbose,
-               "print where every rank runs (host, GPU, network device, cores) and which library "
-               "multiplies matrices on the CPU");
+               "print where every rank runs (host, GPU, network device, cores), its number of CUDA "
+               "streams, and which library multiplies matrices on the CPU");
   app.option_defaults()->group("This lesson");
 }
 

@@ -75,7 +75,7 @@ struct Output {
   std::string save;             ///< where to write a checkpoint
   std::string export_to;        ///< where to write the trained model for transformers
   bool quiet = false;
-  bool verbose = false;  ///< print where every rank runs
+  bool verbose = false;  ///< print where every rank runs, and its CUDA streams
 };
 
 /// The flags that all lessons share, checked against one another.

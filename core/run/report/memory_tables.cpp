@@ -161,8 +161,10 @@ std::string gpu_table(const Report& report) {
   };
   std::map<std::string, Use> gpus;
   Picoseconds late = 0;
+  std::vector<int> queues;
   for (const RankResults& rank : report.ranks) {
     if (rank.gpu.address.empty()) continue;
+    queues.push_back(rank.gpu.queues);
     Use& use = gpus[rank.host + " " + rank.gpu.address];
     use.ranks += fmt::format("{}{}", use.ranks.empty() ? "" : ",", rank.rank);
     use.in_use = std::max(use.in_use, rank.gpu.in_use);
@@ -180,7 +182,11 @@ std::string gpu_table(const Report& report) {
          (late > 0 ? fmt::format(
                          "  spans use the GPU's clock; the trace shows them up to {:.1f} µs late\n",
                          seconds(late) * 1e6)
-                   : "");
+                   : "") +
+         (report.options.output.verbose
+              ? fmt::format("  CUDA streams of each rank, without NCCL's own: {}\n",
+                            fmt::join(queues, ", "))
+              : "");
 }
 
 }  // namespace lockstep

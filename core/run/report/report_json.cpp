@@ -201,6 +201,7 @@ std::string Report::json() const {
                                   {"address", rank.gpu.address},
                                   {"bytes_in_use", rank.gpu.in_use},
                                   {"bytes_of_tensors", rank.gpu.ours},
+                                  {"streams", rank.gpu.queues},
                                   {"spans_late_seconds", seconds(rank.gpu.late)},
                                   {"least_launch_delay_seconds", seconds(rank.gpu.least_delay)}});
   document["not_predicted"] = missing;
