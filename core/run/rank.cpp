@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/comm/nccl/nccl_transport.h"
+#include "core/run/matrix_products.h"
 
 namespace lockstep {
 
@@ -30,7 +31,10 @@ DeviceKind kind_of(const Options& options) {
 /// Returns the transport for this rank's tensors, built on the transport between hosts.
 std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Stream& compute,
                                        const Options& options, bool nccl) {
-  if (nccl) return nccl_transport(std::move(transport), compute, options.platform.patience_seconds);
+  if (nccl) {
+    load_matrix_products(compute, options.run);
+    return nccl_transport(std::move(transport), compute, options.platform.patience_seconds);
+  }
   if (compute.gpu() != nullptr) transport->use(*compute.gpu());
   return transport;
 }

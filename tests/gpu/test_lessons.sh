@@ -9,7 +9,8 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../command/claims.sh"
 lessons=$(realpath "$1") failing=$(realpath "$2")
 LOCKSTEP_GPU_LIBRARY=$(realpath "$3")
-export LOCKSTEP_GPU_LIBRARY LOCKSTEP_EMULATED_NCCL_CONNECTS=1    # hosts wait for connections, as with NCCL
+# Calls wait for connections, as with NCCL, and cuBLASLt loads its kernels late.
+export LOCKSTEP_GPU_LIBRARY LOCKSTEP_EMULATED_NCCL_CONNECTS=1 LOCKSTEP_EMULATED_LOADING=1
 
 seq 1 2000 >"$scratch/text"
 # Small models, because the emulator is about a thousand times slower than a GPU.

@@ -6,9 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
+#include <tuple>
 
+#include "tests/gpu/emulator/machine.h"
 #include "tests/gpu/emulator/matrix_product.h"
 
 struct cublasLtContext {};
@@ -32,6 +36,23 @@ cublasStatus_t set(Value& attribute, const void* value, std::size_t bytes) {
 /// The contents of the algorithm's opaque words: its workspace size, and the alignments that the
 /// caller promised.
 constexpr std::uint64_t wanted_workspace = 4096;
+
+/// cuBLASLt loads a kernel at its first launch on a GPU, and CUDA may let this wait for all kernels
+/// that run there. (The emulator does so only with $LOCKSTEP_EMULATED_LOADING. Here, each
+/// combination of transpositions, type, bias and accumulation has its own kernel.)
+void load_kernel_of(const MatrixProduct& call) {
+  static const bool waits = std::getenv("LOCKSTEP_EMULATED_LOADING") != nullptr;
+  static std::set<std::tuple<int, int, int, int, bool, bool>> loaded;
+  if (!waits) return;
+  Machine& machine = Machine::get();
+  Machine::Lock lock = machine.lock();
+  const int device = current_device();
+  const bool is_new = loaded
+                          .emplace(device, call.product.transpose_a, call.product.transpose_b,
+                                   call.d_layout.type, call.product.bias != nullptr, call.beta != 0)
+                          .second;
+  if (is_new) machine.drive(lock, [&] { return !machine.communicates(device); });
+}
 
 }  // namespace
 
@@ -207,6 +228,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   }
   if (scratch > workspace_bytes || (scratch > 0 && workspace == nullptr))
     return CUBLAS_STATUS_INVALID_VALUE;
+  emulator::load_kernel_of(call);
   const auto run = [call, workspace, scratch] {
     emulator::must_be_allocated(workspace, scratch, "a workspace");
     if (scratch > 0) std::memset(workspace, 0xFF, scratch);

@@ -103,6 +103,16 @@ void Machine::put(Lock& lock, Stream& stream, Work work) {
   }
 }
 
+bool Machine::communicates(int device) {
+  bool any = false;
+  each_stream([&](Stream& stream) {
+    if (stream.device != device || stream.works.empty()) return;
+    const auto& meeting = stream.works.front().meeting;
+    any = any || (meeting && !meeting->done());
+  });
+  return any;
+}
+
 bool Machine::can_go_on(Stream& stream) {
   if (stream.works.empty()) return false;
   const Work& work = stream.works.front();

@@ -85,6 +85,8 @@ class Machine {
   bool destroy(cudaStream_t handle);
   bool idle(int device);
   void put(Lock& lock, Stream& stream, Work work);
+  /// Whether one of the GPU's streams is at a Meeting that is not done.
+  bool communicates(int device);
 
   /// Runs work until done() returns true; done() is called under the lock. Other threads may
   /// enqueue work (put()) in the meantime.

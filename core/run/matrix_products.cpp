@@ -1,0 +1,49 @@
+#include "core/run/matrix_products.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep {
+
+void load_matrix_products(Stream& compute, const RunConfig& run) {
+  const GptConfig& model = run.model;
+  const int most_microbatches = std::ranges::max(run.microbatches);
+  const std::int64_t rows = std::max(1, run.batch / run.dp / most_microbatches) *
+                            static_cast<std::int64_t>(model.sequence) / run.cp;
+  const std::int64_t h = model.hidden, part = std::max<std::int64_t>(1, h / run.tp);
+  struct Product {
+    std::int64_t in, out;
+    bool has_bias;
+    WeightLayout layout;
+  };
+  const Product products[] = {
+      {h, 3 * part, true, WeightLayout::in_out},  // queries, keys and values
+      {part, h, true, WeightLayout::in_out},      // projections; without a bias if it is cut
+      {part, h, false, WeightLayout::in_out},
+      {h, 4 * part, true, WeightLayout::in_out},  // feed-forward
+      {4 * part, h, true, WeightLayout::in_out},
+      {4 * part, h, false, WeightLayout::in_out},
+      {h, (model.vocabulary + run.tp - 1) / run.tp, false, WeightLayout::out_in},  // head
+  };
+  Gpu& gpu = *compute.gpu();
+  const Queue queue = compute.queue();
+  const Kernels& kernels = gpu.kernels();
+  for (const auto& [in, out, has_bias, layout] : products) {
+    std::vector<void*> memory;
+    const auto tensor = [&](Shape shape) {
+      const View view{nullptr, shape, model.dtype};
+      memory.push_back(gpu.allocate(view.bytes(), queue));
+      return View{memory.back(), shape, model.dtype};
+    };
+    const View x = tensor({rows, in}), y = tensor({rows, out});
+    const View w = tensor(layout == WeightLayout::in_out ? Shape{in, out} : Shape{out, in});
+    const View bias = has_bias ? tensor({out}) : View{};
+    kernels.linear_forward(queue, x, w, bias, y, layout);
+    kernels.linear_backward_input(queue, y, w, x, layout);
+    kernels.linear_backward_weight(queue, x, y, w, bias, layout);
+    for (void* each : memory) gpu.release(each, queue);
+  }
+  compute.synchronise();
+}
+
+}  // namespace lockstep
