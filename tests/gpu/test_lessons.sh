@@ -42,6 +42,23 @@ for launch in $launches; do
 done
 claim 'processes say how messages go' says 'pinned memory'
 
+# On the wall clock, ranks that share a GPU have the GPU's own timeline.
+for launch in $launches; do
+  lesson 09 2 --launch "$launch" --ranks 2 --microbatches 2 --batch 4 --clock wall
+  claim "1F1B, ranks share a GPU, wall clock, $launch: good" ended 0
+  claim "1F1B, ranks share a GPU, wall clock, $launch: every bit" says 'bitwise equal'
+  claim "1F1B, ranks share a GPU, wall clock, $launch: spans are the GPU's" says "spans use the GPU's clock"
+done
+# Processes that share a GPU use NCCL if each has its own NCCL_HOSTID. (The emulator's NCCL then refuses, because it
+# joins only threads.)
+if ((has_mpi)); then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  # shellcheck disable=SC2016  # the variable is mpirun's
+  run mpirun --oversubscribe -n 2 bash -c 'NCCL_HOSTID=host-$OMPI_COMM_WORLD_RANK exec "$@"' rank \
+    "$lessons"/lesson_09_1f1b "${small[@]}" --launch mpi --layers 2 --ranks 2 --microbatches 2 --batch 4 --clock wall
+  claim 'processes with their own NCCL_HOSTID use NCCL' complains "the emulator's communicators join threads"
+fi
+
 gpus 4
 for name in 02 03 04 05 06 07 12 13; do
   lesson "$name" 2 --ranks 2 --batch 4 --microbatches 1

@@ -20,6 +20,7 @@ GpuPlan plan_of(const std::vector<std::string>& gpus, bool nccl = true) {
       place.gpu = 0;  // srun shows each task only its own GPU
       place.gpu_name = "GPU X";
       place.nccl = nccl;
+      place.nccl_host = place.host;
       place.gpu_address = gpu.substr(slash + 1);
     }
     places.push_back(place);
@@ -90,6 +91,24 @@ TEST_CASE("if ranks share GPUs, or time is modelled, messages go through the hos
   CHECK(modelled.platform.comm == Collectives::built_in);
 }
 
+TEST_CASE(
+    "processes with an NCCL_HOSTID each use NCCL on the wall clock, though they share a GPU") {
+  std::vector<RankPlace> places = plan_of({"a/1", "a/1"}).places;
+  places[1].nccl_host = "b";
+  const GpuPlan plan{places};
+  CHECK(plan.one_for_all);
+  Options options = asked(2, "wall");
+  settle_on_gpus(plan, options);
+  CHECK(by_nccl(plan, options));
+  CHECK(options.platform.comm == Collectives::native);
+  CHECK(plan.summary(options) ==
+        "2 ranks share 1 GPU (GPU X); messages use NCCL, as each process has its own NCCL_HOSTID");
+  Options by_itself = asked(2);
+  settle_on_gpus(plan, by_itself);
+  CHECK(by_itself.platform.clock.is_modelled());
+  CHECK_FALSE(by_nccl(plan, by_itself));
+}
+
 TEST_CASE("a build without NCCL runs without it") {
   const GpuPlan plan = plan_of({"a/1", "a/2"}, /*nccl=*/false);
   Options options = asked(2);
@@ -118,11 +137,13 @@ TEST_CASE("a place survives transfer between processes, and fills a row of the t
                         .gpu_name = "GPU X 80GB",
                         .gpu_address = "0000:41:00.0",
                         .nccl = true,
+                        .nccl_host = "another",
                         .nic = "mlx5_2"};
   const RankPlace again = RankPlace::from_bytes(place.to_bytes());
   CHECK(again.to_bytes() == place.to_bytes());
   CHECK(again.gpu == 3);
   CHECK(again.nccl);
+  CHECK(again.nccl_host == "another");
   const RankPlace bare = RankPlace::from_bytes(RankPlace{.host = "h", .cores = "0"}.to_bytes());
   CHECK(bare.gpu == -1);
   CHECK(bare.nic.empty());

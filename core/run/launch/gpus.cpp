@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <sstream>
@@ -66,16 +67,16 @@ std::string gpu_of(const RankPlace& place) {
 }  // namespace
 
 std::string RankPlace::to_bytes() const {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, cores, gpu, gpu_name, gpu_address,
-                     nccl ? "nccl" : "", nic);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", host, cores, gpu, gpu_name, gpu_address,
+                     nccl ? "nccl" : "", nccl_host, nic);
 }
 
 RankPlace RankPlace::from_bytes(const std::string& bytes) {
   std::istringstream lines{bytes};
   RankPlace place;
   std::string gpu, nccl;
-  for (std::string* each :
-       {&place.host, &place.cores, &gpu, &place.gpu_name, &place.gpu_address, &nccl, &place.nic})
+  for (std::string* each : {&place.host, &place.cores, &gpu, &place.gpu_name, &place.gpu_address,
+                            &nccl, &place.nccl_host, &place.nic})
     std::getline(lines, *each);
   place.gpu = std::stoi(gpu);
   place.nccl = !nccl.empty();
@@ -91,6 +92,8 @@ RankPlace this_place(bool cuda, int local) {
   place.gpu_name = info.name;
   place.gpu_address = info.address;
   place.nccl = gpu_library().has_nccl();
+  const char* nccl_host = std::getenv("NCCL_HOSTID");
+  place.nccl_host = nccl_host != nullptr ? nccl_host : place.host;
   place.nic = nearest_nic(info.address);
   return place;
 }
@@ -98,11 +101,15 @@ RankPlace this_place(bool cuda, int local) {
 GpuPlan::GpuPlan(std::vector<RankPlace> places_) : places(std::move(places_)) {
   any = !places.empty() &&
         std::ranges::all_of(places, [](const RankPlace& each) { return each.gpu >= 0; });
-  std::set<std::string> gpus;
-  for (const RankPlace& each : places) gpus.insert(gpu_of(each));
+  std::set<std::string> gpus, gpus_by_nccl;
+  for (const RankPlace& each : places) {
+    gpus.insert(gpu_of(each));
+    gpus_by_nccl.insert(each.nccl_host + "/" + each.gpu_address);
+  }
   one_each = any && gpus.size() == places.size();
   one_for_all = any && gpus.size() == 1;
-  nccl = std::ranges::all_of(places, &RankPlace::nccl);
+  has_nccl = std::ranges::all_of(places, &RankPlace::nccl);
+  nccl = any && has_nccl && gpus_by_nccl.size() == places.size();
 }
 
 std::string GpuPlan::summary(const Options& options) const {
@@ -116,7 +123,7 @@ std::string GpuPlan::summary(const Options& options) const {
   if (places.size() == 1) return "on one " + name;
   if (one_each)
     return fmt::format("each rank has its own GPU ({}); {}", name,
-                       !nccl ? "messages go through the hosts: this build has no NCCL"
+                       !has_nccl ? "messages go through the hosts: this build has no NCCL"
                        : !by_nccl(*this, options)
                            ? "messages go through the hosts, as the modelled clock requires"
                        : options.platform.comm == Collectives::native
@@ -124,8 +131,10 @@ std::string GpuPlan::summary(const Options& options) const {
                            : "messages use NCCL, collectives our rings");
   return fmt::format(
       "{} share {} ({}); {}", plural(places.size(), "rank"), plural(gpus.size(), "GPU"), name,
-      options.platform.launch == Launch::threads ? "messages are copies on the device"
-                                                 : "messages go through the host's pinned memory");
+      by_nccl(*this, options) ? "messages use NCCL, as each process has its own NCCL_HOSTID"
+      : options.platform.launch == Launch::threads
+          ? "messages are copies on the device"
+          : "messages go through the host's pinned memory");
 }
 
 std::string GpuPlan::table() const {
@@ -142,8 +151,7 @@ std::string GpuPlan::table() const {
 }
 
 bool by_nccl(const GpuPlan& plan, const Options& options) {
-  return plan.nccl && plan.one_each && plan.places.size() > 1 &&
-         !options.platform.clock.is_modelled();
+  return plan.nccl && plan.places.size() > 1 && !options.platform.clock.is_modelled();
 }
 
 void settle_on_gpus(const GpuPlan& plan, Options& options) {
@@ -165,7 +173,7 @@ void settle_on_gpus(const GpuPlan& plan, Options& options) {
   } else if (options.platform.comm == Collectives::native && ranks > 1) {
     throw UsageError(fmt::format(
         "--comm native: {}; leave it out",
-        !plan.nccl ? "this build has no NCCL"
+        !plan.has_nccl ? "this build has no NCCL"
         : plan.one_each
             ? "the modelled clock can time only our own algorithms"
             : fmt::format("{} share GPUs, but NCCL needs one per rank", plural(ranks, "rank"))));

@@ -14,9 +14,10 @@ struct RankPlace {
   std::string cores;  ///< the cores that it may use, "0-7"
   int gpu = -1;       ///< its index in this process; -1: none
   std::string gpu_name, gpu_address;
-  bool nccl = false;  ///< whether its build has NCCL
-  std::string nic;    ///< the InfiniBand device nearest to its GPU, such as "mlx5_0"; empty if
-                      ///< unknown
+  bool nccl = false;      ///< whether its build has NCCL
+  std::string nccl_host;  ///< $NCCL_HOSTID of its process, or else `host`; see GpuPlan::nccl
+  std::string nic;        ///< the InfiniBand device nearest to its GPU, such as "mlx5_0"; empty if
+                          ///< unknown
 
   std::string to_bytes() const;
   static RankPlace from_bytes(const std::string& bytes);
@@ -35,7 +36,11 @@ struct GpuPlan {
   bool any = false;               ///< ranks have GPUs
   bool one_each = false;          ///< no two ranks share a GPU
   bool one_for_all = false;       ///< all ranks share one GPU
-  bool nccl = false;              ///< all ranks can communicate over NCCL
+  bool has_nccl = false;          ///< all ranks' builds have NCCL
+  /// All ranks can communicate over NCCL: no two of them share a GPU. NCCL itself compares hosts by
+  /// $NCCL_HOSTID. Processes with different values, on one GPU or several, therefore count as
+  /// apart, so that NCCL can be tried on a machine with one GPU.
+  bool nccl = false;
 
   /// "4 ranks share one NVIDIA H200: ...", for the first lines of a run.
   std::string summary(const Options& options) const;
@@ -48,7 +53,7 @@ struct GpuPlan {
 /// supported.
 void settle_on_gpus(const GpuPlan& plan, Options& options);
 
-/// Whether ranks communicate over NCCL: NCCL is available, each rank has its own GPU, and the wall
+/// Whether ranks communicate over NCCL: there are several, they can (GpuPlan::nccl), and the wall
 /// clock is in use. On the modelled clock, messages carry their modelled times, and use the
 /// transport between hosts instead.
 bool by_nccl(const GpuPlan& plan, const Options& options);
