@@ -234,7 +234,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
     if (scratch > 0) std::memset(workspace, 0xFF, scratch);
     call.run();
   };
-  return emulator::enqueue(stream, run, "matrix product") == cudaSuccess
+  return emulator::enqueue(stream, run, emulator::Counted::product) == cudaSuccess
              ? CUBLAS_STATUS_SUCCESS
              : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -213,3 +213,10 @@ void Machine::report_waits() {
 }
 
 }  // namespace emulator
+
+extern "C" __attribute__((visibility("default"))) void lockstep_emulated_counts(
+    emulator::Counts* counts) {
+  emulator::Machine& machine = emulator::Machine::get();
+  const emulator::Machine::Lock lock = machine.lock();
+  *counts = machine.counts();
+}

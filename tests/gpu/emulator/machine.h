@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "emulator/runtime.h"
+#include "tests/gpu/emulator/counts.h"
 #include "tests/gpu/emulator/memory.h"
 
 namespace emulator {
@@ -22,6 +23,8 @@ namespace emulator {
 struct Record {
   int device = 0;
   bool passed = false;
+  /// Whether a wait for it is already in Counts, or none will be, because its stream was idle.
+  bool counted = false;
   std::chrono::steady_clock::time_point when;
 };
 
@@ -97,6 +100,9 @@ class Machine {
   void changed() { changed_.notify_all(); }
   void fail(int device, cudaError_t error, const std::string& words);
 
+  /// What was asked of the GPUs so far. Use under the machine's lock.
+  Counts& counts() { return counts_; }
+
   bool debug() const { return debug_; }
 
  private:
@@ -114,6 +120,7 @@ class Machine {
   std::condition_variable changed_;
   std::vector<int> visible_;
   Memory memory_;
+  Counts counts_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::map<std::uintptr_t, std::unique_ptr<Stream>> streams_;
   std::uintptr_t next_stream_ = 0x1000;

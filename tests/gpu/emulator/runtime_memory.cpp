@@ -89,6 +89,10 @@ cudaError_t copy_rows(Rows rows, cudaMemcpyKind kind, cudaStream_t handle) {
       }
       rows.copy();
     };
+    const bool from_host = from != Where::gpu, to_host = to != Where::gpu;
+    emulator::Counts& counts = machine.counts();
+    ++(from_host || to_host ? counts.host_copies : counts.device_copies);
+    if (to == Where::pageable || from == Where::pageable) ++counts.pageable_copies;
     machine.put(lock, *stream, {.name = "copy", .run = run});
   }
   return waits ? cudaStreamSynchronize(handle) : cudaSuccess;
@@ -123,6 +127,7 @@ cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream
   if (const cudaError_t error = machine.device(stream->device).error) return noted(error);
   if (bytes == 0) return cudaSuccess;
   if (machine.memory().where(data) == Where::pageable) return noted(cudaErrorInvalidValue);
+  ++machine.counts().memsets;
   machine.put(lock, *stream, {.name = "memset", .run = [=] {
                                 emulator::must_be_allocated(data, bytes, "a memset");
                                 std::memset(data, value, bytes);
@@ -141,6 +146,7 @@ cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t handle)
   void* block = machine.memory().hand_out(stream->device, bytes, id_of(*stream));
   if (block == nullptr) return noted(cudaErrorMemoryAllocation);
   *data = block;
+  ++machine.counts().allocations;
   machine.put(lock, *stream, {.name = "allocation", .run = [block, bytes, &machine] {
                                 const Machine::Lock inner = machine.lock();
                                 machine.memory().become_valid(block, bytes);
@@ -172,6 +178,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
   *data = bytes == 0 ? nullptr : machine.memory().hand_out(current_device(), bytes, 0);
   if (bytes == 0) return cudaSuccess;
   if (*data == nullptr) return noted(cudaErrorMemoryAllocation);
+  ++machine.counts().allocations;
   machine.memory().allow_access(true);
   machine.memory().become_valid(*data, bytes);
   return cudaSuccess;

@@ -25,9 +25,17 @@ bool is_event(cudaEvent_t event) {
   return events().count(event) != 0;
 }
 
+/// Counts a wait for the record, unless the record has passed or a wait for it is already counted.
+void count_wait(Record& record) {
+  if (record.passed || record.counted) return;
+  record.counted = true;
+  ++Machine::get().counts().waits;
+}
+
 /// Drives the machine until the record has passed or its GPU has failed; returns the GPU's error.
 cudaError_t wait_for(Machine::Lock& lock, const std::shared_ptr<Record>& record) {
   Device& device = Machine::get().device(record->device);
+  count_wait(*record);
   Machine::get().drive(lock, [&] { return record->passed || device.error != cudaSuccess; });
   return noted(device.error);
 }
@@ -35,20 +43,24 @@ cudaError_t wait_for(Machine::Lock& lock, const std::shared_ptr<Record>& record)
 cudaError_t synchronize(Machine::Lock& lock, Stream& stream) {
   auto end = std::make_shared<Record>();
   end->device = stream.device;
+  end->counted = stream.works.empty();
   Machine::get().put(lock, stream, {.name = "end", .record = end});
   return wait_for(lock, end);
 }
 
 }  // namespace
 
-cudaError_t enqueue(cudaStream_t handle, std::function<void()> run, const char* name) {
+cudaError_t enqueue(cudaStream_t handle, std::function<void()> run, Counted counted) {
   Machine& machine = Machine::get();
   Machine::Lock lock = machine.lock();
   Stream* stream = machine.find(handle, current_device());
   if (stream == nullptr || stream->device != current_device())
     return noted(cudaErrorInvalidResourceHandle);
   if (const cudaError_t error = machine.device(stream->device).error) return noted(error);
-  machine.put(lock, *stream, {.name = name, .run = std::move(run)});
+  const bool product = counted == Counted::product;
+  ++(product ? machine.counts().products : machine.counts().kernels);
+  machine.put(lock, *stream,
+              {.name = product ? "matrix product" : "kernel", .run = std::move(run)});
   return cudaSuccess;
 }
 
@@ -91,6 +103,7 @@ cudaError_t cudaDeviceSynchronize() {
   Machine& machine = Machine::get();
   Machine::Lock lock = machine.lock();
   const int device = current_device();
+  if (!machine.idle(device)) ++machine.counts().waits;
   machine.drive(
       lock, [&] { return machine.idle(device) || machine.device(device).error != cudaSuccess; });
   return noted(machine.device(device).error);
@@ -148,6 +161,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     return noted(cudaErrorInvalidResourceHandle);
   event->latest = std::make_shared<Record>();
   event->latest->device = stream->device;
+  event->latest->counted = stream->works.empty();
   machine.put(lock, *stream, {.name = "record", .record = event->latest});
   return noted(machine.device(stream->device).error);
 }
@@ -158,6 +172,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!emulator::is_event(event)) return noted(cudaErrorInvalidResourceHandle);
   const std::shared_ptr<Record> record = event->latest;
   if (!record) return cudaSuccess;
+  emulator::count_wait(*record);
   if (!record->passed) machine.drive_a_little(lock);
   if (const cudaError_t error = machine.device(record->device).error) return noted(error);
   return record->passed ? cudaSuccess : cudaErrorNotReady;

@@ -165,12 +165,16 @@ cudaError_t cudaMalloc(T** data, std::size_t bytes) {
 
 namespace emulator {
 
+/// How a launch is named and counted.
+enum class Counted { kernel, product };
+
 /// Puts a kernel on a stream. When the stream reaches the kernel, some waiting thread calls `run`;
 /// only one kernel runs at a time in the whole process. As with <<<>>>, the stream must belong to
 /// the calling thread's current GPU, and cudaGetLastError also returns a launch error. An exception
 /// thrown by `run` becomes the GPU's sticky error: every later call on that GPU returns
 /// cudaErrorLaunchFailure, and cudaGetErrorString returns the exception's message.
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, const char* name = "kernel");
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> run,
+                    Counted counted = Counted::kernel);
 
 /// Returns and clears the message of the current GPU's sticky error; "" if there is none. The error
 /// that cudaGetLastError returns is cleared too. Only for tests: CUDA cannot clear a sticky error.
