@@ -356,16 +356,28 @@ Matrix convert(View from, View to) {
   return matrix(from);
 }
 
-std::int64_t adamw(View parameter, View gradient, View momentum, View variance,
-                   const AdamWStep& step) {
-  const Named p{"parameter", parameter};
-  want_contiguous("adamw", {p, {"gradient", gradient}});
-  want_statistics("adamw", {{"momentum", momentum}, {"variance", variance}});
-  want_same_elements("adamw", {"gradient", gradient}, p);
-  want_same_elements("adamw", {"momentum", momentum}, p);
-  want_same_elements("adamw", {"variance", variance}, p);
+std::int64_t adamw(const AdamWTensor& tensor, const AdamWStep& step) {
+  const Named p{"parameter", tensor.parameter}, gradient{"gradient", tensor.gradient};
+  const Named momentum{"momentum", tensor.momentum}, variance{"variance", tensor.variance};
+  want_contiguous("adamw", {p, gradient});
+  want_statistics("adamw", {momentum, variance});
+  for (const Named& each : {gradient, momentum, variance}) want_same_elements("adamw", each, p);
+  if (const Named rounded{"rounded", tensor.rounded}; tensor.rounded) {
+    want_contiguous("adamw", {rounded});
+    want_same_elements("adamw", rounded, p);
+  }
   if (step.step < 1) throw std::invalid_argument("adamw: steps are counted from 1");
-  return parameter.elements();
+  return tensor.parameter.elements();
+}
+
+void sums(const char* kernel, const Ins& xs, View sums) {
+  for (const View& x : xs) want_contiguous(kernel, {{"x", x}});
+  want_statistics(kernel, {{"sums", sums}});
+  const auto n = static_cast<std::int64_t>(xs.size());
+  if (sums.elements() != 2 * n || reinterpret_cast<std::uintptr_t>(sums.data) % alignof(double))
+    throw std::invalid_argument(
+        fmt::format("{}: {} views need {} doubles, aligned to 8 bytes; sums has {} f32 elements",
+                    kernel, n, n, sums.elements()));
 }
 
 }  // namespace lockstep::arguments

@@ -88,12 +88,14 @@ Experts combine_rows_backward(View dy, View x, View slots, View probabilities, V
 std::int64_t gelu_forward(View x, View y);
 std::int64_t gelu_backward(View x, View dy, View dx);
 std::int64_t add(View a, View b, View y);
-/// The check for kernels that take one view: scale, fill, sum and so on. Error messages name
+/// The check for kernels that take one view: scale and fill. Error messages name
 /// `kernel`.
 std::int64_t one_view(const char* kernel, View x);
 Matrix copy(View from, View to);
 Matrix convert(View from, View to);
-std::int64_t adamw(View parameter, View gradient, View momentum, View variance,
-                   const AdamWStep& step);
+/// Checks one tensor; returns its number of elements.
+std::int64_t adamw(const AdamWTensor& tensor, const AdamWStep& step);
+/// The check for kernels that reduce each of several views to a double.
+void sums(const char* kernel, const Ins& xs, View sums);
 
 }  // namespace lockstep::arguments

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <functional>
+#include <vector>
 
 #include "kernels/view.h"
 
@@ -44,5 +45,9 @@ using InOut32 = Argument<Access::read_write, ElementType::f32>;
 // Views of i32: tokens, targets, or indices of rows and experts.
 using Indices = Argument<Access::read, ElementType::i32>;
 using OutIndices = Argument<Access::write, ElementType::i32>;
+
+/// Several views for one call, such as all gradients of a model. A GPU processes them with a few
+/// launches, however many they are.
+using Ins = std::vector<In>;
 
 }  // namespace lockstep

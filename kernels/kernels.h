@@ -23,6 +23,15 @@ struct AdamWStep {
   std::int64_t step = 1;        ///< counted from 1, for the bias corrections 1 - beta^step
 };
 
+/// One tensor that adamw updates: n elements in each view.
+struct AdamWTensor {
+  InOut parameter;
+  In gradient;
+  InOut32 momentum, variance;
+  /// Receives the updated parameter, rounded; may be empty. On a GPU, has the gradient's dtype.
+  Out rounded;
+};
+
 /// The part of a vocabulary that one rank holds: tokens [first, first + count). The rank's rows of
 /// the token table, and its columns of the logits, may be followed by padding.
 struct VocabularyPart {
@@ -193,17 +202,19 @@ struct Kernels {
   Kernel<void(Queue, In from, Out to)> convert;
 
   // -- optimizer ----------------------------------------------------------------------------------
-  /// Updates parameter, momentum and variance in place from the gradient; n elements each.
-  Kernel<void(Queue, InOut parameter, In gradient, InOut32 momentum, InOut32 variance,
-              const AdamWStep&)>
-      adamw;
-  /// Returns the sum of squares, accumulated in double in a fixed order. Waits for the queue.
-  Kernel<double(Queue, In x)> sum_of_squares;
-  /// Returns whether all elements are finite, as loss scaling requires of gradients. Reads x once.
-  /// Waits for the queue.
-  Kernel<bool(Queue, In x)> finite;
-  /// Returns the sum, accumulated in double in a fixed order (losses). Waits for the queue.
-  Kernel<double(Queue, In x)> sum;
+  /// Updates each tensor's parameter, momentum and variance in place from its gradient.
+  Kernel<void(Queue, std::vector<AdamWTensor>, const AdamWStep&)> adamw;
+
+  // For each of n views, these kernels write one double to memory on the device, where further work
+  // can use it, or the host can read all of them at once. `sums` is (n, 2): there is no dtype of
+  // 8 bytes, so each row holds the halves of a double. It must be aligned to 8 bytes.
+
+  /// The sum of each view's elements, accumulated in double in a fixed order (losses).
+  Kernel<void(Queue, Ins, Out32 sums)> sums;
+  /// The sum of the squares, accumulated in double in a fixed order (gradient norms).
+  Kernel<void(Queue, Ins, Out32 sums)> sums_of_squares;
+  /// The number of elements that are ∞ or NaN. Loss scaling requires that a gradient has none.
+  Kernel<void(Queue, Ins, Out32 sums)> counts_of_not_finite;
 };
 
 /// The list of all kernels, for code that treats them alike. Calls visit("add", &Kernels::add), and
@@ -243,9 +254,9 @@ constexpr void for_each_kernel(Visit visit) {
   visit("copy", &Kernels::copy);
   visit("convert", &Kernels::convert);
   visit("adamw", &Kernels::adamw);
-  visit("sum_of_squares", &Kernels::sum_of_squares);
-  visit("finite", &Kernels::finite);
-  visit("sum", &Kernels::sum);
+  visit("sums", &Kernels::sums);
+  visit("sums_of_squares", &Kernels::sums_of_squares);
+  visit("counts_of_not_finite", &Kernels::counts_of_not_finite);
 }
 
 /// Returns the CPU kernels: a library's matrix products (kernels/cpu/gemm.h) and vectorised loops,

@@ -18,6 +18,9 @@ constexpr Picoseconds shortest_wait = 2'000'000;
 /// span when it has been open for about 100 ms; the exact time depends on the writer's polling.
 constexpr Picoseconds may_be_announced = 50'000'000'000;
 
+/// Larger reads go straight to the caller's memory.
+constexpr std::size_t pinned_bytes = 64 << 10;
+
 void check_contiguous(View view) {
   if (!view.contiguous())
     throw std::invalid_argument("copy between host and device: the elements must be contiguous");
@@ -53,6 +56,8 @@ Stream::Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu)
 
 Stream::~Stream() {
   timeline_.reset();
+  // If the wait for a read has failed, the GPU may still write to this memory, so it is not freed.
+  if (pinned_ != nullptr && !pinned_in_use_) gpu_->release_pinned(pinned_);
   if (gpu_ != nullptr) gpu_->drop_queue(queue_);
 }
 
@@ -148,6 +153,16 @@ void Stream::read(View from, void* into) {
   if (!from || from.bytes() == 0) return;
   if (gpu_ == nullptr) {
     std::memcpy(into, from.data, from.bytes());
+    return;
+  }
+  if (from.bytes() <= pinned_bytes) {
+    // A copy to pinned memory does not block, so there is one wait, after the copy.
+    if (pinned_ == nullptr) pinned_ = gpu_->allocate_pinned(pinned_bytes);
+    pinned_in_use_ = true;
+    gpu_->copy(queue_, pinned_, from.data, from.bytes());
+    synchronise();
+    pinned_in_use_ = false;
+    std::memcpy(into, pinned_, from.bytes());
     return;
   }
   synchronise();  // wait here, because a wait inside CUDA would not call watch_

@@ -171,6 +171,8 @@ class Stream {
   Queue queue_;
   int host_lane_;
   std::unique_ptr<GpuTimeline> timeline_;
+  void* pinned_ = nullptr;      ///< receives small reads
+  bool pinned_in_use_ = false;  ///< a read has been enqueued, and has not been waited for
   std::function<void(double)> watch_;
   std::function<void()> before_launch_;
   Picoseconds time_ = 0;

@@ -30,6 +30,7 @@ AdamW::AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions opt
     parameter->master = state.master;
     if (value) device_.compute.kernels().convert(device_.compute.queue(), value, state.master);
   }
+  sums_ = DeviceNumbers{device_, parameters_.size()};
 }
 
 AdamW::~AdamW() {
@@ -44,31 +45,32 @@ std::vector<AdamW::Moments> AdamW::moments() const {
   return moments;
 }
 
-std::vector<OrderedSquare> AdamW::squares() {
-  std::vector<OrderedSquare> result;
+/// Reduces each gradient to a number. Waits for the device once, for all of them.
+std::vector<double> AdamW::reduce(const char* name,
+                                  Kernel<void(Queue, Ins, Out32)> Kernels::*kernel) {
+  Ins gradients;
   Cost cost;
   for (const Parameter* parameter : parameters_) {
-    result.emplace_back(parameter->order, 0.0);
+    gradients.emplace_back(parameter->gradient);
     cost.bytes += static_cast<double>(parameter->gradient.bytes());
   }
-  device_.compute.synchronise();  // wait here, where the watchdog sees the wait, not in a kernel
-  device_.compute.launch(Span{.name = "gradient_norm"}, cost, [&](const Kernels& k, Queue q) {
-    for (std::size_t i = 0; i < parameters_.size(); ++i)
-      result[i].second = k.sum_of_squares(q, parameters_[i]->gradient);
+  device_.compute.launch(Span{.name = name}, cost, [&](const Kernels& k, Queue q) {
+    (k.*kernel)(q, gradients, sums_.view());
   });
+  return sums_.read();
+}
+
+std::vector<OrderedSquare> AdamW::squares() {
+  const std::vector<double> sums = reduce("gradient_norm", &Kernels::sums_of_squares);
+  std::vector<OrderedSquare> result;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    result.emplace_back(parameters_[i]->order, sums[i]);
   return result;
 }
 
 bool AdamW::finite() {
-  bool all = true;
-  Cost cost;
-  for (const Parameter* parameter : parameters_)
-    cost.bytes += static_cast<double>(parameter->gradient.bytes());
-  device_.compute.synchronise();
-  device_.compute.launch(Span{.name = "finite"}, cost, [&](const Kernels& k, Queue q) {
-    for (const Parameter* parameter : parameters_) all = all && k.finite(q, parameter->gradient);
-  });
-  return all;
+  const std::vector<double> counts = reduce("finite", &Kernels::counts_of_not_finite);
+  return std::ranges::all_of(counts, [](double count) { return count == 0; });
 }
 
 float AdamW::clip_scale(double norm) const {
@@ -95,20 +97,32 @@ void AdamW::update(float gradient_scale) {
   Cost cost;
   for (const Parameter* parameter : parameters_)
     cost.bytes += 28 * static_cast<double>(parameter->value.elements());
-  device_.compute.launch(Span{.name = "adamw"}, cost, [&](const Kernels& k, Queue q) {
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const Parameter& parameter = *parameters_[i];
-      const View updated = parameter.master ? parameter.master : parameter.value;
-      k.adamw(q, updated, parameter.gradient, states_[i].momentum, states_[i].variance,
-              {.learning_rate = options_.learning_rate,
-               .beta1 = options_.beta1,
-               .beta2 = options_.beta2,
-               .epsilon = options_.epsilon,
-               .weight_decay = parameter.decay ? options_.weight_decay : 0,
-               .gradient_scale = gradient_scale,
-               .step = steps_});
-      if (parameter.master) k.convert(q, parameter.master, parameter.value);
+  // Two lists: biases and LayerNorm's parameters do not decay.
+  std::vector<AdamWTensor> decaying, others;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& parameter = *parameters_[i];
+    AdamWTensor tensor{.parameter = parameter.value,
+                       .gradient = parameter.gradient,
+                       .momentum = states_[i].momentum,
+                       .variance = states_[i].variance,
+                       .rounded = {}};
+    if (parameter.master) {
+      tensor.parameter = parameter.master;
+      tensor.rounded = parameter.value;
     }
+    (parameter.decay ? decaying : others).push_back(tensor);
+  }
+  AdamWStep step{.learning_rate = options_.learning_rate,
+                 .beta1 = options_.beta1,
+                 .beta2 = options_.beta2,
+                 .epsilon = options_.epsilon,
+                 .weight_decay = options_.weight_decay,
+                 .gradient_scale = gradient_scale,
+                 .step = steps_};
+  device_.compute.launch(Span{.name = "adamw"}, cost, [&](const Kernels& k, Queue q) {
+    k.adamw(q, decaying, step);
+    step.weight_decay = 0;
+    k.adamw(q, others, step);
   });
 }
 

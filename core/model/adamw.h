@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/device/device.h"
+#include "core/device/numbers.h"
 #include "core/model/parameter.h"
 #include "core/plan/adamw_options.h"
 
@@ -78,11 +78,13 @@ class AdamW {
   };
 
   void update(float gradient_scale);
+  std::vector<double> reduce(const char* name, Kernel<void(Queue, Ins, Out32)> Kernels::*kernel);
 
   std::vector<Parameter*> parameters_;
   Device device_;
   AdamWOptions options_;
   std::vector<State> states_;
+  DeviceNumbers sums_;  ///< one for each gradient
   std::int64_t steps_ = 0;
 };
 

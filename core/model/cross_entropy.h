@@ -12,7 +12,7 @@ class CrossEntropy : public LossLayer {
   explicit CrossEntropy(const LayerSite& site) : ops_(site.device, site.layer, site.config.dtype) {}
 
   void forward(Tensor logits, View targets, float scale, Stash& stash) override;
-  double value(const Stash& stash) override;
+  double launch_sum(const Stash& stash, View sum) override;
   Tensor backward(Stash& stash) override;
 
  private:

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/model/builder.h"
 #include "core/model/head.h"
+#include "core/model/losses.h"
 #include "core/model/ops.h"
 
 namespace lockstep {
@@ -153,9 +154,15 @@ Tensor Gpt::forward(const Microbatch& microbatch, Tensor x, Stash& stash) {
   return {};
 }
 
-double Gpt::loss(const Stash& stash) {
+double Gpt::launch_loss(const Stash& stash, View sum) {
   if (!loss_) throw std::logic_error{"Gpt::loss: only the last stage has the loss"};
-  return loss_->value(stash);
+  return loss_->launch_sum(stash, sum);
+}
+
+double Gpt::loss(const Stash& stash) {
+  Losses one{device_, 1};
+  one.take(0, *this, stash);
+  return one.total();
 }
 
 void Gpt::weight_half_done(const Unit& unit, bool last) {
@@ -249,21 +256,21 @@ Tensor Gpt::logits(View tokens) {
 }
 
 double accumulate_gradients(Gpt& model, const Batch& batch) {
-  double loss = 0;
+  Losses losses{model.device(), batch.microbatches.size()};
   Stream& compute = model.device().compute;
   for (int i = 0; i < static_cast<int>(batch.microbatches.size()); ++i) {
     const Microbatch& microbatch = batch.microbatches[static_cast<std::size_t>(i)];
     Stash stash;
     compute.range({.name = "forward", .category = Category::forward, .microbatch = i}, [&] {
       model.forward(microbatch, {}, stash);
-      loss += model.loss(stash);
+      losses.take(static_cast<std::size_t>(i), model, stash);
     });
     record_memory(model.device());
     compute.range({.name = "backward", .category = Category::backward, .microbatch = i},
                   [&] { model.backward({}, stash); });
     record_memory(model.device());
   }
-  return loss;
+  return losses.total();
 }
 
 }  // namespace lockstep

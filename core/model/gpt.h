@@ -39,9 +39,13 @@ class Gpt {
   Tensor forward(const Microbatch& microbatch, Tensor x, Stash& stash);
 
   /// Returns this microbatch's share of the batch's mean loss. The value is bitwise identical
-  /// however the model is split. Call it between the microbatch's forward() and backward(). Throws
-  /// std::logic_error unless this is the last stage.
+  /// however the model is split. Call it between the microbatch's forward() and backward(). Waits
+  /// for the device; for several microbatches, use Losses. Throws std::logic_error unless this is
+  /// the last stage.
   double loss(const Stash& stash);
+  /// Like loss(), without waiting: launches the sum of the microbatch's losses into `sum`, one
+  /// double (Kernels::sums), and returns the factor that makes it the share.
+  double launch_loss(const Stash& stash, View sum);
 
   /// Computes dx from dy, both (b, s, h), and adds to the parameters' gradients. dy is empty on the
   /// last stage, and dx is empty on the first. Empties the stash.

@@ -64,9 +64,10 @@ class LossLayer {
   /// The loss is the sum over tokens times `scale`, 1 / (tokens of the whole batch), so the losses
   /// of microbatches add up to the batch's mean.
   virtual void forward(Tensor logits, View targets, float scale, Stash& stash) = 0;
-  /// Returns this microbatch's share of the batch's mean loss, in nats. The value is bitwise
-  /// identical however the model is split. Waits for the device. Returns 0 on the meta device.
-  virtual double value(const Stash& stash) = 0;
+  /// Launches the sum of this microbatch's losses over its tokens, in nats, into `sum`, one double
+  /// (Kernels::sums). Returns `scale`: times the sum, it is this microbatch's share of the batch's
+  /// mean loss, which is bitwise identical however the model is split.
+  virtual double launch_sum(const Stash& stash, View sum) = 0;
   /// Returns dlogits (b, s, V), computed in the storage of the logits.
   virtual Tensor backward(Stash& stash) = 0;
 };

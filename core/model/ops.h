@@ -115,9 +115,8 @@ class Ops {
   void add(View a, View b, View y) const;
   void copy(View from, View to) const;
   void fill(View x, float value) const;
-  /// Returns the sum of x, for reports, without charging the clock. Waits for the device. Returns 0
-  /// on the meta device.
-  double sum(View x) const;
+  /// Computes the sum of x, one double (Kernels::sums), for reports, without charging the clock.
+  void sum(View x, View into) const;
 
  private:
   template <class... Arguments>

@@ -37,7 +37,7 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
       boundary_(boundary),
       plan_(schedule, group.rank()),
       connected_(endpoint.transport, endpoint.transport.open_channels(2)),
-      losses_(static_cast<std::size_t>(schedule.microbatches)) {
+      losses_(endpoint.device, static_cast<std::size_t>(schedule.microbatches)) {
   for (int i = 0; i < group.size(); ++i) world_ranks_.push_back(group.world_rank(i));
   auto next = stages.begin();
   for (int stage = 0; stage < schedule.stages; ++stage)
@@ -97,9 +97,7 @@ std::optional<double> PipelineExecutor::step(const Batch& batch) {
   for (auto& [message, sent] : sent_) device.compute.follow(sent.work.finish());
   sent_.clear();
   if (!stages_.contains(schedule_.stages - 1)) return {};
-  double loss = 0;
-  for (const double share : losses_) loss += share;
-  return loss;
+  return losses_.total();
 }
 
 Tensor PipelineExecutor::prepare(const MessagePlan::Around& around) {
@@ -128,7 +126,7 @@ Tensor PipelineExecutor::run(const Action& action, Tensor input, const Batch& ba
       Microbatch microbatch = batch.microbatches[index];
       microbatch.last = action.microbatch == stage.last;
       output = stage.model->forward(microbatch, std::move(input), stashes_[key]);
-      if (action.stage == schedule_.stages - 1) losses_[index] = stage.model->loss(stashes_[key]);
+      if (action.stage == schedule_.stages - 1) losses_.take(index, *stage.model, stashes_[key]);
       return output;
     }
     case Op::backward:

@@ -7,6 +7,7 @@
 #include "core/comm/channel.h"
 #include "core/comm/group.h"
 #include "core/model/gpt.h"
+#include "core/model/losses.h"
 #include "core/pipeline/message_plan.h"
 #include "core/pipeline/schedule.h"
 #include "core/plan/boundary.h"
@@ -101,7 +102,7 @@ class PipelineExecutor {
   std::map<Message, Tensor> local_;               ///< passed between two stages on this rank
   std::map<std::pair<int, int>, Stash> stashes_;  ///< by stage and microbatch
   Ran ran_;
-  std::vector<double> losses_;  ///< by microbatch, on the rank of the last stage
+  Losses losses_;  ///< on the rank of the last stage
 };
 
 }  // namespace lockstep

@@ -116,12 +116,13 @@ std::map<int, double> PipelineUpdate::gathered_squares() {
   compute.write(mine.data(), row(all_->rank()));
   all_->all_gather(table).wait();
 
+  std::vector<double> rows(static_cast<std::size_t>(ranks) * specs.size());
+  compute.read(table, rows.data());
   std::map<int, double> squares;
-  for (int rank = 0; rank < all_->size(); ++rank) {
-    compute.read(row(rank), mine.data());
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank)
     for (std::size_t i = 0; i < specs.size(); ++i)
-      if (mine[i] != absent) squares[specs[i].order] += mine[i];
-  }
+      if (const double square = rows[rank * specs.size() + i]; square != absent)
+        squares[specs[i].order] += square;
   return squares;
 }
 

@@ -58,6 +58,10 @@ class Widened {
     }
     return wide;
   }
+  AdamWTensor f32(const AdamWTensor& tensor) {
+    return {f32(tensor.parameter), f32(tensor.gradient), tensor.momentum, tensor.variance,
+            f32(tensor.rounded)};
+  }
   /// Returns any other argument unchanged.
   template <class T>
   const T& f32(const T& argument) {
@@ -89,6 +93,32 @@ Kernel<Result(Queue, Arguments...)> with_narrow_types(
       return f32(queue, widened.f32(arguments)...);
     }
   };
+}
+
+/// As above, for kernels that take several views. Converts one view at a time, so that the f32
+/// copies of all gradients never exist together.
+Kernel<void(Queue, Ins, Out32)> with_narrow_types(const Kernel<void(Queue, Ins, Out32)>& f32,
+                                                  const Convert& convert) {
+  return [f32, convert](Queue queue, const Ins& xs, Out32 sums) {
+    if (std::none_of(xs.begin(), xs.end(), narrow<Access::read>)) return f32(queue, xs, sums);
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      Widened<1> widened{convert};
+      f32(queue, {widened.f32(xs[i])}, View{static_cast<double*>(sums.data) + i, {1, 2}});
+    }
+  };
+}
+
+Kernel<void(Queue, std::vector<AdamWTensor>, const AdamWStep&)> with_narrow_types(
+    const Kernel<void(Queue, std::vector<AdamWTensor>, const AdamWStep&)>& f32,
+    const Convert& convert) {
+  return
+      [f32, convert](Queue queue, const std::vector<AdamWTensor>& tensors, const AdamWStep& step) {
+        for (const AdamWTensor& tensor : tensors) {
+          Widened<3> widened{convert};
+          f32(queue, {widened.f32(tensor)}, step);
+          widened.round();
+        }
+      };
 }
 
 /// The f32 elements in a block of rows: 32 KiB per argument.

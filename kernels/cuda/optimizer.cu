@@ -1,15 +1,19 @@
 /// AdamW: each thread updates chunks of four parameters with their momenta and variances. The
 /// kernel reads four arrays and writes three: 28 bytes per element in f32, 22 with a 16-bit
-/// parameter and gradient. It is memory-bound, despite a square root and two divisions.
+/// parameter and gradient. With an f32 master and its rounded 16-bit copy it is again 28: writing
+/// the copy here saves reading the master again to round it. The kernel is memory-bound, despite a
+/// square root and two divisions.
 ///
 /// The kernel uses the arithmetic of kernels/element.h, and its results are bitwise identical to
 /// the CPU's, because this file is compiled without fused multiply-adds.
 
 #include "kernels/adamw_factors.h"
 #include "kernels/arguments.h"
+#include "kernels/check.h"
 #include "kernels/cuda/chunk.cuh"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/tensor_list.cuh"
 
 namespace lockstep::cuda {
 namespace {
@@ -18,40 +22,83 @@ constexpr int threads = 256;
 constexpr int size = per_vector<float>;  // elements per 16 bytes of the widest arrays
 
 template <class P, class G>
+struct Updated {
+  P* parameter;
+  const G* gradient;
+  float* momentum;
+  float* variance;
+  G* rounded;  ///< may be null
+  std::int64_t n;
+};
+template <class P, class G>
+using UpdatedList = TensorList<Updated<P, G>, 64>;
+
+template <class P, class G>
 __global__ void __launch_bounds__(threads)
-    adamw_kernel(element::AdamWFactors factors, std::int64_t n, P* parameter, const G* gradient,
-                 float* momentum, float* variance) {
+    adamw_kernel(element::AdamWFactors factors, const __grid_constant__ UpdatedList<P, G> list) {
+  const int t = list.of_block(static_cast<int>(blockIdx.x));
+  const Updated<P, G>& to = list.tensors[t];
+  const std::int64_t block = static_cast<int>(blockIdx.x) - list.first_block[t];
   // Align chunks to the moments, which account for most of the bytes.
-  const Cut cut = Cut::chunk<size>(std::int64_t{blockIdx.x} * threads + threadIdx.x, momentum, n);
+  const Cut cut = Cut::chunk<size>(block * threads + threadIdx.x, to.momentum, to.n);
   const std::int64_t i = cut.first;
-  auto p = Source<P>{parameter, parameter + n}.template load<size>(i, cut.count, P{});
-  const auto g = Source<G>{gradient, gradient + n}.template load<size>(i, cut.count, G{});
-  auto m = Source<float>{momentum, momentum + n}.load<size>(i, cut.count, 0.0F);
-  auto v = Source<float>{variance, variance + n}.load<size>(i, cut.count, 0.0F);
+  auto p = Source<P>{to.parameter, to.parameter + to.n}.template load<size>(i, cut.count, P{});
+  const auto g = Source<G>{to.gradient, to.gradient + to.n}.template load<size>(i, cut.count, G{});
+  auto m = Source<float>{to.momentum, to.momentum + to.n}.load<size>(i, cut.count, 0.0F);
+  auto v = Source<float>{to.variance, to.variance + to.n}.load<size>(i, cut.count, 0.0F);
+  Chunk<G, size> rounded_p;
 #pragma unroll
   for (int k = 0; k < size; ++k) {
     float wide = widen(p.at[k]);
     element::adamw(factors, widen(g.at[k]), wide, m.at[k], v.at[k]);
     p.at[k] = rounded<P>(wide);
+    rounded_p.at[k] = rounded<G>(widen(p.at[k]));
   }
-  store(parameter + i, p, cut.count);
-  store(momentum + i, m, cut.count);
-  store(variance + i, v, cut.count);
+  store(to.parameter + i, p, cut.count);
+  store(to.momentum + i, m, cut.count);
+  store(to.variance + i, v, cut.count);
+  if (to.rounded != nullptr) store(to.rounded + i, rounded_p, cut.count);
 }
 
-void adamw(Queue queue, InOut parameter, In gradient, InOut32 momentum, InOut32 variance,
-           const AdamWStep& step) {
-  const std::int64_t n = arguments::adamw(parameter, gradient, momentum, variance, step);
-  const element::AdamWFactors factors = adamw_factors(step);
-  const std::int64_t blocks = n == 0 ? 0 : groups_of(std::int64_t{threads} * size, n + size - 1);
-  with_type_of(parameter.dtype, [&](auto parameter_type) {
-    with_type_of(gradient.dtype, [&](auto gradient_type) {
+/// Updates tensors [first, ...), all that fit in one launch and have the first one's types. Returns
+/// the index of the next tensor.
+std::size_t launch_adamw(Queue queue, const std::vector<AdamWTensor>& tensors, std::size_t first,
+                         const element::AdamWFactors& factors) {
+  std::size_t end = first;
+  with_type_of(tensors[first].parameter.dtype, [&](auto parameter_type) {
+    with_type_of(tensors[first].gradient.dtype, [&](auto gradient_type) {
       using P = Pointee<decltype(parameter_type)>;
       using G = Pointee<decltype(gradient_type)>;
-      launch({"adamw", queue, Grid{blocks}, dim3(threads)}, adamw_kernel<P, G>, factors, n,
-             data_of<P>(parameter), data_of<G>(gradient), momentum.f32(), variance.f32());
+      UpdatedList<P, G> list;
+      for (; end < tensors.size(); ++end) {
+        const auto& [parameter, gradient, momentum, variance, copy] = tensors[end];
+        if (parameter.dtype != tensors[first].parameter.dtype ||
+            gradient.dtype != tensors[first].gradient.dtype)
+          break;
+        const std::int64_t n = parameter.elements();
+        // Alignment may add one chunk.
+        const std::int64_t blocks =
+            n == 0 ? 0 : groups_of(std::int64_t{threads} * size, n + size - 1);
+        if (!list.add({data_of<P>(parameter), data_of<G>(gradient), momentum.f32(), variance.f32(),
+                       data_of<G>(copy), n},
+                      blocks))
+          break;
+      }
+      launch({"adamw", queue, Grid{list.blocks()}, dim3(threads)}, adamw_kernel<P, G>, factors,
+             list);
     });
   });
+  return end;
+}
+
+void adamw(Queue queue, const std::vector<AdamWTensor>& tensors, const AdamWStep& step) {
+  for (const AdamWTensor& tensor : tensors) {
+    arguments::adamw(tensor, step);
+    want_one_type("adamw", {{"gradient", tensor.gradient}, {"rounded", tensor.rounded}});
+  }
+  const element::AdamWFactors factors = adamw_factors(step);
+  for (std::size_t next = 0; next < tensors.size();)
+    next = launch_adamw(queue, tensors, next, factors);
 }
 
 }  // namespace

@@ -1,14 +1,15 @@
-/// Sums over an array in double, in an order that depends only on the number of elements: chunk i
-/// goes to thread i modulo the total number of threads; each thread adds its chunks in ascending
-/// order; each block adds its threads' sums (reduce.cuh), and one block adds the blocks' sums.
-/// Reads each element once and writes 8 bytes per block. Atomic additions would avoid the second
-/// step, but their order would be arbitrary.
+/// Sums over arrays in double, in an order that depends only on each array's number of elements:
+/// chunk i goes to thread i modulo the array's number of threads; each thread adds its chunks in
+/// ascending order; each block adds its threads' sums (reduce.cuh), and a second launch adds the
+/// blocks' sums. Reads each element once and writes 8 bytes per block. Atomic additions would avoid
+/// the second launch, but their order would be arbitrary.
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/chunk.cuh"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/tensor_list.cuh"
 
 namespace lockstep::cuda {
 namespace {
@@ -29,13 +30,25 @@ struct NotFinite {
   __device__ double operator()(float x) const { return fabsf(x) <= 3.402823466e38F ? 0.0 : 1.0; }
 };
 
+template <class T>
+struct Summed {
+  const T* x;
+  std::int64_t n;
+};
+template <class T>
+using SummedList = TensorList<Summed<T>, 128>;
+
 template <class T, class F>
 __global__ void __launch_bounds__(threads)
-    sum_blocks(F f, const T* x, std::int64_t n, double* block_sums) {
-  const Source<T> source{x, x + n};
-  const std::int64_t step = std::int64_t{gridDim.x} * threads * size;
+    sum_blocks(F f, const __grid_constant__ SummedList<T> list, double* block_sums) {
+  const int t = list.of_block(static_cast<int>(blockIdx.x));
+  const std::int64_t n = list.tensors[t].n;
+  const Source<T> source{list.tensors[t].x, list.tensors[t].x + n};
+  const std::int64_t block = static_cast<int>(blockIdx.x) - list.first_block[t];
+  const std::int64_t step =
+      std::int64_t{list.first_block[t + 1] - list.first_block[t]} * threads * size;
   double sum = 0.0;
-  std::int64_t first = (std::int64_t{blockIdx.x} * threads + threadIdx.x) * size;
+  std::int64_t first = (block * threads + threadIdx.x) * size;
   for (; first < n; first += chunks * step) {
     Chunk<T, size> chunk[chunks];
     int count[chunks];
@@ -57,56 +70,64 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x == 0) block_sums[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(threads) add_blocks(double* block_sums, int blocks) {
+/// Block t adds the sums of tensor t's blocks.
+template <class T>
+__global__ void __launch_bounds__(threads)
+    add_blocks(const __grid_constant__ SummedList<T> list, const double* block_sums, double* sums) {
+  const auto t = static_cast<int>(blockIdx.x);
+  const double* const from = block_sums + list.first_block[t];
+  const int blocks = list.first_block[t + 1] - list.first_block[t];
   double sum = 0.0;
-  for (int i = static_cast<int>(threadIdx.x); i < blocks; i += threads) sum += block_sums[i];
+  for (int i = static_cast<int>(threadIdx.x); i < blocks; i += threads) sum += from[i];
   using Sums = BlockReduction<double, threads>;
-  __shared__ Sums::Storage storage;
+  __shared__ typename Sums::Storage storage;
   sum = Sums(storage).on_first_thread(sum, Sum{});
-  // The first element may be overwritten now, because every thread has read its elements and passed
-  // its sum to the reduction.
-  if (threadIdx.x == 0) block_sums[0] = sum;
+  if (threadIdx.x == 0) sums[t] = sum;
 }
 
-/// Returns Σ f(x[i]) on the host; waits for the queue.
+/// Sums tensors [first, ...), all that fit in one list and have the first one's type. Returns the
+/// index of the next tensor.
 template <class F>
-double sum_of(const char* name, Queue queue, View x, F f) {
-  const std::int64_t n = arguments::one_view(name, x);
-  if (n == 0) return 0.0;
-  std::int64_t blocks = groups_of(std::int64_t{threads} * size * chunks, n);
-  if (blocks > most_blocks) blocks = most_blocks;
-  const Scratch<double> sums(queue, static_cast<std::size_t>(blocks));
-  with_type_of(x.dtype, [&](auto type) {
+std::size_t sum_list(const char* name, Queue queue, const Ins& xs, std::size_t first, F f,
+                     double* sums) {
+  std::size_t end = first;
+  with_type_of(xs[first].dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, Grid{blocks}, dim3(threads)}, sum_blocks<T, F>, f, data_of<T>(x), n,
-           sums.data());
+    SummedList<T> list;
+    for (; end < xs.size() && xs[end].dtype == xs[first].dtype; ++end) {
+      const std::int64_t n = xs[end].elements();
+      const std::int64_t blocks = groups_of(std::int64_t{threads} * size * chunks, n);
+      if (!list.add({data_of<T>(xs[end]), n}, blocks < most_blocks ? blocks : most_blocks)) break;
+    }
+    const Scratch<double> block_sums(queue, static_cast<std::size_t>(list.blocks()));
+    launch({name, queue, Grid{list.blocks()}, dim3(threads)}, sum_blocks<T, F>, f, list,
+           block_sums.data());
+    launch({name, queue, Grid{list.count}, dim3(threads)}, add_blocks<T>, list, block_sums.data(),
+           sums + first);
   });
-  launch({name, queue, Grid{1}, dim3(threads)}, add_blocks, sums.data(), static_cast<int>(blocks));
-  double result = 0.0;
-  LOCKSTEP_CUDA(cudaMemcpyAsync(&result, sums.data(), sizeof result, cudaMemcpyDeviceToHost,
-                                stream_of(queue)));
-  LOCKSTEP_CUDA(cudaStreamSynchronize(stream_of(queue)));
-  return result;
+  return end;
 }
 
-double sum_of_squares(Queue queue, In x) {
-  return sum_of("sum_of_squares", queue, x, Square{});
-}
-
-bool finite(Queue queue, In x) {
-  return sum_of("finite", queue, x, NotFinite{}) == 0.0;
-}
-
-double sum(Queue queue, In x) {
-  return sum_of("sum", queue, x, Value{});
+/// sums[i] = Σ f(x) over the elements x of xs[i].
+template <class F>
+void sum_each(const char* name, Queue queue, const Ins& xs, View sums, F f) {
+  arguments::sums(name, xs, sums);
+  for (std::size_t next = 0; next < xs.size();)
+    next = sum_list(name, queue, xs, next, f, data_of<double>(sums));
 }
 
 }  // namespace
 
 void set_reductions(Kernels& kernels) {
-  kernels.sum_of_squares = sum_of_squares;
-  kernels.finite = finite;
-  kernels.sum = sum;
+  kernels.sums = [](Queue queue, const Ins& xs, Out32 sums) {
+    sum_each("sums", queue, xs, sums, Value{});
+  };
+  kernels.sums_of_squares = [](Queue queue, const Ins& xs, Out32 sums) {
+    sum_each("sums_of_squares", queue, xs, sums, Square{});
+  };
+  kernels.counts_of_not_finite = [](Queue queue, const Ins& xs, Out32 sums) {
+    sum_each("counts_of_not_finite", queue, xs, sums, NotFinite{});
+  };
 }
 
 }  // namespace lockstep::cuda

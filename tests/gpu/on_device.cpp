@@ -122,6 +122,16 @@ void add_if_view(std::vector<View*>& views, T& argument) {
   if constexpr (std::is_base_of_v<View, T>) views.push_back(&argument);
 }
 
+void add_if_view(std::vector<View*>& views, Ins& list) {
+  for (In& each : list) views.push_back(&each);
+}
+void add_if_view(std::vector<View*>& views, std::vector<AdamWTensor>& list) {
+  for (AdamWTensor& each : list)
+    for (View* view : std::initializer_list<View*>{&each.parameter, &each.gradient, &each.momentum,
+                                                   &each.variance, &each.rounded})
+      views.push_back(view);
+}
+
 /// Returns a kernel that copies its arguments to the GPU, runs `kernel`, and copies them back.
 template <class Result, class... Arguments>
 Kernel<Result(Queue, Arguments...)> kernel_on_device(

@@ -33,7 +33,8 @@ TEST_CASE("results computed with kernels/element.h have the CPU's bits") {
     both([&](const Kernels& k, Array& parameter) {
       Array momentum{{n}}, variance{{n}};
       momentum.set(0.01F), variance.set(1e-4F);
-      k.adamw({}, parameter.set(x), dy, momentum, variance, {.weight_decay = 0.1F, .step = 7});
+      k.adamw({}, {{parameter.set(x), dy, momentum, variance, {}}},
+              {.weight_decay = 0.1F, .step = 7});
       for (std::int64_t i = 0; i < n; ++i) parameter[i] += momentum[i] + variance[i];
     });
     for (const DType dtype : {DType::bf16, DType::f16})
@@ -154,6 +155,9 @@ TEST_CASE("arguments of two types are refused") {
   CHECK_THROWS_WITH_AS(kernels().add({}, x, half, y),
                        "add: a (8) is f32 and b (8) is bf16; a GPU's kernel takes one type",
                        std::invalid_argument);
+  Array momentum{{8}}, variance{{8}};
+  CHECK_THROWS_AS(kernels().adamw({}, {{x, y, momentum, variance, half}}, {}),
+                  std::invalid_argument);
 }
 
 TEST_CASE("adamw takes any two types of parameter and gradient") {
@@ -171,7 +175,7 @@ TEST_CASE("adamw takes any two types of parameter and gradient") {
         const View p_view{p_memory.data(), {n}, p}, g_view{g_memory.data(), {n}, g};
         cpu_kernels().convert({}, start, p_view);
         cpu_kernels().convert({}, gradient, g_view);
-        k->adamw({}, p_view, g_view, momentum, variance, {.weight_decay = 0.1F});
+        k->adamw({}, {{p_view, g_view, momentum, variance, {}}}, {.weight_decay = 0.1F});
         cpu_kernels().convert({}, p_view, result);
         results.push_back(result);
       }

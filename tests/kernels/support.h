@@ -162,4 +162,15 @@ const Kernels& kernels();
 /// of the f32 kernel, rounded once.
 bool on_cpu();
 
+/// Runs a kernel that reduces each view to a double.
+inline std::vector<double> sums_of(Kernel<void(Queue, Ins, Out32)> Kernels::*kernel,
+                                   const Ins& xs) {
+  std::vector<double> sums(xs.size(), -1.0);
+  (kernels().*kernel)({}, xs, View{sums.data(), {static_cast<std::int64_t>(xs.size()), 2}});
+  return sums;
+}
+inline double sum_of(Kernel<void(Queue, Ins, Out32)> Kernels::*kernel, const View& x) {
+  return sums_of(kernel, {x}).front();
+}
+
 }  // namespace lockstep::testing

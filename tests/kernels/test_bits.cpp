@@ -82,8 +82,8 @@ std::vector<Array> run_all(std::int64_t offset, std::int64_t gap) {
     kernels().combine_rows_backward({}, logits, y, places, probabilities, chosen, dy, dweights);
     kernels().router_backward({}, probabilities, chosen, dweights, balance, output({rows, out}));
     Array& sums = output({2});
-    sums[0] = static_cast<float>(kernels().sum({}, logits));
-    sums[1] = static_cast<float>(kernels().sum_of_squares({}, logits));
+    sums[0] = static_cast<float>(sum_of(&Kernels::sums, logits));
+    sums[1] = static_cast<float>(sum_of(&Kernels::sums_of_squares, logits));
   }
   return results;
 }

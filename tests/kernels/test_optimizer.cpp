@@ -32,7 +32,7 @@ struct State {
     return *this;
   }
   void step(const AdamWStep& step) {
-    kernels().adamw({}, parameter, gradient, momentum, variance, step);
+    kernels().adamw({}, {{parameter, gradient, momentum, variance, {}}}, step);
   }
   bool untouched() const {
     return parameter.untouched() && momentum.untouched() && variance.untouched();
@@ -111,13 +111,105 @@ TEST_CASE("sums are taken in double") {
     x.randomize(random);
     double sum = 0.0, squares = 0.0;
     for (std::int64_t i = 0; i < n; ++i) sum += x[i], squares += double{x[i]} * x[i];
-    CHECK(kernels().sum({}, x) == doctest::Approx(sum).epsilon(1e-12));
-    CHECK(kernels().sum_of_squares({}, x) == doctest::Approx(squares).epsilon(1e-12));
+    CHECK(sum_of(&Kernels::sums, x) == doctest::Approx(sum).epsilon(1e-12));
+    CHECK(sum_of(&Kernels::sums_of_squares, x) == doctest::Approx(squares).epsilon(1e-12));
   }
   Array large{{2}};
   large[0] = 1e30F, large[1] = 1e-3F;
-  CHECK(kernels().sum_of_squares({}, large) == doctest::Approx(1e60));
+  CHECK(sum_of(&Kernels::sums_of_squares, large) == doctest::Approx(1e60));
   Array many{{100'000}};
   many.set(0.1F);
-  CHECK(kernels().sum({}, many) == doctest::Approx(100'000 * double{0.1F}).epsilon(1e-12));
+  CHECK(sum_of(&Kernels::sums, many) == doctest::Approx(100'000 * double{0.1F}).epsilon(1e-12));
+}
+
+namespace {
+
+/// Elements of any floating-point type, off any alignment.
+struct Elements {
+  Elements(DType dtype, std::int64_t n, Random& random)
+      : memory(static_cast<std::size_t>(n) * size_of(dtype) + 4), from{{n}} {
+    view = View{memory.data() + 4, {n}, dtype};
+    cpu_kernels().convert({}, from.randomize(random), view);
+  }
+  std::vector<std::byte> memory;
+  Array from;
+  View view;
+};
+
+constexpr DType types[] = {DType::f32, DType::bf16, DType::f16};
+
+}  // namespace
+
+TEST_CASE("sums of a list of tensors are those of each tensor, of any type and size") {
+  Random random{73};
+  std::vector<Elements> all;
+  for (int i = 0; i < 300; ++i)  // more than a GPU sums in one launch, types mixed at the end
+    all.emplace_back(types[i < 280 ? i / 140 : i % 3],
+                     i % 5 == 0 ? random.between(0, 1) : random.between(0, 3000), random);
+  all.emplace_back(DType::f32, 40'000, random);
+  Ins list;
+  for (const Elements& each : all) list.emplace_back(each.view);
+  for (const auto kernel :
+       {&Kernels::sums, &Kernels::sums_of_squares, &Kernels::counts_of_not_finite}) {
+    const std::vector<double> sums = sums_of(kernel, list);
+    int wrong = 0;
+    for (std::size_t i = 0; i < list.size(); ++i) wrong += sums[i] != sum_of(kernel, list[i]);
+    CHECK(wrong == 0);
+  }
+  CHECK(sums_of(&Kernels::sums, {}).empty());
+}
+
+TEST_CASE("sums must be one aligned double for each view") {
+  Array x{{3}};
+  std::vector<double> memory(3);
+  const auto sum = [&](View sums) { kernels().sums({}, {x, x}, sums); };
+  CHECK_NOTHROW(sum(View{memory.data(), {2, 2}}));
+  CHECK_THROWS_AS(sum(View{memory.data(), {3, 2}}), std::invalid_argument);
+  CHECK_THROWS_AS(sum(View{reinterpret_cast<float*>(memory.data()) + 1, {2, 2}}),
+                  std::invalid_argument);
+}
+
+TEST_CASE("adamw updates a list of tensors as it does each, and rounds it into the 16-bit copy") {
+  const AdamWStep step{.weight_decay = 0.1F, .gradient_scale = 0.5F, .step = 3};
+  Random random{74};
+  std::vector<State> one_by_one, together;
+  std::vector<Elements> gradients, copies;
+  for (int i = 0; i < 150; ++i) {  // more than a GPU updates in one launch
+    const std::int64_t n = i % 7 == 0 ? 0 : random.between(1, 2500);
+    const DType dtype = types[i < 140 ? i / 70 : i % 3];
+    one_by_one.push_back(State{n, random.between(1, 4)}.randomize(random));
+    together.push_back(one_by_one.back());
+    gradients.emplace_back(dtype, n, random);
+    copies.emplace_back(dtype, n, random);
+  }
+  std::vector<AdamWTensor> list;
+  for (std::size_t i = 0; i < together.size(); ++i) {
+    State &one = one_by_one[i], &other = together[i];
+    kernels().adamw({}, {{one.parameter, gradients[i].view, one.momentum, one.variance, {}}}, step);
+    list.push_back({other.parameter, gradients[i].view, other.momentum, other.variance,
+                    i % 4 == 0 ? View{} : copies[i].view});
+  }
+  const std::vector<Elements> before = copies;
+  kernels().adamw({}, list, step);
+  for (std::size_t i = 0; i < together.size(); ++i) {
+    CAPTURE(i);
+    const State &one = one_by_one[i], &other = together[i];
+    CHECK(same_bits(one.parameter, other.parameter));
+    CHECK(same_bits(one.momentum, other.momentum));
+    CHECK(same_bits(one.variance, other.variance));
+    CHECK(other.untouched());
+    Elements rounded = before[i];
+    rounded.view.data = rounded.memory.data() + 4;
+    if (i % 4 != 0) cpu_kernels().convert({}, one.parameter, rounded.view);
+    CHECK(copies[i].memory == rounded.memory);
+  }
+}
+
+TEST_CASE("adamw's copy must have as many elements as the parameter") {
+  State state{3};
+  Array copy{{4}};
+  CHECK_THROWS_AS(
+      kernels().adamw({}, {{state.parameter, state.gradient, state.momentum, state.variance, copy}},
+                      {}),
+      std::invalid_argument);
 }

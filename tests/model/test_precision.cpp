@@ -128,7 +128,7 @@ TEST_CASE("steps too small for a 16-bit number add up in the master; without one
   // Below 1, adjacent bf16 numbers are 2^-8 = 0.0039 apart: a hundred steps of 0.0001 are 2.6 gaps.
   for (int step = 1; step <= 100; ++step) {
     optimizer.step();
-    cpu_kernels().adamw(Queue{}, without.value, without.gradient, momentum, variance,
+    cpu_kernels().adamw(Queue{}, {{without.value, without.gradient, momentum, variance, {}}},
                         {.learning_rate = 1e-4F, .step = step});
   }
   CHECK(floats(without.value)[0] == 1.0F);

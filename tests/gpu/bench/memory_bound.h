@@ -165,12 +165,13 @@ class MemoryBound {
   }
 
   void reductions(DType dtype) {
-    const std::string type = name_of(dtype), shape = shape_words(dtype) + ", each waits";
+    const std::string type = name_of(dtype), shape = shape_words(dtype);
+    const View sum = bench_.random({1, 2}, DType::f32);
     const auto views = [&] { return activations(1, dtype); };
-    memory_bound("sum of squares " + type, passes(1, dtype), shape, views,
-                 [&](auto& v) { k_.sum_of_squares(q_, v[0]); });
-    memory_bound("finite " + type, passes(1, dtype), shape, views,
-                 [&](auto& v) { k_.finite(q_, v[0]); });
+    memory_bound("sums of squares " + type, passes(1, dtype), shape, views,
+                 [&](auto& v) { k_.sums_of_squares(q_, {v[0]}, sum); });
+    memory_bound("counts of not finite " + type, passes(1, dtype), shape, views,
+                 [&](auto& v) { k_.counts_of_not_finite(q_, {v[0]}, sum); });
   }
 
   // 28 bytes per parameter: all four arrays are read, and all except the gradient are written.
@@ -183,7 +184,9 @@ class MemoryBound {
       return views;
     };
     memory_bound("adamw f32", 28 * s_.adamw, fmt::format("{} parameters", s_.adamw), make,
-                 [&](auto& v) { k_.adamw(q_, v[0], v[1], v[2], v[3], {.step = 10}); });
+                 [&](auto& v) {
+                   k_.adamw(q_, {{v[0], v[1], v[2], v[3], {}}}, {.step = 10});
+                 });
   }
 
   Bench& bench_;

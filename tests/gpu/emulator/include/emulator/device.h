@@ -29,6 +29,7 @@
 #define __constant__
 #define __shared__ __attribute__((section("emulated_shared"))) static
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/device/device.h"
+
+namespace lockstep {
+
+/// Doubles that kernels compute on the device for the host (Kernels::sums). Kernels write them one
+/// after another, and the host then waits once to read all of them. These few bytes are not charged
+/// to a memory category.
+class DeviceNumbers {
+ public:
+  DeviceNumbers() = default;
+  /// Uninitialised. The device must outlive the numbers.
+  DeviceNumbers(Device device, std::size_t count);
+
+  /// Returns all numbers in the form that kernels take, (count, 2). Without memory on the meta
+  /// device.
+  View view() const { return view_; }
+  /// Returns number i in the same form, (1, 2).
+  View at(std::size_t i) const;
+  /// Returns the numbers that the work launched so far computes, or zeros on the meta device. Waits
+  /// for the device.
+  std::vector<double> read() const;
+
+ private:
+  Stream* compute_ = nullptr;
+  std::shared_ptr<void> memory_;
+  View view_;
+};
+
+}  // namespace lockstep
