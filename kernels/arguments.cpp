@@ -264,7 +264,7 @@ Embedding embedding_part_backward(View tokens, const VocabularyPart& part, View 
 
 Matrix cross_entropy_forward(View logits, View targets, View losses, View lse) {
   constexpr const char* kernel = "cross_entropy_forward";
-  want_contiguous(kernel, {{"logits", logits}});
+  want_strided(kernel, {{"logits", logits}});
   want_statistics(kernel, {{"losses", losses}, {"lse", lse}});
   want_targets(kernel, {"targets", targets}, {"logits", logits});
   want_same_elements(kernel, {"losses", losses}, {"targets", targets});
@@ -274,7 +274,7 @@ Matrix cross_entropy_forward(View logits, View targets, View losses, View lse) {
 
 Matrix cross_entropy_backward(View logits, View targets, View lse, View dlogits) {
   constexpr const char* kernel = "cross_entropy_backward";
-  want_contiguous(kernel, {{"logits", logits}, {"dlogits", dlogits}});
+  want_strided(kernel, {{"logits", logits}, {"dlogits", dlogits}});
   want_statistics(kernel, {{"lse", lse}});
   want_targets(kernel, {"targets", targets}, {"logits", logits});
   want_same_elements(kernel, {"lse", lse}, {"targets", targets});
@@ -285,7 +285,7 @@ Matrix cross_entropy_backward(View logits, View targets, View lse, View dlogits)
 Matrix cross_entropy_part_forward(View logits, View targets, const VocabularyPart& part,
                                   View statistics) {
   constexpr const char* kernel = "cross_entropy_part_forward";
-  want_contiguous(kernel, {{"logits", logits}});
+  want_strided(kernel, {{"logits", logits}});
   want_statistics(kernel, {{"statistics", statistics}});
   want_targets(kernel, {"targets", targets}, {"logits", logits});
   want(kernel, statistics.elements() == 3 * logits.shape.rows(), {"statistics", statistics},
@@ -309,7 +309,7 @@ Matrix cross_entropy_merge(View statistics, View losses, View lse) {
 Matrix cross_entropy_part_backward(View logits, View targets, const VocabularyPart& part, View lse,
                                    View dlogits) {
   constexpr const char* kernel = "cross_entropy_part_backward";
-  want_contiguous(kernel, {{"logits", logits}, {"dlogits", dlogits}});
+  want_strided(kernel, {{"logits", logits}, {"dlogits", dlogits}});
   want_statistics(kernel, {{"lse", lse}});
   want_targets(kernel, {"targets", targets}, {"logits", logits});
   want_same_elements(kernel, {"lse", lse}, {"targets", targets});

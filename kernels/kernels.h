@@ -143,6 +143,8 @@ struct Kernels {
       embedding_part_backward;
 
   // -- loss ---------------------------------------------------------------------------------------
+  // logits and dlogits are strided.
+
   /// losses (N) = -log softmax(logits (N, V))[targets (N) i32]; lse (N) is kept for the backward
   /// pass.
   Kernel<void(Queue, In logits, Indices targets, Out32 losses, Out32 lse)> cross_entropy_forward;

@@ -11,10 +11,12 @@
 
 namespace lockstep {
 
-void* Memory::allocate(std::size_t bytes, MemoryCategory category) {
+void* Memory::allocate(std::size_t bytes, MemoryCategory category, std::size_t padding) {
+  if (padding > 0 && device_ == DeviceKind::cpu)
+    throw std::logic_error("Memory::allocate: only a GPU's rows are padded");
   void* data = nullptr;
   if (device_ == DeviceKind::cuda) {
-    data = allocate_on_gpu(std::max<std::size_t>(bytes, 1), category);
+    data = allocate_on_gpu(std::max<std::size_t>(bytes + padding, 1), category);
   } else if (device_ == DeviceKind::cpu) {
     data = allocate_on_host(bytes, category);
   }

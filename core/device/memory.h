@@ -33,7 +33,8 @@ class Memory {
   DeviceKind device() const { return device_; }
   /// Returns uninitialized memory, 64-byte aligned (256 on a GPU), or null on the meta device.
   /// If memory is exhausted, throws std::runtime_error; its message shows the memory use.
-  void* allocate(std::size_t bytes, MemoryCategory category);
+  /// `padding` more bytes are allocated and not charged.
+  void* allocate(std::size_t bytes, MemoryCategory category, std::size_t padding = 0);
   void release(void* data, std::size_t bytes, MemoryCategory category) noexcept;
 
   /// Moves a charge from one category to another; the total stays the same.

@@ -8,6 +8,21 @@ Tensor::Tensor(Memory& memory, Shape shape, MemoryCategory category, DType dtype
   view_.data = storage_->data;
 }
 
+Tensor Tensor::with_aligned_rows(Memory& memory, Shape shape, MemoryCategory category,
+                                 DType dtype) {
+  if (memory.device() != DeviceKind::cuda) return Tensor{memory, shape, category, dtype};
+  const auto step = static_cast<std::int64_t>(16 / size_of(dtype));
+  Tensor tensor;
+  tensor.view_ = View{nullptr, shape, dtype};
+  tensor.view_.row_stride = (shape.last() + step - 1) / step * step;
+  const auto padding =
+      static_cast<std::size_t>(shape.rows() * (tensor.view_.row_stride - shape.last()));
+  tensor.storage_ =
+      std::make_shared<Storage>(memory, tensor.view_.bytes(), category, padding * size_of(dtype));
+  tensor.view_.data = tensor.storage_->data;
+  return tensor;
+}
+
 void Tensor::reset() noexcept {
   storage_.reset();
   view_ = View{};

@@ -16,6 +16,10 @@ class Tensor {
   Tensor() = default;
   /// The elements are uninitialized. Throws as Memory::allocate() does.
   Tensor(Memory& memory, Shape shape, MemoryCategory category, DType dtype = DType::f32);
+  /// Like the constructor, but on a GPU every row begins at a multiple of 16 bytes, as its fast
+  /// matrix products require. The padding at the end of the rows is not charged.
+  static Tensor with_aligned_rows(Memory& memory, Shape shape, MemoryCategory category,
+                                  DType dtype);
   ~Tensor() = default;
   Tensor(Tensor&& other) noexcept { swap(other); }
   Tensor& operator=(Tensor&& other) noexcept {
@@ -51,11 +55,11 @@ class Tensor {
 
  private:
   struct Storage {
-    Storage(Memory& memory_, std::size_t bytes_, MemoryCategory category_)
+    Storage(Memory& memory_, std::size_t bytes_, MemoryCategory category_, std::size_t padding = 0)
         : memory(&memory_),
           bytes(bytes_),
           category(category_),
-          data(memory_.allocate(bytes_, category_)) {}
+          data(memory_.allocate(bytes_, category_, padding)) {}
     ~Storage() { memory->release(data, bytes, category); }
     Storage(const Storage&) = delete;
     Storage& operator=(const Storage&) = delete;

@@ -52,6 +52,8 @@ struct LinearSpec {
   int in = 0;
   int out = 0;
   WeightLayout layout = WeightLayout::in_out;
+  /// Whether the output's rows begin at aligned addresses on a GPU (Tensor::with_aligned_rows).
+  bool aligned = false;
   LinearSplit split = LinearSplit::column;
   /// Whether the forward pass adds the bias. False if this layer's output is one term of a sum over
   /// ranks, and another rank adds the bias. The layer computes the bias's gradient in any case.

@@ -10,6 +10,7 @@ Head::Head(const LayerSite& site, const ModelBuilder& builder, Parameter* tied,
                             .in = site.config.hidden,
                             .out = site.config.vocabulary,
                             .layout = WeightLayout::out_in,
+                            .aligned = true,  // GPT-2's V is odd
                             .split = LinearSplit::column,
                             .tied = tied,
                             .tied_gradient = tied_gradient}));

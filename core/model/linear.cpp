@@ -8,6 +8,7 @@ Linear::Linear(const LayerSite& site, const LinearSpec& spec)
       out_(spec.out),
       adds_bias_(spec.adds_bias),
       layout_(spec.layout),
+      aligned_(spec.aligned),
       tied_(spec.tied),
       tied_gradient_(spec.tied_gradient) {
   if (tied_ == nullptr) weight_ = site.parameter(spec.weight);
@@ -15,7 +16,8 @@ Linear::Linear(const LayerSite& site, const LinearSpec& spec)
 }
 
 Tensor Linear::forward(Tensor x, Stash& stash) {
-  Tensor y = ops_.activation({x.shape()[0], x.shape()[1], out_});
+  const Shape shape{x.shape()[0], x.shape()[1], out_};
+  Tensor y = aligned_ ? ops_.aligned_activation(shape) : ops_.activation(shape);
   ops_.linear_forward(x, weight(), adds_bias_ ? bias_.value : View{}, y, layout_);
   stash.of<Saved>(this).x = std::move(x);
   return y;

@@ -33,6 +33,7 @@ class Linear : public Layer {
   int in_, out_;
   bool adds_bias_;
   WeightLayout layout_;
+  bool aligned_;
   Parameter weight_, bias_;
   Parameter* tied_;
   View tied_gradient_;

@@ -59,6 +59,11 @@ class Ops {
   Tensor activation(const Shape& shape) const {
     return Tensor{device_.memory, shape, MemoryCategory::activations, dtype_};
   }
+  /// Allocates an activation whose rows are aligned on a GPU (Tensor::with_aligned_rows); the rows
+  /// may be apart. For kernels that take strided views.
+  Tensor aligned_activation(const Shape& shape) const {
+    return Tensor::with_aligned_rows(device_.memory, shape, MemoryCategory::activations, dtype_);
+  }
   /// Allocates statistics for the backward pass, uninitialised; always in f32.
   Tensor statistic(const Shape& shape) const {
     return Tensor{device_.memory, shape, MemoryCategory::activations};

@@ -13,6 +13,13 @@ namespace lockstep {
 
 namespace {
 
+View last_row(View rows) {
+  const auto first = static_cast<std::size_t>((rows.shape.rows() - 1) * rows.row_stride);
+  return View{static_cast<std::byte*>(rows.data) + first * size_of(rows.dtype),
+              {rows.shape.last()},
+              rows.dtype};
+}
+
 /// Returns the token at which the cumulative sum of softmax(logits / temperature) passes `uniform`.
 std::int32_t draw(std::span<const float> logits, float temperature, double uniform) {
   const float highest = *std::ranges::max_element(logits);
@@ -44,11 +51,7 @@ std::vector<std::int32_t> generate(Gpt& model, const std::vector<std::int32_t>& 
                   DType::i32};
     model.device().compute.write(text.data() + (text.size() - length), tokens);
     const Tensor logits = model.logits(tokens);
-    const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary);
-    const View row = logits.view().reshaped({logits.elements()});
-    const std::vector<float> last =
-        to_host(model.device(), row.columns(static_cast<std::int64_t>((length - 1) * vocabulary),
-                                            static_cast<std::int64_t>(vocabulary)));
+    const std::vector<float> last = to_host(model.device(), last_row(logits));
     const auto next =
         options.temperature > 0
             ? draw(last, options.temperature, random.uniform(static_cast<std::uint64_t>(i)))

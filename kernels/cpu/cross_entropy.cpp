@@ -51,7 +51,7 @@ void cross_entropy_forward(Queue, In logits, Indices targets, Out32 losses, Out3
   const auto [rows, vocabulary] = arguments::cross_entropy_forward(logits, targets, losses, lse);
   want_targets("cross_entropy_forward", targets, vocabulary);
   for (std::int64_t row = 0; row < rows; ++row) {
-    const float* const in = logits.f32() + row * vocabulary;
+    const float* const in = logits.f32() + row * logits.row_stride;
     const element::SoftmaxPart part = softmax_part(in, vocabulary);
     const float log_sum = std::log(part.sum);
     lse.f32()[row] = part.maximum + log_sum;
@@ -65,8 +65,8 @@ void cross_entropy_backward(Queue, In logits, Indices targets, In32 lse, float s
   const auto [rows, vocabulary] = arguments::cross_entropy_backward(logits, targets, lse, dlogits);
   want_targets("cross_entropy_backward", targets, vocabulary);
   for (std::int64_t row = 0; row < rows; ++row) {
-    const float* const in = logits.f32() + row * vocabulary;
-    float* const out = dlogits.f32() + row * vocabulary;
+    const float* const in = logits.f32() + row * logits.row_stride;
+    float* const out = dlogits.f32() + row * dlogits.row_stride;
     const float log_sum = lse.f32()[row];
     const std::int32_t target = targets.i32()[row];
     const float target_probability = element::exp(in[target] - log_sum);
@@ -84,7 +84,7 @@ void cross_entropy_part_forward(Queue, In logits, Indices targets, VocabularyPar
   float* const sums = maxima + rows;
   float* const target_logits = sums + rows;
   for (std::int64_t row = 0; row < rows; ++row) {
-    const float* const in = logits.f32() + row * columns;
+    const float* const in = logits.f32() + row * logits.row_stride;
     const element::SoftmaxPart mine = softmax_part(in, part.count);
     const std::int64_t target = targets.i32()[row] - part.first;
     maxima[row] = mine.maximum;
@@ -114,8 +114,8 @@ void cross_entropy_part_backward(Queue, In logits, Indices targets, VocabularyPa
   const auto [rows, columns] =
       arguments::cross_entropy_part_backward(logits, targets, part, lse, dlogits);
   for (std::int64_t row = 0; row < rows; ++row) {
-    const float* const in = logits.f32() + row * columns;
-    float* const out = dlogits.f32() + row * columns;
+    const float* const in = logits.f32() + row * logits.row_stride;
+    float* const out = dlogits.f32() + row * dlogits.row_stride;
     const float log_sum = lse.f32()[row];
     const std::int64_t target = targets.i32()[row] - part.first;
     const bool mine = target >= 0 && target < part.count;

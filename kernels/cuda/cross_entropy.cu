@@ -3,11 +3,12 @@
 /// The forward pass reads the N V logits once: each thread keeps a running maximum and the sum of
 /// exponentials relative to that maximum (online softmax, Milakov & Gimelshein 2018), and the block
 /// merges its threads' results. The backward pass needs only lse from the forward pass; it reads
-/// the logits once and writes the same number of elements. With a vocabulary of 50257 nearly every
-/// row is unaligned, but is still read and written 16 bytes at a time (chunk.cuh).
+/// the logits once and writes the same number of elements. Rows may be apart: a vocabulary of 50257
+/// is padded so that each row is aligned. Unaligned rows are also read and written 16 bytes at a
+/// time (chunk.cuh).
 ///
-/// Exponentials use the hardware approximation: computing an exact exponential takes as long as
-/// moving ten bytes. The relative error is about 1e-6 for terms that matter. The terms' errors are
+/// Exponentials use the hardware approximation, which takes fewer instructions than an exact one.
+/// The relative error is about 1e-6 for terms that matter. The terms' errors are
 /// independent, so the relative error of the sum is smaller.
 
 #include "kernels/arguments.h"
@@ -76,10 +77,10 @@ __device__ element::SoftmaxPart part_of_row(const T* in, int count) {
 
 template <class T>
 __global__ void __launch_bounds__(threads)
-    forward_kernel(const T* logits, const std::int32_t* targets, float* losses, float* lse,
+    forward_kernel(Rows<const T> logits, const std::int32_t* targets, float* losses, float* lse,
                    int vocabulary) {
   const std::int64_t row = blockIdx.x;
-  const T* const in = logits + row * vocabulary;
+  const T* const in = logits.data + row * logits.stride;
   const element::SoftmaxPart part = part_of_row(in, vocabulary);
   if (threadIdx.x != 0) return;
   const float log_sum = logf(part.sum);
@@ -93,10 +94,10 @@ __global__ void __launch_bounds__(threads)
 
 template <class T>
 __global__ void __launch_bounds__(threads)
-    part_forward_kernel(const T* logits, const std::int32_t* targets, float* statistics,
-                        VocabularyPart part, int columns) {
+    part_forward_kernel(Rows<const T> logits, const std::int32_t* targets, float* statistics,
+                        VocabularyPart part) {
   const std::int64_t row = blockIdx.x, rows = gridDim.x;
-  const T* const in = logits + row * columns;
+  const T* const in = logits.data + row * logits.stride;
   const element::SoftmaxPart mine = part_of_row(in, static_cast<int>(part.count));
   if (threadIdx.x != 0) return;
   const std::int64_t target = targets[row] - part.first;
@@ -125,13 +126,12 @@ __global__ void __launch_bounds__(threads)
 /// Columns from `part.count` on are padding.
 template <class T>
 __global__ void __launch_bounds__(threads)
-    backward_kernel(const T* logits, const std::int32_t* targets, const float* lse, float scale,
-                    T* dlogits, VocabularyPart part, int columns) {
+    backward_kernel(Rows<const T> logits, const std::int32_t* targets, const float* lse,
+                    float scale, Rows<T> dlogits, VocabularyPart part, int columns) {
   constexpr int size = per_vector<T>;
   const std::int64_t row = blockIdx.x;
-  const T* const in = logits + row * columns;
-  T* const out = dlogits + row * columns;
-  const Source<T> source{in, in + columns};
+  T* const out = dlogits.data + row * dlogits.stride;
+  const Source<T> source = logits.row(row, columns);
   const float log_sum = lse[row];
   const std::int64_t target = targets[row] - part.first;
 
@@ -164,7 +164,8 @@ void cross_entropy_forward(Queue queue, In logits, Indices targets, Out32 losses
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
     launch({"cross_entropy_forward", queue, Grid{n.rows}, dim3(threads)}, forward_kernel<T>,
-           data_of<T>(logits), targets.i32(), losses.f32(), lse.f32(), static_cast<int>(n.columns));
+           rows_of<const T>(logits), targets.i32(), losses.f32(), lse.f32(),
+           static_cast<int>(n.columns));
   });
 }
 
@@ -174,8 +175,8 @@ void cross_entropy_part_forward(Queue queue, In logits, Indices targets, Vocabul
   const auto n = arguments::cross_entropy_part_forward(logits, targets, part, statistics);
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, Grid{n.rows}, dim3(threads)}, part_forward_kernel<T>, data_of<T>(logits),
-           targets.i32(), statistics.f32(), part, static_cast<int>(n.columns));
+    launch({name, queue, Grid{n.rows}, dim3(threads)}, part_forward_kernel<T>,
+           rows_of<const T>(logits), targets.i32(), statistics.f32(), part);
   });
 }
 
@@ -190,8 +191,8 @@ void backward(const char* name, Queue queue, In logits, Indices targets, Vocabul
   want_one_type(name, {{"logits", logits}, {"dlogits", dlogits}});
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, Grid{n.rows}, dim3(threads)}, backward_kernel<T>, data_of<T>(logits),
-           targets.i32(), lse.f32(), scale, data_of<T>(dlogits), part, static_cast<int>(n.columns));
+    launch({name, queue, Grid{n.rows}, dim3(threads)}, backward_kernel<T>, rows_of<const T>(logits),
+           targets.i32(), lse.f32(), scale, rows_of<T>(dlogits), part, static_cast<int>(n.columns));
   });
 }
 

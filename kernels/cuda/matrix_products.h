@@ -25,9 +25,9 @@ struct Factor {
 /// algorithm depends only on shapes, types and transpositions, and adds in a fixed order (no
 /// in-place split-K). cuBLASLt is queried for the algorithm once for each combination; the answer
 /// is cached. Fast algorithms need rows that begin at multiples of 16 bytes. Operands with
-/// unaligned rows (the logits of an odd vocabulary) are copied to aligned scratch memory, and
-/// results are copied back. Copying costs less than using algorithms that support any alignment.
-/// Thread-safe.
+/// unaligned rows are copied to aligned scratch memory, and results are copied back. The logits of
+/// an odd vocabulary, the largest such operand, have padded rows instead
+/// (Tensor::with_aligned_rows). Thread-safe.
 class MatrixProducts {
  public:
   /// Creates products for the current device. For `allow_tf32` see make_cuda_kernels.

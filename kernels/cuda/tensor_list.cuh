@@ -1,7 +1,6 @@
 #pragma once
 
-/// One launch over many tensors. GPT-2's 148 parameters include about a hundred of a few kilobytes,
-/// for which launching a kernel takes longer than running it.
+/// One launch over many tensors: GPT-2 has 148 parameters, and many of them are small.
 ///
 /// The list is a parameter of the kernel, so no copy to the GPU precedes the launch. Parameters may
 /// take 4 KiB; a longer list takes several launches.

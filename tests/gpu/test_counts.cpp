@@ -111,6 +111,7 @@ TEST_CASE("launches, allocations, copies and waits of a training step of 12 laye
         {.kernels = 1557, .products = 588, .allocations = 1943, .host_copies = 2, .waits = 2});
   check({.dtype = DType::bf16},
         {.kernels = 507, .products = 147, .allocations = 488, .host_copies = 2, .waits = 2});
+  // An odd vocabulary takes no copies of the logits.
   check({.dtype = DType::bf16, .vocabulary = 61},
-        {.kernels = 510, .products = 147, .allocations = 491, .host_copies = 2, .waits = 2});
+        {.kernels = 507, .products = 147, .allocations = 488, .host_copies = 2, .waits = 2});
 }

@@ -4,9 +4,8 @@
 
 namespace emulator {
 
-/// What the host has asked of all GPUs of the process so far. On a GPU, each of these calls takes
-/// the host some microseconds, and each wait also leaves the GPU without work until the host
-/// launches more.
+/// What the host has asked of all GPUs of the process so far. Each of these calls takes the host
+/// time, and after a wait the GPU has no work until the host launches more.
 struct Counts {
   std::int64_t kernels = 0;
   std::int64_t products = 0;  ///< cublasLtMatmul
