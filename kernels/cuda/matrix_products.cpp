@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -97,6 +98,41 @@ void describe(Layout& layout, const View& view, std::int64_t stride) {
       static_cast<std::uint64_t>(view.shape.rows()), stride));
 }
 
+/// A stream that is not synchronized with any other.
+class Stream {
+ public:
+  Stream() { LOCKSTEP_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~Stream() { static_cast<void>(cudaStreamDestroy(stream_)); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// A point on a stream, and its time.
+class Event {
+ public:
+  explicit Event(cudaStream_t stream) {
+    LOCKSTEP_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDefault));
+    LOCKSTEP_CUDA(cudaEventRecord(event_, stream));
+  }
+  ~Event() { static_cast<void>(cudaEventDestroy(event_)); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  /// Waits until the stream has passed both.
+  float milliseconds_since(const Event& begin) const {
+    float time = 0.0F;
+    LOCKSTEP_CUDA(cudaEventSynchronize(event_));
+    LOCKSTEP_CUDA(cudaEventElapsedTime(&time, begin.event_, event_));
+    return time;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 template <class Value>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, Value value) {
   LOCKSTEP_CUBLAS(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
@@ -132,8 +168,8 @@ struct MatrixProducts::Call {
   }
 };
 
-MatrixProducts::MatrixProducts(Copy copy, bool allow_tf32)
-    : copy_(std::move(copy)), allow_tf32_(allow_tf32) {
+MatrixProducts::MatrixProducts(Copy copy, bool allow_tf32, ProductTable& table)
+    : copy_(std::move(copy)), table_(table), allow_tf32_(allow_tf32) {
   LOCKSTEP_CUBLAS(cublasLtCreate(&handle_));
 }
 
@@ -164,6 +200,12 @@ void MatrixProducts::run(Queue queue, Factor a, Factor b, View bias, View d,
   const auto chosen = algorithm(
       {rows, columns, inner, a.transposed, b.transposed, d.dtype, bool{bias}, accumulates}, call);
 
+  launch(queue, call, chosen, accumulates);
+  aligned_d.copy_back();
+}
+
+void MatrixProducts::launch(Queue queue, const Call& call,
+                            const cublasLtMatmulHeuristicResult_t& chosen, bool accumulates) const {
   Layout first, second, to;
   describe(first, call.first, call.first.row_stride);
   describe(second, call.second, call.second.row_stride);
@@ -174,7 +216,6 @@ void MatrixProducts::run(Queue queue, Factor a, Factor b, View bias, View d,
                                  first.get(), call.second.data, second.get(), &beta, call.d.data,
                                  to.get(), call.d.data, to.get(), &chosen.algo, workspace.data(),
                                  chosen.workspaceSize, stream_of(queue)));
-  aligned_d.copy_back();
 }
 
 cublasLtMatmulHeuristicResult_t MatrixProducts::algorithm(const Key& key, const Call& call) const {
@@ -199,16 +240,81 @@ cublasLtMatmulHeuristicResult_t MatrixProducts::algorithm(const Key& key, const 
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(preference.get(), attribute, static_cast<std::uint32_t>(alignment));
-  cublasLtMatmulHeuristicResult_t result{};
+  constexpr int most_proposals = 8;
+  std::vector<cublasLtMatmulHeuristicResult_t> proposals(table_.is_empty() ? 1 : most_proposals);
   int found = 0;
-  LOCKSTEP_CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle_, call.operation.get(), first.get(),
-                                                 second.get(), to.get(), to.get(), preference.get(),
-                                                 1, &result, &found));
-  if (found == 0 || result.state != CUBLAS_STATUS_SUCCESS)
+  LOCKSTEP_CUBLAS(cublasLtMatmulAlgoGetHeuristic(
+      handle_, call.operation.get(), first.get(), second.get(), to.get(), to.get(),
+      preference.get(), static_cast<int>(proposals.size()), proposals.data(), &found));
+  proposals.resize(static_cast<std::size_t>(found));
+  std::erase_if(proposals, [](const auto& each) { return each.state != CUBLAS_STATUS_SUCCESS; });
+  if (proposals.empty())
     throw GpuError(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}",
                                std::get<0>(key), std::get<2>(key), std::get<1>(key),
                                name_of(std::get<DType>(key))));
-  return algorithms_.emplace(key, result).first->second;
+  const std::string name = name_of_product(key);
+  const int chosen = table_.choice(name, [&] { return fastest(key, call, proposals); });
+  if (chosen < 0 || chosen >= static_cast<int>(proposals.size()))
+    throw GpuError(
+        fmt::format("the table of matrix products has proposal {} for {}, and cuBLASLt "
+                    "makes {} proposals",
+                    chosen, name, proposals.size()));
+  return algorithms_.emplace(key, proposals[static_cast<std::size_t>(chosen)]).first->second;
+}
+
+/// Names a product in the table, with the kind of GPU.
+std::string MatrixProducts::name_of_product(const Key& key) const {
+  int device = 0;
+  cudaDeviceProp gpu{};
+  LOCKSTEP_CUDA(cudaGetDevice(&device));
+  LOCKSTEP_CUDA(cudaGetDeviceProperties(&gpu, device));
+  const auto& [rows, columns, inner, a_transposed, b_transposed, dtype, bias, accumulates] = key;
+  return fmt::format("{} x {} x {} {}{}{}{}{}{} on {}", rows, inner, columns,
+                     lockstep::name_of(dtype), allow_tf32_ ? ", TF32" : "",
+                     a_transposed ? ", A transposed" : "", b_transposed ? ", B transposed" : "",
+                     bias ? ", bias" : "", accumulates ? ", accumulates" : "", gpu.name);
+}
+
+/// Measures the proposals and returns the index of the fastest. Measures on a stream and memory of
+/// its own: the rank's stream may be waiting for a message from a rank that waits for this one.
+int MatrixProducts::fastest(const Key& key, const Call& call,
+                            const std::vector<cublasLtMatmulHeuristicResult_t>& proposals) const {
+  const Stream stream;
+  const Queue queue{stream.get()};
+  const auto substitute = [&](View view) {
+    view.row_stride = aligned_stride(view.shape.last(), view.dtype);
+    const auto bytes =
+        static_cast<std::size_t>(view.shape.rows() * view.row_stride) * size_of(view.dtype);
+    auto memory = std::make_unique<Scratch<std::byte>>(queue, bytes);
+    view.data = memory->data();
+    // Small numbers in every type: zeros would take a GPU less power.
+    LOCKSTEP_CUDA(cudaMemsetAsync(view.data, 0x3c, bytes, stream.get()));
+    return std::pair{view, std::move(memory)};
+  };
+  const auto& [rows, columns, inner, a_transposed, b_transposed, dtype, has_bias, accumulates] =
+      key;
+  const auto [a, a_memory] = substitute(call.second);
+  const auto [b, b_memory] = substitute(call.first);
+  const auto [d, d_memory] = substitute(call.d);
+  const auto [bias, bias_memory] = substitute(View{nullptr, {columns}, dtype});
+  const Call same({a, a_transposed}, {b, b_transposed}, has_bias ? bias : View{}, d, allow_tf32_);
+
+  constexpr int repetitions = 5;
+  int fastest = 0;
+  float least = std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < proposals.size(); ++i) {
+    launch(queue, same, proposals[i], accumulates);  // loads the kernel
+    for (int k = 0; k < repetitions; ++k) {
+      const Event begin(stream.get());
+      launch(queue, same, proposals[i], accumulates);
+      const Event end(stream.get());
+      if (const float time = end.milliseconds_since(begin); time < least) {
+        least = time;
+        fastest = static_cast<int>(i);
+      }
+    }
+  }
+  return fastest;
 }
 
 }  // namespace lockstep::cuda

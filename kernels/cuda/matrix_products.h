@@ -4,9 +4,12 @@
 
 #include <map>
 #include <mutex>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/product_table.h"
 #include "kernels/kernels.h"
 
 namespace lockstep::cuda {
@@ -23,15 +26,15 @@ struct Factor {
 ///
 /// For the same shapes and values, results are bitwise identical at any address, because the
 /// algorithm depends only on shapes, types and transpositions, and adds in a fixed order (no
-/// in-place split-K). cuBLASLt is queried for the algorithm once for each combination; the answer
-/// is cached. Fast algorithms need rows that begin at multiples of 16 bytes. Operands with
-/// unaligned rows are copied to aligned scratch memory, and results are copied back. The logits of
-/// an odd vocabulary, the largest such operand, have padded rows instead
-/// (Tensor::with_aligned_rows). Thread-safe.
+/// in-place split-K). cuBLASLt is queried for its algorithms once for each combination, a
+/// ProductTable chooses one of them, and the answer is cached. Fast algorithms need rows that begin
+/// at multiples of 16 bytes. Operands with unaligned rows are copied to aligned scratch memory, and
+/// results are copied back. The logits of an odd vocabulary, the largest such operand, have padded
+/// rows instead (Tensor::with_aligned_rows). Thread-safe.
 class MatrixProducts {
  public:
   /// Creates products for the current device. For `allow_tf32` see make_cuda_kernels.
-  MatrixProducts(Copy copy, bool allow_tf32);
+  MatrixProducts(Copy copy, bool allow_tf32, ProductTable& table = ProductTable::of_process());
   ~MatrixProducts();
   MatrixProducts(const MatrixProducts&) = delete;
   MatrixProducts& operator=(const MatrixProducts&) = delete;
@@ -49,8 +52,14 @@ class MatrixProducts {
 
   void run(Queue queue, Factor a, Factor b, View bias, View d, bool accumulates) const;
   cublasLtMatmulHeuristicResult_t algorithm(const Key& key, const Call& call) const;
+  std::string name_of_product(const Key& key) const;
+  void launch(Queue queue, const Call& call, const cublasLtMatmulHeuristicResult_t& chosen,
+              bool accumulates) const;
+  int fastest(const Key& key, const Call& call,
+              const std::vector<cublasLtMatmulHeuristicResult_t>& proposals) const;
 
   Copy copy_;
+  ProductTable& table_;
   bool allow_tf32_;
   cublasLtHandle_t handle_ = nullptr;
   mutable std::mutex mutex_;

@@ -166,12 +166,15 @@ class MemoryBound {
 
   void reductions(DType dtype) {
     const std::string type = name_of(dtype), shape = shape_words(dtype);
-    const View sum = bench_.random({1, 2}, DType::f32);
-    const auto views = [&] { return activations(1, dtype); };
+    const auto views = [&] {  // x, and one double
+      std::vector<View> made = activations(1, dtype);
+      made.push_back(bench_.random({1, 2}, DType::f32));
+      return made;
+    };
     memory_bound("sums of squares " + type, passes(1, dtype), shape, views,
-                 [&](auto& v) { k_.sums_of_squares(q_, {v[0]}, sum); });
+                 [&](auto& v) { k_.sums_of_squares(q_, {v[0]}, v[1]); });
     memory_bound("counts of not finite " + type, passes(1, dtype), shape, views,
-                 [&](auto& v) { k_.counts_of_not_finite(q_, {v[0]}, sum); });
+                 [&](auto& v) { k_.counts_of_not_finite(q_, {v[0]}, v[1]); });
   }
 
   // 28 bytes per parameter: all four arrays are read, and all except the gradient are written.

@@ -1,6 +1,6 @@
-// Emulates cuBLASLt's calls. There is one algorithm. It requires a workspace, which it fills with
-// NaN, and the address alignments that the caller promised when asking for an algorithm. TF32 is
-// not emulated.
+// Emulates cuBLASLt's calls. There are three algorithms, which add in different orders. They
+// require a workspace, which they fill with NaN, and the address alignments that the caller
+// promised when asking for an algorithm. TF32 is not emulated.
 
 #include <cublasLt.h>
 
@@ -33,9 +33,10 @@ cublasStatus_t set(Value& attribute, const void* value, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// The contents of the algorithm's opaque words: its workspace size, and the alignments that the
-/// caller promised.
+/// The contents of the algorithm's opaque words: its workspace size, the alignments that the caller
+/// promised, and the number of partial sums that it adds.
 constexpr std::uint64_t wanted_workspace = 4096;
+constexpr int algorithms = 3;
 
 /// cuBLASLt loads a kernel at its first launch on a GPU, and CUDA may let this wait for all kernels
 /// that run there. (The emulator does so only with $LOCKSTEP_EMULATED_LOADING. Here, each
@@ -183,13 +184,16 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                              nullptr, *a, *b, *c, *d}
                          .fits())
     return CUBLAS_STATUS_INVALID_VALUE;
-  *found = 1;
-  results[0] = {};
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  results[0].wavesCount = 1.0F;
-  results[0].workspaceSize = std::min(preference->workspace, emulator::wanted_workspace);
-  results[0].algo.data[0] = results[0].workspaceSize;
-  std::copy(preference->alignment.begin(), preference->alignment.end(), results[0].algo.data + 1);
+  *found = std::min(wanted, emulator::algorithms);
+  for (int i = 0; i < *found; ++i) {
+    cublasLtMatmulHeuristicResult_t& result = results[i] = {};
+    result.state = CUBLAS_STATUS_SUCCESS;
+    result.wavesCount = 1.0F;
+    result.workspaceSize = std::min(preference->workspace, emulator::wanted_workspace);
+    result.algo.data[0] = result.workspaceSize;
+    std::copy(preference->alignment.begin(), preference->alignment.end(), result.algo.data + 1);
+    result.algo.data[5] = static_cast<std::uint64_t>(i + 1);
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -211,9 +215,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
                                      *c_layout,
                                      *d_layout};
   if (!call.fits()) return CUBLAS_STATUS_INVALID_VALUE;
-  std::uint64_t scratch = 0;
+  std::uint64_t scratch = 0, parts = 1;
   if (algo != nullptr) {
     scratch = algo->data[0];
+    parts = algo->data[5];
     const std::array<const void*, 4> matrices{a, b, c, d};
     const std::array<cublasLtMatrixLayout_t, 4> layouts{a_layout, b_layout, c_layout, d_layout};
     for (std::size_t i = 0; i < 4; ++i) {
@@ -229,10 +234,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   if (scratch > workspace_bytes || (scratch > 0 && workspace == nullptr))
     return CUBLAS_STATUS_INVALID_VALUE;
   emulator::load_kernel_of(call);
-  const auto run = [call, workspace, scratch] {
+  const auto run = [call, workspace, scratch, parts] {
     emulator::must_be_allocated(workspace, scratch, "a workspace");
     if (scratch > 0) std::memset(workspace, 0xFF, scratch);
-    call.run();
+    call.run(static_cast<int>(parts));
   };
   return emulator::enqueue(stream, run, emulator::Counted::product) == cudaSuccess
              ? CUBLAS_STATUS_SUCCESS

@@ -71,15 +71,15 @@ Pointer* matrix(Pointer* data, const Layout& x, std::int64_t batch) {
 
 }  // namespace
 
-void MatrixProduct::run() const {
+void MatrixProduct::run(int parts) const {
   must_be_allocated(a, a_layout, "matrix A");
   must_be_allocated(b, b_layout, "matrix B");
   must_be_allocated(d, d_layout, "matrix D");
   if (beta != 0.0F) must_be_allocated(c, c_layout, "matrix C");
-  for (std::int64_t i = 0; i < d_layout.batches; ++i) run(i);
+  for (std::int64_t i = 0; i < d_layout.batches; ++i) run(i, parts);
 }
 
-void MatrixProduct::run(std::int64_t batch) const {
+void MatrixProduct::run(std::int64_t batch, int parts) const {
   const std::int64_t m = d_layout.rows;
   const std::int64_t n = d_layout.columns;
   const bool transpose_a = product.transpose_a == CUBLAS_OP_T;
@@ -91,7 +91,16 @@ void MatrixProduct::run(std::int64_t batch) const {
                                         : packed(matrix(c, c_layout, batch), c_layout, false);
   // Read by rows, a column-major matrix is transposed: dᵀ = bᵀ aᵀ.
   if (m > 0 && n > 0 && k > 0)
-    lockstep::cpu::gemm({n, m, k}, alpha, {right.data(), k}, {left.data(), m}, beta, sum.data(), m);
+    for (std::int64_t first = 0, part = 1; first < k; ++part) {
+      const std::int64_t end = part < parts ? std::max(first + 1, k * part / parts) : k;
+      std::vector<float> term(sum.size());
+      float* const to = first == 0 ? sum.data() : term.data();
+      lockstep::cpu::gemm({n, m, end - first}, alpha, {right.data() + first, k},
+                          {left.data() + first * m, m}, first == 0 ? beta : 0.0F, to, m);
+      if (first > 0)
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += term[i];
+      first = end;
+    }
   else
     for (float& x : sum) x *= beta;
 

@@ -34,11 +34,12 @@ struct MatrixProduct {
 
   /// Whether extents, types and leading dimensions are consistent.
   bool fits() const;
-  /// Computes in f32 and rounds once, to D's type.
-  void run() const;
+  /// Computes in f32 and rounds once, to D's type. Divides the inner extent into `parts` parts,
+  /// whose products it adds one after another.
+  void run(int parts) const;
 
  private:
-  void run(std::int64_t batch) const;
+  void run(std::int64_t batch, int parts) const;
   void store_sums(const std::vector<float>& x, std::int64_t count, std::int64_t k,
                   std::int64_t stride, std::int64_t k_stride, int type) const;
 };
