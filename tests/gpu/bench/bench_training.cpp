@@ -1,20 +1,21 @@
 // Measures a training step of GPT-2 on one GPU with the lessons' model and optimizer: the forward
 // and backward passes, the gradient norm and AdamW. Each output line is one figure: name, value,
-// unit and detail, separated by tabs.
+// unit and detail, separated by tabs. The first figures are those of whole steps. Then the trace
+// records the kernels of a few more steps, and each kind of kernel gets a figure.
 //
 //   bench_training [--layers 12 --hidden 768 --heads 12 --sequence 1024 --vocab 50257] [--batch 32]
-//                  [--precision bf16|f32] [--steps 20]
+//                  [--precision bf16|f32] [--steps 20] [--traced 3]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "core/base/error.h"
 #include "core/model/adamw.h"
 #include "core/model/data.h"
 #include "core/model/gpt.h"
-#include "core/run/report/solo_device.h"
 #include "tests/gpu/bench/timing.h"
 
 using namespace lockstep;
@@ -47,29 +48,97 @@ double step_flops(const GptConfig& config, int batch) {
   return 72 * B * L * s * h * h * (1 + s / (6 * h) + V / (12 * h * L));
 }
 
-/// Returns the seconds of each step after the warm-up, from the start of a step on the GPU to the
-/// start of the next.
-std::vector<double> train(const GptConfig& config, int size, int steps, double& loss,
-                          std::int64_t& in_use) {
-  SoloDevice one{true};
-  const Device device = one;
-  Gpt model{config, device, StageLayers::whole(config), 1};
-  AdamW optimizer{model.parameters(), device};
-  Batch batch = random_batch(config, size);
-  move_to(device, batch);
-  std::vector<MarkPtr> marks;
-  for (int step = 0; step < warm_up_steps + steps + 1; ++step) {
-    marks.push_back(one.gpu->record(one.compute.queue()));
-    model.zero_gradients();
-    loss = accumulate_gradients(model, batch);
-    optimizer.step();
+/// Trains a model on one GPU, on the wall clock, and traces its kernels on request.
+class Training {
+ public:
+  Training(const GptConfig& config, int size)
+      : model_(config, device_, StageLayers::whole(config), 1),
+        optimizer_(model_.parameters(), device_),
+        batch_(random_batch(config, size)) {
+    move_to(device_, batch_);
+    run(warm_up_steps);
   }
-  while (!one.gpu->passed(*marks.back())) std::this_thread::yield();
-  in_use = one.gpu->memory_in_use();
-  std::vector<double> seconds;
-  for (std::size_t i = warm_up_steps; i + 1 < marks.size(); ++i)
-    seconds.push_back(one.gpu->milliseconds(*marks[i], *marks[i + 1]) * 1e-3);
-  return seconds;
+
+  /// Returns the seconds of each of `steps` steps, from the start of a step on the GPU to the start
+  /// of the next.
+  std::vector<double> seconds(int steps) {
+    const std::vector<MarkPtr> marks = run(steps);
+    std::vector<double> seconds;
+    for (std::size_t i = 0; i + 1 < marks.size(); ++i)
+      seconds.push_back(gpu_->milliseconds(*marks[i], *marks[i + 1]) * 1e-3);
+    return seconds;
+  }
+
+  /// The kernels of one kind in one step.
+  struct Kind {
+    double seconds = 0;
+    double calls = 0;
+  };
+  /// Runs `steps` steps with their kernels in the trace, and returns the mean per step for each
+  /// name of a kernel. Two marks per kernel make these steps slower than those that seconds()
+  /// measures.
+  std::map<std::string, Kind> kinds(int steps) {
+    compute_.timeline()->drain();
+    trace_.drain();
+    trace_.set_kernels(true);
+    run(steps);
+    compute_.timeline()->drain();
+    trace_.set_kernels(false);
+    std::map<std::string, Kind> kinds;
+    for (const TraceEvent& event : trace_.drain()) {
+      if (event.kind != TraceEvent::Kind::span || event.span.category != Category::kernel) continue;
+      Kind& kind = kinds[event.span.name];
+      kind.seconds += lockstep::seconds(event.end - event.start) / steps;
+      kind.calls += 1.0 / steps;
+    }
+    return kinds;
+  }
+
+  double loss() const { return loss_; }
+  std::int64_t memory_in_use() const { return gpu_->memory_in_use(); }
+
+ private:
+  /// Returns the marks at the steps' starts and at the end of the last one, once all are passed.
+  std::vector<MarkPtr> run(int steps) {
+    std::vector<MarkPtr> marks;
+    for (int step = 0; step < steps; ++step) {
+      marks.push_back(gpu_->record(compute_.queue()));
+      model_.zero_gradients();
+      loss_ = accumulate_gradients(model_, batch_);
+      optimizer_.step();
+    }
+    marks.push_back(gpu_->record(compute_.queue()));
+    compute_.synchronise();
+    return marks;
+  }
+
+  Clock clock_ = Clock::wall();
+  Recorder trace_;
+  std::unique_ptr<Gpu> gpu_ = gpu_library().open(0);
+  Stream compute_{clock_, trace_, 0, *gpu_};
+  Memory memory_{*gpu_, compute_.queue()};
+  Device device_{memory_, compute_};
+  Gpt model_;
+  AdamW optimizer_;
+  Batch batch_;
+  double loss_ = 0;
+};
+
+/// Prints the milliseconds and the calls of each kind of kernel in a step, the longest first.
+void print_kinds(const std::string& model, const std::map<std::string, Training::Kind>& kinds,
+                 double step) {
+  std::vector<std::pair<std::string, Training::Kind>> longest{kinds.begin(), kinds.end()};
+  std::ranges::sort(longest, std::ranges::greater{},
+                    [](auto& each) { return each.second.seconds; });
+  double all = 0, calls = 0;
+  for (const auto& [name, kind] : longest) {
+    print({model + ", " + name, kind.seconds * 1e3, "ms",
+           fmt::format("{:.1f} % of a step, {:g} calls", 100 * kind.seconds / step, kind.calls)});
+    all += kind.seconds;
+    calls += kind.calls;
+  }
+  print({model + ", all kernels", all * 1e3, "ms",
+         fmt::format("of {:.2f} ms without the trace, {:g} calls", step * 1e3, calls)});
 }
 
 }  // namespace
@@ -81,7 +150,7 @@ int main(int argc, char** argv) {
                    .sequence = 1024,
                    .vocabulary = 50257,
                    .tied = true};
-  int batch = 32, steps = 20;
+  int batch = 32, steps = 20, traced = 3;
   std::string precision = "bf16";
   CLI::App app{"A training step of GPT-2 on one GPU."};
   app.add_option("--layers", config.layers);
@@ -91,15 +160,16 @@ int main(int argc, char** argv) {
   app.add_option("--vocab", config.vocabulary);
   app.add_option("--batch", batch, "sequences a step")->check(CLI::PositiveNumber);
   app.add_option("--steps", steps, "of which the median is taken")->check(CLI::PositiveNumber);
+  app.add_option("--traced", traced, "further steps, whose kernels are traced")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--precision", precision)->check(CLI::IsMember({"bf16", "f32"}));
   CLI11_PARSE(app, argc, argv);
   try {
     config.dtype = precision == "bf16" ? DType::bf16 : DType::f32;
     config.validate();
-    double loss = 0;
-    std::int64_t in_use = 0;
-    std::vector<double> seconds = train(config, batch, steps, loss, in_use);
-    std::sort(seconds.begin(), seconds.end());
+    Training training{config, batch};
+    std::vector<double> seconds = training.seconds(steps);
+    std::ranges::sort(seconds);
     const double median = seconds[seconds.size() / 2];
     const std::string model =
         fmt::format("GPT-2 {:.0f}M, V {}, {}", static_cast<double>(config.parameter_count()) / 1e6,
@@ -108,9 +178,10 @@ int main(int argc, char** argv) {
         {model, batch * config.sequence / median, "tokens/s",
          fmt::format("b {}, s {}, {:.2f} ms a step ({:.2f} to {:.2f}), {} MiB in use, loss {:.3f}",
                      batch, config.sequence, median * 1e3, seconds.front() * 1e3,
-                     seconds.back() * 1e3, in_use >> 20, loss)});
+                     seconds.back() * 1e3, training.memory_in_use() >> 20, training.loss())});
     print({model + ", model FLOPs", step_flops(config, batch) / median / 1e12, "TFLOP/s",
            "attention counted in full"});
+    if (traced > 0) print_kinds(model, training.kinds(traced), median);
     return 0;
   } catch (const UsageError& error) {
     fmt::print(stderr, "bench_training: {}\n", error.what());
