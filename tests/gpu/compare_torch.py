@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The training step of bench_training in PyTorch: the same GPT-2, batch and optimizer, on one GPU.
 
-    compare_torch.py [--quick] [--batch 32] [--vocab 50257] [--steps 20]
+    compare_torch.py [--quick] [--eager] [--compiled] [--batch 32] [--vocab 50257] [--steps 20]
 
 Prints figures as bench_training does: name, value, unit, detail, with tabs between them. Attention is
 scaled_dot_product_attention, AdamW is the fused one, gradients are clipped to norm 1. Weights are f32
@@ -10,6 +10,7 @@ and with torch.compile.
 """
 import argparse
 import statistics
+import sys
 
 import torch
 from torch import nn
@@ -79,6 +80,8 @@ def measure(options, compiled, autocast):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer steps, and the likeliest ways only")
+    parser.add_argument("--eager", action="store_true", help="not compiled, unless --compiled is given as well")
+    parser.add_argument("--compiled", action="store_true", help="compiled, unless --eager is given as well")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--vocab", type=int, default=50257)
     parser.add_argument("--steps", type=int, default=20)
@@ -86,13 +89,18 @@ def main():
     ways = [(False, True), (True, True), (False, False), (True, False)]
     if options.quick:
         options.steps, ways = 8, ways[:2]
+    if options.eager != options.compiled:
+        ways = [way for way in ways if way[0] == options.compiled]
+    failed = False
     for compiled, autocast in ways:
         try:
             measure(options, compiled, autocast)
         except Exception as error:  # for example, no compiler for torch.compile, or too little memory
             print(f"PyTorch, compiled {compiled}, autocast {autocast}: {error}".splitlines()[0], flush=True)
+            failed = True
         torch.cuda.empty_cache()
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
