@@ -5,7 +5,13 @@ target_include_directories(lockstep_options INTERFACE ${CMAKE_SOURCE_DIR})
 set(flags
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror>
   -Wno-missing-field-initializers  # designated initializers leave the other members at their defaults, on purpose
-  -Wno-restrict  # GCC 12 reports overlaps in std::string additions that do not exist (GCC bug 105651)
+  # GCC 12 reports overlaps in std::string additions that do not exist (GCC bug 105651).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+  # Clang's -Wconversion includes signs, and GCC's does not. Clang does not know the pragma "GCC ivdep", and it reports
+  # deprecated functions that GCC's own library uses.
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-sign-conversion>
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-pragmas>
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>
   # Products and sums are fused only if the code says so, so results are bitwise identical wherever the compiler splits
   # a loop.
   -ffp-contract=off)

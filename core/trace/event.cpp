@@ -145,7 +145,9 @@ std::string description_of(json::value& value) {
 template <class Event>
 void read_hello(json::value value, Event& event) {
   json::object args = value.get_object();
-  auto& hello = event.hello.emplace();
+  // From a value, because Clang can't use a nested class's default member initializers for
+  // emplace().
+  typename Event::Hello& hello = event.hello.emplace(typename Event::Hello{});
   RunInfo& run = hello.run;
   for (json::field field : args) {
     const std::string_view key = key_of(field);

@@ -76,7 +76,8 @@ struct AllReduceTime {
 /// links.
 inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_t n, int N,
                                                 const Cluster& cluster) {
-  const int rounds = std::bit_width(static_cast<unsigned>(N)) - 1;  // log2 N, rounded down
+  const int rounds =
+      static_cast<int>(std::bit_width(static_cast<unsigned>(N))) - 1;  // log2 N, rounded down
   const bool power = std::has_single_bit(static_cast<unsigned>(N));
   AllReduceTime time;
   if (N == 1) return AllReduceTime{.formula = "0"};

@@ -187,7 +187,7 @@ double largest_error(Attention& t) {
 TEST_CASE("attention on a GPU, for sizes around the tile sizes, in every type") {
   Random random{40};
   double worst[4] = {};
-  for (const std::size_t s : {1, 2, 15, 16, 17, 63, 64, 65, 100, 128, 130})
+  for (const std::size_t s : {1U, 2U, 15U, 16U, 17U, 63U, 64U, 65U, 100U, 128U, 130U})
     for (const DType dtype : types)
       for (const std::int64_t gap : {0, 8, 3}) {
         Attention t{random_heads(random, s), dtype, random, gap, gap == 3 ? 1 : 0};
@@ -206,7 +206,7 @@ TEST_CASE("attention on a GPU, for sizes around the tile sizes, in every type") 
 
 TEST_CASE("each head size, with slightly more than one tile of keys") {
   Random random{41};
-  for (const std::size_t d : {1, 5, 10, 16, 24, 32, 48, 64, 80, 96, 112, 128})
+  for (const std::size_t d : {1U, 5U, 10U, 16U, 24U, 32U, 48U, 64U, 80U, 96U, 112U, 128U})
     for (const DType dtype : types) {
       Attention t{{.b = 1, .s = 70, .h = 2 * d, .heads = 2}, dtype, random};
       const std::string what = named(t);
@@ -220,7 +220,7 @@ TEST_CASE("each head size, with slightly more than one tile of keys") {
 TEST_CASE("the same bits wherever the views lie, whatever the order of threads") {
   Random random{42};
   for (const DType dtype : types)
-    for (const std::size_t d : {16, 64, 128}) {
+    for (const std::size_t d : {16U, 64U, 128U}) {
       const oracle::Heads n{.b = 2, .s = 140, .h = 2 * d, .heads = 2};
       Attention aligned{n, dtype, random};
       aligned.forward();
@@ -275,7 +275,7 @@ TEST_CASE("a sequence's bits do not depend on the batch that it is in") {
 TEST_CASE("kept probabilities are the softmax, and backward has the same bits with or without") {
   Random random{44};
   for (const DType dtype : types)
-    for (const std::size_t s : {1, 33, 64, 130}) {
+    for (const std::size_t s : {1U, 33U, 64U, 130U}) {
       Attention t{random_heads(random, s), dtype, random, 0, 0, 2.0F};
       const std::string what = named(t);
       CAPTURE(what);

@@ -266,8 +266,8 @@ TEST_CASE("tensor and sequence parallelism on GPUs: near one GPU, bytes and memo
     options.run.model.tied = size.ranks == 3;
     options.run.batch = 2;
     options.run.steps = portion_of(4, 2);
-    CHECK(on_all(options, [&, sharing = sharing](Rank& rank) {
-            return check_tensors(rank, options, sharing, nullptr, nullptr, 1.0);
+    CHECK(on_all(options, [&, same = sharing](Rank& rank) {
+            return check_tensors(rank, options, same, nullptr, nullptr, 1.0);
           }) == "");
   }
 }
@@ -280,8 +280,8 @@ TEST_CASE("context parallelism on GPUs: near one GPU, bytes and memory as derive
     options.run.model.tied = size.ranks == 3;
     options.run.batch = 2;
     options.run.steps = portion_of(4, 2);
-    CHECK(on_all(options, [&, sequences = sequences](Rank& rank) {
-            return check_sequences(rank, options, sequences, nullptr, nullptr, 1.0);
+    CHECK(on_all(options, [&, same = sequences](Rank& rank) {
+            return check_sequences(rank, options, same, nullptr, nullptr, 1.0);
           }) == "");
   }
 }
