@@ -30,13 +30,7 @@ class MemoryBound {
     adamw();
   }
 
- private:
-  /// Returns how many buffer sets of `bytes` bytes each it takes to evict the first set from the
-  /// caches.
-  int sets(std::int64_t bytes) const {
-    return static_cast<int>(std::clamp<std::int64_t>(s_.between_uses / bytes + 1, 2, 16));
-  }
-
+  /// Measures the copy that all others are compared with.
   void copy() {
     const int count = sets(2 * s_.copied);
     std::vector<View> from, to;
@@ -52,6 +46,26 @@ class MemoryBound {
     print({"copy", copy_rate_ / 1e9, "GB/s",
            fmt::format("{} MiB, read and written", s_.copied >> 20)});
     bench_.release_all();
+  }
+
+  /// Measures a version of layernorm_forward, after copy().
+  void layernorm_forward(const std::string& name, DType dtype,
+                         const decltype(Kernels::layernorm_forward)& kernel) {
+    const auto make = [&] {
+      std::vector<View> views = activations(2, dtype);
+      for (int i = 0; i < 2; ++i) views.push_back(bench_.random({s_.hidden}, dtype));
+      for (int i = 0; i < 2; ++i) views.push_back(bench_.random({s_.rows()}, DType::f32));
+      return views;
+    };
+    memory_bound(name, passes(2, dtype), shape_words(dtype), make,
+                 [&](auto& v) { kernel(q_, v[0], v[2], v[3], v[1], v[4], v[5]); });
+  }
+
+ private:
+  /// Returns how many buffer sets of `bytes` bytes each it takes to evict the first set from the
+  /// caches.
+  int sets(std::int64_t bytes) const {
+    return static_cast<int>(std::clamp<std::int64_t>(s_.between_uses / bytes + 1, 2, 16));
   }
 
   /// Measures a kernel that only moves memory. `make` creates the views of one set of buffers;
@@ -93,8 +107,7 @@ class MemoryBound {
       k_.layernorm_forward(q_, views[0], views[3], views[4], views[1], views[5], views[6]);
       return views;
     };
-    memory_bound("layernorm forward " + type, passes(2, dtype), shape, make,
-                 [&](auto& v) { k_.layernorm_forward(q_, v[0], v[3], v[4], v[1], v[5], v[6]); });
+    layernorm_forward("layernorm forward " + type, dtype, k_.layernorm_forward);
     memory_bound("layernorm backward input " + type, passes(3, dtype), shape, make, [&](auto& v) {
       k_.layernorm_backward_input(q_, v[2], v[0], v[3], v[5], v[6], v[1]);
     });
