@@ -104,6 +104,14 @@ gpu_run() { # FLAG...
 }
 short=build,kernels,training,bench,nccl
 
+# --- The real tree, as the script configures it, on a machine that lacks all that is optional -----
+
+run cmake -S "$here/../.." -B "$scratch/bare" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLOCKSTEP_CUDA=OFF -DLOCKSTEP_MPI=OFF \
+  -DLOCKSTEP_VIEWER=OFF -DLOCKSTEP_BENCH=OFF -DLOCKSTEP_WERROR=OFF
+claim 'the tree without its optional parts is configured' ended 0
+run ninja -C "$scratch/bare" -n lockstep_gpu_first lockstep_gpu_checks
+claim 'it has the targets that the script builds' ended 0
+
 # --- A source file that does not compile ---------------------------------------------------------
 
 sources broken.c '' >"$tree/CMakeLists.txt"
