@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/ladder/cross_entropy.h"
 #include "kernels/cuda/ladder/layernorm.h"
 #include "tests/gpu/on_device.h"
 #include "tests/kernels/support.h"
@@ -34,5 +35,31 @@ TEST_CASE("each step of the ladder of layernorm_forward follows the oracle") {
         CHECK(error(mean, want.mean) < tolerance);
         CHECK(error(rstd, want.rstd) < tolerance);
       }
+  }
+}
+
+TEST_CASE("each step of the ladder of cross_entropy_forward follows the oracle") {
+  for (const cuda::CrossEntropyStep& step : cuda::cross_entropy_ladder()) {
+    CAPTURE(step.name);
+    Kernels with_step = make_cuda_kernels();
+    with_step.cross_entropy_forward = step.forward;
+    const Kernels kernels = on_device(with_step);
+    Random random{94};
+    for (const float scale : {1.0F, 300.0F})
+      for (const std::int64_t vocabulary : {1, 2, 31, 256, 257, 1000})
+        for (const std::int64_t rows : {1, 5, 130}) {
+          CAPTURE(vocabulary);
+          CAPTURE(rows);
+          Array logits{{rows, vocabulary}}, losses{{rows}}, lse{{rows}};
+          logits.randomize(random, scale);
+          logits[0] = vocabulary > 2 ? -infinity : logits[0];
+          auto targets = random_indices(random, rows, vocabulary);
+          targets[0] = static_cast<std::int32_t>(vocabulary - 1);  // not the impossible one
+          kernels.cross_entropy_forward({}, logits, indices(targets, {rows}), losses, lse);
+          const auto want = oracle::cross_entropy(logits.doubles(), targets,
+                                                  static_cast<std::size_t>(vocabulary));
+          CHECK(error(losses, want.losses) < tolerance);
+          CHECK(error(lse, want.lse) < tolerance);
+        }
   }
 }

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "core/base/error.h"
+#include "kernels/cuda/ladder/cross_entropy.h"
 #include "kernels/cuda/ladder/layernorm.h"
 #include "tests/gpu/bench/memory_bound.h"
 
@@ -23,13 +24,21 @@ int main(int argc, char** argv) {
     Bench bench{*gpu};
     MemoryBound memory_bound{bench, Shapes{}, samples};
     memory_bound.copy();
-    int number = 0;
-    for (const cuda::LayerNormStep& step : cuda::layernorm_ladder())
-      memory_bound.layernorm_forward(
-          fmt::format("layernorm forward, step {}: {}", ++number, step.name), DType::bf16,
-          step.forward);
-    memory_bound.layernorm_forward(fmt::format("layernorm forward, step {}: in use", ++number),
+    const auto name = [](const char* kernel, std::size_t number, const std::string& step) {
+      return fmt::format("{}, step {}: {}", kernel, number, step);
+    };
+    const auto layernorms = cuda::layernorm_ladder();
+    for (std::size_t i = 0; i < layernorms.size(); ++i)
+      memory_bound.layernorm_forward(name("layernorm forward", i + 1, layernorms[i].name),
+                                     DType::bf16, layernorms[i].forward);
+    memory_bound.layernorm_forward(name("layernorm forward", layernorms.size() + 1, "in use"),
                                    DType::bf16, bench.kernels().layernorm_forward);
+    const auto losses = cuda::cross_entropy_ladder();
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      memory_bound.cross_entropy_forward(name("cross-entropy forward", i + 1, losses[i].name),
+                                         DType::bf16, losses[i].forward);
+    memory_bound.cross_entropy_forward(name("cross-entropy forward", losses.size() + 1, "in use"),
+                                       DType::bf16, bench.kernels().cross_entropy_forward);
     return 0;
   } catch (const UsageError& error) {
     fmt::print(stderr, "bench_ladder: {}\n", error.what());
