@@ -79,25 +79,6 @@ TEST_CASE("the item under the cursor, in words") {
   CHECK(folded.count > 4);
 }
 
-TEST_CASE("a gap without a wait is explained by the message that ended it") {
-  Timeline timeline;
-  for (const Picoseconds start : {Picoseconds{0}, 10 * ms}) {
-    TimelineSpan span{.start = start, .end = start + ms};
-    span.category = Category::forward;
-    timeline.add(1, 0, span);
-  }
-  timeline.flow_start(1, 0, 1, ms);
-  timeline.flow_end(1, 1, 1, 4 * ms);
-  timeline.flow_start(2, 2, 1, 5 * ms);
-  timeline.flow_end(2, 1, 1, 10 * ms);
-  timeline.flow_start(3, 3, 1, 9 * ms);
-  timeline.flow_end(3, 1, 1, 12 * ms);
-  timeline.settle();
-  const RankTimeline& rank = *timeline.find_rank(1);
-  const Finding gap = find_at(rank, *rank.compute(), Band::action, 5.0 * ms, 1000);
-  CHECK(finding_words(timeline, gap)[0] == "idle, waiting for a message from rank 2");
-}
-
 TEST_CASE("exposed communication is broken down, without zero parts") {
   const StepParts sum{.transfer = 8 * ms, .latency = 2 * ms};
   CHECK(exposed_words(sum, 4) == "transfer 2.00 ms, latency 500.0 µs");

@@ -26,8 +26,8 @@ constexpr double parse_seconds = 0.008;  // per frame
 constexpr double backlog_share = 3, most_backlog_seconds = 0.2;
 constexpr double live_wait = 0.016;  // seconds between polls if no event wakes the loop
 constexpr double idle_wait = 0.1;
-constexpr auto analysis_budget = std::chrono::milliseconds{50};  // per frame
-constexpr auto picture_budget = std::chrono::hours{1};           // for screenshots: no limit
+constexpr std::chrono::milliseconds analysis_budget{50};        // per frame
+constexpr std::chrono::milliseconds picture_budget{3'600'000};  // for screenshots: no limit
 constexpr int settle_frames = 3;
 
 /// Raises the limit on file descriptors: each rank needs one, and many systems default to 1,024.
@@ -133,6 +133,7 @@ LiveFeed::Progress App::take_connections() {
   if (progress.new_run) {
     model_.hovered = model_.selected = {};
     model_.bubbles.clear();
+    model_.explanations.clear();
     model_.viewport.follow(true);
   }
   Source& source = model_.source;
@@ -220,7 +221,9 @@ void App::frame(double seconds) {
   const auto begin = Clock::now();
   const bool due = picture_is_due();
   model_.viewport.advance(model_.timeline, seconds, due || !!options_.screenshot);
-  model_.bubbles.update(model_.timeline, options_.screenshot ? picture_budget : analysis_budget);
+  const auto budget = options_.screenshot ? picture_budget : analysis_budget;
+  model_.bubbles.update(model_.timeline, budget);
+  model_.explanations.update(budget);
   window_->begin_frame();
   draw();
   build_seconds_ += seconds_between(begin, Clock::now());
@@ -235,7 +238,8 @@ void App::frame(double seconds) {
   if (due) take_picture();
   window_->swap();
   latency_.swapped(model_.timeline, model_.viewport.window(), steady_ns());
-  if (model_.bubbles.behind()) frames_due_ = std::max(frames_due_, 2);
+  if (model_.bubbles.behind() || model_.explanations.behind())
+    frames_due_ = std::max(frames_due_, 2);
   ++frames_;
   last_frame_seconds_ = seconds_between(begin, Clock::now());
   frame_seconds_ += last_frame_seconds_;

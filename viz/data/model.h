@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "viz/data/explanations.h"
 #include "viz/data/series.h"
 #include "viz/data/viewport.h"
 #include "viz/data/words.h"
@@ -26,6 +27,7 @@ struct Model {
   Timeline timeline;
   Viewport viewport;
   BubbleSeries bubbles;
+  Explanations explanations;
   Source source;
   Finding hovered;   ///< under the cursor in this frame
   Finding selected;  ///< last clicked

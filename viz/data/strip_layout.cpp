@@ -30,7 +30,8 @@ float StripLayout::collect(const Timeline& timeline, const std::function<bool(in
   // Heights are in units of a compute strip; sum the requested heights first.
   float units = 0, fixed = 0;
   constexpr float communication_units = most_communication / most_compute;
-  for (const auto& rank : timeline.ranks()) {
+  for (std::size_t index = 0; index < timeline.ranks().size(); ++index) {
+    const auto& rank = timeline.ranks()[index];
     RankGroup group{rank.get(), 0, 0, strips_.size(), 0, is_collapsed(rank->rank)};
     std::unordered_map<std::string_view, std::size_t> by_name;  // communication strips
     const auto add = [&](const Lane& lane, StripKind kind, float height) {
@@ -41,7 +42,7 @@ float StripLayout::collect(const Timeline& timeline, const std::function<bool(in
           return;
         }
       }
-      strips_.push_back({rank.get(), {&lane}, kind, 0, height});
+      strips_.push_back({rank.get(), index, {&lane}, kind, 0, height});
       units += height;
       fixed += strip_gap;
     };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <vector>
@@ -15,12 +16,14 @@ enum class StripKind : std::uint8_t { compute, kernels, communication };
 /// same name, created by different phases of a run, share a strip.
 struct Strip {
   const RankTimeline* rank = nullptr;
+  std::size_t rank_index = 0;  ///< of `rank` in the timeline
   std::vector<const Lane*> lanes{};
   StripKind kind = StripKind::compute;
   float top = 0;  ///< unscrolled, from the top of the layout
   float height = 0;
   float bottom() const { return top + height; }
   const std::string& name() const { return lanes.front()->name(); }
+  bool shows(const Lane* lane) const { return std::ranges::find(lanes, lane) != lanes.end(); }
 };
 
 /// A rank and its strips.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "viz/data/explanations.h"
 #include "viz/data/folding.h"
 
 namespace lockstep::viz {
@@ -176,21 +177,6 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
   return finding;
 }
 
-std::string idle_reason(const Timeline& timeline, int rank, Picoseconds start, Picoseconds end) {
-  // The last message to arrive in the gap ended the gap.
-  const auto& messages = timeline.messages();
-  const Picoseconds earliest = start - timeline.longest_message();
-  auto at = std::partition_point(messages.begin(), messages.end(),
-                                 [&](const Message& message) { return message.sent < earliest; });
-  const Message* last = nullptr;
-  for (; at != messages.end() && at->sent <= end; ++at) {
-    if (at->to_rank != rank || at->received <= start || at->received > end) continue;
-    if (!last || at->received > last->received) last = &*at;
-  }
-  if (!last) return {};
-  return fmt::format("waiting for a message from rank {}", last->from_rank);
-}
-
 std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding) {
   const TimelineSpan& span = finding.span;
   std::vector<std::string> lines;
@@ -205,19 +191,21 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
     case Finding::Kind::nothing:
       return lines;
     case Finding::Kind::folded:
-      return {fmt::format("{} spans, {:.0f} % full", finding.count, 100 * finding.cover),
-              "for example: " + span_words(timeline, span) + ", " + length,
-              "zoom in to see each of them"};
-    case Finding::Kind::idle: {
-      const bool compute = finding.lane->is_compute();
-      const std::string reason =
-          compute ? idle_reason(timeline, finding.rank->rank, span.start, span.end) : "";
-      lines.push_back(reason.empty() ? (compute ? "idle" : "nothing in flight")
-                                     : "idle, " + reason);
-      lines.push_back(length);
+      lines.push_back(fmt::format("{} spans, {:.0f} % full", finding.count, 100 * finding.cover));
+      lines.push_back("for example: " + span_words(timeline, span) + ", " + length);
+      lines.emplace_back("zoom in to see each of them");
+      return lines;
+    case Finding::Kind::idle:
+      if (finding.idle) {
+        lines.push_back(fmt::format("idle: {}", name_of(main_cause(*finding.idle))));
+        lines.push_back(idle_sentence(*finding.idle));
+        lines.push_back(length + ": " + cause_words(finding.idle->causes));
+      } else {
+        lines.push_back(finding.lane->is_compute() ? "idle" : "nothing in flight");
+        lines.push_back(length);
+      }
       lines.push_back(times);
       return lines;
-    }
     case Finding::Kind::span:
       break;
   }

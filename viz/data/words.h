@@ -1,9 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/trace/analysis.h"
+#include "core/trace/pipeline_analysis.h"
 #include "core/trace/timeline.h"
 #include "viz/data/viewport.h"
 
@@ -28,10 +29,11 @@ struct Finding {
   Kind kind = Kind::nothing;
   const RankTimeline* rank = nullptr;
   const Lane* lane = nullptr;
-  TimelineSpan span{};  ///< for `span`; for `idle`, only start and end are set
-  int count = 0;        ///< for `folded`: number of spans
-  double cover = 0;     ///< for `folded`: fill fraction
-  bool open = false;    ///< whether the span is still running
+  TimelineSpan span{};                 ///< for `span`; for `idle`, only start and end are set
+  int count = 0;                       ///< for `folded`: number of spans
+  double cover = 0;                    ///< for `folded`: fill fraction
+  bool open = false;                   ///< whether the span is still running
+  std::optional<IdleInterval> idle{};  ///< for `idle` in a pipeline's step: its causes
 };
 
 /// Finds the object that a lane shows at `time` in `band`: its innermost span, a span that is still
@@ -42,8 +44,5 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
 
 /// Returns the lines of text that describe a finding: a title, then details.
 std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding);
-
-/// Explains why a rank was idle: "waiting for a message from rank 1"; "" if unknown.
-std::string idle_reason(const Timeline& timeline, int rank, Picoseconds start, Picoseconds end);
 
 }  // namespace lockstep::viz

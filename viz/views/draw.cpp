@@ -8,6 +8,7 @@ namespace {
 constexpr float card_padding = 12;
 constexpr float card_rounding = 6;
 constexpr float dash_length = 4;
+constexpr float idle_fill = 0.22f, idle_hatch = 0.5f;  // shares of the cause's colour
 
 constexpr std::size_t longest_text = 512;  // bytes
 
@@ -28,6 +29,11 @@ void Painter::hatch(const Rect& rect, ImU32 colour) const {
   const ImVec2 from{rect.left / hatch_pixels, rect.top / hatch_pixels};
   const ImVec2 to{rect.right / hatch_pixels, rect.bottom / hatch_pixels};
   list_->AddImage(look_.hatch, rect.min(), rect.max(), from, to, colour);
+}
+
+void Painter::idle(const Rect& rect, ImU32 colour) const {
+  fill(rect, mixed(colours::lane, colour, idle_fill));
+  hatch(rect, faded(colour, idle_hatch));
 }
 
 void Painter::dashes(float x0, float x1, float y, ImU32 colour) const {

@@ -53,6 +53,8 @@ class Painter {
   }
   /// Draws diagonal lines that continue from one rectangle to the next.
   void hatch(const Rect& rect, ImU32 colour) const;
+  /// Shades idle time: hatched, in the colour of its cause.
+  void idle(const Rect& rect, ImU32 colour) const;
   /// Draws a dashed horizontal line.
   void dashes(float x0, float x1, float y, ImU32 colour) const;
 

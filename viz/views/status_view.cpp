@@ -103,16 +103,18 @@ void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model
                               {"input gradient", Category::backward_input},
                               {"weight gradient", Category::backward_weight}};
   constexpr Entry rest[] = {{"optimizer", Category::optimizer},
-                            {"communication", Category::communication},
-                            {"waiting", Category::wait}};
+                            {"communication", Category::communication}};
   const float middle = (rect.top + rect.bottom) / 2;
   const float top = middle - look.small->FontSize / 2;
   const float size = painter.px(swatch);
   float x = rect.left + painter.px(edge);
-  const auto entry = [&](const char* name, ImU32 colour, ImU32 hatch) {
+  const auto entry = [&](const char* name, ImU32 colour, bool idle = false) {
     const Rect box{x, middle - size / 2, x + size, middle + size / 2};
-    painter.fill(box, colour, painter.px(2));
-    if (hatch != 0) painter.hatch(box, hatch);
+    if (idle) {
+      painter.idle(box, colour);
+    } else {
+      painter.fill(box, colour, painter.px(2));
+    }
     x += size + painter.px(5);
     x += painter.text(x, top, name, colours::text_dim, look.small) + painter.px(gap);
   };
@@ -131,19 +133,17 @@ void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model
   const Entry* first = has_halves ? std::begin(halves) : std::begin(whole);
   const Entry* last = has_halves ? std::end(halves) : std::end(whole);
   for (const Entry* each = first; each != last; ++each) {
-    entry(each->name, colour_of(each->category), 0);
+    entry(each->name, colour_of(each->category));
   }
-  for (const Entry& each : rest) {
-    entry(each.name, colour_of(each.category),
-          each.category == Category::wait ? colours::wait_hatch : 0);
+  for (const Entry& each : rest) entry(each.name, colour_of(each.category));
+  x += painter.text(x, top, "idle:", colours::text_dim, look.small) + painter.px(gap / 2);
+  for (int cause = 0; cause < idle_cause_count; ++cause) {
+    const auto which = static_cast<IdleCause>(cause);
+    entry(name_of(which), colour_of(which), true);
   }
-  entry("idle", colours::lane, faded(colours::idle_hatch, 3));
 
-  const char* keys =
-      "wheel, W S  zoom     drag, A D  pan     ← →  step     F  all     L  follow     "
-      "C  lanes     click  keep";
   float right = rect.right - painter.px(edge);
-  right -= painter.text(right, top, keys, colours::text_faint, look.small, Align::right);
+  right -= painter.text(right, top, "?  all keys", colours::text_faint, look.small, Align::right);
   if (model.source.malformed > 0) {
     right -= painter.text(right - painter.px(2 * gap), top,
                           fmt::format("{} malformed lines skipped", model.source.malformed),

@@ -3,6 +3,7 @@
 #include <imgui.h>
 
 #include "core/device/memory.h"
+#include "core/trace/pipeline_analysis.h"
 #include "core/trace/span.h"
 
 namespace lockstep::viz {
@@ -49,11 +50,29 @@ constexpr ImU32 backward_weight = IM_COL32(176, 214, 120, 255);
 constexpr ImU32 recompute = IM_COL32(138, 176, 226, 255);
 constexpr ImU32 optimizer = IM_COL32(172, 128, 222, 255);
 constexpr ImU32 communication = IM_COL32(226, 162, 58, 255);
-constexpr ImU32 wait = IM_COL32(56, 34, 40, 255);
-constexpr ImU32 wait_hatch = IM_COL32(216, 96, 100, 120);
 constexpr ImU32 step = IM_COL32(70, 78, 92, 255);
 constexpr ImU32 kernel = IM_COL32(122, 138, 160, 255);
 }  // namespace colours
+
+/// Returns the colour of idle time, by cause. Warm-up and cool-down belong to the schedule, so they
+/// are muted; a straggler is what most needs attention.
+constexpr ImU32 colour_of(IdleCause cause) {
+  switch (cause) {
+    case IdleCause::warm_up:
+      return IM_COL32(112, 128, 176, 255);
+    case IdleCause::cool_down:
+      return IM_COL32(156, 124, 176, 255);
+    case IdleCause::waiting:
+      return IM_COL32(120, 138, 146, 255);
+    case IdleCause::straggler:
+      return IM_COL32(240, 92, 88, 255);
+    case IdleCause::messages:
+      return IM_COL32(226, 162, 58, 255);
+    case IdleCause::other:
+      return IM_COL32(96, 102, 112, 255);
+  }
+  return colours::kernel;
+}
 
 /// Returns the colour of a span's box.
 constexpr ImU32 colour_of(Category category) {
@@ -73,7 +92,7 @@ constexpr ImU32 colour_of(Category category) {
     case Category::communication:
       return colours::communication;
     case Category::wait:
-      return colours::wait;
+      return colour_of(IdleCause::waiting);
     case Category::step:
       return colours::step;
     case Category::kernel:

@@ -16,6 +16,8 @@ constexpr double key_zoom = 0.2;      // factor per second
 constexpr double key_pan = 0.9;       // windows per second
 constexpr double hover_pixels = 1.5;  // how close the cursor must be
 constexpr float drag_threshold = 3;
+constexpr float least_explained = 60;  // pixels of width of a step whose idle time is explained
+constexpr std::size_t most_explained = 64;
 constexpr std::size_t most_boxes = 200'000;  // a frame takes about 0.1 s
 
 }  // namespace
@@ -49,6 +51,7 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) 
   layout_.update(model.timeline, frame.lanes.height(), painter.look().scale);
   scroll_ = std::clamp(scroll_, 0.0f, std::max(0.0f, layout_.height() - frame.lanes.height()));
   take_input(painter, rect, frame, model);
+  explain_steps(painter, frame, model);
   hover(frame, model);
 
   if (model.timeline.empty()) return;
@@ -143,6 +146,19 @@ void TimelineView::take_input(const Painter& painter, const Rect& rect, const Fr
   if (key_pressed(keys::escape, false)) model.selected = {};
 }
 
+void TimelineView::explain_steps(const Painter& painter, const Frame& frame, Model& model) {
+  explained_.clear();
+  for (const StepWindow& step : model.timeline.steps()) {
+    const float left = frame.x(static_cast<double>(step.start));
+    const float right = frame.x(static_cast<double>(step.end));
+    if (right < frame.lanes.left || left > frame.lanes.right) continue;
+    if (right - left < painter.px(least_explained)) continue;
+    if (explained_.size() == most_explained) return;
+    const ExplainedStep* found = model.explanations.find(model.timeline, step);
+    if (found) explained_.push_back(found);
+  }
+}
+
 void TimelineView::hover(const Frame& frame, Model& model) const {
   model.hovered = {};
   const ImVec2 mouse = ImGui::GetIO().MousePos;
@@ -157,6 +173,12 @@ void TimelineView::hover(const Frame& frame, Model& model) const {
         finding.kind != Finding::Kind::idle || model.hovered.kind == Finding::Kind::nothing;
     if (finding.kind != Finding::Kind::nothing && better) model.hovered = finding;
   }
+  if (strip->kind != StripKind::compute || strip->lanes.empty()) return;
+  Finding& finding = model.hovered;
+  finding.rank = strip->rank;
+  if (!finding.lane) finding.lane = strip->lanes.front();
+  for (const ExplainedStep* step : explained_)
+    explain_idle(finding, *step, strip->rank_index, frame.time(mouse.x));
 }
 
 }  // namespace lockstep::viz

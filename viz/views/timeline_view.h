@@ -26,6 +26,8 @@ class TimelineView {
   bool keys_held() const { return keys_held_; }
 
  private:
+  /// Which boxes of a row to draw.
+  enum class Draw { all, waits, work };
   /// The geometry of a frame, and the mapping from time to pixels.
   struct Frame {
     Rect overview, axis, steps, lanes;  ///< `lanes` is right of the names
@@ -43,6 +45,8 @@ class TimelineView {
   Frame arrange(const Painter& painter, const Rect& rect, const Model& model) const;
   void take_input(const Painter& painter, const Rect& rect, const Frame& frame, Model& model);
   void hover(const Frame& frame, Model& model) const;
+  /// Collects the explanations of the steps that are wide enough to show them.
+  void explain_steps(const Painter& painter, const Frame& frame, Model& model);
 
   void draw_overview(const Painter& painter, const Frame& frame, const Model& model);
   void draw_axis(const Painter& painter, const Frame& frame) const;
@@ -51,9 +55,20 @@ class TimelineView {
   void draw_strip(const Painter& painter, const Frame& frame, const Model& model,
                   const Strip& strip);
   void draw_row(const Painter& painter, const Frame& frame, const Model& model, const SpanRow& row,
-                const Rect& rect, float label_bottom);
-  void draw_box(const Painter& painter, const Model& model, const Box& box, const Rect& rect,
-                float label_bottom) const;
+                const Rect& rect);
+  void fold_row(const Frame& frame, const SpanRow& row, std::vector<Box>& boxes);
+  void draw_boxes(const Painter& painter, const Frame& frame, const Model& model,
+                  const std::vector<Box>& boxes, const Rect& rect, Draw which) const;
+  void draw_box(const Painter& painter, const Model& model, const Box& box, const Rect& rect) const;
+  void draw_label(const Painter& painter, const Model& model, const Box& box,
+                  const Rect& room) const;
+  /// Returns the widest part of an action's box that none of the spans within the action covers.
+  static Rect widest_free(const Frame& frame, const SpanRow& nested, const TimelineSpan& span,
+                          const Rect& rect);
+  void draw_compute(const Painter& painter, const Frame& frame, const Model& model,
+                    const Strip& strip, const Lane& lane, const Rect& rect);
+  void draw_causes(const Painter& painter, const Frame& frame, std::size_t rank,
+                   const Rect& rect) const;
   void draw_lane(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
                  StripKind kind, const Rect& rect);
   void draw_open(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
@@ -72,7 +87,9 @@ class TimelineView {
   /// The number of boxes that this frame may still draw. The limit matters only for a window full
   /// of overlapping spans.
   std::size_t boxes_left_ = 0;
+  std::vector<const ExplainedStep*> explained_;  ///< of the steps in the window
   std::vector<Box> boxes_;  ///< boxes of the row being drawn; a member to reuse its memory
+  std::vector<Box> outer_;  ///< the same, of the compute lane's outermost row
   /// The overview's boxes. Folding visits every span of the run, so while spans are arriving it is
   /// repeated only rarely, to limit its share of the time.
   struct Overview {
