@@ -60,6 +60,27 @@ struct CriticalPath {
 /// paths are equally long, prefers a rank's previous action to a message.
 std::optional<CriticalPath> critical_path(const Timeline& timeline, int step);
 
+/// The actions that one action depends on, and those that depend on it, from the stage that reads
+/// the data to the optimizer.
+struct DataChain {
+  /// In order: each action uses the result of the one before it. The backward pass of the last
+  /// stage uses the result of that stage's forward pass; a W uses that of its I.
+  std::vector<PathLink> before;
+  PathLink action;
+  std::vector<PathLink> after;  ///< every action that uses the result, directly or not, by time
+  /// The optimizer's spans on the ranks where the chain computes gradients from the action on.
+  struct Update {
+    int rank = 0;
+    Interval time;
+  };
+  std::vector<Update> updates;
+};
+
+/// Returns the chain of the pipeline action that starts at `start` on `rank`, or nothing if there
+/// is none.
+std::optional<DataChain> data_chain(const Timeline& timeline, int step, int rank,
+                                    Picoseconds start);
+
 /// Why a rank is idle. See IdleInterval.
 enum class IdleCause : std::uint8_t {
   warm_up,    ///< before the rank's first action: the pipeline fills

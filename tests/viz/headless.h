@@ -69,11 +69,12 @@ class Headless {
   double longest_frame = 0;  ///< of all frames, in seconds
   std::int64_t frames = 0;
 
- private:
+ protected:
   void draw(viz::Screen& screen, viz::Model& model, float x, float y) {
     const double begun = thread_seconds();
     model.viewport.advance(model.timeline, 0, true);
     model.bubbles.update(model.timeline, std::chrono::milliseconds{50});
+    model.explanations.update(std::chrono::milliseconds{50});
     viz::set_cursor({x, y});
     ImGui::NewFrame();
     screen.draw(model, look_);
@@ -82,6 +83,7 @@ class Headless {
     ++frames;
   }
 
+ private:
   viz::Look look_;
 };
 

@@ -115,3 +115,30 @@ TEST_CASE("a step is explained once it is complete on every rank") {
   add(1, Category::step, 0, 2 * ms);
   CHECK(explanations.find(timeline, timeline.steps().front()));
 }
+
+TEST_CASE("the chain of an action goes back to the data and on to the optimizer") {
+  Timeline timeline;
+  read(two_stages(), timeline);
+  const auto words = [](const std::vector<PathLink>& links) {
+    std::string all;
+    for (const PathLink& link : links)
+      all += std::to_string(link.stage) + letter_of(link.category) +
+             std::to_string(link.microbatch) + " ";
+    return all;
+  };
+  // Rank 0 runs F0 from 0 to 1 ms and F1 from 1 to 2 ms; rank 1 runs F0 from 1 to 2 ms, B0 to 4 ms.
+  const auto first = data_chain(timeline, 0, 0, ms);
+  REQUIRE(first);
+  CHECK(first->before.empty());
+  CHECK(words({first->action}) == "0F1 ");
+  CHECK(words(first->after) == "1F1 1B1 0B1 ");
+  REQUIRE(first->updates.size() == 2);
+  CHECK(first->updates[0].time == first->updates[1].time);
+  const auto last = data_chain(timeline, 0, 1, 2 * ms);
+  REQUIRE(last);
+  CHECK(words(last->before) == "0F0 1F0 ");
+  CHECK(words({last->action}) == "1B0 ");
+  CHECK(words(last->after) == "0B0 ");
+  CHECK_FALSE(data_chain(timeline, 0, 1, ms / 2));
+  CHECK_FALSE(data_chain(timeline, 7, 0, 0));
+}

@@ -64,6 +64,7 @@ std::int64_t steady_ns() {
 }  // namespace
 
 App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now()) {
+  model_.view.critical_path = options_.critical_path;
   watch_stop_signals();
   // Fail early: check the files, then the port, then the display.
   if (options_.piped()) {
@@ -132,6 +133,7 @@ LiveFeed::Progress App::take_connections() {
   const auto progress = feed_->pump(parse_budget());
   if (progress.new_run) {
     model_.hovered = model_.selected = {};
+    model_.chain = {};
     model_.bubbles.clear();
     model_.explanations.clear();
     model_.viewport.follow(true);
@@ -234,6 +236,7 @@ void App::frame(double seconds) {
     window_->begin_frame();
     draw();
   }
+  if (due && options_.click) click();
   window_->render();
   if (due) take_picture();
   window_->swap();
@@ -243,6 +246,26 @@ void App::frame(double seconds) {
   ++frames_;
   last_frame_seconds_ = seconds_between(begin, Clock::now());
   frame_seconds_ += last_frame_seconds_;
+}
+
+void App::click() {
+  window_->hold_cursor(options_.click->first, options_.click->second);
+  const auto next = [&] {
+    window_->render();
+    window_->swap();
+    window_->begin_frame();
+    draw();
+  };
+  next();
+  for (const bool down : {true, false}) {
+    window_->hold_button(down);
+    next();
+  }
+  // Without --hover, the cursor would leave a tooltip over what was clicked.
+  const auto away = options_.hover.value_or(std::pair{0, 0});
+  window_->hold_cursor(away.first, away.second);
+  next();
+  next();
 }
 
 void App::draw() {

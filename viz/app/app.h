@@ -33,6 +33,8 @@ class App {
   LiveFeed::Progress take_input();
   void frame(double seconds);
   void draw();
+  /// Draws frames that the user does not see, in which the pixel of --click is clicked.
+  void click();
   bool picture_is_due() const;
   void take_picture();
   bool run_is_done() const;

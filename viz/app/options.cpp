@@ -28,12 +28,21 @@ void parse_size(const std::string& text, ViewerOptions& options) {
   options.height = height;
 }
 
+std::pair<int, int> parse_pixel(const char* option, const std::string& text) {
+  int x = 0, y = 0;
+  if (std::sscanf(text.c_str(), "%d,%d", &x, &y) != 2) {
+    throw UsageError(fmt::format("{} {}: give X,Y in pixels, such as 800,300", option, text));
+  }
+  return {x, y};
+}
+
 }  // namespace
 
 ParsedOptions parse_options(int argc, char** argv) {
   ParsedOptions parsed;
   ViewerOptions& options = parsed.options;
-  std::string listen, token, token_file, memory, size, when, screenshot, stats, hover;
+  std::string listen, token, token_file, memory, size, when, screenshot, stats, hover, click;
+  std::vector<std::string> shown;
 
   CLI::App app{
       "Shows the timeline of a run, live or from its traces.\n\n"
@@ -78,6 +87,12 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->check(CLI::IsMember({"all-ranks"}));
   app.add_option("--hover", hover, "Place the cursor at this pixel in the picture")
       ->type_name("X,Y");
+  app.add_option("--click", click, "Click this pixel before the picture is taken")
+      ->type_name("X,Y");
+  app.add_option("--show", shown, "What to show from the start: critical-path")
+      ->type_name("NAME,...")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"critical-path"}));
   app.add_flag("--exit-when-done", options.exit_when_done, "Exit when the run ends");
   app.add_option(
          "--stats", stats,
@@ -120,13 +135,9 @@ ParsedOptions parse_options(int argc, char** argv) {
   if (!screenshot.empty()) options.screenshot = screenshot;
   if (!stats.empty()) options.stats = stats;
   options.when_all_ranks = !when.empty();
-  if (!hover.empty()) {
-    int x = 0, y = 0;
-    if (std::sscanf(hover.c_str(), "%d,%d", &x, &y) != 2) {
-      throw UsageError("--hover " + hover + ": give X,Y in pixels, such as 800,300");
-    }
-    options.hover = {x, y};
-  }
+  if (!hover.empty()) options.hover = parse_pixel("--hover", hover);
+  if (!click.empty()) options.click = parse_pixel("--click", click);
+  options.critical_path = std::ranges::count(shown, "critical-path") > 0;
   return parsed;
 }
 

@@ -25,6 +25,8 @@ struct ViewerOptions {
   bool exit_when_done = false;
   std::string steps;                         ///< "3" or "2-4": the steps of a file to show
   std::optional<std::pair<int, int>> hover;  ///< cursor position for the screenshot
+  bool critical_path = false;                ///< --show: turned on from the start
+  std::optional<std::pair<int, int>> click;  ///< clicked before the screenshot
   bool listens() const { return paths.empty(); }
   bool piped() const { return paths.size() == 1 && paths.front() == "-"; }
   /// Returns whether more events may arrive while the viewer runs.

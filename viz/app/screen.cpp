@@ -30,8 +30,10 @@ void Screen::draw(Model& model, const Look& look) {
   const Rect line{0, size.y - painter.px(StatusView::line_height), size.x, size.y};
   const float cards = std::min(painter.px(cards_height), cards_share * size.y);
   const Rect card_row{painter.px(edge), line.top - cards, size.x - painter.px(edge), line.top};
-  const Rect middle{0, bar.bottom, size.x, card_row.top - painter.px(edge)};
+  const Rect toolbar{0, bar.bottom, size.x, bar.bottom + painter.px(ToolbarView::height)};
+  const Rect middle{0, toolbar.bottom, size.x, card_row.top - painter.px(edge)};
 
+  toolbar_.draw(painter, toolbar, model);
   timeline_.draw(painter, middle, model);
   float left = card_row.left;
   const float room =

@@ -8,6 +8,7 @@
 #include "viz/views/memory_view.h"
 #include "viz/views/status_view.h"
 #include "viz/views/timeline_view.h"
+#include "viz/views/toolbar_view.h"
 
 namespace lockstep::viz {
 
@@ -20,6 +21,7 @@ class Screen {
 
  private:
   StatusView status_;
+  ToolbarView toolbar_;
   TimelineView timeline_;
   BubbleView bubble_;
   LossView loss_;

@@ -180,6 +180,7 @@ void Window::begin_frame() {
   if (held_cursor_) {
     set_cursor({static_cast<float>(held_cursor_->first), static_cast<float>(held_cursor_->second)});
   }
+  if (held_button_) set_button(0, *held_button_);
   ImGui::NewFrame();
 }
 

@@ -39,6 +39,8 @@ class Window {
   void begin_frame();
   /// Fixes the cursor at (x, y) from the next frame on, wherever the mouse is.
   void hold_cursor(int x, int y) { held_cursor_ = {x, y}; }
+  /// Holds the left button down, from the next frame on, or releases it.
+  void hold_button(bool down) { held_button_ = down; }
   /// Draws the frame built since begin_frame into the back buffer.
   void render();
   /// Returns the back buffer as it will be shown: RGB, top row first.
@@ -53,6 +55,7 @@ class Window {
   Look look_;
   unsigned hatch_ = 0;
   std::optional<std::pair<int, int>> held_cursor_;
+  std::optional<bool> held_button_;
   std::string title_;
 };
 

@@ -12,9 +12,19 @@ namespace {
 
 constexpr std::size_t most_steps = 512;  // kept; more than a window shows
 
-/// Returns whether the step's compute lanes have at most Explanations::most_spans spans.
+/// Describes the action whose result the rank waits for: "the backward of microbatch 0 on stage 1".
+std::string awaited_words(const IdleInterval& idle) {
+  if (idle.stage < 0) return "an earlier action";
+  const char* name = idle.category == Category::forward          ? "forward"
+                     : idle.category == Category::backward_input ? "input gradient"
+                                                                 : "backward";
+  return fmt::format("the {} of microbatch {} on stage {}", name, idle.microbatch, idle.stage);
+}
+
+}  // namespace
+
 bool is_small(const Timeline& timeline, const StepWindow& step) {
-  std::ptrdiff_t left = Explanations::most_spans;
+  std::ptrdiff_t left = most_explained_spans;
   for (const auto& rank : timeline.ranks()) {
     const Lane* lane = rank->compute();
     if (!lane) continue;
@@ -28,17 +38,6 @@ bool is_small(const Timeline& timeline, const StepWindow& step) {
   }
   return true;
 }
-
-/// Describes the action whose result the rank waits for: "the backward of microbatch 0 on stage 1".
-std::string awaited_words(const IdleInterval& idle) {
-  if (idle.stage < 0) return "an earlier action";
-  const char* name = idle.category == Category::forward          ? "forward"
-                     : idle.category == Category::backward_input ? "input gradient"
-                                                                 : "backward";
-  return fmt::format("the {} of microbatch {} on stage {}", name, idle.microbatch, idle.stage);
-}
-
-}  // namespace
 
 const IdleInterval* ExplainedStep::idle_at(std::size_t rank, double time) const {
   if (rank >= idle.size()) return nullptr;

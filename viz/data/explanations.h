@@ -21,6 +21,10 @@ struct ExplainedStep {
   const IdleInterval* idle_at(std::size_t rank, double time) const;
 };
 
+/// Returns whether a step's compute lanes have few enough spans to analyse the step in a frame.
+bool is_small(const Timeline& timeline, const StepWindow& step);
+constexpr std::ptrdiff_t most_explained_spans = 50'000;
+
 /// The explained steps, computed when they are first shown.
 class Explanations {
  public:
@@ -34,8 +38,6 @@ class Explanations {
   const ExplainedStep* find(const Timeline& timeline, const StepWindow& step);
   /// Returns whether find() ran out of budget since update(), so that another frame is due.
   bool behind() const { return behind_; }
-
-  static constexpr std::ptrdiff_t most_spans = 50'000;
 
  private:
   std::unordered_map<int, ExplainedStep> steps_;

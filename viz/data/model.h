@@ -4,6 +4,7 @@
 
 #include "viz/data/explanations.h"
 #include "viz/data/series.h"
+#include "viz/data/view_state.h"
 #include "viz/data/viewport.h"
 #include "viz/data/words.h"
 
@@ -29,8 +30,10 @@ struct Model {
   BubbleSeries bubbles;
   Explanations explanations;
   Source source;
-  Finding hovered;   ///< under the cursor in this frame
-  Finding selected;  ///< last clicked
+  ViewState view;
+  SelectedChain chain;  ///< of `selected`
+  Finding hovered;      ///< under the cursor in this frame
+  Finding selected;     ///< last clicked
 };
 
 }  // namespace lockstep::viz

@@ -15,10 +15,26 @@ namespace lockstep::viz {
 inline void set_cursor(ImVec2 at) {
   ImGui::GetIO().MousePos = at;
 }
+inline void set_button(int button, bool down) {
+  ImGui::GetIO().MouseDown[button] = down;
+}
+inline void set_wheel(float notches) {
+  ImGui::GetIO().MouseWheel = notches;
+}
+inline void set_key(int key, bool down) {
+  ImGui::GetIO().KeysDown[key] = down;
+}
+inline void set_modifiers(bool ctrl, bool shift) {
+  ImGui::GetIO().KeyCtrl = ctrl;
+  ImGui::GetIO().KeyShift = shift;
+}
 namespace keys {
-constexpr int a = GLFW_KEY_A, c = GLFW_KEY_C, d = GLFW_KEY_D, f = GLFW_KEY_F, l = GLFW_KEY_L,
+constexpr int a = GLFW_KEY_A, c = GLFW_KEY_C, d = GLFW_KEY_D, f = GLFW_KEY_F, g = GLFW_KEY_G,
+              h = GLFW_KEY_H, l = GLFW_KEY_L, m = GLFW_KEY_M, n = GLFW_KEY_N, p = GLFW_KEY_P,
               q = GLFW_KEY_Q, s = GLFW_KEY_S, w = GLFW_KEY_W, left = GLFW_KEY_LEFT,
-              right = GLFW_KEY_RIGHT, escape = GLFW_KEY_ESCAPE;
+              right = GLFW_KEY_RIGHT, up = GLFW_KEY_UP, down = GLFW_KEY_DOWN,
+              page_up = GLFW_KEY_PAGE_UP, page_down = GLFW_KEY_PAGE_DOWN, home = GLFW_KEY_HOME,
+              space = GLFW_KEY_SPACE, escape = GLFW_KEY_ESCAPE;
 }
 inline bool key_down(int key) {
   return ImGui::IsKeyDown(key);
@@ -30,10 +46,26 @@ inline bool key_pressed(int key, bool repeat = true) {
 inline void set_cursor(ImVec2 at) {
   ImGui::GetIO().AddMousePosEvent(at.x, at.y);
 }
+inline void set_button(int button, bool down) {
+  ImGui::GetIO().AddMouseButtonEvent(button, down);
+}
+inline void set_wheel(float notches) {
+  ImGui::GetIO().AddMouseWheelEvent(0, notches);
+}
+inline void set_key(ImGuiKey key, bool down) {
+  ImGui::GetIO().AddKeyEvent(key, down);
+}
+inline void set_modifiers(bool ctrl, bool shift) {
+  ImGui::GetIO().AddKeyEvent(ImGuiMod_Ctrl, ctrl);
+  ImGui::GetIO().AddKeyEvent(ImGuiMod_Shift, shift);
+}
 namespace keys {
-constexpr ImGuiKey a = ImGuiKey_A, c = ImGuiKey_C, d = ImGuiKey_D, f = ImGuiKey_F, l = ImGuiKey_L,
+constexpr ImGuiKey a = ImGuiKey_A, c = ImGuiKey_C, d = ImGuiKey_D, f = ImGuiKey_F, g = ImGuiKey_G,
+                   h = ImGuiKey_H, l = ImGuiKey_L, m = ImGuiKey_M, n = ImGuiKey_N, p = ImGuiKey_P,
                    q = ImGuiKey_Q, s = ImGuiKey_S, w = ImGuiKey_W, left = ImGuiKey_LeftArrow,
-                   right = ImGuiKey_RightArrow, escape = ImGuiKey_Escape;
+                   right = ImGuiKey_RightArrow, up = ImGuiKey_UpArrow, down = ImGuiKey_DownArrow,
+                   page_up = ImGuiKey_PageUp, page_down = ImGuiKey_PageDown, home = ImGuiKey_Home,
+                   space = ImGuiKey_Space, escape = ImGuiKey_Escape;
 }
 inline bool key_down(ImGuiKey key) {
   return ImGui::IsKeyDown(key);
@@ -42,6 +74,14 @@ inline bool key_pressed(ImGuiKey key, bool repeat = true) {
   return ImGui::IsKeyPressed(key, repeat);
 }
 #endif
+
+/// Returns whether a character was typed in this frame. Unlike a key, it does not depend on the
+/// keyboard's layout.
+inline bool typed(char character) {
+  for (const ImWchar each : ImGui::GetIO().InputQueueCharacters)
+    if (each == static_cast<ImWchar>(character)) return true;
+  return false;
+}
 
 /// Converts an OpenGL texture name to Dear ImGui's handle, which was a plain pointer before 1.91.4.
 inline ImTextureID texture_id(unsigned number) {

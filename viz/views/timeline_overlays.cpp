@@ -8,6 +8,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t most_arrows = 300;  // more would cover everything
+constexpr float path_thickness = 3;
 constexpr float arrow_size = 4.5f;
 constexpr std::size_t most_open = 64;  // in a run, a lane has at most 8
 constexpr float least_open = 6;        // minimum width in pixels of an open span
@@ -66,6 +67,72 @@ void TimelineView::draw_messages(const Painter& painter, const Frame& frame,
         colours::message);
     painter.list()->AddCircleFilled(from, painter.px(2), colours::message, 8);
   }
+}
+
+std::optional<Rect> TimelineView::place(const Frame& frame, int rank, const Interval& time) const {
+  for (const RankGroup& group : layout_.groups()) {
+    if (group.rank->rank != rank) continue;
+    Rect rect = place(frame, layout_.strips()[group.first]);
+    rect.left = frame.x(static_cast<double>(time.start));
+    rect.right = frame.x(static_cast<double>(time.end));
+    if (rect.right < frame.lanes.left || rect.left > frame.lanes.right) return {};
+    return rect;
+  }
+  return {};
+}
+
+void TimelineView::draw_critical_path(const Painter& painter, const Frame& frame) const {
+  const ImU32 colour = colours::critical_path;
+  const float thick = painter.px(path_thickness);
+  for (const ExplainedStep* step : explained_) {
+    if (!step->path) continue;
+    ImVec2 last{};  // where the previous link ended, if it was drawn
+    bool connected = false;
+    for (const PathLink& link : step->path->links) {
+      if (link.kind == PathLink::Kind::other) continue;
+      const int to_rank = link.kind == PathLink::Kind::latency ? link.to_rank : link.rank;
+      const auto from = place(frame, link.rank, link.time), to = place(frame, to_rank, link.time);
+      if (!from || !to) {
+        connected = false;
+        continue;
+      }
+      const ImVec2 begin{from->left, from->bottom - thick}, end{to->right, to->bottom - thick};
+      if (connected) painter.line(last.x, last.y, begin.x, begin.y, colour, thick);
+      painter.line(begin.x, begin.y, end.x, end.y, colour, thick);
+      if (link.kind == PathLink::Kind::action)
+        painter.frame(*from, colour, painter.px(3), painter.px(2));
+      last = end;
+      connected = true;
+    }
+  }
+}
+
+void TimelineView::draw_chain(const Painter& painter, const Frame& frame,
+                              const Model& model) const {
+  if (!model.chain.chain) return;
+  const DataChain& chain = *model.chain.chain;
+  const auto connect = [&](const PathLink& from, const PathLink& to) {
+    const auto a = place(frame, from.rank, from.time), b = place(frame, to.rank, to.time);
+    if (!a || !b || from.rank == to.rank) return;
+    painter.line(a->right, (a->top + a->bottom) / 2, b->left, (b->top + b->bottom) / 2,
+                 colours::highlight, painter.px(2));
+  };
+  const auto outline = [&](int rank, const Interval& time) {
+    const auto at = place(frame, rank, time);
+    if (at) painter.frame(*at, faded(colours::highlight, 0.8f), painter.px(3), painter.px(1.5f));
+  };
+  for (std::size_t i = 0; i < chain.before.size(); ++i) {
+    outline(chain.before[i].rank, chain.before[i].time);
+    connect(chain.before[i], i + 1 < chain.before.size() ? chain.before[i + 1] : chain.action);
+  }
+  const PathLink* from = &chain.action;
+  for (const PathLink& link : chain.after) {
+    outline(link.rank, link.time);
+    if (link.category == Category::backward_weight) continue;  // its result goes to the optimizer
+    connect(*from, link);
+    from = &link;
+  }
+  for (const DataChain::Update& update : chain.updates) outline(update.rank, update.time);
 }
 
 void TimelineView::draw_hovered(const Painter& painter, const Frame& frame,

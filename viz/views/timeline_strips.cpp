@@ -9,6 +9,8 @@
 namespace lockstep::viz {
 namespace {
 
+constexpr int no_rank = -1;          // a lane whose spans are not on any chain
+constexpr float unselected = 0.45f;  // share of the colour of actions that are not on the chain
 constexpr float rounding = 3;
 constexpr float rounded_from = 10;          // pixels of width
 constexpr float letter_from = 90;           // pixels of width to draw "F3" instead of "3"
@@ -72,14 +74,14 @@ void TimelineView::draw_compute(const Painter& painter, const Frame& frame, cons
   // From back to front: waits between actions, their causes, actions, spans within them, labels.
   outer_.clear();
   if (shown > 0) fold_row(frame, rows[0], outer_);
-  draw_boxes(painter, frame, model, outer_, rect, Draw::waits);
+  draw_boxes(painter, frame, model, strip.rank->rank, outer_, rect, Draw::waits);
   draw_causes(painter, frame, strip.rank_index, rect);
-  draw_boxes(painter, frame, model, outer_, rect, Draw::work);
+  draw_boxes(painter, frame, model, strip.rank->rank, outer_, rect, Draw::work);
   for (std::size_t i = 1; i < shown; ++i) {
     Rect part = rect;
     part.top = rect.bottom - rect.height() * inset_share / static_cast<float>(i);
     fold_row(frame, rows[i], boxes_);
-    draw_boxes(painter, frame, model, boxes_, part, Draw::work);
+    draw_boxes(painter, frame, model, strip.rank->rank, boxes_, part, Draw::work);
     for (const Box& box : boxes_) {
       Rect room = part;
       room.left = frame.lanes.left + static_cast<float>(box.left);
@@ -87,7 +89,7 @@ void TimelineView::draw_compute(const Painter& painter, const Frame& frame, cons
       if (box.category != Category::wait) draw_label(painter, model, box, room);
     }
     // A wait within an action stops all of the action, so it is as tall as the action.
-    draw_boxes(painter, frame, model, boxes_, rect, Draw::waits);
+    draw_boxes(painter, frame, model, strip.rank->rank, boxes_, rect, Draw::waits);
   }
   for (const Box& box : outer_) {
     if (!box.span || box.category == Category::wait) continue;
@@ -161,7 +163,7 @@ void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const M
 void TimelineView::draw_row(const Painter& painter, const Frame& frame, const Model& model,
                             const SpanRow& row, const Rect& rect) {
   fold_row(frame, row, boxes_);
-  draw_boxes(painter, frame, model, boxes_, rect, Draw::all);
+  draw_boxes(painter, frame, model, no_rank, boxes_, rect, Draw::all);
   for (const Box& box : boxes_) {
     draw_label(painter, model, box,
                {frame.lanes.left + static_cast<float>(box.left), rect.top,
@@ -177,18 +179,19 @@ void TimelineView::fold_row(const Frame& frame, const SpanRow& row, std::vector<
 }
 
 void TimelineView::draw_boxes(const Painter& painter, const Frame& frame, const Model& model,
-                              const std::vector<Box>& boxes, const Rect& rect, Draw which) const {
+                              int rank, const std::vector<Box>& boxes, const Rect& rect,
+                              Draw which) const {
   for (const Box& box : boxes) {
     const bool wait = box.category == Category::wait;
     if (which != Draw::all && wait != (which == Draw::waits)) continue;
     Rect at = rect;
     at.left = frame.lanes.left + static_cast<float>(box.left);
     at.right = frame.lanes.left + static_cast<float>(box.right);
-    draw_box(painter, model, box, at);
+    draw_box(painter, model, rank, box, at);
   }
 }
 
-void TimelineView::draw_box(const Painter& painter, const Model& model, const Box& box,
+void TimelineView::draw_box(const Painter& painter, const Model& model, int rank, const Box& box,
                             const Rect& rect) const {
   const ImU32 colour = colour_of(box.category);
   if (!box.span) {
@@ -209,7 +212,11 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, const Bo
     return;
   }
   const bool odd = span.microbatch >= 0 && span.microbatch % 2 == 1;
-  const ImU32 fill = odd ? mixed(colour, IM_COL32_WHITE, 0.14f) : colour;
+  ImU32 fill = odd ? mixed(colour, IM_COL32_WHITE, 0.14f) : colour;
+  // While a chain is shown, the other actions of its step step back.
+  if (rank != no_rank && model.chain.chain && span.step == model.chain.step &&
+      !model.chain.has(rank, span))
+    fill = mixed(colours::lane, fill, unselected);
   const float corner = rect.width() >= painter.px(rounded_from) ? painter.px(rounding) : 0;
   painter.fill(rect, fill, std::min(corner, rect.height() / 4));
   // A darker edge separates adjacent boxes without looking like a gap.

@@ -77,6 +77,8 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) 
                  faded(colours::step_line, 0.5f));
   }
   draw_messages(painter, frame, model);
+  if (model.view.critical_path) draw_critical_path(painter, frame);
+  draw_chain(painter, frame, model);
   draw_hovered(painter, frame, model);
   painter.list()->PopClipRect();
   painter.list()->PopClipRect();
@@ -115,7 +117,7 @@ void TimelineView::take_input(const Painter& painter, const Rect& rect, const Fr
       const bool worth =
           model.hovered.kind == Finding::Kind::span ||
           (model.hovered.kind == Finding::Kind::idle && model.hovered.lane->is_compute());
-      model.selected = worth ? model.hovered : Finding{};
+      select(worth ? model.hovered : Finding{}, model);
     }
   }
   if (hovered && io.MouseWheel != 0) {
@@ -143,7 +145,21 @@ void TimelineView::take_input(const Painter& painter, const Rect& rect, const Fr
   if (key_pressed(keys::c, false)) layout_.toggle_all();
   if (key_pressed(keys::left)) viewport.go_by_steps(model.timeline, -1);
   if (key_pressed(keys::right)) viewport.go_by_steps(model.timeline, 1);
-  if (key_pressed(keys::escape, false)) model.selected = {};
+  if (key_pressed(keys::p, false)) model.view.critical_path = !model.view.critical_path;
+  if (key_pressed(keys::escape, false)) select({}, model);
+}
+
+void TimelineView::select(const Finding& finding, Model& model) const {
+  model.selected = finding;
+  const TimelineSpan& span = finding.span;
+  const bool action = finding.kind == Finding::Kind::span && !finding.open &&
+                      finding.lane->is_compute() && is_pipeline_action(model.timeline, span);
+  model.chain = {};
+  if (!action) return;
+  const StepWindow* step = model.timeline.find_step(span.step);
+  if (!step || !is_small(model.timeline, *step)) return;
+  model.chain = {finding.rank->rank, span.step, span.start,
+                 data_chain(model.timeline, span.step, finding.rank->rank, span.start)};
 }
 
 void TimelineView::explain_steps(const Painter& painter, const Frame& frame, Model& model) {

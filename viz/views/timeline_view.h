@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include "viz/data/folding.h"
@@ -57,9 +58,10 @@ class TimelineView {
   void draw_row(const Painter& painter, const Frame& frame, const Model& model, const SpanRow& row,
                 const Rect& rect);
   void fold_row(const Frame& frame, const SpanRow& row, std::vector<Box>& boxes);
-  void draw_boxes(const Painter& painter, const Frame& frame, const Model& model,
+  void draw_boxes(const Painter& painter, const Frame& frame, const Model& model, int rank,
                   const std::vector<Box>& boxes, const Rect& rect, Draw which) const;
-  void draw_box(const Painter& painter, const Model& model, const Box& box, const Rect& rect) const;
+  void draw_box(const Painter& painter, const Model& model, int rank, const Box& box,
+                const Rect& rect) const;
   void draw_label(const Painter& painter, const Model& model, const Box& box,
                   const Rect& room) const;
   /// Returns the widest part of an action's box that none of the spans within the action covers.
@@ -74,6 +76,12 @@ class TimelineView {
   void draw_open(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
                  const Rect& rect) const;
   void draw_messages(const Painter& painter, const Frame& frame, const Model& model) const;
+  void draw_critical_path(const Painter& painter, const Frame& frame) const;
+  void draw_chain(const Painter& painter, const Frame& frame, const Model& model) const;
+  /// Returns the screen rectangle of an interval on a rank's compute strip, or nothing if the rank
+  /// has no strip or the interval is outside the window.
+  std::optional<Rect> place(const Frame& frame, int rank, const Interval& time) const;
+  void select(const Finding& finding, Model& model) const;
   void draw_hovered(const Painter& painter, const Frame& frame, const Model& model) const;
 
   /// Returns a strip's rectangle on the screen.

@@ -1,0 +1,58 @@
+#include "viz/views/button.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float inside = 10;  // to the left and right of a button's words
+constexpr float gap = 8;
+constexpr float button_height = 24;
+constexpr ImU32 button_colour = IM_COL32(38, 44, 54, 255);
+
+}  // namespace
+
+float ButtonRow::width_of(const Painter& painter, const std::string& words) {
+  return painter.text_width(words, painter.look().small) + painter.px(2 * inside + gap);
+}
+
+bool ButtonRow::button(const std::string& words, bool on, const std::string& tip) {
+  const Look& look = painter_.look();
+  const float middle = (rect_.top + rect_.bottom) / 2;
+  const float half = painter_.px(button_height) / 2;
+  const Rect rect{x_, middle - half, x_ + width_of(painter_, words) - painter_.px(gap),
+                  middle + half};
+  x_ = rect.right + painter_.px(gap);
+  ImGui::SetCursorScreenPos(rect.min());
+  const bool clicked = ImGui::InvisibleButton(words.c_str(), {rect.width(), rect.height()});
+  const bool hovered = ImGui::IsItemHovered();
+  const ImU32 colour = on ? colours::accent : button_colour;
+  painter_.fill(rect, hovered ? mixed(colour, IM_COL32_WHITE, 0.12f) : colour, painter_.px(4));
+  painter_.text(rect.left + painter_.px(inside), middle - look.small->FontSize / 2, words,
+                on ? colours::text_on_box : colours::text, look.small);
+  if (hovered && !tip.empty()) {
+    const Painter front{ImGui::GetForegroundDrawList(), look};
+    const float width = front.text_width(tip, look.small) + front.px(2 * inside);
+    const float left =
+        std::max(0.0f, std::min(rect.left, ImGui::GetIO().DisplaySize.x - width - front.px(gap)));
+    const Rect box{left, rect.bottom + front.px(4), left + width,
+                   rect.bottom + front.px(12) + look.small->FontSize};
+    front.fill(box, colours::tip, front.px(4));
+    front.text(box.left + front.px(inside), box.top + front.px(4), tip, colours::text, look.small);
+  }
+  return clicked;
+}
+
+void ButtonRow::text(const std::string& words, ImU32 colour) {
+  const Look& look = painter_.look();
+  const float y = (rect_.top + rect_.bottom - look.small->FontSize) / 2;
+  x_ += painter_.text(x_, y, words, colour, look.small) + painter_.px(gap);
+}
+
+Rect ButtonRow::space(float width) {
+  const float middle = (rect_.top + rect_.bottom) / 2;
+  const float half = painter_.px(button_height) / 2;
+  const Rect rect{x_, middle - half, x_ + width, middle + half};
+  x_ = rect.right + painter_.px(gap);
+  return rect;
+}
+
+}  // namespace lockstep::viz

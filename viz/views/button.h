@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "viz/views/draw.h"
+
+namespace lockstep::viz {
+
+/// Lays out small buttons from left to right.
+class ButtonRow {
+ public:
+  ButtonRow(const Painter& painter, const Rect& rect, float left)
+      : painter_(painter), rect_(rect), x_(left) {}
+
+  /// Draws a button and returns whether it was clicked. A button that is `on` is filled. `tip` is
+  /// shown below the button while the cursor is on it.
+  bool button(const std::string& words, bool on, const std::string& tip);
+  /// Draws text between buttons.
+  void text(const std::string& words, ImU32 colour);
+  /// Leaves room for `width` pixels and returns their rectangle.
+  Rect space(float width);
+  float x() const { return x_; }
+  /// Returns the width of a button, including the gap to the next one.
+  static float width_of(const Painter& painter, const std::string& words);
+
+ private:
+  const Painter& painter_;
+  Rect rect_;
+  float x_;
+};
+
+}  // namespace lockstep::viz
