@@ -18,6 +18,7 @@ class Interactive : public Headless {
   viz::Screen screen;
 
   explicit Interactive(const SampleRun& run) {
+    viz::map_keys();
     for (const std::string& text : sample_traces(run)) {
       TraceReader reader{model.timeline};
       reader.feed(text);

@@ -32,3 +32,132 @@ TEST_CASE("a click on an action selects it and its chain, and Escape clears both
   CHECK(viewer.model.selected.kind == Finding::Kind::nothing);
   CHECK_FALSE(viewer.model.chain.chain);
 }
+
+TEST_CASE("a drag selects a range and its statistics, F focuses on it, M marks it") {
+  Interactive viewer{sample_1f1b(4, 8, 3)};
+  const StepWindow step = viewer.model.timeline.steps()[1];
+  const float y = viewer.y_of(1, (step.start + step.end) / 2);
+  const float from = viewer.x_of(step.start), to = viewer.x_of(step.start + 5'000'000'000);
+  viewer.drag(to, y, from, y);
+  REQUIRE(viewer.model.view.range);
+  const Interval range = viewer.model.view.range->range;
+  const double pixel = viewer.model.viewport.window().width() / 1400;
+  CHECK(static_cast<double>(range.start) ==
+        doctest::Approx(static_cast<double>(step.start)).epsilon(pixel / 1e10));
+  CHECK(static_cast<double>(range.end - range.start) == doctest::Approx(5e9).epsilon(0.02));
+  CHECK(viewer.model.view.range->ranks[0].compute ==
+        range_statistics(viewer.model.timeline, range).ranks[0].compute);
+  CHECK(viewer.model.selected.kind == Finding::Kind::nothing);
+  viewer.press(keys::m);
+  REQUIRE(viewer.model.view.marks.size() == 1);
+  CHECK(viewer.model.view.marks[0] == range);
+  viewer.press(keys::f);
+  CHECK(viewer.model.viewport.window().width() == doctest::Approx(1.5 * 5e9).epsilon(0.02));
+  viewer.press(keys::escape);
+  CHECK_FALSE(viewer.model.view.range);
+  CHECK(viewer.model.view.marks.size() == 1);
+  viewer.press(keys::f);  // nothing is selected: the whole run
+  CHECK(viewer.model.viewport.window().begin <= 0);
+  CHECK(viewer.model.viewport.window().end >= static_cast<double>(viewer.model.timeline.end()));
+}
+
+TEST_CASE("the wheel scrolls, with Ctrl it zooms at the cursor, with Shift it pans") {
+  Interactive viewer{sample_1f1b(4, 8, 3)};
+  const TimeWindow before = viewer.model.viewport.window();
+  viewer.move(700, 300);
+  viewer.wheel(2);
+  CHECK(viewer.model.viewport.window() == before);
+  const double share = (700 - 176.0) / (1600 - 176 - 12);
+  const double under = before.begin + share * before.width();
+  viewer.wheel(2, true);
+  const TimeWindow zoomed = viewer.model.viewport.window();
+  CHECK(zoomed.width() == doctest::Approx(0.85 * 0.85 * before.width()));
+  CHECK(zoomed.begin + share * zoomed.width() == doctest::Approx(under));
+  viewer.wheel(-1, false, true);
+  const TimeWindow panned = viewer.model.viewport.window();
+  CHECK(panned.width() == doctest::Approx(zoomed.width()));
+  CHECK(panned.begin > zoomed.begin);
+}
+
+TEST_CASE("panning pauses following, and a visible button resumes it") {
+  Interactive viewer{sample_1f1b(4, 8, 3)};
+  viewer.model.source.live = true;
+  viewer.model.timeline.run().ranks = 5;  // one rank has not connected, so the run goes on
+  viewer.model.viewport.follow(true);
+  viewer.frame();
+  viewer.press(keys::d);
+  CHECK_FALSE(viewer.model.viewport.following());
+  viewer.click(1440, 50 + 17);  // to the left of "?  Keys"
+  CHECK(viewer.model.viewport.following());
+  viewer.move(700, 300);
+  viewer.wheel(1, true);
+  CHECK_FALSE(viewer.model.viewport.following());
+  viewer.press(keys::l);
+  CHECK(viewer.model.viewport.following());
+}
+
+TEST_CASE("arrow keys go from span to span, and to other lanes") {
+  Interactive viewer{sample_1f1b(4, 8, 3)};
+  const TimelineSpan first = viewer.action(1, 1, Category::forward, 0);
+  viewer.click_on(1, first);
+  const auto selected = [&] { return viewer.model.selected.span; };
+  viewer.press(keys::right);
+  CHECK(selected().start == viewer.action(1, 1, Category::forward, 1).start);
+  viewer.press(keys::left);
+  CHECK(selected().start == first.start);
+  viewer.press(keys::down);
+  CHECK(viewer.model.selected.rank->rank == 1);
+  CHECK_FALSE(viewer.model.selected.lane->is_compute());
+  for (int i = 0; i < 20; ++i) viewer.press(keys::down);
+  CHECK(viewer.model.selected.rank->rank == 3);
+  for (int i = 0; i < 20; ++i) viewer.press(keys::up);
+  CHECK(viewer.model.selected.rank->rank == 0);
+  // The window follows the selection.
+  for (int i = 0; i < 40; ++i) viewer.press(keys::right);
+  CHECK(selected().step == 2);
+  CHECK(static_cast<double>(selected().start) >= viewer.model.viewport.window().begin);
+  CHECK(static_cast<double>(selected().end) <= viewer.model.viewport.window().end);
+}
+
+TEST_CASE("/ searches, N goes to the next match, ? lists the keys, Escape closes both") {
+  Interactive viewer{sample_1f1b(4, 8, 3)};
+  ViewState& view = viewer.model.view;
+  viewer.type("/");
+  CHECK(view.searching);
+  viewer.frame();
+  viewer.type("F5 rank:2");
+  CHECK(view.query == "F5 rank:2");
+  CHECK(view.found == 3);
+  // Letters typed into the box are not keys.
+  CHECK_FALSE(view.critical_path);
+  viewer.press(keys::escape);
+  CHECK_FALSE(view.searching);
+  CHECK(view.search.empty());
+  view.set_query("F5 rank:2", viewer.model.timeline);
+  viewer.press(keys::n);
+  CHECK(viewer.model.selected.span.start == viewer.action(2, 1, Category::forward, 5).start);
+  viewer.press(keys::n);
+  CHECK(viewer.model.selected.span.step == 2);
+  viewer.type("?");
+  CHECK(view.help);
+  viewer.press(keys::escape);
+  CHECK_FALSE(view.help);
+  CHECK(viewer.model.selected.kind == Finding::Kind::span);  // Escape closed only the list
+}
+
+TEST_CASE("page keys go from step to step") {
+  Interactive viewer{sample_1f1b(4, 8, 3)};
+  viewer.press(keys::page_down);
+  CHECK(viewer.model.viewport.step_in_view(viewer.model.timeline) == 2);
+  viewer.press(keys::page_up);
+  viewer.press(keys::page_up);
+  CHECK(viewer.model.viewport.step_in_view(viewer.model.timeline) == 0);
+}
+
+TEST_CASE("a tooltip knows the row that it must not cover") {
+  Interactive viewer{sample_1f1b(4, 8, 3)};
+  const TimelineSpan forward = viewer.action(3, 1, Category::forward, 2);
+  const float y = viewer.y_of(3, (forward.start + forward.end) / 2);
+  CHECK(viewer.model.hovered_top <= y);
+  CHECK(viewer.model.hovered_bottom >= y);
+}

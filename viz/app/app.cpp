@@ -257,10 +257,12 @@ void App::click() {
     draw();
   };
   next();
-  for (const bool down : {true, false}) {
-    window_->hold_button(down);
-    next();
-  }
+  window_->hold_button(true);
+  next();
+  window_->hold_cursor(options_.drag_to->first, options_.drag_to->second);
+  next();
+  window_->hold_button(false);
+  next();
   // Without --hover, the cursor would leave a tooltip over what was clicked.
   const auto away = options_.hover.value_or(std::pair{0, 0});
   window_->hold_cursor(away.first, away.second);

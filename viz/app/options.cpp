@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/token.h"
+#include "viz/views/help_view.h"
 
 namespace lockstep::viz {
 namespace {
@@ -87,8 +88,8 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->check(CLI::IsMember({"all-ranks"}));
   app.add_option("--hover", hover, "Place the cursor at this pixel in the picture")
       ->type_name("X,Y");
-  app.add_option("--click", click, "Click this pixel before the picture is taken")
-      ->type_name("X,Y");
+  app.add_option("--click", click, "Click this pixel before the picture is taken; with two, drag")
+      ->type_name("X,Y[,X,Y]");
   app.add_option("--show", shown, "What to show from the start: critical-path")
       ->type_name("NAME,...")
       ->delimiter(',')
@@ -98,13 +99,8 @@ ParsedOptions parse_options(int argc, char** argv) {
          "--stats", stats,
          "On exit, write statistics as JSON: spans received, and the latency until they were shown")
       ->type_name("FILE");
-  app.footer(
-      "\nControls: zoom with the wheel or W and S, pan by dragging or with A and D, go from step "
-      "to\n"
-      "step with the left and right arrows. F shows the whole run, L follows a live run, C folds "
-      "the\n"
-      "communication lanes, a click keeps the item under the cursor, Q quits.\n"
-      "Without a display: xvfb-run -a lockstep_view runs/latest --screenshot run.png");
+  app.footer("\n" + help_text() +
+             "Without a display: xvfb-run -a lockstep_view runs/latest --screenshot run.png");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {
@@ -136,7 +132,13 @@ ParsedOptions parse_options(int argc, char** argv) {
   if (!stats.empty()) options.stats = stats;
   options.when_all_ranks = !when.empty();
   if (!hover.empty()) options.hover = parse_pixel("--hover", hover);
-  if (!click.empty()) options.click = parse_pixel("--click", click);
+  if (!click.empty()) {
+    options.click = parse_pixel("--click", click);
+    const std::size_t second = click.find(',', click.find(',') + 1);
+    options.drag_to = second == std::string::npos
+                          ? options.click
+                          : parse_pixel("--click", click.substr(second + 1));
+  }
   options.critical_path = std::ranges::count(shown, "critical-path") > 0;
   return parsed;
 }

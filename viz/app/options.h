@@ -23,10 +23,11 @@ struct ViewerOptions {
   int after_steps = 0;  ///< take the screenshot once this many steps have ended on all ranks
   bool when_all_ranks = false;  ///< or once all ranks have sent spans
   bool exit_when_done = false;
-  std::string steps;                         ///< "3" or "2-4": the steps of a file to show
-  std::optional<std::pair<int, int>> hover;  ///< cursor position for the screenshot
-  bool critical_path = false;                ///< --show: turned on from the start
-  std::optional<std::pair<int, int>> click;  ///< clicked before the screenshot
+  std::string steps;                           ///< "3" or "2-4": the steps of a file to show
+  std::optional<std::pair<int, int>> hover;    ///< cursor position for the screenshot
+  bool critical_path = false;                  ///< --show: turned on from the start
+  std::optional<std::pair<int, int>> click;    ///< clicked before the screenshot
+  std::optional<std::pair<int, int>> drag_to;  ///< where that button is released
   bool listens() const { return paths.empty(); }
   bool piped() const { return paths.size() == 1 && paths.front() == "-"; }
   /// Returns whether more events may arrive while the viewer runs.

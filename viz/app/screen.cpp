@@ -33,8 +33,9 @@ void Screen::draw(Model& model, const Look& look) {
   const Rect toolbar{0, bar.bottom, size.x, bar.bottom + painter.px(ToolbarView::height)};
   const Rect middle{0, toolbar.bottom, size.x, card_row.top - painter.px(edge)};
 
-  toolbar_.draw(painter, toolbar, model);
+  const int jump = toolbar_.draw(painter, toolbar, model);
   timeline_.draw(painter, middle, model);
+  if (jump != 0) timeline_.go_to_match(jump, model);
   float left = card_row.left;
   const float room =
       card_row.width() - static_cast<float>(std::size(card_shares) - 1) * painter.px(edge);
@@ -46,7 +47,13 @@ void Screen::draw(Model& model, const Look& look) {
   bubble_.draw(painter, next_card(card_shares[0]), model);
   loss_.draw(painter, next_card(card_shares[1]), model);
   memory_.draw(painter, next_card(card_shares[2]), model);
-  lab_.draw(painter, next_card(card_shares[3]), model);
+  // A selection takes the place of the what-if simulation, so that it covers no lane.
+  const Rect last_card = next_card(card_shares[3]);
+  if (DetailsView::has_selection(model)) {
+    details_.draw_selection(painter, last_card, model);
+  } else {
+    lab_.draw(painter, last_card, model);
+  }
   status_.draw_bar(painter, bar, model);
   status_.draw_line(painter, line, model);
   if (model.timeline.empty()) {
@@ -56,8 +63,12 @@ void Screen::draw(Model& model, const Look& look) {
     painter.text(x, y + painter.px(8), model.source.hint, colours::text_dim, painter.look().body,
                  Align::centre);
   }
-  details_.draw({ImGui::GetForegroundDrawList(), look},
-                {0, middle.top, middle.right - painter.px(edge), middle.bottom}, model);
+  const Painter front{ImGui::GetForegroundDrawList(), look};
+  if (model.view.help) {
+    help_.draw(front, size);
+  } else {
+    details_.draw_tooltip(front, model);
+  }
   ImGui::End();
 }
 

@@ -3,6 +3,7 @@
 #include "viz/data/model.h"
 #include "viz/views/bubble_view.h"
 #include "viz/views/details_view.h"
+#include "viz/views/help_view.h"
 #include "viz/views/lab_view.h"
 #include "viz/views/loss_view.h"
 #include "viz/views/memory_view.h"
@@ -28,6 +29,7 @@ class Screen {
   MemoryView memory_;
   LabView lab_;
   DetailsView details_;
+  HelpView help_;
 };
 
 }  // namespace lockstep::viz

@@ -31,9 +31,10 @@ struct Model {
   Explanations explanations;
   Source source;
   ViewState view;
-  SelectedChain chain;  ///< of `selected`
-  Finding hovered;      ///< under the cursor in this frame
-  Finding selected;     ///< last clicked
+  SelectedChain chain;                        ///< of `selected`
+  Finding hovered;                            ///< under the cursor in this frame
+  float hovered_top = 0, hovered_bottom = 0;  ///< of its row on the screen
+  Finding selected;                           ///< last clicked
 };
 
 }  // namespace lockstep::viz

@@ -2,14 +2,29 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/trace/pipeline_analysis.h"
+#include "viz/data/range_statistics.h"
+#include "viz/data/span_search.h"
 
 namespace lockstep::viz {
 
-/// What the user turned on. Every control changes one of these, so that tests can read it.
+/// The state of the controls. Every control changes one of these, so that tests can read it.
 struct ViewState {
   bool critical_path = false;
+  bool help = false;                       ///< whether the list of keys is shown
+  bool searching = false;                  ///< whether the search box is open
+  std::string query{};                     ///< in the search box
+  SpanSearch search{};                     ///< the same, parsed: other spans are dimmed
+  std::int64_t found = 0;                  ///< number of spans that match
+  std::optional<RangeStatistics> range{};  ///< of the range selected by dragging
+  std::vector<Interval> marks{};           ///< a mark at one time has no length
+
+  /// Adds a mark, or removes it if there is one within `near` of it.
+  void mark(const Interval& time, Picoseconds near);
+  void set_query(std::string_view text, const Timeline& timeline);
 };
 
 /// The chain of the selected action, kept until another action is selected.

@@ -14,6 +14,10 @@ float ButtonRow::width_of(const Painter& painter, const std::string& words) {
   return painter.text_width(words, painter.look().small) + painter.px(2 * inside + gap);
 }
 
+float ButtonRow::gap_of(const Painter& painter) {
+  return painter.px(gap);
+}
+
 bool ButtonRow::button(const std::string& words, bool on, const std::string& tip) {
   const Look& look = painter_.look();
   const float middle = (rect_.top + rect_.bottom) / 2;

@@ -1,6 +1,9 @@
 #include "viz/views/details_view.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 
 namespace lockstep::viz {
 namespace {
@@ -8,16 +11,25 @@ namespace {
 constexpr float padding = 10;
 constexpr float line_gap = 4;
 constexpr float beside_cursor = 16;
+constexpr float row_gap = 6;  // between a row and its tooltip
+
+float lines_height(const Painter& painter, const std::vector<std::string>& lines) {
+  const Look& look = painter.look();
+  float height = 2 * painter.px(padding) - painter.px(line_gap);
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    height += (i == 0 ? look.bold : look.small)->FontSize + painter.px(line_gap);
+  return height;
+}
 
 /// Draws a box with lines of text within `limits`; the first line is the title.
 void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
                 const std::vector<std::string>& lines, ImU32 colour) {
   const Look& look = painter.look();
-  float width = 0, height = 2 * painter.px(padding) - painter.px(line_gap);
+  float width = 0;
+  const float height = lines_height(painter, lines);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     ImFont* font = i == 0 ? look.bold : look.small;
     width = std::max(width, painter.text_width(lines[i], font));
-    height += font->FontSize + painter.px(line_gap);
   }
   width += 2 * painter.px(padding);
   Rect box{at.x, at.y, at.x + width, at.y + height};
@@ -39,6 +51,54 @@ void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
   }
 }
 
+/// A table of what each rank did in a range: shares of its length, and bytes.
+void draw_range(const Painter& painter, const Rect& card, const RangeStatistics& range) {
+  const Look& look = painter.look();
+  const auto start = static_cast<double>(range.range.start);
+  const auto end = static_cast<double>(range.range.end);
+  const double grain = std::max((end - start) / 100, 1.0);
+  const Rect inside =
+      painter.card(card, "Range of " + duration_words(end - start),
+                   fmt::format("{} to {}", axis_words(start, grain), axis_words(end, grain)));
+  if (range.ranks.empty()) return;  // while it is being dragged
+  constexpr const char* heads[] = {"compute", "waiting", "idle", "messages", "hidden", "sent"};
+  const float first = painter.px(64);
+  const float column = (inside.width() - first) / static_cast<float>(std::size(heads));
+  const float line = look.small->FontSize + painter.px(line_gap);
+  const auto cell = [&](std::size_t i, float y, const std::string& words, ImU32 colour) {
+    painter.text(inside.left + first + column * static_cast<float>(i + 1), y, words, colour,
+                 look.small, Align::right);
+  };
+  float y = inside.top;
+  for (std::size_t i = 0; i < std::size(heads); ++i) cell(i, y, heads[i], colours::text_faint);
+  const auto row = [&](const std::string& name, const RankStatistics& rank, double ranks) {
+    y += line;
+    painter.text(inside.left, y, name, colours::text, look.small);
+    const auto share = [&](Picoseconds part, double of) {
+      return of > 0 ? fmt::format("{:.1f} %", 100 * static_cast<double>(part) / of) : "-";
+    };
+    const double length = static_cast<double>(range.length()) * ranks;
+    const Picoseconds parts[] = {rank.compute, rank.waiting, rank.idle, rank.communication};
+    for (std::size_t i = 0; i < 4; ++i) cell(i, y, share(parts[i], length), colours::text_dim);
+    cell(4, y, share(rank.hidden, static_cast<double>(rank.communication)), colours::text_dim);
+    cell(5, y, bytes_words(static_cast<double>(rank.sent)), colours::text_dim);
+  };
+  RankStatistics sum;
+  for (const RankStatistics& each : range.ranks) {
+    sum.compute = plus(sum.compute, each.compute);
+    sum.waiting = plus(sum.waiting, each.waiting);
+    sum.idle = plus(sum.idle, each.idle);
+    sum.communication = plus(sum.communication, each.communication);
+    sum.hidden = plus(sum.hidden, each.hidden);
+    sum.sent += each.sent;
+  }
+  row("all", sum, static_cast<double>(range.ranks.size()));
+  for (const RankStatistics& each : range.ranks) {
+    if (y + 2 * line > inside.bottom) break;
+    row(fmt::format("rank {}", each.rank), each, 1);
+  }
+}
+
 ImU32 mark_of(const Finding& finding) {
   if (finding.kind == Finding::Kind::idle) return colours::text_faint;
   if (finding.span.category == Category::wait) return colours::trouble;
@@ -47,18 +107,40 @@ ImU32 mark_of(const Finding& finding) {
 
 }  // namespace
 
-void DetailsView::draw(const Painter& painter, const Rect& area, const Model& model) const {
-  if (model.selected.kind != Finding::Kind::nothing) {
-    const auto lines = finding_words(model.timeline, model.selected);
-    draw_lines(painter, {area.right, area.bottom}, area, lines, mark_of(model.selected));
+bool DetailsView::has_selection(const Model& model) {
+  return model.view.range || model.selected.kind != Finding::Kind::nothing;
+}
+
+void DetailsView::draw_selection(const Painter& painter, const Rect& card,
+                                 const Model& model) const {
+  if (model.view.range) return draw_range(painter, card, *model.view.range);
+  const Look& look = painter.look();
+  const auto lines = finding_words(model.timeline, model.selected);
+  const Rect inside = painter.card(card, lines.front(), "Esc clears");
+  float y = inside.top;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    painter.text(inside.left, y, lines[i], colours::text_dim, look.small);
+    y += look.small->FontSize + painter.px(line_gap);
   }
-  if (model.hovered.kind != Finding::Kind::nothing) {
-    const ImVec2 mouse = ImGui::GetIO().MousePos;
-    const ImVec2 display = ImGui::GetIO().DisplaySize;
-    const float away = painter.px(beside_cursor);
-    draw_lines(painter, {mouse.x + away, mouse.y + away}, {0, 0, display.x, display.y},
-               finding_words(model.timeline, model.hovered), mark_of(model.hovered));
-  }
+  if (!model.chain.chain) return;
+  const DataChain& chain = *model.chain.chain;
+  const std::string words =
+      fmt::format("{} actions before it lead here from the data; {} after it depend on its result",
+                  chain.before.size(), chain.after.size());
+  painter.text(inside.left, y + painter.px(line_gap), words, colours::text_dim, look.small);
+}
+
+void DetailsView::draw_tooltip(const Painter& painter, const Model& model) const {
+  if (model.hovered.kind == Finding::Kind::nothing) return;
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  const ImVec2 display = ImGui::GetIO().DisplaySize;
+  const auto lines = finding_words(model.timeline, model.hovered);
+  const float away = painter.px(beside_cursor);
+  const float height = lines_height(painter, lines);
+  float y = model.hovered_bottom + painter.px(row_gap);
+  if (y + height > display.y) y = model.hovered_top - painter.px(row_gap) - height;
+  draw_lines(painter, {mouse.x + away, y}, {0, 0, display.x, display.y}, lines,
+             mark_of(model.hovered));
 }
 
 }  // namespace lockstep::viz

@@ -5,12 +5,14 @@
 
 namespace lockstep::viz {
 
-/// Shows a tooltip for the object under the cursor and, in a corner, a description of the last
-/// clicked object.
+/// Shows a tooltip for the object under the cursor and, on a card, the selected object or range.
 class DetailsView {
  public:
-  /// Puts the clicked object's description in the bottom right corner of `area`.
-  void draw(const Painter& painter, const Rect& area, const Model& model) const;
+  /// Returns whether there is a selection to describe.
+  static bool has_selection(const Model& model);
+  void draw_selection(const Painter& painter, const Rect& card, const Model& model) const;
+  /// Draws the tooltip above or below the row that it explains, never over it.
+  void draw_tooltip(const Painter& painter, const Model& model) const;
 };
 
 }  // namespace lockstep::viz

@@ -21,6 +21,11 @@ inline void set_button(int button, bool down) {
 inline void set_wheel(float notches) {
   ImGui::GetIO().MouseWheel = notches;
 }
+/// Lets Dear ImGui's own widgets find their keys; with a window, its backend does this.
+inline void map_keys() {
+  ImGui::GetIO().KeyMap[ImGuiKey_Escape] = GLFW_KEY_ESCAPE;
+  ImGui::GetIO().KeyMap[ImGuiKey_Enter] = GLFW_KEY_ENTER;
+}
 inline void set_key(int key, bool down) {
   ImGui::GetIO().KeysDown[key] = down;
 }
@@ -52,6 +57,7 @@ inline void set_button(int button, bool down) {
 inline void set_wheel(float notches) {
   ImGui::GetIO().AddMouseWheelEvent(0, notches);
 }
+inline void map_keys() {}
 inline void set_key(ImGuiKey key, bool down) {
   ImGui::GetIO().AddKeyEvent(key, down);
 }

@@ -82,11 +82,6 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
   } else {
     right = right_pill(right, "listening on " + source.name, colours::accent, false);
   }
-  const bool input_ended = source.piped && source.connected == 0;
-  if (source.live && !model.timeline.ended() && !model.timeline.empty() && !input_ended) {
-    right = right_pill(right, model.viewport.following() ? "following" : "L: follow",
-                       model.viewport.following() ? colours::accent : colours::text_faint, false);
-  }
   if (source.refused > 0) {
     right_pill(right, fmt::format("{} refused", source.refused), colours::trouble, false);
   }
@@ -143,7 +138,6 @@ void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model
   }
 
   float right = rect.right - painter.px(edge);
-  right -= painter.text(right, top, "?  all keys", colours::text_faint, look.small, Align::right);
   if (model.source.malformed > 0) {
     right -= painter.text(right - painter.px(2 * gap), top,
                           fmt::format("{} malformed lines skipped", model.source.malformed),

@@ -135,6 +135,38 @@ void TimelineView::draw_chain(const Painter& painter, const Frame& frame,
   for (const DataChain::Update& update : chain.updates) outline(update.rank, update.time);
 }
 
+void TimelineView::draw_marks(const Painter& painter, const Frame& frame,
+                              const Model& model) const {
+  const Look& look = painter.look();
+  const auto band = [&](const Interval& time, ImU32 colour, const std::string& words) {
+    const float left = frame.x(static_cast<double>(time.start));
+    const float right = frame.x(static_cast<double>(time.end));
+    if (right < frame.lanes.left || left > frame.lanes.right) return;
+    const Rect rect{std::max(left, frame.lanes.left), frame.lanes.top,
+                    std::min(right, frame.lanes.right), frame.lanes.bottom};
+    if (time.start < time.end) painter.fill(rect, faded(colour, 0.10f));
+    for (const float x : {left, right})
+      if (x >= frame.lanes.left && x <= frame.lanes.right)
+        painter.line(x, frame.lanes.top, x, frame.lanes.bottom, colour, painter.px(1.5f));
+    const float width = painter.text_width(words, look.small) + painter.px(8);
+    const float x = std::clamp((rect.left + rect.right - width) / 2, frame.lanes.left,
+                               frame.lanes.right - width);
+    const Rect label{x, frame.lanes.bottom - look.small->FontSize - painter.px(6), x + width,
+                     frame.lanes.bottom};
+    painter.fill(label, colour, painter.px(3));
+    painter.text(label.left + painter.px(4), label.top + painter.px(3), words, colours::text_on_box,
+                 look.small);
+  };
+  const auto words = [&](const Interval& time) {
+    return time.start < time.end
+               ? duration_words(static_cast<double>(time.end - time.start))
+               : axis_words(static_cast<double>(time.start), frame.window.width() / 1000);
+  };
+  for (const Interval& mark : model.view.marks) band(mark, colours::mark, words(mark));
+  if (model.view.range)
+    band(model.view.range->range, colours::accent, words(model.view.range->range));
+}
+
 void TimelineView::draw_hovered(const Painter& painter, const Frame& frame,
                                 const Model& model) const {
   const Finding& finding = model.hovered;

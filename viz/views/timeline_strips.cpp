@@ -9,8 +9,8 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr int no_rank = -1;          // a lane whose spans are not on any chain
 constexpr float unselected = 0.45f;  // share of the colour of actions that are not on the chain
+constexpr float not_found = 0.25f;   // the same, of spans that do not match the search
 constexpr float rounding = 3;
 constexpr float rounded_from = 10;          // pixels of width
 constexpr float letter_from = 90;           // pixels of width to draw "F3" instead of "3"
@@ -61,7 +61,7 @@ void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const 
     if (strip.kind == StripKind::compute) {
       draw_compute(painter, frame, model, strip, *lane, rect);
     } else {
-      draw_lane(painter, frame, model, *lane, strip.kind, rect);
+      draw_lane(painter, frame, model, strip, *lane, rect);
     }
   }
 }
@@ -137,15 +137,15 @@ void TimelineView::draw_causes(const Painter& painter, const Frame& frame, std::
 }
 
 void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const Model& model,
-                             const Lane& lane, StripKind kind, const Rect& rect) {
-  if (kind == StripKind::kernels) {
+                             const Strip& strip, const Lane& lane, const Rect& rect) {
+  if (strip.kind == StripKind::kernels) {
     const auto& rows = lane.rows(Band::kernel);
     const std::size_t shown = std::min(rows.size(), whole_number(rect.height() / least_row));
     for (std::size_t i = 0; i < shown; ++i) {
       Rect part = rect;
       part.top += rect.height() * static_cast<float>(i) / static_cast<float>(shown);
       part.bottom = part.top + rect.height() / static_cast<float>(shown);
-      draw_row(painter, frame, model, rows[i], part);
+      draw_row(painter, frame, model, strip.rank->rank, rows[i], part);
     }
     return;
   }
@@ -155,15 +155,15 @@ void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const M
   for (std::size_t i = 0; i < shown; ++i) {
     Rect part = rect;
     if (i > 0) part.top = rect.bottom - rect.height() * inset_share / static_cast<float>(i);
-    draw_row(painter, frame, model, rows[i], part);
+    draw_row(painter, frame, model, strip.rank->rank, rows[i], part);
   }
   draw_open(painter, frame, model, lane, rect);
 }
 
 void TimelineView::draw_row(const Painter& painter, const Frame& frame, const Model& model,
-                            const SpanRow& row, const Rect& rect) {
+                            int rank, const SpanRow& row, const Rect& rect) {
   fold_row(frame, row, boxes_);
-  draw_boxes(painter, frame, model, no_rank, boxes_, rect, Draw::all);
+  draw_boxes(painter, frame, model, rank, boxes_, rect, Draw::all);
   for (const Box& box : boxes_) {
     draw_label(painter, model, box,
                {frame.lanes.left + static_cast<float>(box.left), rect.top,
@@ -214,9 +214,11 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, int rank
   const bool odd = span.microbatch >= 0 && span.microbatch % 2 == 1;
   ImU32 fill = odd ? mixed(colour, IM_COL32_WHITE, 0.14f) : colour;
   // While a chain is shown, the other actions of its step step back.
-  if (rank != no_rank && model.chain.chain && span.step == model.chain.step &&
-      !model.chain.has(rank, span))
+  if (span.category != Category::communication && model.chain.chain &&
+      span.step == model.chain.step && !model.chain.has(rank, span))
     fill = mixed(colours::lane, fill, unselected);
+  if (!model.view.search.empty() && !model.view.search.matches(model.timeline, rank, span))
+    fill = mixed(colours::lane, fill, not_found);
   const float corner = rect.width() >= painter.px(rounded_from) ? painter.px(rounding) : 0;
   painter.fill(rect, fill, std::min(corner, rect.height() / 4));
   // A darker edge separates adjacent boxes without looking like a gap.

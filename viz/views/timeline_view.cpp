@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "viz/views/imgui_shim.h"
 
@@ -11,11 +12,7 @@ namespace {
 constexpr float overview_height = 34;
 constexpr float axis_height = 24;
 constexpr float steps_height = 18;
-constexpr double wheel_zoom = 0.85;   // factor per notch
-constexpr double key_zoom = 0.2;      // factor per second
-constexpr double key_pan = 0.9;       // windows per second
-constexpr double hover_pixels = 1.5;  // how close the cursor must be
-constexpr float drag_threshold = 3;
+constexpr double hover_pixels = 1.5;   // how close the cursor must be
 constexpr float least_explained = 60;  // pixels of width of a step whose idle time is explained
 constexpr std::size_t most_explained = 64;
 constexpr std::size_t most_boxes = 200'000;  // a frame takes about 0.1 s
@@ -49,6 +46,7 @@ Rect TimelineView::place(const Frame& frame, const Strip& strip) const {
 void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) {
   Frame frame = arrange(painter, rect, model);
   layout_.update(model.timeline, frame.lanes.height(), painter.look().scale);
+  if (reveal_ >= 0) scroll_to(std::exchange(reveal_, -1), frame.lanes.height());
   scroll_ = std::clamp(scroll_, 0.0f, std::max(0.0f, layout_.height() - frame.lanes.height()));
   take_input(painter, rect, frame, model);
   explain_steps(painter, frame, model);
@@ -79,74 +77,10 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) 
   draw_messages(painter, frame, model);
   if (model.view.critical_path) draw_critical_path(painter, frame);
   draw_chain(painter, frame, model);
+  draw_marks(painter, frame, model);
   draw_hovered(painter, frame, model);
   painter.list()->PopClipRect();
   painter.list()->PopClipRect();
-}
-
-void TimelineView::take_input(const Painter& painter, const Rect& rect, const Frame& frame,
-                              Model& model) {
-  const ImGuiIO& io = ImGui::GetIO();
-  Viewport& viewport = model.viewport;
-  ImGui::SetCursorScreenPos(rect.min());
-  ImGui::InvisibleButton("timeline", {rect.width(), rect.height()});
-  const bool hovered = ImGui::IsItemHovered();
-  const bool active = ImGui::IsItemActive();
-
-  // The overview acts as a scroll bar: clicking or dragging moves the window there.
-  if (ImGui::IsItemClicked() && frame.overview.contains(io.MousePos)) dragging_overview_ = true;
-  if (ImGui::IsItemActivated()) dragged_ = false;
-  if (!active) dragging_overview_ = false;
-  if (dragging_overview_) {
-    const auto start = static_cast<double>(model.timeline.start());
-    const auto whole = static_cast<double>(model.timeline.end()) - start;
-    const double share =
-        static_cast<double>((io.MousePos.x - frame.overview.left) / frame.overview.width());
-    const double middle = start + std::clamp(share, 0.0, 1.0) * whole;
-    const double half = viewport.window().width() / 2;
-    viewport.go_to({middle - half, middle + half});
-  } else if (active && ImGui::IsMouseDragging(0, painter.px(drag_threshold))) {
-    dragged_ = true;
-    viewport.pan(static_cast<double>(-io.MouseDelta.x / frame.lanes.width()));
-    scroll_ -= io.MouseDelta.y;
-  } else if (ImGui::IsItemDeactivated() && !dragged_) {
-    if (frame.names.contains(io.MousePos)) {
-      const RankGroup* group = layout_.group_at(io.MousePos.y - frame.lanes.top + scroll_);
-      if (group) layout_.toggle(group->rank->rank);
-    } else {
-      const bool worth =
-          model.hovered.kind == Finding::Kind::span ||
-          (model.hovered.kind == Finding::Kind::idle && model.hovered.lane->is_compute());
-      select(worth ? model.hovered : Finding{}, model);
-    }
-  }
-  if (hovered && io.MouseWheel != 0) {
-    if (io.KeyShift || frame.names.contains(io.MousePos)) {
-      scroll_ -= io.MouseWheel * painter.px(40);
-    } else {
-      viewport.zoom(std::pow(wheel_zoom, static_cast<double>(io.MouseWheel)),
-                    frame.time(io.MousePos.x));
-    }
-  }
-  if (hovered && io.MouseWheelH != 0) viewport.pan(0.1 * static_cast<double>(io.MouseWheelH));
-
-  if (io.WantTextInput) return;
-  const bool inside = hovered && io.MousePos.x > frame.lanes.left;
-  const double at =
-      inside ? frame.time(io.MousePos.x) : (frame.window.begin + frame.window.end) / 2;
-  const auto seconds = static_cast<double>(io.DeltaTime);
-  keys_held_ = key_down(keys::w) || key_down(keys::s) || key_down(keys::a) || key_down(keys::d);
-  if (key_down(keys::w)) viewport.zoom(std::pow(key_zoom, seconds), at);
-  if (key_down(keys::s)) viewport.zoom(std::pow(key_zoom, -seconds), at);
-  if (key_down(keys::a)) viewport.pan(-key_pan * seconds);
-  if (key_down(keys::d)) viewport.pan(key_pan * seconds);
-  if (key_pressed(keys::f, false)) viewport.fit(model.timeline);
-  if (key_pressed(keys::l, false)) viewport.follow(!viewport.following());
-  if (key_pressed(keys::c, false)) layout_.toggle_all();
-  if (key_pressed(keys::left)) viewport.go_by_steps(model.timeline, -1);
-  if (key_pressed(keys::right)) viewport.go_by_steps(model.timeline, 1);
-  if (key_pressed(keys::p, false)) model.view.critical_path = !model.view.critical_path;
-  if (key_pressed(keys::escape, false)) select({}, model);
 }
 
 void TimelineView::select(const Finding& finding, Model& model) const {
@@ -160,6 +94,14 @@ void TimelineView::select(const Finding& finding, Model& model) const {
   if (!step || !is_small(model.timeline, *step)) return;
   model.chain = {finding.rank->rank, span.step, span.start,
                  data_chain(model.timeline, span.step, finding.rank->rank, span.start)};
+}
+
+void TimelineView::scroll_to(int rank, float available) {
+  for (const RankGroup& group : layout_.groups()) {
+    if (group.rank->rank != rank) continue;
+    scroll_ = std::min(scroll_, group.top);
+    scroll_ = std::max(scroll_, group.top + group.height - available);
+  }
 }
 
 void TimelineView::explain_steps(const Painter& painter, const Frame& frame, Model& model) {
@@ -181,6 +123,9 @@ void TimelineView::hover(const Frame& frame, Model& model) const {
   if (!ImGui::IsItemHovered() || !frame.lanes.contains(mouse)) return;
   const Strip* strip = layout_.strip_at(mouse.y - frame.lanes.top + scroll_);
   if (!strip) return;
+  const Rect row = place(frame, *strip);
+  model.hovered_top = row.top;
+  model.hovered_bottom = row.bottom;
   const Band band = strip->kind == StripKind::kernels ? Band::kernel : Band::action;
   for (const Lane* lane : strip->lanes) {
     const Finding finding = find_at(*strip->rank, *lane, band, frame.time(mouse.x),

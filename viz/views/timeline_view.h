@@ -13,7 +13,7 @@ namespace lockstep::viz {
 
 /// The main view: an overview of the whole run, a time axis, the steps, and one strip per lane,
 /// with boxes for spans, hatching for idle time and arrows for messages. Handles mouse and keyboard
-/// input: zooming, panning, hovering, selecting and collapsing.
+/// input, which help_view.cpp lists.
 class TimelineView {
  public:
   /// Width of the lane names on the left, and the margin on the right.
@@ -25,6 +25,9 @@ class TimelineView {
 
   /// Returns whether a navigation key is down, which requires frames even without new events.
   bool keys_held() const { return keys_held_; }
+
+  /// Goes to the next (1) or previous (-1) span that the search finds.
+  void go_to_match(int by, Model& model);
 
  private:
   /// Which boxes of a row to draw.
@@ -45,6 +48,19 @@ class TimelineView {
 
   Frame arrange(const Painter& painter, const Rect& rect, const Model& model) const;
   void take_input(const Painter& painter, const Rect& rect, const Frame& frame, Model& model);
+  void take_drag(const Painter& painter, const Frame& frame, Model& model);
+  void take_wheel(const Painter& painter, const Frame& frame, Model& model);
+  void take_zoom_keys(const Frame& frame, bool inside, Model& model);
+  void take_keys(const Painter& painter, const Frame& frame, bool inside, Model& model);
+  void click(const Frame& frame, Model& model);
+  /// Shows the selected range or span with a margin, or else the whole run.
+  void focus(Model& model) const;
+  /// Selects a span and brings it into the window.
+  void go_to(const Finding& finding, Model& model);
+  /// Goes to the previous (-1) or next (1) span of the selected lane, or to a span of the previous
+  /// or next strip.
+  void go_along(const Frame& frame, int by, Model& model);
+  void go_across(const Frame& frame, int by, Model& model);
   void hover(const Frame& frame, Model& model) const;
   /// Collects the explanations of the steps that are wide enough to show them.
   void explain_steps(const Painter& painter, const Frame& frame, Model& model);
@@ -55,8 +71,8 @@ class TimelineView {
   void draw_names(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_strip(const Painter& painter, const Frame& frame, const Model& model,
                   const Strip& strip);
-  void draw_row(const Painter& painter, const Frame& frame, const Model& model, const SpanRow& row,
-                const Rect& rect);
+  void draw_row(const Painter& painter, const Frame& frame, const Model& model, int rank,
+                const SpanRow& row, const Rect& rect);
   void fold_row(const Frame& frame, const SpanRow& row, std::vector<Box>& boxes);
   void draw_boxes(const Painter& painter, const Frame& frame, const Model& model, int rank,
                   const std::vector<Box>& boxes, const Rect& rect, Draw which) const;
@@ -71,8 +87,8 @@ class TimelineView {
                     const Strip& strip, const Lane& lane, const Rect& rect);
   void draw_causes(const Painter& painter, const Frame& frame, std::size_t rank,
                    const Rect& rect) const;
-  void draw_lane(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
-                 StripKind kind, const Rect& rect);
+  void draw_lane(const Painter& painter, const Frame& frame, const Model& model, const Strip& strip,
+                 const Lane& lane, const Rect& rect);
   void draw_open(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
                  const Rect& rect) const;
   void draw_messages(const Painter& painter, const Frame& frame, const Model& model) const;
@@ -81,7 +97,10 @@ class TimelineView {
   /// Returns the screen rectangle of an interval on a rank's compute strip, or nothing if the rank
   /// has no strip or the interval is outside the window.
   std::optional<Rect> place(const Frame& frame, int rank, const Interval& time) const;
+  /// Scrolls just enough to show a rank.
+  void scroll_to(int rank, float available);
   void select(const Finding& finding, Model& model) const;
+  void draw_marks(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_hovered(const Painter& painter, const Frame& frame, const Model& model) const;
 
   /// Returns a strip's rectangle on the screen.
@@ -90,7 +109,11 @@ class TimelineView {
   StripLayout layout_;
   float scroll_ = 0;  ///< vertical, if the lanes do not all fit
   bool keys_held_ = false;
-  bool dragging_overview_ = false;
+  /// What dragging does, from where it began.
+  enum class Drag { none, overview, pan, range };
+  Drag drag_ = Drag::none;
+  double drag_from_ = 0;  ///< time
+  int reveal_ = -1;       ///< the rank to scroll to in the next frame; -1: none
   bool dragged_ = false;  ///< whether the mouse moved while the button was down
   /// The number of boxes that this frame may still draw. The limit matters only for a window full
   /// of overlapping spans.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "viz/data/model.h"
-#include "viz/views/draw.h"
+#include "viz/views/button.h"
 
 namespace lockstep::viz {
 
@@ -10,7 +10,13 @@ class ToolbarView {
  public:
   static constexpr float height = 34;
 
-  void draw(const Painter& painter, const Rect& rect, Model& model) const;
+  /// Returns 1 or -1 if the user asked for the next or previous span that the search finds.
+  int draw(const Painter& painter, const Rect& rect, Model& model);
+
+ private:
+  int draw_search(ButtonRow& row, Model& model);
+
+  bool was_searching_ = false;
 };
 
 }  // namespace lockstep::viz

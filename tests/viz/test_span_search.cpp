@@ -1,0 +1,89 @@
+#include <doctest/doctest.h>
+
+#include "core/trace/reader.h"
+#include "tests/viz/sample_run.h"
+#include "viz/data/span_search.h"
+#include "viz/data/view_state.h"
+
+using namespace lockstep;
+using namespace lockstep::viz;
+
+namespace {
+
+struct Sample {
+  Timeline timeline;
+  Sample() {
+    for (const std::string& text : sample_traces(sample_1f1b(4, 8, 2))) {
+      TraceReader reader{timeline};
+      reader.feed(text);
+      reader.finish();
+    }
+    timeline.settle();
+  }
+  std::int64_t count(std::string_view query) const { return SpanSearch{query}.count(timeline); }
+};
+
+}  // namespace
+
+TEST_CASE("a search finds spans by label, number, name and category") {
+  const Sample sample;
+  CHECK(sample.count("F3") == 4 * 2);  // on 4 ranks, in 2 steps
+  CHECK(sample.count("f3") == 4 * 2);
+  CHECK(sample.count("F3 step:1") == 4);
+  CHECK(sample.count("F3 step:1 rank:2") == 1);
+  CHECK(sample.count("B0 stage:3") == 2);
+  CHECK(sample.count("AdamW") == 4 * 2);
+  CHECK(sample.count("optim") == 4 * 2);
+  CHECK(sample.count("send") == 2 * 2 * 3 * 8);
+  CHECK(sample.count("send peer:0") == 2 * 8);
+  CHECK(sample.count("nothing like it") == 0);
+  CHECK(sample.count("rank:x") == 0);
+  CHECK(SpanSearch{"   "}.empty());
+}
+
+TEST_CASE("next and previous match, in order of time") {
+  const Sample sample;
+  const SpanSearch search{"F0 rank:1"};
+  const auto first = search.next(sample.timeline, -1, 1);
+  REQUIRE(first);
+  CHECK(first->rank->rank == 1);
+  CHECK(first->span.step == 0);
+  const auto second = search.next(sample.timeline, first->span.start, 1);
+  REQUIRE(second);
+  CHECK(second->span.step == 1);
+  CHECK_FALSE(search.next(sample.timeline, second->span.start, 1));
+  const auto back = search.next(sample.timeline, second->span.start, -1);
+  REQUIRE(back);
+  CHECK(back->span.start == first->span.start);
+}
+
+TEST_CASE("the neighbours of a span on its lane, without waits, and the nearest span") {
+  Timeline timeline;
+  const auto add = [&](Picoseconds start, Picoseconds end, Category category) {
+    TimelineSpan span{.start = start, .end = end};
+    span.category = category;
+    timeline.add(0, 0, span);
+  };
+  add(0, 10, Category::forward);
+  add(10, 20, Category::wait);
+  add(20, 30, Category::backward);
+  timeline.settle();
+  const Lane& lane = *timeline.find_rank(0)->compute();
+  CHECK(neighbour(lane, Band::action, 10, 1)->start == 20);
+  CHECK(neighbour(lane, Band::action, 20, -1)->start == 0);
+  CHECK_FALSE(neighbour(lane, Band::action, 30, 1));
+  CHECK_FALSE(neighbour(lane, Band::action, 0, -1));
+  CHECK(nearest(lane, Band::action, 1000)->start == 20);
+  CHECK(nearest(lane, Band::action, -5)->start == 0);
+  CHECK_FALSE(nearest(lane, Band::kernel, 0));
+}
+
+TEST_CASE("a second mark at the same place removes the first") {
+  ViewState view;
+  view.mark({100, 100}, 5);
+  view.mark({300, 400}, 5);
+  CHECK(view.marks.size() == 2);
+  view.mark({103, 103}, 5);
+  REQUIRE(view.marks.size() == 1);
+  CHECK(view.marks[0] == Interval{300, 400});
+}

@@ -1,0 +1,154 @@
+#include "viz/data/span_search.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <utility>
+
+#include "viz/data/folding.h"
+
+namespace lockstep::viz {
+namespace {
+
+char lower(char character) {
+  return static_cast<char>(std::tolower(static_cast<unsigned char>(character)));
+}
+
+/// Returns whether `text` contains `part`, which is in lower case.
+bool contains(std::string_view text, std::string_view part) {
+  return std::ranges::search(text, part, [](char a, char b) { return lower(a) == b; }).begin() !=
+         text.end();
+}
+
+std::optional<int> number_in(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return {};
+  return number;
+}
+
+}  // namespace
+
+SpanSearch::SpanSearch(std::string_view query) {
+  static constexpr std::array<std::pair<std::string_view, Kind>, 6> fields{
+      {{"rank:", Kind::rank},
+       {"step:", Kind::step},
+       {"stage:", Kind::stage},
+       {"microbatch:", Kind::microbatch},
+       {"layer:", Kind::layer},
+       {"peer:", Kind::peer}}};
+  for (std::size_t at = 0; at < query.size();) {
+    const std::size_t begin = query.find_first_not_of(' ', at);
+    if (begin == std::string_view::npos) break;
+    const std::size_t end = std::min(query.find(' ', begin), query.size());
+    at = end;
+    Word word;
+    std::ranges::transform(query.substr(begin, end - begin), std::back_inserter(word.text), lower);
+    if (std::string_view{"fbiw"}.find(word.text[0]) != std::string_view::npos) {
+      if (const auto number = number_in(std::string_view{word.text}.substr(1)))
+        word = {Kind::label, word.text.substr(0, 1), *number};
+    }
+    for (const auto& [name, kind] : fields) {
+      if (!word.text.starts_with(name)) continue;
+      if (const auto number = number_in(std::string_view{word.text}.substr(name.size())))
+        word = {kind, {}, *number};
+    }
+    words_.push_back(std::move(word));
+  }
+}
+
+bool SpanSearch::matches(const Timeline& timeline, int rank, const TimelineSpan& span) const {
+  return std::ranges::all_of(words_, [&](const Word& word) {
+    switch (word.kind) {
+      case Kind::label:
+        return span.microbatch == word.number && lower(letter_of(span.category)) == word.text[0];
+      case Kind::rank:
+        return rank == word.number;
+      case Kind::step:
+        return span.step == word.number;
+      case Kind::stage:
+        return span.stage == word.number;
+      case Kind::microbatch:
+        return span.microbatch == word.number;
+      case Kind::layer:
+        return span.layer == word.number;
+      case Kind::peer:
+        return span.peer == word.number;
+      case Kind::text:
+        break;
+    }
+    return contains(timeline.name(span.name), word.text) ||
+           contains(name_of(span.category), word.text) ||
+           contains(timeline.name(span.group), word.text);
+  });
+}
+
+std::int64_t SpanSearch::count(const Timeline& timeline) const {
+  std::int64_t count = 0;
+  for (const auto& rank : timeline.ranks())
+    for (const auto& lane : rank->lanes)
+      for (const Band band : {Band::action, Band::kernel})
+        for (const SpanRow& row : lane->rows(band))
+          count += std::ranges::count_if(
+              row, [&](const TimelineSpan& span) { return matches(timeline, rank->rank, span); });
+  return count;
+}
+
+std::optional<Finding> SpanSearch::next(const Timeline& timeline, Picoseconds time, int by) const {
+  std::optional<Finding> best;
+  const auto offer = [&](const RankTimeline& rank, const Lane& lane, const TimelineSpan& span) {
+    if (!matches(timeline, rank.rank, span)) return false;
+    if (!best || (by > 0 ? span.start < best->span.start : span.start > best->span.start))
+      best = Finding{.kind = Finding::Kind::span, .rank = &rank, .lane = &lane, .span = span};
+    return true;
+  };
+  for (const auto& rank : timeline.ranks()) {
+    for (const auto& lane : rank->lanes) {
+      for (const Band band : {Band::action, Band::kernel}) {
+        for (const SpanRow& row : lane->rows(band)) {
+          // Starts are ascending within a row.
+          const auto from =
+              std::partition_point(row.begin(), row.end(), [&](const TimelineSpan& span) {
+                return by > 0 ? span.start <= time : span.start < time;
+              });
+          if (by > 0) {
+            for (auto at = from; at != row.end() && !offer(*rank, *lane, *at);) ++at;
+          } else {
+            for (auto at = from; at != row.begin() && !offer(*rank, *lane, *std::prev(at));) --at;
+          }
+        }
+      }
+    }
+  }
+  return best;
+}
+
+std::optional<TimelineSpan> neighbour(const Lane& lane, Band band, Picoseconds time, int by) {
+  const auto& rows = lane.rows(band);
+  if (rows.empty()) return {};
+  const SpanRow& row = rows.front();
+  if (by > 0) {
+    auto at = std::partition_point(row.begin(), row.end(),
+                                   [&](const TimelineSpan& span) { return span.start < time; });
+    while (at != row.end() && at->category == Category::wait) ++at;
+    return at != row.end() ? std::optional{*at} : std::nullopt;
+  }
+  auto at = std::partition_point(row.begin(), row.end(),
+                                 [&](const TimelineSpan& span) { return span.end <= time; });
+  while (at != row.begin() && std::prev(at)->category == Category::wait) --at;
+  return at != row.begin() ? std::optional{*std::prev(at)} : std::nullopt;
+}
+
+std::optional<TimelineSpan> nearest(const Lane& lane, Band band, Picoseconds time) {
+  const auto& rows = lane.rows(band);
+  if (rows.empty() || rows.front().empty()) return {};
+  const SpanRow& row = rows.front();
+  const auto after = first_ending_after(row, static_cast<double>(time));
+  if (after == row.end()) return row.back();
+  if (after == row.begin() || after->start <= time) return *after;
+  const auto before = std::prev(after);
+  return time - before->end < after->start - time ? *before : *after;
+}
+
+}  // namespace lockstep::viz

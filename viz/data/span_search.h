@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "viz/data/words.h"
+
+namespace lockstep::viz {
+
+/// A search for spans, as typed by the user. All words must match:
+///   - "F3", "B0", "W12": the pipeline action of that kind and microbatch;
+///   - "rank:1", "step:2", "stage:0", "microbatch:5", "layer:4", "peer:3": that number;
+///   - any other word: a part of the span's name, its category or its process group's name,
+///     in upper or lower case.
+class SpanSearch {
+ public:
+  SpanSearch() = default;
+  explicit SpanSearch(std::string_view query);
+
+  bool empty() const { return words_.empty(); }
+  bool matches(const Timeline& timeline, int rank, const TimelineSpan& span) const;
+  /// Returns the number of spans that match, in the action and kernel bands of all lanes.
+  std::int64_t count(const Timeline& timeline) const;
+  /// Returns the first matching span that starts after `time` (`by` = 1), or the last one that
+  /// starts before it (`by` = -1); of several, on the lowest rank.
+  std::optional<Finding> next(const Timeline& timeline, Picoseconds time, int by) const;
+
+ private:
+  enum class Kind : std::uint8_t { text, label, rank, step, stage, microbatch, layer, peer };
+  struct Word {
+    Kind kind = Kind::text;
+    std::string text{};  ///< lower case; for a label, its letter
+    int number = 0;
+  };
+  std::vector<Word> words_;
+};
+
+/// Returns the span before (`by` = -1) or after (1) `time` on a lane: of the outermost row of its
+/// band, the last span that ends at or before `time`, or the first that starts at or after it.
+/// Waits are skipped.
+std::optional<TimelineSpan> neighbour(const Lane& lane, Band band, Picoseconds time, int by);
+/// Returns the span of a lane that is closest to `time`, or nothing if the lane has none.
+std::optional<TimelineSpan> nearest(const Lane& lane, Band band, Picoseconds time);
+
+}  // namespace lockstep::viz

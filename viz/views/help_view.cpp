@@ -1,0 +1,77 @@
+#include "viz/views/help_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace lockstep::viz {
+namespace {
+
+struct Control {
+  const char* keys;
+  const char* effect;
+};
+constexpr Control controls[] = {
+    {"Wheel", "scroll"},
+    {"Ctrl+wheel, W S", "zoom at the cursor"},
+    {"Shift+wheel, A D", "pan"},
+    {"Drag", "select a range of time and see its statistics"},
+    {"Shift+drag, middle drag", "pan"},
+    {"Click", "select a span; a rank's name collapses its lanes"},
+    {"← →", "previous and next span of the lane"},
+    {"↑ ↓", "span of the lane above and below"},
+    {"Page up, Page down", "previous and next step"},
+    {"F", "focus on the selection, or show the whole run"},
+    {"Home", "show the whole run"},
+    {"L", "follow a live run"},
+    {"P", "critical path"},
+    {"M", "mark the selection or the time at the cursor; again: remove the mark"},
+    {"/", "search: F3, rank:1, step:2, stage:0, microbatch:5, or a part of a name"},
+    {"N, Shift+N", "next and previous span that the search finds"},
+    {"C", "collapse the lanes of all ranks"},
+    {"Esc", "clear the selection, the range and the search"},
+    {"?", "this list"},
+    {"Q", "quit"},
+};
+constexpr float padding = 20;
+constexpr float line_gap = 6;
+constexpr float column_gap = 24;
+
+}  // namespace
+
+void HelpView::draw(const Painter& painter, ImVec2 size) const {
+  const Look& look = painter.look();
+  const float line = look.small->FontSize + painter.px(line_gap);
+  float keys = 0, effects = 0;
+  for (const Control& each : controls) {
+    keys = std::max(keys, painter.text_width(each.keys, look.small));
+    effects = std::max(effects, painter.text_width(each.effect, look.small));
+  }
+  const float width = keys + effects + painter.px(column_gap + 2 * padding);
+  const float height =
+      line * static_cast<float>(std::size(controls) + 2) + painter.px(2 * padding - line_gap);
+  const Rect card{(size.x - width) / 2, (size.y - height) / 2, (size.x + width) / 2,
+                  (size.y + height) / 2};
+  painter.fill({0, 0, size.x, size.y}, faded(colours::background, 0.6f));
+  painter.fill(card, colours::tip, painter.px(6));
+  painter.frame(card, colours::text_faint, painter.px(6));
+  const float left = card.left + painter.px(padding);
+  float y = card.top + painter.px(padding);
+  painter.text(left, y, "Keys and mouse", colours::text, look.bold);
+  y += 2 * line;
+  for (const Control& each : controls) {
+    painter.text(left, y, each.keys, colours::text, look.small);
+    painter.text(left + keys + painter.px(column_gap), y, each.effect, colours::text_dim,
+                 look.small);
+    y += line;
+  }
+}
+
+std::string help_text() {
+  std::string text = "Keys and mouse:\n";
+  for (const Control& each : controls) text += fmt::format("  {:<25} {}\n", each.keys, each.effect);
+  return text;
+}
+
+}  // namespace lockstep::viz
