@@ -6,6 +6,13 @@
 using namespace lockstep;
 using namespace lockstep::viz;
 
+namespace {
+
+/// Below the bar, the toolbar, the overview, the axis and the steps.
+constexpr float lanes_top = 50 + 34 + 8 + 34 + 2 + 24 + 18 + 2;
+
+}  // namespace
+
 TEST_CASE("P and its button show the critical path") {
   Interactive viewer{sample_1f1b(4, 8, 3)};
   CHECK_FALSE(viewer.model.view.critical_path);
@@ -160,4 +167,78 @@ TEST_CASE("a tooltip knows the row that it must not cover") {
   const float y = viewer.y_of(3, (forward.start + forward.end) / 2);
   CHECK(viewer.model.hovered_top <= y);
   CHECK(viewer.model.hovered_bottom >= y);
+}
+
+TEST_CASE("a rank's lanes are collapsed, pinned and hidden by its name") {
+  Interactive viewer{sample_1f1b(4, 8, 3)};
+  const StripLayout& lanes = viewer.screen.lanes();
+  const auto y_of = [&](int rank) {
+    const RankGroup& group = *lanes.find(rank);
+    return lanes_top + group.top + lanes.strips()[group.first].height / 2;
+  };
+  const std::size_t all = lanes.strips().size();
+  viewer.click(60, y_of(1));
+  CHECK(lanes.find(1)->collapsed);
+  CHECK(lanes.strips().size() < all);
+  viewer.click(60, y_of(1));
+  CHECK_FALSE(lanes.find(1)->collapsed);
+
+  viewer.click(156, y_of(1));  // "hide", at the right end
+  CHECK(lanes.hidden() == std::set<int>{1});
+  CHECK(lanes.find(1) == nullptr);
+  CHECK(lanes.groups().size() == 3);
+  viewer.click(120, 50 + 34 + 8 + 34 + 2 + 24 + 9);  // "1 hidden: show"
+  CHECK(lanes.hidden().empty());
+  CHECK(lanes.groups().size() == 4);
+
+  viewer.move(400, y_of(3));
+  viewer.press(keys::t);
+  CHECK(lanes.is_pinned(3));
+  CHECK(lanes.groups().front().rank->rank == 3);
+  viewer.press(keys::h);  // rank 3 is no longer under the cursor
+  CHECK(lanes.hidden().size() == 1);
+  CHECK(lanes.is_pinned(3));
+  viewer.press(keys::c);
+  CHECK(lanes.find(3)->collapsed);
+}
+
+TEST_CASE("pinned ranks stay while the others scroll") {
+  Interactive viewer{sample_1f1b(12, 16, 3)};
+  viewer.press(keys::c);  // expand all, so that they do not fit
+  const StripLayout& lanes = viewer.screen.lanes();
+  const TimelineSpan last = viewer.action(11, 1, Category::backward, 3);
+  const auto rank_at = [&](float y) {
+    viewer.move(viewer.x_of((last.start + last.end) / 2), y);
+    return viewer.model.hovered.rank ? viewer.model.hovered.rank->rank : -1;
+  };
+  const float top = lanes_top + 12;
+  CHECK(rank_at(top) == 0);
+  viewer.wheel(-3);
+  CHECK(rank_at(top) != 0);
+  viewer.wheel(50);
+  CHECK(rank_at(top) == 0);
+  viewer.press(keys::t);  // pins rank 0
+  CHECK(lanes.pinned_height() > 0);
+  viewer.wheel(-3);
+  CHECK(rank_at(top) == 0);
+  viewer.wheel(-1000);
+  CHECK(rank_at(top) == 0);
+}
+
+TEST_CASE("what follows the lanes is drawn on the whole screen") {
+  // A clip rectangle of the lanes that is not taken back would hide the cards and the legend.
+  const Interactive viewer{sample_1f1b(4, 8, 3)};
+  const ImDrawData& data = *ImGui::GetDrawData();
+  int below = 0;
+  for (int i = 0; i < data.CmdListsCount; ++i) {
+    const ImDrawList& list = *data.CmdLists[i];
+    for (const ImDrawCmd& command : list.CmdBuffer) {
+      if (command.ClipRect.w < 900) continue;
+      for (unsigned at = 0; at < command.ElemCount; ++at) {
+        const ImDrawIdx index = list.IdxBuffer[static_cast<int>(command.IdxOffset + at)];
+        below += list.VtxBuffer[static_cast<int>(command.VtxOffset + index)].pos.y > 870;
+      }
+    }
+  }
+  CHECK(below > 100);
 }

@@ -26,6 +26,7 @@ constexpr double parse_seconds = 0.008;  // per frame
 constexpr double backlog_share = 3, most_backlog_seconds = 0.2;
 constexpr double live_wait = 0.016;  // seconds between polls if no event wakes the loop
 constexpr double idle_wait = 0.1;
+constexpr double growing_wait = 0.1;  // between frames in which only open spans grow
 constexpr std::chrono::milliseconds analysis_budget{50};        // per frame
 constexpr std::chrono::milliseconds picture_budget{3'600'000};  // for screenshots: no limit
 constexpr int settle_frames = 3;
@@ -195,6 +196,8 @@ int App::run() {
     const auto begin = Clock::now();
     const double work_begin = thread_seconds();
     if (options_.live()) receive();
+    if (screen_.growing() && seconds_between(last, begin) > growing_wait)
+      frames_due_ = std::max(frames_due_, 1);
     const bool due = picture_is_due();
     if (frames_due_ == 0 && !model_.viewport.moving() && !due) continue;
     const auto now = Clock::now();

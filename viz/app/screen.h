@@ -19,6 +19,9 @@ class Screen {
   void draw(Model& model, const Look& look);
   /// Returns whether keys that move the window are held down.
   bool keys_held() const { return timeline_.keys_held(); }
+  /// Returns whether the picture changes without new events.
+  bool growing() const { return timeline_.growing(); }
+  const StripLayout& lanes() const { return timeline_.lanes(); }
 
  private:
   StatusView status_;

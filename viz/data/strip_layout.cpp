@@ -30,9 +30,13 @@ float StripLayout::collect(const Timeline& timeline, const std::function<bool(in
   // Heights are in units of a compute strip; sum the requested heights first.
   float units = 0, fixed = 0;
   constexpr float communication_units = most_communication / most_compute;
-  for (std::size_t index = 0; index < timeline.ranks().size(); ++index) {
+  group_of_.clear();
+  const auto add_rank = [&](std::size_t index) {
     const auto& rank = timeline.ranks()[index];
-    RankGroup group{rank.get(), 0, 0, strips_.size(), 0, is_collapsed(rank->rank)};
+    RankGroup group{.rank = rank.get(),
+                    .first = strips_.size(),
+                    .collapsed = is_collapsed(rank->rank),
+                    .pinned = pinned_.contains(rank->rank)};
     std::unordered_map<std::string_view, std::size_t> by_name;  // communication strips
     const auto add = [&](const Lane& lane, StripKind kind, float height) {
       if (kind == StripKind::communication) {
@@ -59,9 +63,17 @@ float StripLayout::collect(const Timeline& timeline, const std::function<bool(in
       }
     }
     group.count = strips_.size() - group.first;
-    if (group.count == 0) continue;
+    if (group.count == 0) return;
+    group_of_.emplace(rank->rank, groups_.size());
     groups_.push_back(group);
     fixed += group_gap;
+  };
+  for (const bool pinned : {true, false}) {
+    if (pinned && pinned_.empty()) continue;
+    for (std::size_t i = 0; i < timeline.ranks().size(); ++i) {
+      const int rank = timeline.ranks()[i]->rank;
+      if (pinned_.contains(rank) == pinned && !hidden_.contains(rank)) add_rank(i);
+    }
   }
   units_ = units;
   fixed *= scale;
@@ -82,6 +94,7 @@ void StripLayout::update(const Timeline& timeline, float available, float scale)
   const float unit =
       std::clamp(units_ > 0 ? room / units_ : 0, least_compute * scale, most_compute * scale);
   float y = group_gap / 2 * scale;
+  pinned_height_ = 0;
   for (RankGroup& group : groups_) {
     group.top = y;
     for (std::size_t i = group.first; i < group.first + group.count; ++i) {
@@ -92,6 +105,7 @@ void StripLayout::update(const Timeline& timeline, float available, float scale)
     }
     group.height = y - strip_gap * scale - group.top;
     y += group_gap * scale;
+    if (group.pinned) pinned_height_ = y - group_gap / 2 * scale;
   }
   height_ = y - group_gap / 2 * scale;
 }
@@ -110,9 +124,8 @@ const RankGroup* StripLayout::group_at(float y) const {
 }
 
 float StripLayout::anchor(int rank, int tid) const {
-  auto group = std::partition_point(groups_.begin(), groups_.end(),
-                                    [&](const RankGroup& each) { return each.rank->rank < rank; });
-  if (group == groups_.end() || group->rank->rank != rank) return -1;
+  const RankGroup* group = find(rank);
+  if (!group) return -1;
   const Strip* found = &strips_[group->first];
   for (std::size_t i = group->first; i < group->first + group->count; ++i) {
     for (const Lane* lane : strips_[i].lanes) {
@@ -120,6 +133,15 @@ float StripLayout::anchor(int rank, int tid) const {
     }
   }
   return found->top + found->height / 2;
+}
+
+const RankGroup* StripLayout::find(int rank) const {
+  const auto found = group_of_.find(rank);
+  return found != group_of_.end() ? &groups_[found->second] : nullptr;
+}
+
+void StripLayout::pin(int rank) {
+  if (!pinned_.insert(rank).second) pinned_.erase(rank);
 }
 
 void StripLayout::toggle(int rank) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "core/trace/timeline.h"
@@ -34,12 +35,14 @@ struct RankGroup {
   std::size_t first = 0;  ///< index of its first strip
   std::size_t count = 0;
   bool collapsed = false;
+  bool pinned = false;
 };
 
 /// The vertical layout of lanes, grouped by rank. Communication strips are thinner than compute
 /// strips, and all are as tall as the space allows within readable limits. Empty lanes are omitted.
 /// If the strips do not all fit, ranks are collapsed to their compute strips until the user expands
-/// them. Heights are in units of `scale` pixels.
+/// them. Pinned ranks come first and do not scroll; hidden ranks are omitted. Heights are in units
+/// of `scale` pixels.
 class StripLayout {
  public:
   /// Lays out `timeline` in `available` pixels; the view scrolls if it needs more.
@@ -48,6 +51,10 @@ class StripLayout {
   const std::vector<Strip>& strips() const { return strips_; }
   const std::vector<RankGroup>& groups() const { return groups_; }
   float height() const { return height_; }
+  /// Returns the height of the pinned ranks, which is 0 if there are none.
+  float pinned_height() const { return pinned_height_; }
+  /// Returns a rank's group, or null if the rank is hidden or unknown.
+  const RankGroup* find(int rank) const;
 
   /// Returns the strip at `y`, or null.
   const Strip* strip_at(float y) const;
@@ -57,6 +64,12 @@ class StripLayout {
   float anchor(int rank, int tid) const;
 
   void toggle(int rank);
+  /// Pins a rank to the top, or releases it.
+  void pin(int rank);
+  void hide(int rank) { hidden_.insert(rank); }
+  void show_all() { hidden_.clear(); }
+  bool is_pinned(int rank) const { return pinned_.contains(rank); }
+  const std::set<int>& hidden() const { return hidden_; }
   /// Collapses all ranks, or expands them if all of them are collapsed.
   void toggle_all();
 
@@ -69,8 +82,11 @@ class StripLayout {
                 float scale);
 
   std::set<int> toggled_;  ///< ranks that the user expanded or collapsed
-  float units_ = 0;        ///< total height in compute strips
-  float fixed_ = 0;        ///< total pixels between strips
+  std::set<int> pinned_, hidden_;
+  std::unordered_map<int, std::size_t> group_of_;  ///< by rank
+  float pinned_height_ = 0;
+  float units_ = 0;  ///< total height in compute strips
+  float fixed_ = 0;  ///< total pixels between strips
   float height_ = 0;
 };
 

@@ -30,6 +30,8 @@ constexpr Control controls[] = {
     {"/", "search: F3, rank:1, step:2, stage:0, microbatch:5, or a part of a name"},
     {"N, Shift+N", "next and previous span that the search finds"},
     {"C", "collapse the lanes of all ranks"},
+    {"T, H", "pin the rank under the cursor to the top; hide it"},
+    {"Shift+H", "show all ranks"},
     {"Esc", "clear the selection, the range and the search"},
     {"?", "this list"},
     {"Q", "quit"},

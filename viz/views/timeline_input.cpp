@@ -80,17 +80,12 @@ void TimelineView::take_drag(const Painter& painter, const Frame& frame, Model& 
       model.view.range = range_statistics(model.timeline, range);
     }
   } else if (ImGui::IsItemDeactivated() && !dragged_ && drag_ != Drag::overview) {
-    click(frame, model);
+    click(painter, frame, model);
   }
 }
 
-void TimelineView::click(const Frame& frame, Model& model) {
-  const ImVec2 mouse = ImGui::GetIO().MousePos;
-  if (frame.names.contains(mouse)) {
-    const RankGroup* group = layout_.group_at(mouse.y - frame.lanes.top + scroll_);
-    if (group) layout_.toggle(group->rank->rank);
-    return;
-  }
+void TimelineView::click(const Painter& painter, const Frame& frame, Model& model) {
+  if (ImGui::GetIO().MousePos.x < frame.lanes.left) return click_name(painter, frame);
   const Finding& found = model.hovered;
   const bool worth = found.kind == Finding::Kind::span ||
                      (found.kind == Finding::Kind::idle && found.lane && found.lane->is_compute());
@@ -133,6 +128,15 @@ void TimelineView::take_keys(const Painter& painter, const Frame& frame, bool in
   if (key_pressed(keys::home, false)) viewport.fit(model.timeline);
   if (key_pressed(keys::l, false)) viewport.follow(!viewport.following());
   if (key_pressed(keys::c, false)) layout_.toggle_all();
+  const RankGroup* under = layout_.group_at(layout_y(frame, ImGui::GetIO().MousePos.y));
+  if (key_pressed(keys::t, false) && under) layout_.pin(under->rank->rank);
+  if (key_pressed(keys::h, false)) {
+    if (ImGui::GetIO().KeyShift) {
+      layout_.show_all();
+    } else if (under) {
+      layout_.hide(under->rank->rank);
+    }
+  }
   if (key_pressed(keys::p, false)) view.critical_path = !view.critical_path;
   if (key_pressed(keys::page_up)) viewport.go_by_steps(model.timeline, -1);
   if (key_pressed(keys::page_down)) viewport.go_by_steps(model.timeline, 1);

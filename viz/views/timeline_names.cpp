@@ -1,42 +1,29 @@
 // TimelineView: the names of ranks and lanes, to the left of the strips.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "viz/views/timeline_view.h"
 
 namespace lockstep::viz {
+namespace {
 
-void TimelineView::draw_names(const Painter& painter, const Frame& frame,
-                              const Model& model) const {
+constexpr const char* pin_words = "pin";
+constexpr const char* hide_words = "hide";
+constexpr float edge = 10;
+constexpr float button_gap = 10;
+
+}  // namespace
+
+void TimelineView::draw_names(const Painter& painter, const Frame& frame, const Model& model,
+                              bool pinned) const {
   const Look& look = painter.look();
-  const float left = frame.names.left + painter.px(26);
-  const float right = frame.names.right - painter.px(10);
+  const float right = frame.names.right - painter.px(edge);
   for (const RankGroup& group : layout_.groups()) {
-    const float top = frame.names.top + group.top - scroll_;
-    if (top + group.height < frame.names.top || top > frame.names.bottom) continue;
-    // A triangle shows whether the rank is expanded or collapsed.
-    const float middle = top + layout_.strips()[group.first].height / 2;
-    const float size = painter.px(3.5f);
-    const float x = frame.names.left + painter.px(17);
-    if (group.collapsed) {
-      painter.list()->AddTriangleFilled({x - size / 2, middle - size}, {x + size, middle},
-                                        {x - size / 2, middle + size}, colours::text_faint);
-    } else {
-      painter.list()->AddTriangleFilled({x - size, middle - size / 2},
-                                        {x + size, middle - size / 2}, {x, middle + size},
-                                        colours::text_faint);
-    }
-    const float text_top = middle - look.bold->FontSize / 2;
-    const ImU32 colour = colours::text;
-    painter.text(left, text_top, group.rank->name, colour, look.bold);
-    std::string note = fmt::format("{} spans", group.rank->spans);
-    ImU32 note_colour = colours::text_faint;
-    if (group.rank->ended && group.rank->spans_written >= 0 &&
-        group.rank->spans_written != group.rank->spans) {
-      note = fmt::format("{}/{} spans", group.rank->spans, group.rank->spans_written);
-      note_colour = colours::trouble;
-    }
-    painter.text(right, middle - look.small->FontSize / 2, note, note_colour, look.small,
-                 Align::right);
+    const float top = screen_y(frame, group.top);
+    if (group.pinned != pinned || top + group.height < frame.names.top || top > frame.names.bottom)
+      continue;
+    draw_name(painter, frame, group);
     for (std::size_t i = group.first + 1; i < group.first + group.count; ++i) {
       const Strip& strip = layout_.strips()[i];
       const Rect at = place(frame, strip);
@@ -47,6 +34,87 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame,
                    strip.shows(model.hovered.lane) ? colours::text : colours::text_faint,
                    look.small, Align::right);
     }
+  }
+  if (!pinned) draw_hidden(painter, frame);
+}
+
+void TimelineView::draw_name(const Painter& painter, const Frame& frame,
+                             const RankGroup& group) const {
+  const Look& look = painter.look();
+  const Rect header = place(frame, layout_.strips()[group.first]);
+  const float middle = (header.top + header.bottom) / 2;
+  // A triangle shows whether the rank is expanded or collapsed.
+  const float size = painter.px(3.5f);
+  const float x = frame.names.left + painter.px(17);
+  if (group.collapsed) {
+    painter.list()->AddTriangleFilled({x - size / 2, middle - size}, {x + size, middle},
+                                      {x - size / 2, middle + size}, colours::text_faint);
+  } else {
+    painter.list()->AddTriangleFilled({x - size, middle - size / 2}, {x + size, middle - size / 2},
+                                      {x, middle + size}, colours::text_faint);
+  }
+  painter.text(frame.names.left + painter.px(26), middle - look.bold->FontSize / 2,
+               group.rank->name, group.pinned ? colours::accent : colours::text, look.bold);
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  if (mouse.x < frame.names.right && mouse.y >= header.top && mouse.y < header.bottom) {
+    const NameButtons buttons = name_buttons(painter, frame, group);
+    for (const auto& [rect, words] :
+         {std::pair{buttons.pin, pin_words}, std::pair{buttons.hide, hide_words}}) {
+      const bool lit = rect.contains(mouse) || (words == pin_words && group.pinned);
+      painter.text(rect.left, middle - look.small->FontSize / 2, words,
+                   lit ? colours::accent : colours::text_dim, look.small);
+    }
+    return;
+  }
+  std::string note = group.pinned ? "pinned" : fmt::format("{} spans", group.rank->spans);
+  ImU32 colour = colours::text_faint;
+  if (group.rank->ended && group.rank->spans_written >= 0 &&
+      group.rank->spans_written != group.rank->spans) {
+    note = fmt::format("{}/{} spans", group.rank->spans, group.rank->spans_written);
+    colour = colours::trouble;
+  }
+  painter.text(frame.names.right - painter.px(edge), middle - look.small->FontSize / 2, note,
+               colour, look.small, Align::right);
+}
+
+TimelineView::NameButtons TimelineView::name_buttons(const Painter& painter, const Frame& frame,
+                                                     const RankGroup& group) const {
+  const Look& look = painter.look();
+  const Rect header = place(frame, layout_.strips()[group.first]);
+  const float right = frame.names.right - painter.px(edge);
+  const float hide_left = right - painter.text_width(hide_words, look.small);
+  const float pin_right = hide_left - painter.px(button_gap);
+  const float pin_left = pin_right - painter.text_width(pin_words, look.small);
+  return {{pin_left, header.top, pin_right, header.bottom},
+          {hide_left, header.top, right, header.bottom}};
+}
+
+void TimelineView::draw_hidden(const Painter& painter, const Frame& frame) const {
+  if (layout_.hidden().empty()) return;
+  const Look& look = painter.look();
+  const Rect rect = show_all_button(frame);
+  const bool lit = rect.contains(ImGui::GetIO().MousePos);
+  painter.list()->PushClipRect(rect.min(), rect.max());
+  painter.text(rect.right - painter.px(edge), (rect.top + rect.bottom - look.small->FontSize) / 2,
+               fmt::format("{} hidden: show", layout_.hidden().size()),
+               lit ? colours::text : colours::accent, look.small, Align::right);
+  painter.list()->PopClipRect();
+}
+
+void TimelineView::click_name(const Painter& painter, const Frame& frame) {
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  if (show_all_button(frame).contains(mouse)) return layout_.show_all();
+  if (!frame.names.contains(mouse)) return;
+  const RankGroup* group = layout_.group_at(layout_y(frame, mouse.y));
+  if (!group) return;
+  const NameButtons buttons = name_buttons(painter, frame, *group);
+  const int rank = group->rank->rank;
+  if (buttons.pin.contains(mouse)) {
+    layout_.pin(rank);
+  } else if (buttons.hide.contains(mouse)) {
+    layout_.hide(rank);
+  } else {
+    layout_.toggle(rank);
   }
 }
 

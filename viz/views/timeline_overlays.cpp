@@ -1,4 +1,6 @@
 // TimelineView: what is drawn over the boxes: open spans, messages and the gap under the cursor.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -16,21 +18,28 @@ constexpr float least_open = 6;        // minimum width in pixels of an open spa
 }  // namespace
 
 void TimelineView::draw_open(const Painter& painter, const Frame& frame, const Model& model,
-                             const Lane& lane, const Rect& rect) const {
+                             const Lane& lane, const Rect& rect) {
+  const bool live = model.source.live;
   std::size_t drawn = 0;
   for (const AnnouncedSpan& open : lane.open()) {
+    const Picoseconds end =
+        open_spans_.end_of(model.timeline, lane, open, live, OpenSpans::Clock::now());
     Rect at = rect;
     at.left = std::max(rect.left, frame.x(static_cast<double>(open.span.start)));
-    // On the modelled clock, time stops while a rank is stalled, so draw a box of minimum width.
-    const float announced = frame.x(static_cast<double>(open.span.end));
-    at.right = std::min(rect.right, std::max(announced, at.left + painter.px(least_open)));
-    if (announced < rect.left || at.right <= at.left) continue;
+    // On the modelled clock, time stops while all ranks are stalled, so draw a minimum width.
+    const float right = frame.x(static_cast<double>(end));
+    at.right = std::min(rect.right, std::max(right, at.left + painter.px(least_open)));
+    if (right < rect.left || at.right <= at.left) continue;
     if (++drawn > most_open) break;
+    growing_ |= live && !model.timeline.ended() && model.timeline.run().clock == "wall";
     painter.fill(at, faded(colours::trouble, 0.25f));
     painter.hatch(at, faded(colours::trouble, 0.5f));
     painter.frame(at, colours::trouble);
-    painter.text_in(at, model.timeline.name(open.span.name) + ", still running", colours::text,
-                    painter.look().small);
+    const std::string& name = model.timeline.name(open.span.name);
+    const std::string time = duration_words(static_cast<double>(end - open.span.start));
+    if (!painter.text_in(at, fmt::format("{}, running for {}", beginning(name), time),
+                         colours::text, painter.look().small))
+      painter.text_in(at, time, colours::text, painter.look().small);
   }
 }
 
@@ -51,10 +60,8 @@ void TimelineView::draw_messages(const Painter& painter, const Frame& frame,
     const float from_y = layout_.anchor(message->from_rank, message->from_lane);
     const float to_y = layout_.anchor(message->to_rank, message->to_lane);
     if (from_y < 0 || to_y < 0 || from_y == to_y) continue;
-    const ImVec2 from{frame.x(static_cast<double>(message->sent)),
-                      frame.lanes.top + from_y - scroll_};
-    const ImVec2 to{frame.x(static_cast<double>(message->received)),
-                    frame.lanes.top + to_y - scroll_};
+    const ImVec2 from{frame.x(static_cast<double>(message->sent)), screen_y(frame, from_y)};
+    const ImVec2 to{frame.x(static_cast<double>(message->received)), screen_y(frame, to_y)};
     if (to.x < frame.lanes.left) continue;
     painter.line(from.x, from.y, to.x, to.y, colours::message, painter.px(1));
     const float length = std::hypot(to.x - from.x, to.y - from.y);
@@ -70,15 +77,13 @@ void TimelineView::draw_messages(const Painter& painter, const Frame& frame,
 }
 
 std::optional<Rect> TimelineView::place(const Frame& frame, int rank, const Interval& time) const {
-  for (const RankGroup& group : layout_.groups()) {
-    if (group.rank->rank != rank) continue;
-    Rect rect = place(frame, layout_.strips()[group.first]);
-    rect.left = frame.x(static_cast<double>(time.start));
-    rect.right = frame.x(static_cast<double>(time.end));
-    if (rect.right < frame.lanes.left || rect.left > frame.lanes.right) return {};
-    return rect;
-  }
-  return {};
+  const RankGroup* group = layout_.find(rank);
+  if (!group) return {};
+  Rect rect = place(frame, layout_.strips()[group->first]);
+  rect.left = frame.x(static_cast<double>(time.start));
+  rect.right = frame.x(static_cast<double>(time.end));
+  if (rect.right < frame.lanes.left || rect.left > frame.lanes.right) return {};
+  return rect;
 }
 
 void TimelineView::draw_critical_path(const Painter& painter, const Frame& frame) const {

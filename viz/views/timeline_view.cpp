@@ -39,8 +39,17 @@ TimelineView::Frame TimelineView::arrange(const Painter& painter, const Rect& re
 }
 
 Rect TimelineView::place(const Frame& frame, const Strip& strip) const {
-  const float top = frame.lanes.top + strip.top - scroll_;
+  const float top = screen_y(frame, strip.top);
   return {frame.lanes.left, top, frame.lanes.right, top + strip.height};
+}
+
+float TimelineView::screen_y(const Frame& frame, float y) const {
+  return frame.lanes.top + y - (y < layout_.pinned_height() ? 0 : scroll_);
+}
+
+float TimelineView::layout_y(const Frame& frame, float y) const {
+  const float from_top = y - frame.lanes.top;
+  return from_top < layout_.pinned_height() ? from_top : from_top + scroll_;
 }
 
 void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) {
@@ -56,16 +65,29 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) 
   draw_overview(painter, frame, model);
   draw_axis(painter, frame);
   draw_steps(painter, frame, model);
-  painter.list()->PushClipRect({rect.left, frame.lanes.top}, {rect.right, rect.bottom}, true);
-  draw_names(painter, frame, model);
-  painter.list()->PushClipRect(frame.lanes.min(), frame.lanes.max(), true);
   boxes_left_ = most_boxes;
-  for (const Strip& strip : layout_.strips()) {
-    const Rect at = place(frame, strip);
-    if (at.bottom >= frame.lanes.top && at.top <= frame.lanes.bottom) {
-      draw_strip(painter, frame, model, strip);
+  growing_ = false;
+  // Ranks that scroll disappear below the pinned ones.
+  const float pinned_bottom = frame.lanes.top + layout_.pinned_height();
+  for (const bool pinned : {false, true}) {
+    const float top = pinned ? frame.lanes.top : pinned_bottom;
+    painter.list()->PushClipRect({rect.left, top}, {rect.right, rect.bottom}, true);
+    draw_names(painter, frame, model, pinned);
+    painter.list()->PushClipRect({frame.lanes.left, top}, frame.lanes.max(), true);
+    for (const RankGroup& group : layout_.groups()) {
+      if (group.pinned != pinned) continue;
+      for (std::size_t i = group.first; i < group.first + group.count; ++i) {
+        const Rect at = place(frame, layout_.strips()[i]);
+        if (at.bottom >= top && at.top <= frame.lanes.bottom)
+          draw_strip(painter, frame, model, layout_.strips()[i]);
+      }
     }
+    painter.list()->PopClipRect();
+    painter.list()->PopClipRect();
   }
+  if (pinned_bottom > frame.lanes.top)
+    painter.line(rect.left, pinned_bottom, rect.right, pinned_bottom, colours::text_faint);
+  painter.list()->PushClipRect(frame.lanes.min(), frame.lanes.max(), true);
   float last = -1;
   for (const StepWindow& step : model.timeline.steps()) {
     const float x = frame.x(static_cast<double>(step.start));
@@ -79,7 +101,6 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) 
   draw_chain(painter, frame, model);
   draw_marks(painter, frame, model);
   draw_hovered(painter, frame, model);
-  painter.list()->PopClipRect();
   painter.list()->PopClipRect();
 }
 
@@ -97,11 +118,10 @@ void TimelineView::select(const Finding& finding, Model& model) const {
 }
 
 void TimelineView::scroll_to(int rank, float available) {
-  for (const RankGroup& group : layout_.groups()) {
-    if (group.rank->rank != rank) continue;
-    scroll_ = std::min(scroll_, group.top);
-    scroll_ = std::max(scroll_, group.top + group.height - available);
-  }
+  const RankGroup* group = layout_.find(rank);
+  if (!group || group->pinned) return;
+  scroll_ = std::min(scroll_, group->top - layout_.pinned_height());
+  scroll_ = std::max(scroll_, group->top + group->height - available);
 }
 
 void TimelineView::explain_steps(const Painter& painter, const Frame& frame, Model& model) {
@@ -121,7 +141,7 @@ void TimelineView::hover(const Frame& frame, Model& model) const {
   model.hovered = {};
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   if (!ImGui::IsItemHovered() || !frame.lanes.contains(mouse)) return;
-  const Strip* strip = layout_.strip_at(mouse.y - frame.lanes.top + scroll_);
+  const Strip* strip = layout_.strip_at(layout_y(frame, mouse.y));
   if (!strip) return;
   const Rect row = place(frame, *strip);
   model.hovered_top = row.top;

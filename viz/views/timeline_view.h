@@ -6,6 +6,7 @@
 
 #include "viz/data/folding.h"
 #include "viz/data/model.h"
+#include "viz/data/open_spans.h"
 #include "viz/data/strip_layout.h"
 #include "viz/views/draw.h"
 
@@ -25,6 +26,9 @@ class TimelineView {
 
   /// Returns whether a navigation key is down, which requires frames even without new events.
   bool keys_held() const { return keys_held_; }
+  /// Returns whether a span on the screen is still running, so that it grows without new events.
+  bool growing() const { return growing_; }
+  const StripLayout& lanes() const { return layout_; }
 
   /// Goes to the next (1) or previous (-1) span that the search finds.
   void go_to_match(int by, Model& model);
@@ -52,7 +56,7 @@ class TimelineView {
   void take_wheel(const Painter& painter, const Frame& frame, Model& model);
   void take_zoom_keys(const Frame& frame, bool inside, Model& model);
   void take_keys(const Painter& painter, const Frame& frame, bool inside, Model& model);
-  void click(const Frame& frame, Model& model);
+  void click(const Painter& painter, const Frame& frame, Model& model);
   /// Shows the selected range or span with a margin, or else the whole run.
   void focus(Model& model) const;
   /// Selects a span and brings it into the window.
@@ -68,7 +72,20 @@ class TimelineView {
   void draw_overview(const Painter& painter, const Frame& frame, const Model& model);
   void draw_axis(const Painter& painter, const Frame& frame) const;
   void draw_steps(const Painter& painter, const Frame& frame, const Model& model) const;
-  void draw_names(const Painter& painter, const Frame& frame, const Model& model) const;
+  void draw_names(const Painter& painter, const Frame& frame, const Model& model,
+                  bool pinned) const;
+  void draw_name(const Painter& painter, const Frame& frame, const RankGroup& group) const;
+  void draw_hidden(const Painter& painter, const Frame& frame) const;
+  /// The buttons beside a rank's name, and the one that shows hidden ranks again.
+  struct NameButtons {
+    Rect pin, hide;
+  };
+  NameButtons name_buttons(const Painter& painter, const Frame& frame,
+                           const RankGroup& group) const;
+  static Rect show_all_button(const Frame& frame) {
+    return {frame.names.left, frame.steps.top, frame.names.right, frame.steps.bottom};
+  }
+  void click_name(const Painter& painter, const Frame& frame);
   void draw_strip(const Painter& painter, const Frame& frame, const Model& model,
                   const Strip& strip);
   void draw_row(const Painter& painter, const Frame& frame, const Model& model, int rank,
@@ -90,7 +107,7 @@ class TimelineView {
   void draw_lane(const Painter& painter, const Frame& frame, const Model& model, const Strip& strip,
                  const Lane& lane, const Rect& rect);
   void draw_open(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
-                 const Rect& rect) const;
+                 const Rect& rect);
   void draw_messages(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_critical_path(const Painter& painter, const Frame& frame) const;
   void draw_chain(const Painter& painter, const Frame& frame, const Model& model) const;
@@ -103,12 +120,17 @@ class TimelineView {
   void draw_marks(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_hovered(const Painter& painter, const Frame& frame, const Model& model) const;
 
+  /// Converts between a y on the screen and one in the layout; pinned ranks do not scroll.
+  float screen_y(const Frame& frame, float y) const;
+  float layout_y(const Frame& frame, float y) const;
   /// Returns a strip's rectangle on the screen.
   Rect place(const Frame& frame, const Strip& strip) const;
 
   StripLayout layout_;
   float scroll_ = 0;  ///< vertical, if the lanes do not all fit
   bool keys_held_ = false;
+  bool growing_ = false;
+  OpenSpans open_spans_;
   /// What dragging does, from where it began.
   enum class Drag { none, overview, pan, range };
   Drag drag_ = Drag::none;

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "core/trace/timeline.h"
+
+namespace lockstep::viz {
+
+/// How far spans that are still running have come. A rank announces such a span only now and then;
+/// in between, the span grows: on the wall clock with the time since its announcement arrived, and
+/// on the modelled clock up to the latest time that any rank has reached.
+class OpenSpans {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// Returns the time up to which to draw an open span. `live`: more events may arrive.
+  Picoseconds end_of(const Timeline& timeline, const Lane& lane, const AnnouncedSpan& open,
+                     bool live, Clock::time_point now);
+  void clear() { seen_.clear(); }
+
+ private:
+  struct Seen {
+    Picoseconds announced = 0;
+    Clock::time_point at{};
+  };
+  std::map<std::pair<const Lane*, std::pair<Picoseconds, NameId>>, Seen> seen_;
+};
+
+}  // namespace lockstep::viz
