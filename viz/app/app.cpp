@@ -66,6 +66,7 @@ std::int64_t steady_ns() {
 
 App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now()) {
   model_.view.critical_path = options_.critical_path;
+  model_.view.ghost = options_.ghost;
   watch_stop_signals();
   // Fail early: check the files, then the port, then the display.
   if (options_.piped()) {
@@ -137,6 +138,7 @@ LiveFeed::Progress App::take_connections() {
     model_.chain = {};
     model_.bubbles.clear();
     model_.explanations.clear();
+    model_.ghosts.clear();
     model_.viewport.follow(true);
   }
   Source& source = model_.source;

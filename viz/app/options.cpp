@@ -90,10 +90,10 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("X,Y");
   app.add_option("--click", click, "Click this pixel before the picture is taken; with two, drag")
       ->type_name("X,Y[,X,Y]");
-  app.add_option("--show", shown, "What to show from the start: critical-path")
+  app.add_option("--show", shown, "What to show from the start: critical-path, predicted")
       ->type_name("NAME,...")
       ->delimiter(',')
-      ->check(CLI::IsMember({"critical-path"}));
+      ->check(CLI::IsMember({"critical-path", "predicted"}));
   app.add_flag("--exit-when-done", options.exit_when_done, "Exit when the run ends");
   app.add_option(
          "--stats", stats,
@@ -140,6 +140,7 @@ ParsedOptions parse_options(int argc, char** argv) {
                           : parse_pixel("--click", click.substr(second + 1));
   }
   options.critical_path = std::ranges::count(shown, "critical-path") > 0;
+  options.ghost = std::ranges::count(shown, "predicted") > 0;
   return parsed;
 }
 

@@ -25,7 +25,7 @@ struct ViewerOptions {
   bool exit_when_done = false;
   std::string steps;                           ///< "3" or "2-4": the steps of a file to show
   std::optional<std::pair<int, int>> hover;    ///< cursor position for the screenshot
-  bool critical_path = false;                  ///< --show: turned on from the start
+  bool critical_path = false, ghost = false;   ///< --show: turned on from the start
   std::optional<std::pair<int, int>> click;    ///< clicked before the screenshot
   std::optional<std::pair<int, int>> drag_to;  ///< where that button is released
   bool listens() const { return paths.empty(); }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "viz/data/explanations.h"
+#include "viz/data/ghost.h"
 #include "viz/data/series.h"
 #include "viz/data/view_state.h"
 #include "viz/data/viewport.h"
@@ -29,6 +30,7 @@ struct Model {
   Viewport viewport;
   BubbleSeries bubbles;
   Explanations explanations;
+  Ghosts ghosts;
   Source source;
   ViewState view;
   SelectedChain chain;                        ///< of `selected`

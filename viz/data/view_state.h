@@ -14,6 +14,7 @@ namespace lockstep::viz {
 /// The state of the controls. Every control changes one of these, so that tests can read it.
 struct ViewState {
   bool critical_path = false;
+  bool ghost = false;                      ///< whether the predicted schedule is shown
   bool help = false;                       ///< whether the list of keys is shown
   bool searching = false;                  ///< whether the search box is open
   std::string query{};                     ///< in the search box

@@ -21,6 +21,22 @@ float lines_height(const Painter& painter, const std::vector<std::string>& lines
   return height;
 }
 
+/// Describes a finding and, if the prediction is shown, how the two differ.
+std::vector<std::string> all_words(Model& model, const Finding& finding) {
+  auto lines = finding_words(model.timeline, finding);
+  const StepWindow* step = model.timeline.find_step(finding.span.step);
+  if (!model.view.ghost || finding.kind != Finding::Kind::span || finding.open || !step)
+    return lines;
+  const Ghost* ghost = model.ghosts.find(model.timeline, *step);
+  const auto rank = std::ranges::find_if(
+      model.timeline.ranks(), [&](const auto& each) { return each.get() == finding.rank; });
+  if (!ghost || rank == model.timeline.ranks().end()) return lines;
+  const auto index = static_cast<std::size_t>(rank - model.timeline.ranks().begin());
+  if (const GhostAction* predicted = ghost->find(index, finding.span))
+    lines.push_back(ghost_words(*predicted, finding.span));
+  return lines;
+}
+
 /// Draws a box with lines of text within `limits`; the first line is the title.
 void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
                 const std::vector<std::string>& lines, ImU32 colour) {
@@ -111,11 +127,10 @@ bool DetailsView::has_selection(const Model& model) {
   return model.view.range || model.selected.kind != Finding::Kind::nothing;
 }
 
-void DetailsView::draw_selection(const Painter& painter, const Rect& card,
-                                 const Model& model) const {
+void DetailsView::draw_selection(const Painter& painter, const Rect& card, Model& model) const {
   if (model.view.range) return draw_range(painter, card, *model.view.range);
   const Look& look = painter.look();
-  const auto lines = finding_words(model.timeline, model.selected);
+  const auto lines = all_words(model, model.selected);
   const Rect inside = painter.card(card, lines.front(), "Esc clears");
   float y = inside.top;
   for (std::size_t i = 1; i < lines.size(); ++i) {
@@ -130,11 +145,11 @@ void DetailsView::draw_selection(const Painter& painter, const Rect& card,
   painter.text(inside.left, y + painter.px(line_gap), words, colours::text_dim, look.small);
 }
 
-void DetailsView::draw_tooltip(const Painter& painter, const Model& model) const {
+void DetailsView::draw_tooltip(const Painter& painter, Model& model) const {
   if (model.hovered.kind == Finding::Kind::nothing) return;
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   const ImVec2 display = ImGui::GetIO().DisplaySize;
-  const auto lines = finding_words(model.timeline, model.hovered);
+  const auto lines = all_words(model, model.hovered);
   const float away = painter.px(beside_cursor);
   const float height = lines_height(painter, lines);
   float y = model.hovered_bottom + painter.px(row_gap);

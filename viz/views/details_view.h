@@ -10,9 +10,9 @@ class DetailsView {
  public:
   /// Returns whether there is a selection to describe.
   static bool has_selection(const Model& model);
-  void draw_selection(const Painter& painter, const Rect& card, const Model& model) const;
+  void draw_selection(const Painter& painter, const Rect& card, Model& model) const;
   /// Draws the tooltip above or below the row that it explains, never over it.
-  void draw_tooltip(const Painter& painter, const Model& model) const;
+  void draw_tooltip(const Painter& painter, Model& model) const;
 };
 
 }  // namespace lockstep::viz

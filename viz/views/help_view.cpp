@@ -26,6 +26,7 @@ constexpr Control controls[] = {
     {"Home", "show the whole run"},
     {"L", "follow a live run"},
     {"P", "critical path"},
+    {"G", "predicted schedule, below the observed one"},
     {"M", "mark the selection or the time at the cursor; again: remove the mark"},
     {"/", "search: F3, rank:1, step:2, stage:0, microbatch:5, or a part of a name"},
     {"N, Shift+N", "next and previous span that the search finds"},

@@ -138,6 +138,7 @@ void TimelineView::take_keys(const Painter& painter, const Frame& frame, bool in
     }
   }
   if (key_pressed(keys::p, false)) view.critical_path = !view.critical_path;
+  if (key_pressed(keys::g, false)) view.ghost = !view.ghost;
   if (key_pressed(keys::page_up)) viewport.go_by_steps(model.timeline, -1);
   if (key_pressed(keys::page_down)) viewport.go_by_steps(model.timeline, 1);
   if (key_pressed(keys::left)) go_along(frame, -1, model);

@@ -9,8 +9,10 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr float unselected = 0.45f;  // share of the colour of actions that are not on the chain
-constexpr float not_found = 0.25f;   // the same, of spans that do not match the search
+constexpr float ghost_share = 0.34f;  // of a compute strip's height
+constexpr float ghost_fill = 0.3f;    // opacity
+constexpr float unselected = 0.45f;   // share of the colour of actions that are not on the chain
+constexpr float not_found = 0.25f;    // the same, of spans that do not match the search
 constexpr float rounding = 3;
 constexpr float rounded_from = 10;          // pixels of width
 constexpr float letter_from = 90;           // pixels of width to draw "F3" instead of "3"
@@ -67,7 +69,14 @@ void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const 
 }
 
 void TimelineView::draw_compute(const Painter& painter, const Frame& frame, const Model& model,
-                                const Strip& strip, const Lane& lane, const Rect& rect) {
+                                const Strip& strip, const Lane& lane, const Rect& strip_rect) {
+  Rect rect = strip_rect;
+  if (!ghosts_.empty()) {
+    rect.bottom -= ghost_share * rect.height();
+    Rect below = strip_rect;
+    below.top = rect.bottom;
+    draw_ghosts(painter, frame, strip.rank_index, below);
+  }
   const auto& rows = lane.rows(Band::action);
   const std::size_t shown =
       std::min(rows.size(), 1 + whole_number(rect.height() * inset_share / least_row));
@@ -132,6 +141,25 @@ void TimelineView::draw_causes(const Painter& painter, const Frame& frame, std::
       at.left = std::max(rect.left, frame.x(static_cast<double>(idle.time.start)));
       at.right = std::min(rect.right, frame.x(static_cast<double>(idle.time.end)));
       if (at.right > at.left) painter.idle(at, colour_of(main_cause(idle)));
+    }
+  }
+}
+
+void TimelineView::draw_ghosts(const Painter& painter, const Frame& frame, std::size_t rank,
+                               const Rect& rect) const {
+  painter.fill(rect, colours::background);
+  for (const Ghost* ghost : ghosts_) {
+    if (rank >= ghost->ranks.size()) continue;
+    for (const GhostAction& action : ghost->ranks[rank]) {
+      Rect at = rect;
+      at.left = std::max(rect.left, frame.x(static_cast<double>(action.time.start)));
+      at.right = std::min(rect.right, frame.x(static_cast<double>(action.time.end)));
+      if (at.right <= at.left) continue;
+      const ImU32 colour = colour_of(action.category);
+      painter.fill(at, faded(colour, ghost_fill));
+      painter.frame(at, faded(colour, 0.8f));
+      painter.text_in(at, std::to_string(action.microbatch), colours::text_dim,
+                      painter.look().small);
     }
   }
 }

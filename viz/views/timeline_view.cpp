@@ -126,6 +126,7 @@ void TimelineView::scroll_to(int rank, float available) {
 
 void TimelineView::explain_steps(const Painter& painter, const Frame& frame, Model& model) {
   explained_.clear();
+  ghosts_.clear();
   for (const StepWindow& step : model.timeline.steps()) {
     const float left = frame.x(static_cast<double>(step.start));
     const float right = frame.x(static_cast<double>(step.end));
@@ -134,6 +135,8 @@ void TimelineView::explain_steps(const Painter& painter, const Frame& frame, Mod
     if (explained_.size() == most_explained) return;
     const ExplainedStep* found = model.explanations.find(model.timeline, step);
     if (found) explained_.push_back(found);
+    const Ghost* ghost = model.view.ghost ? model.ghosts.find(model.timeline, step) : nullptr;
+    if (ghost) ghosts_.push_back(ghost);
   }
 }
 

@@ -104,6 +104,8 @@ class TimelineView {
                     const Strip& strip, const Lane& lane, const Rect& rect);
   void draw_causes(const Painter& painter, const Frame& frame, std::size_t rank,
                    const Rect& rect) const;
+  void draw_ghosts(const Painter& painter, const Frame& frame, std::size_t rank,
+                   const Rect& rect) const;
   void draw_lane(const Painter& painter, const Frame& frame, const Model& model, const Strip& strip,
                  const Lane& lane, const Rect& rect);
   void draw_open(const Painter& painter, const Frame& frame, const Model& model, const Lane& lane,
@@ -141,6 +143,7 @@ class TimelineView {
   /// of overlapping spans.
   std::size_t boxes_left_ = 0;
   std::vector<const ExplainedStep*> explained_;  ///< of the steps in the window
+  std::vector<const Ghost*> ghosts_;             ///< the same, if they are shown
   std::vector<Box> boxes_;  ///< boxes of the row being drawn; a member to reuse its memory
   std::vector<Box> outer_;  ///< the same, of the compute lane's outermost row
   /// The overview's boxes. Folding visits every span of the run, so while spans are arriving it is

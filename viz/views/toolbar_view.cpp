@@ -21,6 +21,9 @@ int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
   if (row.button("P  Critical path", view.critical_path,
                  "the chain of actions and messages that determines the step's length"))
     view.critical_path = !view.critical_path;
+  if (row.button("G  Predicted", view.ghost,
+                 "below each lane: the same schedule, simulated with the mean times of each stage"))
+    view.ghost = !view.ghost;
   const int jump = draw_search(row, model);
 
   const Source& source = model.source;
