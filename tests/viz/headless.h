@@ -72,6 +72,7 @@ class Headless {
  protected:
   void draw(viz::Screen& screen, viz::Model& model, float x, float y) {
     const double begun = thread_seconds();
+    model.playback.advance(model.timeline, model.viewport, 1.0 / 60);
     model.viewport.advance(model.timeline, 0, true);
     model.bubbles.update(model.timeline, std::chrono::milliseconds{50});
     model.explanations.update(std::chrono::milliseconds{50});

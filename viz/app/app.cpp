@@ -139,6 +139,9 @@ LiveFeed::Progress App::take_connections() {
     model_.bubbles.clear();
     model_.explanations.clear();
     model_.ghosts.clear();
+    model_.playback = {};
+    model_.view.range.reset();
+    model_.view.marks.clear();
     model_.viewport.follow(true);
   }
   Source& source = model_.source;
@@ -192,7 +195,8 @@ int App::run() {
   auto last = Clock::now();
   frames_due_ = settle_frames;
   while (!window_->closed() && !stop_requested()) {
-    const bool busy = backlog_ || frames_due_ > 0 || model_.viewport.moving();
+    const bool busy =
+        backlog_ || frames_due_ > 0 || model_.viewport.moving() || model_.playback.playing();
     window_->wait_events(busy ? 0 : options_.live() ? live_wait : idle_wait);
     if (window_->take_input()) frames_due_ = settle_frames;
     const auto begin = Clock::now();
@@ -201,7 +205,7 @@ int App::run() {
     if (screen_.growing() && seconds_between(last, begin) > growing_wait)
       frames_due_ = std::max(frames_due_, 1);
     const bool due = picture_is_due();
-    if (frames_due_ == 0 && !model_.viewport.moving() && !due) continue;
+    if (!busy && frames_due_ == 0 && !due) continue;
     const auto now = Clock::now();
     frame(std::min(seconds_between(last, now), 0.1));
     longest_frame_seconds_ = std::max(longest_frame_seconds_, seconds_between(begin, Clock::now()));
@@ -227,6 +231,7 @@ int App::run() {
 void App::frame(double seconds) {
   const auto begin = Clock::now();
   const bool due = picture_is_due();
+  model_.playback.advance(model_.timeline, model_.viewport, seconds);
   model_.viewport.advance(model_.timeline, seconds, due || !!options_.screenshot);
   const auto budget = options_.screenshot ? picture_budget : analysis_budget;
   model_.bubbles.update(model_.timeline, budget);

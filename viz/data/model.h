@@ -4,6 +4,7 @@
 
 #include "viz/data/explanations.h"
 #include "viz/data/ghost.h"
+#include "viz/data/playback.h"
 #include "viz/data/series.h"
 #include "viz/data/view_state.h"
 #include "viz/data/viewport.h"
@@ -28,6 +29,7 @@ struct Source {
 struct Model {
   Timeline timeline;
   Viewport viewport;
+  Playback playback;
   BubbleSeries bubbles;
   Explanations explanations;
   Ghosts ghosts;
@@ -38,5 +40,11 @@ struct Model {
   float hovered_top = 0, hovered_bottom = 0;  ///< of its row on the screen
   Finding selected;                           ///< last clicked
 };
+
+/// Follows a live run, or stops following it. Following ends a playback.
+inline void follow(Model& model, bool on) {
+  model.viewport.follow(on);
+  if (on) model.playback.stop();
+}
 
 }  // namespace lockstep::viz

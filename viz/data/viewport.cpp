@@ -79,6 +79,12 @@ void Viewport::pan(double share) {
       {window_.begin + by, window_.end + by});  // no glide: the dragged point follows the cursor
 }
 
+void Viewport::show(double time) {
+  const double by = std::min(time - target_.begin, 0.0) + std::max(time - target_.end, 0.0);
+  go_to({target_.begin + by, target_.end + by});
+  window_ = target_;
+}
+
 TimeWindow Viewport::latest(const Timeline& timeline) {
   const auto& steps = timeline.steps();
   const auto begin = static_cast<double>(timeline.start());

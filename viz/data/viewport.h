@@ -38,6 +38,8 @@ class Viewport {
   void zoom(double factor, double at);
   /// Moves by `share` of the window width. Stops following.
   void pan(double share);
+  /// Moves just far enough to show `time`, at once. Stops following.
+  void show(double time);
   void follow(bool on) { following_ = on; }
 
   /// Advances to the next frame, `seconds` after the previous one: follows the run, glides to the

@@ -25,6 +25,7 @@ constexpr Control controls[] = {
     {"F", "focus on the selection, or show the whole run"},
     {"Home", "show the whole run"},
     {"L", "follow a live run"},
+    {"Space", "replay the run slowly, or pause; drag in the time axis to scrub"},
     {"P", "critical path"},
     {"G", "predicted schedule, below the observed one"},
     {"M", "mark the selection or the time at the cursor; again: remove the mark"},
@@ -33,7 +34,7 @@ constexpr Control controls[] = {
     {"C", "collapse the lanes of all ranks"},
     {"T, H", "pin the rank under the cursor to the top; hide it"},
     {"Shift+H", "show all ranks"},
-    {"Esc", "clear the selection, the range and the search"},
+    {"Esc", "clear the selection, the range, the search and the playback"},
     {"?", "this list"},
     {"Q", "quit"},
 };

@@ -48,6 +48,7 @@ void TimelineView::take_drag(const Painter& painter, const Frame& frame, Model& 
   if (ImGui::IsItemActivated()) {
     const bool pans = io.KeyShift || ImGui::IsMouseDown(ImGuiMouseButton_Middle);
     drag_ = frame.overview.contains(io.MousePos) ? Drag::overview
+            : frame.axis.contains(io.MousePos)   ? Drag::scrub
             : pans                               ? Drag::pan
             : io.MousePos.x > frame.lanes.left   ? Drag::range
                                                  : Drag::none;
@@ -65,6 +66,9 @@ void TimelineView::take_drag(const Painter& painter, const Frame& frame, Model& 
     const double middle = start + std::clamp(share, 0.0, 1.0) * all;
     const double half = viewport.window().width() / 2;
     viewport.go_to({middle - half, middle + half});
+  } else if (active && drag_ == Drag::scrub) {
+    model.playback.scrub(model.timeline, frame.time(io.MousePos.x));
+    viewport.follow(false);
   } else if (active && dragged_ && drag_ == Drag::pan) {
     viewport.pan(static_cast<double>(-io.MouseDelta.x / frame.lanes.width()));
     scroll_ -= io.MouseDelta.y;
@@ -79,7 +83,8 @@ void TimelineView::take_drag(const Painter& painter, const Frame& frame, Model& 
     } else if (range.start < range.end) {
       model.view.range = range_statistics(model.timeline, range);
     }
-  } else if (ImGui::IsItemDeactivated() && !dragged_ && drag_ != Drag::overview) {
+  } else if (ImGui::IsItemDeactivated() && !dragged_ && drag_ != Drag::overview &&
+             drag_ != Drag::scrub) {
     click(painter, frame, model);
   }
 }
@@ -126,7 +131,11 @@ void TimelineView::take_keys(const Painter& painter, const Frame& frame, bool in
   ViewState& view = model.view;
   if (key_pressed(keys::f, false)) focus(model);
   if (key_pressed(keys::home, false)) viewport.fit(model.timeline);
-  if (key_pressed(keys::l, false)) viewport.follow(!viewport.following());
+  if (key_pressed(keys::l, false)) follow(model, !viewport.following());
+  if (key_pressed(keys::space, false) && !model.timeline.empty()) {
+    model.playback.toggle(model.timeline, viewport);
+    viewport.follow(false);
+  }
   if (key_pressed(keys::c, false)) layout_.toggle_all();
   const RankGroup* under = layout_.group_at(layout_y(frame, ImGui::GetIO().MousePos.y));
   if (key_pressed(keys::t, false) && under) layout_.pin(under->rank->rank);
@@ -167,6 +176,7 @@ void TimelineView::take_keys(const Painter& painter, const Frame& frame, bool in
     view.range.reset();
     view.searching = false;
     view.set_query({}, model.timeline);
+    model.playback.stop();
   }
 }
 

@@ -10,6 +10,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t most_arrows = 300;  // more would cover everything
+constexpr float not_yet = 0.88f;          // opacity over what a playback has not reached
 constexpr float path_thickness = 3;
 constexpr float arrow_size = 4.5f;
 constexpr std::size_t most_open = 64;  // in a run, a lane has at most 8
@@ -138,6 +139,17 @@ void TimelineView::draw_chain(const Painter& painter, const Frame& frame,
     from = &link;
   }
   for (const DataChain::Update& update : chain.updates) outline(update.rank, update.time);
+}
+
+void TimelineView::draw_playback(const Painter& painter, const Frame& frame,
+                                 const Model& model) const {
+  if (!model.playback.active()) return;
+  const float x = frame.x(model.playback.cursor());
+  const Rect hidden{std::max(x, frame.lanes.left), frame.lanes.top, frame.lanes.right,
+                    frame.lanes.bottom};
+  if (hidden.left < hidden.right) painter.fill(hidden, faded(colours::background, not_yet));
+  if (x < frame.lanes.left || x > frame.lanes.right) return;
+  painter.line(x, frame.lanes.top, x, frame.lanes.bottom, colours::accent, painter.px(2));
 }
 
 void TimelineView::draw_marks(const Painter& painter, const Frame& frame,

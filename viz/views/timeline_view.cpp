@@ -99,6 +99,7 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) 
   draw_messages(painter, frame, model);
   if (model.view.critical_path) draw_critical_path(painter, frame);
   draw_chain(painter, frame, model);
+  draw_playback(painter, frame, model);
   draw_marks(painter, frame, model);
   draw_hovered(painter, frame, model);
   painter.list()->PopClipRect();
@@ -144,6 +145,7 @@ void TimelineView::hover(const Frame& frame, Model& model) const {
   model.hovered = {};
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   if (!ImGui::IsItemHovered() || !frame.lanes.contains(mouse)) return;
+  if (model.playback.active() && frame.time(mouse.x) > model.playback.cursor()) return;
   const Strip* strip = layout_.strip_at(layout_y(frame, mouse.y));
   if (!strip) return;
   const Rect row = place(frame, *strip);

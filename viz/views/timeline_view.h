@@ -120,6 +120,7 @@ class TimelineView {
   void scroll_to(int rank, float available);
   void select(const Finding& finding, Model& model) const;
   void draw_marks(const Painter& painter, const Frame& frame, const Model& model) const;
+  void draw_playback(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_hovered(const Painter& painter, const Frame& frame, const Model& model) const;
 
   /// Converts between a y on the screen and one in the layout; pinned ranks do not scroll.
@@ -134,7 +135,7 @@ class TimelineView {
   bool growing_ = false;
   OpenSpans open_spans_;
   /// What dragging does, from where it began.
-  enum class Drag { none, overview, pan, range };
+  enum class Drag { none, overview, scrub, pan, range };
   Drag drag_ = Drag::none;
   double drag_from_ = 0;  ///< time
   int reveal_ = -1;       ///< the rank to scroll to in the next frame; -1: none

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr float edge = 16;
 constexpr float search_width = 170;
+constexpr float scrub_width = 140;
 
 }  // namespace
 
@@ -24,23 +26,58 @@ int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
   if (row.button("G  Predicted", view.ghost,
                  "below each lane: the same schedule, simulated with the mean times of each stage"))
     view.ghost = !view.ghost;
+  draw_playback(row, model);
   const int jump = draw_search(row, model);
 
   const Source& source = model.source;
   const bool more = source.live && !model.timeline.ended() && !model.timeline.empty() &&
                     (!source.piped || source.connected > 0);
-  const std::string follow =
+  const std::string follow_words =
       model.viewport.following() ? "L  Following the run" : "L  Resume following";
   const std::string help = "?  Keys";
   float left = rect.right - painter.px(edge) - ButtonRow::width_of(painter, help) +
                ButtonRow::gap_of(painter);
-  if (more) left -= ButtonRow::width_of(painter, follow);
+  if (more) left -= ButtonRow::width_of(painter, follow_words);
   ButtonRow right{painter, rect, left};
-  if (more && right.button(follow, !model.viewport.following(),
+  if (more && right.button(follow_words, !model.viewport.following(),
                            "the window moves with the run; panning and zooming pause it"))
-    model.viewport.follow(!model.viewport.following());
+    follow(model, !model.viewport.following());
   if (right.button(help, view.help, "")) view.help = !view.help;
   return jump;
+}
+
+void ToolbarView::draw_playback(ButtonRow& row, Model& model) const {
+  Playback& playback = model.playback;
+  if (model.timeline.empty()) return;
+  const char* words = playback.playing() ? "Space  Pause" : "Space  Play";
+  if (row.button(words, playback.active(), "replay the run; drag in the time axis to scrub")) {
+    playback.toggle(model.timeline, model.viewport);
+    model.viewport.follow(false);
+  }
+  if (!playback.active()) return;
+  if (row.button("-", false, "half the speed")) playback.change_speed(-1);
+  row.text(duration_words(playback.speed()) + " per second", colours::text_dim);
+  if (row.button("+", false, "twice the speed")) playback.change_speed(1);
+  const Rect scrub = row.space(row.painter().px(scrub_width));
+  ImGui::SetCursorScreenPos(scrub.min());
+  ImGui::InvisibleButton("scrub", {scrub.width(), scrub.height()});
+  const auto start = static_cast<double>(model.timeline.start());
+  const double whole = std::max(static_cast<double>(model.timeline.end()) - start, 1.0);
+  if (ImGui::IsItemActive()) {
+    const float at = (ImGui::GetIO().MousePos.x - scrub.left) / scrub.width();
+    playback.scrub(model.timeline, start + static_cast<double>(at) * whole);
+    model.viewport.show(playback.cursor());
+  }
+  const Painter& painter = row.painter();
+  const float middle = (scrub.top + scrub.bottom) / 2;
+  const float x =
+      scrub.left + scrub.width() * static_cast<float>((playback.cursor() - start) / whole);
+  painter.fill({scrub.left, middle - painter.px(2), scrub.right, middle + painter.px(2)},
+               colours::panel_edge, painter.px(2));
+  painter.fill({scrub.left, middle - painter.px(2), x, middle + painter.px(2)}, colours::accent,
+               painter.px(2));
+  painter.list()->AddCircleFilled({x, middle}, painter.px(6), colours::accent);
+  if (row.button("Show all", false, "end the playback")) playback.stop();
 }
 
 int ToolbarView::draw_search(ButtonRow& row, Model& model) {

@@ -14,6 +14,7 @@ class ToolbarView {
   int draw(const Painter& painter, const Rect& rect, Model& model);
 
  private:
+  void draw_playback(ButtonRow& row, Model& model) const;
   int draw_search(ButtonRow& row, Model& model);
 
   bool was_searching_ = false;

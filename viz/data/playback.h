@@ -1,0 +1,41 @@
+#pragma once
+
+#include "core/trace/timeline.h"
+#include "viz/data/viewport.h"
+
+namespace lockstep::viz {
+
+/// Plays a run back: a cursor moves through the run, and what comes after the cursor is hidden, as
+/// if the run were just executing. The run itself is not slowed; a live run continues to arrive
+/// behind the cursor.
+class Playback {
+ public:
+  bool active() const { return active_; }
+  bool playing() const { return active_ && playing_; }
+  double cursor() const { return cursor_; }
+  /// Returns the speed: picoseconds of the run per second of watching.
+  double speed() const { return speed_; }
+
+  /// Starts at the beginning of the window, pauses, or continues. A live run that is followed
+  /// pauses at its latest time. At the end of the run, starts again.
+  void toggle(const Timeline& timeline, const Viewport& viewport);
+  /// Moves the cursor; starts a playback that is paused, if there is none.
+  void scrub(const Timeline& timeline, double time);
+  /// Doubles (1) or halves (-1) the speed.
+  void change_speed(int by);
+  /// Ends the playback, so that the whole run is shown.
+  void stop() { active_ = playing_ = false; }
+
+  /// Moves the cursor by `seconds` of watching, and the window if the cursor leaves it.
+  void advance(const Timeline& timeline, Viewport& viewport, double seconds);
+
+ private:
+  void choose_speed(const Timeline& timeline);
+
+  bool active_ = false;
+  bool playing_ = false;
+  double cursor_ = 0;
+  double speed_ = 0;  ///< 0: not chosen yet
+};
+
+}  // namespace lockstep::viz
