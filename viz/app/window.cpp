@@ -56,14 +56,17 @@ std::filesystem::path font_file(const std::string& name) {
   return {};
 }
 
-const char* no_display_words =
-    "there is no display to open a window on. Run it on a machine that has one, or set DISPLAY; to "
-    "take a picture without a display: xvfb-run -a lockstep_view DIR --screenshot run.png";
+const char* without_display =
+    "Without one: a picture, by xvfb-run -a lockstep_view DIR --screenshot run.png; the timeline "
+    "in "
+    "the terminal, which every lesson draws when it ends; or the trace in a browser, at "
+    "https://ui.perfetto.dev";
 
 }  // namespace
 
 Window::Window(const std::string& title, int width, int height, bool visible) : title_(title) {
-  if (!glfwInit()) throw UsageError(no_display_words);
+  if (!glfwInit())
+    throw UsageError(std::string{"there is no display to open a window on. "} + without_display);
   glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
   glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 2);
   glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
@@ -75,8 +78,8 @@ Window::Window(const std::string& title, int width, int height, bool visible) : 
     glfwGetError(&why);
     const std::string reason = why ? why : "unknown";
     glfwTerminate();
-    throw UsageError("can't open a window, which needs OpenGL 3.2 or later (" + reason +
-                     "). Without a display: xvfb-run -a lockstep_view DIR --screenshot run.png");
+    throw UsageError("can't open a window, which needs OpenGL 3.2 or later (" + reason + "). " +
+                     without_display);
   }
   glfwMakeContextCurrent(window_);
   glfwSwapInterval(1);

@@ -47,7 +47,8 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
         painter.text(inside.left, y - painter.px(4), fmt::format("{:.1f} %", 100 * share),
                      colours::text, look.large);
     painter.text(inside.left + number + painter.px(10),
-                 y + look.large->FontSize - look.small->FontSize - painter.px(7), words,
+                 y + look.large->FontSize - look.small->FontSize - painter.px(7),
+                 painter.fitted(words, look.small, inside.width() - number - painter.px(10)),
                  colours::text_dim, look.small);
     y += look.large->FontSize + painter.px(6);
   };
@@ -67,12 +68,12 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
   };
   const auto ranks = static_cast<double>(std::max<std::size_t>(model.timeline.ranks().size(), 1));
   if (pipeline) {
-    headline(point.bubble.share(), "of rank-time without an action");
+    headline(point.bubble.share(), "of the ranks' time is idle");
     y = draw_bars(painter, {inside.left, y, inside.right, inside.bottom}, point,
                   model.timeline.prediction(point.step));
     std::string facts = fmt::format("internal {:.1f} %", 100 * point.internal.share());
     if (point.overlap.communication > 0) {
-      facts += fmt::format("     communication hidden {:.0f} %", 100 * point.overlap.share());
+      facts += fmt::format(", communication hidden {:.0f} %", 100 * point.overlap.share());
     }
     line(facts);
   } else if (point.overlap.communication > 0) {

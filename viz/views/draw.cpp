@@ -46,12 +46,30 @@ void Painter::dashes(float x0, float x1, float y, ImU32 colour) const {
 
 float Painter::text_width(std::string_view text, ImFont* font) const {
   text = beginning(text);
+  if (text.empty()) return 0;  // Dear ImGui would look for the end of a null pointer's text
   return font->CalcTextSizeA(font->FontSize, 1e9f, 0, text.data(), end_of(text)).x;
+}
+
+std::string Painter::fitted(std::string_view text, ImFont* font, float width) const {
+  text = beginning(text);
+  if (text_width(text, font) <= width) return std::string{text};
+  // Bytes that continue a character stay with it.
+  const auto cut = [&](std::size_t size) {
+    while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) --size;
+    return std::string{text.substr(0, size)} + "…";
+  };
+  std::size_t fits = 0, too_long = text.size();
+  while (fits + 1 < too_long) {
+    const std::size_t middle = (fits + too_long) / 2;
+    (text_width(cut(middle), font) <= width ? fits : too_long) = middle;
+  }
+  return fits > 0 ? cut(fits) : std::string{};
 }
 
 float Painter::text(float x, float y, std::string_view text, ImU32 colour, ImFont* font,
                     Align align) const {
   text = beginning(text);
+  if (text.empty()) return 0;
   const float width = text_width(text, font);
   if (align == Align::centre) x -= width / 2;
   if (align == Align::right) x -= width;
@@ -73,11 +91,12 @@ Rect Painter::card(const Rect& rect, std::string_view title, std::string_view no
   fill(rect, colours::panel, px(card_rounding));
   frame(rect, colours::panel_edge, px(card_rounding));
   const float top = rect.top + px(card_padding) * 0.75f;
-  text(rect.left + px(card_padding), top, title, colours::text, look_.bold);
-  if (!note.empty()) {
-    text(rect.right - px(card_padding), top + look_.bold->FontSize - look_.small->FontSize, note,
-         colours::text_faint, look_.small, Align::right);
-  }
+  const float width = rect.width() - 2 * px(card_padding);
+  const float taken = text(rect.left + px(card_padding), top, fitted(title, look_.bold, width),
+                           colours::text, look_.bold);
+  const std::string rest = fitted(note, look_.small, width - taken - px(card_padding));
+  text(rect.right - px(card_padding), top + look_.bold->FontSize - look_.small->FontSize, rest,
+       colours::text_faint, look_.small, Align::right);
   Rect inside = rect.inset(px(card_padding));
   inside.top = top + look_.bold->FontSize + px(8);
   return inside;

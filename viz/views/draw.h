@@ -59,6 +59,8 @@ class Painter {
   void dashes(float x0, float x1, float y, ImU32 colour) const;
 
   float text_width(std::string_view text, ImFont* font) const;
+  /// Returns the text, or a beginning of it that fits into `width`, with an ellipsis.
+  std::string fitted(std::string_view text, ImFont* font, float width) const;
   /// Draws text with its top at `y`; `x` is the left, middle or right of the text, depending on
   /// `align`. Returns its width.
   float text(float x, float y, std::string_view text, ImU32 colour, ImFont* font,

@@ -143,11 +143,12 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
   float x = rect.left;
   x += painter.text(x, rect.top, fmt::format("bubble {:.1f} %", 100 * answer_->simulation.bubble),
                     colours::text, look.small);
+  const std::string formula = answer_->formula
+                                  ? fmt::format("equal stages, free messages: {} = {:.1f} %",
+                                                answer_->words, 100 * *answer_->formula)
+                                  : "no formula for these times";
   painter.text(x + painter.px(10), rect.top,
-               answer_->formula
-                   ? fmt::format("formula, for equal stages and free messages: {} = {:.1f} %",
-                                 answer_->words, 100 * *answer_->formula)
-                   : "no formula for these times",
+               painter.fitted(formula, look.small, rect.right - x - painter.px(10)),
                colours::text_dim, look.small);
   if (!question_.limits.empty()) {
     painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4), question_.limits,

@@ -18,10 +18,8 @@ constexpr float column_width = 2;  // pixels
 
 void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& model) const {
   const Look& look = painter.look();
-  Rect inside =
-      painter.card(rect, "Memory", "in the time range shown above; dashed: the run's peak");
-  draw_legend(painter, inside);
-  inside.top += look.small->FontSize + painter.px(6);
+  Rect inside = painter.card(rect, "Memory", "dashed: the run's peak");
+  inside.top = draw_legend(painter, inside) + painter.px(6);
   const auto& ranks = model.timeline.ranks();
   double top = 0;
   for (const auto& rank : ranks) {
@@ -83,18 +81,23 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
                look.small, Align::right);
 }
 
-void MemoryView::draw_legend(const Painter& painter, const Rect& rect) const {
+float MemoryView::draw_legend(const Painter& painter, const Rect& rect) const {
   const Look& look = painter.look();
   const float size = painter.px(8);
-  float x = rect.left;
+  float x = rect.left, top = rect.top;
   for (int c = 0; c < memory_category_count; ++c) {
     const auto category = static_cast<MemoryCategory>(c);
-    const float y = rect.top + look.small->FontSize / 2 - size / 2 + 1;
+    const float width = size + painter.px(4) + painter.text_width(name_of(category), look.small);
+    if (x > rect.left && x + width > rect.right) {
+      x = rect.left;
+      top += look.small->FontSize + painter.px(3);
+    }
+    const float y = top + look.small->FontSize / 2 - size / 2 + 1;
     painter.fill({x, y, x + size, y + size}, colour_of(category), painter.px(2));
-    x += size + painter.px(4);
-    x +=
-        painter.text(x, rect.top, name_of(category), colours::text_dim, look.small) + painter.px(8);
+    painter.text(x + size + painter.px(4), top, name_of(category), colours::text_dim, look.small);
+    x += width + painter.px(8);
   }
+  return top + look.small->FontSize;
 }
 
 }  // namespace lockstep::viz

@@ -14,7 +14,8 @@ class MemoryView {
  private:
   void draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
                  const TimeWindow& window, double top) const;
-  void draw_legend(const Painter& painter, const Rect& rect) const;
+  /// Returns the bottom of the legend, which may take two lines.
+  float draw_legend(const Painter& painter, const Rect& rect) const;
 };
 
 }  // namespace lockstep::viz
