@@ -87,3 +87,23 @@ TEST_CASE("a second mark at the same place removes the first") {
   REQUIRE(view.marks.size() == 1);
   CHECK(view.marks[0] == Interval{300, 400});
 }
+
+TEST_CASE("matches and a range's statistics follow a run that goes on") {
+  Sample sample;
+  ViewState view;
+  view.set_query("F0 rank:0", sample.timeline);
+  CHECK(view.found == 2);
+  constexpr Picoseconds more = 5'000'000'000;
+  const Picoseconds end = sample.timeline.end();
+  const Interval range{0, end + 2 * more};
+  view.range = range_statistics(sample.timeline, range);
+  view.refresh(sample.timeline);
+  const Picoseconds before = view.range->ranks[0].idle;
+  TimelineSpan span{.start = end, .end = end + more, .step = 2, .stage = 0, .microbatch = 0};
+  span.category = Category::forward;
+  sample.timeline.add(0, 0, span);
+  sample.timeline.settle();
+  view.refresh(sample.timeline);
+  CHECK(view.found == 3);
+  CHECK(view.range->ranks[0].idle == before - more);
+}

@@ -212,6 +212,32 @@ TEST_CASE("the picture of a run has every action at its place in its colour") {
   CHECK(json["screenshot"]["last_step"] == 2);
 }
 
+TEST_CASE("idle time has its causes' colours, and --show turns the critical path on") {
+  if (!has_xvfb()) return;
+  const Folder folder;
+  write_run(sample_1f1b(4, 8, 3), folder.path);
+  const fs::path png = folder.path / "run.png";
+  const auto count = [&](const std::string& flags, ImU32 colour) {
+    const Outcome outcome = view(
+        folder.path.string() + " --steps 1 --size 1366x768 --screenshot " + png.string() + flags,
+        true, folder.path);
+    INFO(outcome.output);
+    REQUIRE(outcome.code == 0);
+    const Picture picture{png};
+    REQUIRE(picture.pixels);
+    int pixels = 0;
+    for (int y = 172; y < 480; ++y)
+      for (int x = 176; x < 1354; ++x) pixels += alike(picture.at(x, y), colour);
+    return pixels;
+  };
+  const auto fill = [](IdleCause cause) { return mixed(colours::lane, colour_of(cause), 0.22f); };
+  CHECK(count("", fill(IdleCause::warm_up)) > 1000);
+  CHECK(count("", fill(IdleCause::cool_down)) > 1000);
+  CHECK(count("", fill(IdleCause::straggler)) == 0);
+  CHECK(count("", colours::critical_path) == 0);
+  CHECK(count(" --show critical-path", colours::critical_path) > 1000);
+}
+
 TEST_CASE("without a display the viewer suggests a remedy") {
   const Folder folder;
   write_run(sample_1f1b(2, 2, 1), folder.path);

@@ -33,6 +33,7 @@ void Screen::draw(Model& model, const Look& look) {
   const Rect toolbar{0, bar.bottom, size.x, bar.bottom + painter.px(ToolbarView::height)};
   const Rect middle{0, toolbar.bottom, size.x, card_row.top - painter.px(edge)};
 
+  model.view.refresh(model.timeline);
   const int jump = toolbar_.draw(painter, toolbar, model);
   timeline_.draw(painter, middle, model);
   if (jump != 0) timeline_.go_to_match(jump, model);

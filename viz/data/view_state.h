@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,13 @@ struct ViewState {
   /// Adds a mark, or removes it if there is one within `near` of it.
   void mark(const Interval& time, Picoseconds near);
   void set_query(std::string_view text, const Timeline& timeline);
+  /// Counts again and recomputes the range's statistics if spans have arrived. Waits for the run to
+  /// end if that takes too long for every frame.
+  void refresh(const Timeline& timeline);
+
+ private:
+  std::int64_t counted_spans_ = 0;
+  std::chrono::steady_clock::duration took_{};
 };
 
 /// The chain of the selected action, kept until another action is selected.
