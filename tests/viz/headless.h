@@ -6,6 +6,7 @@
 
 #include "core/trace/reader.h"
 #include "viz/app/screen.h"
+#include "viz/data/range_statistics.h"
 #include "viz/views/imgui_shim.h"
 
 namespace lockstep {
@@ -62,6 +63,10 @@ class Headless {
     model.viewport.follow(true);
     model.selected = model.hovered;
     frame(800, 300);
+    use_everything(model);
+    frame(700, 250);
+    model.viewport.fit(timeline);
+    frame(900, 400);
     return !timeline.empty();
   }
 
@@ -70,6 +75,27 @@ class Headless {
   std::int64_t frames = 0;
 
  protected:
+  /// Turns everything on that a user can turn on.
+  static void use_everything(viz::Model& model) {
+    const Timeline& timeline = model.timeline;
+    const Interval whole{timeline.start(), timeline.end()};
+    model.view.critical_path = model.view.ghost = true;
+    model.view.set_query("F0 step:0 e", timeline);
+    model.view.range = viz::range_statistics(timeline, whole);
+    model.view.mark(whole, 0);
+    model.playback.toggle(timeline, model.viewport);
+    for (const auto& rank : timeline.ranks()) {
+      const Lane* lane = rank->compute();
+      if (!lane || lane->rows(Band::action).empty()) continue;
+      for (const TimelineSpan& span : lane->rows(Band::action).front()) {
+        if (!is_pipeline_action(timeline, span)) continue;
+        model.chain = {rank->rank, span.step, span.start,
+                       data_chain(timeline, span.step, rank->rank, span.start)};
+        return;
+      }
+    }
+  }
+
   void draw(viz::Screen& screen, viz::Model& model, float x, float y) {
     const double begun = thread_seconds();
     model.playback.advance(model.timeline, model.viewport, 1.0 / 60);

@@ -149,6 +149,17 @@ TEST_CASE(
   CHECK(layout.strips().size() == 4);
 }
 
+TEST_CASE("strips grow with the screen, but a few do not fill it") {
+  Timeline timeline;
+  read(sample_traces(sample_1f1b(2, 4, 1)), timeline);
+  StripLayout layout;
+  layout.update(timeline, 400, 1);
+  const float small = layout.strips()[0].height;
+  layout.update(timeline, 1600, 1);
+  CHECK(layout.strips()[0].height > 2 * small);
+  CHECK(layout.height() < 800);
+}
+
 TEST_CASE("lanes of the same name share a strip, empty lanes have none") {
   Timeline timeline;
   const auto add = [&](int tid, Picoseconds start) {

@@ -23,7 +23,7 @@ RangeStatistics range_statistics(const Timeline& timeline, const Interval& range
         if (span.category != Category::communication) return;
         messages.push_back(part);
         if (span.bytes > 0 && span.end <= range.end && timeline.name(span.name) == "send")
-          mine.sent += span.bytes;
+          mine.sent = plus(mine.sent, span.bytes);
       });
     }
     const Intervals compute = intersection(computation(*rank, range), whole);

@@ -8,6 +8,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float least_compute = 16, most_compute = 54;
+constexpr float most_share = 0.08f;  // of the available height, for a compute strip
 constexpr float least_communication = 6, most_communication = 14;
 constexpr float kernel_share = 0.35f;  // relative to a compute strip
 constexpr float strip_gap = 2;
@@ -91,8 +92,9 @@ void StripLayout::update(const Timeline& timeline, float available, float scale)
   collect(
       timeline, [&](int rank) { return crowded != toggled_.contains(rank); }, scale);
   const float room = available - fixed_;
-  const float unit =
-      std::clamp(units_ > 0 ? room / units_ : 0, least_compute * scale, most_compute * scale);
+  // On a large screen, strips may grow further.
+  const float most = std::max(most_compute * scale, available * most_share);
+  const float unit = std::clamp(units_ > 0 ? room / units_ : 0, least_compute * scale, most);
   float y = group_gap / 2 * scale;
   pinned_height_ = 0;
   for (RankGroup& group : groups_) {

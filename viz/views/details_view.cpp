@@ -106,7 +106,7 @@ void draw_range(const Painter& painter, const Rect& card, const RangeStatistics&
     sum.idle = plus(sum.idle, each.idle);
     sum.communication = plus(sum.communication, each.communication);
     sum.hidden = plus(sum.hidden, each.hidden);
-    sum.sent += each.sent;
+    sum.sent = plus(sum.sent, each.sent);
   }
   row("all", sum, static_cast<double>(range.ranks.size()));
   for (const RankStatistics& each : range.ranks) {

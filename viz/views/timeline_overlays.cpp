@@ -33,9 +33,9 @@ void TimelineView::draw_open(const Painter& painter, const Frame& frame, const M
     if (right < rect.left || at.right <= at.left) continue;
     if (++drawn > most_open) break;
     growing_ |= live && !model.timeline.ended() && model.timeline.run().clock == "wall";
-    painter.fill(at, faded(colours::trouble, 0.25f));
-    painter.hatch(at, faded(colours::trouble, 0.5f));
-    painter.frame(at, colours::trouble);
+    // In the colour of its kind, but hatched and framed: it has not ended.
+    painter.idle(at, colour_of(open.span.category));
+    painter.frame(at, colours::text_dim);
     const std::string& name = model.timeline.name(open.span.name);
     const std::string time = duration_words(static_cast<double>(end - open.span.start));
     if (!painter.text_in(at, fmt::format("{}, running for {}", beginning(name), time),
@@ -81,6 +81,7 @@ std::optional<Rect> TimelineView::place(const Frame& frame, int rank, const Inte
   const RankGroup* group = layout_.find(rank);
   if (!group) return {};
   Rect rect = place(frame, layout_.strips()[group->first]);
+  if (!ghosts_.empty()) rect.bottom -= ghost_share * rect.height();
   rect.left = frame.x(static_cast<double>(time.start));
   rect.right = frame.x(static_cast<double>(time.end));
   if (rect.right < frame.lanes.left || rect.left > frame.lanes.right) return {};

@@ -9,10 +9,9 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr float ghost_share = 0.34f;  // of a compute strip's height
-constexpr float ghost_fill = 0.3f;    // opacity
-constexpr float unselected = 0.45f;   // share of the colour of actions that are not on the chain
-constexpr float not_found = 0.25f;    // the same, of spans that do not match the search
+constexpr float ghost_fill = 0.3f;   // opacity
+constexpr float unselected = 0.45f;  // share of the colour of actions that are not on the chain
+constexpr float not_found = 0.25f;   // the same, of spans that do not match the search
 constexpr float rounding = 3;
 constexpr float rounded_from = 10;          // pixels of width
 constexpr float letter_from = 90;           // pixels of width to draw "F3" instead of "3"

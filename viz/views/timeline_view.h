@@ -34,6 +34,8 @@ class TimelineView {
   void go_to_match(int by, Model& model);
 
  private:
+  /// The share of a compute strip's height that shows the predicted schedule.
+  static constexpr float ghost_share = 0.34f;
   /// Which boxes of a row to draw.
   enum class Draw { all, waits, work };
   /// The geometry of a frame, and the mapping from time to pixels.
