@@ -79,6 +79,17 @@ TEST_CASE("no ghost without a known schedule") {
   CHECK_FALSE(ghost_of(timeline, 1));
 }
 
+TEST_CASE("a first rank without a part in the pipeline") {
+  Timeline timeline;
+  timeline.lane(-1, 0);
+  read(free_messages(), timeline);
+  REQUIRE(timeline.ranks().front()->rank == -1);
+  const auto ghost = ghost_of(timeline, 1);
+  REQUIRE(ghost);
+  CHECK(ghost->ranks[0].empty());
+  CHECK(ghost->ranks[1].size() == 16);
+}
+
 TEST_CASE("G and its button show the prediction") {
   Interactive viewer{free_messages()};
   viewer.press(keys::g);

@@ -75,7 +75,8 @@ void limit(LabQuestion& question, std::int64_t stages, std::int64_t microbatches
 void set_schedule(LabQuestion& question, const std::string& name, int stages, int stages_of_rank) {
   question.ranks = stages;
   const KnownSchedule* known = find_schedule(name);
-  if (known == nullptr || stages % std::max(stages_of_rank, 1) != 0) return;
+  // The first rank of a trace may have no part in the pipeline.
+  if (known == nullptr || stages_of_rank < 1 || stages % stages_of_rank != 0) return;
   const PipelineSize size{stages / stages_of_rank, stages_of_rank, question.microbatches};
   if (!refusal(*known, size).empty()) return;
   question.schedule = known;
