@@ -161,12 +161,28 @@ TEST_CASE("page keys go from step to step") {
   CHECK(viewer.model.viewport.step_in_view(viewer.model.timeline) == 0);
 }
 
-TEST_CASE("a tooltip knows the row that it must not cover") {
-  Interactive viewer{sample_1f1b(4, 8, 3)};
-  const TimelineSpan forward = viewer.action(3, 1, Category::forward, 2);
-  const float y = viewer.y_of(3, (forward.start + forward.end) / 2);
-  CHECK(viewer.model.hovered_top <= y);
-  CHECK(viewer.model.hovered_bottom >= y);
+TEST_CASE("a tooltip covers no part of the row that it explains") {
+  for (const float height : {900.0f, 480.0f}) {
+    Interactive viewer{sample_1f1b(4, 8, 3)};
+    ImGui::GetIO().DisplaySize.y = height;
+    viewer.frame();
+    for (const int rank : {0, 3}) {
+      const TimelineSpan forward = viewer.action(rank, 1, Category::forward, 2);
+      REQUIRE(viewer.y_of(rank, (forward.start + forward.end) / 2) > 0);
+      viewer.frame();
+      // The tooltip is all that is drawn in front.
+      const ImDrawList& front = *ImGui::GetForegroundDrawList();
+      REQUIRE(front.VtxBuffer.Size > 0);
+      float top = 1e9f, bottom = 0;
+      for (const ImDrawVert& vertex : front.VtxBuffer) {
+        top = std::min(top, vertex.pos.y);
+        bottom = std::max(bottom, vertex.pos.y);
+      }
+      CAPTURE(rank);
+      CAPTURE(height);
+      CHECK((top >= viewer.model.hovered_bottom || bottom <= viewer.model.hovered_top));
+    }
+  }
 }
 
 TEST_CASE("a rank's lanes are collapsed, pinned and hidden by its name") {
