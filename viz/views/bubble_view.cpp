@@ -47,10 +47,10 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
         painter.text(inside.left, y - painter.px(4), fmt::format("{:.1f} %", 100 * share),
                      colours::text, look.large);
     painter.text(inside.left + number + painter.px(10),
-                 y + look.large->FontSize - look.small->FontSize - painter.px(7),
+                 y + size_of(look.large) - size_of(look.small) - painter.px(7),
                  painter.fitted(words, look.small, inside.width() - number - painter.px(10)),
                  colours::text_dim, look.small);
-    y += look.large->FontSize + painter.px(6);
+    y += size_of(look.large) + painter.px(6);
   };
   // Text that is too long for a line continues on the next one, after a comma.
   const auto line = [&](std::string_view words) {
@@ -62,7 +62,7 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
         end = comma + 1;
       }
       painter.text(inside.left, y, words.substr(0, end), colours::text_dim, look.small);
-      y += look.small->FontSize + painter.px(5);
+      y += size_of(look.small) + painter.px(5);
       words.remove_prefix(std::min(end + 1, words.size()));
     }
   };
@@ -125,7 +125,7 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, Model& mod
   const Look& look = painter.look();
   const std::size_t count = model.bubbles.count();
   const Rect plot{rect.left, rect.top, rect.right,
-                  rect.bottom - look.small->FontSize - painter.px(3)};
+                  rect.bottom - size_of(look.small) - painter.px(3)};
   const std::size_t room = whole_number(plot.width() / painter.px(5));
   if (rect.height() < painter.px(28) || count == 0 || room == 0) return;
   std::vector<BubbleSeries::Point> points;  // of the latest steps, the latest first

@@ -30,7 +30,7 @@ bool ButtonRow::button(const std::string& words, bool on, const std::string& tip
   const bool hovered = ImGui::IsItemHovered();
   const ImU32 colour = on ? colours::accent : button_colour;
   painter_.fill(rect, hovered ? mixed(colour, IM_COL32_WHITE, 0.12f) : colour, painter_.px(4));
-  painter_.text(rect.left + painter_.px(inside), middle - look.small->FontSize / 2, words,
+  painter_.text(rect.left + painter_.px(inside), middle - size_of(look.small) / 2, words,
                 on ? colours::text_on_box : colours::text, look.small);
   if (hovered && !tip.empty()) {
     const Painter front{ImGui::GetForegroundDrawList(), look};
@@ -38,7 +38,7 @@ bool ButtonRow::button(const std::string& words, bool on, const std::string& tip
     const float left =
         std::max(0.0f, std::min(rect.left, ImGui::GetIO().DisplaySize.x - width - front.px(gap)));
     const Rect box{left, rect.bottom + front.px(4), left + width,
-                   rect.bottom + front.px(12) + look.small->FontSize};
+                   rect.bottom + front.px(12) + size_of(look.small)};
     front.fill(box, colours::tip, front.px(4));
     front.text(box.left + front.px(inside), box.top + front.px(4), tip, colours::text, look.small);
   }
@@ -47,7 +47,7 @@ bool ButtonRow::button(const std::string& words, bool on, const std::string& tip
 
 void ButtonRow::text(const std::string& words, ImU32 colour) {
   const Look& look = painter_.look();
-  const float y = (rect_.top + rect_.bottom - look.small->FontSize) / 2;
+  const float y = (rect_.top + rect_.bottom - size_of(look.small)) / 2;
   x_ += painter_.text(x_, y, words, colour, look.small) + painter_.px(gap);
 }
 

@@ -17,7 +17,7 @@ float lines_height(const Painter& painter, const std::vector<std::string>& lines
   const Look& look = painter.look();
   float height = 2 * painter.px(padding) - painter.px(line_gap);
   for (std::size_t i = 0; i < lines.size(); ++i)
-    height += (i == 0 ? look.bold : look.small)->FontSize + painter.px(line_gap);
+    height += size_of(i == 0 ? look.bold : look.small) + painter.px(line_gap);
   return height;
 }
 
@@ -63,7 +63,7 @@ void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
     ImFont* font = i == 0 ? look.bold : look.small;
     painter.text(box.left + painter.px(padding), y, lines[i],
                  i == 0 ? colours::text : colours::text_dim, font);
-    y += font->FontSize + painter.px(line_gap);
+    y += size_of(font) + painter.px(line_gap);
   }
 }
 
@@ -80,7 +80,7 @@ void draw_range(const Painter& painter, const Rect& card, const RangeStatistics&
   constexpr const char* heads[] = {"compute", "waiting", "idle", "messages", "hidden", "sent"};
   const float first = painter.px(64);
   const float column = (inside.width() - first) / static_cast<float>(std::size(heads));
-  const float line = look.small->FontSize + painter.px(line_gap);
+  const float line = size_of(look.small) + painter.px(line_gap);
   const auto cell = [&](std::size_t i, float y, const std::string& words, ImU32 colour) {
     painter.text(inside.left + first + column * static_cast<float>(i + 1), y, words, colour,
                  look.small, Align::right);
@@ -135,7 +135,7 @@ void DetailsView::draw_selection(const Painter& painter, const Rect& card, Model
   float y = inside.top;
   for (std::size_t i = 1; i < lines.size(); ++i) {
     painter.text(inside.left, y, lines[i], colours::text_dim, look.small);
-    y += look.small->FontSize + painter.px(line_gap);
+    y += size_of(look.small) + painter.px(line_gap);
   }
   if (!model.chain.chain) return;
   const DataChain& chain = *model.chain.chain;

@@ -47,7 +47,7 @@ void Painter::dashes(float x0, float x1, float y, ImU32 colour) const {
 float Painter::text_width(std::string_view text, ImFont* font) const {
   text = beginning(text);
   if (text.empty()) return 0;  // Dear ImGui would look for the end of a null pointer's text
-  return font->CalcTextSizeA(font->FontSize, 1e9f, 0, text.data(), end_of(text)).x;
+  return font->CalcTextSizeA(size_of(font), 1e9f, 0, text.data(), end_of(text)).x;
 }
 
 std::string Painter::fitted(std::string_view text, ImFont* font, float width) const {
@@ -73,16 +73,16 @@ float Painter::text(float x, float y, std::string_view text, ImU32 colour, ImFon
   const float width = text_width(text, font);
   if (align == Align::centre) x -= width / 2;
   if (align == Align::right) x -= width;
-  list_->AddText(font, font->FontSize, {std::floor(x), std::floor(y)}, colour, text.data(),
+  list_->AddText(font, size_of(font), {std::floor(x), std::floor(y)}, colour, text.data(),
                  end_of(text));
   return width;
 }
 
 bool Painter::text_in(const Rect& rect, std::string_view words, ImU32 colour, ImFont* font) const {
-  if (rect.height() < font->FontSize || rect.width() < font->FontSize * 0.6f) return false;
+  if (rect.height() < size_of(font) || rect.width() < size_of(font) * 0.6f) return false;
   const float width = text_width(words, font);
   if (width + px(3) > rect.width()) return false;
-  text((rect.left + rect.right - width) / 2, (rect.top + rect.bottom - font->FontSize) / 2, words,
+  text((rect.left + rect.right - width) / 2, (rect.top + rect.bottom - size_of(font)) / 2, words,
        colour, font);
   return true;
 }
@@ -95,17 +95,17 @@ Rect Painter::card(const Rect& rect, std::string_view title, std::string_view no
   const float taken = text(rect.left + px(card_padding), top, fitted(title, look_.bold, width),
                            colours::text, look_.bold);
   const std::string rest = fitted(note, look_.small, width - taken - px(card_padding));
-  text(rect.right - px(card_padding), top + look_.bold->FontSize - look_.small->FontSize, rest,
+  text(rect.right - px(card_padding), top + size_of(look_.bold) - size_of(look_.small), rest,
        colours::text_faint, look_.small, Align::right);
   Rect inside = rect.inset(px(card_padding));
-  inside.top = top + look_.bold->FontSize + px(8);
+  inside.top = top + size_of(look_.bold) + px(8);
   return inside;
 }
 
 float Painter::pill(float x, float y, std::string_view words, ImU32 colour, bool filled) const {
   ImFont* font = look_.small;
   const float width = text_width(words, font) + px(16);
-  const Rect rect{x, y, x + width, y + font->FontSize + px(7)};
+  const Rect rect{x, y, x + width, y + size_of(font) + px(7)};
   fill(rect, filled ? colour : faded(colour, 0.16f), rect.height() / 2);
   text(x + px(8), y + px(3), words, filled ? colours::text_on_box : colour, font);
   return width;

@@ -46,7 +46,7 @@ constexpr float column_gap = 24;
 
 void HelpView::draw(const Painter& painter, ImVec2 size) const {
   const Look& look = painter.look();
-  const float line = look.small->FontSize + painter.px(line_gap);
+  const float line = size_of(look.small) + painter.px(line_gap);
   float keys = 0, effects = 0;
   for (const Control& each : controls) {
     keys = std::max(keys, painter.text_width(each.keys, look.small));

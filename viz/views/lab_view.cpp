@@ -57,7 +57,7 @@ void LabView::draw(const Painter& painter, const Rect& rect, const Model& model)
   const Rect inside = painter.card(rect, "What if", times);
   draw_controls(painter, inside);
   const float controls = ImGui::GetFrameHeight() + painter.px(8);
-  const float verdict = verdict_lines * (painter.look().small->FontSize + painter.px(4));
+  const float verdict = verdict_lines * (size_of(painter.look().small) + painter.px(4));
   draw_schedule(painter, {inside.left, inside.top + controls, inside.right,
                           inside.bottom - verdict - painter.px(4)});
   draw_verdict(painter, {inside.left, inside.bottom - verdict, inside.right, inside.bottom});
@@ -105,7 +105,7 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
   const float left = rect.left + painter.px(name_width);
   const auto makespan = static_cast<double>(std::max<Picoseconds>(simulation.makespan, 1));
   const double scale = static_cast<double>(rect.right - left) / makespan;
-  const int named = std::max(1, static_cast<int>(std::ceil(look.small->FontSize / row)));
+  const int named = std::max(1, static_cast<int>(std::ceil(size_of(look.small) / row)));
   Picoseconds first = simulation.makespan;
   for (const auto& actions : simulation.actions) {
     if (!actions.empty()) first = std::min(first, actions.front().start);
@@ -119,7 +119,7 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
     painter.hatch(lane, colours::idle_hatch);
     // If rows are thinner than their names, label only every second or fourth row.
     if (rank % named == 0) {
-      painter.text(rect.left, (lane.top + lane.bottom - look.small->FontSize) / 2,
+      painter.text(rect.left, (lane.top + lane.bottom - size_of(look.small)) / 2,
                    fmt::format("rank {}", rank), colours::text_dim, look.small);
     }
     for (std::size_t i = 0; i < actions.size(); ++i) {
@@ -151,11 +151,11 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
                painter.fitted(formula, look.small, rect.right - x - painter.px(10)),
                colours::text_dim, look.small);
   if (!question_.limits.empty()) {
-    painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4), question_.limits,
+    painter.text(rect.left, rect.top + size_of(look.small) + painter.px(4), question_.limits,
                  colours::trouble, look.small);
     return;
   }
-  painter.text(rect.left, rect.top + look.small->FontSize + painter.px(4),
+  painter.text(rect.left, rect.top + size_of(look.small) + painter.px(4),
                fmt::format("a step takes {};  rank 0 holds at most {:.3g} microbatch{}",
                            duration_words(static_cast<double>(answer_->simulation.makespan)),
                            answer_->most_live, answer_->most_live == 1 ? "" : "es"),

@@ -29,11 +29,11 @@ void LossView::draw(const Painter& painter, const Rect& rect, const Model& model
       painter.text(inside.left, inside.top - painter.px(4),
                    fmt::format("{:.3f}", points.back().loss), colours::text, look.large);
   painter.text(inside.left + number + painter.px(10),
-               inside.top + look.large->FontSize - look.small->FontSize - painter.px(7),
+               inside.top + size_of(look.large) - size_of(look.small) - painter.px(7),
                fmt::format("from {:.3f}", points.front().loss), colours::text_dim, look.small);
   const Rect plot{inside.left + painter.px(axis_width),
-                  inside.top + look.large->FontSize + painter.px(10), inside.right - painter.px(4),
-                  inside.bottom - look.small->FontSize - painter.px(4)};
+                  inside.top + size_of(look.large) + painter.px(10), inside.right - painter.px(4),
+                  inside.bottom - size_of(look.small) - painter.px(4)};
   const double span = std::max(high->loss - low->loss, 1e-6 * std::max(std::abs(high->loss), 1e-9));
   const double bottom = low->loss - 0.06 * span;
   const double top = high->loss + 0.06 * span;
@@ -43,7 +43,7 @@ void LossView::draw(const Painter& painter, const Rect& rect, const Model& model
   for (const double mark : {low->loss, (low->loss + high->loss) / 2, high->loss}) {
     const float y = y_of(mark);
     painter.line(plot.left, y, plot.right, y, colours::grid);
-    painter.text(plot.left - painter.px(6), y - look.small->FontSize / 2,
+    painter.text(plot.left - painter.px(6), y - size_of(look.small) / 2,
                  fmt::format("{:.2f}", mark), colours::text_faint, look.small, Align::right);
   }
   painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);

@@ -50,7 +50,7 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& mod
 void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
                            const TimeWindow& window, double top) const {
   const Look& look = painter.look();
-  const float middle = (rect.top + rect.bottom - look.small->FontSize) / 2;
+  const float middle = (rect.top + rect.bottom - size_of(look.small)) / 2;
   painter.text(rect.left, middle, fmt::format("rank {}", rank.rank), colours::text_dim, look.small);
   const Rect plot{rect.left + painter.px(name_width), rect.top, rect.right - painter.px(peak_width),
                   rect.bottom};
@@ -90,14 +90,14 @@ float MemoryView::draw_legend(const Painter& painter, const Rect& rect) const {
     const float width = size + painter.px(4) + painter.text_width(name_of(category), look.small);
     if (x > rect.left && x + width > rect.right) {
       x = rect.left;
-      top += look.small->FontSize + painter.px(3);
+      top += size_of(look.small) + painter.px(3);
     }
-    const float y = top + look.small->FontSize / 2 - size / 2 + 1;
+    const float y = top + size_of(look.small) / 2 - size / 2 + 1;
     painter.fill({x, y, x + size, y + size}, colour_of(category), painter.px(2));
     painter.text(x + size + painter.px(4), top, name_of(category), colours::text_dim, look.small);
     x += width + painter.px(8);
   }
-  return top + look.small->FontSize;
+  return top + size_of(look.small);
 }
 
 }  // namespace lockstep::viz

@@ -39,12 +39,12 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
   painter.fill(rect, colours::panel);
   painter.line(rect.left, rect.bottom, rect.right, rect.bottom, colours::panel_edge);
   const float middle = (rect.top + rect.bottom) / 2;
-  const float pill_top = middle - (look.small->FontSize + painter.px(7)) / 2;
-  const float body_top = middle - look.body->FontSize / 2;
+  const float pill_top = middle - (size_of(look.small) + painter.px(7)) / 2;
+  const float body_top = middle - size_of(look.body) / 2;
 
   float x = rect.left + painter.px(edge);
   const std::string title = run.lesson.empty() ? "Lockstep" : run.lesson;
-  x += painter.text(x, middle - look.large->FontSize / 2, title, colours::text, look.large);
+  x += painter.text(x, middle - size_of(look.large) / 2, title, colours::text, look.large);
   x += painter.px(gap);
   std::string facts = mesh_words(run);
   for (const std::string& fact : {run.device, run.launch}) {
@@ -100,7 +100,7 @@ void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model
   constexpr Entry rest[] = {{"optimizer", Category::optimizer},
                             {"communication", Category::communication}};
   const float middle = (rect.top + rect.bottom) / 2;
-  const float top = middle - look.small->FontSize / 2;
+  const float top = middle - size_of(look.small) / 2;
   const float size = painter.px(swatch);
   float x = rect.left + painter.px(edge);
   const auto entry = [&](const char* name, ImU32 colour, bool idle = false) {

@@ -8,6 +8,16 @@
 
 namespace lockstep::viz {
 
+/// Returns a font's height in pixels. Since 1.92, a font has no size of its own, only the one that
+/// it was loaded with.
+inline float size_of(const ImFont* font) {
+#if IMGUI_VERSION_NUM < 19200
+  return font->FontSize;
+#else
+  return font->LegacySize;
+#endif
+}
+
 /// The look of a view: fonts, hatching and the pixels per layout unit.
 struct Look {
   ImFont* body = nullptr;

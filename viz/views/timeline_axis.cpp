@@ -83,8 +83,8 @@ void TimelineView::draw_overview(const Painter& painter, const Frame& frame, con
                 painter.px(2));
   const Look& look = painter.look();
   painter.text(frame.names.right - painter.px(10),
-               (rect.top + rect.bottom - look.small->FontSize) / 2, "whole run",
-               colours::text_faint, look.small, Align::right);
+               (rect.top + rect.bottom - size_of(look.small)) / 2, "whole run", colours::text_faint,
+               look.small, Align::right);
 }
 
 void TimelineView::draw_axis(const Painter& painter, const Frame& frame) const {

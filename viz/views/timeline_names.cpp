@@ -27,7 +27,7 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame, const 
     for (std::size_t i = group.first + 1; i < group.first + group.count; ++i) {
       const Strip& strip = layout_.strips()[i];
       const Rect at = place(frame, strip);
-      const float height = look.small->FontSize;
+      const float height = size_of(look.small);
       if (strip.height < height * 0.8f) continue;
       const bool kernels = strip.kind == StripKind::kernels && strip.lanes.front()->is_compute();
       painter.text(right, (at.top + at.bottom - height) / 2, kernels ? "kernels" : strip.name(),
@@ -53,15 +53,15 @@ void TimelineView::draw_name(const Painter& painter, const Frame& frame,
     painter.list()->AddTriangleFilled({x - size, middle - size / 2}, {x + size, middle - size / 2},
                                       {x, middle + size}, colours::text_faint);
   }
-  painter.text(frame.names.left + painter.px(26), middle - look.bold->FontSize / 2,
-               group.rank->name, group.pinned ? colours::accent : colours::text, look.bold);
+  painter.text(frame.names.left + painter.px(26), middle - size_of(look.bold) / 2, group.rank->name,
+               group.pinned ? colours::accent : colours::text, look.bold);
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   if (mouse.x < frame.names.right && mouse.y >= header.top && mouse.y < header.bottom) {
     const NameButtons buttons = name_buttons(painter, frame, group);
     for (const auto& [rect, words] :
          {std::pair{buttons.pin, pin_words}, std::pair{buttons.hide, hide_words}}) {
       const bool lit = rect.contains(mouse) || (words == pin_words && group.pinned);
-      painter.text(rect.left, middle - look.small->FontSize / 2, words,
+      painter.text(rect.left, middle - size_of(look.small) / 2, words,
                    lit ? colours::accent : colours::text_dim, look.small);
     }
     return;
@@ -73,8 +73,8 @@ void TimelineView::draw_name(const Painter& painter, const Frame& frame,
     note = fmt::format("{}/{} spans", group.rank->spans, group.rank->spans_written);
     colour = colours::trouble;
   }
-  painter.text(frame.names.right - painter.px(edge), middle - look.small->FontSize / 2, note,
-               colour, look.small, Align::right);
+  painter.text(frame.names.right - painter.px(edge), middle - size_of(look.small) / 2, note, colour,
+               look.small, Align::right);
 }
 
 TimelineView::NameButtons TimelineView::name_buttons(const Painter& painter, const Frame& frame,
@@ -95,7 +95,7 @@ void TimelineView::draw_hidden(const Painter& painter, const Frame& frame) const
   const Rect rect = show_all_button(frame);
   const bool lit = rect.contains(ImGui::GetIO().MousePos);
   painter.list()->PushClipRect(rect.min(), rect.max());
-  painter.text(rect.right - painter.px(edge), (rect.top + rect.bottom - look.small->FontSize) / 2,
+  painter.text(rect.right - painter.px(edge), (rect.top + rect.bottom - size_of(look.small)) / 2,
                fmt::format("{} hidden: show", layout_.hidden().size()),
                lit ? colours::text : colours::accent, look.small, Align::right);
   painter.list()->PopClipRect();

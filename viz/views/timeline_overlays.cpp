@@ -169,7 +169,7 @@ void TimelineView::draw_marks(const Painter& painter, const Frame& frame,
     const float width = painter.text_width(words, look.small) + painter.px(8);
     const float x = std::clamp((rect.left + rect.right - width) / 2, frame.lanes.left,
                                frame.lanes.right - width);
-    const Rect label{x, frame.lanes.bottom - look.small->FontSize - painter.px(6), x + width,
+    const Rect label{x, frame.lanes.bottom - size_of(look.small) - painter.px(6), x + width,
                      frame.lanes.bottom};
     painter.fill(label, colour, painter.px(3));
     painter.text(label.left + painter.px(4), label.top + painter.px(3), words, colours::text_on_box,

@@ -267,7 +267,7 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, int rank
 void TimelineView::draw_label(const Painter& painter, const Model& model, const Box& box,
                               const Rect& room) const {
   const Look& look = painter.look();
-  if (!box.span || room.width() < painter.px(8) || room.height() < look.small->FontSize) return;
+  if (!box.span || room.width() < painter.px(8) || room.height() < size_of(look.small)) return;
   const bool wide = box.width() >= static_cast<double>(painter.px(letter_from));
   const bool tall = room.height() >= painter.px(22);
   ImFont* font = tall && letter_of(box.span->category) != 0 ? look.bold : look.small;
