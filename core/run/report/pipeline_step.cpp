@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::size_t most_stages = 8;  ///< listed one by one in the line of the critical path
 
-std::string ms(Picoseconds time) {
-  return fmt::format("{:.3f}", seconds(time) * 1e3);
-}
-
 std::string action_words(const IdleInterval& idle) {
   return fmt::format("{} {} of stage {}",
                      idle.category == Category::forward ? "forward" : "backward", idle.microbatch,

@@ -13,10 +13,6 @@ namespace lockstep {
 
 namespace {
 
-std::string ms(Picoseconds time) {
-  return fmt::format("{:.3f}", seconds(time) * 1e3);
-}
-
 std::string pace_line(const StageBalance& seen) {
   const Picoseconds longest = seen.times[static_cast<std::size_t>(seen.slowest)];
   std::string text =

@@ -13,6 +13,10 @@ std::string human_bytes(std::int64_t bytes) {
   return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
 }
 
+std::string ms(Picoseconds time) {
+  return fmt::format("{:.3f}", seconds(time) * 1e3);
+}
+
 std::string percent(double share) {
   return fmt::format("{:.1f} %", share * 100);
 }

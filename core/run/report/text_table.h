@@ -5,12 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "core/time/time.h"
+
 namespace lockstep {
 
 using TableRows = std::vector<std::vector<std::string>>;
 
 /// "9999 B", "12.3 kB", "123.4 MB", "12.3 GB".
 std::string human_bytes(std::int64_t bytes);
+/// "12.345": milliseconds.
+std::string ms(Picoseconds time);
 /// "12.3 %" for 0.123.
 std::string percent(double share);
 /// "+12.3 %" for 0.123.
